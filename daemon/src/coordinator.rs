@@ -1,10 +1,6 @@
 //! The coordinator: follows the interfaces and the CPUs, ends each window on time, and hands its report to the sinks.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crossbeam::channel::{Receiver, never, select};
 use jiff::SignedDuration;
@@ -18,7 +14,7 @@ use weir_sketch::MergeError;
 use crate::{
     alert::notice,
     attach::{
-        Attachments, Obtained,
+        Attachments, Done, Obtained,
         netlink::{Ender, News},
     },
     clock::{self, Moment},
@@ -50,8 +46,12 @@ use crate::{
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at all interfaces, however much happens to them, is at least this.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// How long a window's end may wait for a look at what is attached, at most.
+const LOOK_PATIENCE_MAX: Duration = Duration::from_millis(200);
 /// How long a window's end may wait for a worker, at most.
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
+/// How long a stopping daemon waits until it is detached from all interfaces.
+const DETACHING: Duration = Duration::from_secs(5);
 /// How long a stopping daemon waits for its sinks to take the last report.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -69,6 +69,9 @@ pub enum MeasureError {
     /// Shards that cannot be merged.
     #[error("cannot merge the shards of a window: this is a defect of weir, please report it")]
     Merge(#[from] MergeError),
+    /// The thread that attaches has panicked.
+    #[error("the thread that attaches has ended: this is a defect of weir, please report it")]
+    Attacher,
     /// Every sink is closed.
     #[error(
         "no sink accepts reports any more ({0}): start weir again with a reader for its standard output, or name a file \
@@ -142,7 +145,7 @@ impl Coordinator<'_, '_> {
         }
         let result = self.measure((cpus, memory), stop);
         if self.handover.is_some() {
-            self.attachments.leave_behind();
+            self.attachments.leave_behind(DETACHING);
         }
         self.leave();
         result
@@ -189,16 +192,25 @@ impl Coordinator<'_, '_> {
                         warn!("the kernel reports no more interface changes: weir notices them within two seconds");
                         self.news = never();
                     }
-                    lookout.hear(first.into_iter().chain(self.news.try_iter()));
+                    self.note_news(&mut lookout, first.into_iter().chain(self.news.try_iter()).collect());
+                }
+                recv(self.attachments.done()) -> done => {
+                    // What has vanished is not to be taken for removed by somebody.
+                    let news = self.news.try_iter().collect::<Vec<_>>();
+                    if !news.is_empty() {
+                        self.note_news(&mut lookout, news);
+                    }
+                    match done {
+                        Ok(done) => self.hear(&mut lookout, done),
+                        Err(_) => return Err(MeasureError::Attacher),
+                    }
                 }
                 recv(self.control.questions) -> question => match question {
                     Ok(question) => self.reply(&question),
                     Err(_) => self.control.questions = never(),
                 },
                 recv(self.control.releases) -> release => match release {
-                    Ok(Release { interfaces, reply }) => {
-                        let _ = reply.send(self.attachments.release(&interfaces));
-                    }
+                    Ok(Release { interfaces, reply }) => self.attachments.release(&interfaces, reply),
                     Err(_) => self.control.releases = never(),
                 },
                 recv(self.reloads.offers) -> offer => match offer {
@@ -220,14 +232,11 @@ impl Coordinator<'_, '_> {
             standing.look(&self.outboxes).map_err(MeasureError::NoSink)?;
             let now = clock::now();
             self.look_at_rates(&mut pulse, now);
-            if let Some(gone) = lookout.look(now.monotonic) {
-                self.attachments.follow(&gone);
+            self.attachments.catch_up();
+            if lookout.look(now.monotonic) {
+                self.attachments.follow();
                 self.control.board.warn(self.attachments.troubles());
                 let is_behind = self.attachments.waiting() > 0;
-                if is_behind {
-                    // Others want to configure the kernel, too.
-                    lookout.go_on(clock::now().monotonic);
-                }
                 if !is_ready && !is_behind {
                     self.greet(cpus, memory);
                 } else if !is_ready {
@@ -257,7 +266,7 @@ impl Coordinator<'_, '_> {
                 }
                 warn_of_step(span.clock_step);
                 warn_of_length(span.length, before, !self.closing.alerts.is_empty());
-                self.attachments.look();
+                self.attachments.look(look_patience(before));
                 let edge = Edge { span, next: window.begin(), patience: patience(before.min(interval)) };
                 is_alive = self.close(edge, pulse.close(), next.as_ref())?;
                 if let Some(next) = next {
@@ -268,12 +277,14 @@ impl Coordinator<'_, '_> {
         }
         info!("stopping: closing and reporting the last window");
         notify(&[NotifyState::Stopping]);
-        self.attachments.look();
+        self.attachments.look(look_patience(self.config.report.interval));
         if self.handover.is_none() {
             let time = MORE_TIME + GRACE_PERIOD * self.attachments.links() as u32;
             notify(&[NotifyState::ExtendTimeoutUsec(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))]);
             // Detached first, so that the caches and rings hold everything that the programs saw.
-            self.attachments.detach();
+            if !self.attachments.detach(DETACHING) {
+                warn!("weir is not detached from all interfaces yet: the last report does not wait for that");
+            }
         }
         self.crew.end();
         let now = clock::now();
@@ -289,6 +300,25 @@ impl Coordinator<'_, '_> {
             Some(Asked { report_id: report_id.clone(), window: *window, answers })
         });
         let _ = question.reply.send(asked);
+    }
+
+    /// The thread that attaches has done something.
+    fn hear(&mut self, lookout: &mut Lookout, done: Done) {
+        let is_attached = self.attachments.hear(done);
+        if is_attached && self.attachments.waiting() == 0 {
+            // It is compared with the interface's own count from then on.
+            lookout.go_on(clock::now().monotonic);
+        }
+    }
+
+    /// Interfaces have come, gone or changed.
+    fn note_news(&mut self, lookout: &mut Lookout, news: Vec<News>) {
+        for one in news {
+            if let News::Gone(ifindex) = one {
+                self.attachments.note_gone(ifindex);
+            }
+        }
+        lookout.hear();
     }
 
     /// What the kernel's counters of each slot say.
@@ -462,7 +492,7 @@ impl Coordinator<'_, '_> {
         self.reloads.note(&config, closing.interfaces);
         self.config = config;
         info!("another configuration is in force");
-        self.attachments.follow(&HashSet::new());
+        self.attachments.follow();
         if let Some(handover) = &mut self.handover {
             handover.note(self.attachments.pages());
         }
@@ -503,29 +533,29 @@ fn patience(interval: Duration) -> Duration {
     (interval / 2).min(PATIENCE_MAX)
 }
 
-/// When the interfaces are looked at next, and which were said to be gone since the last look.
+/// How long a window's end waits for a look at what is attached: less than is noticed in a window.
+fn look_patience(interval: Duration) -> Duration {
+    (interval / 5).min(LOOK_PATIENCE_MAX)
+}
+
+/// When the interfaces are looked at next.
 #[derive(Debug)]
 struct Lookout {
-    gone: HashSet<u32>,
     looked: Duration,
     due: Duration,
 }
 
 impl Lookout {
     fn new(now: Duration) -> Self {
-        Self { gone: HashSet::new(), looked: now, due: now + LOOK_EVERY }
+        Self { looked: now, due: now + LOOK_EVERY }
     }
 
-    /// Takes note of news, which bring the next look forward.
-    fn hear(&mut self, news: impl IntoIterator<Item = News>) {
+    /// There is news, which brings the next look forward.
+    fn hear(&mut self) {
         self.due = self.due.min(self.looked + LOOK_PAUSE);
-        self.gone.extend(news.into_iter().filter_map(|news| match news {
-            News::Gone(ifindex) => Some(ifindex),
-            News::Changed | News::Missed => None,
-        }));
     }
 
-    /// The look that ended now was not enough.
+    /// One more look is due soon.
     fn go_on(&mut self, now: Duration) {
         self.due = self.due.min(now + LOOK_PAUSE);
     }
@@ -535,13 +565,13 @@ impl Lookout {
         self.due.saturating_sub(now)
     }
 
-    /// If it is time to look: the interfaces that are gone since the last time.
-    fn look(&mut self, now: Duration) -> Option<HashSet<u32>> {
-        if now < self.due {
-            return None;
+    /// Whether it is time to look, which is done then.
+    fn look(&mut self, now: Duration) -> bool {
+        let is_due = now >= self.due;
+        if is_due {
+            (self.looked, self.due) = (now, now + LOOK_EVERY);
         }
-        (self.looked, self.due) = (now, now + LOOK_EVERY);
-        Some(std::mem::take(&mut self.gone))
+        is_due
     }
 }
 
@@ -651,8 +681,7 @@ mod tests {
     fn interfaces_are_looked_at_every_second_without_news() {
         let mut lookout = Lookout::new(ms(5_000));
         assert_eq!(lookout.left(ms(5_400)), ms(600));
-        assert_eq!(lookout.look(ms(5_999)), None);
-        assert_eq!(lookout.look(ms(6_100)), Some(HashSet::new()));
+        assert!(!lookout.look(ms(5_999)) && lookout.look(ms(6_100)));
         assert_eq!(lookout.left(ms(6_100)), ms(1_000));
     }
 
@@ -665,14 +694,13 @@ mod tests {
     #[test]
     fn news_are_followed_at_once_but_not_at_every_word() {
         let mut lookout = Lookout::new(ms(0));
-        lookout.hear([News::Changed, News::Gone(7)]);
+        lookout.hear();
         assert_eq!(lookout.left(ms(500)), Duration::ZERO, "nothing was looked at for half a second");
-        assert_eq!(lookout.look(ms(500)), Some(HashSet::from([7])));
-        lookout.hear([News::Gone(8)]);
-        lookout.hear([News::Missed, News::Gone(9)]);
-        assert_eq!((lookout.look(ms(549)), lookout.left(ms(549))), (None, ms(1)));
-        assert_eq!(lookout.look(ms(550)), Some(HashSet::from([8, 9])), "what was gone is not forgotten meanwhile");
-        assert_eq!(lookout.look(ms(1_550)), Some(HashSet::new()), "and told once");
+        assert!(lookout.look(ms(500)));
+        lookout.hear();
+        lookout.hear();
+        assert_eq!((lookout.look(ms(549)), lookout.left(ms(549))), (false, ms(1)));
+        assert!(lookout.look(ms(550)) && !lookout.look(ms(1_549)) && lookout.look(ms(1_550)));
     }
 
     #[test]

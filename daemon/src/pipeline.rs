@@ -4,6 +4,7 @@
 //! kernel, per CPU:  packets -> flow cache -> ring
 //! worker, a few:    rings -> shard           (never waits for anybody)
 //! reader, of taps:  packet sockets -> shard  (where there is no eBPF, or it is not asked for)
+//! attacher:         lists interfaces, attaches to them, and looks whether that lasts; may wait for the kernel's lock
 //! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
 //! sink, two each:   spool -> collector       (may be slow or dead; only its own spool fills; a webhook is one, too)
 //! control:          answers who asks on the spot: the last report, and keys in the last window
@@ -21,7 +22,7 @@ use weir_sketch::Seen;
 
 use crate::{
     alert::Alerts,
-    attach::{AttachError, Attachments, Ladder, Programs, Standing, netlink::Events},
+    attach::{AttachError, Attacher, Attachments, Ladder, Programs, Standing, netlink::Events},
     clock,
     closing::Closing,
     config::{Config, HashKey, Interface, KeyError, Where, slots},
@@ -205,8 +206,9 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let (events, ender) = Events::open(memory.taps > 0).map_err(AttachError::List)?;
         let inherited = take(&mut inheritance.links);
         let ladder = Ladder { programs, taps, inherited, has_many: false, standing };
-        let counts = (table, live);
-        let mut attachments = Attachments::attach(ladder, counts, &config.interfaces, views.clone(), start.strict)?;
+        let mut attacher = Attacher::new(ladder).map_err(AttachError::List)?;
+        let (mut attachments, desk) =
+            Attachments::attach(&mut attacher, (table, live), &config.interfaces, views.clone(), start.strict)?;
         if let Some(handover) = &mut handover {
             handover.note(attachments.pages());
         }
@@ -214,6 +216,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let mut alerts = Alerts::new(&config.alerts.rules, config.report.interval);
         alerts.resume(inheritance.book().map_or(&[], |book| &book.alerts));
         let earlier = inheritance.names();
+        attacher.settle_inherited();
         let inherited = inherit(inheritance, &mut attachments, (&mut first, &seen), interfaces);
         match &mut handover {
             Some(handover) => handover.take_over(earlier),
@@ -261,6 +264,14 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             alerts,
         };
         let kept = privileges::still_needed(&config.interfaces, needs);
+        let of_attacher = kept.iter().fold(CapabilitySet::empty(), |all, (one, ..)| all | *one);
+        thread::Builder::new()
+            .name("weir-attach".to_owned())
+            .spawn_scoped(scope, move || {
+                privileges::give_up_silently(of_attacher);
+                attacher.run(&desk);
+            })
+            .map_err(RunError::Thread)?;
         let identity = Identity {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -315,6 +326,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             inherited,
         };
         privileges::give_up_all_but(&kept);
+        // The thread that attaches has them.
+        privileges::give_up_silently(needs.of_workers());
         if config.sandbox {
             sandbox::close_calls(&kept);
         }
@@ -330,7 +343,6 @@ fn inherit(
     (batch, seen): (&mut Batch, &Seen),
     interfaces: usize,
 ) -> Option<Edge> {
-    attachments.settle_inherited();
     let pages = inheritance.book()?.pages.clone();
     attachments.resume(&pages);
     // A CPU may still be in an old program that was replaced.

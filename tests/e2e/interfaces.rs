@@ -1,13 +1,15 @@
 //! Interfaces that are missing, vanish, come back, or belong to somebody else.
 
-use anyhow::{Result, ensure};
+use std::thread;
+
+use anyhow::{Result, anyhow, ensure};
 use serde_json::Value;
 use weir_tests::{
     account::Loss,
     clock,
     daemon::{Daemon, weir_binary},
     inject::Pace,
-    netns::{Lab, QuietPair},
+    netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
     scratch::Scratch,
     traffic::{Mix, Plan, Traffic},
@@ -22,6 +24,7 @@ tests![
     an_interface_that_comes_later_is_waited_for,
     what_finds_no_account_is_measured_among_the_others,
     windows_end_while_many_interfaces_are_attached,
+    windows_end_while_somebody_holds_the_kernels_lock,
     an_interface_that_vanishes_and_comes_back_is_measured_exactly,
     a_foreign_program_stays_and_is_not_disturbed,
     an_alias_is_reported_and_followed,
@@ -134,6 +137,47 @@ fn make_links(pair: &QuietPair, links: usize) -> Result<()> {
     }
     let [_, last] = link(links - 1);
     pair.observer.wait_until_up(&last)
+}
+
+/// Links with so many queues that Linux needs seconds to delete them all at once, with its configuration lock held.
+const SLOW_LINKS: usize = 24;
+
+fn make_slow_links(namespace: &Namespace) -> Result<()> {
+    const QUEUES: &str = "numtxqueues 4096 numrxqueues 4096";
+    for nth in 0..SLOW_LINKS {
+        namespace.ip(&format!("link add slow{nth} {QUEUES} group 7 type veth peer name peer{nth} {QUEUES}"))?;
+    }
+    Ok(())
+}
+
+/// Interfaces come, and somebody removes one of weir's programs, while nobody can list or attach.
+fn windows_end_while_somebody_holds_the_kernels_lock() -> Result<()> {
+    const SECONDS_MAX: f64 = 1.6;
+    let pair = Lab::quiet_pair()?;
+    let elsewhere = Lab::quiet_pair()?;
+    make_slow_links(&elsewhere.observer)?;
+    let settings = format!("interfaces: [{INTERFACE}]\nreport: {{interval: 1s}}\n");
+    let mut daemon = measure(&pair.observer, &settings)?;
+    daemon.wait_for_reports(2, TIMEOUT)?;
+    let traffic = Traffic::new(Plan { seed: 62, packets: 20_000, ..Plan::default() })?;
+    let (sent, deleted) = thread::scope(|scope| {
+        let deleting = scope.spawn(|| elsewhere.observer.ip("link delete group 7"));
+        let sent = watch::send(&pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(5_000), &mut Oracle::new());
+        (sent, deleting.join())
+    });
+    deleted.map_err(|_| anyhow!("it panicked"))??;
+    daemon.wait_for_line("the kernel answers again", TIMEOUT)?;
+    let so_far = daemon.reports()?.len();
+    daemon.wait_for_reports(so_far + 2, TIMEOUT)?;
+    let log = daemon.log()?;
+    ensure!(log.contains("somebody holds its configuration lock"), "the lock was not held:\n{log}");
+    let reports = stop(&mut daemon, Loss::None)?;
+    for report in &reports {
+        let seconds = report["window"]["seconds"].as_f64();
+        ensure!(seconds.is_some_and(|seconds| seconds < SECONDS_MAX), "a window of {seconds:?} s\n{log}");
+    }
+    ensure!(seen_on(INTERFACE, &reports)? == sent?, "{:?}", seen_on(INTERFACE, &reports)?);
+    Ok(())
 }
 
 /// Each TCX link takes the kernel a grace period, and windows end meanwhile.

@@ -57,6 +57,7 @@ mod log;
 mod memory;
 mod merged;
 mod modes;
+mod moves;
 mod nat;
 mod nats;
 mod notify;
@@ -107,7 +108,7 @@ const ALONE: [Suite; 13] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
 /// so that none of them is left over at the end.
-const PATIENT: [Suite; 41] = [
+const PATIENT: [Suite; 42] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
@@ -116,6 +117,7 @@ const PATIENT: [Suite; 41] = [
     Suite { name: "otlp", tests: otlp::TESTS, requirements: otlp::requirements },
     Suite { name: "nats", tests: nats::TESTS, requirements: nats::requirements },
     Suite::in_namespaces("memory", memory::TESTS),
+    Suite::in_namespaces("moves", moves::TESTS),
     Suite { name: "nat", tests: nat::TESTS, requirements: nat::requirements },
     Suite::in_namespaces("default_route", default_route::TESTS),
     Suite::in_namespaces("following", following::TESTS),

@@ -47,17 +47,17 @@ fn capabilities(pid: u32) -> Result<Vec<(String, u64)>> {
     Ok(all)
 }
 
-/// Holds every thread against what it may have: `first` for the first one, which attaches. A thread gives up the rest
-/// when it gets its first turn on a CPU.
-fn check(daemon: &Daemon, first: u64) -> Result<()> {
-    let settled = || Ok(check_now(daemon, first).ok());
-    clock::wait_for("threads without capabilities", TIMEOUT, settled).or_else(|_| check_now(daemon, first))
+/// Holds every thread against what it may have: `attacher` for the one that attaches. A thread gives up the rest when it
+/// gets its first turn on a CPU.
+fn check(daemon: &Daemon, attacher: u64) -> Result<()> {
+    let settled = || Ok(check_now(daemon, attacher).ok());
+    clock::wait_for("threads without capabilities", TIMEOUT, settled).or_else(|_| check_now(daemon, attacher))
 }
 
-fn check_now(daemon: &Daemon, first: u64) -> Result<()> {
+fn check_now(daemon: &Daemon, attacher: u64) -> Result<()> {
     for (name, effective) in capabilities(daemon.pid())? {
         let allowed = match name.as_str() {
-            "weir" => first,
+            "weir-attach" => attacher,
             "sink" | "weir-reload" | "weir-state" => FILES,
             _ => 0,
         };

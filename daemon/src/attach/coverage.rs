@@ -222,6 +222,11 @@ impl Coverage {
         Self { reading, own: 0, seen: 0, missing: 0, first: None, counts_alike: None }
     }
 
+    /// Both counts when it was last compared, or when it began.
+    pub const fn reading(&self) -> Option<Reading> {
+        self.reading
+    }
+
     /// Begins anew with this reading. What is known of the interface's way to count stays.
     const fn begin(&mut self, reading: Option<Reading>) {
         *self = Self { counts_alike: self.counts_alike, ..Self::new(reading) };

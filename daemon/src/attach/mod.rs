@@ -1,24 +1,31 @@
 //! Attaching programs to interfaces, and following interfaces that appear, vanish, come back, or change their names.
 //!
-//! [`Attachments`] holds one slot for each direction of each measured interface. Whenever the kernel tells of a change
-//! ([`netlink`]), the interfaces there are and the configuration give what should be measured (`plan`). What should no
-//! longer be is detached, what should is attached by the best of the `ladder`, and the rest is left alone (`slots`).
-//! Where very many come at once, `pace` keeps the daemon and the kernel from being busy with them alone.
-//! How the interfaces lie on one another (`stack`) decides where a packet feeds totals and lists (`feeds`). What is
-//! attached at the classic tc hook would outlive the daemon, and is removed by `hook`.
+//! [`Attachments`] is the coordinator's side: one slot for each direction of each measured interface (`slots`), and what
+//! becomes of it. [`Attacher`] is a thread of its own. It has what is attached, and makes the calls for which the kernel
+//! takes its configuration lock, which others may hold for seconds. `tasks` is what the two tell each other; the
+//! coordinator never waits for more than a moment.
 //!
-//! Once a second and at each window's edge weir looks whether what is attached is still there, and first (`check`):
-//! what is not is put back, and until then weir was blind (`watch`). Other weirs are known by their signs (`sign`). At
-//! each edge what the programs saw is compared with what the interfaces counted (`readings`, `coverage`). `nat` finds
-//! out whether the machine translates addresses.
+//! Whenever the kernel tells of a change ([`netlink`]), the interfaces there are and the configuration give what should
+//! be measured (`plan`). What should no longer be is detached, what should is attached by the best of the `ladder`, and
+//! the rest is left alone (`settle`). Where very many come at once, `pace` keeps the kernel from being busy with them
+//! alone. How the interfaces lie on one another (`stack`) decides where a packet feeds totals and lists (`feeds`). What is
+//! attached at the classic tc hook would outlive the daemon, and is removed by `hook`; what an earlier weir has left
+//! there, by `leftovers`. `released` is what somebody has told weir to leave alone.
+//!
+//! Once a second and at each window's edge weir looks whether what is attached is still there, and first: what is not is
+//! put back (`answers`), and until then weir was blind (`watch`). Other weirs are known by their signs (`sign`). At each
+//! edge what the programs saw is compared with what the interfaces counted (`windows`, `readings`, `coverage`). `nat`
+//! finds out whether the machine translates addresses.
 
+mod answers;
+mod attacher;
 mod attachments;
-mod check;
 mod coverage;
 mod error;
 mod feeds;
 mod hook;
 mod ladder;
+mod leftovers;
 mod nat;
 pub mod netlink;
 mod obtained;
@@ -26,12 +33,17 @@ mod others;
 mod pace;
 mod plan;
 mod readings;
+mod released;
+mod settle;
 mod sign;
 mod slots;
 mod stack;
+mod tasks;
 mod watch;
+mod windows;
 
 pub use self::{
+    attacher::Attacher,
     attachments::Attachments,
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::{Decision, Feeding, Survey},
@@ -39,6 +51,7 @@ pub use self::{
     ladder::{Ladder, Programs, Standing},
     nat::{Nat, Unknown},
     obtained::Obtained,
+    tasks::Done,
 };
 pub(crate) use self::{
     ladder::{link_layer, rungs},

@@ -18,6 +18,8 @@ pub enum Obtained {
     Tc,
     /// By a packet socket.
     AfPacket,
+    /// Not at all: weir is about to attach to it.
+    Waiting,
     /// Not at all: the interface has not been there yet.
     Absent,
     /// Not at all: the interface does not exist any more.
@@ -39,6 +41,7 @@ impl Obtained {
             Self::Tcx => "tcx",
             Self::Tc => "tc",
             Self::AfPacket => "afpacket",
+            Self::Waiting => "waiting",
             Self::Absent => "absent",
             Self::Gone => "gone",
             Self::Detached => "detached",

@@ -2,7 +2,7 @@
 //! that each packet is counted, and the report names them `others`.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     time::Duration,
 };
 
@@ -12,12 +12,11 @@ use weir_common::{
 };
 
 use super::{
-    check::{Checked, Checker},
-    ladder::Hold,
     netlink::Device,
     obtained::Obtained,
     plan::{Wanted, successor},
     readings::Readings,
+    tasks::Number,
     watch::Watched,
 };
 use crate::{
@@ -29,29 +28,37 @@ use crate::{
 
 /// Their name in reports.
 pub const NAME: &str = "others";
+/// What is said of what is not attached yet.
+pub const WAITS: &str = "not attached yet: weir attaches to interfaces one after the other";
 
 /// The interfaces without a slot of their own.
 #[derive(Default)]
 pub struct Others {
-    members: HashMap<(u32, Way), Member>,
+    members: BTreeMap<Number, Member>,
+    numbers: HashMap<(u32, Way), Number>,
     /// Whether there was one in this window.
     had_one: bool,
     /// Whether one of them counted buffers in this window.
     counted_buffers: bool,
     /// For how long one of them may have been blind in this window.
     blind: Option<Duration>,
-    /// Where the next look begins.
-    next: usize,
 }
 
 /// One direction of such an interface.
-struct Member {
+pub struct Member {
     rule: usize,
+    /// The interface's index.
+    pub ifindex: u32,
+    /// The direction.
+    pub way: Way,
+    name: String,
+    /// How its packets are seen; [`Obtained::Waiting`] until it is attached.
     obtained: Obtained,
+    /// Whether the kernel has refused it before.
+    was_refused: bool,
     feeds: Feeds,
-    /// Dropping it detaches.
-    hold: Option<Hold>,
-    watched: Watched,
+    /// What is known of its place.
+    pub watched: Watched,
     /// The interface's own count at the last window's edge.
     own: Option<Tally>,
 }
@@ -62,7 +69,7 @@ impl Others {
 
     /// Whether this direction of this interface is among them.
     pub fn has(&self, ifindex: u32, way: Way) -> bool {
-        self.members.contains_key(&(ifindex, way))
+        self.numbers.contains_key(&(ifindex, way))
     }
 
     /// How many of them are at a tc hook.
@@ -75,68 +82,86 @@ impl Others {
         self.members.values().filter(|member| member.obtained.has_link()).count()
     }
 
-    /// Takes one more; returns whether it is the first.
-    pub fn take(&mut self, wanted: &Wanted<'_>, (obtained, feeds): (Obtained, Feeds), hold: Option<Hold>) -> bool {
+    /// How many of them are not attached yet, and were not refused before.
+    pub fn waiting(&self) -> usize {
+        self.members.values().filter(|member| member.is_waiting() && !member.was_refused).count()
+    }
+
+    /// Takes one more, which is about to be attached; returns whether it is the first.
+    pub fn take(&mut self, wanted: &Wanted<'_>, number: Number, (feeds, was_refused): (Feeds, bool)) -> bool {
         let is_first = self.members.is_empty();
-        let (rule, watched) = (wanted.rule, Watched::new(clock::now().monotonic));
-        let member = Member { rule, obtained, feeds, hold, watched, own: None };
-        self.members.insert((wanted.device.ifindex, wanted.way), member);
+        let Wanted { rule, device, way, .. } = *wanted;
+        let (ifindex, name) = (device.ifindex, device.name.clone());
+        let (obtained, watched) = (Obtained::Waiting, Watched::new(clock::now().monotonic));
+        self.numbers.insert((ifindex, way), number);
+        let member = Member { rule, ifindex, way, name, obtained, was_refused, feeds, watched, own: None };
+        self.members.insert(number, member);
         self.note();
         is_first
+    }
+
+    /// Whether one of them has this number.
+    pub fn knows(&self, number: Number) -> bool {
+        self.members.contains_key(&number)
+    }
+
+    /// One of them.
+    pub fn get_mut(&mut self, number: Number) -> Option<&mut Member> {
+        self.members.get_mut(&number)
+    }
+
+    /// It is attached in this way.
+    pub fn is_attached(&mut self, number: Number, obtained: Obtained) {
+        if let Some(member) = self.members.get_mut(&number) {
+            (member.obtained, member.watched) = (obtained, Watched::new(clock::now().monotonic));
+        }
+        self.note();
+    }
+
+    /// It could not be attached, or not be put back: it is attached anew, or refused as any other.
+    pub fn remove(&mut self, number: Number) -> Option<Member> {
+        let member = self.members.remove(&number)?;
+        self.numbers.remove(&(member.ifindex, member.way));
+        Some(member)
     }
 
     /// Goes from the rules `before` to those of another configuration. What these do not ask for any more is let go the
     /// next time.
     pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device]) {
-        for ((ifindex, way), member) in &mut self.members {
-            let device = devices.iter().find(|device| device.ifindex == *ifindex);
-            let rule = device.and_then(|device| successor(before, member.rule, rules, device, *way));
+        let by_index: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, device)).collect();
+        for member in self.members.values_mut() {
+            let device = by_index.get(&member.ifindex);
+            let rule = device.and_then(|device| successor(before, member.rule, rules, device, member.way));
             member.rule = rule.unwrap_or(usize::MAX);
         }
     }
 
-    /// Detaches from what is gone or no longer wanted.
-    pub fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashSet<u32>) {
-        let asked_for: HashSet<_> =
-            wanted.iter().map(|wanted| (wanted.device.ifindex, wanted.way, wanted.rule)).collect();
-        self.members.retain(|&(ifindex, way), member| {
-            !gone.contains(&ifindex) && asked_for.contains(&(ifindex, way, member.rule))
-        });
-    }
-
-    /// Looks whether each of them is where it was put. Where that takes long, because others hold the kernel's lock of
-    /// interfaces, the rest is looked at later.
-    pub fn check(&mut self, checker: &mut Checker<'_, '_>, gone: &HashSet<u32>) {
-        /// The coordinator has windows to end.
-        const PATIENCE: Duration = Duration::from_millis(50);
-        let begun = clock::now().monotonic;
-        let members = self.members.iter_mut();
-        let mut looked = 0;
-        for (&(ifindex, way), Member { obtained, hold, watched, .. }) in members.skip(self.next) {
-            if !gone.contains(&ifindex) {
-                checker.check(Checked { ifindex, name: NAME, way, obtained: *obtained, hold, watched });
-            }
-            looked += 1;
-            if clock::now().monotonic.saturating_sub(begun) > PATIENCE {
-                break;
+    /// Lets go of what is gone or no longer wanted, and gives these.
+    pub fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashSet<u32>) -> Vec<(Number, u32, Way)> {
+        let asked_for: HashMap<_, _> =
+            wanted.iter().map(|wanted| ((wanted.device.ifindex, wanted.way, wanted.rule), wanted.device)).collect();
+        let mut left = Vec::new();
+        for (&number, member) in &mut self.members {
+            match asked_for.get(&(member.ifindex, member.way, member.rule)) {
+                Some(device) if !gone.contains(&member.ifindex) => {
+                    if member.name != device.name {
+                        member.name.clone_from(&device.name);
+                    }
+                }
+                _ => left.push(number),
             }
         }
-        self.next += looked;
-        if self.next >= self.members.len() {
-            self.next = 0;
-        }
-        // Where it could not be put back, it is attached anew, or refused as any other.
-        self.members.retain(|_, member| member.hold.is_some());
+        left.into_iter().filter_map(|number| self.remove(number).map(|one| (number, one.ifindex, one.way))).collect()
     }
 
     /// What may have been missed while some of them were blind: which packets of their account these are is not known,
     /// so it may be all that they counted.
     pub fn missed(&mut self, readings: &Readings<'_>) -> Tally {
         let mut missed = Tally::default();
-        for (&(ifindex, way), Member { watched, own, .. }) in &mut self.members {
-            let now = readings.own(ifindex, way);
-            let before = std::mem::replace(own, now);
-            if let Some(blind) = watched.close(true) {
+        for member in self.members.values_mut() {
+            let now = readings.own((&member.name, member.ifindex), member.way);
+            let before = std::mem::replace(&mut member.own, now);
+            if let Some(blind) = member.watched.close(true) {
                 self.blind = self.blind.max(Some(blind));
                 missed.add(now.unwrap_or_default().since(before.unwrap_or_default()));
             }
@@ -147,6 +172,12 @@ impl Others {
     /// What keeps weir from seeing all packets of one of them now.
     pub fn trouble(&self) -> Option<&str> {
         self.members.values().find_map(|member| member.watched.trouble())
+    }
+
+    /// The same, or how many wait to be attached.
+    fn trouble_or_waiting(&self) -> Option<String> {
+        let waiting = self.waiting();
+        self.trouble().map(str::to_owned).or_else(|| (waiting > 0).then(|| format!("{waiting} of them {WAITS}")))
     }
 
     /// Their part of a window's report; `None` if there was none of them.
@@ -167,18 +198,20 @@ impl Others {
             coverage: None,
             coverage_bytes: None,
             blind: self.blind.take(),
-            trouble: self.trouble().map(str::to_owned),
+            trouble: self.trouble_or_waiting(),
         })
     }
 
-    /// Says anew what each of them feeds.
-    pub fn feed(&mut self, feeds: impl Fn(u32, Way) -> Feeds) {
-        for (&(ifindex, way), member) in &mut self.members {
-            member.feeds = feeds(ifindex, way);
-            if let Some(Hold::Socket { tap }) = &member.hold {
-                tap.set_feeds(member.feeds);
+    /// Says anew what each of them feeds, and gives those that feed otherwise now.
+    pub fn feed(&mut self, feeds: impl Fn(u32, Way) -> Feeds) -> Vec<(Number, Feeds)> {
+        let mut changed = Vec::new();
+        for (&number, member) in &mut self.members {
+            let now = feeds(member.ifindex, member.way);
+            if std::mem::replace(&mut member.feeds, now) != now {
+                changed.push((number, now));
             }
         }
+        changed
     }
 
     /// What they feed together, as reports name it.
@@ -188,24 +221,20 @@ impl Others {
         if all.all(|feeds| feeds == first) { first.name() } else { "mixed" }
     }
 
-    /// Detaches from all, for good.
-    pub fn detach(&mut self) {
-        self.members.clear();
-    }
-
-    /// What was taken over from an earlier weir goes with this one from now on.
-    pub fn settle(&mut self) {
-        self.members.values_mut().filter_map(|member| member.hold.as_mut()).for_each(Hold::settle);
-    }
-
-    /// Lets go of all. Programs stay on their interfaces, for the next weir.
-    pub fn leave_behind(&mut self) {
-        self.members.drain().filter_map(|(_, member)| member.hold).for_each(Hold::leave_behind);
-    }
-
     fn note(&mut self) {
-        self.had_one |= !self.members.is_empty();
+        self.had_one |= self.members.values().any(|member| !member.was_refused || !member.is_waiting());
         self.counted_buffers |= self.members.values().any(|member| member.obtained.counts() == Counts::Buffers);
+    }
+}
+
+impl Member {
+    const fn is_waiting(&self) -> bool {
+        matches!(self.obtained, Obtained::Waiting)
+    }
+
+    /// Its rule, direction, index and name.
+    pub fn what(self) -> (usize, Way, u32, String) {
+        (self.rule, self.way, self.ifindex, self.name)
     }
 }
 
@@ -227,18 +256,22 @@ mod tests {
         let wanted = wanted(&rules, &devices, true);
         let (mut others, ledger) = (Others::default(), Ledger::default());
         assert_eq!(others.close(&ledger), None, "there was none");
-        let first: Vec<_> =
-            wanted.iter().map(|wanted| others.take(wanted, (Obtained::Tcx, Feeds::All), None)).collect();
+        let mut take = |(number, wanted)| others.take(wanted, number, (Feeds::All, false));
+        let first: Vec<_> = (1..).zip(&wanted).map(&mut take).collect();
         assert_eq!(first, [true, false, false, false]);
         let listed = others.close(&ledger).unwrap();
-        assert_eq!(listed.feeds, "all");
-        others.feed(|ifindex, _| if ifindex == 7 { Feeds::None } else { Feeds::All });
+        assert_eq!((listed.feeds, listed.trouble.is_some_and(|why| why.starts_with("4 of them"))), ("all", true));
+        (1..=4).for_each(|number| others.is_attached(number, Obtained::Tc));
+        assert_eq!((others.waiting(), others.at_tc()), (0, 4));
+        let changed = others.feed(|ifindex, _| if ifindex == 7 { Feeds::None } else { Feeds::All });
+        assert_eq!(changed, [(1, Feeds::None), (2, Feeds::None)]);
         assert_eq!(others.close(&ledger).unwrap().feeds, "mixed");
         assert_eq!((listed.name.as_str(), listed.mode, listed.direction), ("others", "others", None));
-        others.let_go(&wanted[1..], &HashSet::from([8]));
+        let numbers = |gone: Vec<(Number, u32, Way)>| gone.into_iter().map(|(number, ..)| number).collect::<Vec<_>>();
+        assert_eq!(numbers(others.let_go(&wanted[1..], &HashSet::from([8]))), [1, 3, 4]);
         let left = [(7, Way::Ingress), (7, Way::Egress), (8, Way::Ingress), (8, Way::Egress)];
         assert_eq!(left.map(|(ifindex, way)| others.has(ifindex, way)), [false, true, false, false]);
-        others.let_go(&[], &HashSet::new());
+        assert_eq!(numbers(others.let_go(&[], &HashSet::new())), [2]);
         assert!(others.close(&ledger).is_some(), "there was one at the beginning of this window");
         assert_eq!(others.close(&ledger), None);
         let mut late = ledger;
@@ -251,7 +284,8 @@ mod tests {
         let rules = [Interface { name: "e*".to_owned(), mode: Mode::Auto, direction: Direction::Ingress, feeds: None }];
         let devices = [Device { ifindex: 3, name: "e3".to_owned(), hardware: 1, ..Device::default() }];
         let mut others = Others::default();
-        others.take(&wanted(&rules, &devices, true)[0], (Obtained::Generic, Feeds::All), None);
+        others.take(&wanted(&rules, &devices, true)[0], 1, (Feeds::All, false));
+        others.is_attached(1, Obtained::Generic);
         assert_eq!(others.close(&Ledger::default()).unwrap().counts, Counts::Buffers);
     }
 }

@@ -11,8 +11,10 @@ use crate::config::limits::TCX_MAX;
 
 /// In this time one more may be attached after a moment with many.
 const TCX_EVERY: Duration = Duration::from_secs(1);
-/// How long weir attaches before it looks whether a window ends: less than is noticed in a window of a second.
+/// How long weir attaches and detaches at a stretch, ...
 const SLICE: Duration = Duration::from_millis(50);
+/// ... and how long it rests then, so that others can configure the kernel.
+const REST: Duration = Duration::from_millis(50);
 
 /// Whether weir may choose TCX by itself.
 #[derive(Debug)]
@@ -41,19 +43,28 @@ impl TcxBudget {
     }
 }
 
-/// The time that may be spent before windows are looked at again.
-#[derive(Clone, Copy, Debug)]
-pub struct Slice(Duration);
+/// When the thread attaches and detaches, and when it lets others configure the kernel.
+#[derive(Debug)]
+pub struct Pace {
+    works: bool,
+    until: Duration,
+}
 
-impl Slice {
-    /// One that begins now.
-    pub fn new(now: Duration) -> Self {
-        Self(now + SLICE)
+impl Pace {
+    /// It may begin now.
+    pub const fn new(now: Duration) -> Self {
+        Self { works: false, until: now }
     }
 
-    /// Whether it is over.
-    pub fn is_over(self, now: Duration) -> bool {
-        now >= self.0
+    /// How long to rest from now on. Whoever asks has something to do.
+    pub fn rest(&mut self, now: Duration) -> Duration {
+        if self.works && now >= self.until {
+            (self.works, self.until) = (false, now + REST);
+        }
+        if !self.works && now >= self.until {
+            (self.works, self.until) = (true, now + SLICE);
+        }
+        if self.works { Duration::ZERO } else { self.until.saturating_sub(now) }
     }
 }
 
@@ -87,8 +98,10 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_ends() {
-        let slice = Slice::new(s(5));
-        assert!(!slice.is_over(s(5)) && slice.is_over(s(5) + SLICE));
+    fn work_and_rest_take_turns() {
+        let at = Duration::from_millis;
+        let mut pace = Pace::new(at(1_000));
+        let rests = [1_000, 1_049, 1_050, 1_060, 1_100, 1_149, 1_150, 1_400].map(|now| pace.rest(at(now)));
+        assert_eq!(rests, [0, 0, 50, 40, 0, 0, 50, 0].map(at), "and after a long time without work it begins at once");
     }
 }

@@ -1,32 +1,51 @@
 //! What interfaces and weir's own counters say at one moment.
+//!
+//! The interfaces' own counts are read from `/proc/net/dev`: they are those of netlink, and to read them Linux does not
+//! take its configuration lock, which others may hold for seconds. The file tells names and no indexes: so the kernel is
+//! asked for the index of a name, which needs no lock either. Another interface may have the name by now.
 
-use std::{collections::HashMap, io};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io,
+    os::{fd::OwnedFd, unix::fs::FileExt as _},
+};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice::name_to_index, socket_with};
 use weir_common::ledger::Tally;
 
-use super::{
-    coverage::{Reading, Seen},
-    netlink::Devices,
-};
+use super::coverage::{Reading, Seen};
 use crate::{datapath::counters::LiveCounters, interface::Way};
 
 /// The last look at all counts.
-#[derive(Default)]
 pub struct Readings<'a> {
+    /// `/proc/net/dev` of the network namespace that weir was started in.
+    file: File,
+    /// A socket, by which the kernel is asked for indexes.
+    socket: OwnedFd,
     /// The counters of weir's programs, where there are programs.
     live: Option<&'a LiveCounters>,
-    /// The interfaces' own counts, by index and direction.
-    own: HashMap<u32, [Tally; 2]>,
+    /// The interfaces' own counts, by name and direction.
+    own: OwnCounts,
     /// The same at a second look.
-    later: HashMap<u32, [Tally; 2]>,
+    later: OwnCounts,
     /// What weir's programs had seen before the interfaces were asked, and after that, by slot.
     seen: Vec<[Seen; 2]>,
 }
 
+type OwnCounts = HashMap<String, [Tally; 2]>;
+
 impl<'a> Readings<'a> {
     /// Before the first look.
-    pub fn new(live: Option<&'a LiveCounters>) -> Self {
-        Self { live, ..Self::default() }
+    ///
+    /// # Errors
+    ///
+    /// There is no `/proc`.
+    pub fn new(live: Option<&'a LiveCounters>) -> io::Result<Self> {
+        let (own, later) = Default::default();
+        let file = File::open("/proc/thread-self/net/dev")?;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        Ok(Self { file, socket, live, own, later, seen: Vec::new() })
     }
 
     /// Reads weir's counters of so many slots, the interfaces' own, and weir's once more.
@@ -34,10 +53,10 @@ impl<'a> Readings<'a> {
     /// # Errors
     ///
     /// The kernel does not tell. Nothing is known then.
-    pub fn take(&mut self, devices: &mut Devices, slots: usize) -> io::Result<()> {
+    pub fn take(&mut self, slots: usize) -> io::Result<()> {
         (self.own, self.later) = Default::default();
         let before = self.seen_now(slots);
-        self.own = own_counts(devices)?;
+        self.own = self.own_counts()?;
         self.seen = before.into_iter().zip(self.seen_now(slots)).map(|(before, after)| [before, after]).collect();
         Ok(())
     }
@@ -47,26 +66,27 @@ impl<'a> Readings<'a> {
     /// # Errors
     ///
     /// The kernel does not tell.
-    pub fn take_later(&mut self, devices: &mut Devices) -> io::Result<()> {
-        self.later = own_counts(devices)?;
+    pub fn take_later(&mut self) -> io::Result<()> {
+        self.later = self.own_counts()?;
         Ok(())
     }
 
-    /// The interface's own count of this direction.
-    pub fn own(&self, ifindex: u32, way: Way) -> Option<Tally> {
-        Some(self.own.get(&ifindex)?[way as usize])
+    /// The own count of this direction of the interface that has this name and index.
+    pub fn own(&self, (name, ifindex): (&str, u32), way: Way) -> Option<Tally> {
+        let own = self.own.get(name)?[way as usize];
+        name_to_index(&self.socket, name).is_ok_and(|index| index == ifindex).then_some(own)
     }
 
     /// What the program of this slot had seen.
-    pub fn of_program(&self, slot: usize, ifindex: u32, way: Way) -> Option<Reading> {
-        let own = self.own(ifindex, way)?;
+    pub fn of_program(&self, slot: usize, its: (&str, u32), way: Way) -> Option<Reading> {
+        let own = self.own(its, way)?;
         Some(Reading { own: [own; 2], seen: *self.seen.get(slot).filter(|_| self.live.is_some())? })
     }
 
     /// What a packet socket had seen between the two looks.
-    pub fn of_socket(&self, seen: Seen, ifindex: u32, way: Way) -> Option<Reading> {
-        let own = self.own(ifindex, way)?;
-        let later = self.later.get(&ifindex).map_or(own, |later| later[way as usize]);
+    pub fn of_socket(&self, seen: Seen, its: (&str, u32), way: Way) -> Option<Reading> {
+        let own = self.own(its, way)?;
+        let later = self.later.get(its.0).map_or(own, |later| later[way as usize]);
         Some(Reading { own: [own, later], seen: [seen; 2] })
     }
 
@@ -77,8 +97,55 @@ impl<'a> Readings<'a> {
         };
         (0..slots).map(seen).collect()
     }
+
+    fn own_counts(&self) -> io::Result<OwnCounts> {
+        let mut text = Vec::new();
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match self.file.read_at(&mut piece, text.len() as u64)? {
+                0 => break,
+                length => text.extend_from_slice(&piece[..length]),
+            }
+        }
+        Ok(String::from_utf8_lossy(&text).lines().filter_map(counts_of).collect())
+    }
 }
 
-fn own_counts(devices: &mut Devices) -> io::Result<HashMap<u32, [Tally; 2]>> {
-    Ok(devices.list()?.iter().filter_map(|device| Some((device.ifindex, device.counts?))).collect())
+/// What a line of `/proc/net/dev` says: the name, and what was received and sent.
+fn counts_of(line: &str) -> Option<(String, [Tally; 2])> {
+    let (name, numbers) = line.split_once(':')?;
+    let numbers: Vec<u64> = numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
+    let &[bytes, packets, _, _, _, _, _, _, sent_bytes, sent_packets, ..] = &numbers[..] else { return None };
+    Some((name.trim_start().to_owned(), [Tally::new(packets, bytes), Tally::new(sent_packets, sent_bytes)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::netlink::Devices;
+
+    #[test]
+    fn a_line_has_a_name_and_two_counts() {
+        let line = "  eth0: 4711 17 0 0 0 0 0 0 815 9 0 0 0 0 0 0";
+        assert_eq!(counts_of(line), Some(("eth0".to_owned(), [Tally::new(17, 4711), Tally::new(9, 815)])));
+        assert_eq!(
+            counts_of("wan0.7:18446744073709551615 1 0 0 0 0 0 0 2 3 0 0 0 0 0 0").map(|(name, _)| name).as_deref(),
+            Some("wan0.7")
+        );
+        for no_line in ["Inter-|   Receive  |  Transmit", " face |bytes packets", "", "eth0: 1 2 3", "eth0: x"] {
+            assert_eq!(counts_of(no_line), None, "{no_line:?}");
+        }
+    }
+
+    #[test]
+    fn the_counts_are_those_of_netlink() {
+        let mut readings = Readings::new(None).unwrap();
+        for _ in 0..2 {
+            readings.take(0).unwrap();
+            let loopback = Devices::open().unwrap().find("lo").unwrap().unwrap();
+            let own = readings.own(("lo", loopback.ifindex), Way::Ingress).unwrap();
+            assert_eq!(readings.own(("lo", 4711), Way::Ingress), None, "another interface of this name");
+            assert!(own.packets <= loopback.counts.unwrap()[0].packets, "{own:?} and then {loopback:?}");
+        }
+    }
 }

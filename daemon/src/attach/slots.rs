@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use tracing::warn;
+use tracing::{info, warn};
 use weir_common::{
     control::Feeds,
     ledger::{Counters, Loss, Tally},
@@ -11,12 +11,12 @@ use weir_common::{
 
 use super::{
     coverage::{Compared, Coverage, Finding, Reading, Seen, Unseen},
-    ladder::Hold,
     netlink::{Device, XdpProgram},
     obtained::{Obtained, reason_for_missing},
-    others::Others,
+    others::{Others, WAITS},
     plan::{Wanted, alias, passes_on, successor},
     readings::Readings,
+    tasks::{Number, Urgency},
     watch::Watched,
 };
 use crate::{
@@ -43,6 +43,8 @@ pub struct Attachment {
     pub feeds: Feeds,
     /// What there is in the kernel; `None` while it is not attached.
     pub present: Option<Present>,
+    /// What is about to be there.
+    pub ordered: Option<Ordered>,
     /// Whether weir sees all its packets.
     pub coverage: Coverage,
     /// What the window that ends now comes to by that.
@@ -53,6 +55,10 @@ pub struct Attachment {
     pub watched: Watched,
     /// The interface, while its program is nowhere because somebody has removed it.
     pub nowhere: Option<u32>,
+    /// What was known of it when its interface went; `None` where that is not waited for.
+    pub left: Option<Left>,
+    /// What the interface may have counted before it was attached again.
+    missed: Option<Tally>,
     /// All packets of all windows so far.
     pub told: Seen,
     /// For a part of this window it was not attached, or to another interface.
@@ -64,13 +70,39 @@ pub struct Attachment {
 }
 
 /// An attachment's kernel side.
+#[derive(Clone, Copy, Debug)]
 pub struct Present {
     /// The interface's index.
     pub ifindex: u32,
     /// The XDP program on the interface, weir's or another one.
     pub xdp: Option<XdpProgram>,
-    /// Dropping it detaches.
-    pub hold: Option<Hold>,
+    /// By what it is known to the thread that attaches.
+    pub number: Number,
+}
+
+/// An attachment that the thread is asked for, and that is not there yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Ordered {
+    /// What will be there.
+    pub present: Present,
+    /// When it is its turn.
+    pub urgency: Urgency,
+    /// How its packets were seen before.
+    pub before: Obtained,
+    /// Whether the slot was free.
+    pub is_fresh: bool,
+    /// Whether it will be a packet socket.
+    pub by_socket: bool,
+}
+
+/// What was known of an attachment when its interface went.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    ifindex: u32,
+    /// Since when the interface may be there again.
+    since: Duration,
+    /// Both counts at the last edge of the open window.
+    reading: Option<Reading>,
 }
 
 /// What becomes of an attachment.
@@ -153,9 +185,21 @@ impl Slots {
         self.0.get_mut(slot)
     }
 
-    /// Whether this direction of this interface is attached.
+    /// Whether this direction of this interface is attached, or about to be.
     pub fn is_measured(&self, ifindex: u32, way: Way) -> bool {
-        self.iter().any(|one| one.way == way && one.present.as_ref().is_some_and(|present| present.ifindex == ifindex))
+        let is_its = |one: &Attachment| one.here().is_some_and(|present| present.ifindex == ifindex);
+        self.iter().any(|one| one.way == way && is_its(one))
+    }
+
+    /// The slot of this number, attached or about to be.
+    pub fn slot_of(&self, number: Number) -> Option<usize> {
+        let has = |one: &Attachment| one.here().is_some_and(|present| present.number == number);
+        self.0.iter().position(|slot| slot.as_ref().is_some_and(has))
+    }
+
+    /// How many are about to be attached, and were not refused before.
+    pub fn waiting(&self) -> usize {
+        self.iter().filter(|one| one.is_waiting()).count()
     }
 
     /// The slots that are taken, with their numbers.
@@ -163,10 +207,14 @@ impl Slots {
         self.0.iter_mut().enumerate().filter_map(|(slot, one)| Some((slot, one.as_mut()?)))
     }
 
-    /// How many of them are measured by a packet socket.
+    /// How many of them are measured by a packet socket, or about to be.
     pub fn sockets(&self) -> usize {
-        let holds = self.iter().filter_map(|one| one.present.as_ref()?.hold.as_ref());
-        holds.filter(|hold| matches!(hold, Hold::Socket { .. })).count()
+        let is_socket = |one: &&Attachment| match (&one.present, &one.ordered) {
+            (Some(_), _) => one.obtained == Obtained::AfPacket,
+            (None, Some(ordered)) => ordered.by_socket,
+            (None, None) => false,
+        };
+        self.iter().filter(is_socket).count()
     }
 
     /// The slot that an interface gets that is about to be attached: its own, or where it comes and goes the one that
@@ -175,7 +223,7 @@ impl Slots {
     pub fn place_for(&self, rules: &[Interface], rule: usize, name: &str, way: Way) -> Option<usize> {
         // A slot that waits for a name may get an interface by one of its other names.
         let is_its = |one: &Attachment| one.name == name || one.rule == rule && rules[rule].is_named();
-        let is_own = |one: &Attachment| one.way == way && !one.is_leaving && one.present.is_none() && is_its(one);
+        let is_own = |one: &Attachment| one.way == way && !one.is_leaving && one.here().is_none() && is_its(one);
         let own = self.0.iter().position(|slot| slot.as_ref().is_some_and(is_own));
         own.or_else(|| {
             let reserved = self.reserved(rules);
@@ -210,11 +258,14 @@ impl Attachment {
             obtained,
             feeds,
             present,
+            ordered: None,
             coverage,
             compared: Compared::default(),
             blind: None,
             watched: Watched::new(Duration::ZERO),
             nowhere: None,
+            left: None,
+            missed: None,
             told: Seen::default(),
             changed: false,
             is_leaving: false,
@@ -241,6 +292,21 @@ impl Attachment {
         })
     }
 
+    /// It goes on by this rule. The interface may be called otherwise by now; returns whether it is.
+    pub fn stays(&mut self, wanted: &Wanted<'_>, rule: &Interface) -> bool {
+        let Wanted { device, .. } = *wanted;
+        self.rule = wanted.rule;
+        if let Some(present) = &mut self.present {
+            present.xdp = device.xdp;
+        }
+        if self.name != device.name {
+            info!(interface = %self.name, now = %device.name, "the interface has another name");
+        }
+        let is_renamed = !self.names().into_iter().eq(device.names());
+        self.call(device, rule);
+        is_renamed
+    }
+
     /// Takes over how the interface is called now.
     pub fn call(&mut self, device: &Device, rule: &Interface) {
         self.name.clone_from(&device.name);
@@ -253,11 +319,75 @@ impl Attachment {
         std::iter::once(&self.name).chain(&self.other_names).map(String::as_str).collect()
     }
 
-    /// Ends what there is in the kernel, for a reason that the interface or somebody else gave.
-    pub fn end(&mut self) {
-        (self.present, self.nowhere) = (None, None);
+    /// What there is in the kernel, or is about to be.
+    pub fn here(&self) -> Option<Present> {
+        self.present.or(self.ordered.map(|ordered| ordered.present))
+    }
+
+    /// Whether it is about to be attached, and was not refused before.
+    pub fn is_waiting(&self) -> bool {
+        self.ordered.is_some_and(|ordered| ordered.urgency < Urgency::Refused)
+    }
+
+    /// Its interface is gone, or was: it may be back already.
+    pub fn leave(&mut self) {
+        let (since, reading) = (self.watched.good_at(), self.coverage.reading());
+        self.left = self.present.map(|present| Left { ifindex: present.ifindex, since, reading });
+    }
+
+    /// Its interface is not there now.
+    pub fn is_absent(&mut self, now: Duration) {
+        self.left = self.left.map(|left| Left { since: now, ..left });
+    }
+
+    /// From this reading on what is attached now is compared.
+    pub fn begin(&mut self, reading: Option<Reading>) {
+        let (Some(reading), Some(present)) = (reading, self.present) else { return };
+        self.coverage = Coverage::new(Some(reading).filter(|_| !self.changed));
+        let Some(left) = self.left.take() else { return };
+        let earlier = left.reading.filter(|earlier| earlier.own[0].packets <= reading.own[1].packets);
+        if let Some(earlier) = earlier.filter(|_| left.ifindex == present.ifindex) {
+            // It was elsewhere, or it is another one that has counted more by now.
+            (self.coverage, self.changed) = (Coverage::new(Some(earlier)), false);
+            self.missed = Some(earlier.own[0]);
+        } else {
+            self.missed = Some(reading.own[1]);
+        }
+    }
+
+    /// Ends what there is in the kernel, for a reason that the interface or somebody else gave; gives what is to be
+    /// detached.
+    pub fn end(&mut self) -> Option<Present> {
+        let here = self.here();
+        (self.present, self.ordered, self.nowhere) = (None, None, None);
         self.obtained = Obtained::Gone;
         self.changed = true;
+        here
+    }
+
+    /// Whether it is tried again to attach it where it was refused, and nothing is to be said of it.
+    pub fn is_tried_again(&self) -> bool {
+        self.ordered.is_some_and(|ordered| ordered.is_fresh && ordered.urgency == Urgency::Refused)
+    }
+
+    /// What keeps weir from seeing all its packets now.
+    pub fn trouble(&self) -> Option<&str> {
+        if self.is_waiting() { Some(WAITS) } else { self.watched.trouble() }
+    }
+
+    /// The thread is asked to attach it.
+    pub fn order(&mut self, ordered: Ordered) {
+        if ordered.urgency < Urgency::Refused {
+            self.obtained = Obtained::Waiting;
+        }
+        self.ordered = Some(ordered);
+    }
+
+    /// The kernel refused. Returns whether the slot is free again.
+    pub fn is_refused(&mut self) -> bool {
+        let Some(Ordered { before, is_fresh, .. }) = self.ordered.take() else { return false };
+        self.obtained = before;
+        is_fresh
     }
 
     /// Its program is nowhere: somebody has removed it, and it could not be put back.
@@ -272,19 +402,18 @@ impl Attachment {
         if self.nowhere.take() == Some(present.ifindex) {
             self.watched.is_mended(now);
         } else {
-            self.watched = Watched::new(now);
+            self.watched = self.left.map_or_else(|| Watched::new(now), |left| Watched::returned(left.since, now));
             self.coverage = Coverage::default();
         }
-        self.present = Some(present);
+        (self.present, self.ordered) = (Some(present), None);
     }
 
     /// Both counts of this attachment, which is in this slot.
     pub fn reading(&self, slot: usize, readings: &Readings<'_>) -> Option<Reading> {
-        let ifindex = self.present.as_ref().map(|present| present.ifindex).or(self.nowhere)?;
-        // It may be closed by now, for the last window.
+        let its = (self.name.as_str(), self.present.map(|present| present.ifindex).or(self.nowhere)?);
         match self.obtained {
-            Obtained::AfPacket => readings.of_socket(self.told, ifindex, self.way),
-            _ => readings.of_program(slot, ifindex, self.way),
+            Obtained::AfPacket => readings.of_socket(self.told, its, self.way),
+            _ => readings.of_program(slot, its, self.way),
         }
     }
 
@@ -301,20 +430,27 @@ impl Attachment {
         const UNKNOWN: Tally = Tally::new(1 << 50, 1 << 60);
         self.told.add(counters.seen, counters.merged);
         let reading = self.reading(slot, readings);
+        if self.left.is_some() {
+            self.begin(reading);
+        }
+        let missed = self.missed.take().unwrap_or_default();
         if self.nowhere.is_some() {
             self.watched.is_nowhere(clock::now().monotonic);
         } else if self.changed || self.present.is_none() {
             // Not all of the window's packets are of this attachment.
             self.coverage = Coverage::new(reading);
             (self.compared, self.blind) = (Compared::default(), self.watched.close(false));
-            return None;
+            self.left = self.left.map(|left| Left { reading: None, ..left });
+            return self.blind.map(|_| Unseen { counted: Tally::default(), beyond: missed });
         }
         let dropped = counters.lost[Loss::SocketDrop as usize].packets;
         self.compared = self.coverage.edge(reading, dropped, self.watched.was_wrong(), length);
         self.blind = self.watched.close(self.compared.is_short);
         self.tell(self.compared.finding);
         self.blind?;
-        Some(self.compared.unseen.unwrap_or(Unseen { counted: Tally::default(), beyond: UNKNOWN }))
+        let mut unseen = self.compared.unseen.unwrap_or(Unseen { counted: Tally::default(), beyond: UNKNOWN });
+        unseen.beyond.add(missed);
+        Some(unseen)
     }
 
     fn tell(&self, finding: Option<Finding>) {
@@ -355,7 +491,7 @@ mod tests {
     }
 
     fn attached(rule: usize, name: &str, way: Way, ifindex: u32) -> Attachment {
-        let present = Some(Present { ifindex, xdp: None, hold: None });
+        let present = Some(Present { ifindex, xdp: None, number: 1 });
         Attachment { present, ..Attachment::new(rule, name, way) }
     }
 
@@ -527,7 +663,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_nowhere_keeps_its_slot_and_its_account_until_it_is_attached_again() {
-        let present = || Present { ifindex: 2, xdp: None, hold: None };
+        let present = || Present { ifindex: 2, xdp: None, number: 1 };
         let mut one = attached(0, "eth0", Way::Ingress, 2);
         one.attach(present());
         one.coverage = Coverage::new(Some(Reading { own: [Tally::default(); 2], seen: [Seen::default(); 2] }));
@@ -544,7 +680,7 @@ mod tests {
     fn a_window_with_a_change_has_no_coverage_and_a_blind_one_without_counts_knows_nothing() {
         let mut one = attached(0, "eth0", Way::Ingress, 2);
         one.changed = true;
-        let (readings, second) = (Readings::default(), Duration::from_secs(1));
+        let (readings, second) = (Readings::new(None).unwrap(), Duration::from_secs(1));
         let counters = Counters { seen: Tally::new(50, 5_000), ..Counters::default() };
         assert_eq!(one.compare(0, &readings, &counters, second), None);
         assert_eq!((one.compared, one.told.all.packets), (Compared::default(), 50));

@@ -103,13 +103,33 @@ pub struct Watched {
     trouble: Option<String>,
     /// Who stands in front and cannot be passed; that is trouble only where packets are missing.
     standing: Option<String>,
+    /// It is to be mended, and that is not done yet.
+    is_mending: bool,
 }
 
 impl Watched {
     /// One that was attached now.
     pub const fn new(now: Duration) -> Self {
         let attempts = Attempts::new(now);
-        Self { good_at: now, blind: Duration::ZERO, obscured: Duration::ZERO, attempts, trouble: None, standing: None }
+        Self {
+            good_at: now,
+            blind: Duration::ZERO,
+            obscured: Duration::ZERO,
+            attempts,
+            trouble: None,
+            standing: None,
+            is_mending: false,
+        }
+    }
+
+    /// One that is attached now to an interface that may have been there since then.
+    pub fn returned(since: Duration, now: Duration) -> Self {
+        Self { blind: now.saturating_sub(since), ..Self::new(now) }
+    }
+
+    /// When it was last known to see all packets.
+    pub const fn good_at(&self) -> Duration {
+        self.good_at
     }
 
     /// What keeps weir from seeing all packets now.
@@ -131,12 +151,16 @@ impl Watched {
             Seat::Behind { .. } => self.obscured += passed,
             Seat::Removed | Seat::Replaced(_) => self.blind += passed,
         }
+        if self.is_mending {
+            return Order::Nothing;
+        }
         let was_known = if matches!(seat, Seat::Behind { can_move: false, .. }) {
             std::mem::replace(&mut self.standing, seat.trouble()).is_some()
         } else {
             self.standing = None;
             let was_known = std::mem::replace(&mut self.trouble, seat.trouble()).is_some();
-            if self.attempts.take(now) {
+            self.is_mending = self.attempts.take(now);
+            if self.is_mending {
                 return Order::Mend;
             }
             was_known
@@ -157,7 +181,21 @@ impl Watched {
         } else {
             self.obscured += passed;
         }
-        self.trouble = None;
+        (self.trouble, self.is_mending) = (None, false);
+    }
+
+    /// Nobody could look where it is since `due`, for example because somebody holds the kernel's lock. It may have
+    /// been blind since it was last seen: the interface's own count shows it.
+    pub fn is_unknown(&mut self, due: Duration, now: Duration) {
+        if self.good_at >= due {
+            return;
+        }
+        let passed = now.saturating_sub(std::mem::replace(&mut self.good_at, now));
+        if self.is_mending && self.blind >= self.obscured {
+            self.blind += passed;
+        } else {
+            self.obscured += passed;
+        }
     }
 
     /// It is attached nowhere any more, and is not said to be well until it is again.
@@ -167,6 +205,7 @@ impl Watched {
 
     /// It was not possible to mend it.
     pub fn is_not_mended(&mut self, why: &str) {
+        self.is_mending = false;
         if let Some(trouble) = &mut self.trouble {
             *trouble = format!("{trouble}; {why}");
         }
@@ -242,10 +281,28 @@ mod tests {
         assert!(watched.close(true) == Some(seconds(1)) && watched.trouble().is_some());
         for now in 12..15 {
             assert_eq!(watched.is_wrong(&Seat::Removed, seconds(now)), Order::Mend);
+            assert_eq!(watched.is_wrong(&Seat::Removed, seconds(now)), Order::Nothing, "it is being mended");
+            watched.is_not_mended("not yet");
         }
         assert_eq!(watched.is_wrong(&Seat::Removed, seconds(15)), Order::Nothing, "again and again");
         watched.is_not_mended("and no more");
         assert!(watched.trouble().is_some_and(|trouble| trouble.ends_with("removed weir's program; and no more")));
         assert!(watched.is_well(seconds(16)));
+    }
+
+    #[test]
+    fn where_nobody_could_look_the_interfaces_own_count_tells() {
+        for (missed, expected) in [(false, None), (true, Some(seconds(5)))] {
+            let mut watched = Watched::new(seconds(10));
+            watched.is_unknown(seconds(10), seconds(14));
+            assert!(!watched.was_wrong(), "somebody has looked since then");
+            watched.is_unknown(seconds(14), seconds(15));
+            assert_eq!((watched.was_wrong(), watched.trouble()), (true, None));
+            assert_eq!(watched.close(missed), expected);
+        }
+        let mut watched = Watched::new(seconds(10));
+        watched.is_wrong(&Seat::Removed, seconds(11));
+        watched.is_unknown(seconds(12), seconds(14));
+        assert_eq!(watched.close(false), Some(seconds(4)), "it is known to be nowhere");
     }
 }

@@ -10,6 +10,7 @@ mod interface;
 mod machine;
 mod restart;
 mod rights;
+mod running;
 mod stand_ins;
 mod sysfs;
 mod time;
@@ -96,7 +97,8 @@ impl Finding {
 
 /// Examines the machine for `weir run` with this configuration.
 pub fn examine(config: &Config) -> Diagnosis {
-    let Machine { findings: machine, programs, has_programs } = machine::examine(config);
+    let Machine { findings: mut machine, programs, has_programs } = machine::examine(config);
+    machine.extend(running::examine(config.control.socket.as_deref()));
     let interfaces: Vec<_> = config.interfaces.iter().flat_map(|rule| interface::examine(rule, has_programs)).collect();
     let mut all = machine.iter().chain(interfaces.iter().flat_map(|interface| &interface.findings));
     Diagnosis {

@@ -1,0 +1,253 @@
+//! What follows from what the thread that attaches has done.
+
+use std::time::Duration;
+
+use tracing::{debug, info, warn};
+
+use super::{
+    attachments::Attachments,
+    error::AttachError,
+    netlink::Device,
+    obtained::Obtained,
+    others::{self, Others},
+    settle::table_entry,
+    slots::{Attachment, Slots},
+    tasks::{Done, Number, Task},
+    watch::{Order, Seat, Watched},
+};
+use crate::{clock, config::Interface, interface::Way, measure::interface::Counts, text::with_causes};
+
+impl Attachments<'_> {
+    /// Takes what the thread has done. Returns whether something was attached: from then on the interfaces may feed
+    /// otherwise, and can be compared.
+    pub fn hear(&mut self, done: Done) -> bool {
+        let is_attached = matches!(done, Done::Attached(_, Ok(_)));
+        self.act_and_note(done);
+        self.send();
+        is_attached
+    }
+
+    pub(super) fn act_and_note(&mut self, done: Done) {
+        let is_of_lists = matches!(done, Done::Listed(_));
+        let result = self.act(done);
+        if is_of_lists || result.is_err() {
+            self.following.note(result);
+        }
+    }
+
+    pub(super) fn act(&mut self, done: Done) -> Result<(), AttachError> {
+        self.asked = None;
+        match done {
+            Done::Listed(listed) => {
+                self.is_listing = false;
+                let (devices, sources) = listed?;
+                self.settle(devices, sources)
+            }
+            Done::Checked { nth, found } => {
+                self.checks[1] = nth;
+                found.into_iter().for_each(|(number, seat, at)| self.judge(number, seat, at));
+                Ok(())
+            }
+            Done::Attached(number, Ok(obtained)) => self.is_attached(number, obtained),
+            Done::Attached(number, Err(error)) => self.is_refused(number, error),
+            Done::Mended { number, seat, result, is_attached } => {
+                self.mending = self.mending.saturating_sub(1);
+                self.is_mended(number, &seat, result, is_attached);
+                Ok(())
+            }
+            Done::Detached(number) => self.is_detached(number),
+            Done::Ended => Ok(()),
+        }
+    }
+
+    fn is_attached(&mut self, number: Number, obtained: Obtained) -> Result<(), AttachError> {
+        if !self.has_many && obtained.is_at_tc() {
+            self.budget.spend(1);
+        }
+        if let Some(others) = self.others.as_mut().filter(|others| others.knows(number)) {
+            others.is_attached(number, obtained);
+            return Ok(());
+        }
+        // It may be let go by now.
+        let Some(slot) = self.slots.slot_of(number) else { return Ok(()) };
+        let Some(Some(attachment)) = self.slots.get_mut(slot) else { return Ok(()) };
+        let Some(present) = attachment.here() else { return Ok(()) };
+        let (interface, direction) = (&attachment.name, attachment.way.name());
+        let (ifindex, feeds) = (present.ifindex, attachment.feeds);
+        info!(%interface, ifindex, direction, mode = obtained.name(), feeds = feeds.name(), "attached");
+        self.feeding.tell(&Device { ifindex, name: interface.clone(), ..Device::default() }, attachment.way);
+        if obtained.counts() == Counts::Buffers {
+            warn!(
+                %interface,
+                "generic XDP counts a buffer that an offload has merged as one packet. To count each packet, use \
+                 `mode: tcx` or `mode: tc`"
+            );
+        }
+        attachment.obtained = obtained;
+        attachment.attach(present);
+        self.refused.remove(&(ifindex, attachment.way));
+        self.line.put(Task::SetFeeds(number, feeds));
+        Ok(())
+    }
+
+    fn is_refused(&mut self, number: Number, error: AttachError) -> Result<(), AttachError> {
+        let of_others = self.others.as_mut().and_then(|others| others.remove(number));
+        let (rule, way, ifindex, name) = if let Some(member) = of_others {
+            member.what()
+        } else {
+            let Some(slot) = self.slots.slot_of(number) else { return Ok(()) };
+            let Some(place) = self.slots.get_mut(slot) else { return Ok(()) };
+            let Some(attachment) = place else { return Ok(()) };
+            let Some(present) = attachment.here() else { return Ok(()) };
+            let what = (attachment.rule, attachment.way, present.ifindex, attachment.name.clone());
+            if attachment.is_refused() && !self.rules[attachment.rule].is_named() {
+                *place = None;
+            }
+            self.forget(present.ifindex, what.1)?;
+            what
+        };
+        self.refuse((rule, way), &Device { ifindex, name, ..Device::default() }, error)
+    }
+
+    /// It cannot be attached: says so once, or does not start.
+    pub(super) fn refuse(
+        &mut self,
+        (rule, way): (usize, Way),
+        device: &Device,
+        error: AttachError,
+    ) -> Result<(), AttachError> {
+        let is_named = self.rules.get(rule).is_some_and(Interface::is_named);
+        let (interface, direction) = (&device.name, way.name());
+        if self.is_strict && error.forbids_start(is_named) {
+            return Err(error);
+        }
+        if matches!(error, AttachError::Vanished(_)) && !is_named {
+            // There will be news of it.
+            debug!(%interface, direction, "cannot attach: {}", with_causes(&error));
+            return Ok(());
+        }
+        let reason = with_causes(&error);
+        if self.refused.get(&(device.ifindex, way)) != Some(&reason) {
+            warn!(%interface, direction, "cannot attach: {reason}");
+            self.refused.insert((device.ifindex, way), reason);
+        }
+        Ok(())
+    }
+
+    fn is_detached(&mut self, number: Number) -> Result<(), AttachError> {
+        self.releasing.retain_mut(|one| !one.is_answered(number));
+        // Only now: its last packets have found their slot.
+        self.going.remove(&number).map_or(Ok(()), |going| self.forget(going.ifindex, going.way))
+    }
+
+    /// Removes what is attached no more from the kernel's table, unless it is attached anew.
+    fn forget(&mut self, ifindex: u32, way: Way) -> Result<(), AttachError> {
+        let is_going = self.going.values().any(|going| (going.ifindex, going.way) == (ifindex, way));
+        if let Some(table) = &mut self.table
+            && !is_going
+            && !self.slots.is_measured(ifindex, way)
+        {
+            table.remove(table_entry(ifindex, way))?;
+        }
+        Ok(())
+    }
+
+    /// This is where an attachment was found.
+    fn judge(&mut self, number: Number, seat: Seat, at: Duration) {
+        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
+        if self.gone.contains(&ifindex) {
+            return;
+        }
+        let direction = way.name();
+        let Some(trouble) = seat.trouble() else {
+            if watched.is_well(at) {
+                info!(interface = %name, direction, "weir's program sees all packets again");
+            }
+            return;
+        };
+        match watched.is_wrong(&seat, at) {
+            Order::Mend => {
+                let device = self.devices.iter().find(|device| device.ifindex == ifindex).cloned();
+                if let Some(device) = device.map(Box::new) {
+                    self.mending += 1;
+                    self.line.put(Task::Mend { number, device, seat });
+                } else {
+                    watched.is_not_mended("the interface is not listed yet");
+                }
+            }
+            Order::Tell => warn!(
+                interface = %name, direction,
+                "{trouble}: {}", match seat {
+                    Seat::Behind { can_move: false, .. } => "weir cannot move before it",
+                    _ => "this happens again and again, and weir tries once a minute to get its place back",
+                }
+            ),
+            Order::Nothing => {}
+        }
+    }
+
+    fn is_mended(&mut self, number: Number, seat: &Seat, result: Result<(), AttachError>, is_attached: bool) {
+        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
+        let (direction, trouble) = (way.name(), seat.trouble().unwrap_or_default());
+        match result {
+            Ok(()) => {
+                let done = if matches!(seat, Seat::Behind { .. }) {
+                    "weir has moved before it"
+                } else {
+                    "weir attaches it again"
+                };
+                watched.is_mended(clock::now().monotonic);
+                warn!(interface = %name, direction, "{trouble}: {done}. It may have missed packets of the last second");
+            }
+            Err(error) => {
+                let why = with_causes(&error);
+                watched.is_not_mended(&why);
+                if !matches!(error, AttachError::Vanished(_)) {
+                    warn!(interface = %name, direction, "{trouble}, and weir cannot put it back: {why}");
+                }
+            }
+        }
+        if is_attached {
+            return;
+        }
+        if self.others.as_mut().and_then(|others| others.remove(number)).is_none() {
+            let slot = self.slots.slot_of(number);
+            let attachment = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut);
+            attachment.into_iter().for_each(Attachment::lose);
+        }
+        if let Err(error) = self.forget(ifindex, way) {
+            debug!("cannot remove an interface from the table: {error}");
+        }
+    }
+
+    /// Begins to compare what is new with what the interfaces count.
+    pub(super) fn begin_coverage(&mut self) {
+        let is_new = |one: &Attachment| one.present.is_some() && one.coverage.is_new();
+        if !self.slots.iter().any(is_new) {
+            return;
+        }
+        // From these counts on the programs see the packets.
+        self.read();
+        for (slot, attachment) in self.slots.numbered().filter(|(_, attachment)| is_new(attachment)) {
+            attachment.begin(attachment.reading(slot, &self.readings));
+        }
+    }
+}
+
+/// One attachment, with or without an account of its own.
+struct Of<'a> {
+    name: &'a str,
+    way: Way,
+    ifindex: u32,
+    watched: &'a mut Watched,
+}
+
+fn of<'a>(number: Number, slots: &'a mut Slots, others: &'a mut Option<Others>) -> Option<Of<'a>> {
+    if let Some(member) = others.as_mut().and_then(|others| others.get_mut(number)) {
+        let (way, ifindex) = (member.way, member.ifindex);
+        return Some(Of { name: others::NAME, way, ifindex, watched: &mut member.watched });
+    }
+    let slot = slots.slot_of(number)?;
+    let Attachment { name, way, present, watched, .. } = slots.get_mut(slot)?.as_mut()?;
+    Some(Of { name, way: *way, ifindex: present.as_ref()?.ifindex, watched })
+}

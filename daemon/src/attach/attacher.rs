@@ -1,0 +1,254 @@
+//! The thread that attaches: it has everything that is attached, and makes the calls for which the kernel takes its
+//! configuration lock (rtnl). Whatever holds that lock holds up this thread alone.
+//!
+//! To attach and to detach have their turns (`pace`). Between two of them the thread does what else it is asked.
+
+use std::{collections::BTreeMap, io, time::Duration};
+
+use crossbeam::channel::RecvTimeoutError;
+use tracing::debug;
+use weir_common::flow::Address;
+
+use super::{
+    ladder::{Hold, Ladder},
+    nat::Sources,
+    netlink::{Device, Devices, Traffic},
+    obtained::Obtained,
+    others::Others,
+    pace::Pace,
+    tasks::{Desk, Done, Number, Task, ToAttach, Urgency},
+    watch::Seat,
+};
+use crate::{clock, datapath::tap::Own, interface::Way};
+
+/// How long one look at what is attached takes, beyond those interfaces that have an account of their own. What is left
+/// is looked at the next time.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Everything that is attached, and what it takes to attach.
+pub struct Attacher<'a> {
+    ladder: Ladder<'a>,
+    devices: Devices,
+    /// Tells of filters; opened when there are some.
+    traffic: Option<Traffic>,
+    held: BTreeMap<Number, Held>,
+    /// What has its turn later.
+    queue: BTreeMap<(Urgency, Number), Turn>,
+    /// Where the next look at interfaces without an account of their own begins.
+    next: Number,
+    /// What the sources of packets tell; `None` where that was not asked.
+    sources: Option<Sources>,
+}
+
+/// What is attached.
+struct Held {
+    hold: Hold,
+    ifindex: u32,
+    way: Way,
+    obtained: Obtained,
+    /// Whether it has an account of its own.
+    has_slot: bool,
+}
+
+/// What is to be done in turn.
+enum Turn {
+    Attach(Box<ToAttach>),
+    Mend(Box<Device>, Seat),
+    Detach,
+}
+
+impl<'a> Attacher<'a> {
+    /// Nothing is attached yet.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no sockets that list interfaces.
+    pub fn new(ladder: Ladder<'a>) -> io::Result<Self> {
+        Ok(Self {
+            ladder,
+            devices: Devices::open()?,
+            traffic: None,
+            held: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            next: 0,
+            sources: None,
+        })
+    }
+
+    /// Whether there are programs, and not packet sockets only.
+    pub const fn has_programs(&self) -> bool {
+        self.ladder.programs.is_some()
+    }
+
+    /// Does what it is asked, and tells of it, until nobody asks any more. Then detaches from everything.
+    pub fn run(mut self, desk: &Desk) {
+        let mut pace = Pace::new(clock::now().monotonic);
+        loop {
+            let asked = match self.urgency() {
+                None => desk.tasks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(Urgency::Mend) => desk.tasks.recv_timeout(Duration::ZERO),
+                Some(_) => desk.tasks.recv_timeout(pace.rest(clock::now().monotonic)),
+            };
+            let mut done = Vec::new();
+            match asked {
+                Ok(tasks) => tasks.into_iter().for_each(|task| self.take(task, &mut done)),
+                Err(RecvTimeoutError::Timeout) => self.work(&mut done),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            for one in done {
+                if desk.done.send(one).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Does this now, or in its turn.
+    pub fn take(&mut self, task: Task, done: &mut Vec<Done>) {
+        match task {
+            Task::List { with_routes, with_sources } => {
+                let listed = self.list(with_routes, with_sources);
+                done.push(Done::Listed(listed));
+            }
+            Task::Check(nth) => {
+                let found = self.check();
+                done.push(Done::Checked { nth, found });
+            }
+            Task::Attach(one) => drop(self.queue.insert((one.urgency, one.number), Turn::Attach(one))),
+            Task::Mend { number, device, seat } => {
+                self.queue.insert((Urgency::Mend, number), Turn::Mend(device, seat));
+            }
+            Task::Detach(number) => {
+                // What has not had its turn yet is not to have it.
+                self.queue.retain(|(_, other), _| *other != number);
+                if self.held.contains_key(&number) {
+                    self.queue.insert((Urgency::Detach, number), Turn::Detach);
+                } else {
+                    done.push(Done::Detached(number));
+                }
+            }
+            Task::SetFeeds(number, feeds) => {
+                if let Some(Held { hold: Hold::Socket { tap }, .. }) = self.held.get(&number) {
+                    tap.set_feeds(feeds);
+                }
+            }
+            Task::DetachAll => {
+                self.queue.clear();
+                self.held.clear();
+                done.push(Done::Ended);
+            }
+            Task::LeaveBehind => {
+                self.queue.clear();
+                std::mem::take(&mut self.held).into_values().for_each(|held| held.hold.leave_behind());
+                done.push(Done::Ended);
+            }
+        }
+    }
+
+    /// The interfaces. Where a packet socket sees what is sent, it goes by the router's addresses as they are from now on.
+    fn list(&mut self, with_routes: bool, with_sources: bool) -> io::Result<(Vec<Device>, Sources)> {
+        let listed = if with_routes { self.devices.list_with_routes() } else { self.devices.list() }?;
+        if !with_sources {
+            return Ok((listed, Sources::default()));
+        }
+        let addresses = self.devices.addresses()?.into_iter().map(Address::from).collect();
+        self.ladder.taps.set_own(Own::new(addresses, listed.iter().filter_map(|device| device.address).collect()));
+        let sources = Sources::ask().or_before(self.sources);
+        self.sources = Some(sources);
+        Ok((listed, sources))
+    }
+
+    /// How urgent it is what has its turn next; `None` if nothing has.
+    pub fn urgency(&self) -> Option<Urgency> {
+        self.queue.first_key_value().map(|((urgency, _), _)| *urgency)
+    }
+
+    /// Does what has its turn now.
+    pub fn work(&mut self, done: &mut Vec<Done>) {
+        let Some(((_, number), turn)) = self.queue.pop_first() else { return };
+        match turn {
+            Turn::Attach(one) => {
+                let result = self.attach(&one);
+                done.push(Done::Attached(number, result));
+            }
+            Turn::Mend(device, seat) => done.extend(self.mend(number, &device, seat)),
+            Turn::Detach => {
+                self.held.remove(&number);
+                done.push(Done::Detached(number));
+            }
+        }
+    }
+
+    fn attach(&mut self, one: &ToAttach) -> Result<Obtained, super::error::AttachError> {
+        let ToAttach { number, ref device, mode, way, slot, feeds, has_many, .. } = *one;
+        self.ladder.has_many = has_many;
+        let (obtained, hold) = self.ladder.attach(device, mode, way, (slot, feeds))?;
+        let held = Held { hold, ifindex: device.ifindex, way, obtained, has_slot: slot != Others::SLOT };
+        self.held.insert(number, held);
+        Ok(obtained)
+    }
+
+    fn mend(&mut self, number: Number, device: &Device, seat: Seat) -> Option<Done> {
+        let Held { hold, way, obtained, has_slot, .. } = self.held.remove(&number)?;
+        let mut hold = Some(hold);
+        let result = self.ladder.mend(&mut hold, device, (way, obtained), &seat);
+        if result.is_err() && seat == Seat::Removed {
+            hold = None;
+        }
+        let is_attached = hold.is_some();
+        if let Some(hold) = hold {
+            self.held.insert(number, Held { hold, ifindex: device.ifindex, way, obtained, has_slot });
+        }
+        Some(Done::Mended { number, seat, result, is_attached })
+    }
+
+    /// Looks at everything that has an account of its own, and at others for a while.
+    fn check(&mut self) -> Vec<(Number, Seat, Duration)> {
+        let Self { held, traffic, next, .. } = self;
+        let mut found = Vec::new();
+        for (&number, one) in held.iter().filter(|(_, one)| one.has_slot) {
+            found.extend(look(number, one, traffic));
+        }
+        let end = clock::now().monotonic + LOOK;
+        let others = held.range(*next..).chain(held.range(..*next)).filter(|(_, one)| !one.has_slot);
+        for (&number, one) in others {
+            found.extend(look(number, one, traffic));
+            *next = number + 1;
+            if clock::now().monotonic >= end {
+                break;
+            }
+        }
+        self.leave_out_what_is_gone(&mut found);
+        found
+    }
+
+    /// A link of an interface that is gone looks as if somebody had removed it. Its own news will come.
+    fn leave_out_what_is_gone(&mut self, found: &mut Vec<(Number, Seat, Duration)>) {
+        if found.iter().all(|(_, seat, _)| *seat != Seat::Removed) {
+            return;
+        }
+        let listed = self.devices.list().inspect_err(|error| debug!("cannot list the interfaces: {error}"));
+        let there: std::collections::HashSet<_> =
+            listed.unwrap_or_default().into_iter().map(|device| device.ifindex).collect();
+        let is_there = |number: Number| self.held.get(&number).is_some_and(|one| there.contains(&one.ifindex));
+        found.retain(|(number, seat, _)| *seat != Seat::Removed || is_there(*number));
+    }
+
+    /// What was taken over from an earlier weir goes with this one from now on. Detaches from what that one has
+    /// measured and this one does not.
+    pub fn settle_inherited(&mut self) {
+        self.ladder.inherited.clear();
+        self.held.values_mut().for_each(|held| held.hold.settle());
+    }
+}
+
+/// Where it is; `None` if the kernel does not tell: the interface vanishes just now, for instance.
+fn look(number: Number, one: &Held, traffic: &mut Option<Traffic>) -> Option<(Number, Seat, Duration)> {
+    match one.hold.seat(traffic) {
+        Ok(seat) => Some((number, seat, clock::now().monotonic)),
+        Err(error) => {
+            debug!(ifindex = one.ifindex, direction = one.way.name(), "cannot look what is attached: {error}");
+            None
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Cleans the classic tc hooks when weir starts.
+
+use tracing::{debug, info, warn};
+
+use super::hook::{Found, leftovers};
+
+/// Removes the filters that an earlier weir has left at the tc hooks: one that was killed, for instance.
+pub fn clean_hooks() {
+    let Found { filters, unread } = match leftovers() {
+        Ok(found) => found,
+        // As a service weir may not ask. There `weir detach` has run after the earlier one.
+        Err(error) => return debug!("cannot look for filters that an earlier weir has left: {error}"),
+    };
+    if let Some((interface, error)) = unread {
+        debug!(%interface, "cannot list the filters of its tc hook: {error}");
+    }
+    for leftover in filters {
+        let (interface, direction) = (&leftover.interface, leftover.way.name());
+        match (leftover.is_used, leftover.remove_if_left()) {
+            (true, _) => {
+                info!(%interface, direction, pid = leftover.owner, "another weir measures this interface, too");
+            }
+            (false, Ok(())) => info!(%interface, direction, "removed the filter that an earlier weir has left"),
+            (false, Err(error)) => {
+                warn!(%interface, direction, "cannot remove the filter that an earlier weir has left: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! From a list of interfaces to what is to be attached, and what is to be let go.
+
+use std::{collections::HashSet, sync::Arc};
+
+use tracing::{info, warn};
+use weir_common::control::egress;
+
+use super::{
+    attachments::{Attachments, Going},
+    error::AttachError,
+    feeds::Feeding,
+    nat::Sources,
+    netlink::Device,
+    obtained::Obtained,
+    others::Others,
+    plan::{Wanted, wanted},
+    slots::{Attachment, Fate, Ordered, Present},
+    tasks::{Number, Task, ToAttach, Urgency},
+};
+use crate::{
+    clock,
+    config::{
+        Interface, Mode,
+        limits::{INTERFACES_MAX, TAPS_MAX},
+    },
+    interface::Way,
+};
+
+impl Attachments<'_> {
+    /// Goes by this list of interfaces: lets go of what is gone or no longer wanted, and orders what is missing.
+    pub(super) fn settle(&mut self, devices: Vec<Device>, sources: Sources) -> Result<(), AttachError> {
+        self.devices = Arc::new(devices);
+        let devices = self.devices.clone();
+        let wanted = self.wanted(&devices);
+        self.feeding = Feeding::new(&wanted, &devices, sources);
+        self.let_go_but(&wanted);
+        self.gone.clear();
+        if let Some(table) = &mut self.table {
+            table.set_feeding(self.feeding.for_the_programs())?;
+        }
+        self.feed()?;
+        self.order_missing(&wanted)?;
+        let now = clock::now().monotonic;
+        for attachment in self.slots.iter_mut().filter(|one| one.here().is_none()) {
+            attachment.is_absent(now);
+        }
+        let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
+        self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
+        self.begin_coverage();
+        Ok(())
+    }
+
+    fn wanted<'d>(&self, devices: &'d [Device]) -> Vec<Wanted<'d>> {
+        let mut wanted = wanted(&self.rules, devices, self.has_programs);
+        wanted.retain(|wanted| !self.released.has(&wanted.device.name));
+        wanted
+    }
+
+    /// Lets go of what is no longer wanted of the interfaces that were there last.
+    pub(super) fn let_go(&mut self) {
+        let devices = self.devices.clone();
+        self.let_go_but(&self.wanted(&devices));
+    }
+
+    fn let_go_but(&mut self, wanted: &[Wanted<'_>]) {
+        let gone = std::mem::take(&mut self.gone);
+        if let Some(others) = &mut self.others {
+            for (number, ifindex, way) in others.let_go(wanted, &gone) {
+                self.going.insert(number, Going { slot: Others::SLOT, ifindex, way });
+                self.line.put(Task::Detach(number));
+            }
+        }
+        let is_wanted = |ifindex: u32, way| {
+            !gone.contains(&ifindex) && wanted.iter().any(|one| (one.device.ifindex, one.way) == (ifindex, way))
+        };
+        for (slot, attachment) in self.slots.numbered() {
+            let elsewhere = attachment.nowhere.or(attachment.ordered.map(|ordered| ordered.present.ifindex));
+            let ended = if elsewhere.is_some_and(|ifindex| !is_wanted(ifindex, attachment.way)) {
+                attachment.end()
+            } else {
+                match attachment.fate(&self.rules, wanted, &gone) {
+                    Some(Fate::Gone) => {
+                        let is_released = self.released.has(&attachment.name);
+                        tell_that_it_is_gone(attachment, &self.rules[attachment.rule], is_released);
+                        if !is_released && self.rules[attachment.rule].is_named() {
+                            attachment.leave();
+                        }
+                        let ended = attachment.end();
+                        if is_released {
+                            attachment.obtained = Obtained::Detached;
+                        }
+                        ended
+                    }
+                    Some(Fate::Stays(wanted)) => {
+                        if attachment.stays(wanted, &self.rules[wanted.rule]) {
+                            self.views.directory.assign(slot, &attachment.names(), Some(attachment.way));
+                        }
+                        None
+                    }
+                    None => None,
+                }
+            };
+            if let Some(Present { ifindex, number, .. }) = ended {
+                self.going.insert(number, Going { slot, ifindex, way: attachment.way });
+                self.line.put(Task::Detach(number));
+            }
+        }
+        self.gone = gone;
+    }
+
+    /// Says anew what feeds, where that has changed: another interface came or went.
+    fn feed(&mut self) -> Result<(), AttachError> {
+        for (slot, attachment) in self.slots.numbered() {
+            let Some(Present { ifindex, number, .. }) = attachment.here() else { continue };
+            let (way, feeds) = (attachment.way, self.feeding.of(ifindex, attachment.way));
+            if feeds == attachment.feeds {
+                continue;
+            }
+            let (interface, direction) = (&attachment.name, way.name());
+            info!(%interface, direction, now = feeds.name(), "what feeds totals and lists has changed");
+            self.feeding.tell(&Device { ifindex, name: interface.clone(), ..Device::default() }, way);
+            if let Some(table) = &mut self.table {
+                table.insert(table_entry(ifindex, way), slot as u32, feeds)?;
+            }
+            self.line.put(Task::SetFeeds(number, feeds));
+            attachment.feeds = feeds;
+        }
+        if let Some(others) = &mut self.others {
+            for (number, feeds) in others.feed(|ifindex, way| self.feeding.of(ifindex, way)) {
+                self.line.put(Task::SetFeeds(number, feeds));
+            }
+        }
+        Ok(())
+    }
+
+    /// Orders what is not measured yet: what the configuration names has its turn first, what was refused before last.
+    fn order_missing(&mut self, wanted: &[Wanted<'_>]) -> Result<(), AttachError> {
+        let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
+        missing.sort_by_key(|wanted| self.urgency(wanted));
+        let new = missing.iter().filter(|wanted| self.urgency(wanted) < Urgency::Refused).count();
+        let has_many = !self.budget.allows(clock::now().monotonic, self.at_tc(), new);
+        if has_many && new > 0 && !self.has_many {
+            info!(
+                "many interfaces: the classic tc hook goes before TCX, which would keep others from configuring the kernel"
+            );
+        }
+        self.has_many = has_many;
+        for wanted in missing {
+            if let Err(error) = self.order(wanted) {
+                self.refuse((wanted.rule, wanted.way), wanted.device, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_measured(&self, wanted: &Wanted<'_>) -> bool {
+        let Wanted { device, way, .. } = *wanted;
+        self.others.as_ref().is_some_and(|others| others.has(device.ifindex, way))
+            || self.slots.is_measured(device.ifindex, way)
+    }
+
+    fn urgency(&self, wanted: &Wanted<'_>) -> Urgency {
+        if self.refused.contains_key(&(wanted.device.ifindex, wanted.way)) {
+            Urgency::Refused
+        } else if self.rules[wanted.rule].is_named() {
+            Urgency::Named
+        } else {
+            Urgency::Fitting
+        }
+    }
+
+    /// Asks the thread to attach to what is not measured yet.
+    fn order(&mut self, wanted: &Wanted<'_>) -> Result<(), AttachError> {
+        let Wanted { rule, device, way, .. } = *wanted;
+        let (mode, feeds) = (self.rules[rule].mode, self.feeding.of(device.ifindex, way));
+        let by_socket = !self.has_programs || mode == Mode::AfPacket;
+        if by_socket && self.slots.sockets() >= TAPS_MAX {
+            return Err(AttachError::NoTap(device.name.clone()));
+        }
+        let urgency = self.urgency(wanted);
+        self.next += 1;
+        let number = self.next;
+        let slot = match self.slots.place_for(&self.rules, rule, &device.name, way) {
+            Some(slot) => {
+                self.order_in_slot(slot, wanted, number, (urgency, by_socket))?;
+                slot
+            }
+            None if self.rules[rule].is_default_route() => {
+                return Err(AttachError::NoSlotOfRoutes(device.name.clone()));
+            }
+            // The programs' table does not have it: what is not there is one of the others.
+            None => {
+                let Some(others) = &mut self.others else { return Err(AttachError::NoSlot(device.name.clone())) };
+                if others.take(wanted, number, (feeds, urgency == Urgency::Refused)) {
+                    warn!(
+                        interface = %device.name, direction = way.name(),
+                        "all {INTERFACES_MAX} accounts of interfaces are in use: this interface and further ones share \
+                         the account `others`"
+                    );
+                }
+                Others::SLOT
+            }
+        };
+        let (device, has_many) = (device.clone(), self.has_many);
+        let one = ToAttach { number, urgency, device, way, mode, slot, feeds, has_many };
+        self.line.put(Task::Attach(Box::new(one)));
+        Ok(())
+    }
+
+    fn order_in_slot(
+        &mut self,
+        slot: usize,
+        wanted: &Wanted<'_>,
+        number: Number,
+        (urgency, by_socket): (Urgency, bool),
+    ) -> Result<(), AttachError> {
+        let Wanted { rule, device, way, .. } = *wanted;
+        let feeds = self.feeding.of(device.ifindex, way);
+        // In the table before the first packet can come.
+        if let Some(table) = &mut self.table {
+            table.insert(table_entry(device.ifindex, way), slot as u32, feeds)?;
+        }
+        self.views.directory.assign(slot, &device.names().collect::<Vec<_>>(), Some(way));
+        let Some(place) = self.slots.get_mut(slot) else { return Ok(()) };
+        let is_fresh = place.is_none();
+        let attachment = place.get_or_insert_with(|| Attachment::new(rule, &device.name, way));
+        (attachment.rule, attachment.feeds) = (rule, feeds);
+        attachment.call(device, &self.rules[rule]);
+        let (present, before) = (Present { ifindex: device.ifindex, xdp: device.xdp, number }, attachment.obtained);
+        attachment.order(Ordered { present, urgency, before, is_fresh, by_socket });
+        Ok(())
+    }
+}
+
+/// Says why a direction of an interface is not measured any more.
+fn tell_that_it_is_gone(attachment: &Attachment, rule: &Interface, is_released: bool) {
+    let (interface, direction) = (&attachment.name, attachment.way.name());
+    if is_released {
+        info!(%interface, direction, "detached, as `weir detach` has asked");
+    } else if rule.is_default_route() {
+        info!(%interface, direction, "no default route leaves by this interface any more, or it is gone");
+    } else if rule.is_pattern() {
+        info!(%interface, direction, "the interface is gone");
+    } else {
+        warn!(%interface, direction, "the interface is gone; weir measures it again once it is back");
+    }
+}
+
+/// What stands for a direction of an interface in the kernel's table.
+pub const fn table_entry(ifindex: u32, way: Way) -> u32 {
+    match way {
+        Way::Ingress => ifindex,
+        Way::Egress => egress(ifindex),
+    }
+}

@@ -1,0 +1,180 @@
+//! The windows' side of the attachments: what each report says of them, and what the next weir has to know.
+
+use std::time::Duration;
+
+use tracing::debug;
+use weir_common::{
+    control::Feeds,
+    ledger::{Counters, Ledger, Tally},
+};
+
+use super::{
+    attachments::{Attachments, HELD_UP},
+    coverage::{Coverage, Reading, Seen},
+    obtained::Obtained,
+    others::{self, Others, WAITS},
+    slots::Attachment,
+    tasks::Done,
+};
+use crate::{clock, datapath::edge::Edge, handover::book::Page, interface::Way, measure::interface::MeasuredInterface};
+
+impl Attachments<'_> {
+    /// Looks whether everything is in its place, and at all counts; to be done right before a window's edge. Of what
+    /// nobody could look at in this time, the interface's own count shows whether weir was blind.
+    pub fn look(&mut self, patience: Duration) {
+        let (nth, begun) = (self.check(), clock::now().monotonic);
+        let may_act = |done: &Done| matches!(done, Done::Checked { .. } | Done::Mended { .. });
+        self.wait(patience, |all| all.checks[1] >= nth && all.mending == 0, may_act);
+        let now = clock::now().monotonic;
+        for attachment in self.slots.iter_mut().filter(|one| one.present.is_some()) {
+            attachment.watched.is_unknown(begun, now);
+        }
+        self.read();
+    }
+
+    pub(super) fn read(&mut self) {
+        let taken = self.readings.take(self.slots.len());
+        self.counting.note(taken);
+    }
+
+    /// Compares what was `counted` in the window of this length that ends now, by slot, with what the interfaces
+    /// counted. What weir has missed while it was blind is lost: adds it to `edge`.
+    pub fn compare(&mut self, counted: &[Counters], length: Duration, edge: &mut Edge) {
+        if self.slots.iter().any(|one| one.obtained == Obtained::AfPacket)
+            && let Err(error) = self.readings.take_later()
+        {
+            debug!("cannot read the interfaces' own counts again: {error}");
+        }
+        for (slot, attachment) in self.slots.numbered().filter(|(_, one)| !one.is_coming) {
+            let Some(counters) = counted.get(slot) else { continue };
+            if let Some(unseen) = attachment.compare(slot, &self.readings, counters, length) {
+                edge.miss(slot, unseen.counted, unseen.beyond, attachment.feeds != Feeds::All);
+            }
+        }
+        if let Some(others) = &mut self.others {
+            edge.lost_beyond.add(others.missed(&self.readings));
+        }
+    }
+
+    /// What keeps weir from seeing all packets now, or has done so in the window that is open, for people.
+    pub fn troubles(&self) -> Vec<String> {
+        let of = |one: &Attachment| {
+            let blind = "was blind for a moment, and sees all packets again";
+            let trouble = match (one.watched.trouble(), one.watched.was_wrong()) {
+                (Some(trouble), _) => trouble,
+                (None, true) if one.watched.reason().is_none() => blind,
+                _ => return None,
+            };
+            Some(format!("{} ({}): {trouble}", one.name, one.way.name()))
+        };
+        let others =
+            self.others.as_ref().and_then(Others::trouble).map(|trouble| format!("{}: {trouble}", others::NAME));
+        let held_up = self.is_held_up().then(|| HELD_UP.to_owned());
+        let waiting = self.waiting();
+        let wait = self.said_to_wait.then(|| format!("{waiting} directions of interfaces are {WAITS}"));
+        self.slots.iter().filter_map(of).chain(others).chain(held_up).chain(wait).collect()
+    }
+
+    /// What was measured in a window with these ledgers, by slot, and how much of it. Frees the slots of interfaces
+    /// that are gone for good.
+    pub fn close(&mut self, ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
+        let mut all = Vec::new();
+        for slot in 0..self.slots.len() {
+            let Some(place) = self.slots.get_mut(slot) else { continue };
+            let Some(attachment) = place else { continue };
+            let is_coming = std::mem::take(&mut attachment.is_coming);
+            if is_coming || slot >= ledgers.len() || attachment.is_tried_again() {
+                continue;
+            }
+            let compared = std::mem::take(&mut attachment.compared);
+            all.push(MeasuredInterface {
+                slot,
+                name: attachment.name.clone(),
+                index: attachment.present.map(|present| present.ifindex),
+                alias: attachment.alias.clone(),
+                mode: attachment.obtained.name(),
+                counts: attachment.obtained.counts(),
+                direction: Some(attachment.way.name()),
+                feeds: attachment.feeds.name(),
+                coverage: compared.packets,
+                coverage_bytes: compared.bytes,
+                blind: attachment.blind.take(),
+                trouble: attachment.trouble().map(str::to_owned),
+            });
+            attachment.changed = false;
+            // What is being detached may still count a packet.
+            let is_going = self.going.values().any(|going| going.slot == slot);
+            let is_over = attachment.here().is_none() && attachment.nowhere.is_none() && !is_going;
+            if attachment.is_leaving && !is_going || is_over && !self.rules[attachment.rule].is_named() {
+                *place = None;
+            }
+        }
+        if let Some(ledger) = ledgers.get(Others::SLOT) {
+            // Where no interface shares that slot, it may have a packet that came while its interface was let go.
+            all.extend(self.others.as_mut().unwrap_or(&mut Others::default()).close(ledger));
+        }
+        all
+    }
+
+    /// The slots that are in use, with what the next weir has to know of them.
+    pub fn pages(&mut self) -> Vec<Page> {
+        let readings = &self.readings;
+        let own =
+            |one: &Attachment| one.present.and_then(|present| readings.own((&one.name, present.ifindex), one.way));
+        let page = |(slot, one): (usize, &mut Attachment)| Page {
+            slot,
+            name: one.name.clone(),
+            way: one.way,
+            ifindex: one.present.as_ref().map(|present| present.ifindex),
+            own: own(one).map(|own| own.packets),
+            own_bytes: own(one).map(|own| own.bytes),
+            reported: Vec::new(),
+        };
+        let others = self.others.is_some().then(|| Page {
+            slot: Others::SLOT,
+            name: others::NAME.to_owned(),
+            way: Way::Ingress,
+            ifindex: None,
+            own: None,
+            own_bytes: None,
+            reported: Vec::new(),
+        });
+        self.slots.numbered().map(page).chain(others).collect()
+    }
+
+    /// The slot of this direction of an interface, which had another one in an earlier weir.
+    pub fn slot_of(&mut self, earlier: &Page) -> Option<usize> {
+        if earlier.slot == Others::SLOT {
+            return self.others.as_ref().map(|_| Others::SLOT);
+        }
+        let is_same = |one: &Attachment| {
+            let now = one.present.as_ref().map(|present| present.ifindex);
+            one.way == earlier.way && now.is_some() && now == earlier.ifindex
+        };
+        let found = self.slots.numbered().find(|(_, one)| is_same(one)).map(|(slot, _)| slot);
+        found.or_else(|| {
+            let mut slots = self.slots.numbered();
+            slots.find(|(_, one)| one.way == earlier.way && one.name == earlier.name).map(|(slot, _)| slot)
+        })
+    }
+
+    /// Goes on where an earlier weir has stopped: the first window's coverage begins with the end of its last one.
+    pub fn resume(&mut self, pages: &[Page]) {
+        for attachment in self.slots.iter_mut() {
+            let Some(present) = &attachment.present else { continue };
+            let is_same = |page: &&Page| page.way == attachment.way && page.ifindex == Some(present.ifindex);
+            if let Some(Page { own: Some(packets), own_bytes: Some(bytes), .. }) = pages.iter().find(is_same) {
+                let (own, seen) = (Tally::new(*packets, *bytes), Seen::default());
+                attachment.coverage = Coverage::new(Some(Reading { own: [own; 2], seen: [seen; 2] }));
+            }
+        }
+    }
+
+    /// Since then an earlier weir has counted this, by slot, which is in this weir's first report.
+    pub fn credit(&mut self, edge: &Edge) {
+        for (slot, attachment) in self.slots.numbered() {
+            let Some(Counters { seen, merged, .. }) = edge.counters.get(slot) else { continue };
+            attachment.coverage.credit(Seen { all: *seen, merged: *merged });
+        }
+    }
+}

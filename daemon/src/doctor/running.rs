@@ -1,0 +1,68 @@
+//! What a weir that runs here says of itself: it alone knows whether its programs see all packets.
+
+use std::path::Path;
+
+use super::{Answer, Finding};
+use crate::{
+    control::{
+        Status,
+        client::{self, AskError},
+        protocol::Command,
+    },
+    text::visible,
+};
+
+const NAME: &str = "running weir";
+
+/// What the weir with this control socket says; nothing if none runs.
+pub fn examine(socket: Option<&Path>) -> Vec<Finding> {
+    let Some(socket) = socket else { return Vec::new() };
+    let status = match client::ask(socket, Command::Status) {
+        Ok(status) => status,
+        Err(AskError::NotThere(_) | AskError::Gone(_)) => return Vec::new(),
+        Err(error) => return vec![Finding::new(NAME, Answer::Unknown, error.to_string())],
+    };
+    match serde_json::from_str(status.get()) {
+        Ok(status) => told(&status),
+        Err(_) => vec![Finding::new(NAME, Answer::Unknown, "it has another version than this one")],
+    }
+}
+
+fn told(Status { identity, troubles, .. }: &Status) -> Vec<Finding> {
+    let pid = identity.pid;
+    if troubles.is_empty() {
+        return vec![Finding::new(NAME, Answer::Yes, format!("process {pid} sees all packets, as far as it knows"))];
+    }
+    let shown = |trouble: &String| trouble.chars().map(visible).collect::<String>();
+    let found =
+        |trouble| Finding::new(NAME, Answer::No, format!("process {pid} does not see all packets: {}", shown(trouble)));
+    troubles.iter().map(found).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::control::Identity;
+
+    #[test]
+    fn what_it_does_not_see_is_named_and_forbids_no_start() {
+        assert_eq!(examine(None), []);
+        assert_eq!(examine(Some(Path::new("/nowhere/weir.sock"))), []);
+        let identity = Identity {
+            version: "1".to_owned(),
+            pid: 7,
+            started: Timestamp::UNIX_EPOCH,
+            interval_seconds: 10,
+            memory_bytes: 0,
+        };
+        let mut status = Status { identity, last_report: None, troubles: Vec::new() };
+        assert_eq!(told(&status)[0].answer, Answer::Yes);
+        status.troubles = vec!["eth0 (ingress): somebody has removed weir's program\u{1b}[1m".to_owned()];
+        let found = told(&status);
+        assert!(found[0].answer == Answer::No && !found[0].forbids());
+        assert!(found[0].detail.contains("process 7") && found[0].detail.contains("eth0 (ingress)"), "{found:?}");
+        assert!(!found[0].detail.contains('\u{1b}'), "{found:?}");
+    }
+}

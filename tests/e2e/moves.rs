@@ -1,0 +1,133 @@
+//! An interface moves to another network namespace and back, or is deleted and made again under its name, with another
+//! index or the same: weir measures it again, says for how long it may have been blind, and counts nothing twice.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_tests::{
+    account::{Loss, tally},
+    clock,
+    daemon::Signal,
+    inject::Pace,
+    netns::{Lab, QuietPair},
+    oracle::Oracle,
+    traffic::{Plan, Traffic},
+};
+
+use crate::watch::{self, INTERVAL, QUIET_LINK, ROOMY_RINGS, TIMEOUT, Watch, list, measure, seen_in};
+
+tests![
+    an_interface_that_moves_away_and_back_is_measured_again,
+    an_interface_that_is_made_again_under_its_name_is_measured_again,
+    an_interface_that_is_made_again_under_its_index_is_measured_again
+];
+
+const NEAR: &str = QUIET_LINK[0];
+const INTERFACE: &str = QUIET_LINK[1];
+/// Packets while weir watches, while it is stopped, and after that.
+const SENT: [u64; 3] = [1_000, 500, 2_000];
+
+fn send(pair: &QuietPair, packets: u64) -> Result<()> {
+    let traffic = Traffic::new(Plan { seed: 138, packets, ..Plan::default() })?;
+    watch::send(pair, QUIET_LINK, traffic, Pace::Unlimited, &mut Oracle::new()).map(drop)
+}
+
+fn index(pair: &QuietPair) -> Result<u32> {
+    let shown = pair.observer.ip(&format!("-o link show {INTERFACE}"))?;
+    Ok(shown.split(':').next().context("no index")?.trim().parse()?)
+}
+
+fn wait_until_up(pair: &QuietPair) -> Result<()> {
+    pair.generator.ip(&format!("link set {NEAR} arp off up"))?;
+    pair.observer.ip(&format!("link set {INTERFACE} arp off up"))?;
+    pair.generator.wait_until_up(NEAR)?;
+    pair.observer.wait_until_up(INTERFACE)
+}
+
+/// What weir says of windows in which it may have been blind: never that it saw everything.
+fn is_said(report: &Value) -> Result<bool> {
+    let mut is_blind = false;
+    for one in list(&report["interfaces"])? {
+        is_blind |= one["blind_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0);
+    }
+    Ok(is_blind)
+}
+
+/// Packets come, something happens to the interface behind weir's back and packets come, and packets come again.
+fn check(mode: &str, act: impl Fn(&QuietPair) -> Result<()>) -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let settings = format!("interfaces: [{{name: {INTERFACE}, mode: {mode}}}]\n{INTERVAL}{ROOMY_RINGS}");
+    let daemon = measure(&pair.observer, &settings)?;
+    let mut watch = Watch { pair, daemon };
+    send(&watch.pair, SENT[0])?;
+    let windows = watch.daemon.reports()?.len();
+    watch.daemon.wait_for_reports(windows + 2, TIMEOUT)?;
+    watch.daemon.signal(Signal::STOP)?;
+    let acted = act(&watch.pair).and_then(|()| send(&watch.pair, SENT[1]));
+    watch.daemon.signal(Signal::CONT)?;
+    acted?;
+    let log = |watch: &Watch| watch.daemon.log();
+    let attached = || Ok((log(&watch)?.matches("INFO attached ").count() >= 2).then_some(()));
+    clock::wait_for("it is attached again", TIMEOUT, attached).with_context(|| log(&watch).unwrap_or_default())?;
+    send(&watch.pair, SENT[2])?;
+    let reports = watch::stop(&mut watch.daemon, Loss::Possible(&["blind"]))?;
+    let log = log(&watch)?;
+    let blind: Vec<_> = reports.iter().map(|report| Ok(is_said(report)?.then_some(report))).collect::<Result<_>>()?;
+    let blind: Vec<_> = blind.into_iter().flatten().collect();
+    ensure!(!blind.is_empty(), "{mode}: weir was blind in no window\n{log}");
+    for report in blind {
+        let flows = &report["unique"]["flows"];
+        ensure!(flows["upper"].as_u64() > flows["value"].as_u64(), "{mode}: {flows} is exact\n{log}");
+    }
+    // What was lost is in `seen`, where it is known.
+    let seen = seen_in(INTERFACE, "ingress", &reports)?.packets;
+    let mut lost = 0;
+    for one in reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten() {
+        lost += tally(&one["ledger"]["lost"]["blind"])?.packets;
+    }
+    ensure!(seen - lost == SENT[0] + SENT[2], "{mode}: {seen} seen, {lost} lost\n{log}");
+    ensure!(lost <= SENT[1], "{mode}: {lost} lost of {}\n{log}", SENT[1]);
+    Ok(())
+}
+
+fn an_interface_that_moves_away_and_back_is_measured_again() -> Result<()> {
+    for mode in ["native", "tcx", "tc", "afpacket"] {
+        check(mode, |pair| {
+            pair.observer.ip(&format!("link set {INTERFACE} netns {}", pair.generator.name()))?;
+            pair.generator.ip(&format!("link set {INTERFACE} netns {}", pair.observer.name()))?;
+            wait_until_up(pair)
+        })?;
+    }
+    Ok(())
+}
+
+/// Deletes it and makes it again.
+fn make_again(pair: &QuietPair, with: &str) -> Result<()> {
+    pair.generator.ip(&format!("link delete {NEAR}"))?;
+    let name = pair.observer.name();
+    pair.generator.ip(&format!("link add {NEAR} type veth peer name {INTERFACE} netns {name}{with}"))?;
+    wait_until_up(pair)
+}
+
+fn an_interface_that_is_made_again_under_its_name_is_measured_again() -> Result<()> {
+    for mode in ["native", "tcx", "tc", "afpacket"] {
+        check(mode, |pair| {
+            let before = index(pair)?;
+            make_again(pair, &format!(" index {}", before + 1_000))?;
+            ensure!(index(pair)? != before, "it has the same index");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn an_interface_that_is_made_again_under_its_index_is_measured_again() -> Result<()> {
+    for mode in ["native", "tcx", "tc", "afpacket"] {
+        check(mode, |pair| {
+            let before = index(pair)?;
+            make_again(pair, &format!(" index {before}"))?;
+            ensure!(index(pair)? == before, "it has another index");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
