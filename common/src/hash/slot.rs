@@ -5,8 +5,8 @@ use weir_sketch::hash::{Key, sip};
 
 use crate::packet::Parsed;
 
-/// The key of [`slot`]: one secret word for each word of a flow key, one more for three words of IPv6 addresses, and one
-/// for the VLAN.
+/// The key of [`slot`]: one secret word for each word of a flow key, one more for three words of IPv6 addresses, and
+/// one for the VLAN.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SlotKey(pub [u64; 9]);

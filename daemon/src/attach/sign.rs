@@ -1,7 +1,7 @@
 //! The sign by which a running weir shows others that a program is its own: a netlink socket of the network namespace
 //! that hears the groups whose mask is the program's number. It goes with its process, everybody can read it
-//! (`/proc/net/netlink`), and nobody without `CAP_NET_ADMIN` can set it (`netlink_bind()`). Processes themselves may not
-//! be seen from here: a container has its own view of them. The kernel tells names of programs only to root.
+//! (`/proc/net/netlink`), and nobody without `CAP_NET_ADMIN` can set it (`netlink_bind()`). Processes themselves may
+//! not be seen from here: a container has its own view of them. The kernel tells names of programs only to root.
 
 use std::{fs, io, os::fd::OwnedFd};
 
@@ -40,8 +40,8 @@ pub fn is_weir(program: u32) -> bool {
     }
 }
 
-/// The programs that are shown in the kernel's list. Its columns begin with an address, the protocol, the socket's number
-/// and its groups.
+/// The programs that are shown in the kernel's list. Its columns begin with an address, the protocol, the socket's
+/// number and its groups.
 fn shown(sockets: &str) -> impl Iterator<Item = u32> {
     sockets.lines().filter_map(|line| {
         let mut columns = line.split_whitespace().skip(1);

@@ -2,9 +2,9 @@
 //! captures and for packet sockets.
 //!
 //! A [`plan`] says how large everything is. [`kernel`] loads the [`programs`] as this kernel can take them
-//! ([`features`], `preemption`) and sets up their [`maps`]; each [`cpu`]'s [`ring`] brings its records, and at a window's end its
-//! [`edge`]: what the programs counted exactly. Where there are no programs, a [`tap`] reads packets and the program's
-//! counterpart in [`userspace`] makes records of them.
+//! ([`features`], `preemption`) and sets up their [`maps`]; each [`cpu`]'s [`ring`] brings its records, and at a
+//! window's end its [`edge`]: what the programs counted exactly. Where there are no programs, a [`tap`] reads packets
+//! and the program's counterpart in [`userspace`] makes records of them.
 
 pub mod counters;
 pub mod cpu;

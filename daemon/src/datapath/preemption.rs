@@ -1,9 +1,9 @@
 //! Whether packet programs on one CPU can interrupt each other. weir counts without atomic instructions, because they
 //! cannot: the kernel runs them with softirqs disabled, and on each CPU there is one softirq at a time.
 //!
-//! On a real-time kernel (`PREEMPT_RT`) softirqs are threads, which can be preempted. Up to Linux 6.17 a lock of each CPU
-//! keeps them apart all the same. From 6.18 on it is there only with `CONFIG_PREEMPT_RT_NEEDS_BH_LOCK`: without it one
-//! packet could be counted in the middle of another, and counts would be lost without a trace.
+//! On a real-time kernel (`PREEMPT_RT`) softirqs are threads, which can be preempted. Up to Linux 6.17 a lock of each
+//! CPU keeps them apart all the same. From 6.18 on it is there only with `CONFIG_PREEMPT_RT_NEEDS_BH_LOCK`: without it
+//! one packet could be counted in the middle of another, and counts would be lost without a trace.
 
 use std::{fs, io::Read as _};
 

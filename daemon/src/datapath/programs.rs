@@ -50,8 +50,8 @@ impl XdpPrograms<'_> {
     }
 }
 
-/// The programs of the tc hook. The daemon loads them all when it starts, as far as the kernel supports them; others load
-/// each when it is first needed.
+/// The programs of the tc hook. The daemon loads them all when it starts, as far as the kernel supports them; others
+/// load each when it is first needed.
 pub struct TcPrograms<'a> {
     /// For packets that begin with an Ethernet header, by [`Way`].
     pub(super) ethernet: [&'a mut SchedClassifier; 2],

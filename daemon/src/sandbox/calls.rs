@@ -3,8 +3,8 @@
 //! A list of what is allowed, as that of a service manager: a call that is not in it is answered as by a kernel that
 //! does not know it. Then libraries go another way where there is one. What weir itself never does is missing: to run a
 //! program, to make a process, to load an eBPF program or make a map, to change mounts, users, the clock or the
-//! keyring, to look into other processes. Nor does it change who may open a file: Landlock says nothing of that, and root
-//! owns most files.
+//! keyring, to look into other processes. Nor does it change who may open a file: Landlock says nothing of that, and
+//! root owns most files.
 
 use std::collections::BTreeMap;
 
@@ -230,8 +230,8 @@ const BPF_USE: &[bpf_cmd] = &[
 /// What makes something new, where a capability for that is kept.
 const BPF_MAKE: &[bpf_cmd] = &[bpf_cmd::BPF_MAP_CREATE, bpf_cmd::BPF_PROG_LOAD, bpf_cmd::BPF_BTF_LOAD];
 
-/// Calls of which [`allowed_arguments`] says more. `clone3` has its flags in memory, where no filter can look: libraries
-/// take `clone` instead.
+/// Calls of which [`allowed_arguments`] says more. `clone3` has its flags in memory, where no filter can look:
+/// libraries take `clone` instead.
 const BY_ARGUMENT: &[c_long] = &[
     libc::SYS_bpf,
     libc::SYS_clone,
