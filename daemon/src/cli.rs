@@ -214,6 +214,8 @@ pub enum SpoolCommand {
     Ls(SpoolListArgs),
     /// Print reports as JSON, one a line
     Cat(SpoolArgs),
+    /// Try refused reports again: all, or those that are named. The collector has to take others by now
+    Retry(SpoolArgs),
     /// Remove reports; a tombstone is delivered in the place of each one that was waiting
     Rm(SpoolRemoveArgs),
 }

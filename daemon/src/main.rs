@@ -49,7 +49,7 @@ use weir::{
     report::{Report, Union, report_schema, tombstone_schema, write_answers, write_tables, write_union},
     sandbox::{self, Origin},
     signals,
-    sink::OpenError,
+    sink::{self, OpenError},
     spool::{
         command::{self, SpoolError, Spools},
         place::Place,
@@ -233,7 +233,13 @@ fn add_views(config: &mut Config, views: &[String]) -> Result<(), Failure> {
 }
 
 fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
-    print(plan(&read_config(config)?, *cpus)?)
+    let config = read_config(config)?;
+    let exit = print(plan(&config, *cpus)?)?;
+    let wrong = sink::check(&config.sinks).map_err(RunError::from)?;
+    for one in &wrong {
+        say(format_args!("weir: {one}: reports will wait until that is mended"));
+    }
+    Ok(if wrong.is_empty() { exit } else { Exit::Broken })
 }
 
 /// What a configuration means, and what it costs on a machine with so many CPUs.
@@ -460,6 +466,7 @@ fn spool(command: &SpoolCommand) -> Result<Exit, Failure> {
     let impossible = |error: SpoolError| Failure { exit: Exit::Impossible, error: error.into() };
     let (SpoolCommand::Ls(SpoolListArgs { what: SpoolArgs { names, place }, .. })
     | SpoolCommand::Cat(SpoolArgs { names, place })
+    | SpoolCommand::Retry(SpoolArgs { names, place })
     | SpoolCommand::Rm(SpoolRemoveArgs { names, place })) = command;
     let spools = Spools::new(spool_folder(place)?);
     let items = spools.list(names).map_err(|error| match error {
@@ -482,6 +489,19 @@ fn spool(command: &SpoolCommand) -> Result<Exit, Failure> {
                         exit = Exit::Broken;
                     }
                 }
+            }
+        }
+        SpoolCommand::Retry(_) => {
+            let mut wanted = 0;
+            for item in &items {
+                if spools.retry(item).map_err(impossible)? {
+                    wanted += 1;
+                    writeln!(out, "{}: tries {} again with its next report", item.sink, item.id)
+                        .map_err(ReplayError::from)?;
+                }
+            }
+            if wanted == 0 {
+                writeln!(out, "no report is refused").map_err(ReplayError::from)?;
             }
         }
         SpoolCommand::Rm(_) => {

@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         free("other_machines_are_not_let_in_by_accident", other_machines_are_not_let_in_by_accident),
         free("a_database_that_is_gone_is_answered_later", a_database_that_is_gone_is_answered_later),
         free("clients_that_hang_hold_nobody_up", clients_that_hang_hold_nobody_up),
+        free("much_work_of_some_holds_nobody_else_up", much_work_of_some_holds_nobody_else_up),
         free("a_request_that_has_begun_is_answered_at_the_end", a_request_that_has_begun_is_answered_at_the_end),
         trial("a_full_disk_is_answered_later", a_full_disk_is_answered_later, &[&root()]),
         trial("reports_go_into_clickhouse", clickhouse::recipe, &[&needed(clickhouse::is_there())]),
@@ -147,6 +148,42 @@ fn a_body_that_is_damaged_or_huge_is_refused_whole() -> Result<()> {
     let head = format!("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n{NDJSON}\r\n");
     ensure!(say(collector.address(), head.as_bytes(), &chunk)?.status == 413, "chunks have a limit, too");
     check_ids(scratch.path(), &[])
+}
+
+/// Small bodies that unpack to millions of lines, as fast as two clients can send them, and a report with lists inside
+/// each other, over which readers of the database would break.
+fn much_work_of_some_holds_nobody_else_up() -> Result<()> {
+    const CLIENTS: usize = 2;
+    let scratch = Scratch::new()?;
+    let collector = Collecting::start(scratch.path(), &[])?;
+    let headers = format!("{NDJSON}Content-Encoding: gzip\r\n");
+    let bomb = gzip(&b"{\n".repeat(5 << 20))?;
+    let is_over = AtomicBool::new(false);
+    let refused = AtomicU64::new(0);
+    let (body, expected) = reports(1..=20);
+    thread::scope(|scope| -> Result<()> {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let answer = collector.post(&headers, &bomb);
+                    refused.fetch_add(u64::from(answer.is_ok_and(|answer| answer.status == 413)), Ordering::Relaxed);
+                }
+            });
+        }
+        let good =
+            clock::wait_for("refused bombs", TIMEOUT, || Ok((refused.load(Ordering::Relaxed) > 5).then_some(())))
+                .and_then(|()| collector.post(NDJSON, &body));
+        is_over.store(true, Ordering::Relaxed);
+        let good = good?;
+        ensure!(good.status == 200, "{good:?}");
+        Ok(())
+    })?;
+    let deep = "[".repeat(200_000) + &"]".repeat(200_000);
+    let line = String::from_utf8(reports(21..=21).0)?.trim_end().strip_suffix('}').context("an object")?.to_owned();
+    let answer = collector.post(NDJSON, format!("{line},\"later\":{deep}}}\n").as_bytes())?;
+    ensure!((answer.status, answer.stored().len()) == (400, 0), "{answer:?}");
+    ensure!(answer.body["error"].as_str().is_some_and(|error| error.contains("64 times")), "{answer:?}");
+    check_ids(scratch.path(), &expected)
 }
 
 fn what_was_answered_is_there_after_a_kill() -> Result<()> {

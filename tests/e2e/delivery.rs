@@ -34,6 +34,7 @@ tests![
     a_reload_while_the_collector_hangs_keeps_reports_on_disk,
     an_outage_costs_no_report_and_no_memory,
     certificates_that_nobody_knows_lose_no_report,
+    a_mistake_of_the_operator_costs_no_report,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -323,6 +324,29 @@ fn a_reload_while_the_collector_hangs_keeps_reports_on_disk() -> Result<()> {
         arrived.lines.keys()
     );
     ensure!(arrived.missing()? <= 1, "one SIGKILL: {:?}", arrived.lines.keys());
+    Ok(())
+}
+
+/// A collector that answers as a path does that takes no POST, or a TLS port that is spoken to in plain text.
+fn a_mistake_of_the_operator_costs_no_report() -> Result<()> {
+    let delivery = Delivery::new()?;
+    for status in [405, 400] {
+        delivery.behave(Behaviour::Refuse(status))?;
+        let mut daemon = delivery.start()?;
+        let wait_for = |count: usize| {
+            clock::wait_for("reports on the disk", TIMEOUT, || Ok((delivery.waiting()?.len() >= count).then_some(())))
+        };
+        wait_for(5)?;
+        daemon.wait_for_line("look at its settings", TIMEOUT)?;
+        let waiting = delivery.waiting()?;
+        ensure!(waiting.iter().all(|(_, state)| state == "waits"), "{waiting:?}");
+        delivery.behave(Behaviour::Accept)?;
+        delivery.wait_until_empty()?;
+        daemon.signal(Signal::TERM)?;
+        ensure!(daemon.wait(TIMEOUT)?.success(), "{}", daemon.log()?);
+    }
+    let arrived = delivery.arrived()?;
+    ensure!(arrived.lost.is_empty() && arrived.missing()? == 0, "{:?} are lost", arrived.lost);
     Ok(())
 }
 

@@ -20,17 +20,19 @@ use axum::{
 };
 use http_body_util::BodyExt;
 use serde::Serialize;
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 use super::{
     body::{BODY_BYTES_MAX, BodyError, Packing},
-    keeper::{Keeper, Kept, Mistake, Refused},
+    keeper::{Checked, Keeper, Kept, Mistake, Refused},
     token::Token,
 };
-use crate::serve::Seat;
+use crate::{privileges, serve::Seat};
 
 /// Bytes of all bodies that are in memory at a time.
 const BODIES_BYTES_MAX: usize = 128 << 20;
+/// Bodies that are unpacked and read at a time; others wait for their turn, in the order in which they came.
+const READERS: usize = 2;
 /// How long a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// How much of a body that is refused is read and forgotten. A client that is cut off while it sends sees a broken
@@ -48,6 +50,7 @@ pub struct Api {
     keeper: Keeper,
     /// Bytes of bodies that are in memory.
     held: Arc<AtomicUsize>,
+    readers: Arc<Semaphore>,
 }
 
 /// An answer that is not 200: the status, and why.
@@ -66,7 +69,7 @@ struct Said {
 impl Api {
     /// Answers those who know the token, if there is one.
     pub fn new(token: Option<Token>, keeper: Keeper) -> Self {
-        Self { token, keeper, held: Arc::default() }
+        Self { token, keeper, held: Arc::default(), readers: Arc::new(Semaphore::new(READERS)) }
     }
 
     /// How requests get here.
@@ -113,6 +116,20 @@ impl Api {
             bytes.extend_from_slice(&data);
         }
         Ok((bytes.into(), held))
+    }
+
+    /// Stores what is in a body. While it is unpacked and read, the others are served.
+    async fn keep(&self, body: Bytes, packing: Packing) -> Result<Kept, Refused> {
+        let turn = self.readers.clone().acquire_owned().await.map_err(|_| Refused::Ending)?;
+        // A client that hangs up leaves its turn only when the work is done.
+        let read = move || {
+            privileges::give_up_all();
+            (Checked::read(&body, packing), turn)
+        };
+        let (checked, turn) = spawn_blocking(read).await.map_err(|_| Refused::Ending)?;
+        let kept = self.keeper.keep(checked?).await;
+        drop(turn);
+        kept
     }
 }
 
@@ -162,7 +179,7 @@ async fn take(State(api): State<Arc<Api>>, Extension(seat): Extension<Arc<Seat>>
     match read {
         Ok((bytes, _held)) => {
             let _busy = seat.busy();
-            answer(api.keeper.keep(bytes, packing).await)
+            answer(api.keep(bytes, packing).await)
         }
         Err(no) => {
             forget(&mut body).await;
@@ -196,7 +213,7 @@ fn answer(kept: Result<Kept, Refused>) -> Response {
         }
         Err(refused) => {
             let status = match &refused {
-                Refused::Body(BodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
+                Refused::Body(BodyError::TooLarge | BodyError::TooManyLines) => StatusCode::PAYLOAD_TOO_LARGE,
                 Refused::Body(BodyError::Damaged(_)) => StatusCode::BAD_REQUEST,
                 Refused::Store(_) | Refused::Ending => StatusCode::SERVICE_UNAVAILABLE,
             };

@@ -7,8 +7,10 @@ use flate2::bufread::MultiGzDecoder;
 
 /// Bytes of a body as it is sent.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
-/// Bytes of a body when it is unpacked. Of these, only one line is in memory at a time.
-pub const UNPACKED_BYTES_MAX: u64 = 128 << 20;
+/// Bytes of a body when it is unpacked. weir sends some 1 MiB at a time, or one report.
+pub const UNPACKED_BYTES_MAX: u64 = 32 << 20;
+/// Lines of a body, also those with nothing in them. weir sends 100 at a time.
+pub const LINES_MAX: u64 = 10_000;
 /// Memory that a zstd frame may ask for, as a power of two: 8 MiB, which every level up to 19 does with.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
@@ -41,6 +43,9 @@ pub enum BodyError {
     /// It is too large.
     #[error("the body has more than {UNPACKED_BYTES_MAX} bytes when it is unpacked: send fewer reports at a time")]
     TooLarge,
+    /// It has too many lines.
+    #[error("the body has more than {LINES_MAX} lines: send fewer reports at a time")]
+    TooManyLines,
     /// It cannot be unpacked.
     #[error("the body cannot be unpacked: {0}")]
     Damaged(io::Error),
@@ -50,6 +55,7 @@ pub enum BodyError {
 pub struct Lines<'b> {
     unpacked: Box<dyn BufRead + 'b>,
     left: u64,
+    lines_left: u64,
     line: Vec<u8>,
 }
 
@@ -65,14 +71,14 @@ impl<'b> Lines<'b> {
                 Box::new(BufReader::new(decoder))
             }
         };
-        Ok(Self { unpacked, left: UNPACKED_BYTES_MAX, line: Vec::new() })
+        Ok(Self { unpacked, left: UNPACKED_BYTES_MAX, lines_left: LINES_MAX, line: Vec::new() })
     }
 
     /// The next line, without its line break; `None` at the end.
     ///
     /// # Errors
     ///
-    /// The body is too large, or cannot be unpacked.
+    /// The body is too large, has too many lines, or cannot be unpacked.
     pub fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
         self.line.clear();
         // A byte more than may be, to tell whether there is one.
@@ -82,6 +88,7 @@ impl<'b> Lines<'b> {
         if read == 0 {
             return Ok(None);
         }
+        self.lines_left = self.lines_left.checked_sub(1).ok_or(BodyError::TooManyLines)?;
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
@@ -140,6 +147,14 @@ mod tests {
             assert!(matches!(lines(pack(&bomb), packing), Err(BodyError::TooLarge)), "{packing:?}");
             assert_eq!(lines(pack(full), packing).unwrap().len(), 1, "{packing:?}");
         }
+    }
+
+    #[test]
+    fn a_body_has_so_many_lines_at_most() {
+        let text = "{\n".repeat(LINES_MAX as usize);
+        assert_eq!(lines(gzip(text.as_bytes()), Packing::Gzip).unwrap().len(), LINES_MAX as usize);
+        let text = "\n".repeat(LINES_MAX as usize + 1);
+        assert!(matches!(lines(gzip(text.as_bytes()), Packing::Gzip), Err(BodyError::TooManyLines)));
     }
 
     #[test]

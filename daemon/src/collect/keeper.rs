@@ -1,4 +1,5 @@
-//! The thread that has the database: unpacks a body, reads its lines, and stores them in one transaction.
+//! The thread that has the database, and what it is given: the lines of a body, which it stores in one transaction. A
+//! body is unpacked and read before, in the turn of the connection that sent it, so nobody holds the database up.
 
 use std::{collections::HashSet, convert::Infallible, io, str, thread};
 
@@ -16,7 +17,7 @@ use super::{
 use crate::{clock, privileges, text::with_causes};
 
 /// Bodies that wait for the database.
-const QUEUE: usize = 8;
+const QUEUE: usize = 2;
 /// Lines that are wrong of which an answer tells.
 const MISTAKES_MAX: usize = 16;
 
@@ -57,8 +58,7 @@ pub enum Refused {
 type Answer = Result<Kept, Refused>;
 
 struct Job {
-    body: Bytes,
-    packing: Packing,
+    body: Checked,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -79,8 +79,8 @@ impl Keeper {
             privileges::give_up_all_but_files();
             let _open = open;
             let mut health = Health::default();
-            while let Some(Job { body, packing, answer }) = jobs.blocking_recv() {
-                let kept = keep(&mut store, &body, packing);
+            while let Some(Job { body, answer }) = jobs.blocking_recv() {
+                let kept = keep(&mut store, body);
                 health.look(&kept);
                 // Whoever has hung up sends it again, and it is there already.
                 let _ = answer.send(kept);
@@ -89,47 +89,76 @@ impl Keeper {
         Ok((Self(give), ended))
     }
 
-    /// Stores what is in a body. When it returns, that is on disk.
+    /// Stores the lines of a body. When it returns, that is on disk.
     ///
     /// # Errors
     ///
     /// Nothing of it was stored.
-    pub async fn keep(&self, body: Bytes, packing: Packing) -> Answer {
+    pub async fn keep(&self, body: Checked) -> Answer {
         let (answer, kept) = oneshot::channel();
-        self.0.send(Job { body, packing, answer }).await.map_err(|_| Refused::Ending)?;
+        self.0.send(Job { body, answer }).await.map_err(|_| Refused::Ending)?;
         kept.await.map_err(|_| Refused::Ending)?
     }
 }
 
+/// What a body turns out to be, once it is unpacked and read. The thread of the database has nothing to do with that.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// The lines that are right.
+    lines: Vec<String>,
+    /// The first lines that are wrong.
+    mistakes: Vec<Mistake>,
+    /// How many lines are wrong.
+    wrong: u64,
+}
+
+impl Checked {
+    /// Unpacks a body and reads its lines.
+    ///
+    /// # Errors
+    ///
+    /// It is too large, or cannot be unpacked.
+    pub fn read(body: &Bytes, packing: Packing) -> Result<Self, BodyError> {
+        let mut lines = Lines::new(body, packing)?;
+        let mut checked = Self::default();
+        let mut number = 0;
+        while let Some(line) = lines.next()? {
+            number += 1;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let read = str::from_utf8(line).map_err(|error| error.to_string());
+            match read.and_then(|text| Line::read(text).map(|_| text)) {
+                Ok(text) => checked.lines.push(text.to_owned()),
+                Err(error) => checked.is_wrong(Mistake { line: number, error }),
+            }
+        }
+        Ok(checked)
+    }
+
+    fn is_wrong(&mut self, mistake: Mistake) {
+        self.wrong += 1;
+        if self.mistakes.len() < MISTAKES_MAX {
+            self.mistakes.push(mistake);
+        }
+    }
+}
+
 /// Stores each line that is right, in one transaction.
-fn keep(store: &mut Store, body: &Bytes, packing: Packing) -> Answer {
+fn keep(store: &mut Store, body: Checked) -> Answer {
     let now = clock::now().wall;
     let mut batch = store.begin()?;
-    let mut lines = Lines::new(body, packing)?;
-    let (mut kept, mut known, mut others) = (Kept::default(), HashSet::new(), None);
-    let mut number = 0;
-    while let Some(line) = lines.next()? {
-        number += 1;
-        if line.trim_ascii().is_empty() {
-            continue;
+    let Checked { lines, mistakes, wrong } = body;
+    let (mut kept, mut known, mut others) = (Kept { mistakes, wrong, ..Kept::default() }, HashSet::new(), None);
+    for text in &lines {
+        // It was read before.
+        let Ok(line) = Line::read(text) else { continue };
+        if batch.put(&line, text, now)? == Before::Other {
+            others = Some(line.id().to_owned());
         }
-        let read = str::from_utf8(line).map_err(|error| error.to_string());
-        match read.and_then(|text| Line::read(text).map(|line| (text, line))) {
-            Ok((text, line)) => {
-                if batch.put(&line, text, now)? == Before::Other {
-                    others = Some(line.id().to_owned());
-                }
-                if !known.contains(line.id()) {
-                    known.insert(line.id().to_owned());
-                    kept.stored.push(line.id().to_owned());
-                }
-            }
-            Err(error) => {
-                kept.wrong += 1;
-                if kept.mistakes.len() < MISTAKES_MAX {
-                    kept.mistakes.push(Mistake { line: number, error });
-                }
-            }
+        if !known.contains(line.id()) {
+            known.insert(line.id().to_owned());
+            kept.stored.push(line.id().to_owned());
         }
     }
     batch.commit()?;
@@ -171,8 +200,12 @@ mod tests {
         *,
     };
 
+    fn take(store: &mut Store, body: &Bytes, packing: Packing) -> Answer {
+        keep(store, Checked::read(body, packing)?)
+    }
+
     fn kept(store: &mut Store, lines: &[&str]) -> Kept {
-        keep(store, &Bytes::from(lines.join("\n")), Packing::None).unwrap()
+        take(store, &Bytes::from(lines.join("\n")), Packing::None).unwrap()
     }
 
     #[test]
@@ -188,7 +221,7 @@ mod tests {
         assert_eq!(again, Kept { stored: vec!["7f/a/2".to_owned()], ..Kept::default() }, "it is there");
         assert_eq!(kept(&mut store, &[]), Kept::default());
         let not_text = Bytes::from_static(b"\xff\xfe\n");
-        assert_eq!(keep(&mut store, &not_text, Packing::None).unwrap().wrong, 1);
+        assert_eq!(take(&mut store, &not_text, Packing::None).unwrap().wrong, 1);
         let many = vec!["x"; 100];
         let Kept { mistakes, wrong, .. } = kept(&mut store, &many);
         assert_eq!((mistakes.len(), wrong), (MISTAKES_MAX, 100));
@@ -201,9 +234,9 @@ mod tests {
         let lines: String = (1..200).map(|seq| report("a", seq, None) + "\n").collect();
         let packed = zstd::encode_all(lines.as_bytes(), 3).unwrap();
         let cut = Bytes::copy_from_slice(&packed[..packed.len() - 3]);
-        assert!(matches!(keep(&mut store, &cut, Packing::Zstd), Err(Refused::Body(BodyError::Damaged(_)))));
+        assert!(matches!(take(&mut store, &cut, Packing::Zstd), Err(Refused::Body(BodyError::Damaged(_)))));
         assert_eq!(store.counts().unwrap().reports, 0);
-        assert_eq!(keep(&mut store, &Bytes::from(packed), Packing::Zstd).unwrap().stored.len(), 199);
+        assert_eq!(take(&mut store, &Bytes::from(packed), Packing::Zstd).unwrap().stored.len(), 199);
     }
 
     #[test]
@@ -214,8 +247,8 @@ mod tests {
         store.wait_for_locks(std::time::Duration::from_millis(1));
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let body = Bytes::from(report("a", 1, None));
-        assert!(matches!(keep(&mut store, &body, Packing::None), Err(Refused::Store(_))));
+        assert!(matches!(take(&mut store, &body, Packing::None), Err(Refused::Store(_))));
         other.execute_batch("COMMIT").unwrap();
-        assert_eq!(keep(&mut store, &body, Packing::None).unwrap().stored, ["7f/a/1"]);
+        assert_eq!(take(&mut store, &body, Packing::None).unwrap().stored, ["7f/a/1"]);
     }
 }

@@ -12,6 +12,9 @@ use crate::{
 
 /// Bytes of an id, or of a part of it.
 const ID_BYTES_MAX: usize = 256;
+/// How deep lists and objects may be inside each other. A report has some ten; readers of JSON, those of databases
+/// among them, give up at their own limits, and then on every row.
+const DEPTH_MAX: usize = 64;
 /// `SQLite` has integers with a sign.
 const NUMBER_MAX: u64 = i64::MAX as u64;
 
@@ -129,6 +132,9 @@ impl<'l> Line<'l> {
         if !text.trim_ascii_start().starts_with('{') {
             return Err(format!("{:?} is no JSON object", short(text)));
         }
+        if !is_shallow(text) {
+            return Err(format!("lists and objects are inside each other more than {DEPTH_MAX} times"));
+        }
         let fields: Fields<'l> = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match fields.schema.as_deref() {
             Some(report::SCHEMA) => fields.report().map(Self::Report),
@@ -229,6 +235,26 @@ fn number(name: &str, value: u64) -> Result<i64, String> {
     i64::try_from(value).map_err(|_| format!("{name} {value} is above {NUMBER_MAX}"))
 }
 
+/// Whether no list or object of a JSON text is deeper than may be.
+fn is_shallow(text: &str) -> bool {
+    let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            _ if is_text => {}
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEPTH_MAX {
+            return false;
+        }
+    }
+    true
+}
+
 fn missing(name: &str) -> String {
     format!("`{name}` is missing")
 }
@@ -301,6 +327,18 @@ mod tests {
         says_of_tombstone("\"reports\":3", "\"reports\":0", "0 reports");
         says_of_tombstone("40-42", "40-43", "which make \"7f3c9a52/b41d/40-42\"");
         says_of_tombstone(",\"reason\":\"spool_full\"", "", "`reason` is missing");
+    }
+
+    #[test]
+    fn a_report_is_only_so_deep() {
+        let with = |depth: usize| {
+            let deep = "[".repeat(depth) + "\"]\\\"[\"" + &"]".repeat(depth);
+            REPORT.trim_end().strip_suffix('}').unwrap().to_owned() + ",\"later\":" + &deep + "}"
+        };
+        assert!(Line::read(&with(DEPTH_MAX - 1)).is_ok());
+        for depth in [DEPTH_MAX, 200_000] {
+            assert!(Line::read(&with(depth)).unwrap_err().contains("more than 64 times"));
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The reference collector (`weir collect`): takes reports over HTTP, and keeps each of them once in a database.
 //!
 //! ```text
-//! sender -> api (who may, what, how large) -> keeper (one thread: unpack, read lines, one transaction) -> `SQLite` file
+//! sender -> api (who may, what, how large; unpack, read lines) -> keeper (one thread: one transaction) -> `SQLite` file
 //! ```
 //!
 //! An answer is sent when the database has the reports on disk. So a sender that gets no answer sends again, and what

@@ -30,7 +30,7 @@ use axum::{
     extract::{Request, State},
     http::{
         HeaderMap, StatusCode,
-        header::{ACCEPT, CONTENT_TYPE, HOST},
+        header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, VARY},
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -42,6 +42,7 @@ use self::{sums::Sums, text::Format};
 use crate::{
     clock,
     control::Board,
+    gzip::gzip,
     report::Report,
     serve::{Limits, Server},
     text::with_causes,
@@ -165,12 +166,41 @@ async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respo
     let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let format = Format::accepted(accepted);
     let text = families::write(shared.known().latest.as_deref(), format);
-    ([(CONTENT_TYPE, format.content_type())], text).into_response()
+    packed(&headers, format.content_type(), text.into_bytes())
 }
 
-async fn report(State(shared): State<Arc<Shared>>) -> Response {
+/// An answer as it is, or packed with gzip if the client asks for that. Numbers and names pack to a tenth.
+fn packed(asked: &HeaderMap, content_type: &'static str, body: Vec<u8>) -> Response {
+    let names = [(CONTENT_TYPE, content_type), (VARY, "accept-encoding")];
+    if takes_gzip(asked) {
+        (names, [(CONTENT_ENCODING, "gzip")], gzip(&[&body])).into_response()
+    } else {
+        (names, body).into_response()
+    }
+}
+
+/// Whether a client takes gzip (RFC 9110 section 12.5.3). What it says of gzip itself counts more than `*`.
+fn takes_gzip(asked: &HeaderMap) -> bool {
+    let mut any = false;
+    for value in asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()) {
+        for coding in value.split(',') {
+            let mut parts = coding.split(';').map(str::trim);
+            let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+            let is_taken = weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0));
+            match name.as_str() {
+                "gzip" | "x-gzip" => return is_taken,
+                "*" => any = is_taken,
+                _ => {}
+            }
+        }
+    }
+    any
+}
+
+async fn report(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     match shared.board.report() {
-        Some(report) => ([(CONTENT_TYPE, "application/json")], report.line.to_vec()).into_response(),
+        Some(report) => packed(&headers, "application/json", report.line.to_vec()),
         None => (StatusCode::SERVICE_UNAVAILABLE, "no window has ended yet\n").into_response(),
     }
 }
@@ -218,6 +248,23 @@ mod tests {
             ["", "example.net", "example.net:9469", "localhost.example.net", "127.0.0.1.example.net", "[", "::1"]
         {
             assert!(!is_local_name(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn gzip_is_what_a_client_asks_for() {
+        let takes = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(ACCEPT_ENCODING, value.parse().unwrap());
+            }
+            takes_gzip(&headers)
+        };
+        for values in [&["gzip"][..], &["deflate, gzip;q=0.5"], &["br", "GZIP"], &["*"], &["*;q=0, gzip; q=0.001"]] {
+            assert!(takes(values), "{values:?}");
+        }
+        for values in [&[][..], &["identity"], &["gzip;q=0"], &["*, gzip; q=0.000"], &["gzip;q=much"], &["*;q=0"]] {
+            assert!(!takes(values), "{values:?}");
         }
     }
 

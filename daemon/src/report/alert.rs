@@ -10,6 +10,7 @@ use super::grid::{
     Cell, Grid,
     Tone::{Alarm, Faint, Plain, Strong},
 };
+use super::instant;
 use crate::text::visible;
 
 /// What a rule of the configuration says of this window.
@@ -27,6 +28,7 @@ pub struct Alert {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
     /// The start of the first window in which it was so.
+    #[serde(serialize_with = "instant::fixed")]
     pub since: Timestamp,
     /// How many windows were judged since then, this one included.
     #[schemars(range(min = 1))]

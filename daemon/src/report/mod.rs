@@ -10,6 +10,7 @@ pub mod compose;
 mod encoded;
 pub(crate) mod grid;
 pub(crate) mod ids;
+mod instant;
 mod rates;
 mod schema;
 mod sizes;
@@ -107,9 +108,11 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
     /// When it began, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
     pub start: Timestamp,
     /// When it ended, RFC 3339 in UTC: the first instant after it. It is always later than `start`. If the clock was
     /// stepped, both are by the clock before the step.
+    #[serde(serialize_with = "instant::fixed")]
     pub end: Timestamp,
     /// Its length in seconds, measured on a clock that is never adjusted.
     #[schemars(range(min = 0))]

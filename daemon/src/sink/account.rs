@@ -6,6 +6,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use tracing::warn;
+
 use super::DeliveryError;
 use crate::{
     report::{Reason, SinkMetrics, SinkSpool},
@@ -38,6 +40,36 @@ pub(super) struct Tally {
     pub last_error: Option<String>,
     pub closed: bool,
     holding: Holding,
+    /// How many lost reports the log has told of.
+    told: BTreeMap<Reason, u64>,
+}
+
+impl Tally {
+    /// Reasons for which reports are lost, with their number: when the first one is, and whenever it has doubled.
+    fn news(&mut self) -> Vec<(Reason, u64)> {
+        let mut news = Vec::new();
+        for (reason, count) in &self.holding.lost {
+            let told = self.told.entry(*reason).or_default();
+            // Of a refused one the log has told with the answer.
+            if *reason != Reason::Refused && *count >= (2 * *told).max(1) {
+                *told = *count;
+                news.push((*reason, *count));
+            }
+        }
+        news
+    }
+}
+
+/// Why reports are lost, for the log.
+const fn why(reason: Reason) -> &'static str {
+    match reason {
+        Reason::SpoolFull => "the spool or its disk is full, so the oldest go, and tombstones name them",
+        Reason::QueueFull => "no disk takes them, and memory has room for a few, so the oldest go",
+        Reason::TooOld => "they have waited for longer than `spool.max_age`",
+        Reason::Damaged => "their files in the spool are damaged",
+        Reason::Refused => "the sink refuses them",
+        Reason::Removed => "somebody has removed their files, or the folder of the spool, while weir runs",
+    }
 }
 
 impl Account {
@@ -57,6 +89,12 @@ impl Account {
         let mut tally = self.tally();
         tally.holding = holding;
         change(&mut tally);
+        let news = tally.news();
+        drop(tally);
+        for (reason, count) in news {
+            let [_, several] = self.carries;
+            warn!(sink = self.name, lost = count, "{several} are lost: {}", why(reason));
+        }
     }
 
     /// An attempt has failed.
@@ -68,7 +106,7 @@ impl Account {
     }
 
     pub fn metrics(&self) -> SinkMetrics {
-        let Tally { incoming, unsaid, delivered, failed_attempts, ref last_error, closed: _, ref holding } =
+        let Tally { incoming, unsaid, delivered, failed_attempts, ref last_error, closed: _, ref holding, told: _ } =
             *self.tally();
         let mut lost: BTreeMap<_, _> =
             holding.lost.iter().map(|(reason, count)| (reason.name().to_owned(), *count)).collect();

@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 use super::{DeliveryError, Sink, account::Account, privacy};
 use crate::{
     config::Addresses,
-    spool::{Batch, Spool},
+    spool::{Batch, Parcel, Spool},
 };
 
 /// The longest first pause: a collector that restarts needs a few of these.
@@ -41,6 +41,8 @@ pub(super) struct Courier {
     /// When to give up; none while reports may still come.
     pub deadline: Option<Instant>,
     pub failing: bool,
+    /// Which of the reports behind a refused one is tried next.
+    pub other: usize,
     /// So many reports go one by one, because one of them was refused in a batch.
     pub alone: usize,
     pub _here: Sender<Infallible>,
@@ -54,6 +56,8 @@ enum Carried {
     TooLate,
     /// The sink takes no more.
     Closed,
+    /// It was refused, and it is not known whether others would be taken.
+    Refused,
 }
 
 impl Courier {
@@ -61,7 +65,7 @@ impl Courier {
         let spool = self.spool.clone();
         // The sink before this one, with the same spool, may not have ended yet.
         let _turn = spool.turn();
-        let mut pause = BACKOFF_MIN;
+        let (mut pause, mut refused_pause) = (BACKOFF_MIN, BACKOFF_MIN);
         while !self.too_late() {
             let most = if self.alone > 0 { 1 } else { self.sink.batch() };
             let batch = match self.spool.batch(most, self.sink.batch_bytes()) {
@@ -83,7 +87,14 @@ impl Courier {
             }
             // The sink's own state is of one delivery at a time: the next one begins anew.
             match panic::catch_unwind(AssertUnwindSafe(|| self.carry(&batch))) {
-                Ok(Carried::Settled) => {}
+                Ok(Carried::Settled) => refused_pause = BACKOFF_MIN,
+                Ok(Carried::Refused) => {
+                    if self.is_over() {
+                        return;
+                    }
+                    self.alone = self.alone.max(1);
+                    refused_pause = self.rest_or_news(refused_pause);
+                }
                 Ok(Carried::TooLate) => return,
                 Ok(Carried::Closed) => return self.discard(),
                 Err(cause) => self.panicked(&batch, cause.as_ref()),
@@ -140,7 +151,9 @@ impl Courier {
                 }
                 Err(error) => error,
             };
-            self.failed(&error);
+            if !matches!(error, DeliveryError::Refused(_)) {
+                self.failed(&error);
+            }
             match error {
                 DeliveryError::Unavailable { after, .. } => {
                     if self.is_over() {
@@ -151,34 +164,70 @@ impl Courier {
                         return Carried::TooLate;
                     }
                 }
-                DeliveryError::Refused(answer) => {
-                    self.refused(batch, &answer);
-                    return Carried::Settled;
-                }
+                DeliveryError::Refused(answer) => return self.refused(batch, &answer),
                 DeliveryError::Closed(_) => return Carried::Closed,
             }
         }
     }
 
-    /// One report is kept aside. Of several it is not known which one it is: each goes alone.
-    fn refused(&mut self, batch: &Batch, answer: &str) {
-        self.alone = self.alone.saturating_sub(1);
-        match &batch.parcels[..] {
-            [one] => {
-                if !one.is_report {
-                    let (sink, lost) = (&self.account.name, &one.encoded.id);
-                    warn!(
-                        sink,
-                        lost, answer, "the sink refuses a tombstone, too: weir tells it no more of these reports"
-                    );
-                }
-                self.spool.refused(one, answer);
-            }
-            several => {
-                self.alone = several.len();
-                self.spool.put_back();
-            }
+    /// Of several it is not known which one was meant: each goes alone. One that is refused alone is refused for good
+    /// only if another report passes. A sink that has the wrong address, or that takes nothing at this time, gives the
+    /// same answers, and costs no report.
+    fn refused(&mut self, batch: &Batch, answer: &str) -> Carried {
+        let [one] = &batch.parcels[..] else {
+            self.failed(&DeliveryError::Refused(answer.to_owned()));
+            self.alone = batch.parcels.len();
+            self.spool.put_back();
+            return Carried::Settled;
+        };
+        if self.another_passes(one) {
+            self.set_aside(one, answer);
+            self.alone = self.alone.saturating_sub(1);
+            return Carried::Settled;
         }
+        self.spool.put_back();
+        let [one, several] = self.account.carries;
+        let waits = format!("{answer} (the sink has taken no other {one} since: the {several} wait)");
+        self.failed(&DeliveryError::Refused(waits));
+        Carried::Refused
+    }
+
+    /// Tries another report than one that was refused; each time the next one. Returns whether it was delivered.
+    fn another_passes(&mut self, refused: &Parcel) -> bool {
+        let nth = self.other;
+        self.other = self.other.wrapping_add(1);
+        let Ok(Some(parcel)) = self.spool.another(refused, nth) else { return false };
+        let batch = self.masked(Batch { parcels: vec![parcel] });
+        if self.sink.deliver(&batch.parcels).is_err() {
+            return false;
+        }
+        batch.parcels.iter().for_each(|parcel| self.spool.passed(parcel));
+        self.other = 0;
+        self.delivered(&batch);
+        true
+    }
+
+    /// A report is kept aside, and a tombstone stands for it; a tombstone goes.
+    fn set_aside(&mut self, parcel: &Parcel, answer: &str) {
+        let (sink, id) = (&self.account.name, &parcel.encoded.id);
+        let [one, _] = self.account.carries;
+        self.account.failed(&DeliveryError::Refused(answer.to_owned()));
+        match (parcel.is_report, self.account.has_spool) {
+            (false, _) => {
+                warn!(sink, lost = id, answer, "the sink refuses a tombstone: weir tells it no more of these reports");
+            }
+            (true, true) => {
+                warn!(
+                    sink,
+                    id,
+                    answer,
+                    "the sink refuses {one}, and takes others: weir keeps it aside, see `weir spool ls` and \
+                     `weir spool retry`"
+                );
+            }
+            (true, false) => warn!(sink, id, answer, "the sink refuses {one}, and takes others: weir drops it"),
+        }
+        self.spool.refused(parcel, answer);
         self.account.note(&self.spool, |_| {});
     }
 
@@ -215,13 +264,34 @@ impl Courier {
         BACKOFF_MIN
     }
 
+    /// Pauses as [`rest`](Self::rest) does, but no longer than until something comes that may pass.
+    fn rest_or_news(&mut self, longest: Duration) -> Duration {
+        if self.deadline.is_some() {
+            return self.rest(longest, None);
+        }
+        select! {
+            recv(self.bell) -> rung => if rung.is_err() { self.rest(longest, None) } else { longest },
+            recv(self.ends) -> deadline => {
+                self.deadline = Some(deadline.unwrap_or_else(|_| now()));
+                BACKOFF_MIN
+            }
+            default(jittered(longest)) => (longest * 2).min(BACKOFF_MAX),
+        }
+    }
+
     /// A report that the sink panicked over is not tried again: it would panic again.
     fn panicked(&mut self, batch: &Batch, cause: &(dyn Any + Send)) {
         let text = cause.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("no message");
         let answer = format!("the sink panicked: {text}");
-        self.account.failed(&DeliveryError::Refused(answer.clone()));
-        self.refused(batch, &answer);
+        self.alone = batch.parcels.len();
+        match &batch.parcels[..] {
+            [one] => self.set_aside(one, &answer),
+            _ => {
+                self.account.failed(&DeliveryError::Refused(answer));
+                self.spool.put_back();
+            }
+        }
         self.failing = true;
         error!(
             sink = self.account.name,
@@ -252,10 +322,10 @@ impl Courier {
             DeliveryError::Unavailable { .. } => {
                 format!("cannot deliver {one}: weir tries again, and newer {several} wait")
             }
-            DeliveryError::Refused(_) if self.account.has_spool => {
-                format!("the sink refuses {one}: weir keeps it aside in the spool, see `weir spool ls`")
-            }
-            DeliveryError::Refused(_) => format!("the sink refused {one}: weir drops it"),
+            DeliveryError::Refused(_) => format!(
+                "the sink refuses {one}: if it takes another one, weir gives this one up. As long as it takes none, all \
+                 wait: look at its settings"
+            ),
             DeliveryError::Closed(_) => format!("the sink accepts no more {several}: weir drops them"),
         };
         warn!(sink = self.account.name, %error, "{consequence}");
@@ -301,6 +371,7 @@ mod tests {
             ends,
             deadline: None,
             failing: true,
+            other: 0,
             alone: 0,
             _here: channel::bounded(0).0,
         };

@@ -51,6 +51,9 @@ impl Keeper {
             self.say(kept, &mut is_failing);
             self.ring();
         }
+        // What is said to wait for the next start is there.
+        self.spool.miss();
+        self.account.note(&self.spool, |_| {});
     }
 
     /// The courier needs to hear it once.

@@ -15,6 +15,7 @@ mod open;
 mod otlp;
 mod outbox;
 mod privacy;
+mod same_rows;
 mod standing;
 mod stdout;
 
@@ -30,9 +31,9 @@ pub use self::nats::Nats;
 pub use self::otlp::Otlp;
 pub use self::{
     file::{File, Rotation},
-    http::{Http, HttpError, Options, SecretHeader},
+    http::{Http, HttpError, Options, SecretError, SecretHeader},
     ipfix::Ipfix,
-    open::{OpenError, open, open_webhook},
+    open::{OpenError, check, open, open_webhook},
     outbox::{Outbox, farewell, finish},
     privacy::of_report,
     standing::Standing,
@@ -76,7 +77,8 @@ pub enum DeliveryError {
         /// How long the sink wants to be left alone.
         after: Option<Duration>,
     },
-    /// These reports will never be taken together; one that is refused alone is given up.
+    /// The sink does not take these reports together. One that is refused alone is given up if another one passes; a
+    /// sink that refuses every report has another trouble, and all wait.
     #[error("{0}")]
     Refused(String),
     /// No report will be taken any more: the sink stops, and drops all that still come.

@@ -1,13 +1,13 @@
 //! Opens the sinks of a configuration.
 
-use std::io;
+use std::{io, path::Path};
 
 use thiserror::Error;
 use ureq::http::{HeaderName, HeaderValue, header};
 
 use super::{
     File, Http, HttpError, Ipfix, Outbox, Rotation, Sink, Stdout,
-    http::{Options, SecretHeader},
+    http::{Options, SecretError, SecretHeader},
 };
 use crate::{
     config::{self, Addresses, Target},
@@ -29,6 +29,9 @@ pub enum OpenError {
     /// The HTTP sink's settings.
     #[error(transparent)]
     Http(#[from] HttpError),
+    /// A file with a secret.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// The NATS sink's certificates or key.
     #[cfg(feature = "nats")]
     #[error("cannot open the nats sink")]
@@ -70,6 +73,38 @@ fn open_one(sink: &config::Sink, spool: Option<(&Place, &str)>) -> Result<Outbox
         Target::Nats(_) => return Err(OpenError::NotBuilt("nats")),
     };
     Outbox::start(target, sink.queue, sink.addresses, spool).map_err(|source| OpenError::System { name, source })
+}
+
+/// Looks at the files that sinks need, as [`open`] and their first request do. Returns what is wrong with secrets, which
+/// are read for each request, so that sinks wait for them.
+///
+/// # Errors
+///
+/// The first sink that cannot be opened.
+pub fn check(sinks: &[config::Sink]) -> Result<Vec<String>, OpenError> {
+    let mut wrong = Vec::new();
+    for (nth, sink) in sinks.iter().enumerate() {
+        let checked = match &sink.target {
+            Target::Http(http) | Target::Otlp(http) => {
+                let mut options = options(http);
+                options.secrets.retain(|secret| !is_credential_of_service(&secret.file));
+                Http::new(&http.url.to_string(), options)?.check_secrets().map_err(|error| error.to_string())
+            }
+            #[cfg(feature = "nats")]
+            Target::Nats(nats) => {
+                super::Nats::new(nats).map_err(OpenError::Nats)?;
+                super::nats::check_secrets(nats)
+            }
+            _ => Ok(()),
+        };
+        wrong.extend(checked.err().map(|error| format!("sinks[{nth}]: {error}")));
+    }
+    Ok(wrong)
+}
+
+/// Whether systemd makes this file when it starts a service (`LoadCredential=`), and the service does not run.
+fn is_credential_of_service(file: &Path) -> bool {
+    file.starts_with("/run/credentials") && file.parent().is_some_and(|folder| !folder.exists())
 }
 
 fn options(http: &config::Http) -> Options {
@@ -125,10 +160,32 @@ fn as_text(headers: &[(HeaderName, HeaderValue)]) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{os::unix::fs::PermissionsExt, time::Duration};
 
     use super::*;
     use crate::config::Config;
+
+    #[test]
+    fn files_with_secrets_are_looked_at_before_the_first_request() {
+        let path = std::env::temp_dir().join(format!("weir-open-{}-token", std::process::id()));
+        let text = format!("sinks: [{{type: http, url: 'https://a/', token_file: {}}}]", path.display());
+        let config = Config::parse(&text, "weir.yaml").unwrap();
+        let wrong = || check(&config.sinks).unwrap().join("; ");
+        assert!(wrong().starts_with("sinks[0]: cannot read ") && wrong().contains("No such file"), "{}", wrong());
+        std::fs::write(&path, "two\nlines").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(wrong().contains("chmod o="), "{}", wrong());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(wrong().contains("in one line"), "{}", wrong());
+        std::fs::write(&path, "s3cret\n").unwrap();
+        assert_eq!(wrong(), "");
+        std::fs::remove_file(&path).unwrap();
+        let text = "sinks: [{type: http, url: 'https://a/', token_file: /run/credentials/weir-none.service/token}]";
+        assert!(
+            check(&Config::parse(text, "weir.yaml").unwrap().sinks).unwrap().is_empty(),
+            "the service will have it"
+        );
+    }
 
     #[test]
     fn sinks_are_opened_in_the_order_of_the_configuration() {

@@ -81,6 +81,7 @@ impl Outbox {
                     ends,
                     deadline: None,
                     failing: false,
+                    other: 0,
                     alone: 0,
                     _here: here,
                 };
@@ -234,7 +235,16 @@ fn deadline_in(timeout: Duration) -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpListener, os::fd::OwnedFd, path::PathBuf, sync::mpsc};
+    use std::{
+        collections::BTreeSet,
+        net::TcpListener,
+        os::fd::OwnedFd,
+        path::PathBuf,
+        sync::{
+            atomic::{AtomicBool, Ordering},
+            mpsc,
+        },
+    };
 
     use crossbeam::channel::RecvTimeoutError;
 
@@ -246,7 +256,7 @@ mod tests {
         },
         *,
     };
-    use crate::spool::Parcel;
+    use crate::spool::{Parcel, command::Spools};
 
     const FULL: Addresses = Addresses::Full;
 
@@ -313,14 +323,116 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_report_is_dropped_and_the_next_one_sent() {
-        let collector = Collector::answering([400, 200, 413]);
+    fn a_report_that_is_refused_where_others_pass_is_dropped() {
+        let collector = Collector::answering([413, 200, 200]);
         let outbox = outbox(&collector.address, 4);
-        (1..=3).for_each(|seq| outbox.offer(encoded(&format!("a/b/{seq}"))));
-        let [metrics] = Outbox::finish_all([outbox], LONG).try_into().unwrap();
-        assert_eq!((metrics.delivered, metrics.failed_attempts, metrics.dropped, metrics.queued), (1, 2, 2, 0));
-        assert!(metrics.last_error.as_ref().is_some_and(|error| error.starts_with("413 ")), "{metrics:?}");
-        assert_eq!(collector.keys(), ["a/b/1", "a/b/2", "a/b/3"]);
+        outbox.offer(encoded("a/b/1"));
+        wait_until("it is refused", || outbox.metrics().failed_attempts == 1);
+        let metrics = outbox.metrics();
+        assert_eq!((metrics.dropped, metrics.queued), (0, 1), "it is not known yet whether another one passes");
+        assert!(metrics.last_error.is_some_and(|error| error.starts_with("413 ") && error.contains("wait")));
+        outbox.offer(encoded("a/b/2"));
+        wait_until("both are settled", || outbox.metrics().queued == 0);
+        // Whether the first one is tried again before the second, only chance knows.
+        let metrics = outbox.metrics();
+        assert_eq!(metrics.delivered + metrics.dropped, 2);
+    }
+
+    /// Refuses all reports until it is told better, and those with this id in any case.
+    struct Choosy {
+        takes: Arc<AtomicBool>,
+        never: &'static str,
+        taken: mpsc::Sender<String>,
+    }
+
+    impl Sink for Choosy {
+        fn name(&self) -> String {
+            "choosy".to_owned()
+        }
+
+        fn batch(&self) -> usize {
+            3
+        }
+
+        fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+            let refuses = |parcel: &Parcel| parcel.is_report && parcel.encoded.id == self.never;
+            if !self.takes.load(Ordering::Relaxed) || batch.iter().any(refuses) {
+                return Err(DeliveryError::Refused("405 Method Not Allowed".to_owned()));
+            }
+            for parcel in batch {
+                self.taken.send(parcel.encoded.id.clone()).unwrap();
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sink_that_refuses_everything_costs_no_report() {
+        let folder = Folder::new("refuses-everything");
+        for spool in [None, Some(folder.place())] {
+            let (taken, reports) = mpsc::channel();
+            let takes = Arc::new(AtomicBool::new(false));
+            let never = "7f3c9a52/0000b41d/4";
+            let sink = Box::new(Choosy { takes: takes.clone(), never, taken });
+            let spool = spool.as_ref().map(|place| (place, "choosy"));
+            let outbox = Outbox::start(sink, 16, FULL, spool).unwrap();
+            (1..=7).for_each(|seq| outbox.offer(encoded(&id(seq))));
+            wait_until("some attempts", || outbox.metrics().failed_attempts > 8);
+            let metrics = outbox.metrics();
+            assert_eq!((metrics.queued, metrics.dropped, metrics.delivered), (7, 0, 0), "{metrics:?}");
+            assert!(metrics.last_error.is_some_and(|error| error.contains("405") && error.contains("wait")));
+            takes.store(true, Ordering::Relaxed);
+            wait_until("all are settled", || outbox.metrics().queued == 0 && outbox.metrics().delivered == 6);
+            assert_eq!(outbox.metrics().lost, [("refused".to_owned(), 1)].into());
+            assert_eq!(outbox.finish(LONG), 0);
+            let mut taken: Vec<_> = reports.try_iter().collect();
+            taken.sort();
+            let expected = [1, 2, 3, 4, 5, 6, 7].map(|seq| if seq == 4 { format!("{}-4", id(4)) } else { id(seq) });
+            assert_eq!(taken, expected, "a tombstone for the one that is refused where others pass");
+        }
+    }
+
+    #[test]
+    fn refused_reports_are_tried_again_when_somebody_says_so() {
+        let folder = Folder::new("retry");
+        let (taken, reports) = mpsc::channel();
+        let place = folder.place();
+        let sink = |never| Box::new(Choosy { takes: Arc::new(AtomicBool::new(true)), never, taken: taken.clone() });
+        let first = Outbox::start(sink("7f3c9a52/0000b41d/1"), 16, FULL, Some((&place, "choosy"))).unwrap();
+        (1..=2).for_each(|seq| first.offer(encoded(&id(seq))));
+        wait_until("one is refused", || first.metrics().dropped == 1 && first.metrics().queued == 0);
+        assert_eq!(first.finish(LONG), 0);
+        let second = Outbox::start(sink("none"), 16, FULL, Some((&place, "choosy"))).unwrap();
+        let spools = Spools::new(folder.0.clone());
+        let refused = spools.list(&[]).unwrap();
+        let wanted: Vec<_> = refused.iter().map(|item| spools.retry(item).unwrap()).collect();
+        assert_eq!(wanted, [true], "{refused:?}");
+        second.offer(encoded(&id(3)));
+        wait_until("both came", || second.metrics().delivered == 2);
+        assert_eq!(second.finish(LONG), 0);
+        assert!(spools.list(&[]).unwrap().is_empty());
+        let taken: BTreeSet<_> = reports.try_iter().collect();
+        assert_eq!(taken, [id(1), format!("{}-1", id(1)), id(2), id(3)].into());
+    }
+
+    #[test]
+    fn reports_that_go_with_their_folder_are_named() {
+        let folder = Folder::new("removed");
+        let (taken, reports) = mpsc::channel();
+        let place = folder.place();
+        let takes = Arc::new(AtomicBool::new(false));
+        let sink = Box::new(Choosy { takes: takes.clone(), never: "none", taken });
+        let outbox = Outbox::start(sink, 16, FULL, Some((&place, "choosy"))).unwrap();
+        (1..=3).for_each(|seq| outbox.offer(encoded(&id(seq))));
+        wait_until("all are on disk", || outbox.metrics().spool.is_some_and(|spool| spool.reports == 3));
+        std::fs::remove_dir_all(&folder.0).unwrap();
+        outbox.offer(encoded(&id(4)));
+        wait_until("it is known", || outbox.metrics().lost == [("removed".to_owned(), 3)].into());
+        wait_until("the new one is there", || outbox.metrics().spool.is_some_and(|spool| spool.reports == 1));
+        takes.store(true, Ordering::Relaxed);
+        wait_until("delivered", || outbox.metrics().queued == 0);
+        assert_eq!(outbox.finish(LONG), 0);
+        assert_eq!(reports.try_iter().last(), Some(id(4)));
     }
 
     #[test]

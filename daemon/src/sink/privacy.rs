@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tracing::error;
 
+use super::same_rows;
 use crate::{
     config::Addresses,
     report::{Encoded, Report, Spread, Top},
@@ -54,6 +55,18 @@ pub(super) fn applied(addresses: Addresses, report: Encoded) -> Encoded {
     Encoded { line: line.into(), ..report }
 }
 
+/// No row of a list has more than the report has in all.
+fn limit_lists(fields: &mut Map<String, Value>) {
+    let totals = fields.get("totals").cloned().unwrap_or_default();
+    for top in ["top", "top_by_packets"] {
+        for lists in fields.get_mut(top).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+            for name in ["packets", "bytes"] {
+                same_rows::limit(lists, name, &totals[name]);
+            }
+        }
+    }
+}
+
 /// A report out of the spool as this sink may have it: the sink may have known more of addresses when it was kept.
 pub(super) fn ensured(addresses: Addresses, report: Encoded) -> Encoded {
     // As a key this is nowhere else: inside a text its quotes would be escaped.
@@ -75,8 +88,10 @@ fn mask_fields(addresses: Addresses, report: &mut Value) {
     for (name, value) in &mut *fields {
         if name != OBSERVER {
             mask(addresses, value);
+            same_rows::merge_all(value);
         }
     }
+    limit_lists(fields);
     fields.insert(ADDRESSES.to_owned(), Value::from(addresses.name()));
 }
 

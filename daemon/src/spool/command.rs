@@ -128,12 +128,29 @@ impl Spools {
                 let _ = folder.write(&stone.to_string(), b"", false);
                 Ok(())
             }
-            Content::Refused(_) => {
+            Content::Refused(_) | Content::Retry(_) => {
                 remove_refused(folder, name);
                 Ok(())
             }
             _ => folder.remove(&name.to_string()).map_err(failed),
         }
+    }
+
+    /// Has a refused report tried again, at the end of the line: by a running weir with its next report, else by the
+    /// next one. Returns false for what was not refused.
+    ///
+    /// # Errors
+    ///
+    /// The system does not allow it.
+    pub fn retry(&self, item: &Item) -> Result<bool, SpoolError> {
+        let Item { folder, name, .. } = item;
+        let Content::Refused(stored) = name.content else { return Ok(false) };
+        let wanted = Name { content: Content::Retry(stored), ..*name };
+        let path = folder.path().join(name.to_string());
+        let failed = |error| SpoolError::System { what: "rename", path, error };
+        folder.rename(&name.to_string(), &wanted.to_string()).map_err(failed)?;
+        let _ = folder.remove(&format!("{name}{ANSWER}"));
+        Ok(true)
     }
 }
 
@@ -145,7 +162,8 @@ impl Spools {
 pub fn write_list(items: &[Item], out: &mut impl Write) -> io::Result<()> {
     for of_sink in items.chunk_by(|one, next| one.sink == next.sink) {
         let Some(first) = of_sink.first() else { continue };
-        let waiting = of_sink.iter().filter(|item| matches!(item.name.content, Content::Report(_))).count();
+        let waiting =
+            of_sink.iter().filter(|item| matches!(item.name.content, Content::Report(_) | Content::Retry(_))).count();
         writeln!(out, "{}: {} reports wait", first.sink, grouped(waiting as u64))?;
         let id_width = of_sink.iter().map(|item| item.id.len()).max().unwrap_or_default();
         for Item { time, id, bytes, state, .. } in of_sink {
@@ -181,6 +199,7 @@ impl Item {
                 let answer: String = String::from_utf8_lossy(&answer).chars().map(visible).collect();
                 (stored.bytes, format!("refused: {answer}"))
             }
+            Content::Retry(stored) => (stored.bytes, "waits: it was refused, and is tried again".to_owned()),
             Content::Tombstone(reason) => (0, format!("lost: {}", reason.name())),
         };
         Self {
@@ -202,7 +221,7 @@ impl Item {
     pub fn line(&self) -> Result<Vec<u8>, SpoolError> {
         match self.name.content {
             Content::Tombstone(reason) => Ok(encoded(&Tombstone::new(&self.name.ids, reason)).line.to_vec()),
-            Content::Report(stored) | Content::Refused(stored) => {
+            Content::Report(stored) | Content::Refused(stored) | Content::Retry(stored) => {
                 let name = self.name.to_string();
                 let damaged = |error| SpoolError::Damaged { path: self.folder.path().join(&name), error };
                 let bytes = self.folder.read(&name, stored.bytes.min(REPORT_BYTES_MAX)).map_err(damaged)?;

@@ -88,7 +88,7 @@ impl Spool {
     }
 
     /// Puts a tombstone in the place of a report whose file is no use.
-    fn replace(&self, number: u64, reason: Reason) {
+    pub(super) fn replace(&self, number: u64, reason: Reason) {
         let state = &mut *self.state();
         let Some(at) = state.line.position(number) else { return };
         let entry = &mut state.line.entries[at];
@@ -118,6 +118,41 @@ impl Spool {
         }
     }
 
+    /// The `nth` report behind this one, alone. Until it has [passed](Self::passed), or is put back, nobody drops it.
+    ///
+    /// # Errors
+    ///
+    /// Its file cannot be read at this time.
+    pub fn another(&self, parcel: &Parcel, nth: usize) -> io::Result<Option<Parcel>> {
+        let mut others: Vec<Entry> = {
+            let state = self.state();
+            let is_other = |entry: &&Entry| entry.is_report() && entry.number != parcel.number;
+            state.line.entries.iter().take_while(|entry| entry.number < state.ready).filter(is_other).cloned().collect()
+        };
+        if self.files.is_none() {
+            // What is on its way is not dropped, and there is not much room.
+            others.truncate((self.limits.memory / PART as usize).max(1));
+        }
+        match others.get(nth.checked_rem(others.len()).unwrap_or(0)) {
+            Some(entry) => {
+                let place = self.state().line.position(entry.number);
+                self.state().line.taken = place.map_or(0, |place| place + 1);
+                self.read(entry)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// A report that was tried out of its turn has arrived.
+    pub fn passed(&self, parcel: &Parcel) {
+        let mut state = self.state();
+        let arrived = state.line.position(parcel.number).and_then(|at| state.line.remove(at));
+        drop(state);
+        if let (Some(files), Some(name)) = (&self.files, arrived.as_ref().and_then(Entry::name)) {
+            let _ = files.remove(&name.to_string());
+        }
+    }
+
     /// A batch was not taken, for good: what of it is to be delivered may be chosen anew.
     pub fn put_back(&self) {
         self.state().line.taken = 0;
@@ -130,6 +165,10 @@ impl Spool {
         state.line.taken = 0;
         let Some(at) = state.line.position(parcel.number) else { return };
         let file = state.line.entries[at].name();
+        if parcel.is_report && !state.line.entries[at].is_report() {
+            // It was dropped on its way, and its tombstone says why.
+            return;
+        }
         let (What::File(ids, _) | What::Lost { ids, .. }) = state.line.entries[at].what else {
             let _ = self.bury(state, at, Reason::Refused);
             return;
@@ -162,6 +201,47 @@ impl Spool {
         {
             remove_refused(files.as_ref(), &oldest);
         }
+    }
+
+    /// Takes refused reports back into the line that somebody wants to be tried again.
+    pub(super) fn take_back(&self) {
+        let Some(files) = &self.files else { return };
+        let state = &mut *self.state();
+        for _ in 0..state.refused.len() {
+            let Some(aside) = state.refused.pop_front() else { break };
+            let Content::Refused(stored) = aside.content else { continue };
+            let wanted = Name { content: Content::Retry(stored), ..aside };
+            if !self.requeue(state, &wanted, stored) {
+                state.refused.push_back(aside);
+                continue;
+            }
+            let _ = files.remove(&format!("{aside}{ANSWER}"));
+        }
+        state.ready = state.line.next;
+    }
+
+    /// Puts a file with this name at the end of the line. Returns whether there was one.
+    pub(super) fn requeue(&self, state: &mut State, wanted: &Name, stored: Stored) -> bool {
+        let Some(files) = &self.files else { return false };
+        let waiting = Name { number: state.line.next, content: Content::Report(stored), ..*wanted };
+        if files.rename(&wanted.to_string(), &waiting.to_string()).is_err() {
+            return false;
+        }
+        self.sync_names(files.as_ref());
+        let Name { time, ids, .. } = waiting;
+        // A tombstone that has not left yet says what is no longer true. A crash before this finds both, and puts the
+        // report aside again.
+        let is_its = |entry: &Entry| match entry.what {
+            What::Lost { ids: lost, reason: Reason::Refused, .. } => lost == ids,
+            _ => false,
+        };
+        if let Some(stone) =
+            state.line.oldest(is_its).and_then(|at| state.line.remove(at)).and_then(|stone| stone.name())
+        {
+            let _ = files.remove(&stone.to_string());
+        }
+        state.line.push(time, What::File(ids, stored));
+        true
     }
 
     /// Drops everything: nobody will take it.

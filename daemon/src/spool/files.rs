@@ -3,8 +3,9 @@
 use std::{
     fs::{self, File},
     io::{self, ErrorKind, Read, Write},
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use crate::plain_file;
@@ -33,30 +34,38 @@ pub(super) trait Files: Send + Sync {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
+    /// Whether the folder is the one that was opened. If not, the next call says that it is: what is there now counts.
+    fn is_there(&self) -> bool {
+        true
+    }
 }
 
 /// A folder on a disk.
 #[derive(Clone, Debug)]
-pub(super) struct Folder(PathBuf);
+pub(super) struct Folder {
+    path: PathBuf,
+    /// The folder as it was found last. While this is open, no other one has its number.
+    known: Arc<Mutex<Option<File>>>,
+}
 
 impl Folder {
     /// The folder at `path`. It is created when it is needed.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
+        Self { path: path.into(), known: Arc::default() }
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Creates it, and the folders above.
     pub fn create(&self) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.0)
+        fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.path)
     }
 
     fn open_to_write(&self, name: &str) -> io::Result<File> {
-        let path = self.0.join(name);
+        let path = self.path.join(name);
         match plain_file::replace(&path, FILE_MODE) {
             // Somebody has removed the folder.
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -70,7 +79,7 @@ impl Folder {
 
 impl Files for Folder {
     fn list(&self) -> io::Result<Vec<String>> {
-        let entries = match fs::read_dir(&self.0) {
+        let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
@@ -79,7 +88,7 @@ impl Files for Folder {
     }
 
     fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
-        let file = plain_file::open(&self.0.join(name))?;
+        let file = plain_file::open(&self.path.join(name))?;
         let refused = |why| Err(io::Error::new(ErrorKind::InvalidData, why));
         if bytes_max.min(file.metadata()?.len()) > FILE_BYTES_MAX {
             return refused("the file is larger than any that weir writes");
@@ -99,14 +108,23 @@ impl Files for Folder {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        File::open(&self.0)?.sync_all()
+        File::open(&self.path)?.sync_all()
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.0.join(from), self.0.join(to))
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn is_there(&self) -> bool {
+        let now = File::open(&self.path).ok();
+        let number = |file: &File| file.metadata().ok().map(|data| (data.dev(), data.ino()));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *known, now);
+        // It is looked at for the first time, or cannot be opened now as before.
+        before.is_none() || before.as_ref().and_then(number) == known.as_ref().and_then(number)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.0.join(name))
+        fs::remove_file(self.path.join(name))
     }
 }

@@ -20,7 +20,7 @@ mod recovery;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
     fmt,
     io::{self, ErrorKind},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -206,6 +206,8 @@ impl Spool {
     /// Why no disk has it. The next call tries again.
     pub fn keep(&self, report: Encoded, now: u64) -> io::Result<()> {
         let _keeping = self.keeping();
+        self.take_back();
+        self.miss();
         self.expire(now);
         self.state().line.push(now, What::Memory(report));
         let saved = self.save();
@@ -296,8 +298,29 @@ impl Spool {
             remove_refused(files.as_ref(), &refused);
             return true;
         }
-        let oldest = state.line.oldest(|entry| matches!(entry.what, What::File(..)));
+        let is_file = |entry: &Entry| matches!(entry.what, What::File(..));
+        // If nothing else is left, one that is on its way goes, too. If it arrives all the same, its tombstone goes with
+        // it. If it does not, the tombstone names it, and what came after it is kept.
+        let oldest = state.line.oldest(is_file).or_else(|| state.line.entries.iter().position(is_file));
         oldest.is_some_and(|oldest| self.bury(&mut state, oldest, Reason::SpoolFull).is_ok())
+    }
+
+    /// Puts tombstones in the place of reports that are gone with their folder, if somebody has removed it.
+    pub fn miss(&self) {
+        let Some(files) = &self.files else { return };
+        if files.is_there() {
+            return;
+        }
+        let Ok(names) = files.list() else { return };
+        let names: HashSet<_> = names.into_iter().collect();
+        let is_gone = |entry: &&Entry| {
+            matches!(entry.what, What::File(..)) && entry.name().is_some_and(|name| !names.contains(&name.to_string()))
+        };
+        let gone: Vec<_> = self.state().line.entries.iter().filter(is_gone).map(|entry| entry.number).collect();
+        self.state().refused.retain(|name| names.contains(&name.to_string()));
+        for number in gone {
+            self.replace(number, Reason::Removed);
+        }
     }
 
     /// Drops reports that have waited for too long at `now`.
@@ -345,6 +368,7 @@ impl Spool {
             return Ok(());
         };
         let file = entry.name();
+        // None of those that are on their way: what they stand for goes when they arrive.
         let before = (at > line.taken).then(|| &line.entries[at - 1]);
         let joined = before.and_then(|before| match &before.what {
             What::Lost { ids: earlier, reason: same, .. } if *same == reason => {
@@ -432,7 +456,7 @@ const fn tombstone(reason: Reason) -> Content {
 
 fn size_of_name(name: &Name) -> u64 {
     match name.content {
-        Content::Report(stored) | Content::Refused(stored) => charge(stored.bytes),
+        Content::Report(stored) | Content::Refused(stored) | Content::Retry(stored) => charge(stored.bytes),
         Content::Tombstone(_) => charge(0),
     }
 }

@@ -4,6 +4,7 @@
 //! 17.1763800000.7f3c9a52.b41d0c11.42.5233.89abcdef.json.gz           a report: place in line, end of its window, observer,
 //!                                                                    run, number, bytes, CRC-32 of these bytes
 //! 17.1763800000.7f3c9a52.b41d0c11.42.5233.89abcdef.json.gz.refused   the same, refused by the collector
+//! 17.1763800000.7f3c9a52.b41d0c11.42.5233.89abcdef.json.gz.retry     the same, to be tried again
 //! 17.1763800000.7f3c9a52.b41d0c11.40-42.spool_full.tombstone         an empty file: reports 40 to 42 are lost, and why
 //! ```
 
@@ -13,6 +14,7 @@ use crate::report::{Ids, Reason, ids::number};
 
 const REPORT: &str = ".json.gz";
 const REFUSED: &str = ".refused";
+const RETRY: &str = ".retry";
 const TOMBSTONE: &str = ".tombstone";
 
 /// What a file's name says.
@@ -35,6 +37,8 @@ pub(super) enum Content {
     Report(Stored),
     /// A report that the collector has refused.
     Refused(Stored),
+    /// A report that was refused and is to be tried again: somebody has said so (`weir spool retry`).
+    Retry(Stored),
     /// Nothing: the reports are lost.
     Tombstone(Reason),
 }
@@ -58,7 +62,7 @@ impl Stored {
 impl Name {
     /// Reads a name; `None` if weir gives no file such a name.
     pub fn read(text: &str) -> Option<Self> {
-        let (rest, kind) = [[REPORT, REFUSED].concat().as_str(), REPORT, TOMBSTONE]
+        let (rest, kind) = [[REPORT, REFUSED].concat().as_str(), [REPORT, RETRY].concat().as_str(), REPORT, TOMBSTONE]
             .iter()
             .enumerate()
             .find_map(|(kind, suffix)| Some((text.strip_suffix(suffix)?, kind)))?;
@@ -67,10 +71,10 @@ impl Name {
         let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
         let ids = Ids::read(observer, run, first, last)?;
         let content = match (kind, others) {
-            (2, [reason]) => Content::Tombstone(Reason::named(reason)?),
-            (0 | 1, [bytes, crc]) if ids.count() == 1 && crc.len() == 8 => {
+            (3, [reason]) => Content::Tombstone(Reason::named(reason)?),
+            (0..=2, [bytes, crc]) if ids.count() == 1 && crc.len() == 8 => {
                 let stored = Stored { bytes: number(bytes)?, crc: u32::from_str_radix(crc, 16).ok()? };
-                if kind == 0 { Content::Refused(stored) } else { Content::Report(stored) }
+                [Content::Refused, Content::Retry, Content::Report][kind](stored)
             }
             _ => return None,
         };
@@ -87,6 +91,7 @@ impl fmt::Display for Name {
         match content {
             Content::Report(Stored { bytes, crc }) => write!(f, ".{bytes}.{crc:08x}{REPORT}"),
             Content::Refused(Stored { bytes, crc }) => write!(f, ".{bytes}.{crc:08x}{REPORT}{REFUSED}"),
+            Content::Retry(Stored { bytes, crc }) => write!(f, ".{bytes}.{crc:08x}{REPORT}{RETRY}"),
             Content::Tombstone(reason) => write!(f, "-{}.{}{TOMBSTONE}", ids.last(), reason.name()),
         }
     }
@@ -101,6 +106,7 @@ mod tests {
         for text in [
             "17.1763800000.7f3c9a52.b41d0c11.42.5233.89abcdef.json.gz",
             "17.1763800000.7f3c9a52.b41d0c11.42.5233.89abcdef.json.gz.refused",
+            "17.1763800000.7f3c9a52.b41d0c11.42.5233.89abcdef.json.gz.retry",
             "17.1763800000.7f3c9a52.b41d0c11.40-42.spool_full.tombstone",
             "0.0.00000000.00000000.0-0.too_old.tombstone",
         ] {

@@ -35,11 +35,14 @@ impl Spool {
     ///
     /// The folder cannot be listed.
     pub(super) fn open(files: Box<dyn Files>, limits: Limits) -> io::Result<(Self, Found)> {
+        // From now on it is known if somebody removes the folder.
+        files.is_there();
         let mut found = Found::default();
-        let (mut line, mut refused) = (Vec::new(), Vec::new());
+        let (mut line, mut refused, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
         for text in files.list()? {
             match Name::read(&text) {
                 Some(name @ Name { content: Content::Refused(_), .. }) => refused.push(name),
+                Some(name @ Name { content: Content::Retry(stored), .. }) => wanted.push((name, stored)),
                 Some(Name { number, time, ids, content: Content::Report(stored) }) => {
                     line.push(Entry { number, time, what: What::File(ids, stored) });
                 }
@@ -77,8 +80,9 @@ impl Spool {
                 found.foreign += 1;
             }
         }
-        found.reports = entries.iter().filter(|entry| entry.is_report()).count() as u64;
-        found.tombstones = entries.len() as u64 - found.reports;
+        let wanted_reports = wanted.len() as u64;
+        found.reports = wanted_reports + entries.iter().filter(|entry| entry.is_report()).count() as u64;
+        found.tombstones = entries.len() as u64 + wanted_reports - found.reports;
         let mut charged = 0;
         let taken = entries
             .iter()
@@ -91,6 +95,13 @@ impl Spool {
         let line = Line { entries, taken, next };
         let state = State { ready: next, line, refused: refused.into(), ..State::default() };
         let spool = Self::new(Some(files), limits, state);
+        wanted.sort_by_key(|(name, _)| name.number);
+        for (name, stored) in wanted {
+            spool.requeue(&mut spool.state(), &name, stored);
+        }
+        let mut state = spool.state();
+        state.ready = state.line.next;
+        drop(state);
         Ok((spool, found))
     }
 }

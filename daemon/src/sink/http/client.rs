@@ -4,14 +4,15 @@
 use std::{io::Read, time::Duration};
 
 use ureq::{
-    Agent, Proxy,
+    Agent, Proxy, ProxyProtocol,
     http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header},
 };
 
 use super::{
     answer::{may_pass, refusal, retry_after},
-    secret::SecretHeader,
+    secret::{SecretError, SecretHeader},
     tls::{self, PemError},
+    transport::{Connections, Early, Names},
 };
 use crate::{
     config::{Compress, Tls},
@@ -35,6 +36,7 @@ pub(in crate::sink) struct Client {
     headers: HeaderMap,
     secrets: Vec<SecretHeader>,
     compress: Compress,
+    early: Early,
 }
 
 /// How a collector is spoken to.
@@ -117,27 +119,44 @@ impl Client {
             value.set_sensitive(true);
             all.insert(header, value);
         }
-        let mut agent = Agent::config_builder()
+        let proxy = match proxy.map(|proxy| proxy.to_string()) {
+            Some(url) => Some(Proxy::new(&url).map_err(|cause| HttpError::Proxy { url, cause })?),
+            None => Proxy::try_from_env(),
+        };
+        let (named, tunnel) = divided(proxy, &uri);
+        if let Some(value) = named.as_ref().and_then(credentials) {
+            all.insert(header::PROXY_AUTHORIZATION, value);
+        }
+        let agent = Agent::config_builder()
             .timeout_global(Some(timeout))
             .timeout_connect(connect_timeout)
             .timeout_send_body(send_timeout)
             .timeout_recv_response(answer_timeout)
             .http_status_as_error(false)
             .max_redirects(0)
-            .tls_config(tls::config(&tls)?);
-        if let Some(url) = proxy.map(|proxy| proxy.to_string()) {
-            let proxy = Proxy::new(&url).map_err(|cause| HttpError::Proxy { url, cause })?;
-            agent = agent.proxy(Some(proxy));
-        }
-        let agent = agent.build().new_agent();
-        Ok(Self { agent, uri, headers: all, secrets, compress })
+            .tls_config(tls::config(&tls)?)
+            .proxy(tunnel)
+            .build();
+        let early = Early::default();
+        let origin = named.is_some().then(|| origin(&uri));
+        let connections = Connections::new(early.clone(), origin);
+        let names = Names::new(named.map(|proxy| proxy.uri().clone()));
+        let agent = Agent::with_parts(agent, connections, names);
+        Ok(Self { agent, uri, headers: all, secrets, compress, early })
+    }
+
+    /// Reads the files with secrets, as each request does.
+    ///
+    /// # Errors
+    ///
+    /// The first that has none.
+    pub(in crate::sink) fn check_secrets(&self) -> Result<(), SecretError> {
+        self.secrets.iter().try_for_each(|secret| secret.value().map(drop))
     }
 
     /// Scheme, host and port.
     pub(in crate::sink) fn origin(&self) -> String {
-        let scheme = self.uri.scheme_str().unwrap_or_default();
-        let host = self.uri.authority().map_or("", |authority| authority.as_str());
-        format!("{scheme}://{host}")
+        origin(&self.uri)
     }
 
     /// The URL without its query, which may hold a secret.
@@ -153,8 +172,13 @@ impl Client {
     /// [`DeliveryError::Refused`] for an answer of 4xx, but for those that may pass. Everything else may work later.
     pub(in crate::sink) fn post(&self, batch: &[Parcel], parts: &[&[u8]]) -> Result<Vec<u8>, DeliveryError> {
         let request = self.request(batch, parts)?;
+        let _ = self.early.take();
         let mut response = self.agent.run(request).map_err(|error| DeliveryError::unavailable(with_causes(&error)))?;
         let status = response.status();
+        if status.is_success() && self.early.take() {
+            let message = format!("{status}, but before the server had read the request: it has not taken anything");
+            return Err(DeliveryError::unavailable(message));
+        }
         if status.is_success() {
             // Delivered, whether or not the rest of the answer arrives.
             let mut answer = Vec::new();
@@ -194,6 +218,48 @@ impl Client {
         request.headers_mut().insert(IDEMPOTENCY_KEY, value);
         Ok(request)
     }
+}
+
+fn origin(uri: &Uri) -> String {
+    let host = uri.authority().map_or("", |authority| authority.as_str());
+    format!("{}://{host}", uri.scheme_str().unwrap_or_default())
+}
+
+/// A proxy that is told the whole URL of each request, as RFC 9112 section 3.2.2 has it for `http://`, or one that makes
+/// a tunnel (CONNECT): usual proxies make none to port 80.
+fn divided(proxy: Option<Proxy>, uri: &Uri) -> (Option<Proxy>, Option<Proxy>) {
+    match proxy {
+        Some(proxy) if proxy.is_no_proxy(uri) => (None, None),
+        Some(proxy) if uri.scheme_str() == Some("http") && proxy.protocol() == ProxyProtocol::Http => {
+            (Some(proxy), None)
+        }
+        proxy => (None, proxy),
+    }
+}
+
+/// Who weir is to a proxy (RFC 7617): the environment may have a user name and a password in the proxy's URL.
+fn credentials(proxy: &Proxy) -> Option<HeaderValue> {
+    if proxy.username().is_none() && proxy.password().is_none() {
+        return None;
+    }
+    let pair = format!("{}:{}", proxy.username().unwrap_or_default(), proxy.password().unwrap_or_default());
+    let mut value = HeaderValue::try_from(format!("Basic {}", base64(pair.as_bytes()))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// RFC 4648 section 4.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let bits = group.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        for nth in 0..4 {
+            let digit = char::from(DIGITS[(bits >> (18 - 6 * nth) & 63) as usize]);
+            text.push(if nth <= group.len() { digit } else { '=' });
+        }
+    }
+    text
 }
 
 fn parse_url(url: &str) -> Result<Uri, HttpError> {

@@ -6,13 +6,14 @@ mod secret;
 #[cfg(test)]
 pub(super) mod tests;
 pub(super) mod tls;
+mod transport;
 
 use std::time::Duration;
 
 pub(super) use self::client::Client;
 pub use self::{
     client::{HttpError, Options},
-    secret::SecretHeader,
+    secret::{SecretError, SecretHeader},
 };
 use super::{DeliveryError, Sink};
 use crate::{config::Compress, spool::Parcel};
@@ -23,9 +24,9 @@ pub(super) const BATCH: usize = 100;
 /// A collector that takes reports as the bodies of POST requests (NDJSON, one report a line).
 ///
 /// The header `Idempotency-Key` is the report's id, or the ids of the first and the last one of a batch, the same in
-/// every attempt. Delivered means an answer of 2xx. 4xx refuses the reports for good, but for those that may pass: 401,
-/// 403 and 404 (a token that has expired, a collector that is being deployed), 408, 425 and 429. Everything else may
-/// work later. `Retry-After` is honoured. Redirects are not followed. HTTPS trusts the roots of the platform, unless
+/// every attempt. Delivered means an answer of 2xx that came after the request. 4xx refuses the reports, but for those
+/// that may pass: 401, 403 and 404 (a token that has expired, a collector that is being deployed), 408, 425 and 429.
+/// Everything else may work later. `Retry-After` is honoured. Redirects are not followed. HTTPS trusts the roots of the platform, unless
 /// others are given.
 #[derive(Debug)]
 pub struct Http {
@@ -51,6 +52,15 @@ impl Http {
     pub fn webhook(url: &str, timeout: Duration, headers: Vec<(String, String)>) -> Result<Self, HttpError> {
         let options = Options { timeout, headers, compress: Compress::None, ..Options::default() };
         Ok(Self { client: Client::new(url, "application/json", options)?, is_webhook: true })
+    }
+
+    /// Reads the files with secrets, as each request does.
+    ///
+    /// # Errors
+    ///
+    /// The first that has none.
+    pub fn check_secrets(&self) -> Result<(), SecretError> {
+        self.client.check_secrets()
     }
 }
 

@@ -319,25 +319,73 @@ fn zstd_is_the_same_report() {
     assert!(lines == reports.each_ref().map(|report| &*report.encoded.line).concat());
 }
 
+/// Reads a request up to the end of its head.
+fn read_head(stream: &mut impl Read) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut next = [0];
+        stream.read_exact(&mut next).unwrap();
+        head.extend(next);
+    }
+    String::from_utf8_lossy(&head).into_owned()
+}
+
 #[test]
-fn a_proxy_is_asked_in_the_place_of_the_collector() {
-    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url: Uri = format!("http://{}", proxy.local_addr().unwrap()).parse().unwrap();
-    let asked = thread::spawn(move || {
-        let (mut stream, _) = proxy.accept().unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut next = [0];
-            stream.read_exact(&mut next).unwrap();
-            head.extend(next);
-        }
-        String::from_utf8_lossy(&head).into_owned()
+fn a_proxy_is_told_the_whole_url_and_makes_a_tunnel_for_https_only() {
+    for (url, first) in [
+        ("http://collector.example/weir?a=b", "POST http://collector.example/weir?a=b HTTP/1.1\r\n"),
+        ("http://collector.example:8080", "POST http://collector.example:8080/ HTTP/1.1\r\n"),
+        ("https://collector.example/weir", "CONNECT collector.example:443 HTTP/1.1\r\n"),
+    ] {
+        let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address: Uri = format!("http://{}", proxy.local_addr().unwrap()).parse().unwrap();
+        let asked = thread::spawn(move || {
+            let (mut stream, _) = proxy.accept().unwrap();
+            let head = read_head(&mut stream);
+            let length =
+                head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            stream.read_exact(&mut body).unwrap();
+            stream.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n").unwrap();
+            (head, body)
+        });
+        let report = parcels([1]);
+        let error = Http::new(url, Options { proxy: Some(address), ..options(LONG) }).unwrap().deliver(&report);
+        assert!(matches!(error, Err(DeliveryError::Unavailable { .. })), "{error:?}");
+        let (head, body) = asked.join().unwrap();
+        assert!(head.starts_with(first), "{head}");
+        let host = url.split('/').nth(2).unwrap();
+        assert!(head.to_lowercase().contains(&format!("host: {host}")), "{head}");
+        assert!(url.starts_with("https") || *body == *report[0].encoded.line, "the whole report");
+    }
+}
+
+#[test]
+fn an_answer_before_the_request_was_read_is_no_delivery() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let hasty = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        // It closes without an error: all has been read.
+        let _ = stream.read_to_end(&mut Vec::new());
+        let (mut stream, _) = listener.accept().unwrap();
+        let head = read_head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+        head
     });
-    let mut sink = Http::new("http://collector.example/", Options { proxy: Some(url), ..options(LONG) }).unwrap();
-    let error = sink.deliver(&parcels([1])).unwrap_err();
-    assert!(matches!(error, DeliveryError::Unavailable { .. }), "{error:?}");
-    let asked = asked.join().unwrap();
-    assert!(asked.contains("collector.example"), "{asked}");
+    let mut sink = sink(&address);
+    for read in ["nothing", "the head alone"] {
+        let error = sink.deliver(&parcels([1])).unwrap_err();
+        assert!(matches!(&error, DeliveryError::Unavailable { .. }), "{read}: {error:?}");
+        assert!(error.to_string().contains("before the server had read the request"), "{read}: {error}");
+    }
+    hasty.join().unwrap();
+    let collector = Collector::answering([200]);
+    let mut sink = self::sink(&collector.address);
+    sink.deliver(&parcels([1])).unwrap();
+    assert!(*collector.received()[0].body == *parcels([1])[0].encoded.line);
 }
 
 #[test]

@@ -114,6 +114,15 @@ fn is_answer(error: &PublishError) -> bool {
         || told(error).is_some()
 }
 
+/// Reads the files with secrets, as each connection does.
+///
+/// # Errors
+///
+/// What is wrong with them.
+pub(super) fn check_secrets(settings: &config::Nats) -> Result<(), String> {
+    login::login(async_nats::ConnectOptions::new(), settings).map(drop).map_err(|error| error.to_string())
+}
+
 impl Sink for Nats {
     fn name(&self) -> String {
         self.settings.place()

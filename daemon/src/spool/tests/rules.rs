@@ -1,11 +1,15 @@
 //! What stays and what goes.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
-    super::{Limits, Spool},
+    super::{Limits, Spool, files::Files},
     ROOMY, Received,
-    disk::Disk,
+    disk::{Disk, Rest},
     open, report,
 };
 use crate::report::{Encoded, Reason};
@@ -193,7 +197,7 @@ fn what_somebody_removed_is_told_of() {
     let spool = open(&disk, ROOMY);
     keep(&spool, 1..=3);
     let second = disk.names().into_iter().find(|name| name.starts_with("1.")).unwrap();
-    super::Files::remove(&disk, &second).unwrap();
+    Files::remove(&disk, &second).unwrap();
     assert_eq!(Received::drain(&spool, 10), Received { reports: vec![1, 3], lost: vec![(2, 2, Reason::Removed)] });
 }
 
@@ -209,4 +213,58 @@ fn messages_that_are_no_reports_stay_in_memory_and_leave_no_tombstone() {
     let batch = spool.batch(10, 1 << 20).unwrap();
     let ids: Vec<&str> = batch.parcels.iter().map(|parcel| parcel.encoded.id.as_str()).collect();
     assert_eq!(ids, ["7f3c9a52/0000b41d/3/flood", "7f3c9a52/0000b41d/4/flood"]);
+}
+
+#[test]
+fn a_full_disk_has_room_for_the_newest_also_where_all_others_are_on_their_way() {
+    let disk = Arc::<Disk>::default();
+    let spool = open(&disk, ROOMY);
+    for seq in 1..=6 {
+        spool.keep(report(seq), 1000).unwrap();
+    }
+    drop(spool);
+    disk.set_room(Some(disk.names().iter().map(|name| disk.content(name).len()).sum()));
+    // An earlier weir may have sent all of them, and so has this one.
+    let spool = open(&disk, ROOMY);
+    let tried = spool.batch(10, 1 << 20).unwrap();
+    for seq in 7..=9 {
+        spool.keep(report(seq), 1000).unwrap();
+    }
+    assert_eq!(spool.holding().in_memory, 0, "SIGKILL loses what only memory has");
+    let after = Received::drain(&open(&disk, ROOMY), 10);
+    let all: BTreeSet<u64> = after.reports.iter().copied().chain(after.lost_numbers()).collect();
+    assert_eq!(all, (1..=9).collect(), "{after:?}");
+    assert!(after.lost.iter().all(|(.., reason)| *reason == Reason::SpoolFull) && after.reports.ends_with(&[8, 9]));
+    // Or the attempt was no failure after all: then there is nothing to tell.
+    spool.delivered(&tried);
+    let after = Received::drain(&spool, 10);
+    assert!(after.lost_numbers().all(|seq| seq > 6) && after.reports.last() == Some(&9), "{after:?}");
+}
+
+#[test]
+fn a_refused_report_comes_back_when_it_is_wanted_and_a_crash_at_any_step_keeps_it() {
+    for steps in 0.. {
+        let disk = Arc::<Disk>::default();
+        let spool = open(&disk, ROOMY);
+        spool.keep(report(1), 1000).unwrap();
+        let batch = spool.batch(1, 1 << 20).unwrap();
+        spool.refused(&batch.parcels[0], "400 Bad Request");
+        let aside = disk.names().into_iter().find(|name| name.ends_with(".refused")).unwrap();
+        disk.rename(&aside, &aside.replace(".refused", ".retry")).unwrap();
+        disk.sync_names().unwrap();
+        disk.fail_after(steps);
+        let _ = spool.keep(report(2), 1000);
+        let has_failed = disk.has_failed();
+        for kept in [0, u64::MAX, 1, 2, 3] {
+            let image = disk.after_crash(kept, Rest::All);
+            let after = Received::drain(&open(&image, ROOMY), 10);
+            let is_aside = image.names().iter().any(|name| name.ends_with(".refused"));
+            let is_named = after.reports.contains(&1) || is_aside && after.lost == [(1, 1, Reason::Refused)];
+            assert!(is_named, "{steps}, {kept}: {after:?}, {:?}", image.names());
+        }
+        if !has_failed {
+            assert_eq!(Received::drain(&spool, 10), Received { reports: vec![1, 2], lost: Vec::new() });
+            break;
+        }
+    }
 }

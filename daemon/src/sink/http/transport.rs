@@ -1,0 +1,169 @@
+//! The connection under a request. It does what ureq does not: it names the whole URL to a proxy, and it sees a server
+//! that answers before it has read the request.
+//!
+//! The last byte of a request waits for a moment. Whatever has been answered by then cannot be an answer to the whole
+//! request. A server that is honest pays with that moment, once per request.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use ureq::{
+    Error,
+    config::Config,
+    http::Uri,
+    unversioned::{
+        resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver},
+        transport::{Buffers, ConnectionDetails, Connector, DefaultConnector, NextTimeout, Transport},
+    },
+};
+
+use crate::sink::courier::now;
+
+/// How long the last byte waits, besides twice the time that connecting took.
+const MOMENT: Duration = Duration::from_millis(20);
+/// The longest that it waits.
+const MOMENT_MAX: Duration = Duration::from_millis(500);
+
+/// Whether the answer to the last request came before the request had left.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Early(Arc<AtomicBool>);
+
+impl Early {
+    /// Whether it did; the next request begins anew.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+
+    fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Makes connections.
+#[derive(Debug)]
+pub(super) struct Connections {
+    early: Early,
+    /// What comes before the path in a request to a proxy: `http://host:port` of the collector.
+    origin: Option<String>,
+    inner: DefaultConnector,
+}
+
+impl Connections {
+    pub fn new(early: Early, origin: Option<String>) -> Self {
+        Self { early, origin, inner: DefaultConnector::default() }
+    }
+}
+
+impl Connector for Connections {
+    type Out = Connection;
+
+    fn connect(&self, details: &ConnectionDetails, chained: Option<()>) -> Result<Option<Connection>, Error> {
+        let began = now();
+        let Some(inner) = self.inner.connect(details, chained)? else { return Ok(None) };
+        let moment = (MOMENT + 2 * now().saturating_duration_since(began)).min(MOMENT_MAX);
+        let (early, origin) = (self.early.clone(), self.origin.clone());
+        Ok(Some(Connection { inner, early, origin, moment, held: None, is_inside: false }))
+    }
+}
+
+/// A connection to the server, or to the proxy.
+pub(super) struct Connection {
+    inner: Box<dyn Transport>,
+    early: Early,
+    origin: Option<String>,
+    moment: Duration,
+    /// The last byte of what was sent.
+    held: Option<u8>,
+    /// Whether a request has begun.
+    is_inside: bool,
+}
+
+impl Connection {
+    fn send(&mut self, bytes: &[u8], timeout: NextTimeout) -> Result<(), Error> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let output = self.inner.buffers().output();
+            let (now, later) = rest.split_at(rest.len().min(output.len()));
+            output[..now.len()].copy_from_slice(now);
+            self.inner.transmit_output(now.len(), timeout)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Sends the last byte of a request, once the server has had a moment to answer without it.
+    fn finish(&mut self, last: u8, timeout: NextTimeout) -> Result<(), Error> {
+        let moment = self.moment.min(*timeout.after);
+        match self.inner.await_input(NextTimeout { after: moment.into(), ..timeout }) {
+            Ok(true) => self.early.note(),
+            Ok(false) | Err(Error::Timeout(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.send(&[last], timeout)
+    }
+}
+
+impl Transport for Connection {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        self.inner.buffers()
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        let mut bytes: Vec<u8> = self.held.take().into_iter().collect();
+        bytes.extend_from_slice(&self.inner.buffers().output()[..amount]);
+        if !std::mem::replace(&mut self.is_inside, true)
+            && let Some(origin) = &self.origin
+            && let Some(blank) = bytes.iter().position(|byte| *byte == b' ')
+        {
+            bytes.splice(blank + 1..blank + 1, origin.bytes());
+        }
+        self.held = bytes.pop();
+        self.send(&bytes, timeout)
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        self.is_inside = false;
+        let Some(last) = self.held.take() else { return self.inner.await_input(timeout) };
+        self.finish(last, timeout)?;
+        if self.inner.buffers().can_use_input() { Ok(true) } else { self.inner.await_input(timeout) }
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.inner.is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        self.inner.is_tls()
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+/// Finds the server that connections lead to: the proxy, if each request names its URL to one.
+#[derive(Debug)]
+pub(super) struct Names {
+    proxy: Option<Uri>,
+    inner: DefaultResolver,
+}
+
+impl Names {
+    pub fn new(proxy: Option<Uri>) -> Self {
+        Self { proxy, inner: DefaultResolver::default() }
+    }
+}
+
+impl Resolver for Names {
+    fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
+        self.inner.resolve(self.proxy.as_ref().unwrap_or(uri), config, timeout)
+    }
+}
