@@ -92,7 +92,7 @@ impl Spool {
         let state = &mut *self.state();
         let Some(at) = state.line.position(number) else { return };
         let entry = &mut state.line.entries[at];
-        let (Some(ids), file) = (entry.ids(), entry.name()) else { return };
+        let (true, Some(ids), file) = (entry.is_report(), entry.ids(), entry.name()) else { return };
         entry.what = What::Lost { ids, reason, has_file: false };
         *state.lost.entry(reason).or_default() += 1;
         self.put_up(state, at);
