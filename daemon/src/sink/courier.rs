@@ -198,7 +198,9 @@ impl Courier {
         self.other = self.other.wrapping_add(1);
         let Ok(Some(parcel)) = self.spool.another(refused, nth) else { return false };
         let batch = self.masked(Batch { parcels: vec![parcel] });
-        if self.sink.deliver(&batch.parcels).is_err() {
+        let delivered = panic::catch_unwind(AssertUnwindSafe(|| self.sink.deliver(&batch.parcels)));
+        // What it panics over is found when its turn comes.
+        if !matches!(delivered, Ok(Ok(()))) {
             return false;
         }
         batch.parcels.iter().for_each(|parcel| self.spool.passed(parcel));
