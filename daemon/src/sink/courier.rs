@@ -186,8 +186,8 @@ impl Courier {
             return Carried::Settled;
         }
         self.spool.put_back();
-        let [one, several] = self.account.carries;
-        let waits = format!("{answer} (the sink has taken no other {one} since: the {several} wait)");
+        let [_, several] = self.account.carries;
+        let waits = format!("{answer} (the sink has taken nothing since: all {several} wait)");
         self.failed(&DeliveryError::Refused(waits));
         Carried::Refused
     }

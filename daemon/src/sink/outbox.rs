@@ -359,7 +359,7 @@ mod tests {
             let never = "7f3c9a52/0000b41d/4";
             let sink = Box::new(Choosy { takes: takes.clone(), never, taken });
             let spool = spool.as_ref().map(|place| (place, "choosy"));
-            let outbox = Outbox::start(sink, 16, FULL, spool).unwrap();
+            let outbox = Outbox::start(sink, 64, FULL, spool).unwrap();
             (1..=7).for_each(|seq| outbox.offer(encoded(&id(seq))));
             wait_until("some attempts", || outbox.metrics().failed_attempts > 3);
             let metrics = outbox.metrics();

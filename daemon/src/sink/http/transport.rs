@@ -97,15 +97,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the last byte of a request, once the server has had a moment to answer without it.
-    fn finish(&mut self, last: u8, timeout: NextTimeout) -> Result<(), Error> {
+    /// Sends the last byte of a request, once the server has had a moment to answer without it. Returns whether it has.
+    fn finish(&mut self, last: u8, timeout: NextTimeout) -> Result<bool, Error> {
         let moment = self.moment.min(*timeout.after);
-        match self.inner.await_input(NextTimeout { after: moment.into(), ..timeout }) {
-            Ok(true) => self.early.note(),
-            Ok(false) | Err(Error::Timeout(_)) => {}
+        let is_early = match self.inner.await_input(NextTimeout { after: moment.into(), ..timeout }) {
+            Ok(is_early) => is_early,
+            Err(Error::Timeout(_)) => false,
             Err(error) => return Err(error),
+        };
+        if is_early {
+            self.early.note();
         }
-        self.send(&[last], timeout)
+        // Whoever has answered may have closed the connection: the answer still says why.
+        self.send(&[last], timeout).or_else(|error| if is_early { Ok(()) } else { Err(error) })?;
+        Ok(is_early)
     }
 }
 
@@ -130,8 +135,7 @@ impl Transport for Connection {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         self.is_inside = false;
         let Some(last) = self.held.take() else { return self.inner.await_input(timeout) };
-        self.finish(last, timeout)?;
-        if self.inner.buffers().can_use_input() { Ok(true) } else { self.inner.await_input(timeout) }
+        if self.finish(last, timeout)? { Ok(true) } else { self.inner.await_input(timeout) }
     }
 
     fn is_open(&mut self) -> bool {

@@ -231,7 +231,7 @@ fn a_full_disk_has_room_for_the_newest_also_where_all_others_are_on_their_way() 
         spool.keep(report(seq), 1000).unwrap();
     }
     assert_eq!(spool.holding().in_memory, 0, "SIGKILL loses what only memory has");
-    let after = Received::drain(&open(&disk, ROOMY), 10);
+    let after = Received::drain(&open(&disk.after_crash(u64::MAX, Rest::All), ROOMY), 10);
     let all: BTreeSet<u64> = after.reports.iter().copied().chain(after.lost_numbers()).collect();
     assert_eq!(all, (1..=9).collect(), "{after:?}");
     assert!(after.lost.iter().all(|(.., reason)| *reason == Reason::SpoolFull) && after.reports.ends_with(&[8, 9]));
