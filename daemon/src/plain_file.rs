@@ -66,7 +66,7 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
 /// The system refuses, or somebody makes one of this name just now.
 pub fn replace(path: &Path, mode: u32) -> io::Result<File> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => create(path, mode),
     }
 }

@@ -171,14 +171,7 @@ const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWNET) as u64;
 
 /// `ioctl(2)`: what libraries ask of descriptors, whether one is a terminal, and what a connection has not sent yet.
-const REQUESTS: &[u64] = &[
-    libc::FIONBIO as u64,
-    libc::FIOCLEX as u64,
-    libc::FIONREAD as u64,
-    libc::TIOCOUTQ as u64,
-    libc::TCGETS as u64,
-    TCGETS2,
-];
+const REQUESTS: &[u64] = &[libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD, libc::TIOCOUTQ, libc::TCGETS, TCGETS2];
 /// `TCGETS2` of newer libraries, which the crate does not name everywhere.
 const TCGETS2: u64 = 0x802c_542a;
 
