@@ -271,7 +271,7 @@ impl Coordinator<'_, '_> {
                 is_alive = self.close(edge, pulse.close(), next.as_ref())?;
                 if let Some(next) = next {
                     self.install(next);
-                    pulse.provide(self.closing.interfaces, |slot| self.seen(slot));
+                    pulse.provide(self.closing.interfaces);
                 }
             }
         }

@@ -12,7 +12,8 @@ use hdrhistogram::Histogram;
 use weir_common::ledger::Tally;
 
 /// A stretch shorter than this is no second yet.
-const LEAST: Duration = Duration::from_millis(500);
+const LEAST: Duration = Duration::from_millis(900);
+const SECOND: Duration = Duration::from_secs(1);
 /// A look may come so early: the end of a window and the end of its last second are known by two clocks.
 const EARLY: Duration = Duration::from_millis(20);
 /// So many seconds are open at once. A packet that comes later than that is in no second.
@@ -62,13 +63,15 @@ impl Rates {
         self.bytes.len()
     }
 
-    /// Adds a stretch of time, and what came in it.
+    /// Adds a stretch of time, and what came in it. What came in a little less than a second is not scaled up: nobody
+    /// knows that more came in the rest.
     pub fn add(&mut self, came: Tally, stretch: Duration) {
+        let stretch = stretch.max(SECOND);
         let seconds = stretch.as_secs_f64();
         let rate = |count: u64| (count as f64 / seconds).round() as u64;
         // What came within a second by its own time is not rounded.
-        let rate = if seconds == 1.0 { came } else { Tally::new(rate(came.packets), rate(came.bytes)) };
-        let times = (seconds.round() as u64).max(1);
+        let rate = if stretch == SECOND { came } else { Tally::new(rate(came.packets), rate(came.bytes)) };
+        let times = seconds.round() as u64;
         self.packets.saturating_record_n(rate.packets, times as u32);
         self.bytes.saturating_record_n(rate.bytes, times as u32);
         self.most = Tally::new(self.most.packets.max(rate.packets), self.most.bytes.max(rate.bytes));
@@ -91,14 +94,14 @@ impl Rates {
             self.packets.saturating_record_n(0, silent);
             self.bytes.saturating_record_n(0, silent);
             self.least = Tally::default();
-            self.longest = self.longest.max(Duration::from_secs(1));
+            self.longest = self.longest.max(SECOND);
         }
     }
 
     /// Adds a second of which only a part is known. If it has no less than the quietest one, it makes no false minimum.
     fn add_part(&mut self, came: Tally) {
         if self.seconds() > 0 && came.packets >= self.least.packets && came.bytes >= self.least.bytes {
-            self.add(came, Duration::from_secs(1));
+            self.add(came, SECOND);
         }
     }
 
@@ -271,7 +274,7 @@ impl Seconds {
     fn add(&mut self, second: u64, came: Tally) {
         let (first, last) = self.counted.unwrap_or((second, second));
         self.counted = Some((first.min(second), last.max(second)));
-        self.rates.get_or_insert_default().add(came, Duration::from_secs(1));
+        self.rates.get_or_insert_default().add(came, SECOND);
     }
 
     /// The window is over: its rates. Where another window follows at once, seconds that are not over stay open for it.
@@ -332,18 +335,44 @@ const fn place(second: u64) -> usize {
 /// Looks at counters that only rise, once a second.
 #[derive(Debug)]
 pub struct Pulse {
-    looked: Duration,
     due: Duration,
-    /// What each slot's counters said at the last look.
-    said: Vec<Tally>,
-    rates: Vec<Rates>,
+    slots: Vec<Slot>,
+}
+
+/// One interface's counters.
+#[derive(Debug)]
+struct Slot {
+    /// When they were looked at, and what they said; nothing before the first full second: a part of one is none.
+    looked: Option<(Duration, Tally)>,
+    rates: Rates,
+}
+
+impl Slot {
+    fn new(looked: Option<(Duration, Tally)>) -> Self {
+        Self { looked, rates: Rates::default() }
+    }
+
+    /// A full second is over. After a look that came late, the rest of its second is a part of the next one.
+    fn look(&mut self, now: Duration, says: impl FnOnce() -> Tally) {
+        let Some((then, said)) = self.looked else {
+            self.looked = Some((now, says()));
+            return;
+        };
+        let stretch = now.saturating_sub(then);
+        if stretch >= LEAST {
+            let says = says();
+            self.rates.add(says.since(said), stretch);
+            self.looked = Some((now, says));
+        }
+    }
 }
 
 impl Pulse {
     /// At this monotonic time, so long after a full second, the counters say `said`.
     pub fn new(now: Duration, since_second: Duration, said: Vec<Tally>) -> Self {
-        let rates = vec![Rates::default(); said.len()];
-        Self { looked: now, due: next(now, since_second), said, rates }
+        let is_full = since_second <= EARLY;
+        let slots = said.into_iter().map(|said| Slot::new(is_full.then_some((now, said)))).collect();
+        Self { due: next(now, since_second), slots }
     }
 
     /// How long until the next look.
@@ -352,41 +381,32 @@ impl Pulse {
     }
 
     /// Takes a look, if it is time: `says` reads a slot's counters.
-    pub fn look(&mut self, now: Duration, since_second: Duration, mut says: impl FnMut(usize) -> Tally) {
+    pub fn look(&mut self, now: Duration, since_second: Duration, says: impl Fn(usize) -> Tally) {
         if now + EARLY < self.due {
             return;
         }
         self.due = next(now, since_second);
-        let stretch = now.saturating_sub(self.looked);
-        if stretch < LEAST {
-            // The first second began shortly before its end: it is a part of the next one.
-            return;
-        }
-        self.looked = now;
-        for (slot, (said, rates)) in self.said.iter_mut().zip(&mut self.rates).enumerate() {
-            let says = says(slot);
-            rates.add(says.since(*said), stretch);
-            *said = says;
+        for (nth, slot) in self.slots.iter_mut().enumerate() {
+            slot.look(now, || says(nth));
         }
     }
 
-    /// Follows more slots, whose counters say this much; `says` reads them.
-    pub fn provide(&mut self, slots: usize, says: impl FnMut(usize) -> Tally) {
-        self.said.extend((self.said.len()..slots).map(says));
-        self.rates.resize_with(self.said.len(), Rates::default);
+    /// Follows more slots.
+    pub fn provide(&mut self, slots: usize) {
+        let known = self.slots.len();
+        self.slots.extend((known..slots).map(|_| Slot::new(None)));
     }
 
     /// The window is over: the rates of each slot.
     pub fn close(&mut self) -> Vec<Rates> {
-        let empty = vec![Rates::default(); self.rates.len()];
-        std::mem::replace(&mut self.rates, empty)
+        self.slots.iter_mut().map(|slot| std::mem::take(&mut slot.rates)).collect()
     }
 }
 
 /// When the next full second is; not the one that a look came early for.
 fn next(now: Duration, since_second: Duration) -> Duration {
-    let left = Duration::from_secs(1).saturating_sub(since_second);
-    now + if left <= EARLY { left + Duration::from_secs(1) } else { left }
+    let left = SECOND.saturating_sub(since_second);
+    now + if left <= EARLY { left + SECOND } else { left }
 }
 
 #[cfg(test)]
@@ -537,21 +557,50 @@ mod tests {
         let mut pulse = Pulse::new(ms(10_300), ms(700), vec![tally(50), tally(0)]);
         assert_eq!(pulse.left(ms(10_400)), ms(200));
         pulse.look(ms(10_570), ms(970), |_| unreachable!("it is not time yet"));
-        // After 300 ms: that is no second.
-        pulse.look(ms(10_600), ms(0), |_| tally(70));
-        assert_eq!((pulse.rates[0].seconds(), pulse.left(ms(10_600))), (0, ms(1_000)));
-        pulse.look(ms(11_600), ms(0), |slot| if slot == 0 { tally(50 + 130) } else { tally(13) });
+        // What came in the 300 ms before is in no second.
+        pulse.look(ms(10_600), ms(0), |slot| if slot == 0 { tally(70) } else { tally(3) });
+        assert_eq!((pulse.slots[0].rates.seconds(), pulse.left(ms(10_600))), (0, ms(1_000)));
+        pulse.look(ms(11_600), ms(0), |slot| if slot == 0 { tally(70 + 130) } else { tally(13) });
         // 50 ms late: it is a longer second.
-        pulse.look(ms(12_650), ms(50), |slot| if slot == 0 { tally(180 + 210) } else { tally(13) });
+        pulse.look(ms(12_650), ms(50), |slot| if slot == 0 { tally(200 + 210) } else { tally(13) });
         assert_eq!(pulse.left(ms(12_650)), ms(950));
         let rates = pulse.close();
-        // 130 packets in 1,300 ms; the first second was none.
-        assert_eq!((rates[0].seconds(), rates[0].most, rates[0].longest), (2, tally(200), ms(1_300)));
+        assert_eq!((rates[0].seconds(), rates[0].most, rates[0].longest), (2, tally(200), ms(1_050)));
         assert_eq!((rates[1].packets.min(), rates[1].most), (0, tally(10)));
         // The window ends a little before its last second does.
         pulse.look(ms(13_595), ms(995), |_| tally(1_000));
         assert_eq!((pulse.close()[0].seconds(), pulse.left(ms(13_595))), (1, ms(1_005)));
         assert_eq!(pulse.close()[0].seconds(), 0);
+    }
+
+    #[test]
+    fn nothing_is_scaled_up() {
+        // Started 895 ms before a full second, with a burst at once: that is no second.
+        let mut started = Pulse::new(ms(105), ms(105), vec![tally(0)]);
+        started.look(ms(1_000), ms(0), |_| tally(1_000));
+        started.look(ms(2_000), ms(0), |_| tally(1_000));
+        assert_eq!(sums(&started.close()[0])[..3], [1, 0, 0]);
+        // A look comes 460 ms late: what is left of its second is a part of the next one, with the mean of both.
+        let mut held_up = Pulse::new(ms(0), ms(0), vec![tally(0)]);
+        held_up.look(ms(1_460), ms(460), |_| tally(0));
+        held_up.look(ms(2_000), ms(0), |_| tally(1_000));
+        held_up.look(ms(3_000), ms(0), |_| tally(1_000));
+        assert_eq!(sums(&held_up.close()[0])[..3], [3, 0, 649]);
+        // A little less than a second counts as it is.
+        let mut jitter = Pulse::new(ms(0), ms(0), vec![tally(0)]);
+        jitter.look(ms(1_060), ms(60), |_| tally(0));
+        jitter.look(ms(2_000), ms(0), |_| tally(1_000));
+        assert_eq!(sums(&jitter.close()[0])[..3], [2, 0, 1_000]);
+    }
+
+    #[test]
+    fn an_interface_that_comes_begins_with_its_first_whole_second() {
+        let mut pulse = Pulse::new(ms(0), ms(0), vec![tally(0)]);
+        pulse.provide(2);
+        pulse.look(ms(1_000), ms(0), |slot| tally(if slot == 0 { 5 } else { 700 }));
+        pulse.look(ms(2_000), ms(0), |slot| tally(if slot == 0 { 10 } else { 900 }));
+        let rates = pulse.close();
+        assert_eq!((sums(&rates[0])[..3].to_vec(), sums(&rates[1])[..3].to_vec()), (vec![2, 5, 5], vec![1, 200, 200]));
     }
 
     #[test]
