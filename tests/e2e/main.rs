@@ -161,7 +161,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // Only where there is a package to look at.
     let package = Suite { name: "package", tests: package::tests(), requirements: systemd::machine_requirements };
-    let patient = PATIENT.iter().chain([&package]).flat_map(Suite::trials).chain(merged::trials()).collect::<Vec<_>>();
+    let others = merged::trials().into_iter().chain(modes::kinds());
+    let patient = PATIENT.iter().chain([&package]).flat_map(Suite::trials).chain(others).collect::<Vec<_>>();
     let alone = ALONE.iter().flat_map(Suite::trials).collect::<Vec<_>>();
     let groups = match arguments.test_threads {
         Some(threads) => vec![(threads, alone.into_iter().chain(patient).collect())],

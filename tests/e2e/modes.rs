@@ -1,12 +1,23 @@
 //! Modes beside each other: whichever way weir sees the packets of an interface, and whatever else sees them there, its
 //! ledger is the interface's own count.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
+    process::Command,
+};
 
 use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use serde_json::Value;
 use weir_tests::{
     account::Loss,
-    netns::{Lab, Namespace, QuietPair},
+    clock,
+    foreign::Foreign,
+    inject::{self, Pace},
+    netns::{self, Lab, Namespace, QuietPair},
+    traffic::{Mix, Plan, Traffic},
+    trial::{needed, optional, trial},
 };
 
 use crate::watch::{self, ONE_WINDOW, ROOMY_PACKET_RINGS, measure, modes, one_window, seen_in};
@@ -95,4 +106,258 @@ fn sockets(to: IpAddr, own: IpAddr) -> Result<(UdpSocket, UdpSocket)> {
         _ => sends.set_broadcast(true)?,
     }
     Ok((gets, sends))
+}
+
+/// How weir measures the interface below, and whether somebody else's XDP program runs there in generic mode.
+const BELOW: [(&str, bool); 8] = [
+    ("native", false),
+    ("generic", false),
+    ("tcx", false),
+    ("tc", false),
+    ("afpacket", false),
+    ("tcx", true),
+    ("tc", true),
+    ("afpacket", true),
+];
+/// How it measures the interface that lies on it. Only drivers of network cards and the like have the native mode.
+const ABOVE: &[&str] = &["generic", "tcx", "tc", "afpacket"];
+const OF_A_CABLE: &[&str] = &["native", "generic", "tcx", "tc", "afpacket"];
+/// A VLAN that frames are in.
+const TAG: [u8; 4] = [0x81, 0x00, 0, 5];
+
+/// Interfaces that lie on others.
+struct Stacked {
+    /// The kind of the upper one, in words.
+    name: &'static str,
+    /// What `ip` is told; `LOWER` and `UPPER` stand for the names.
+    make: &'static [&'static str],
+    /// The modes of the upper one.
+    modes: &'static [&'static str],
+    /// Whether what passes below has a tag.
+    is_tagged: bool,
+    /// Whether they are the ends of one cable, and none lies on the other.
+    is_cable: bool,
+}
+
+const MACVLAN: Stacked = Stacked {
+    name: "a macvlan",
+    make: &["link add link LOWER name UPPER type macvlan mode passthru", "link set UPPER arp off up"],
+    modes: ABOVE,
+    is_tagged: false,
+    is_cable: false,
+};
+/// It has the address to which all traffic is sent, so that everything comes up to it.
+const BRIDGE: Stacked = Stacked {
+    name: "a bridge",
+    make: &[
+        "link add UPPER type bridge mcast_snooping 0",
+        "link set LOWER master UPPER",
+        "link set UPPER address 02:77:ff:00:00:01 arp off up",
+    ],
+    modes: ABOVE,
+    is_tagged: false,
+    is_cable: false,
+};
+const VLAN: Stacked = Stacked {
+    name: "a VLAN",
+    make: &["link add link LOWER name UPPER type vlan id 5", "link set UPPER arp off up"],
+    modes: ABOVE,
+    is_tagged: true,
+    is_cable: false,
+};
+const BOND: Stacked = Stacked {
+    name: "a bond",
+    make: &[
+        "link add UPPER type bond mode active-backup",
+        "link set LOWER down",
+        "link set LOWER master UPPER",
+        "link set LOWER arp off up",
+        "link set UPPER arp off up",
+    ],
+    modes: ABOVE,
+    is_tagged: false,
+    is_cable: false,
+};
+
+const CABLE: Stacked = Stacked {
+    name: "a veth",
+    make: &["link add LOWER type veth peer name UPPER", "link set LOWER arp off up", "link set UPPER arp off up"],
+    modes: OF_A_CABLE,
+    is_tagged: false,
+    is_cable: true,
+};
+
+/// Some kinds of interfaces not every kernel has.
+pub fn kinds() -> Vec<Trial> {
+    let root = needed(netns::requirements());
+    let [vlan, bond] = [VLAN, BOND].map(|kind| optional(kind.requirement()));
+    vec![
+        trial("modes::a_macvlan_and_its_parent", || check_stack(&MACVLAN), &[&root]),
+        trial("modes::a_bridge_and_its_port", || check_stack(&BRIDGE), &[&root]),
+        trial("modes::both_ends_of_a_veth", || check_stack(&CABLE), &[&root]),
+        trial("modes::a_vlan_and_its_parent", || check_stack(&VLAN), &[&root, &vlan]),
+        trial("modes::a_bond_and_its_member", || check_stack(&BOND), &[&root, &bond]),
+    ]
+}
+
+impl Stacked {
+    /// Why this kernel cannot make one.
+    fn requirement(&self) -> Result<(), String> {
+        let made = self.told(self.make[0], "lower", "upper");
+        let script = format!("ip link add lower type veth peer name far && ip {made}");
+        let tried = Command::new("unshare").args(["--net", "sh", "-c", &script]).output();
+        match tried {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                Err(format!("this kernel cannot make {}: {}", self.name, said.trim()))
+            }
+            Err(error) => Err(format!("cannot run unshare: {error}")),
+        }
+    }
+
+    fn told(&self, line: &str, lower: &str, upper: &str) -> String {
+        line.replace("LOWER", lower).replace("UPPER", upper)
+    }
+
+    fn make(&self, namespace: &Namespace, lower: &str, upper: &str) -> Result<()> {
+        self.make.iter().try_for_each(|line| namespace.ip(&self.told(line, lower, upper)).map(drop))
+    }
+}
+
+/// Of all pairs of modes, both interfaces' ledgers are the interfaces' own counts. All pairs at once: each has a cable of
+/// its own.
+fn check_stack(kind: &Stacked) -> Result<()> {
+    one_window();
+    let pair = Lab::quiet_pair()?;
+    let Pairs { all, foreign: _foreign } = Pairs::lay(kind, &pair)?;
+    let mut interfaces = String::new();
+    for one in &all {
+        for (name, mode) in [(&one.lower, one.below.0), (&one.upper, one.above)] {
+            interfaces += &format!("  - {{name: {name}, mode: {mode}, direction: both}}\n");
+        }
+    }
+    let settings = format!("interfaces:\n{interfaces}datapath: {{packet_ring: 1MiB, ring: 8MiB}}\n{ONE_WINDOW}");
+    let mut daemon = measure(&pair.observer, &settings)?;
+    for one in &all {
+        one.exchange(&pair, kind).with_context(|| one.to_string())?;
+    }
+    let reports = watch::stop(&mut daemon, Loss::None)?;
+    for one in &all {
+        one.check(&pair.observer, &reports).with_context(|| format!("{}: {one}", kind.name))?;
+    }
+    let log = daemon.log()?;
+    let told = all.iter().filter(|one| log.contains(&format!("XDP runs in generic mode on {}.", one.lower))).count();
+    ensure!(told > 0, "the log does not tell of generic XDP below:\n{log}");
+    Ok(())
+}
+
+/// Cables, and what lies on their ends.
+struct Pairs {
+    all: Vec<Pair>,
+    /// Programs of somebody else, until they are dropped.
+    foreign: Vec<Foreign>,
+}
+
+struct Pair {
+    /// The far end of the cable from the lower one; `None` if that is the upper one.
+    far: Option<String>,
+    lower: String,
+    upper: String,
+    below: (&'static str, bool),
+    above: &'static str,
+}
+
+impl fmt::Display for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mode, is_foreign) = self.below;
+        let beside = if is_foreign { " beside somebody else's generic XDP" } else { "" };
+        write!(f, "{mode}{beside} on {}, {} on {}", self.lower, self.above, self.upper)
+    }
+}
+
+impl Pairs {
+    fn lay(kind: &Stacked, QuietPair { generator, observer }: &QuietPair) -> Result<Self> {
+        let mut pairs = Self { all: Vec::new(), foreign: Vec::new() };
+        let ways = BELOW.into_iter().flat_map(|below| kind.modes.iter().map(move |above| (below, *above)));
+        for (nth, (below, above)) in ways.enumerate() {
+            let [far, lower, upper] = ["far", "low", "up"].map(|end| format!("{end}{nth}"));
+            let far = if kind.is_cable { None } else { Some(far) };
+            if let Some(far) = &far {
+                generator.ip(&format!("link add {far} type veth peer name {lower} netns {}", observer.name()))?;
+                generator.ip(&format!("link set {far} arp off up"))?;
+                observer.ip(&format!("link set {lower} arp off up"))?;
+            }
+            kind.make(observer, &lower, &upper)?;
+            if below.1 {
+                pairs.foreign.push(Foreign::attach_generic(observer, &lower)?);
+            }
+            pairs.all.push(Pair { far, lower, upper, below, above });
+        }
+        for one in &pairs.all {
+            let (there, far) = one.far_end(generator, observer);
+            there.wait_until_up(far)?;
+            observer.wait_until_up(&one.lower)?;
+            observer.wait_until_up(&one.upper)?;
+        }
+        Ok(pairs)
+    }
+}
+
+impl Pair {
+    /// Where frames for the upper interface are sent.
+    fn far_end<'p>(&'p self, generator: &'p Namespace, observer: &'p Namespace) -> (&'p Namespace, &'p str) {
+        self.far.as_ref().map_or((observer, &*self.lower), |far| (generator, &**far))
+    }
+
+    /// Frames go both ways, up to the upper interface and down from it.
+    fn exchange(&self, QuietPair { generator, observer }: &QuietPair, kind: &Stacked) -> Result<()> {
+        const PACKETS: u64 = 60;
+        const ELSEWHERE: [u8; 6] = [2, 0x78, 0, 0, 0, 9];
+        let plan = |seed| Plan { seed, packets: PACKETS, mix: Mix::plain(), ..Plan::default() };
+        let tag = |frame: Vec<u8>| if kind.is_tagged { [&frame[..12], &TAG, &frame[12..]].concat() } else { frame };
+        let frames: Vec<_> = Traffic::new(plan(91))?.map(|packet| tag(packet.frame)).collect();
+        let (there, far) = self.far_end(generator, observer);
+        let before = (observer.counters(&self.upper)?.received, there.counters(far)?.received);
+        there.enter(|| inject::send(far, frames, Pace::Unlimited))??;
+        let mut frames: Vec<_> = Traffic::new(plan(92))?.map(|packet| packet.frame).collect();
+        for frame in &mut frames {
+            // A bridge sends nothing to itself.
+            frame[..6].copy_from_slice(&ELSEWHERE);
+        }
+        observer.enter(|| inject::send(&self.upper, frames, Pace::Unlimited))??;
+        let all = || {
+            let up = observer.counters(&self.upper)?.received.since(before.0);
+            let down = there.counters(far)?.received.since(before.1);
+            Ok((up.packets >= PACKETS && down.packets >= PACKETS).then_some(()))
+        };
+        clock::wait_for("the arrival of all packets", watch::TIMEOUT, all)
+    }
+
+    /// Nothing but these frames has passed since the interfaces were made.
+    fn check(&self, observer: &Namespace, reports: &[Value]) -> Result<()> {
+        for (name, mode) in [(&self.lower, self.below.0), (&self.upper, self.above)] {
+            let counted = observer.counters(name)?;
+            let obtained = modes(name, reports);
+            ensure!(obtained.iter().any(|one| one.ends_with(mode)), "{name} is measured by {obtained:?}");
+            for (direction, counted) in [("ingress", counted.received), ("egress", counted.sent)] {
+                let seen = seen_in(name, direction, reports)?;
+                // Some interfaces count no Ethernet header, or no tag.
+                let left_out = seen.bytes.checked_sub(counted.bytes).map(|bytes| bytes as f64 / seen.packets as f64);
+                let is_known = left_out.is_some_and(|bytes| [0.0, 4.0, 14.0, 18.0].contains(&bytes));
+                ensure!(seen.packets == counted.packets && is_known, "{name} {direction}: {seen:?} of {counted:?}");
+            }
+        }
+        let attributed = |name: &str| -> Result<u64> {
+            let interfaces = watch::list(&reports[0]["interfaces"])?;
+            let one = interfaces.iter().find(|one| one["name"] == name && one["direction"] == "ingress");
+            watch::number(&one.context("it is not in the report")?["ledger"]["attributed"]["packets"])
+        };
+        let [lower, upper] = [attributed(&self.lower)?, attributed(&self.upper)?];
+        ensure!(
+            (lower == upper || self.far.is_none()) && lower > 0 && upper > 0,
+            "{lower} packets belong to flows below, and {upper} above"
+        );
+        Ok(())
+    }
 }

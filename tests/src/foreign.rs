@@ -48,11 +48,29 @@ impl Foreign {
     ///
     /// The kernel does not take it, or there is no such interface.
     pub fn attach(namespace: &Namespace, interface: &str, does: Does) -> Result<Self> {
+        Self::attach_xdp(namespace, interface, (b"xdp", does), XdpMode::Driver)
+    }
+
+    /// Attaches one that passes every packet by XDP in generic mode, in as many pieces as it has (from Linux 5.18 on).
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn attach_generic(namespace: &Namespace, interface: &str) -> Result<Self> {
+        Self::attach_xdp(namespace, interface, (b"xdp.frags", Does::Pass), XdpMode::Skb)
+    }
+
+    fn attach_xdp(
+        namespace: &Namespace,
+        interface: &str,
+        (section, does): (&[u8], Does),
+        mode: XdpMode,
+    ) -> Result<Self> {
         let loaded = namespace.enter(|| -> Result<Ebpf> {
-            let mut loaded = Ebpf::load(&elf(b"xdp", &xdp(does))?)?;
+            let mut loaded = Ebpf::load(&elf(section, &xdp(does))?)?;
             let program: &mut Xdp = loaded.program_mut(NAME).context("the program is not in its object")?.try_into()?;
             program.load()?;
-            program.attach(interface, XdpMode::Driver)?;
+            program.attach(interface, mode)?;
             Ok(loaded)
         })?;
         Ok(Self { loaded: loaded.with_context(|| format!("{does:?} on {interface}"))? })

@@ -86,6 +86,8 @@ pub struct Attachments<'a> {
     pub(super) releasing: Vec<Releasing>,
     /// Refusals that were logged already: each is logged once, not at every change.
     pub(super) refused: HashMap<(u32, Way), String>,
+    /// Interfaces of which the log has said that XDP in generic mode runs before their tc hook.
+    pub(super) behind_generic: HashSet<u32>,
     pub(super) following: Lasting,
     pub(super) counting: Lasting,
     /// Whether TCX may be chosen.
@@ -148,6 +150,7 @@ impl<'a> Attachments<'a> {
             released: Released::Nothing,
             releasing: Vec::new(),
             refused: HashMap::new(),
+            behind_generic: HashSet::new(),
             following: Lasting::new("follow the interfaces"),
             counting: Lasting::new("read the interfaces' own counts"),
             budget: TcxBudget::new(clock::now().monotonic),

@@ -15,7 +15,7 @@
 //! Once a second and at each window's edge weir looks whether what is attached is still there, and first: what is not is
 //! put back (`answers`), and until then weir was blind (`watch`). Other weirs are known by their signs (`sign`). At each
 //! edge what the programs saw is compared with what the interfaces counted (`windows`, `readings`, `coverage`). `nat`
-//! finds out whether the machine translates addresses.
+//! finds out whether the machine translates addresses, and `generic` where XDP in generic mode runs before the tc hook.
 
 mod answers;
 mod attacher;
@@ -23,6 +23,7 @@ mod attachments;
 mod coverage;
 mod error;
 mod feeds;
+mod generic;
 mod hook;
 mod ladder;
 mod leftovers;
@@ -47,6 +48,7 @@ pub use self::{
     attachments::Attachments,
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::{Decision, Feeding, Survey},
+    generic::GenericXdp,
     hook::{Found, Leftover, leftovers},
     ladder::{Ladder, Programs, Standing},
     nat::{Nat, Unknown},

@@ -9,6 +9,7 @@ use super::{
     attachments::{Attachments, Going},
     error::AttachError,
     feeds::Feeding,
+    generic::GenericXdp,
     nat::Sources,
     netlink::Device,
     obtained::Obtained,
@@ -46,8 +47,26 @@ impl Attachments<'_> {
         }
         let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
         self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
+        self.tell_of_generic(&devices);
         self.begin_coverage();
         Ok(())
+    }
+
+    /// Says once of each interface that XDP in generic mode runs before its tc hook.
+    fn tell_of_generic(&mut self, devices: &[Device]) {
+        let mut behind = HashSet::new();
+        if devices.iter().any(GenericXdp::is_on) {
+            for attachment in self.slots.iter().filter(|one| one.way == Way::Ingress && one.obtained.is_at_tc()) {
+                let ifindex = attachment.present.map(|present| present.ifindex);
+                let Some(device) = devices.iter().find(|device| Some(device.ifindex) == ifindex) else { continue };
+                let Some(found) = GenericXdp::before(device, devices) else { continue };
+                behind.insert(device.ifindex);
+                if !self.behind_generic.contains(&device.ifindex) {
+                    warn!(interface = %device.name, "{found}");
+                }
+            }
+        }
+        self.behind_generic = behind;
     }
 
     fn wanted<'d>(&self, devices: &'d [Device]) -> Vec<Wanted<'d>> {

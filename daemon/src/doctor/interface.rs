@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     attach::{
-        NO_DEFAULT_ROUTE, NONE_FITS, Obtained, covers, link_layer, list,
+        GenericXdp, NO_DEFAULT_ROUTE, NONE_FITS, Obtained, covers, link_layer, list,
         netlink::{self, Device, Devices, Discipline, Traffic, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
         rungs,
     },
@@ -77,7 +77,9 @@ fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFin
     let findings = match Devices::open().and_then(|mut devices| devices.find(name)) {
         Ok(Some(device)) => {
             let discipline = Traffic::open().and_then(|mut traffic| traffic.discipline(device.ifindex)).ok().flatten();
+            let devices = Devices::open().and_then(|mut devices| devices.list()).unwrap_or_default();
             let facts = Facts {
+                generic: GenericXdp::before(&device, &devices),
                 driver: sysfs::driver(&device),
                 xdp_features: netlink::xdp_features(device.ifindex),
                 fragments: Features::of_this_kernel().fragments,
@@ -117,6 +119,8 @@ fn no_answer(error: &io::Error) -> Finding {
 #[derive(Clone, Debug, Default)]
 struct Facts {
     device: Device,
+    /// XDP in generic mode that its packets pass before its tc hook.
+    generic: Option<GenericXdp>,
     driver: Option<String>,
     xdp_features: Option<u64>,
     fragments: bool,
@@ -150,6 +154,7 @@ fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
         native(facts),
         free(device, facts.owner()),
     ];
+    findings.extend(facts.generic.as_ref().map(|found| Finding::new("generic XDP", Answer::Note, found.to_string())));
     let has_tcx = facts.tcx == Some(true);
     for (way, hooks) in Way::ALL.into_iter().zip(&facts.hooks) {
         findings.extend(hooks::judge(hooks, way, has_tcx, &facts.programs));
@@ -406,6 +411,17 @@ mod tests {
         ] {
             assert_eq!(native(&facts).answer, expected, "{facts:?}");
         }
+    }
+
+    #[test]
+    fn generic_xdp_before_the_tc_hook_is_said() {
+        let of = |generic| Facts { generic, ..facts("veth", 1500, Some(XDP_BASIC)) };
+        let said = |facts: &Facts| {
+            judge(facts, Mode::Auto, Direction::Ingress).into_iter().find(|one| one.name == "generic XDP")
+        };
+        assert!(said(&of(None)).is_none());
+        let found = said(&of(Some(GenericXdp { interface: "eth9".into() }))).unwrap();
+        assert!(found.answer == Answer::Note && found.detail.contains("on eth9. Behind it"), "{}", found.detail);
     }
 
     #[test]
