@@ -103,8 +103,8 @@ fn an_interface_that_moves_away_and_back_is_measured_again() -> Result<()> {
 /// Deletes it and makes it again.
 fn make_again(pair: &QuietPair, with: &str) -> Result<()> {
     pair.generator.ip(&format!("link delete {NEAR}"))?;
-    let name = pair.observer.name();
-    pair.generator.ip(&format!("link add {NEAR} type veth peer name {INTERFACE} netns {name}{with}"))?;
+    let name = pair.generator.name();
+    pair.observer.ip(&format!("link add {INTERFACE}{with} type veth peer name {NEAR} netns {name}"))?;
     wait_until_up(pair)
 }
 

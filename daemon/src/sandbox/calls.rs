@@ -170,8 +170,10 @@ const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// `ioctl(2)`: what libraries ask of descriptors, whether one is a terminal, and what a connection has not sent yet.
-const REQUESTS: &[u64] = &[libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD, libc::TIOCOUTQ, libc::TCGETS, TCGETS2];
+/// `ioctl(2)`: what libraries ask of descriptors, whether one is a terminal, what a connection has not sent yet, and
+/// which index an interface has.
+const REQUESTS: &[u64] =
+    &[libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD, libc::TIOCOUTQ, libc::SIOCGIFINDEX, libc::TCGETS, TCGETS2];
 /// `TCGETS2` of newer libraries, which the crate does not name everywhere.
 const TCGETS2: u64 = 0x802c_542a;
 
