@@ -67,8 +67,8 @@ fn check_own_copies(mode: &str, obtained: &str, sampling: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sends packets to everybody, of which each comes back to a socket of the sender; returns how many. Some are longer than
-/// what the interface carries: they come back in one piece.
+/// Sends packets to everybody, of which each comes back to a socket of the sender; returns how many. Some are longer
+/// than what the interface carries: they come back in one piece.
 fn send_to_all(router: &Namespace) -> Result<u64> {
     const LENGTHS: [usize; 3] = [1, 400, 3_000];
     let mut ways = vec![(IpAddr::from(GROUP_IPV6), IpAddr::from(OWN_IPV6))];
@@ -225,8 +225,8 @@ impl Stacked {
     }
 }
 
-/// Of all pairs of modes, both interfaces' ledgers are the interfaces' own counts. All pairs at once: each has a cable of
-/// its own.
+/// Of all pairs of modes, both interfaces' ledgers are the interfaces' own counts. All pairs at once: each has a cable
+/// of its own.
 fn check_stack(kind: &Stacked) -> Result<()> {
     one_window();
     let pair = Lab::quiet_pair()?;

@@ -1,5 +1,5 @@
-//! XDP in generic mode, whoever runs it: behind it the kernel may hide the link header from programs at the tc hook (seen
-//! with Linux 6.18, where the program takes packets of several pieces). weir's programs find it there.
+//! XDP in generic mode, whoever runs it: behind it the kernel may hide the link header from programs at the tc hook
+//! (seen with Linux 6.18, where the program takes packets of several pieces). weir's programs find it there.
 
 use std::fmt;
 

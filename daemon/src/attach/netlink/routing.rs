@@ -244,8 +244,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// Opens it, in this thread's network namespace. From now on every change is told, or is told to be missing; changes
-    /// of addresses, too, if it `hears_addresses`.
+    /// Opens it, in this thread's network namespace. From now on every change is told, or is told to be missing;
+    /// changes of addresses, too, if it `hears_addresses`.
     ///
     /// # Errors
     ///

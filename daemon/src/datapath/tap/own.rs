@@ -1,5 +1,5 @@
-//! Which packets the router itself sends. A packet socket is not told by which interface a packet came that is sent. But
-//! if the router translates no addresses, only its own packets have one of its addresses as their source.
+//! Which packets the router itself sends. A packet socket is not told by which interface a packet came that is sent.
+//! But if the router translates no addresses, only its own packets have one of its addresses as their source.
 
 use weir_common::{
     flow::Address,
@@ -27,9 +27,9 @@ impl Own {
         Self { addresses: ordered(addresses), links: ordered(links) }
     }
 
-    /// Whether the router itself sends this packet: the outer IP header has one of its addresses as the source. A packet
-    /// without a source yet (RFC 2131 section 4.1, RFC 4862 section 5.4.2), and one that is not IP, such as ARP, is not
-    /// routed; it is the router's if its Ethernet header says so.
+    /// Whether the router itself sends this packet: the outer IP header has one of its addresses as the source. A
+    /// packet without a source yet (RFC 2131 section 4.1, RFC 4862 section 5.4.2), and one that is not IP, such as ARP,
+    /// is not routed; it is the router's if its Ethernet header says so.
     pub fn sends(&self, packet: &Beginning<'_>, link: Link) -> bool {
         match parse(packet, link, Tunnels::Outer).map(|parsed| parsed.key.src_ip()) {
             Ok(source) if !source.is_unspecified() => self.addresses.binary_search(&source.into()).is_ok(),
