@@ -140,7 +140,7 @@ fn make_links(pair: &QuietPair, links: usize) -> Result<()> {
 }
 
 /// Links with so many queues that Linux needs seconds to delete them all at once, with its configuration lock held.
-const SLOW_LINKS: usize = 24;
+const SLOW_LINKS: usize = 40;
 
 fn make_slow_links(namespace: &Namespace) -> Result<()> {
     const QUEUES: &str = "numtxqueues 4096 numrxqueues 4096";

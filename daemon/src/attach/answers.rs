@@ -72,6 +72,13 @@ impl Attachments<'_> {
         let Some(slot) = self.slots.slot_of(number) else { return Ok(()) };
         let Some(Some(attachment)) = self.slots.get_mut(slot) else { return Ok(()) };
         let Some(present) = attachment.here() else { return Ok(()) };
+        attachment.obtained = obtained;
+        attachment.attach(present);
+        if attachment.left.is_some() {
+            // What it has counted until now was missed.
+            self.begin_coverage();
+        }
+        let Some(Some(attachment)) = self.slots.get_mut(slot) else { return Ok(()) };
         let (interface, direction) = (&attachment.name, attachment.way.name());
         let (ifindex, feeds) = (present.ifindex, attachment.feeds);
         info!(%interface, ifindex, direction, mode = obtained.name(), feeds = feeds.name(), "attached");
@@ -83,8 +90,6 @@ impl Attachments<'_> {
                  `mode: tcx` or `mode: tc`"
             );
         }
-        attachment.obtained = obtained;
-        attachment.attach(present);
         self.refused.remove(&(ifindex, attachment.way));
         self.line.put(Task::SetFeeds(number, feeds));
         Ok(())

@@ -39,7 +39,7 @@ const DETACHING: Duration = Duration::from_millis(500);
 /// How long interfaces may wait before that is said.
 const WAIT: Duration = Duration::from_millis(500);
 /// How long the kernel may hold up the thread before that is said.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(500);
 /// What is said then.
 pub(super) const HELD_UP: &str = "the kernel does not answer: somebody holds its configuration lock (rtnl). Until that \
                                   ends, weir follows no changes of interfaces; it goes on counting";

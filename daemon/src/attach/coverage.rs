@@ -64,7 +64,8 @@ impl Seen {
         self.merged = self.merged.wrapping_add(merged);
     }
 
-    const fn since(self, earlier: Self) -> Self {
+    /// What was seen since then.
+    pub const fn since(self, earlier: Self) -> Self {
         Self { all: self.all.since(earlier.all), merged: self.merged.wrapping_sub(earlier.merged) }
     }
 }

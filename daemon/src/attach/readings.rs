@@ -91,11 +91,13 @@ impl<'a> Readings<'a> {
     }
 
     fn seen_now(&self, slots: usize) -> Vec<Seen> {
-        let seen = |slot| {
-            let (all, merged) = self.live.map_or_else(Default::default, |live| live.seen_and_merged(slot));
-            Seen { all, merged }
-        };
-        (0..slots).map(seen).collect()
+        (0..slots).map(|slot| self.seen_of(slot)).collect()
+    }
+
+    /// What the program of this slot has seen now.
+    pub fn seen_of(&self, slot: usize) -> Seen {
+        let (all, merged) = self.live.map_or_else(Default::default, |live| live.seen_and_merged(slot));
+        Seen { all, merged }
     }
 
     fn own_counts(&self) -> io::Result<OwnCounts> {

@@ -245,7 +245,11 @@ impl Attachments<'_> {
         let attachment = place.get_or_insert_with(|| Attachment::new(rule, &device.name, way));
         (attachment.rule, attachment.feeds) = (rule, feeds);
         attachment.call(device, &self.rules[rule]);
-        let (present, before) = (Present { ifindex: device.ifindex, xdp: device.xdp, number }, attachment.obtained);
+        attachment.note_seen(if by_socket { attachment.told } else { self.readings.seen_of(slot) });
+        let (present, before) = (
+            Present { ifindex: device.ifindex, xdp: device.xdp, address: device.address, number },
+            attachment.obtained,
+        );
         attachment.order(Ordered { present, urgency, before, is_fresh, by_socket });
         Ok(())
     }

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     clock,
     config::{self, Interface},
+    datapath::tap::LinkAddress,
     interface::Way,
 };
 
@@ -57,7 +58,7 @@ pub struct Attachment {
     pub nowhere: Option<u32>,
     /// What was known of it when its interface went; `None` where that is not waited for.
     pub left: Option<Left>,
-    /// What the interface may have counted before it was attached again.
+    /// What the interface has counted before it was attached again.
     missed: Option<Tally>,
     /// All packets of all windows so far.
     pub told: Seen,
@@ -76,8 +77,20 @@ pub struct Present {
     pub ifindex: u32,
     /// The XDP program on the interface, weir's or another one.
     pub xdp: Option<XdpProgram>,
+    /// Its link address, which another interface of its name or its index does not have.
+    pub address: Option<LinkAddress>,
     /// By what it is known to the thread that attaches.
     pub number: Number,
+}
+
+impl Present {
+    /// Whether it is the same interface, as far as can be told: a card that was elsewhere may have another index now.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self.address, other.address) {
+            (Some(one), Some(other)) => one == other,
+            _ => self.ifindex == other.ifindex,
+        }
+    }
 }
 
 /// An attachment that the thread is asked for, and that is not there yet.
@@ -98,11 +111,13 @@ pub struct Ordered {
 /// What was known of an attachment when its interface went.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
-    ifindex: u32,
+    present: Present,
     /// Since when the interface may be there again.
     since: Duration,
     /// Both counts at the last edge of the open window.
     reading: Option<Reading>,
+    /// What its slot had seen when it was to be attached again.
+    seen: Seen,
 }
 
 /// What becomes of an attachment.
@@ -332,7 +347,13 @@ impl Attachment {
     /// Its interface is gone, or was: it may be back already.
     pub fn leave(&mut self) {
         let (since, reading) = (self.watched.good_at(), self.coverage.reading());
-        self.left = self.present.map(|present| Left { ifindex: present.ifindex, since, reading });
+        let seen = Seen::default();
+        self.left = self.present.map(|present| Left { present, since, reading, seen });
+    }
+
+    /// This is what its slot has seen before it is attached again.
+    pub fn note_seen(&mut self, seen: Seen) {
+        self.left = self.left.map(|left| Left { seen, ..left });
     }
 
     /// Its interface is not there now.
@@ -346,12 +367,13 @@ impl Attachment {
         self.coverage = Coverage::new(Some(reading).filter(|_| !self.changed));
         let Some(left) = self.left.take() else { return };
         let earlier = left.reading.filter(|earlier| earlier.own[0].packets <= reading.own[1].packets);
-        if let Some(earlier) = earlier.filter(|_| left.ifindex == present.ifindex) {
-            // It was elsewhere, or it is another one that has counted more by now.
+        if let Some(earlier) = earlier.filter(|_| left.present.is_same(&present)) {
+            // It goes on counting.
             (self.coverage, self.changed) = (Coverage::new(Some(earlier)), false);
-            self.missed = Some(earlier.own[0]);
         } else {
-            self.missed = Some(reading.own[1]);
+            let (own, seen) = (reading.own[1], reading.seen[0].since(left.seen).all);
+            let missed = own.packets.saturating_sub(seen.packets);
+            self.missed = (missed > 0).then(|| Tally::new(missed, own.bytes.saturating_sub(seen.bytes)));
         }
     }
 
@@ -441,16 +463,14 @@ impl Attachment {
             self.coverage = Coverage::new(reading);
             (self.compared, self.blind) = (Compared::default(), self.watched.close(false));
             self.left = self.left.map(|left| Left { reading: None, ..left });
-            return self.blind.map(|_| Unseen { counted: Tally::default(), beyond: missed });
+            return self.blind.map(|_| Unseen { counted: missed, beyond: Tally::default() });
         }
         let dropped = counters.lost[Loss::SocketDrop as usize].packets;
         self.compared = self.coverage.edge(reading, dropped, self.watched.was_wrong(), length);
         self.blind = self.watched.close(self.compared.is_short);
         self.tell(self.compared.finding);
         self.blind?;
-        let mut unseen = self.compared.unseen.unwrap_or(Unseen { counted: Tally::default(), beyond: UNKNOWN });
-        unseen.beyond.add(missed);
-        Some(unseen)
+        Some(self.compared.unseen.unwrap_or(Unseen { counted: Tally::default(), beyond: UNKNOWN }))
     }
 
     fn tell(&self, finding: Option<Finding>) {
@@ -491,7 +511,7 @@ mod tests {
     }
 
     fn attached(rule: usize, name: &str, way: Way, ifindex: u32) -> Attachment {
-        let present = Some(Present { ifindex, xdp: None, number: 1 });
+        let present = Some(Present { ifindex, xdp: None, address: None, number: 1 });
         Attachment { present, ..Attachment::new(rule, name, way) }
     }
 
@@ -663,7 +683,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_nowhere_keeps_its_slot_and_its_account_until_it_is_attached_again() {
-        let present = || Present { ifindex: 2, xdp: None, number: 1 };
+        let present = || Present { ifindex: 2, xdp: None, address: None, number: 1 };
         let mut one = attached(0, "eth0", Way::Ingress, 2);
         one.attach(present());
         one.coverage = Coverage::new(Some(Reading { own: [Tally::default(); 2], seen: [Seen::default(); 2] }));
