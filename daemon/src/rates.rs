@@ -187,8 +187,8 @@ pub struct Seconds {
     newest: Option<u64>,
     /// What came in each open second, at its number modulo [`OPEN`]. Empty before the first packet.
     open: Vec<Tally>,
-    /// A second far ahead of the open ones, and what came in it. Either time goes on there, as the next packet shows that
-    /// is not much earlier, or its time is wrong.
+    /// A second far ahead of the open ones, and what came in it. Either time goes on there, as the next packet shows
+    /// that is not much earlier, or its time is wrong.
     ahead: Option<(u64, Tally)>,
     /// The first second of the window, if it is not open any more, and is perhaps there in part.
     first: Option<(u64, Tally)>,

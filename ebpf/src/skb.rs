@@ -168,7 +168,8 @@ impl<const LINK: u8, const WAY: bool> Buffer<LINK, WAY> {
             let skb = self.0;
             (u64::from(self.wire_length()), u64::from((*skb).gso_size), u64::from((*skb).gso_segs))
         };
-        // Fragments have an unknown number of packets: no kernel that weir runs on makes any itself, but virtual machines do.
+        // Fragments have an unknown number of packets: no kernel that weir runs on makes any itself, but virtual
+        // machines do.
         let fragments = if segments == 0 { None } else { Some(false) };
         let merged = Merged { length, segment, segments, fragments };
         let (tally, uncertain) = merged.tally(self.copied().and_then(|packet| headers(&packet, Self::LINK, length)));

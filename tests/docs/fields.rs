@@ -86,15 +86,17 @@ fn every_field_is_explained() -> Result<()> {
 /// The headings of the tables that list values, not fields.
 const LISTS: [&str; 3] = ["Modes", "Reasons for skipped", "Reasons for lost"];
 
-const MODES: [Obtained; 9] = [
+const MODES: [Obtained; 11] = [
     Obtained::Native,
     Obtained::Generic,
     Obtained::Tcx,
     Obtained::Tc,
     Obtained::AfPacket,
+    Obtained::Waiting,
     Obtained::Absent,
     Obtained::Gone,
     Obtained::Detached,
+    Obtained::Blind,
     Obtained::Shared,
 ];
 

@@ -44,7 +44,7 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
     machine.done("dpkg --install /root/weir.deb")?;
     ensure!(machine.done("systemctl is-active weir")? == "active\n", "{}", machine.log());
     ensure!(machine.done("systemctl is-enabled weir")? == "enabled\n");
-    ensure!(machine.done("cat /usr/share/doc/weir/THIRD-PARTY")?.contains("https://crates.io/crates/aya\n"));
+    ensure!(machine.done("cat /usr/share/doc/weir/THIRD-PARTY")?.contains("\naya "));
     // Without an edit it measures what carries the default route, both ways.
     let told = status(&machine)?;
     ensure!(told["interval_seconds"] == 60, "{told}");

@@ -47,8 +47,8 @@ fn capabilities(pid: u32) -> Result<Vec<(String, u64)>> {
     Ok(all)
 }
 
-/// Holds every thread against what it may have: `attacher` for the one that attaches. A thread gives up the rest when it
-/// gets its first turn on a CPU.
+/// Holds every thread against what it may have: `attacher` for the one that attaches. A thread gives up the rest when
+/// it gets its first turn on a CPU.
 fn check(daemon: &Daemon, attacher: u64) -> Result<()> {
     let settled = || Ok(check_now(daemon, attacher).ok());
     clock::wait_for("threads without capabilities", TIMEOUT, settled).or_else(|_| check_now(daemon, attacher))

@@ -65,7 +65,8 @@ const fn folded(sum: u64) -> u64 {
     (sum & 0xffff) + (sum >> 16)
 }
 
-/// Whether a sound header of IPv6 is at `at` (RFC 8200 section 3). There is no checksum, but the length is that of the packet.
+/// Whether a sound header of IPv6 is at `at` (RFC 8200 section 3). There is no checksum, but the length is that of the
+/// packet.
 #[inline(always)]
 pub(super) fn is_ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> bool {
     const HEADER: usize = 40;

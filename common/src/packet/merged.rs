@@ -63,8 +63,8 @@ pub struct Headers {
 }
 
 impl Merged {
-    /// The packets on the wire, with these headers each, and where it is not certain how many or how long these are, how
-    /// much there may be at most. Then the number of packets and of bytes is the least.
+    /// The packets on the wire, with these headers each, and where it is not certain how many or how long these are,
+    /// how much there may be at most. Then the number of packets and of bytes is the least.
     #[inline(always)]
     pub fn tally(self, headers: Option<Headers>) -> (Tally, Option<Uncertain>) {
         match headers {
@@ -83,8 +83,8 @@ impl Merged {
         }
     }
 
-    /// The packets if nothing is known of their headers but what their number says. Something may be behind their payload,
-    /// too.
+    /// The packets if nothing is known of their headers but what their number says. Something may be behind their
+    /// payload, too.
     #[inline(always)]
     fn unread(self) -> (Tally, Option<Uncertain>) {
         let (fewest, many) = match self.segments {

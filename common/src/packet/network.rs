@@ -97,8 +97,8 @@ fn kind(proto: u8, is_v6: bool) -> Kind {
     }
 }
 
-/// RFC 8200 section 4: the extension headers from `at` on, in the `room` bytes that the packet has. The key's protocol is
-/// the number of the first one.
+/// RFC 8200 section 4: the extension headers from `at` on, in the `room` bytes that the packet has. The key's protocol
+/// is the number of the first one.
 #[inline(always)]
 fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, room: u16, parsed: Parsed) -> Result<Layer, Skip> {
     let key = parsed.key;

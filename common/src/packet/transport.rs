@@ -10,8 +10,8 @@ pub(super) const FLAGS_END: usize = 14;
 /// Where the type and the code of ICMP end.
 const TYPE_END: usize = 2;
 
-/// Reads ports, or the type and code of ICMP, and the flags of TCP, from a header at `at` of a packet that ends at `end`.
-/// A frame may go on there: short ones are padded.
+/// Reads ports, or the type and code of ICMP, and the flags of TCP, from a header at `at` of a packet that ends at
+/// `end`. A frame may go on there: short ones are padded.
 ///
 /// Both ports are one read. From two optional reads LLVM would make a pointer where the verifier wants a number.
 #[inline(always)]

@@ -145,7 +145,8 @@ impl<'a> Attacher<'a> {
         }
     }
 
-    /// The interfaces. Where a packet socket sees what is sent, it goes by the router's addresses as they are from now on.
+    /// The interfaces. Where a packet socket sees what is sent, it goes by the router's addresses as they are from now
+    /// on.
     fn list(&mut self, with_routes: bool, with_sources: bool) -> io::Result<(Vec<Device>, Sources)> {
         let listed = if with_routes { self.devices.list_with_routes() } else { self.devices.list() }?;
         if !with_sources {

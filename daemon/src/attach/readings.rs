@@ -1,8 +1,8 @@
 //! What interfaces and weir's own counters say at one moment.
 //!
 //! The interfaces' own counts are read from `/proc/net/dev`: they are those of netlink, and to read them Linux does not
-//! take its configuration lock, which others may hold for seconds. The file tells names and no indexes: so the kernel is
-//! asked for the index of a name, which needs no lock either. Another interface may have the name by now.
+//! take its configuration lock, which others may hold for seconds. The file tells names and no indexes: so the kernel
+//! is asked for the index of a name, which needs no lock either. Another interface may have the name by now.
 
 use std::{
     collections::HashMap,

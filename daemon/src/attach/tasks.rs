@@ -1,5 +1,5 @@
-//! What the coordinator asks of the thread that attaches, and what it is told. The thread waits for the kernel where the
-//! coordinator must not: to list interfaces, to attach, to detach, and to see what is attached, Linux takes its
+//! What the coordinator asks of the thread that attaches, and what it is told. The thread waits for the kernel where
+//! the coordinator must not: to list interfaces, to attach, to detach, and to see what is attached, Linux takes its
 //! configuration lock (rtnl), and any other program may hold that for seconds.
 
 use std::{io, time::Duration};

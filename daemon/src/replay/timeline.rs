@@ -2,16 +2,16 @@
 //!
 //! Time goes on with the packets, but captures are not always sorted, and a clock may have been set while one was made:
 //!
-//! - A packet after the open window begins its own window, once the open one is over: until packets of [`HOLD_NS`] later
-//!   come, others may still belong to it. Nor does a window begin before a packet comes that is so much later than its
-//!   first one: others may belong to an earlier window. There are no windows without packets in between.
+//! - A packet after the open window begins its own window, once the open one is over: until packets of [`HOLD_NS`]
+//!   later come, others may still belong to it. Nor does a window begin before a packet comes that is so much later
+//!   than its first one: others may belong to an earlier window. There are no windows without packets in between.
 //! - A packet from before the open window joins it, and is counted as late.
 //! - If late packets are all that comes, the capture's clock was set back, or one packet was stamped far in the future.
 //!   After [`LATE_MAX`] of them in a row, which also cover the length of a window, windows follow their time.
 //! - A packet without a time belongs to the open window, whatever that is.
 //!
-//! So a packet far in the future waits for its time, or for the end. Timestamps that jump to and fro cost a window for each [`LATE_MAX`]
-//! packets at most, however far they jump.
+//! So a packet far in the future waits for its time, or for the end. Timestamps that jump to and fro cost a window for
+//! each [`LATE_MAX`] packets at most, however far they jump.
 
 use super::Windows;
 

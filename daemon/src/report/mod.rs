@@ -163,10 +163,10 @@ pub struct Interface {
     /// What the operator calls it (`ip link set NAME alias TEXT`). Absent if there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
-    /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or `replay`. `waiting`
-    /// if weir had not attached to it yet; `absent` if the interface was not there yet; `gone` if it disappeared; `no-default-route` if it is measured only while a
-    /// default route leaves by it, and none does; `others` if this is the account of all interfaces that found no
-    /// other one.
+    /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or `replay`. `waiting` if weir
+    /// had not attached to it yet; `absent` if the interface was not there yet; `gone` if it disappeared;
+    /// `no-default-route` if it is measured only while a default route leaves by it, and none does; `others` if this is
+    /// the account of all interfaces that found no other one.
     pub mode: String,
     /// What counts as a packet: `packets` as they were on the wire, or `buffers`, in which an offload may have merged
     /// several packets (`xdp-generic`).

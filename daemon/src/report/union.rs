@@ -46,7 +46,8 @@ pub struct Union {
     pub top_by_packets: Top,
     /// Views of bytes and packets.
     pub views: Vec<View>,
-    /// The other views and the lists of prefixes, by name: what they count does not add up, or they are not in each report.
+    /// The other views and the lists of prefixes, by name: what they count does not add up, or they are not in each
+    /// report.
     pub left_out: Vec<String>,
 }
 

@@ -75,8 +75,8 @@ fn open_one(sink: &config::Sink, spool: Option<(&Place, &str)>) -> Result<Outbox
     Outbox::start(target, sink.queue, sink.addresses, spool).map_err(|source| OpenError::System { name, source })
 }
 
-/// Looks at the files that sinks need, as [`open`] and their first request do. Returns what is wrong with secrets, which
-/// are read for each request, so that sinks wait for them.
+/// Looks at the files that sinks need, as [`open`] and their first request do. Returns what is wrong with secrets,
+/// which are read for each request, so that sinks wait for them.
 ///
 /// # Errors
 ///

@@ -299,8 +299,8 @@ impl Spool {
             return true;
         }
         let is_file = |entry: &Entry| matches!(entry.what, What::File(..));
-        // If nothing else is left, one that is on its way goes, too. If it arrives all the same, its tombstone goes with
-        // it. If it does not, the tombstone names it, and what came after it is kept.
+        // If nothing else is left, one that is on its way goes, too. If it arrives all the same, its tombstone goes
+        // with it. If it does not, the tombstone names it, and what came after it is kept.
         let oldest = state.line.oldest(is_file).or_else(|| state.line.entries.iter().position(is_file));
         oldest.is_some_and(|oldest| self.bury(&mut state, oldest, Reason::SpoolFull).is_ok())
     }

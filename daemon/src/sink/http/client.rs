@@ -225,8 +225,8 @@ fn origin(uri: &Uri) -> String {
     format!("{}://{host}", uri.scheme_str().unwrap_or_default())
 }
 
-/// A proxy that is told the whole URL of each request, as RFC 9112 section 3.2.2 has it for `http://`, or one that makes
-/// a tunnel (CONNECT): usual proxies make none to port 80.
+/// A proxy that is told the whole URL of each request, as RFC 9112 section 3.2.2 has it for `http://`, or one that
+/// makes a tunnel (CONNECT): usual proxies make none to port 80.
 fn divided(proxy: Option<Proxy>, uri: &Uri) -> (Option<Proxy>, Option<Proxy>) {
     match proxy {
         Some(proxy) if proxy.is_no_proxy(uri) => (None, None),

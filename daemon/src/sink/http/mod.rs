@@ -26,8 +26,8 @@ pub(super) const BATCH: usize = 100;
 /// The header `Idempotency-Key` is the report's id, or the ids of the first and the last one of a batch, the same in
 /// every attempt. Delivered means an answer of 2xx that came after the request. 4xx refuses the reports, but for those
 /// that may pass: 401, 403 and 404 (a token that has expired, a collector that is being deployed), 408, 425 and 429.
-/// Everything else may work later. `Retry-After` is honoured. Redirects are not followed. HTTPS trusts the roots of the platform, unless
-/// others are given.
+/// Everything else may work later. `Retry-After` is honoured. Redirects are not followed. HTTPS trusts the roots of the
+/// platform, unless others are given.
 #[derive(Debug)]
 pub struct Http {
     client: Client,
