@@ -42,7 +42,7 @@ fn check_edges(reports: &[Value]) -> Result<()> {
         ensure!(end == start, "a window ends at {end} and the next begins at {start}");
         let text = start.as_str().context("a window has no start")?;
         let seconds = text.strip_suffix('Z').and_then(|time| time.rsplit(':').next());
-        ensure!(seconds.is_some_and(|seconds| !seconds.contains('.')), "{start} is no full second");
+        ensure!(seconds.is_some_and(|seconds| seconds.ends_with(".000000")), "{start} is no full second");
     }
     Ok(())
 }
