@@ -283,11 +283,22 @@ impl<'a> Attachments<'a> {
         if self.others.is_some() { Others::SLOT + 1 } else { self.slots.len() }
     }
 
+    /// The interfaces, to go by other rules than those `before`. If these did not ask for routes, each interface may
+    /// carry the default route until the next list says which do: what is attached stays until then.
+    fn devices_for(&self, before: &[Interface]) -> Arc<Vec<Device>> {
+        let by_route = |rules: &[Interface]| rules.iter().any(Interface::is_default_route);
+        if by_route(before) || !by_route(&self.rules) {
+            return self.devices.clone();
+        }
+        Arc::new(self.devices.iter().map(|device| Device { carries_default: true, ..device.clone() }).collect())
+    }
+
     fn go_by(&mut self, interfaces: &[Interface], most: usize) {
         let before = std::mem::replace(&mut self.rules, interfaces.to_vec());
-        self.slots.change(&before, interfaces, &self.devices, most.min(Others::SLOT));
+        let devices = self.devices_for(&before);
+        self.slots.change(&before, interfaces, &devices, most.min(Others::SLOT));
         if let Some(others) = &mut self.others {
-            others.change(&before, interfaces, &self.devices);
+            others.change(&before, interfaces, &devices);
         }
         self.refused.clear();
         let mut leaving = HashSet::new();

@@ -42,7 +42,7 @@ pub use self::budget::{Change, Fitting, OverBudget};
 /// The program itself: code, stacks of its threads, TLS, allocator, and lines of the log that wait for a reader.
 const BASE_BYTES: u64 = 18 << 20;
 /// What the daemon needs while it loads its programs, before it has its sketches: the kernel's types, and the object.
-const LOADING_BYTES: u64 = 42 << 20;
+const LOADING_BYTES: u64 = 46 << 20;
 /// The largest report without its lists, and the largest entry of a list, that were measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
