@@ -216,8 +216,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let mut alerts = Alerts::new(&config.alerts.rules, config.report.interval);
         alerts.resume(inheritance.book().map_or(&[], |book| &book.alerts));
         let earlier = inheritance.names();
-        attacher.settle_inherited();
-        let inherited = inherit(inheritance, &mut attachments, (&mut first, &seen), interfaces);
+        let broken = attacher.settle_inherited();
+        let inherited = inherit(inheritance, &broken, &mut attachments, (&mut first, &seen), interfaces);
         match &mut handover {
             Some(handover) => handover.take_over(earlier),
             // Nobody else will.
@@ -336,15 +336,15 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
 }
 
 /// Reads what earlier weirs have left into the first window: records into `batch`, and counters into the edge that it
-/// gives back.
+/// gives back. These of their programs are `broken`.
 fn inherit(
     inheritance: Inheritance,
+    broken: &[(syscall::Hook, u32)],
     attachments: &mut Attachments<'_>,
     (batch, seen): (&mut Batch, &Seen),
     interfaces: usize,
 ) -> Option<Edge> {
-    let pages = inheritance.book()?.pages.clone();
-    attachments.resume(&pages);
+    let (pages, until) = inheritance.book().map(|book| (book.pages.clone(), book.until))?;
     // A CPU may still be in an old program that was replaced.
     syscall::wait_for_programs();
     let mut edge = Edge::empty(interfaces);
@@ -367,7 +367,7 @@ fn inherit(
             Err(error) => warn!("cannot read what an earlier weir has left: {}", with_causes(&error)),
         }
     }
-    attachments.credit(&edge);
+    attachments.resume(&pages, &edge, until.monotonic, broken);
     Some(edge)
 }
 

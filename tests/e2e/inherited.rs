@@ -10,10 +10,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use aya::programs::tc::TcAttachType;
 use serde_json::Value;
 use weir_tests::{
     account::{self, Loss},
     clock,
+    foreign::{Foreign, PASS},
     inject::Pace,
     netns::{Lab, QuietPair},
     oracle::Oracle,
@@ -34,6 +36,8 @@ tests![
     another_network_namespace_has_interfaces_of_its_own,
     a_window_after_a_late_one_begins_where_that_one_ended,
     another_mode_may_come_with_a_restart,
+    what_an_interface_carries_that_was_made_anew_is_declared,
+    a_program_that_came_in_front_meanwhile_makes_blind_since_the_last_window,
 ];
 
 const CONFIG: &str = "etc/weir/weir.yaml";
@@ -256,4 +260,94 @@ fn a_window_after_a_late_one_begins_where_that_one_ended() -> Result<()> {
     let (end, start) = (&late["window"]["end"], &next["window"]["start"]);
     ensure!(end == start, "a gap between windows, from {end} to {start}\n{}", machine.log());
     machine.done("systemctl stop weir").map(drop)
+}
+
+/// What is sent each time.
+const SOME: u64 = 600;
+
+fn send_some(pair: &QuietPair, seed: u64, packets: u64) -> Result<()> {
+    let traffic = Traffic::new(Plan { seed, packets, flows: 100, ..Plan::default() })?;
+    watch::send(pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(RATE), &mut Oracle::new()).map(drop)
+}
+
+/// weir is killed with some packets unreported. While none runs, for four seconds, something is done to the interface,
+/// which then carries some packets. Gives what the next weir has said of each window, once it has seen some more.
+fn behind_its_back<T>(act: impl FnOnce(&QuietPair) -> Result<T>) -> Result<(Vec<Value>, String)> {
+    let settings = settings_of(&format!("{{name: {INTERFACE}, mode: tcx}}"));
+    let machine = service::boot(&settings, &[drop_in("[Service]\nRestartSec=4s\n")])?;
+    let pair = Lab::quiet_pair_to(machine.init())?;
+    let service = Service { machine: &machine, observer: &pair.observer };
+    machine.done("systemctl start weir")?;
+    let mut all = 0;
+    send((&service, &pair), 90, &mut all)?;
+    let killed = service.kill()?;
+    send_some(&pair, 91, 2 * SOME)?;
+    let known = service.reports()?.len();
+    let _done = act(&pair)?;
+    send_some(&pair, 92, SOME)?;
+    ensure!(service.property("MainPID")? == "0", "it was back too soon: this tests nothing");
+    service.wait_for_other(&killed)?;
+    send_some(&pair, 93, SOME)?;
+    all += 4 * SOME;
+    let all_seen = || Ok((seen_in(INTERFACE, "ingress", &service.reports()?)?.packets >= all).then_some(()));
+    clock::wait_for("reports of all packets", TIMEOUT, all_seen).with_context(|| machine.log())?;
+    machine.done("systemctl stop weir")?;
+    let mut reports = service.reports()?;
+    let log = machine.log();
+    check_accounts(&reports, Loss::Provoked(&["blind"])).with_context(|| log.clone())?;
+    let seen = seen_in(INTERFACE, "ingress", &reports)?.packets;
+    ensure!(seen == all, "{seen} of {all} packets are in reports\n{log}");
+    let windows = reports.split_off(known).into_iter().map(|mut report| report["interfaces"][0].take());
+    Ok((windows.collect(), log))
+}
+
+/// The first window says what was missed, and for how long; the others say nothing of the kind.
+fn is_declared((windows, log): &(Vec<Value>, String), most: u64) -> Result<()> {
+    let (first, others) = windows.split_first().context("no window")?;
+    let (lost, seconds) = (&first["ledger"]["lost"]["blind"]["packets"], &first["blind_seconds"]);
+    let is_right = lost.as_u64().is_some_and(|lost| (SOME..=most).contains(&lost));
+    ensure!(is_right, "{lost} packets were missed, and not {SOME} to {most}: {first}\n{log}");
+    // No weir ran for so long.
+    ensure!(seconds.as_f64().is_some_and(|seconds| seconds >= 4.0), "blind for {seconds} s: {first}\n{log}");
+    for one in others {
+        ensure!(one["blind_seconds"].is_null(), "it was blind: {one}\n{log}");
+    }
+    for one in windows {
+        let upper = one["coverage_upper"].as_f64().unwrap_or(1.0);
+        let lower = one["coverage_lower"].as_f64().unwrap_or(1.0);
+        ensure!(lower <= 1.0 && upper > 0.1, "coverage {lower} to {upper}: {one}\n{log}");
+    }
+    Ok(())
+}
+
+/// An interface of this name is deleted and made again while no weir runs: under the same number, or under another.
+fn what_an_interface_carries_that_was_made_anew_is_declared() -> Result<()> {
+    for is_same in [true, false] {
+        let found = behind_its_back(|pair| {
+            let number = ifindex(pair)?;
+            let generator = (QuietPair::GENERATOR_INTERFACE, pair.generator.name());
+            pair.observer.ip(&format!("link del {INTERFACE}"))?;
+            let index = if is_same { format!("index {number} ") } else { String::new() };
+            pair.observer.ip(&format!(
+                "link add {INTERFACE} {index}type veth peer name {} netns {}",
+                generator.0, generator.1
+            ))?;
+            for (namespace, interface) in [(&pair.generator, generator.0), (&pair.observer, INTERFACE)] {
+                namespace.ip(&format!("link set {interface} arp off up"))?;
+            }
+            pair.observer.wait_until_up(INTERFACE)?;
+            ensure!((ifindex(pair)? == number) == is_same, "this tests nothing");
+            Ok(())
+        })?;
+        is_declared(&found, SOME).with_context(|| format!("the same number: {is_same}"))?;
+        ensure!(found.1.contains("made anew"), "it is not logged\n{}", found.1);
+        ensure!(found.0[0]["coverage"].is_null(), "the first window compares two interfaces: {}", found.0[0]);
+    }
+    Ok(())
+}
+
+fn a_program_that_came_in_front_meanwhile_makes_blind_since_the_last_window() -> Result<()> {
+    let stand = |pair: &QuietPair| Foreign::stand_first(&pair.observer, INTERFACE, TcAttachType::Ingress, PASS);
+    // What is sent last may come before weir has moved to the front.
+    is_declared(&behind_its_back(stand)?, 2 * SOME)
 }

@@ -19,7 +19,11 @@ use super::{
     tasks::{Desk, Done, Number, Task, ToAttach, Urgency},
     watch::Seat,
 };
-use crate::{clock, datapath::tap::Own, interface::Way};
+use crate::{
+    clock,
+    datapath::{syscall::Hook, tap::Own},
+    interface::Way,
+};
 
 /// How long one look at what is attached takes, beyond those interfaces that have an account of their own. What is left
 /// is looked at the next time.
@@ -236,10 +240,10 @@ impl<'a> Attacher<'a> {
     }
 
     /// What was taken over from an earlier weir goes with this one from now on. Detaches from what that one has
-    /// measured and this one does not.
-    pub fn settle_inherited(&mut self) {
-        self.ladder.inherited.clear();
+    /// measured and this one does not. Gives the links that could not be taken over.
+    pub fn settle_inherited(&mut self) -> Vec<(Hook, u32)> {
         self.held.values_mut().for_each(|held| held.hold.settle());
+        self.ladder.inherited.clear()
     }
 }
 

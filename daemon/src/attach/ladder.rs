@@ -336,7 +336,8 @@ impl Programs<'_> {
         rungs: &[Obtained],
     ) -> Option<(Obtained, Hold)> {
         rungs.iter().find_map(|&rung| {
-            let mut link = inherited.take(hook_of(rung, way)?, device.ifindex)?;
+            let hook = hook_of(rung, way)?;
+            let mut link = inherited.take(hook, device.ifindex)?;
             let replaced = self.of(device, way, rung).and_then(|program| {
                 link.replace(program).map_err(|error| refused_link(&device.name, rung, error))
             });
@@ -345,6 +346,7 @@ impl Programs<'_> {
                 Err(error) => {
                     let (interface, direction) = (&device.name, way.name());
                     warn!(%interface, direction, "cannot replace the earlier program: {}. It is attached anew", with_causes(&error));
+                    inherited.is_broken(hook, device.ifindex);
                     None
                 }
             }

@@ -23,6 +23,7 @@ use crate::{
     clock,
     config::{self, Interface},
     datapath::tap::LinkAddress,
+    handover::book::Page,
     interface::Way,
 };
 
@@ -58,8 +59,8 @@ pub struct Attachment {
     pub nowhere: Option<u32>,
     /// What was known of it when its interface went; `None` where that is not waited for.
     pub left: Option<Left>,
-    /// What the interface has counted before it was attached again.
-    missed: Option<Tally>,
+    /// What the interface has counted, or may have counted, before it was attached again.
+    missed: Unseen,
     /// All packets of all windows so far.
     pub told: Seen,
     /// For a part of this window it was not attached, or to another interface.
@@ -259,6 +260,10 @@ impl Slots {
     }
 }
 
+fn less(all: Tally, part: Tally) -> Tally {
+    Tally::new(all.packets.saturating_sub(part.packets), all.bytes.saturating_sub(part.bytes))
+}
+
 impl Attachment {
     /// One that is not attached yet.
     pub fn new(rule: usize, name: &str, way: Way) -> Self {
@@ -280,7 +285,7 @@ impl Attachment {
             watched: Watched::new(Duration::ZERO),
             nowhere: None,
             left: None,
-            missed: None,
+            missed: Unseen::default(),
             told: Seen::default(),
             changed: false,
             is_leaving: false,
@@ -373,8 +378,42 @@ impl Attachment {
         } else {
             let (own, seen) = (reading.own[1], reading.seen[0].since(left.seen).all);
             let missed = own.packets.saturating_sub(seen.packets);
-            self.missed = (missed > 0).then(|| Tally::new(missed, own.bytes.saturating_sub(seen.bytes)));
+            let bytes = if missed > 0 { own.bytes.saturating_sub(seen.bytes) } else { 0 };
+            self.missed.counted = Tally::new(missed, bytes);
         }
+    }
+
+    /// It goes on where an earlier weir has stopped, which looked for the last time at `looked`, wrote `page` then, and
+    /// counted `since`: the first window's coverage begins there.
+    pub fn is_taken_over(&mut self, page: &Page, since: Seen, looked: Duration) {
+        self.watched = Watched::taken_over(looked, clock::now().monotonic);
+        if let Some(own) = page.own() {
+            self.coverage = Coverage::new(Some(Reading { own: [own; 2], seen: [Seen::default(); 2] }));
+            self.coverage.credit(since);
+        }
+    }
+
+    /// It is attached anew where an earlier weir was, which looked for the last time at `looked`, wrote `page` then,
+    /// and counted `since`. Its program went with its interface, or somebody has removed it: nobody has seen what the
+    /// interface counted until the `begun` reading.
+    pub fn is_made_anew(&mut self, page: &Page, since: Seen, looked: Duration, begun: Option<Reading>) {
+        self.watched = Watched::returned(looked, clock::now().monotonic);
+        (self.coverage, self.changed) = (Coverage::default(), true);
+        let (Some(present), Some(Reading { own: [_, own], seen: [_, seen] })) = (self.present, begun) else { return };
+        let most = less(own, seen.all);
+        let least = if page.ifindex == Some(present.ifindex) {
+            // It is the same interface, or another one that has its index.
+            match page.own() {
+                Some(before) if before.packets <= own.packets => less(less(most, before), since.all),
+                Some(_) => most,
+                None => Tally::default(),
+            }
+        } else if page.newest.is_some_and(|newest| present.ifindex > newest) {
+            most
+        } else {
+            Tally::default()
+        };
+        self.missed = Unseen { counted: least, beyond: less(most, least) };
     }
 
     /// Ends what there is in the kernel, for a reason that the interface or somebody else gave; gives what is to be
@@ -455,7 +494,7 @@ impl Attachment {
         if self.left.is_some() {
             self.begin(reading);
         }
-        let missed = self.missed.take().unwrap_or_default();
+        let missed = std::mem::take(&mut self.missed);
         if self.nowhere.is_some() {
             self.watched.is_nowhere(clock::now().monotonic);
         } else if self.changed || self.present.is_none() {
@@ -463,7 +502,7 @@ impl Attachment {
             self.coverage = Coverage::new(reading);
             (self.compared, self.blind) = (Compared::default(), self.watched.close(false));
             self.left = self.left.map(|left| Left { reading: None, ..left });
-            return self.blind.map(|_| Unseen { counted: missed, beyond: Tally::default() });
+            return self.blind.map(|_| missed);
         }
         let dropped = counters.lost[Loss::SocketDrop as usize].packets;
         self.compared = self.coverage.edge(reading, dropped, self.watched.was_wrong(), length);

@@ -127,6 +127,11 @@ impl Watched {
         Self { blind: now.saturating_sub(since), ..Self::new(now) }
     }
 
+    /// One that was taken over from an earlier weir, which had looked for the last time then.
+    pub fn taken_over(looked: Duration, now: Duration) -> Self {
+        Self { good_at: looked.min(now), ..Self::new(now) }
+    }
+
     /// When it was last known to see all packets.
     pub const fn good_at(&self) -> Duration {
         self.good_at

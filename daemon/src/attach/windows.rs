@@ -2,21 +2,27 @@
 
 use std::time::Duration;
 
-use tracing::debug;
+use tracing::{debug, warn};
 use weir_common::{
     control::Feeds,
-    ledger::{Counters, Ledger, Tally},
+    ledger::{Counters, Ledger},
 };
 
 use super::{
     attachments::{Attachments, HELD_UP},
-    coverage::{Coverage, Reading, Seen},
+    coverage::Seen,
     obtained::Obtained,
     others::{self, Others, WAITS},
-    slots::Attachment,
+    slots::{Attachment, Present},
     tasks::Done,
 };
-use crate::{clock, datapath::edge::Edge, handover::book::Page, interface::Way, measure::interface::MeasuredInterface};
+use crate::{
+    clock,
+    datapath::{edge::Edge, syscall::Hook},
+    handover::book::Page,
+    interface::Way,
+    measure::interface::MeasuredInterface,
+};
 
 impl Attachments<'_> {
     /// Looks whether everything is in its place, and at all counts; to be done right before a window's edge. Of what
@@ -119,6 +125,7 @@ impl Attachments<'_> {
     /// The slots that are in use, with what the next weir has to know of them.
     pub fn pages(&mut self) -> Vec<Page> {
         let readings = &self.readings;
+        let newest = self.devices.iter().map(|device| device.ifindex).max();
         let own =
             |one: &Attachment| one.present.and_then(|present| readings.own((&one.name, present.ifindex), one.way));
         let page = |(slot, one): (usize, &mut Attachment)| Page {
@@ -128,6 +135,7 @@ impl Attachments<'_> {
             ifindex: one.present.as_ref().map(|present| present.ifindex),
             own: own(one).map(|own| own.packets),
             own_bytes: own(one).map(|own| own.bytes),
+            newest,
             reported: Vec::new(),
         };
         let others = self.others.is_some().then(|| Page {
@@ -137,6 +145,7 @@ impl Attachments<'_> {
             ifindex: None,
             own: None,
             own_bytes: None,
+            newest,
             reported: Vec::new(),
         });
         self.slots.numbered().map(page).chain(others).collect()
@@ -158,23 +167,29 @@ impl Attachments<'_> {
         })
     }
 
-    /// Goes on where an earlier weir has stopped: the first window's coverage begins with the end of its last one.
-    pub fn resume(&mut self, pages: &[Page]) {
-        for attachment in self.slots.iter_mut() {
-            let Some(present) = &attachment.present else { continue };
-            let is_same = |page: &&Page| page.way == attachment.way && page.ifindex == Some(present.ifindex);
-            if let Some(Page { own: Some(packets), own_bytes: Some(bytes), .. }) = pages.iter().find(is_same) {
-                let (own, seen) = (Tally::new(*packets, *bytes), Seen::default());
-                attachment.coverage = Coverage::new(Some(Reading { own: [own; 2], seen: [seen; 2] }));
-            }
-        }
-    }
-
-    /// Since then an earlier weir has counted this, by slot, which is in this weir's first report.
-    pub fn credit(&mut self, edge: &Edge) {
+    /// Goes on where an earlier weir has stopped that looked for the last time at `looked`: `pages` are what it wrote
+    /// then. Since then it has counted `edge`, by the slots of this weir, which is in this weir's first report. These
+    /// of its programs could not be taken over.
+    pub fn resume(&mut self, pages: &[Page], edge: &Edge, looked: Duration, broken: &[(Hook, u32)]) {
         for (slot, attachment) in self.slots.numbered() {
-            let Some(Counters { seen, merged, .. }) = edge.counters.get(slot) else { continue };
-            attachment.coverage.credit(Seen { all: *seen, merged: *merged });
+            let Some(Present { ifindex, .. }) = attachment.present else { continue };
+            let own = |page: &&Page| page.way == attachment.way && page.ifindex == Some(ifindex);
+            let of_name = |page: &&Page| page.way == attachment.way && page.name == attachment.name;
+            let page = pages.iter().find(own).or_else(|| pages.iter().find(of_name));
+            let Some(page) = page.filter(|page| page.ifindex.is_some()) else { continue };
+            let counters = edge.counters.get(slot).copied().unwrap_or_default();
+            let since = Seen { all: counters.seen, merged: counters.merged };
+            let is_broken = broken.iter().any(|(hook, of)| (hook.way(), *of) == (attachment.way, ifindex));
+            if page.ifindex == Some(ifindex) && !is_broken {
+                attachment.is_taken_over(page, since, looked);
+                continue;
+            }
+            warn!(
+                interface = %attachment.name, direction = attachment.way.name(),
+                "the interface was made anew while no weir ran, or somebody has removed weir's program: what it \
+                 carried until now was not seen"
+            );
+            attachment.is_made_anew(page, since, looked, attachment.reading(slot, &self.readings));
         }
     }
 }

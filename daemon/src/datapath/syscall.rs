@@ -15,6 +15,8 @@ use std::{
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::interface::Way;
+
 const MAP_LOOKUP_ELEM: u32 = 1;
 const MAP_UPDATE_ELEM: u32 = 2;
 const PROG_LOAD: u32 = 5;
@@ -63,6 +65,11 @@ impl Hook {
             Self::TcxIngress => (ATTACH_TCX_INGRESS, BEFORE),
             Self::TcxEgress => (ATTACH_TCX_EGRESS, BEFORE),
         }
+    }
+
+    /// The direction of the packets there.
+    pub const fn way(self) -> Way {
+        if matches!(self, Self::TcxEgress) { Way::Egress } else { Way::Ingress }
     }
 
     /// Whether several programs run there, one after the other.

@@ -15,7 +15,11 @@ use jiff::Timestamp;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use weir_common::{control::SLOTS_MAX, ledger::Counters, size::SIZE_CLASSES};
+use weir_common::{
+    control::SLOTS_MAX,
+    ledger::{Counters, Tally},
+    size::SIZE_CLASSES,
+};
 
 use crate::{
     alert::state::State,
@@ -70,6 +74,9 @@ pub struct Page {
     /// The bytes of that.
     #[serde(default)]
     pub own_bytes: Option<u64>,
+    /// The largest index that any interface had then: one with a larger index is younger.
+    #[serde(default)]
+    pub newest: Option<u32>,
     /// Its counters in all reports so far: see [`words`].
     pub reported: Vec<u64>,
 }
@@ -81,6 +88,11 @@ pub fn words(counters: &Counters) -> Vec<u64> {
 }
 
 impl Page {
+    /// The interface's own count of this direction, if it is known whole.
+    pub fn own(&self) -> Option<Tally> {
+        Some(Tally::new(self.own?, self.own_bytes?))
+    }
+
     /// Its counters in all reports so far; `None` if they are not those of this version.
     pub fn reported(&self) -> Option<Counters> {
         let words: [u64; WORDS] = self.reported.as_slice().try_into().ok()?;
@@ -174,8 +186,6 @@ pub fn read(paper: OwnedFd) -> Result<Book, Unreadable> {
 
 #[cfg(test)]
 mod tests {
-    use weir_common::ledger::Tally;
-
     use super::*;
     use crate::alert::state::Since;
 
@@ -188,6 +198,7 @@ mod tests {
             ifindex: Some(7),
             own: Some(u64::MAX),
             own_bytes: Some(u64::MAX),
+            newest: Some(8),
             reported: words(&counters),
         };
         Book {

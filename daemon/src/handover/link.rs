@@ -189,34 +189,46 @@ impl Drop for Link {
 
 /// The links of an earlier weir that nobody has taken over yet. They stay if this weir does not get that far.
 #[derive(Default)]
-pub struct Links(HashMap<(Hook, u32), Link>);
+pub struct Links {
+    left: HashMap<(Hook, u32), Link>,
+    broken: Vec<(Hook, u32)>,
+}
 
 impl Links {
-    /// Adds one; not if its interface is gone, or is another one by now.
+    /// Adds one. It is broken if its interface is gone, or is another one by now, or somebody has detached it.
     pub(super) fn add(&mut self, name: Name, descriptor: OwnedFd) {
         let Name::Link { hook, ifindex, network: home } = name else { return };
-        let is_there = home == network()
-            && syscall::state_of(descriptor.as_fd()).is_ok_and(|link| link.ifindex == ifindex && ifindex != 0);
+        let is_here = home == network();
+        let is_there =
+            is_here && syscall::state_of(descriptor.as_fd()).is_ok_and(|link| link.ifindex == ifindex && ifindex != 0);
         let link = Link { name, descriptor, program: None, stays: is_there };
         if is_there {
-            self.0.insert((hook, ifindex), link);
+            self.left.insert((hook, ifindex), link);
+        } else if is_here {
+            self.broken.push((hook, ifindex));
         }
     }
 
     /// Takes the link of this hook of an interface, if there is one. It stays until [`Link::settle`].
     pub fn take(&mut self, hook: Hook, ifindex: u32) -> Option<Link> {
-        self.0.remove(&(hook, ifindex))
+        self.left.remove(&(hook, ifindex))
+    }
+
+    /// The link of this hook of an interface could not be taken over.
+    pub fn is_broken(&mut self, hook: Hook, ifindex: u32) {
+        self.broken.push((hook, ifindex));
     }
 
     /// Detaches what is at these hooks of an interface; returns whether there was something.
     pub fn detach(&mut self, hooks: &[Hook], ifindex: u32) -> bool {
-        let links = hooks.iter().filter_map(|hook| self.0.remove(&(*hook, ifindex)));
+        let links = hooks.iter().filter_map(|hook| self.left.remove(&(*hook, ifindex)));
         links.map(|mut link| link.settle()).count() > 0
     }
 
-    /// Detaches all that nobody has taken over.
-    pub fn clear(&mut self) {
-        self.0.values_mut().for_each(|link| link.stays = false);
-        self.0.clear();
+    /// Detaches all that nobody has taken over. Gives those that were broken, by hook and index.
+    pub fn clear(&mut self) -> Vec<(Hook, u32)> {
+        self.left.values_mut().for_each(|link| link.stays = false);
+        self.left.clear();
+        std::mem::take(&mut self.broken)
     }
 }
