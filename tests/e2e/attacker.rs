@@ -156,8 +156,8 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
     let got = answer(puppet.call(libc::SYS_ioctl, &[n(socket), n(libc::SIOCSIFFLAGS), b(&request)])?);
     ensure!(got == Err(Errno::EPERM), "take an interface down: {got:?}");
     for (what, call, command, argument) in [
-        ("type into a terminal", libc::SYS_ioctl, libc::TIOCSTI as u64, b(b"x")),
-        ("take a terminal", libc::SYS_ioctl, libc::TIOCSCTTY as u64, n(1)),
+        ("type into a terminal", libc::SYS_ioctl, libc::TIOCSTI, b(b"x")),
+        ("take a terminal", libc::SYS_ioctl, libc::TIOCSCTTY, n(1)),
         ("have a process signalled (ioctl)", libc::SYS_ioctl, FIOSETOWN, b(&[1, 0, 0, 0])),
         ("have a process signalled (fcntl)", libc::SYS_fcntl, libc::F_SETOWN as u64, n(me)),
         ("choose that signal", libc::SYS_fcntl, F_SETSIG, n(9)),

@@ -22,7 +22,7 @@ use weir_tests::{
     traffic::{Mix, Plan},
 };
 
-use crate::watch::{Ended, TIMEOUT, Watch, config, judge, list, native, number, times, weir_with};
+use crate::watch::{Ended, TIMEOUT, Watch, config, judge, list, native, times, weir_with};
 
 tests![
     an_independent_receiver_has_the_numbers_of_the_reports,
