@@ -181,8 +181,7 @@ impl Courier {
             return Carried::Settled;
         };
         if self.another_passes(one) {
-            self.set_aside(one, answer);
-            self.alone = self.alone.saturating_sub(1);
+            self.settle_refused(batch, one);
             return Carried::Settled;
         }
         self.spool.put_back();
@@ -190,6 +189,25 @@ impl Courier {
         let waits = format!("{answer} (the sink has taken nothing since: all {several} wait)");
         self.failed(&DeliveryError::Refused(waits));
         Carried::Refused
+    }
+
+    /// Another report has passed: this one has its last chance, because the sink may have begun to take reports between
+    /// the two.
+    fn settle_refused(&mut self, batch: &Batch, one: &Parcel) {
+        match self.sink.deliver(&batch.parcels) {
+            Ok(()) => {
+                self.spool.delivered(batch);
+                self.delivered(batch);
+            }
+            Err(DeliveryError::Refused(answer)) => {
+                self.set_aside(one, &answer);
+                self.alone = self.alone.saturating_sub(1);
+            }
+            Err(error) => {
+                self.failed(&error);
+                self.spool.put_back();
+            }
+        }
     }
 
     /// Tries another report than one that was refused; each time the next one. Returns whether it was delivered.

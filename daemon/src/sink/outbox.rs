@@ -584,13 +584,13 @@ mod tests {
         // The first request takes a report out of the way, so that the next three wait together.
         let (arrived, arrivals) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
-        let collector = Collector::new(6, move |number| {
+        let collector = Collector::new(7, move |number| {
             let _ = arrived.send(());
             if number == 0 {
                 released.recv().unwrap();
             }
-            // All three; the first of them; the second, and the third, which passes; the tombstone of the second.
-            ([200, 422, 200, 422, 200, 200][number], "no such table".to_owned())
+            // All three; the first of them; the second, the third, which passes, the second again; its tombstone.
+            ([200, 422, 200, 422, 200, 422, 200][number], "no such table".to_owned())
         });
         let outbox = spooled(&collector.address, &folder.place());
         outbox.offer(encoded(&id(1)));
@@ -606,7 +606,7 @@ mod tests {
         let tombstone = "7f3c9a52/0000b41d/3-3".to_owned();
         assert_eq!(
             collector.keys(),
-            [id(1), format!("{}..{}", id(2), id(4)), id(2), id(3), id(4), tombstone],
+            [id(1), format!("{}..{}", id(2), id(4)), id(2), id(3), id(4), id(3), tombstone],
             "each alone, and a tombstone for the one that was refused"
         );
         drop(outbox);
