@@ -600,7 +600,10 @@ mod tests {
             wait_until("it is on disk", || outbox.metrics().spool.is_some_and(|spool| spool.reports == seq));
         }
         release.send(()).unwrap();
-        wait_until("settled", || outbox.metrics().delivered == 3);
+        wait_until("settled", || {
+            let metrics = outbox.metrics();
+            metrics.delivered == 3 && metrics.lost.contains_key("refused")
+        });
         let metrics = outbox.metrics();
         assert_eq!((metrics.queued, metrics.dropped, metrics.lost["refused"]), (0, 1, 1));
         let tombstone = "7f3c9a52/0000b41d/3-3".to_owned();
