@@ -54,8 +54,8 @@ impl Tally {
     }
 }
 
-/// Packets of buffers that an offload merged, of which it is not certain how many they are on the wire, or how long.
-/// They are counted as what they are at least.
+/// Packets of which it is not certain how many they are on the wire, or how long: those of some buffers that an offload
+/// merged, and some that were lost before weir saw them. They are counted as what they are at least.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Uncertain {

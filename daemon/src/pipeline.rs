@@ -207,7 +207,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let inherited = take(&mut inheritance.links);
         let ladder = Ladder { programs, taps, inherited, has_many: false, standing };
         let mut attacher = Attacher::new(ladder).map_err(AttachError::List)?;
-        let (mut attachments, desk) =
+        let (mut attachments, channels) =
             Attachments::attach(&mut attacher, (table, live), &config.interfaces, views.clone(), start.strict)?;
         if let Some(handover) = &mut handover {
             handover.note(attachments.pages());
@@ -269,7 +269,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             .name("weir-attach".to_owned())
             .spawn_scoped(scope, move || {
                 privileges::give_up_silently(of_attacher);
-                attacher.run(&desk);
+                attacher.run(&channels);
             })
             .map_err(RunError::Thread)?;
         let identity = Identity {

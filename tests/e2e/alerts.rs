@@ -144,6 +144,12 @@ fn addresses(text: &str) -> Vec<IpAddr> {
     parts.filter_map(|part| part.trim_end_matches(':').parse().ok()).collect()
 }
 
+/// One source that goes to thousands of destinations.
+fn scan(seed: u64) -> Plan {
+    let (packets, flows, flows_per_source, flows_per_destination) = (4_000, 4_000, 4_000, 1);
+    Plan { seed, packets, flows, zipf: 0.0, flows_per_source, flows_per_destination, mix: Mix::PLAIN }
+}
+
 /// `addresses: none` is one setting for everybody who is told: the table of `docs/SECURITY.md` has these ways out.
 fn without_addresses_no_way_out_has_one() -> Result<()> {
     let scratch = Scratch::new()?;
@@ -152,15 +158,7 @@ fn without_addresses_no_way_out_has_one() -> Result<()> {
     let scrape = "prometheus: {listen: 127.0.0.1:9469}\n";
     let (mut watch, webhook) = start(&format!("{ROOMY_RINGS}addresses: none\n{control}{scrape}"))?;
     let mut oracle = Oracle::new();
-    let plan = Plan {
-        seed: 73,
-        packets: 4_000,
-        flows: 4_000,
-        zipf: 0.0,
-        flows_per_source: 4_000,
-        flows_per_destination: 1,
-        mix: Mix::PLAIN,
-    };
+    let plan = scan(73);
     clock::wait_for("an alert", TIMEOUT, || {
         watch.send(plan, &mut oracle)?;
         thread::sleep(Duration::from_millis(50));
@@ -201,15 +199,7 @@ fn a_scan_is_told_once_after_exactly_so_many_windows() -> Result<()> {
 
     // Refused at first, for a moment: the message comes all the same, and once.
     watch.pair.observer.enter(|| webhook.behave(Behaviour::Down))??;
-    let plan = Plan {
-        seed: 72,
-        packets: 4_000,
-        flows: 4_000,
-        zipf: 0.0,
-        flows_per_source: 4_000,
-        flows_per_destination: 1,
-        mix: Mix::PLAIN,
-    };
+    let plan = scan(72);
     let mut was_down = false;
     clock::wait_for("the begin of the alert", TIMEOUT, || {
         watch.send(plan, &mut oracle)?;

@@ -87,9 +87,17 @@ fn blind_in(direction: &str, reports: &[Value]) -> Result<(Tally, f64)> {
     Ok((lost, seconds))
 }
 
+/// Waits for the end of the window that is open. While packets flow, nobody knows to the packet how many of them the
+/// interface and weir have counted at its edge.
+fn window_ends(watch: &mut Watch) -> Result<()> {
+    let before = watch.daemon.reports()?.len();
+    clock::wait_for("the end of a window", TIMEOUT, || Ok((watch.daemon.reports()?.len() > before).then_some(())))
+}
+
 /// Before weir was blind, while it was, and after that so many packets came each way: the ledgers have all of them, and
 /// those in the middle are lost.
 fn check(mut watch: Watch, ways: &[&str], [before, amid, after]: [u64; 3], own: [Tally; 2]) -> Result<()> {
+    window_ends(&mut watch)?;
     send(&watch, after)?;
     let reports = watch::stop(&mut watch.daemon, BLIND)?;
     let counters = watch.pair.observer.counters(INTERFACE)?;
@@ -273,8 +281,13 @@ fn a_window_that_was_blind_is_not_exact() -> Result<()> {
     // In the window in which it is attached again nothing may be missing: its own count shows that.
     let is_blind = |report: &&Value| blind_in("ingress", &[(*report).clone()]).is_ok_and(|(lost, _)| lost.packets > 0);
     let blind: Vec<_> = reports.iter().filter(is_blind).collect();
-    ensure!(!blind.is_empty(), "no window was blind");
-    let lost: u64 = blind
+    ensure!(
+        !blind.is_empty(),
+        "no window was blind: {:?}\n{}",
+        reports.iter().map(|report| &report["interfaces"]).collect::<Vec<_>>(),
+        watch.daemon.log()?
+    );
+    let lost: u64 = reports
         .iter()
         .filter_map(|report| report["interfaces"].as_array())
         .flatten()

@@ -40,6 +40,8 @@ const INNER: [&str; 2] = ["10.98.0.1", "10.98.0.2"];
 /// Ethernet's header. Whether an interface counts it depends on how packets come to it.
 const ETHERNET_BYTES: u64 = 14;
 const TUNNEL: &str = "tun7";
+/// With the headers of any tunnel around it, a packet still fits the link.
+const TUNNEL_MTU: u32 = 1_400;
 const GENERATOR: &str = QuietPair::GENERATOR_INTERFACE;
 const OBSERVER: &str = QuietPair::OBSERVER_INTERFACE;
 
@@ -278,7 +280,8 @@ fn make_tunnel(namespace: &Namespace, kind: &str, nth: usize) -> Result<()> {
     if has_addresses {
         namespace.ip(&format!("link set {TUNNEL} address {}", mac(nth)))?;
     }
-    namespace.ip(&format!("link set {TUNNEL} up"))?;
+    // Else the first packets may be cut into fragments: the tunnel does not know the way's MTU yet.
+    namespace.ip(&format!("link set {TUNNEL} up mtu {TUNNEL_MTU}"))?;
     if has_addresses {
         namespace.ip(&neighbour(INNER[1 - nth], 1 - nth, TUNNEL))?;
     }

@@ -33,7 +33,7 @@ const OWN: [[u8; 4]; 4] = [[10, 1, 0, 1], [8, 0, 69, 7], [134, 221, 96, 1], [129
 const OWN_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x86dd, 0x6000, 0, 0, 0, 1);
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 const GROUP_IPV6: Ipv6Addr = Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0x86dd, 0x6001);
-const PORT: u16 = 7_007;
+const FIRST_PORT: u16 = 7_007;
 
 /// The kernel hands a copy of each multicast and broadcast packet that the router sends to the router's own sockets,
 /// by way of what the interface receives.
@@ -78,10 +78,11 @@ fn send_to_all(router: &Namespace) -> Result<u64> {
     }
     let all = || -> Result<u64> {
         let mut copies = 0;
-        for (to, own) in ways {
-            let (gets, sends) = sockets(to, own)?;
+        // Each has a port of its own: a process that begins just now holds a socket a little longer than this one.
+        for (port, (to, own)) in (FIRST_PORT..).zip(ways) {
+            let (gets, sends) = sockets((to, port), own)?;
             for length in LENGTHS {
-                sends.send_to(&vec![0; length], (to, PORT)).with_context(|| format!("from {own} to {to}"))?;
+                sends.send_to(&vec![0; length], (to, port)).with_context(|| format!("from {own} to {to}"))?;
                 let came = gets.recv(&mut [0; 4_096]).with_context(|| format!("no copy from {own} to {to}"))?;
                 copies += u64::from(came == length);
             }
@@ -92,12 +93,12 @@ fn send_to_all(router: &Namespace) -> Result<u64> {
 }
 
 /// A socket that gets what is sent to these addresses, and one that sends from the router's own.
-fn sockets(to: IpAddr, own: IpAddr) -> Result<(UdpSocket, UdpSocket)> {
+fn sockets((to, port): (IpAddr, u16), own: IpAddr) -> Result<(UdpSocket, UdpSocket)> {
     const ANY_INTERFACE: u32 = 0;
     let any: IpAddr = if own.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let gets = UdpSocket::bind((any, PORT))?;
+    let gets = UdpSocket::bind((any, port)).with_context(|| format!("port {port} of {any}"))?;
     gets.set_read_timeout(Some(watch::TIMEOUT))?;
-    let sends = UdpSocket::bind((own, 0))?;
+    let sends = UdpSocket::bind((own, 0)).with_context(|| format!("a port of {own}"))?;
     match (to, own) {
         (IpAddr::V4(group), IpAddr::V4(own)) if group.is_multicast() => {
             gets.join_multicast_v4(&group, &own)?;
@@ -242,6 +243,7 @@ fn check_stack(kind: &Stacked) -> Result<()> {
     for one in &all {
         one.exchange(&pair, kind).with_context(|| one.to_string())?;
     }
+    daemon.wait_for_line("XDP runs in generic mode on", watch::TIMEOUT)?;
     let reports = watch::stop(&mut daemon, Loss::None)?;
     for one in &all {
         one.check(&pair.observer, &reports).with_context(|| format!("{}: {one}", kind.name))?;

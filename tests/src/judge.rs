@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
+use weir_common::ledger::Tally;
 
 use crate::account;
 
@@ -114,21 +115,33 @@ impl Range {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     packets: Range,
-    /// `None` where nobody knows how many bytes there were: a packet socket does not tell those of what it dropped.
-    bytes: Option<Range>,
+    bytes: Range,
 }
 
 impl Sums {
     fn read(value: &Value) -> Self {
-        Self { packets: Range::read(&value["packets"]), bytes: Some(Range::read(&value["bytes"])) }
+        Self { packets: Range::read(&value["packets"]), bytes: Range::read(&value["bytes"]) }
     }
 
-    /// With its name, each that is known.
-    fn each(self) -> impl Iterator<Item = (&'static str, Range)> {
-        [("packets", Some(self.packets)), ("bytes", self.bytes)]
-            .into_iter()
-            .filter_map(|(name, range)| Some((name, range?)))
+    /// So many, and perhaps more by `beyond`.
+    fn at_least(counted: Tally, beyond: Tally) -> Self {
+        let range = |counted, beyond| Range { value: counted, lower: counted, upper: counted + beyond };
+        Self { packets: range(counted.packets, beyond.packets), bytes: range(counted.bytes, beyond.bytes) }
     }
+
+    /// Each with its name.
+    const fn each(self) -> [(&'static str, Range); 2] {
+        [("packets", self.packets), ("bytes", self.bytes)]
+    }
+}
+
+/// How many more packets than counted an interface may have had, and bytes.
+fn beyond(interface: &Value) -> Tally {
+    let more = |name: &str| {
+        let range = Range::read(&interface["ledger"]["uncertain"][name]);
+        range.upper - range.lower.min(range.upper)
+    };
+    Tally::new(more("packets"), more("bytes"))
 }
 
 /// What the parts of a report are parts of.

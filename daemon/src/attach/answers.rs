@@ -91,7 +91,7 @@ impl Attachments<'_> {
             );
         }
         self.refused.remove(&(ifindex, attachment.way));
-        self.line.put(Task::SetFeeds(number, feeds));
+        self.thread.put(Task::SetFeeds(number, feeds));
         Ok(())
     }
 
@@ -175,7 +175,7 @@ impl Attachments<'_> {
                 let device = self.devices.iter().find(|device| device.ifindex == ifindex).cloned();
                 if let Some(device) = device.map(Box::new) {
                     self.mending += 1;
-                    self.line.put(Task::Mend { number, device, seat });
+                    self.thread.put(Task::Mend { number, device, seat });
                 } else {
                     watched.is_not_mended("the interface is not listed yet");
                 }
@@ -232,7 +232,7 @@ impl Attachments<'_> {
             return;
         }
         // From these counts on the programs see the packets.
-        self.read();
+        self.read(Duration::ZERO);
         for (slot, attachment) in self.slots.numbered().filter(|(_, attachment)| is_new(attachment)) {
             attachment.begin(attachment.reading(slot, &self.readings));
         }

@@ -16,7 +16,7 @@ use super::{
     obtained::Obtained,
     others::Others,
     pace::Pace,
-    tasks::{Desk, Done, Number, Task, ToAttach, Urgency},
+    tasks::{Channels, Done, Number, Task, ToAttach, Urgency},
     watch::Seat,
 };
 use crate::{
@@ -85,13 +85,13 @@ impl<'a> Attacher<'a> {
     }
 
     /// Does what it is asked, and tells of it, until nobody asks any more. Then detaches from everything.
-    pub fn run(mut self, desk: &Desk) {
+    pub fn run(mut self, channels: &Channels) {
         let mut pace = Pace::new(clock::now().monotonic);
         loop {
             let asked = match self.urgency() {
-                None => desk.tasks.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(Urgency::Mend) => desk.tasks.recv_timeout(Duration::ZERO),
-                Some(_) => desk.tasks.recv_timeout(pace.rest(clock::now().monotonic)),
+                None => channels.tasks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(Urgency::Mend) => channels.tasks.recv_timeout(Duration::ZERO),
+                Some(_) => channels.tasks.recv_timeout(pace.rest(clock::now().monotonic)),
             };
             let mut done = Vec::new();
             match asked {
@@ -100,7 +100,7 @@ impl<'a> Attacher<'a> {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             for one in done {
-                if desk.done.send(one).is_err() {
+                if channels.done.send(one).is_err() {
                     return;
                 }
             }
@@ -249,8 +249,10 @@ impl<'a> Attacher<'a> {
 
 /// Where it is; `None` if the kernel does not tell: the interface vanishes just now, for instance.
 fn look(number: Number, one: &Held, traffic: &mut Option<Traffic>) -> Option<(Number, Seat, Duration)> {
+    // What was there is known of the time before the kernel is asked.
+    let at = clock::now().monotonic;
     match one.hold.seat(traffic) {
-        Ok(seat) => Some((number, seat, clock::now().monotonic)),
+        Ok(seat) => Some((number, seat, at)),
         Err(error) => {
             debug!(ifindex = one.ifindex, direction = one.way.name(), "cannot look what is attached: {error}");
             None

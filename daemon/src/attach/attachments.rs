@@ -1,5 +1,5 @@
 //! All measured interfaces, as the coordinator knows them. What it takes to attach is with the thread that attaches
-//! ([`Attacher`]); what is to be done there is told over a [`Line`], and the coordinator waits for none of it.
+//! ([`Attacher`]); what is to be done there goes to it by a [`Handle`], and the coordinator waits for none of it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,7 +23,7 @@ use super::{
     readings::Readings,
     released::{Released, Releasing},
     slots::{Attachment, Slots},
-    tasks::{self, Desk, Done, Line, Number, Task, Urgency},
+    tasks::{self, Channels, Done, Handle, Number, Task, Urgency},
 };
 use crate::{
     clock,
@@ -46,7 +46,7 @@ pub(super) const HELD_UP: &str = "the kernel does not answer: somebody holds its
 
 /// All measured interfaces, by slot.
 pub struct Attachments<'a> {
-    pub(super) line: Line,
+    pub(super) thread: Handle,
     /// The number of the next attachment.
     pub(super) next: Number,
     /// What is being detached.
@@ -112,7 +112,7 @@ pub struct Going {
 
 impl<'a> Attachments<'a> {
     /// Attaches to all interfaces that are named and there, or fails; and to those that fit a pattern, as far as there
-    /// is time for it now. The `Attacher` has the rest to do, as a thread, at the desk that comes with it. A named
+    /// is time for it now. The `Attacher` has the rest to do, as a thread, by the channels that come with it. A named
     /// interface that is not there yet is waited for, unless `strict` forbids it.
     ///
     /// # Errors
@@ -124,11 +124,11 @@ impl<'a> Attachments<'a> {
         interfaces: &[Interface],
         views: Arc<Views>,
         strict: bool,
-    ) -> Result<(Self, Desk), AttachError> {
+    ) -> Result<(Self, Channels), AttachError> {
         views.directory.assign(Others::SLOT, &[others::NAME], None);
-        let (line, desk) = tasks::line();
+        let (thread, channels) = tasks::channels();
         let mut all = Self {
-            line,
+            thread,
             next: 0,
             going: HashMap::new(),
             is_listing: false,
@@ -167,7 +167,7 @@ impl<'a> Attachments<'a> {
         all.is_strict = false;
         all.begin_coverage();
         all.tell_who_waits(Duration::ZERO);
-        Ok((all, desk))
+        Ok((all, channels))
     }
 
     /// Has the attacher do, here and now, what is named, and for a while what fits a pattern.
@@ -176,7 +176,7 @@ impl<'a> Attachments<'a> {
         let mut is_listed = false;
         loop {
             let mut done = Vec::new();
-            self.line.take().into_iter().for_each(|task| attacher.take(task, &mut done));
+            self.thread.take().into_iter().for_each(|task| attacher.take(task, &mut done));
             if done.is_empty() {
                 let rests = !pace.rest(clock::now().monotonic).is_zero();
                 match attacher.urgency() {
@@ -217,7 +217,7 @@ impl<'a> Attachments<'a> {
 
     /// What the thread that attaches has done.
     pub const fn done(&self) -> &Receiver<Done> {
-        &self.line.done
+        &self.thread.done
     }
 
     /// The interface with this index is gone: another one may have its index and its name by now.
@@ -243,18 +243,18 @@ impl<'a> Attachments<'a> {
             let by_socket = |rule: &Interface| !self.has_programs || rule.mode == Mode::AfPacket;
             let sees_what_is_sent = |rule: &&Interface| rule.direction.ways().contains(&Way::Egress);
             let with_sources = self.rules.iter().filter(sees_what_is_sent).any(by_socket);
-            self.line.put(Task::List { with_routes, with_sources });
+            self.thread.put(Task::List { with_routes, with_sources });
         }
     }
 
     pub(super) fn check(&mut self) -> u64 {
         self.checks[0] += 1;
-        self.line.put(Task::Check(self.checks[0]));
+        self.thread.put(Task::Check(self.checks[0]));
         self.checks[0]
     }
 
     pub(super) fn send(&mut self) {
-        self.line.send();
+        self.thread.send();
         if self.is_listing || self.checks[0] != self.checks[1] {
             self.asked = self.asked.or_else(|| Some(clock::now().monotonic));
         }
@@ -308,7 +308,7 @@ impl<'a> Attachments<'a> {
             attachment.changed = true;
             leaving.insert(here.number);
             self.going.insert(here.number, Going { slot, ifindex: here.ifindex, way: attachment.way });
-            self.line.put(Task::Detach(here.number));
+            self.thread.put(Task::Detach(here.number));
             let (interface, direction) = (&attachment.name, attachment.way.name());
             info!(%interface, direction, "detached, as the configuration does not ask for this any more");
         }
@@ -339,7 +339,7 @@ impl<'a> Attachments<'a> {
         let end = clock::now().monotonic + patience;
         while !is_so(self) {
             let left = end.saturating_sub(clock::now().monotonic);
-            let Ok(one) = self.line.done.recv_timeout(left) else { return false };
+            let Ok(one) = self.thread.done.recv_timeout(left) else { return false };
             if may_act(&one) {
                 self.act_and_note(one);
             } else {
@@ -445,7 +445,7 @@ impl<'a> Attachments<'a> {
     }
 
     fn end(&mut self, task: Task, patience: Duration) -> bool {
-        self.line.put(task);
+        self.thread.put(task);
         self.heard.clear();
         self.wait(patience, |all| matches!(all.heard.last(), Some(Done::Ended)), |_| false)
     }

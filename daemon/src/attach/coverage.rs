@@ -107,6 +107,8 @@ pub struct Compared {
 #[derive(Debug, Default)]
 pub struct Coverage {
     reading: Option<Reading>,
+    /// The one before, where what was compared since then stays as it is: nobody was known to be blind.
+    before: Option<Reading>,
     own: u64,
     seen: u64,
     missing: u64,
@@ -220,7 +222,7 @@ fn share(own: [u64; 3], seen: [[u64; 2]; 3], queued: u64) -> Option<Share> {
 impl Coverage {
     /// Begins now, with this reading; if that is `None`, begins at the next edge.
     pub const fn new(reading: Option<Reading>) -> Self {
-        Self { reading, own: 0, seen: 0, missing: 0, first: None, counts_alike: None }
+        Self { reading, before: None, own: 0, seen: 0, missing: 0, first: None, counts_alike: None }
     }
 
     /// Both counts when it was last compared, or when it began.
@@ -231,6 +233,14 @@ impl Coverage {
     /// Begins anew with this reading. What is known of the interface's way to count stays.
     const fn begin(&mut self, reading: Option<Reading>) {
         *self = Self { counts_alike: self.counts_alike, ..Self::new(reading) };
+    }
+
+    /// Compares from the edge before the last one at the next edge: it turned out that packets may have been missed
+    /// already before the last one.
+    pub const fn go_back(&mut self) {
+        if let Some(before) = self.before {
+            *self = Self { counts_alike: self.counts_alike, ..Self::new(Some(before)) };
+        }
     }
 
     /// Whether nothing is known yet.
@@ -254,7 +264,7 @@ impl Coverage {
             self.begin(now);
             return Compared::default();
         };
-        self.reading = now;
+        self.before = std::mem::replace(&mut self.reading, now);
         let ([own, ..], [seen, ..]) = (passed.own, passed.seen);
         self.own += own.packets;
         self.seen += seen.all.packets;
@@ -552,6 +562,20 @@ mod tests {
             assert_eq!((compared.unseen, compared.finding), (Some(Unseen::default()), None));
         }
         assert_eq!(case.compare(None, saw(0), true).unseen, None, "the interface does not tell");
+    }
+
+    /// Somebody has removed the program between the last look and the edge, which the next look shows.
+    #[test]
+    fn what_was_missed_before_the_window_began_is_told_in_this_one_and_once() {
+        let mut case = Case::new(Some(0));
+        case.compare(Some(10_000), saw(10_000), false);
+        case.compare(Some(20_000), saw(9_500), false);
+        case.coverage.go_back();
+        let compared = case.compare(Some(22_000), saw(1_000), true);
+        let unseen = Unseen { counted: Tally::new(1_500, 150_000), beyond: Tally::default() };
+        assert_eq!(compared.unseen, Some(unseen));
+        case.coverage.go_back();
+        assert_eq!(case.compare(Some(23_000), saw(1_000), true).unseen, Some(Unseen::default()));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::{
     fs::File,
     io,
     os::{fd::OwnedFd, unix::fs::FileExt as _},
+    thread,
+    time::Duration,
 };
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice::name_to_index, socket_with};
@@ -48,15 +50,17 @@ impl<'a> Readings<'a> {
         Ok(Self { file, socket, live, own, later, seen: Vec::new() })
     }
 
-    /// Reads weir's counters of so many slots, the interfaces' own, and weir's once more.
+    /// Reads weir's counters of so many slots, the interfaces' own, and after a `pause` weir's once more. A packet that
+    /// its interface has counted before the pause has come to weir's program after it, if it has come at all.
     ///
     /// # Errors
     ///
     /// The kernel does not tell. Nothing is known then.
-    pub fn take(&mut self, slots: usize) -> io::Result<()> {
+    pub fn take(&mut self, slots: usize, pause: Duration) -> io::Result<()> {
         (self.own, self.later) = Default::default();
         let before = self.seen_now(slots);
         self.own = self.own_counts()?;
+        thread::sleep(pause);
         self.seen = before.into_iter().zip(self.seen_now(slots)).map(|(before, after)| [before, after]).collect();
         Ok(())
     }
@@ -143,7 +147,7 @@ mod tests {
     fn the_counts_are_those_of_netlink() {
         let mut readings = Readings::new(None).unwrap();
         for _ in 0..2 {
-            readings.take(0).unwrap();
+            readings.take(0, Duration::ZERO).unwrap();
             let loopback = Devices::open().unwrap().find("lo").unwrap().unwrap();
             let own = readings.own(("lo", loopback.ifindex), Way::Ingress).unwrap();
             assert_eq!(readings.own(("lo", 4711), Way::Ingress), None, "another interface of this name");

@@ -86,7 +86,7 @@ impl Attachments<'_> {
         if let Some(others) = &mut self.others {
             for (number, ifindex, way) in others.let_go(wanted, &gone) {
                 self.going.insert(number, Going { slot: Others::SLOT, ifindex, way });
-                self.line.put(Task::Detach(number));
+                self.thread.put(Task::Detach(number));
             }
         }
         let is_wanted = |ifindex: u32, way| {
@@ -121,7 +121,7 @@ impl Attachments<'_> {
             };
             if let Some(Present { ifindex, number, .. }) = ended {
                 self.going.insert(number, Going { slot, ifindex, way: attachment.way });
-                self.line.put(Task::Detach(number));
+                self.thread.put(Task::Detach(number));
             }
         }
         self.gone = gone;
@@ -141,12 +141,12 @@ impl Attachments<'_> {
             if let Some(table) = &mut self.table {
                 table.insert(table_entry(ifindex, way), slot as u32, feeds)?;
             }
-            self.line.put(Task::SetFeeds(number, feeds));
+            self.thread.put(Task::SetFeeds(number, feeds));
             attachment.feeds = feeds;
         }
         if let Some(others) = &mut self.others {
             for (number, feeds) in others.feed(|ifindex, way| self.feeding.of(ifindex, way)) {
-                self.line.put(Task::SetFeeds(number, feeds));
+                self.thread.put(Task::SetFeeds(number, feeds));
             }
         }
         Ok(())
@@ -222,7 +222,7 @@ impl Attachments<'_> {
         };
         let (device, has_many) = (device.clone(), self.has_many);
         let one = ToAttach { number, urgency, device, way, mode, slot, feeds, has_many };
-        self.line.put(Task::Attach(Box::new(one)));
+        self.thread.put(Task::Attach(Box::new(one)));
         Ok(())
     }
 

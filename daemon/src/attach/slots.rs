@@ -495,18 +495,22 @@ impl Attachment {
             self.begin(reading);
         }
         let missed = std::mem::take(&mut self.missed);
+        let now = clock::now().monotonic;
         if self.nowhere.is_some() {
-            self.watched.is_nowhere(clock::now().monotonic);
+            self.watched.is_nowhere(now);
         } else if self.changed || self.present.is_none() {
             // Not all of the window's packets are of this attachment.
             self.coverage = Coverage::new(reading);
-            (self.compared, self.blind) = (Compared::default(), self.watched.close(false));
+            (self.compared, self.blind) = (Compared::default(), self.watched.close(false, now));
             self.left = self.left.map(|left| Left { reading: None, ..left });
             return self.blind.map(|_| missed);
         }
         let dropped = counters.lost[Loss::SocketDrop as usize].packets;
+        if self.watched.was_wrong_before() {
+            self.coverage.go_back();
+        }
         self.compared = self.coverage.edge(reading, dropped, self.watched.was_wrong(), length);
-        self.blind = self.watched.close(self.compared.is_short);
+        self.blind = self.watched.close(self.compared.is_short, now);
         self.tell(self.compared.finding);
         self.blind?;
         Some(self.compared.unseen.unwrap_or(Unseen { counted: Tally::default(), beyond: UNKNOWN }))

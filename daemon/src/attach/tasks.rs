@@ -118,9 +118,9 @@ pub enum Done {
     Ended,
 }
 
-/// The coordinator's ends of both queues, and what it could not say yet.
+/// The coordinator's ends of both channels, and what it could not send yet.
 #[derive(Debug)]
-pub struct Line {
+pub struct Handle {
     waiting: Vec<Task>,
     tasks: Sender<Vec<Task>>,
     /// What is done.
@@ -129,21 +129,21 @@ pub struct Line {
 
 /// The thread's ends.
 #[derive(Debug)]
-pub struct Desk {
+pub struct Channels {
     /// What it is to do.
     pub tasks: Receiver<Vec<Task>>,
     /// Who is told.
     pub done: Sender<Done>,
 }
 
-/// Both sides of two new queues.
-pub fn line() -> (Line, Desk) {
+/// Both sides of two new channels.
+pub fn channels() -> (Handle, Channels) {
     let (tasks, to_do) = bounded(BATCHES);
     let (told, done) = bounded(ANSWERS);
-    (Line { waiting: Vec::new(), tasks, done }, Desk { tasks: to_do, done: told })
+    (Handle { waiting: Vec::new(), tasks, done }, Channels { tasks: to_do, done: told })
 }
 
-impl Line {
+impl Handle {
     /// One more task, for the next batch.
     pub fn put(&mut self, task: Task) {
         self.waiting.push(task);
@@ -154,7 +154,7 @@ impl Line {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Says what is to be done, if the thread can hear it now; never waits.
+    /// Sends the batch, if the thread has room for it; never waits.
     pub fn send(&mut self) {
         if self.waiting.is_empty() {
             return;
@@ -171,18 +171,18 @@ mod tests {
 
     #[test]
     fn whoever_asks_never_waits_and_nothing_is_forgotten_or_changes_places() {
-        let (mut line, desk) = line();
+        let (mut handle, channels) = channels();
         for number in 0..20 {
-            line.put(Task::Detach(number));
-            line.send();
+            handle.put(Task::Detach(number));
+            handle.send();
         }
         let mut told = Vec::new();
         while told.len() < 20 {
-            told.extend(desk.tasks.try_iter().flatten().map(|task| match task {
+            told.extend(channels.tasks.try_iter().flatten().map(|task| match task {
                 Task::Detach(number) => number,
                 other => panic!("{other:?}"),
             }));
-            line.send();
+            handle.send();
         }
         assert_eq!(told, Vec::from_iter(0..20));
     }

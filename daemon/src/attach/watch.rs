@@ -99,6 +99,10 @@ pub struct Watched {
     blind: Duration,
     /// For how long of the open window somebody stood in front of it, at most.
     obscured: Duration,
+    /// When the window before ended.
+    closed_at: Duration,
+    /// Whether it may have been blind before the open window began.
+    was_wrong_before: bool,
     attempts: Attempts,
     trouble: Option<String>,
     /// Who stands in front and cannot be passed; that is trouble only where packets are missing.
@@ -115,6 +119,8 @@ impl Watched {
             good_at: now,
             blind: Duration::ZERO,
             obscured: Duration::ZERO,
+            closed_at: Duration::ZERO,
+            was_wrong_before: false,
             attempts,
             trouble: None,
             standing: None,
@@ -148,9 +154,15 @@ impl Watched {
         self.trouble.take().is_some()
     }
 
+    /// How much time has passed since it was last known to see all packets, or since this was asked before.
+    fn passed(&mut self, now: Duration) -> Duration {
+        self.was_wrong_before |= self.good_at < self.closed_at;
+        now.saturating_sub(std::mem::replace(&mut self.good_at, now))
+    }
+
     /// It is not where it should be.
     pub fn is_wrong(&mut self, seat: &Seat, now: Duration) -> Order {
-        let passed = now.saturating_sub(std::mem::replace(&mut self.good_at, now));
+        let passed = self.passed(now);
         match seat {
             Seat::First => return Order::Nothing,
             Seat::Behind { .. } => self.obscured += passed,
@@ -180,7 +192,7 @@ impl Watched {
 
     /// It is mended: what has passed since [`Watched::is_wrong`] was seen no better.
     pub fn is_mended(&mut self, now: Duration) {
-        let passed = now.saturating_sub(std::mem::replace(&mut self.good_at, now));
+        let passed = self.passed(now);
         if self.blind >= self.obscured {
             self.blind += passed;
         } else {
@@ -195,7 +207,7 @@ impl Watched {
         if self.good_at >= due {
             return;
         }
-        let passed = now.saturating_sub(std::mem::replace(&mut self.good_at, now));
+        let passed = self.passed(now);
         if self.is_mending && self.blind >= self.obscured {
             self.blind += passed;
         } else {
@@ -205,7 +217,8 @@ impl Watched {
 
     /// It is attached nowhere any more, and is not said to be well until it is again.
     pub fn is_nowhere(&mut self, now: Duration) {
-        self.blind += now.saturating_sub(std::mem::replace(&mut self.good_at, now));
+        let passed = self.passed(now);
+        self.blind += passed;
     }
 
     /// It was not possible to mend it.
@@ -216,14 +229,20 @@ impl Watched {
         }
     }
 
+    /// Whether it may have been blind already when the open window began, which nobody knew then.
+    pub const fn was_wrong_before(&self) -> bool {
+        self.was_wrong_before
+    }
+
     /// Whether it may have been blind in the open window.
     pub const fn was_wrong(&self) -> bool {
         !self.blind.is_zero() || !self.obscured.is_zero()
     }
 
-    /// For how long it may have been blind in the window that ends now, if packets were `missed`. A program in front
+    /// For how long it may have been blind in the window that ends `now`, if packets were `missed`. A program in front
     /// that passes everything on makes nobody blind.
-    pub fn close(&mut self, missed: bool) -> Option<Duration> {
+    pub fn close(&mut self, missed: bool, now: Duration) -> Option<Duration> {
+        (self.closed_at, self.was_wrong_before) = (now, false);
         let (blind, obscured) = (std::mem::take(&mut self.blind), std::mem::take(&mut self.obscured));
         if self.standing.is_some() {
             self.trouble = self.standing.clone().filter(|_| missed);
@@ -262,8 +281,8 @@ mod tests {
         watched.is_mended(seconds(13));
         assert!(watched.was_wrong() && watched.trouble().is_none());
         assert!(!watched.is_well(seconds(20)), "it was mended before");
-        assert_eq!(watched.close(false), Some(seconds(2)), "whether packets came or not");
-        assert_eq!((watched.was_wrong(), watched.close(true)), (false, None));
+        assert_eq!(watched.close(false, seconds(20)), Some(seconds(2)), "whether packets came or not");
+        assert_eq!((watched.was_wrong(), watched.close(true, seconds(21))), (false, None));
     }
 
     #[test]
@@ -272,8 +291,23 @@ mod tests {
             let mut watched = Watched::new(seconds(10));
             assert_eq!(watched.is_wrong(&behind(true), seconds(12)), Order::Mend);
             watched.is_mended(seconds(13));
-            assert_eq!(watched.close(missed), expected);
+            assert_eq!(watched.close(missed, seconds(13)), expected);
         }
+    }
+
+    #[test]
+    fn it_may_have_been_blind_before_the_window_began() {
+        let mut watched = Watched::new(seconds(10));
+        watched.is_well(seconds(11));
+        assert_eq!(watched.close(false, seconds(12)), None);
+        assert!(!watched.was_wrong_before(), "nobody knows yet");
+        watched.is_wrong(&Seat::Removed, seconds(13));
+        assert!(watched.was_wrong_before());
+        watched.is_mended(seconds(13));
+        assert!(watched.close(true, seconds(14)).is_some() && !watched.was_wrong_before(), "it is declared");
+        watched.is_well(seconds(15));
+        watched.is_wrong(&Seat::Removed, seconds(16));
+        assert!(!watched.was_wrong_before(), "all was well in this window");
     }
 
     #[test]
@@ -281,9 +315,9 @@ mod tests {
         let mut watched = Watched::new(seconds(10));
         assert_eq!(watched.is_wrong(&behind(false), seconds(11)), Order::Tell);
         assert!(watched.trouble().is_none() && watched.reason().is_some_and(|why| why.contains("program 7 stands")));
-        assert_eq!((watched.close(false), watched.trouble()), (None, None), "it passes everything on");
+        assert_eq!((watched.close(false, seconds(11)), watched.trouble()), (None, None), "it passes everything on");
         assert_eq!(watched.is_wrong(&behind(false), seconds(12)), Order::Nothing, "it was said");
-        assert!(watched.close(true) == Some(seconds(1)) && watched.trouble().is_some());
+        assert!(watched.close(true, seconds(12)) == Some(seconds(1)) && watched.trouble().is_some());
         for now in 12..15 {
             assert_eq!(watched.is_wrong(&Seat::Removed, seconds(now)), Order::Mend);
             assert_eq!(watched.is_wrong(&Seat::Removed, seconds(now)), Order::Nothing, "it is being mended");
@@ -303,11 +337,11 @@ mod tests {
             assert!(!watched.was_wrong(), "somebody has looked since then");
             watched.is_unknown(seconds(14), seconds(15));
             assert_eq!((watched.was_wrong(), watched.trouble()), (true, None));
-            assert_eq!(watched.close(missed), expected);
+            assert_eq!(watched.close(missed, seconds(15)), expected);
         }
         let mut watched = Watched::new(seconds(10));
         watched.is_wrong(&Seat::Removed, seconds(11));
         watched.is_unknown(seconds(12), seconds(14));
-        assert_eq!(watched.close(false), Some(seconds(4)), "it is known to be nowhere");
+        assert_eq!(watched.close(false, seconds(14)), Some(seconds(4)), "it is known to be nowhere");
     }
 }

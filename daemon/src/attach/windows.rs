@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{debug, warn};
 use weir_common::{
     control::Feeds,
-    ledger::{Counters, Ledger},
+    ledger::{Counters, Ledger, Tally},
 };
 
 use super::{
@@ -24,6 +24,9 @@ use crate::{
     measure::interface::MeasuredInterface,
 };
 
+/// How long a packet may be on its way from an interface, which has counted it, to weir's program.
+const ON_ITS_WAY: Duration = Duration::from_millis(2);
+
 impl Attachments<'_> {
     /// Looks whether everything is in its place, and at all counts; to be done right before a window's edge. Of what
     /// nobody could look at in this time, the interface's own count shows whether weir was blind.
@@ -32,14 +35,18 @@ impl Attachments<'_> {
         let may_act = |done: &Done| matches!(done, Done::Checked { .. } | Done::Mended { .. });
         self.wait(patience, |all| all.checks[1] >= nth && all.mending == 0, may_act);
         let now = clock::now().monotonic;
+        // weir itself may have been stopped meanwhile.
+        let due = begun.max(now.saturating_sub(patience));
         for attachment in self.slots.iter_mut().filter(|one| one.present.is_some()) {
-            attachment.watched.is_unknown(begun, now);
+            attachment.watched.is_unknown(due, now);
         }
-        self.read();
+        let was_wrong = self.slots.iter().any(|one| one.watched.was_wrong());
+        self.read(if was_wrong { ON_ITS_WAY } else { Duration::ZERO });
     }
 
-    pub(super) fn read(&mut self) {
-        let taken = self.readings.take(self.slots.len());
+    /// Reads all counts. What is on its way from an interface to its program has so much time to arrive.
+    pub(super) fn read(&mut self, on_its_way: Duration) {
+        let taken = self.readings.take(self.slots.len(), on_its_way);
         self.counting.note(taken);
     }
 
@@ -58,7 +65,7 @@ impl Attachments<'_> {
             }
         }
         if let Some(others) = &mut self.others {
-            edge.lost_beyond.add(others.missed(&self.readings));
+            edge.miss(Others::SLOT, Tally::default(), others.missed(&self.readings), false);
         }
     }
 

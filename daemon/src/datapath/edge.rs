@@ -3,7 +3,7 @@
 use weir_common::{
     control::OTHERS,
     cpu::Cpu,
-    ledger::{Counters, Ledger, Loss, Tally},
+    ledger::{Counters, Ledger, Loss, Tally, Uncertain},
     size::SIZE_CLASSES,
 };
 
@@ -23,8 +23,6 @@ pub struct Edge {
     /// The lowest and the highest sampling rate of the draws that were pending when the window ended. No record tells
     /// the rate of the packets that such a draw left out.
     pub sampling: (u32, u32),
-    /// How much more than counted the lost packets may have been, where their sizes are not known exactly.
-    pub lost_beyond: Tally,
     /// Each interface slot's rates, where packets are counted in userspace; else none.
     pub rates: Vec<Rates>,
 }
@@ -38,7 +36,6 @@ impl Edge {
             sizes: vec![0; SIZE_CLASSES],
             largest: 0,
             sampling: (1, 1),
-            lost_beyond: Tally::default(),
             rates: Vec::new(),
         }
     }
@@ -60,7 +57,7 @@ impl Edge {
 
     /// Adds what was counted on another CPU, or in another window of the same one. Rates are not of one CPU.
     pub fn add(&mut self, other: &Self) {
-        let Self { counters, others, sizes, largest, sampling: (least, most), lost_beyond, rates: _ } = other;
+        let Self { counters, others, sizes, largest, sampling: (least, most), rates: _ } = other;
         for (sum, counters) in self.counters.iter_mut().zip(counters) {
             add(sum, counters);
         }
@@ -68,7 +65,6 @@ impl Edge {
         self.sizes.iter_mut().zip(sizes).for_each(|(sum, packets)| *sum = sum.wrapping_add(*packets));
         self.largest = self.largest.max(*largest);
         self.sampling = (self.sampling.0.min(*least), self.sampling.1.max(*most));
-        self.lost_beyond.add(*lost_beyond);
     }
 }
 
@@ -78,17 +74,30 @@ fn add(sum: &mut Counters, counters: &Counters) {
     *sum = ledger.counters;
 }
 
+/// Accounts for packets that were lost before weir saw them: what they are counted as, and how much more they may have
+/// been. Packets that are `repeated` feed totals and lists on another interface.
+pub fn lose(counters: &mut Counters, loss: Loss, counted: Tally, beyond: Tally, repeated: bool) {
+    counters.seen.add(counted);
+    counters.lost[loss as usize].add(counted);
+    if repeated {
+        counters.repeated.add(counted);
+    }
+    if !beyond.is_zero() {
+        let most = [counted, beyond].into_iter().sum();
+        counters.uncertain.add(Uncertain { least: counted, most });
+    }
+}
+
 impl Edge {
     /// Accounts for packets of a slot that were missed: what they are counted as, and how much more they may have been.
     /// Packets that are `repeated` feed totals and lists on another interface.
     pub fn miss(&mut self, slot: usize, counted: Tally, beyond: Tally, repeated: bool) {
-        self.lost_beyond.add(beyond);
-        let Some(counters) = self.counters.get_mut(slot) else { return };
-        counters.seen.add(counted);
-        counters.lost[Loss::Blind as usize].add(counted);
-        if repeated {
-            counters.repeated.add(counted);
-        }
+        let counters = match self.counters.get_mut(slot) {
+            None if slot != OTHERS as usize => return,
+            None => &mut self.others,
+            Some(counters) => counters,
+        };
+        lose(counters, Loss::Blind, counted, beyond, repeated);
     }
 
     /// Adds what is known of each slot's rates from elsewhere.
@@ -143,7 +152,6 @@ impl EdgeReader {
         edge.largest = cpu.largest[parity].into();
         let rate = cpu.closed_rate.max(1);
         edge.sampling = (rate, rate);
-        edge.lost_beyond = Tally::default();
     }
 }
 
@@ -165,9 +173,9 @@ mod tests {
             cpu.largest[epoch as usize & 1] = 3_000 + epoch;
             cpu.closed_rate = epoch;
             // Whatever the window before has left.
-            let mut edge = Edge { sizes: vec![7; SIZE_CLASSES], lost_beyond: Tally::new(1, 1), ..Edge::empty(1) };
+            let mut edge = Edge { sizes: vec![7; SIZE_CLASSES], ..Edge::empty(1) };
             reader.read(epoch, &cpu, &mut edge);
-            assert_eq!((edge.sizes[61], edge.lost_beyond), (0, Tally::default()));
+            assert_eq!(edge.sizes[61], 0);
             assert_eq!(edge.largest, 3_000 + u64::from(epoch));
             assert_eq!(edge.sizes[60], edge.counters[0].seen.packets);
             assert_eq!(edge.sampling, (epoch.max(1), epoch.max(1)));
@@ -205,12 +213,14 @@ mod tests {
     fn what_was_missed_is_seen_and_lost() {
         let mut edge = Edge::empty(2);
         edge.miss(1, Tally::new(3, 300), Tally::new(1, 100), true);
-        edge.miss(7, Tally::new(3, 300), Tally::new(1, 100), true);
+        edge.miss(1, Tally::new(2, 200), Tally::default(), true);
+        edge.miss(OTHERS as usize, Tally::default(), Tally::new(1, 100), false);
         let counters = &edge.counters[1];
         let lost = counters.lost[Loss::Blind as usize];
-        assert_eq!([counters.seen, lost, counters.repeated], [Tally::new(3, 300); 3]);
-        assert_eq!(edge.lost_beyond, Tally::new(2, 200), "also of what has no room");
+        assert_eq!([counters.seen, lost, counters.repeated], [Tally::new(5, 500); 3]);
+        assert_eq!(counters.uncertain, Uncertain { least: Tally::new(3, 300), most: Tally::new(4, 400) });
         assert!(Ledger { counters: *counters, attributed: Tally::default() }.balances());
+        assert_eq!((edge.others.seen, edge.others.uncertain.most), (Tally::default(), Tally::new(1, 100)));
     }
 
     #[test]

@@ -12,7 +12,10 @@ use weir_common::{
 };
 use weir_sketch::simd::prefetch;
 
-use super::{edge::Edge, plan::Plan};
+use super::{
+    edge::{Edge, lose},
+    plan::Plan,
+};
 use crate::rates::{Cut, Seconds};
 
 /// A packet, or several that an offload merged into one buffer; those share its headers.
@@ -157,13 +160,7 @@ impl UserspaceProgram {
     /// Accounts for packets that a socket dropped: what they are counted as, and how much more they may have been.
     /// Packets that are `repeated` feed totals and lists on another interface.
     pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally, repeated: bool) {
-        let counters = &mut self.edge.counters[usize::from(slot)];
-        counters.seen.add(counted);
-        if repeated {
-            counters.repeated.add(counted);
-        }
-        counters.lost[Loss::SocketDrop as usize].add(counted);
-        self.edge.lost_beyond.add(beyond);
+        lose(&mut self.edge.counters[usize::from(slot)], Loss::SocketDrop, counted, beyond, repeated);
     }
 
     /// One packet in this many is taken.
@@ -323,7 +320,8 @@ mod tests {
         let (records, edge) = window(&mut program, [udp(5)]);
         let ledger = Ledger { counters: edge.counters[1], attributed: sum(&records) };
         assert!(ledger.balances() && ledger.lost() == Tally::new(3, 300), "{ledger:?}");
-        assert_eq!(edge.lost_beyond, Tally::new(0, 4_000));
-        assert_eq!(window(&mut program, []).1.lost_beyond, Tally::default(), "that was the window before");
+        assert_eq!(ledger.counters.uncertain.beyond(), Tally::new(0, 4_000));
+        let next = window(&mut program, []).1.counters[1];
+        assert_eq!(next.uncertain, Uncertain::default(), "that was the window before");
     }
 }

@@ -345,7 +345,7 @@ mod tests {
             .collect();
         let mut all = Ledger::default();
         all.counters.seen = Tally::new(1 << 40, 1 << 50);
-        let everything = Whole::new(&[all], Counted::Everywhere, None, Tally::default());
+        let everything = Whole::new(&[all], Counted::Everywhere, None);
         let doubt = Doubt {
             lost: Tally::default(),
             drawn: Tally::default(),

@@ -77,11 +77,10 @@ impl Summary {
         // Also where no packet came.
         let sampling = window.iter().map(|closed| closed.rate).fold(highest, u32::max);
         let lost: Tally = ledgers.iter().map(Ledger::lost).sum();
+        let beyond: Tally = ledgers.iter().map(|ledger| ledger.counters.uncertain.beyond()).sum();
         let sampled_out: Tally = ledgers.iter().map(|ledger| ledger.counters.sampled_out).sum();
         // Each lost or unsampled packet may belong to one more source, destination or flow.
-        let unknown = lost.packets.saturating_add(sampled_out.packets);
-        let uncertain = ledgers.iter().map(|ledger| ledger.counters.uncertain.beyond());
-        let beyond: Tally = window.iter().map(|closed| closed.edge.lost_beyond).chain(uncertain).sum();
+        let unknown = lost.packets.saturating_add(sampled_out.packets).saturating_add(beyond.packets);
         let dropped: Tally = ledgers.iter().map(Ledger::unread).sum();
         let taken: Tally = ledgers.iter().map(|ledger| ledger.attributed).sum();
         let drawn = lost.since(dropped);
@@ -91,7 +90,7 @@ impl Summary {
         let is_steady = least == highest;
         let scaled: Tally = window.iter().map(|closed| closed.shard.total).sum();
         let whole = |ledgers: &[Ledger], counted, scaled: Option<Tally>| {
-            Whole::new(ledgers, counted, scaled.filter(|_| highest > 1), beyond)
+            Whole::new(ledgers, counted, scaled.filter(|_| highest > 1))
         };
         // Of what other interfaces feed, too, only steady rates tell the scaled sum.
         let all = |ledgers: &[Ledger]| {
@@ -134,10 +133,7 @@ impl Summary {
         for Closed { shard, ring_peak: peak, .. } in &*window {
             protocols.merge(&shard.protocols);
             records += shard.records;
-            ring_peak = match (ring_peak, *peak) {
-                (Some(one), Some(other)) => Some(f64::max(one, other)),
-                (one, other) => one.or(other),
-            };
+            ring_peak = [ring_peak, *peak].into_iter().flatten().reduce(f64::max);
         }
         Ok(Self {
             sizes,
@@ -429,7 +425,7 @@ mod tests {
         let mut closed = sampled(1_000, 0);
         let none = only_flow(sampled(1_000, 0));
         closed.edge.counters[0].lost[Loss::SocketDrop as usize] = Tally::new(7, 700);
-        closed.edge.lost_beyond = Tally::new(0, 300);
+        closed.edge.counters[0].uncertain = Uncertain { least: Tally::new(7, 700), most: Tally::new(7, 1_000) };
         let ranked = only_flow(closed);
         assert_eq!(ranked.packets.upper, none.packets.upper + 7);
         assert_eq!(ranked.bytes.upper, none.bytes.upper + 1_000);

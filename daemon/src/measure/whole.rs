@@ -37,9 +37,10 @@ pub enum Counted {
 
 impl Whole {
     /// What these ledgers come to. The records of these packets, each times its rate, add up to `scaled`, where that is
-    /// known; `beyond` is how much more than counted lost packets may have been.
-    pub fn new(ledgers: &[Ledger], counted: Counted, scaled: Option<Tally>, beyond: Tally) -> Self {
+    /// known.
+    pub fn new(ledgers: &[Ledger], counted: Counted, scaled: Option<Tally>) -> Self {
         let sum = |of: &dyn Fn(&Ledger) -> Tally| ledgers.iter().map(of).sum::<Tally>();
+        let beyond = sum(&|ledger| ledger.counters.uncertain.beyond());
         let dropped = sum(&Ledger::unread);
         let skipped = sum(&Ledger::skipped);
         let attributed = sum(&|ledger| ledger.attributed);
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn all_that_was_taken_stands_for_all_that_was_seen() {
-        let whole = |ledger, scaled| Whole::new(&[ledger], Counted::Once, Some(scaled), Tally::default());
+        let whole = |ledger, scaled| Whole::new(&[ledger], Counted::Once, Some(scaled));
         // 12 of 100 packets were taken at one in ten.
         let lucky = whole(ledger(100, 12, 0), Tally::new(120, 12_000));
         assert_eq!(lucky.due(Tally::new(120, 12_000)), Tally::new(100, 10_000));
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!((some.due(Tally::new(60, 6_000)), some.most), (Tally::new(75, 7_500), Tally::new(98, 9_800)));
         let nothing = whole(ledger(100, 0, 0), Tally::default());
         assert_eq!(nothing.due(Tally::default()), Tally::default());
-        let all = Whole::new(&[ledger(100, 100, 0)], Counted::Once, None, Tally::default());
+        let all = Whole::new(&[ledger(100, 100, 0)], Counted::Once, None);
         assert_eq!(all.due(Tally::new(7, 700)), Tally::new(7, 700));
     }
 
@@ -175,7 +176,7 @@ mod tests {
     fn a_packet_that_feeds_elsewhere_is_no_part() {
         let mut twice = ledger(100, 100, 0);
         twice.counters.repeated = Tally::new(40, 4_000);
-        let most = |counted| Whole::new(&[twice], counted, None, Tally::default()).most.packets;
+        let most = |counted| Whole::new(&[twice], counted, None).most.packets;
         assert_eq!([Counted::Once, Counted::Everywhere].map(most), [60, 100]);
     }
 

@@ -355,12 +355,13 @@ fn time(ns: u64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX)
 }
 
+/// A report has microseconds: its window ends with the one in which the last packet came, and so after its start.
 fn span(over: Stretch) -> Span {
     let Stretch { start_ns, end_ns, late, untimed, set_back_ns } = over;
     let back = |ns| -SignedDuration::try_from(Duration::from_nanos(ns)).unwrap_or(SignedDuration::MAX);
     Span {
         start: time(start_ns),
-        end: time(end_ns),
+        end: time(end_ns.div_ceil(1_000).saturating_mul(1_000)),
         length: Duration::from_nanos(end_ns.saturating_sub(start_ns)),
         clock_step: set_back_ns.map(back),
         late_packets: Some(late),

@@ -70,7 +70,7 @@ fn beyond(place: &str, rows: &[Value], listed: u64, top: &Value, faults: &mut Fa
     let mut members = 0;
     for (nth, row) in rows.iter().enumerate() {
         let (all, beyond) = (Sums::read(row), Sums::read(&row["beyond"]));
-        for ((name, all), (_, beyond)) in all.each().zip(beyond.each()) {
+        for ((name, all), (_, beyond)) in all.each().into_iter().zip(beyond.each()) {
             let place = format!("{place}[{nth}].beyond.{name}");
             faults.at_most(&place, beyond.value, all.value);
             faults.at_most(&place, beyond.lower, all.lower);
@@ -104,11 +104,12 @@ fn view(view: &Value, report: &Value, whole: &Whole, faults: &mut Faults) {
 fn of_interface(report: &Value, table: &Value, all: Sums) -> Sums {
     let is_same = |one: &&Value| one["name"] == table["interface"] && one["direction"] == table["direction"];
     let mut found = list(&report["interfaces"]).iter().filter(is_same);
-    let seen = found.next().and_then(|interface| account::tally(&interface["ledger"]["seen"]).ok());
-    match (seen, found.next()) {
-        (Some(seen), None) => {
-            Sums { packets: Range::exact(seen.packets), bytes: all.bytes.map(|_| Range::exact(seen.bytes)) }
-        }
+    let of = |interface: &Value| {
+        let seen = account::tally(&interface["ledger"]["seen"]).ok()?;
+        Some(Sums::at_least(seen, super::beyond(interface)))
+    };
+    match (found.next().and_then(of), found.next()) {
+        (Some(seen), None) => seen,
         _ => all,
     }
 }
@@ -127,11 +128,10 @@ fn table(
     let (rows, total) = (list(&table["rows"]), &table["total"]);
     if !total.is_null() {
         let stated = Sums::read(total);
-        for ((name, all), (_, stated)) in all.each().zip(stated.each()) {
+        for ((name, all), (_, stated)) in all.each().into_iter().zip(stated.each()) {
             let place = format!("{place}.total.{name}");
             faults.at_most(&place, stated.upper, all.upper);
         }
-        let stated = Sums { bytes: all.bytes.and(stated.bytes), ..stated };
         sums(place, rows, stated, kind, faults);
         ordered(place, rows, if view["measure"] == "packets" { "packets" } else { "bytes" }, report, faults);
         return;

@@ -26,8 +26,8 @@ pub(super) fn judge(report: &Value, whole: &Whole, faults: &mut Faults) {
     let buckets: Vec<(u64, u64)> = serde_json::from_value(histogram["buckets"].clone()).unwrap_or_default();
     faults.expect(buckets.is_sorted_by(|(low, _), (high, _)| low < high), place, || format!("edges of {buckets:?}"));
     faults.equal(&format!("{place}.buckets"), buckets.iter().map(|(_, packets)| packets).sum(), count);
-    if let Some(bytes) = whole.once.bytes.filter(|_| !whole.is_late) {
-        bytes_of(&buckets, number("max"), bytes.value, faults);
+    if whole.sizeless == 0 && !whole.is_late {
+        bytes_of(&buckets, number("max"), whole.once.bytes.value, faults);
     }
     if !whole.has_repeated && !whole.is_late {
         coarse(report, &buckets, faults);

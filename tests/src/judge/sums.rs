@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use weir_common::ledger::Tally;
+
 use super::{Faults, Range, Sums, Whole, account, list};
 use crate::account::Ledger;
 
@@ -10,8 +12,8 @@ const SIZELESS: [&str; 2] = ["socket_drop", "blind"];
 
 pub(super) fn judge(report: &Value, faults: &mut Faults) -> Whole {
     let whole = ledgers(report, faults);
-    protocols(report, whole.once.packets.value, faults);
-    let packets = whole.once.packets.value;
+    protocols(report, whole.once.packets, faults);
+    let packets = whole.once.packets.upper;
     for name in ["src_ip", "dst_ip", "flows"] {
         let place = format!(".unique.{name}");
         // A late CPU's packets are counted before its counters.
@@ -26,8 +28,7 @@ pub(super) fn judge(report: &Value, faults: &mut Faults) -> Whole {
 }
 
 fn ledgers(report: &Value, faults: &mut Faults) -> Whole {
-    let (mut seen, mut repeated, mut sampled_out) =
-        <(weir_common::ledger::Tally, weir_common::ledger::Tally, weir_common::ledger::Tally)>::default();
+    let [mut seen, mut repeated, mut sampled_out, mut beyond] = [Tally::default(); 4];
     let (mut sizeless, mut highest) = (0, 1);
     for (nth, interface) in list(&report["interfaces"]).iter().enumerate() {
         let place = format!(".interfaces[{nth}]");
@@ -54,6 +55,7 @@ fn ledgers(report: &Value, faults: &mut Faults) -> Whole {
             }
         }
         seen.add(ledger.seen);
+        beyond.add(super::beyond(interface));
         repeated.add(again);
         sampled_out.add(ledger.sampled_out);
         sizeless += SIZELESS.iter().filter_map(|reason| ledger.lost.get(*reason)).map(|lost| lost.packets).sum::<u64>();
@@ -71,13 +73,9 @@ fn ledgers(report: &Value, faults: &mut Faults) -> Whole {
             format!("{} where {sampled_out:?} are left out", top["confidence"])
         });
     }
-    let sums = |tally: weir_common::ledger::Tally| Sums {
-        packets: Range::exact(tally.packets),
-        bytes: (sizeless == 0).then(|| Range::exact(tally.bytes)),
-    };
     Whole {
-        once: sums(fed),
-        each: sums(seen),
+        once: Sums::at_least(fed, beyond),
+        each: Sums::at_least(seen, beyond),
         has_repeated: !repeated.is_zero(),
         sizeless,
         is_late: !report["self"]["late_cpus"].is_null(),
@@ -85,7 +83,7 @@ fn ledgers(report: &Value, faults: &mut Faults) -> Whole {
 }
 
 /// Packets by version and by protocol are parts of all, and each is of one version and one protocol.
-fn protocols(report: &Value, packets: u64, faults: &mut Faults) {
+fn protocols(report: &Value, all: Range, faults: &mut Faults) {
     const VERSIONS: [&str; 2] = ["ipv4_packets", "ipv6_packets"];
     const PROTOCOLS: [&str; 4] = ["tcp_packets", "udp_packets", "icmp_packets", "other_packets"];
     let totals = &report["totals"];
@@ -94,8 +92,8 @@ fn protocols(report: &Value, packets: u64, faults: &mut Faults) {
     };
     let count = |name: &str| totals[name].as_u64();
     let by_version = sum(&VERSIONS, &count);
-    faults.at_most(".totals, by version", by_version, packets);
-    faults.at_most(".totals, by protocol", sum(&PROTOCOLS, &count), packets);
+    faults.at_most(".totals, by version", by_version, all.value);
+    faults.at_most(".totals, by protocol", sum(&PROTOCOLS, &count), all.value);
     let bounds = &totals["bounds"];
     if bounds.is_null() {
         faults.equal(".totals, by protocol", sum(&PROTOCOLS, &count), by_version);
@@ -107,13 +105,13 @@ fn protocols(report: &Value, packets: u64, faults: &mut Faults) {
     }
     let lower = |name: &str| bounds[name]["lower"].as_u64();
     for names in [&VERSIONS[..], &PROTOCOLS] {
-        faults.at_most(".totals.bounds, lower", sum(names, &lower), packets);
+        faults.at_most(".totals.bounds, lower", sum(names, &lower), all.value);
     }
     for name in VERSIONS.iter().chain(&PROTOCOLS) {
         let (value, bounds) = (count(name).unwrap_or_default(), &bounds[*name]);
         let [lower, upper] = ["lower", "upper"].map(|bound| bounds[bound].as_u64().unwrap_or(u64::MAX));
         let is_between = lower <= value && value <= upper;
         faults.expect(is_between, &format!(".totals.{name}"), || format!("{value} of {lower} to {upper}"));
-        faults.at_most(&format!(".totals.bounds.{name}"), upper, packets);
+        faults.at_most(&format!(".totals.bounds.{name}"), upper, all.upper);
     }
 }
