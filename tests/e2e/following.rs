@@ -146,7 +146,10 @@ fn a_thousand_changes_leave_nothing_behind() -> Result<()> {
     pair.generator.ip("link delete gen1")?;
     daemon.wait_for_line("the interface is gone interface=port direction=\"egress\"", TIMEOUT)?;
     wait_for_names(&mut daemon, &[INTERFACE])?;
-    let before = bpf_objects(daemon.pid())?;
+    let before = clock::wait_for("one link at most: the others are detached in their turn", TIMEOUT, || {
+        let now = bpf_objects(daemon.pid())?;
+        Ok(now.iter().all(|(kind, count)| !kind.contains("link") || *count <= 1).then_some(now))
+    })?;
     ensure!(before.keys().any(|kind| kind.contains("prog")), "no program among {before:?}");
 
     let mut oracle = Oracle::new();

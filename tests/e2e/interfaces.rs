@@ -28,7 +28,8 @@ tests![
     an_interface_that_vanishes_and_comes_back_is_measured_exactly,
     a_foreign_program_stays_and_is_not_disturbed,
     an_alias_is_reported_and_followed,
-    an_alternative_name_is_a_name
+    an_alternative_name_is_a_name,
+    a_bridge_and_its_ports_have_generic_xdp
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -304,6 +305,29 @@ fn an_alternative_name_is_a_name() -> Result<()> {
         let reports = stop(&mut daemon, Loss::None)?;
         ensure!(seen_on(INTERFACE, &reports)? == sent, "{:?} of {sent:?}", seen_on(INTERFACE, &reports)?);
         ensure!(reports[0]["interfaces"][0]["alias"] == NAME, "{}", reports[0]["interfaces"]);
+    }
+    Ok(())
+}
+
+/// Under an XDP program in generic mode Linux allows none: ports have theirs first, whatever was made first.
+fn a_bridge_and_its_ports_have_generic_xdp() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let join = |port: &str| -> Result<()> {
+        pair.observer.ip(&format!("link add {port} type veth peer name far-{port}"))?;
+        pair.observer.ip(&format!("link set {port} master br7"))?;
+        Ok(())
+    };
+    pair.observer.ip("link add br7 type bridge")?;
+    join("port7")?;
+    let interfaces = ["br7", "port7", "port*"].map(|name| format!("{{name: \"{name}\", mode: generic}}")).join(", ");
+    let mut daemon = measure(&pair.observer, &format!("interfaces: [{interfaces}]\nreport: {{interval: 1s}}\n"))?;
+    join("port8")?;
+    let line = daemon.wait_for_line("interface=port8", TIMEOUT)?;
+    ensure!(line.contains("an interface that lies on it"), "{line}");
+    let reports = stop(&mut daemon, Loss::None)?;
+    for name in ["br7", "port7"] {
+        let modes = modes(name, &reports);
+        ensure!(!modes.is_empty() && modes.iter().all(|mode| *mode == "xdp-generic"), "{name}: {modes:?}");
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use weir_tests::{
     account::{Loss, tally},
     clock,
     daemon::{Daemon, Signal, weir_binary},
-    foreign::{Foreign, NEXT, PASS, links_of},
+    foreign::{Does, Foreign, NEXT, PASS, links_of},
     netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
     scratch::Scratch,
@@ -33,6 +33,7 @@ tests![
     a_program_that_somebody_puts_in_weirs_place_is_replaced,
     a_program_that_ends_the_chain_is_passed,
     a_filter_that_ends_the_chain_is_passed,
+    a_program_that_cannot_be_passed_is_named,
     a_program_that_passes_everything_on_makes_nobody_blind,
     a_fight_is_bounded_and_loud,
     two_weirs_do_not_fight,
@@ -40,6 +41,7 @@ tests![
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
+const METRICS: &str = "prometheus: {listen: 127.0.0.1:9469}\n";
 const BLIND: Loss = Loss::Provoked(&["blind"]);
 
 fn watch_by(mode: &str, more: &str) -> Result<Watch> {
@@ -199,6 +201,36 @@ fn a_filter_that_ends_the_chain_is_passed() -> Result<()> {
     check(watch, &["ingress"], [1_000, 500, 2_000], own)
 }
 
+/// What keeps packets back before weir's hook: a TCX program before a classic filter, an XDP program before all else.
+fn a_program_that_cannot_be_passed_is_named() -> Result<()> {
+    type Stand = fn(&Namespace) -> Result<Foreign>;
+    let tcx: Stand = |observer| Foreign::stand_first(observer, INTERFACE, TcAttachType::Ingress, PASS);
+    let xdp: Stand = |observer| Foreign::attach(observer, INTERFACE, Does::DropAll);
+    for (mode, stand) in [("tc", tcx), ("tcx", xdp), ("afpacket", xdp)] {
+        let mut watch = watch_by(mode, METRICS)?;
+        let foreign = stand(&watch.pair.observer)?;
+        let who = format!("program {}", foreign.number()?);
+        let line = watch.daemon.wait_for_line("weir cannot move before it", TIMEOUT)?;
+        ensure!(line.contains(&who), "{mode}: {line}");
+        watch.pair.observer.wait_until_up(INTERFACE)?;
+        watch.send(plan(500), &mut Oracle::new())?;
+        let is_told = || {
+            let (status, _, body) = get(&watch.pair.observer, "/readyz", "")?;
+            Ok((status == 503 && body.contains(&who)).then_some(()))
+        };
+        clock::wait_for("readiness that names the program", TIMEOUT, is_told).with_context(|| mode.to_owned())?;
+        drop(foreign);
+        watch.daemon.wait_for_line("sees all packets again", TIMEOUT)?;
+        let reports = watch::stop(&mut watch.daemon, BLIND)?;
+        let (lost, seconds) = blind_in("ingress", &reports)?;
+        ensure!(lost.packets == 500 && seconds > 0.0, "{mode}: {lost:?}, {seconds} s\n{}", watch.daemon.log()?);
+        let interfaces = reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten();
+        let mut troubles = interfaces.filter_map(|one| one["trouble"].as_str());
+        ensure!(troubles.any(|trouble| trouble.contains(&who)), "{mode}: no report names it");
+    }
+    Ok(())
+}
+
 fn a_program_that_passes_everything_on_makes_nobody_blind() -> Result<()> {
     let mut watch = watch_by("tcx", "")?;
     let stand = |watch: &Watch| Foreign::stand_first(&watch.pair.observer, INTERFACE, TcAttachType::Ingress, NEXT);
@@ -267,7 +299,7 @@ fn two_weirs_do_not_fight() -> Result<()> {
 
 /// Whatever is asked about a flow: packets that were not seen may be of it.
 fn a_window_that_was_blind_is_not_exact() -> Result<()> {
-    let mut watch = watch_by("tcx", "prometheus: {listen: 127.0.0.1:9469}\n")?;
+    let mut watch = watch_by("tcx", METRICS)?;
     behind_its_back(&mut watch, 500, |watch| {
         links_of(watch.daemon.pid())?.iter().try_for_each(|link| Ok(syscall::detach(link.as_fd())?))
     })?;

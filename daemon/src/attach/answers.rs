@@ -7,8 +7,8 @@ use tracing::{debug, info, warn};
 use super::{
     attachments::Attachments,
     error::AttachError,
-    netlink::Device,
-    obtained::Obtained,
+    netlink::{Device, XdpProgram},
+    obtained::{Obtained, describe},
     others::{self, Others},
     settle::table_entry,
     slots::{Attachment, Slots},
@@ -159,11 +159,17 @@ impl Attachments<'_> {
 
     /// This is where an attachment was found.
     fn judge(&mut self, number: Number, seat: Seat, at: Duration) {
-        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
+        let Some(Of { name, way, ifindex, watched, before }) = of(number, &mut self.slots, &mut self.others) else {
+            return;
+        };
         if self.gone.contains(&ifindex) {
             return;
         }
         let direction = way.name();
+        let seat = match before {
+            Some(xdp) if seat == Seat::First => Seat::Behind { who: vec![describe(xdp)], can_move: false },
+            _ => seat,
+        };
         let Some(trouble) = seat.trouble() else {
             if watched.is_well(at) {
                 info!(interface = %name, direction, "weir's program sees all packets again");
@@ -192,7 +198,9 @@ impl Attachments<'_> {
     }
 
     fn is_mended(&mut self, number: Number, seat: &Seat, result: Result<(), AttachError>, is_attached: bool) {
-        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
+        let Some(Of { name, way, ifindex, watched, .. }) = of(number, &mut self.slots, &mut self.others) else {
+            return;
+        };
         let (direction, trouble) = (way.name(), seat.trouble().unwrap_or_default());
         match result {
             Ok(()) => {
@@ -245,14 +253,18 @@ struct Of<'a> {
     way: Way,
     ifindex: u32,
     watched: &'a mut Watched,
+    /// The XDP program of somebody else that meets its packets before it, wherever else it is attached.
+    before: Option<XdpProgram>,
 }
 
 fn of<'a>(number: Number, slots: &'a mut Slots, others: &'a mut Option<Others>) -> Option<Of<'a>> {
     if let Some(member) = others.as_mut().and_then(|others| others.get_mut(number)) {
         let (way, ifindex) = (member.way, member.ifindex);
-        return Some(Of { name: others::NAME, way, ifindex, watched: &mut member.watched });
+        return Some(Of { name: others::NAME, way, ifindex, watched: &mut member.watched, before: None });
     }
     let slot = slots.slot_of(number)?;
-    let Attachment { name, way, present, watched, .. } = slots.get_mut(slot)?.as_mut()?;
-    Some(Of { name, way: *way, ifindex: present.as_ref()?.ifindex, watched })
+    let attachment = slots.get_mut(slot)?.as_mut()?;
+    let before = attachment.xdp_before();
+    let Attachment { name, way, present, watched, .. } = attachment;
+    Some(Of { name, way: *way, ifindex: present.as_ref()?.ifindex, watched, before })
 }

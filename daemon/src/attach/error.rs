@@ -40,6 +40,12 @@ pub enum AttachError {
          the interface out"
     )]
     Taken(String),
+    /// An interface above has a program that allows none here.
+    #[error(
+        "interface \"{0}\" takes no XDP program: an interface that lies on it (a bridge, a bond, a VLAN) has one in \
+         generic mode, and Linux allows none below. Use `mode: tcx` or `mode: tc` for one of them"
+    )]
+    BelowGeneric(String),
     /// No privilege.
     #[error("not permitted to attach to interface \"{0}\": {way}", way = way_out(CapabilitySet::NET_ADMIN))]
     NotPermitted(String),

@@ -24,7 +24,10 @@ use super::{
     sign::{self, named},
     watch::Seat,
 };
-use crate::interface::Way;
+use crate::{
+    datapath::syscall::{self, Hook},
+    interface::Way,
+};
 
 /// The name of a filter.
 const NAME: &str = "weir";
@@ -74,10 +77,22 @@ impl Hooked {
         let first = filters.remove(at).priority;
         let is_weir = |filter: &Filter| filter.program.is_some_and(sign::is_weir);
         let before = filters.iter().take(at).filter(|filter| filter.chain == 0 && !is_weir(filter));
-        let who: Vec<_> = before.map(name_of).collect();
-        let can_move = priority(&filters) < first || filters.first().is_some_and(Filter::is_for_every_packet);
+        let mut who: Vec<_> = before.map(name_of).collect();
+        let has_room = priority(&filters) < first || filters.first().is_some_and(Filter::is_for_every_packet);
+        let can_move = has_room && !who.is_empty();
+        who.extend(before_filters(ifindex, way));
         Ok(if who.is_empty() { Seat::First } else { Seat::Behind { who, can_move } })
     }
+}
+
+/// TCX programs of others: the kernel runs them before all filters. A kernel without TCX (before Linux 6.6) has none.
+fn before_filters(ifindex: u32, way: Way) -> impl Iterator<Item = String> {
+    let hook = match way {
+        Way::Ingress => Hook::TcxIngress,
+        Way::Egress => Hook::TcxEgress,
+    };
+    let chain = syscall::chain(ifindex, hook).unwrap_or_default();
+    chain.into_iter().filter(|one| !sign::is_weir(one.program)).map(|one| named(one.program))
 }
 
 /// A filter, as messages name it.

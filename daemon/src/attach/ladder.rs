@@ -277,7 +277,7 @@ impl Ladder<'_> {
                     (Seat::Behind { .. }, None) => Err(Errno::PERM.into()),
                     (Seat::First, _) => Ok(()),
                 };
-                mended.map_err(|error| refused_link(&device.name, rung, error))
+                mended.map_err(|error| refused_link(device, rung, error))
             }
             Some(Hold::Filter { .. }) => {
                 // A filter of its program goes with it, and the new one comes before all others of its priority.
@@ -323,7 +323,7 @@ impl Programs<'_> {
             return Err(AttachError::NoTcx(device.name.clone()));
         }
         let link = Link::attach(self.of(device, way, rung)?, device.ifindex, hook)
-            .map_err(|error| refused_link(&device.name, rung, error))?;
+            .map_err(|error| refused_link(device, rung, error))?;
         Ok(Hold::Program { link })
     }
 
@@ -339,7 +339,7 @@ impl Programs<'_> {
             let hook = hook_of(rung, way)?;
             let mut link = inherited.take(hook, device.ifindex)?;
             let replaced = self.of(device, way, rung).and_then(|program| {
-                link.replace(program).map_err(|error| refused_link(&device.name, rung, error))
+                link.replace(program).map_err(|error| refused_link(device, rung, error))
             });
             match replaced {
                 Ok(()) => Some((rung, Hold::Program { link })),
@@ -355,7 +355,7 @@ impl Programs<'_> {
 
     /// The program of a rung for this interface, loaded.
     fn of(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<impl AsFd, AttachError> {
-        let refused = |source| refused(&device.name, rung, source);
+        let refused = |source| refused(device, rung, source);
         let program = match rung {
             Obtained::Native | Obtained::Generic if link_layer(device) != packet::Link::Ethernet => {
                 return Err(AttachError::NoEthernet { name: device.name.clone(), mode: rung.name() });
@@ -406,23 +406,25 @@ fn not_loaded(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
 
 /// Of several refusals the one to report: the user can detach somebody else's program; otherwise the last one.
 fn most_useful(mut refusals: Vec<AttachError>) -> Option<AttachError> {
-    let taken = refusals.iter().position(|refusal| matches!(refusal, AttachError::Taken(_)));
+    let is_taken = |refusal: &AttachError| matches!(refusal, AttachError::Taken(_) | AttachError::BelowGeneric(_));
+    let taken = refusals.iter().position(is_taken);
     taken.map(|at| refusals.swap_remove(at)).or_else(|| refusals.pop())
 }
 
 /// What the kernel's refusal of a link means.
-fn refused_link(name: &str, rung: Obtained, io_error: io::Error) -> AttachError {
-    refused(name, rung, SyscallError { call: "bpf_link_create", io_error }.into())
+fn refused_link(device: &Device, rung: Obtained, io_error: io::Error) -> AttachError {
+    refused(device, rung, SyscallError { call: "bpf_link_create", io_error }.into())
 }
 
 /// What a refusal by the kernel means.
-fn refused(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
-    let name = name.to_owned();
+fn refused(device: &Device, rung: Obtained, source: ProgramError) -> AttachError {
+    let name = device.name.clone();
     let errno = match &source {
         ProgramError::SyscallError(SyscallError { io_error, .. }) => io_error.raw_os_error(),
         _ => None,
     };
     match errno.map(Errno::from_raw_os_error) {
+        Some(Errno::EXIST) if rung != Obtained::Tcx && device.xdp.is_none() => AttachError::BelowGeneric(name),
         Some(Errno::BUSY | Errno::EXIST) if rung != Obtained::Tcx => AttachError::Taken(name),
         Some(Errno::PERM | Errno::ACCESS) => AttachError::NotPermitted(name),
         Some(Errno::NODEV) => AttachError::Vanished(name),
@@ -436,7 +438,7 @@ fn refused(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::netlink::XdpProgram, *};
 
     #[test]
     fn the_kernels_refusals_are_understood() {
@@ -453,9 +455,14 @@ mod tests {
             (Native, Errno::OPNOTSUPP, "Refused"),
         ] {
             let io_error = io::Error::from_raw_os_error(errno.raw_os_error());
-            let error = refused_link("eth0", rung, io_error);
+            let xdp = Some(XdpProgram { id: Some(7), place: "native" });
+            let device = Device { name: "eth0".to_owned(), xdp, ..Device::default() };
+            let error = refused_link(&device, rung, io_error);
             assert!(format!("{error:?}").starts_with(expected), "{rung:?} {errno}: {error:?}");
         }
+        let device = Device { name: "eth0".to_owned(), ..Device::default() };
+        let error = refused_link(&device, Generic, io::Error::from_raw_os_error(Errno::EXIST.raw_os_error()));
+        assert!(matches!(error, AttachError::BelowGeneric(_)), "nobody's program is on it: {error:?}");
     }
 
     #[test]

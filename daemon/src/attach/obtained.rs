@@ -71,6 +71,12 @@ impl Obtained {
     }
 }
 
+/// An XDP program, as messages name it.
+pub fn describe(xdp: XdpProgram) -> String {
+    let which = xdp.id.map_or_else(String::new, |program| format!("{}, ", named(program)));
+    format!("the XDP program on the interface ({which}{})", xdp.place)
+}
+
 /// The likely reason why a program sees fewer packets than the interface counts, where nobody is known to stand in
 /// front of it. `xdp` is the XDP program on the interface.
 pub fn reason_for_missing(obtained: Obtained, way: Way, xdp: Option<XdpProgram>) -> Cow<'static, str> {
@@ -84,8 +90,7 @@ pub fn reason_for_missing(obtained: Obtained, way: Way, xdp: Option<XdpProgram>)
                 .into()
         }
         (_, Way::Ingress, Some(xdp)) => {
-            let which = xdp.id.map_or_else(String::new, |program| format!(" ({}, {})", named(program), xdp.place));
-            format!("likely the XDP program on the interface{which} drops or redirects them before weir sees them").into()
+            format!("likely {} drops or redirects them before weir sees them", describe(xdp)).into()
         }
         (_, Way::Ingress, None) => {
             "likely the card forwards flows in hardware (offload), or the kernel drops broken frames before weir sees \

@@ -1,6 +1,9 @@
 //! From a list of interfaces to what is to be attached, and what is to be let go.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use tracing::{info, warn};
 use weir_common::control::egress;
@@ -16,6 +19,7 @@ use super::{
     others::Others,
     plan::{Wanted, wanted},
     slots::{Attachment, Fate, Ordered, Present},
+    stack::levels,
     tasks::{Number, Task, ToAttach, Urgency},
 };
 use crate::{
@@ -153,9 +157,12 @@ impl Attachments<'_> {
     }
 
     /// Orders what is not measured yet: what the configuration names has its turn first, what was refused before last.
+    /// Lower interfaces have theirs before those that lie on them: under an XDP program in generic mode the kernel
+    /// allows none.
     fn order_missing(&mut self, wanted: &[Wanted<'_>]) -> Result<(), AttachError> {
         let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
-        missing.sort_by_key(|wanted| self.urgency(wanted));
+        let levels = if missing.is_empty() { HashMap::new() } else { levels(&self.devices) };
+        missing.sort_by_key(|wanted| (self.urgency(wanted), levels.get(&wanted.device.ifindex).copied()));
         let new = missing.iter().filter(|wanted| self.urgency(wanted) < Urgency::Refused).count();
         let has_many = !self.budget.allows(clock::now().monotonic, self.at_tc(), new);
         if has_many && new > 0 && !self.has_many {

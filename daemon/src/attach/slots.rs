@@ -16,6 +16,7 @@ use super::{
     others::{Others, WAITS},
     plan::{Wanted, alias, passes_on, successor},
     readings::Readings,
+    sign,
     tasks::{Number, Urgency},
     watch::Watched,
 };
@@ -337,6 +338,13 @@ impl Attachment {
     /// Its name, and the alternative ones.
     pub fn names(&self) -> Vec<&str> {
         std::iter::once(&self.name).chain(&self.other_names).map(String::as_str).collect()
+    }
+
+    /// The XDP program of somebody else that meets its packets before weir's program does.
+    pub fn xdp_before(&self) -> Option<XdpProgram> {
+        let is_behind = self.way == Way::Ingress && !matches!(self.obtained, Obtained::Native | Obtained::Generic);
+        let xdp = self.present?.xdp.filter(|_| is_behind)?;
+        Some(xdp).filter(|xdp| !xdp.id.is_some_and(sign::is_weir))
     }
 
     /// What there is in the kernel, or is about to be.

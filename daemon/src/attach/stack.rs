@@ -88,6 +88,22 @@ pub fn listed(names: &[&str]) -> String {
     }
 }
 
+/// How many of these interfaces each one lies on, one upon the other, by its index.
+pub fn levels(devices: &[Device]) -> HashMap<u32, usize> {
+    let mut levels: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, 0)).collect();
+    let is_veth = |device: &Device| device.kind.as_deref() == Some("veth");
+    let lies_on = |device: &Device| device.lower.filter(|_| !is_veth(device)).map(|lower| (device.ifindex, lower));
+    let carries = |device: &Device| device.master.map(|master| (master, device.ifindex));
+    let pairs: Vec<_> = devices.iter().flat_map(|device| lies_on(device).into_iter().chain(carries(device))).collect();
+    for _ in 0..DEPTH_MAX {
+        for (upper, lower) in &pairs {
+            let above = levels.get(lower).map_or(0, |level| level + 1).min(DEPTH_MAX);
+            levels.entry(*upper).and_modify(|level| *level = above.max(*level));
+        }
+    }
+    levels
+}
+
 impl<'l> Stack<'l> {
     /// Of these interfaces, with those that are to be measured.
     pub fn new(wanted: &'l [Wanted<'l>], devices: &'l [Device]) -> Self {
@@ -263,4 +279,33 @@ fn is_one_of(device: &Device, kinds: &[&str]) -> bool {
 fn is_tunnel(device: &Device) -> bool {
     const ETHERNET: u16 = 1;
     is_one_of(device, &TUNNELS) && !(device.kind.as_deref() == Some("tun") && device.hardware == ETHERNET)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(ifindex: u32, kind: &str, lower: Option<u32>, master: Option<u32>) -> Device {
+        Device { ifindex, kind: Some(kind.to_owned()), lower, master, ..Device::default() }
+    }
+
+    #[test]
+    fn an_interface_is_a_level_above_all_that_it_lies_on() {
+        // A VLAN on a bridge of a bond and a veth, whose other end is in this namespace, too.
+        let devices = [
+            device(2, "vlan", Some(3), None),
+            device(3, "bridge", None, None),
+            device(4, "bond", None, Some(3)),
+            device(5, "veth", Some(6), Some(3)),
+            device(6, "veth", Some(5), None),
+            device(7, "dummy", None, Some(4)),
+            device(8, "vlan", Some(99), None),
+        ];
+        let levels = levels(&devices);
+        let of: Vec<_> = (2..=8).map(|ifindex| levels[&ifindex]).collect();
+        assert_eq!(of, [3, 2, 1, 0, 0, 0, 0]);
+        // What cannot be ends all the same.
+        let circle = [device(2, "bridge", None, Some(3)), device(3, "bridge", None, Some(2))];
+        assert!(super::levels(&circle).values().all(|level| *level <= DEPTH_MAX));
+    }
 }
