@@ -113,8 +113,11 @@ impl Closing {
         let self_metrics = self.self_metrics(&summary, late, sinks);
         let mut interfaces = account(&summary.ledgers);
         tell_apart(&mut interfaces);
-        let last =
-            LastWindow { doubt: summary.doubt.clone(), answers: summary.views.clone(), interfaces: interfaces.clone() };
+        let last = LastWindow {
+            uncertainty: summary.uncertainty.clone(),
+            answers: summary.views.clone(),
+            interfaces: interfaces.clone(),
+        };
         let asked = look_up(window, &self.views, &self.asks, &last);
         self.last = Some(last);
         let context = Context {

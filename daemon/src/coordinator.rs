@@ -21,7 +21,6 @@ use crate::{
     closing::{Closing, Times},
     config::{Config, Packets},
     control::{Control, Question, Release, protocol::Asked},
-    crew::{Crew, CrewError},
     datapath,
     fleet::Fleet,
     handover::Handover,
@@ -40,6 +39,7 @@ use crate::{
     report::{self, Encoded},
     sink::{self, Outbox, Standing},
     state::{Last, State},
+    workers::{Workers, WorkersError},
 };
 
 /// All interfaces are looked at this often, with news of them or without.
@@ -65,7 +65,7 @@ const GRACE_PERIOD: Duration = Duration::from_millis(40);
 pub enum MeasureError {
     /// A worker is gone.
     #[error(transparent)]
-    Crew(#[from] CrewError),
+    Workers(#[from] WorkersError),
     /// Shards that cannot be merged.
     #[error("cannot merge the shards of a window: this is a defect of weir, please report it")]
     Merge(#[from] MergeError),
@@ -93,7 +93,7 @@ pub struct Coordinator<'a, 'scope> {
     /// The CPUs; `None` where no program is loaded.
     pub fleet: Option<Fleet<'a>>,
     /// The workers.
-    pub crew: Crew<'scope>,
+    pub workers: Workers<'scope>,
     /// From closed windows to reports.
     pub closing: Closing,
     /// The sinks.
@@ -174,7 +174,7 @@ impl Coordinator<'_, '_> {
 
     fn measure(&mut self, (cpus, memory): (usize, &Memory), stop: &Receiver<()>) -> Result<(), MeasureError> {
         let mut window = self.window;
-        let mut lookout = Lookout::new(clock::now().monotonic);
+        let mut looks = LookSchedule::new(clock::now().monotonic);
         let mut standing = Standing::default();
         let now = clock::now();
         let mut pulse = Pulse::new(now.monotonic, since_second(now), self.said());
@@ -184,7 +184,7 @@ impl Coordinator<'_, '_> {
         let mut is_ready = self.attachments.waiting() == 0;
         loop {
             let now = clock::now();
-            let left = window.left(now).min(lookout.left(now.monotonic)).min(pulse.left(now.monotonic));
+            let left = window.left(now).min(looks.left(now.monotonic)).min(pulse.left(now.monotonic));
             select! {
                 recv(stop) -> _ => break,
                 recv(self.news) -> first => {
@@ -192,16 +192,16 @@ impl Coordinator<'_, '_> {
                         warn!("the kernel reports no more interface changes: weir notices them within two seconds");
                         self.news = never();
                     }
-                    self.note_news(&mut lookout, first.into_iter().chain(self.news.try_iter()).collect());
+                    self.note_news(&mut looks, first.into_iter().chain(self.news.try_iter()).collect());
                 }
                 recv(self.attachments.done()) -> done => {
                     // What has vanished is not to be taken for removed by somebody.
                     let news = self.news.try_iter().collect::<Vec<_>>();
                     if !news.is_empty() {
-                        self.note_news(&mut lookout, news);
+                        self.note_news(&mut looks, news);
                     }
                     match done {
-                        Ok(done) => self.hear(&mut lookout, done),
+                        Ok(done) => self.hear(&mut looks, done),
                         Err(_) => return Err(MeasureError::Attacher),
                     }
                 }
@@ -226,14 +226,14 @@ impl Coordinator<'_, '_> {
                 },
                 default(left) => {}
             }
-            if self.crew.has_failed() {
-                return Err(self.crew.failure().into());
+            if self.workers.has_failed() {
+                return Err(self.workers.failure().into());
             }
             standing.look(&self.outboxes).map_err(MeasureError::NoSink)?;
             let now = clock::now();
             self.look_at_rates(&mut pulse, now);
             self.attachments.catch_up();
-            if lookout.look(now.monotonic) {
+            if looks.look(now.monotonic) {
                 self.attachments.follow();
                 self.control.board.warn(self.attachments.troubles());
                 let is_behind = self.attachments.waiting() > 0;
@@ -244,7 +244,7 @@ impl Coordinator<'_, '_> {
                 }
                 is_ready |= !is_behind;
                 if let Some(handover) = &mut self.handover {
-                    handover.note(self.attachments.pages());
+                    handover.note(self.attachments.slot_states());
                 }
                 if let Some(fleet) = &mut self.fleet {
                     fleet.look();
@@ -286,7 +286,7 @@ impl Coordinator<'_, '_> {
                 warn!("weir is not detached from all interfaces yet: the last report does not wait for that");
             }
         }
-        self.crew.end();
+        self.workers.end();
         let now = clock::now();
         let edge = Edge { span: window.cut(now), next: now, patience: FAREWELL };
         self.close(edge, pulse.close(), None).map(drop)
@@ -303,22 +303,22 @@ impl Coordinator<'_, '_> {
     }
 
     /// The thread that attaches has done something.
-    fn hear(&mut self, lookout: &mut Lookout, done: Done) {
+    fn hear(&mut self, looks: &mut LookSchedule, done: Done) {
         let is_attached = self.attachments.hear(done);
         if is_attached && self.attachments.waiting() == 0 {
             // It is compared with the interface's own count from then on.
-            lookout.go_on(clock::now().monotonic);
+            looks.go_on(clock::now().monotonic);
         }
     }
 
     /// Interfaces have come, gone or changed.
-    fn note_news(&mut self, lookout: &mut Lookout, news: Vec<News>) {
+    fn note_news(&mut self, looks: &mut LookSchedule, news: Vec<News>) {
         for one in news {
             if let News::Gone(ifindex) = one {
                 self.attachments.note_gone(ifindex);
             }
         }
-        lookout.hear();
+        looks.hear();
     }
 
     /// What the kernel's counters of each slot say.
@@ -343,7 +343,7 @@ impl Coordinator<'_, '_> {
             config,
             attachments,
             fleet,
-            crew,
+            workers,
             closing,
             outboxes,
             webhook,
@@ -357,10 +357,10 @@ impl Coordinator<'_, '_> {
         } = self;
         // Emptied only now, so that it could be asked until now.
         let kept_before = kept.take().map(|kept| kept.first);
-        crew.take_back(kept_before, &closing.views, || closing.keys.shard(&config.estimates, &closing.views));
+        workers.take_back(kept_before, &closing.views, || closing.keys.shard(&config.estimates, &closing.views));
         let change = upcoming.map(|Prepared { config, views, interfaces, .. }| {
             let interfaces = attachments.change(&config.interfaces, views.clone(), *interfaces).max(*interfaces);
-            crew.renew(|| closing.keys.shard(&config.estimates, views));
+            workers.renew(|| closing.keys.shard(&config.estimates, views));
             Change { interfaces, sampling: config.sampling }
         });
         // Flows are forgotten also while the machine sleeps.
@@ -368,7 +368,7 @@ impl Coordinator<'_, '_> {
         let times = Times { span, begin: end.saturating_sub(span.length), end };
         let emptied = closing.rotate(times);
         closing.advance(next.wall);
-        let mut window = crew.close(patience, change, |spare| closing.keys.equip(spare))?;
+        let mut window = workers.close(patience, change, |spare| closing.keys.equip(spare))?;
         let late = window.late.iter().flat_map(|nth| fleet.iter().flat_map(|fleet| fleet.cpus_of(*nth))).copied();
         let late: BTreeSet<u32> = late.chain(window.closed.iter().flat_map(|closed| closed.late.clone())).collect();
         let late = Vec::from_iter(late);
@@ -430,13 +430,13 @@ impl Coordinator<'_, '_> {
         *kept = parts.next().map(|first| Kept { first, views, report_id: report.id.clone(), window: report.window });
         let (settings, views) =
             upcoming.map_or((&config.estimates, &closing.views), |next| (&next.config.estimates, &next.views));
-        crew.take_back(parts, views, || closing.keys.shard(settings, views));
+        workers.take_back(parts, views, || closing.keys.shard(settings, views));
         if let Some(state) = state {
             state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
         }
         if let Some(handover) = handover {
             let last = Last { seq: report.observer.seq, id: report.id.clone() };
-            handover.report(next, last, &closing.alerts, attachments.pages());
+            handover.report(next, last, &closing.alerts, attachments.slot_states());
         }
         let encoded = Encoded::new(&report);
         control.board.publish(&report, &encoded, &closing.views);
@@ -494,20 +494,20 @@ impl Coordinator<'_, '_> {
         info!("another configuration is in force");
         self.attachments.follow();
         if let Some(handover) = &mut self.handover {
-            handover.note(self.attachments.pages());
+            handover.note(self.attachments.slot_states());
         }
     }
 
     /// Lets the workers end, and the sinks deliver what waits, for a while.
     fn leave(self) {
-        let Self { crew, outboxes, webhook, ender, control, reloads, handover, closing, .. } = self;
+        let Self { workers, outboxes, webhook, ender, control, reloads, handover, closing, .. } = self;
         if let Some(handover) = handover {
             handover.end(&closing.seen, closing.rotation.begun());
         }
         drop(ender);
         drop(control);
         drop(reloads);
-        crew.dismiss();
+        workers.dismiss();
         sink::finish(outboxes.into_iter().chain(webhook).collect(), FAREWELL);
     }
 }
@@ -540,12 +540,12 @@ fn look_patience(interval: Duration) -> Duration {
 
 /// When the interfaces are looked at next.
 #[derive(Debug)]
-struct Lookout {
+struct LookSchedule {
     looked: Duration,
     due: Duration,
 }
 
-impl Lookout {
+impl LookSchedule {
     fn new(now: Duration) -> Self {
         Self { looked: now, due: now + LOOK_EVERY }
     }
@@ -679,10 +679,10 @@ mod tests {
 
     #[test]
     fn interfaces_are_looked_at_every_second_without_news() {
-        let mut lookout = Lookout::new(ms(5_000));
-        assert_eq!(lookout.left(ms(5_400)), ms(600));
-        assert!(!lookout.look(ms(5_999)) && lookout.look(ms(6_100)));
-        assert_eq!(lookout.left(ms(6_100)), ms(1_000));
+        let mut looks = LookSchedule::new(ms(5_000));
+        assert_eq!(looks.left(ms(5_400)), ms(600));
+        assert!(!looks.look(ms(5_999)) && looks.look(ms(6_100)));
+        assert_eq!(looks.left(ms(6_100)), ms(1_000));
     }
 
     #[test]
@@ -693,14 +693,14 @@ mod tests {
 
     #[test]
     fn news_are_followed_at_once_but_not_at_every_word() {
-        let mut lookout = Lookout::new(ms(0));
-        lookout.hear();
-        assert_eq!(lookout.left(ms(500)), Duration::ZERO, "nothing was looked at for half a second");
-        assert!(lookout.look(ms(500)));
-        lookout.hear();
-        lookout.hear();
-        assert_eq!((lookout.look(ms(549)), lookout.left(ms(549))), (false, ms(1)));
-        assert!(lookout.look(ms(550)) && !lookout.look(ms(1_549)) && lookout.look(ms(1_550)));
+        let mut looks = LookSchedule::new(ms(0));
+        looks.hear();
+        assert_eq!(looks.left(ms(500)), Duration::ZERO, "nothing was looked at for half a second");
+        assert!(looks.look(ms(500)));
+        looks.hear();
+        looks.hear();
+        assert_eq!((looks.look(ms(549)), looks.left(ms(549))), (false, ms(1)));
+        assert!(looks.look(ms(550)) && !looks.look(ms(1_549)) && looks.look(ms(1_550)));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The way to a worker.
-pub struct Berth<'a> {
+pub struct WorkerHandle<'a> {
     /// Takes the sources that it is to read.
     pub sources: Sender<KernelSource<'a>>,
     /// What it waits for.
@@ -30,7 +30,7 @@ pub struct Fleet<'a> {
     rings: &'a mut Rings,
     flush: FlushProgram<'a>,
     interfaces: usize,
-    berths: Vec<(Vec<u32>, Berth<'a>)>,
+    worker_handles: Vec<(Vec<u32>, WorkerHandle<'a>)>,
     known: BTreeSet<u32>,
     offline: BTreeSet<u32>,
     looking: Lasting,
@@ -42,14 +42,14 @@ impl<'a> Fleet<'a> {
         (rings, flush): (&'a mut Rings, FlushProgram<'a>),
         interfaces: usize,
         generation: Option<u32>,
-        berths: Vec<Berth<'a>>,
+        worker_handles: Vec<WorkerHandle<'a>>,
     ) -> Self {
         if let Some(generation) = generation {
             rings.made().for_each(|(cpu, ring)| handover::keep_ring(generation, cpu, ring));
         }
-        let berths = berths.into_iter().map(|berth| (Vec::new(), berth)).collect();
+        let worker_handles = worker_handles.into_iter().map(|worker_handle| (Vec::new(), worker_handle)).collect();
         let looking = Lasting::new("see which CPUs came or went");
-        Self { rings, flush, interfaces, berths, known: BTreeSet::new(), offline: BTreeSet::new(), looking }
+        Self { rings, flush, interfaces, worker_handles, known: BTreeSet::new(), offline: BTreeSet::new(), looking }
     }
 
     /// Knows this many interfaces from now on; never fewer than before.
@@ -65,12 +65,12 @@ impl<'a> Fleet<'a> {
     pub fn add(&mut self, cpu: u32) -> Result<(), KernelError> {
         self.known.insert(cpu);
         let ring = self.rings.take(cpu)?;
-        if let Some((cpus, berth)) = self.berths.iter_mut().min_by_key(|(cpus, _)| cpus.len()) {
+        if let Some((cpus, worker_handle)) = self.worker_handles.iter_mut().min_by_key(|(cpus, _)| cpus.len()) {
             cpus.push(cpu);
-            berth.events.add(&ring)?;
+            worker_handle.events.add(&ring)?;
             // A worker that is gone ends the daemon, and says why.
-            let _ = berth.sources.send(KernelSource::new(ring, self.flush, self.interfaces));
-            berth.events.waker().wake();
+            let _ = worker_handle.sources.send(KernelSource::new(ring, self.flush, self.interfaces));
+            worker_handle.events.waker().wake();
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ impl<'a> Fleet<'a> {
 
     /// The CPUs whose rings the `nth` worker reads.
     pub fn cpus_of(&self, nth: usize) -> &[u32] {
-        self.berths.get(nth).map_or(&[], |(cpus, _)| cpus)
+        self.worker_handles.get(nth).map_or(&[], |(cpus, _)| cpus)
     }
 
     /// Looks which CPUs came and went.

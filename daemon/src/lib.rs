@@ -9,7 +9,7 @@
 //! | [`alert`] | a report | what the rules of the configuration say of it |
 //! | [`sink`] | reports | delivered reports, each kind of target on a thread of its own |
 //!
-//! [`pipeline`] wires the threads of `weir run`. There the [`coordinator`] has its [`crew`] of workers close each
+//! [`pipeline`] wires the threads of `weir run`. There the [`coordinator`] has its [`workers`] close each
 //! window, and the [`closing`] makes the report of it. The [`fleet`] gives the ring of each CPU to one of them, and
 //! [`keys`] has the key of each day. [`control`] answers those who ask a running weir, and [`reload`] makes another
 //! configuration ready for it. [`replay`] measures captures by the same stages, [`doctor`] says what this machine can
@@ -43,7 +43,6 @@ pub mod config;
 mod confined;
 pub mod control;
 pub mod coordinator;
-pub mod crew;
 pub mod datapath;
 pub mod doctor;
 pub mod fleet;
@@ -58,6 +57,7 @@ pub mod memory;
 pub mod names;
 mod notify;
 mod plain_file;
+pub mod workers;
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("weir counts in words of 64 bits and maps rings of gigabytes: it is for 64-bit machines only");

@@ -31,7 +31,6 @@ use weir::{
         protocol::{self, Asked, Detached},
     },
     coordinator::MeasureError,
-    crew::CrewError,
     datapath::{Cpus, KernelError, tap},
     doctor::{
         self, Diagnosis,
@@ -54,6 +53,7 @@ use weir::{
         command::{self, SpoolError, Spools},
         place::Place,
     },
+    workers::WorkersError,
 };
 
 /// Where the configuration is unless told otherwise.
@@ -591,7 +591,7 @@ impl From<RunError> for Failure {
             | RunError::Attach(_)
             | RunError::Taps(_)
             | RunError::Thread(_)
-            | RunError::Measure(MeasureError::Crew(CrewError::Worker(_))) => Exit::Impossible,
+            | RunError::Measure(MeasureError::Workers(WorkersError::Worker(_))) => Exit::Impossible,
             RunError::Sink(_) | RunError::Measure(_) => Exit::Broken,
         };
         Self { exit, error: error.into() }

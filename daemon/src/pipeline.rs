@@ -28,13 +28,12 @@ use crate::{
     config::{Config, HashKey, Interface, KeyError, Where, slots},
     control::{Board, Control, Identity},
     coordinator::{Coordinator, MeasureError},
-    crew::Crew,
     datapath::{
         Cpus, Edge, Kernel, KernelError, Parts, Plan, RingEvents, descriptors, has_tcx, syscall,
         tap::{self, Taps},
     },
-    fleet::{Berth, Fleet},
-    handover::{Handover, Inheritance, estate::Inherited},
+    fleet::{Fleet, WorkerHandle},
+    handover::{Handover, Inheritance, previous_run::Inherited},
     keys::Keys,
     lock::LockError,
     measure::{
@@ -58,6 +57,7 @@ use crate::{
     spool::{Limits, place::Place},
     state::{Last, State},
     text::with_causes,
+    workers::Workers,
 };
 
 /// News of interfaces that may wait for the coordinator. The kernel holds further ones, or says that it could not.
@@ -159,7 +159,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     }
 
     // The first window begins here, before the first packet is counted: its day decides the key of all shards.
-    let last_end = inheritance.book().map(|book| book.until);
+    let last_end = inheritance.state().map(|state| state.until);
     let (now, interval) = (clock::now(), config.report.interval);
     let window = last_end.map_or_else(|| Window::open(now, interval), |end| Window::resume(end, now, interval));
     let mut keys = Keys::new(key, HashKey::Random.key()?, window.start());
@@ -177,7 +177,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     let spares = (0..threads as u64 * (SHARDS_PER_WORKER - 1)).map(|_| keys.shard(&config.estimates, &views)).collect();
 
     thread::scope(|scope| {
-        let mut crew = Crew::new(spares);
+        let mut workers = Workers::new(spares);
         let (programs, table, kernel_side) = match parts {
             Some(Parts { xdp, tc, flush, rings, interfaces, .. }) => {
                 rings.make_all()?;
@@ -189,16 +189,16 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let mut handover =
             kernel_side.as_ref().and_then(|(_, flush)| Handover::begin(&inheritance, *flush, secret, window.begin()));
         // Without programs there are no rings, and no workers.
-        let (mut berths, mut desks) = (Vec::new(), Vec::new());
+        let (mut worker_handles, mut inputs) = (Vec::new(), Vec::new());
         for valves in valves {
             let events = Arc::new(RingEvents::new()?);
             let (sources, newcomers) = unbounded();
-            desks.push((valves, events.clone(), newcomers));
-            berths.push(Berth { sources, events });
+            inputs.push((valves, events.clone(), newcomers));
+            worker_handles.push(WorkerHandle { sources, events });
         }
         let live = kernel_side.as_ref().map(|(_, flush)| flush.blocks().live());
         let generation = handover.as_ref().map(Handover::generation);
-        let mut fleet = kernel_side.map(|kernel_side| Fleet::new(kernel_side, interfaces, generation, berths));
+        let mut fleet = kernel_side.map(|kernel_side| Fleet::new(kernel_side, interfaces, generation, worker_handles));
         if let Some(fleet) = &mut fleet {
             cpus.online.iter().try_for_each(|cpu| fleet.add(*cpu))?;
         }
@@ -210,11 +210,11 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let (mut attachments, channels) =
             Attachments::attach(&mut attacher, (table, live), &config.interfaces, views.clone(), start.strict)?;
         if let Some(handover) = &mut handover {
-            handover.note(attachments.pages());
+            handover.note(attachments.slot_states());
         }
-        let last = inheritance.book().and_then(|book| book.last.clone());
+        let last = inheritance.state().and_then(|state| state.last.clone());
         let mut alerts = Alerts::new(&config.alerts.rules, config.report.interval);
-        alerts.resume(inheritance.book().map_or(&[], |book| &book.alerts));
+        alerts.resume(inheritance.state().map_or(&[], |state| &state.alerts));
         let earlier = inheritance.names();
         let broken = attacher.settle_inherited();
         let inherited = inherit(inheritance, &broken, &mut attachments, (&mut first, &seen), interfaces);
@@ -225,20 +225,22 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         }
         let mut first = Some(first.into_shard());
         let mut shard = |keys: &mut Keys| first.take().unwrap_or_else(|| keys.shard(&config.estimates, &views));
-        for (nth, (mut valves, events, newcomers)) in desks.into_iter().enumerate() {
+        for (nth, (mut valves, events, newcomers)) in inputs.into_iter().enumerate() {
             let collector = Collector::new(seen.clone(), interfaces, shard(&mut keys));
             let throttle = Throttle::new(&config.sampling, move |cpu, rate| valves.set(cpu, rate));
             let waker = events.waker();
             let wait = move |patience| events.wait(patience);
             let work = move |orders: &_, closed: &_| worker::run(collector, &newcomers, throttle, wait, orders, closed);
-            crew.hire(scope, (format!("weir-worker{nth}"), needs.of_workers()), waker, work)
+            workers
+                .hire(scope, (format!("weir-worker{nth}"), needs.of_workers()), waker, work)
                 .map_err(RunError::Thread)?;
         }
         for (nth, inbox) in inboxes.into_iter().enumerate() {
             let reader = Reader::new(inbox, &plan.of_reader(nth), &config.sampling, seen.clone(), shard(&mut keys));
             let waker = reader.waker();
             let work = move |orders: &_, closed: &_| reader.run(orders, closed);
-            crew.hire(scope, (format!("weir-tap{nth}"), CapabilitySet::empty()), waker, work)
+            workers
+                .hire(scope, (format!("weir-tap{nth}"), CapabilitySet::empty()), waker, work)
                 .map_err(RunError::Thread)?;
         }
         let (news_in, news) = bounded(NEWS);
@@ -311,7 +313,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             news,
             ender,
             fleet,
-            crew,
+            workers,
             closing,
             outboxes,
             webhook,
@@ -344,12 +346,12 @@ fn inherit(
     (batch, seen): (&mut Batch, &Seen),
     interfaces: usize,
 ) -> Option<Edge> {
-    let (pages, until) = inheritance.book().map(|book| (book.pages.clone(), book.until))?;
+    let (pages, until) = inheritance.state().map(|state| (state.pages.clone(), state.until))?;
     // A CPU may still be in an old program that was replaced.
     syscall::wait_for_programs();
     let mut edge = Edge::empty(interfaces);
-    for estate in inheritance.estates {
-        match estate.settle(|page| attachments.slot_of(page), (batch, seen), &mut edge) {
+    for previous_run in inheritance.previous_runs {
+        match previous_run.settle(|slot_state| attachments.slot_of(slot_state), (batch, seen), &mut edge) {
             Ok(Inherited { packets, lost, left_out }) => {
                 info!(
                     packets = packets.packets,

@@ -94,9 +94,9 @@ mod tests {
     fn an_error_is_told_with_its_causes_the_outermost_first() {
         #[derive(Debug, thiserror::Error)]
         #[error("{0}")]
-        struct Told(&'static str, #[source] Option<io::Error>);
-        let cause = Told("cannot open the ring", Some(io::Error::other("too many open files")));
+        struct TestError(&'static str, #[source] Option<io::Error>);
+        let cause = TestError("cannot open the ring", Some(io::Error::other("too many open files")));
         assert_eq!(with_causes(&cause), "cannot open the ring: too many open files");
-        assert_eq!(with_causes(&Told("alone", None)), "alone");
+        assert_eq!(with_causes(&TestError("alone", None)), "alone");
     }
 }

@@ -34,6 +34,7 @@ tests![
     a_program_that_ends_the_chain_is_passed,
     a_filter_that_ends_the_chain_is_passed,
     a_program_that_cannot_be_passed_is_named,
+    an_xdp_program_that_keeps_packets_back_is_named,
     a_program_that_passes_everything_on_makes_nobody_blind,
     a_fight_is_bounded_and_loud,
     two_weirs_do_not_fight,
@@ -201,34 +202,52 @@ fn a_filter_that_ends_the_chain_is_passed() -> Result<()> {
     check(watch, &["ingress"], [1_000, 500, 2_000], own)
 }
 
-/// What keeps packets back before weir's hook: a TCX program before a classic filter, an XDP program before all else.
+/// A TCX program before a classic filter: weir cannot move before it, and what is kept back is lost.
 fn a_program_that_cannot_be_passed_is_named() -> Result<()> {
-    type Stand = fn(&Namespace) -> Result<Foreign>;
-    let tcx: Stand = |observer| Foreign::stand_first(observer, INTERFACE, TcAttachType::Ingress, PASS);
-    let xdp: Stand = |observer| Foreign::attach(observer, INTERFACE, Does::DropAll);
-    for (mode, stand) in [("tc", tcx), ("tcx", xdp), ("afpacket", xdp)] {
+    let mut watch = watch_by("tc", METRICS)?;
+    let foreign = Foreign::stand_first(&watch.pair.observer, INTERFACE, TcAttachType::Ingress, PASS)?;
+    let line = watch.daemon.wait_for_line("weir cannot move before it", TIMEOUT)?;
+    ensure!(line.contains(&format!("program {}", foreign.number()?)), "{line}");
+    let reports = kept_back(&mut watch, foreign)?;
+    let (lost, seconds) = blind_in("ingress", &reports)?;
+    ensure!(lost.packets == 500 && seconds > 0.0, "{lost:?}, {seconds} s\n{}", watch.daemon.log()?);
+    Ok(())
+}
+
+/// An XDP program before all else: what a firewall drops is not lost, but it is named.
+fn an_xdp_program_that_keeps_packets_back_is_named() -> Result<()> {
+    for mode in ["tcx", "tc", "afpacket"] {
         let mut watch = watch_by(mode, METRICS)?;
-        let foreign = stand(&watch.pair.observer)?;
-        let who = format!("program {}", foreign.number()?);
-        let line = watch.daemon.wait_for_line("weir cannot move before it", TIMEOUT)?;
-        ensure!(line.contains(&who), "{mode}: {line}");
+        let foreign = Foreign::attach(&watch.pair.observer, INTERFACE, Does::DropAll)?;
         watch.pair.observer.wait_until_up(INTERFACE)?;
-        watch.send(plan(500), &mut Oracle::new())?;
-        let is_told = || {
-            let (status, _, body) = get(&watch.pair.observer, "/readyz", "")?;
-            Ok((status == 503 && body.contains(&who)).then_some(()))
-        };
-        clock::wait_for("readiness that names the program", TIMEOUT, is_told).with_context(|| mode.to_owned())?;
-        drop(foreign);
-        watch.daemon.wait_for_line("sees all packets again", TIMEOUT)?;
-        let reports = watch::stop(&mut watch.daemon, BLIND)?;
-        let (lost, seconds) = blind_in("ingress", &reports)?;
-        ensure!(lost.packets == 500 && seconds > 0.0, "{mode}: {lost:?}, {seconds} s\n{}", watch.daemon.log()?);
-        let interfaces = reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten();
-        let mut troubles = interfaces.filter_map(|one| one["trouble"].as_str());
-        ensure!(troubles.any(|trouble| trouble.contains(&who)), "{mode}: no report names it");
+        let reports = kept_back(&mut watch, foreign).with_context(|| mode.to_owned())?;
+        ensure!(blind_in("ingress", &reports)? == (Tally::default(), 0.0), "{mode}: {reports:?}");
     }
     Ok(())
+}
+
+/// Sends while a program keeps all packets back: `/readyz` and a report name it, until it is gone.
+fn kept_back(watch: &mut Watch, foreign: Foreign) -> Result<Vec<Value>> {
+    let who = format!("program {}", foreign.number()?);
+    let ready = |watch: &Watch, status: u16, text: &str| {
+        clock::wait_for(&format!("readiness with {status}"), TIMEOUT, || {
+            let (now, _, body) = get(&watch.pair.observer, "/readyz", "")?;
+            Ok((now == status && body.contains(text)).then_some(()))
+        })
+    };
+    ready(watch, 200, "")?;
+    // weir lists the interfaces, and what is on them, once a second.
+    window_ends(watch)?;
+    window_ends(watch)?;
+    watch.send(plan(500), &mut Oracle::new())?;
+    ready(watch, 503, &who)?;
+    drop(foreign);
+    ready(watch, 200, "")?;
+    let reports = watch::stop(&mut watch.daemon, Loss::Possible(&["blind"]))?;
+    let interfaces = reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten();
+    let mut troubles = interfaces.filter_map(|one| one["trouble"].as_str());
+    ensure!(troubles.any(|trouble| trouble.contains(&who)), "no report names it: {reports:?}");
+    Ok(reports)
 }
 
 fn a_program_that_passes_everything_on_makes_nobody_blind() -> Result<()> {
@@ -239,7 +258,7 @@ fn a_program_that_passes_everything_on_makes_nobody_blind() -> Result<()> {
     send(&watch, 500)?;
     let reports = watch::stop(&mut watch.daemon, Loss::None)?;
     let (_, seconds) = blind_in("ingress", &reports)?;
-    ensure!(seconds == 0.0, "blind for {seconds} s");
+    ensure!(seconds == 0.0, "blind for {seconds} s: {reports:?}\n{}", watch.daemon.log()?);
     ensure!(seen_in(INTERFACE, "ingress", &reports)?.packets == 1_000, "{reports:?}");
     Ok(())
 }

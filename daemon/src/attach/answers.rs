@@ -7,13 +7,13 @@ use tracing::{debug, info, warn};
 use super::{
     attachments::Attachments,
     error::AttachError,
-    netlink::{Device, XdpProgram},
-    obtained::{Obtained, describe},
+    netlink::Device,
+    obtained::Obtained,
     others::{self, Others},
     settle::table_entry,
     slots::{Attachment, Slots},
     tasks::{Done, Number, Task},
-    watch::{Order, Seat, Watched},
+    watch::{Order, Position, Watched},
 };
 use crate::{clock, config::Interface, interface::Way, measure::interface::Counts, text::with_causes};
 
@@ -45,14 +45,14 @@ impl Attachments<'_> {
             }
             Done::Checked { nth, found } => {
                 self.checks[1] = nth;
-                found.into_iter().for_each(|(number, seat, at)| self.judge(number, seat, at));
+                found.into_iter().for_each(|(number, position, at)| self.judge(number, position, at));
                 Ok(())
             }
             Done::Attached(number, Ok(obtained)) => self.is_attached(number, obtained),
             Done::Attached(number, Err(error)) => self.is_refused(number, error),
-            Done::Mended { number, seat, result, is_attached } => {
+            Done::Mended { number, position, result, is_attached } => {
                 self.mending = self.mending.saturating_sub(1);
-                self.is_mended(number, &seat, result, is_attached);
+                self.is_mended(number, &position, result, is_attached);
                 Ok(())
             }
             Done::Detached(number) => self.is_detached(number),
@@ -158,38 +158,32 @@ impl Attachments<'_> {
     }
 
     /// This is where an attachment was found.
-    fn judge(&mut self, number: Number, seat: Seat, at: Duration) {
-        let Some(Of { name, way, ifindex, watched, before }) = of(number, &mut self.slots, &mut self.others) else {
-            return;
-        };
+    fn judge(&mut self, number: Number, position: Position, at: Duration) {
+        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
         if self.gone.contains(&ifindex) {
             return;
         }
         let direction = way.name();
-        let seat = match before {
-            Some(xdp) if seat == Seat::First => Seat::Behind { who: vec![describe(xdp)], can_move: false },
-            _ => seat,
-        };
-        let Some(trouble) = seat.trouble() else {
+        let Some(trouble) = position.trouble() else {
             if watched.is_well(at) {
                 info!(interface = %name, direction, "weir's program sees all packets again");
             }
             return;
         };
-        match watched.is_wrong(&seat, at) {
+        match watched.is_wrong(&position, at) {
             Order::Mend => {
                 let device = self.devices.iter().find(|device| device.ifindex == ifindex).cloned();
                 if let Some(device) = device.map(Box::new) {
                     self.mending += 1;
-                    self.thread.put(Task::Mend { number, device, seat });
+                    self.thread.put(Task::Mend { number, device, position });
                 } else {
                     watched.is_not_mended("the interface is not listed yet");
                 }
             }
             Order::Tell => warn!(
                 interface = %name, direction,
-                "{trouble}: {}", match seat {
-                    Seat::Behind { can_move: false, .. } => "weir cannot move before it",
+                "{trouble}: {}", match position {
+                    Position::Behind { can_move: false, .. } => "weir cannot move before it",
                     _ => "this happens again and again, and weir tries once a minute to get its place back",
                 }
             ),
@@ -197,14 +191,12 @@ impl Attachments<'_> {
         }
     }
 
-    fn is_mended(&mut self, number: Number, seat: &Seat, result: Result<(), AttachError>, is_attached: bool) {
-        let Some(Of { name, way, ifindex, watched, .. }) = of(number, &mut self.slots, &mut self.others) else {
-            return;
-        };
-        let (direction, trouble) = (way.name(), seat.trouble().unwrap_or_default());
+    fn is_mended(&mut self, number: Number, position: &Position, result: Result<(), AttachError>, is_attached: bool) {
+        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
+        let (direction, trouble) = (way.name(), position.trouble().unwrap_or_default());
         match result {
             Ok(()) => {
-                let done = if matches!(seat, Seat::Behind { .. }) {
+                let done = if matches!(position, Position::Behind { .. }) {
                     "weir has moved before it"
                 } else {
                     "weir attaches it again"
@@ -253,18 +245,14 @@ struct Of<'a> {
     way: Way,
     ifindex: u32,
     watched: &'a mut Watched,
-    /// The XDP program of somebody else that meets its packets before it, wherever else it is attached.
-    before: Option<XdpProgram>,
 }
 
 fn of<'a>(number: Number, slots: &'a mut Slots, others: &'a mut Option<Others>) -> Option<Of<'a>> {
     if let Some(member) = others.as_mut().and_then(|others| others.get_mut(number)) {
         let (way, ifindex) = (member.way, member.ifindex);
-        return Some(Of { name: others::NAME, way, ifindex, watched: &mut member.watched, before: None });
+        return Some(Of { name: others::NAME, way, ifindex, watched: &mut member.watched });
     }
     let slot = slots.slot_of(number)?;
-    let attachment = slots.get_mut(slot)?.as_mut()?;
-    let before = attachment.xdp_before();
-    let Attachment { name, way, present, watched, .. } = attachment;
-    Some(Of { name, way: *way, ifindex: present.as_ref()?.ifindex, watched, before })
+    let Attachment { name, way, present, watched, .. } = slots.get_mut(slot)?.as_mut()?;
+    Some(Of { name, way: *way, ifindex: present.as_ref()?.ifindex, watched })
 }

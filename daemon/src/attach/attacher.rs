@@ -17,7 +17,7 @@ use super::{
     others::Others,
     pace::Pace,
     tasks::{Channels, Done, Number, Task, ToAttach, Urgency},
-    watch::Seat,
+    watch::Position,
 };
 use crate::{
     clock,
@@ -57,7 +57,7 @@ struct Held {
 /// What is to be done in turn.
 enum Turn {
     Attach(Box<ToAttach>),
-    Mend(Box<Device>, Seat),
+    Mend(Box<Device>, Position),
     Detach,
 }
 
@@ -119,8 +119,8 @@ impl<'a> Attacher<'a> {
                 done.push(Done::Checked { nth, found });
             }
             Task::Attach(one) => drop(self.queue.insert((one.urgency, one.number), Turn::Attach(one))),
-            Task::Mend { number, device, seat } => {
-                self.queue.insert((Urgency::Mend, number), Turn::Mend(device, seat));
+            Task::Mend { number, device, position } => {
+                self.queue.insert((Urgency::Mend, number), Turn::Mend(device, position));
             }
             Task::Detach(number) => {
                 // What has not had its turn yet is not to have it.
@@ -176,7 +176,7 @@ impl<'a> Attacher<'a> {
                 let result = self.attach(&one);
                 done.push(Done::Attached(number, result));
             }
-            Turn::Mend(device, seat) => done.extend(self.mend(number, &device, seat)),
+            Turn::Mend(device, position) => done.extend(self.mend(number, &device, position)),
             Turn::Detach => {
                 self.held.remove(&number);
                 done.push(Done::Detached(number));
@@ -193,22 +193,22 @@ impl<'a> Attacher<'a> {
         Ok(obtained)
     }
 
-    fn mend(&mut self, number: Number, device: &Device, seat: Seat) -> Option<Done> {
+    fn mend(&mut self, number: Number, device: &Device, position: Position) -> Option<Done> {
         let Held { hold, way, obtained, has_slot, .. } = self.held.remove(&number)?;
         let mut hold = Some(hold);
-        let result = self.ladder.mend(&mut hold, device, (way, obtained), &seat);
-        if result.is_err() && seat == Seat::Removed {
+        let result = self.ladder.mend(&mut hold, device, (way, obtained), &position);
+        if result.is_err() && position == Position::Removed {
             hold = None;
         }
         let is_attached = hold.is_some();
         if let Some(hold) = hold {
             self.held.insert(number, Held { hold, ifindex: device.ifindex, way, obtained, has_slot });
         }
-        Some(Done::Mended { number, seat, result, is_attached })
+        Some(Done::Mended { number, position, result, is_attached })
     }
 
     /// Looks at everything that has an account of its own, and at others for a while.
-    fn check(&mut self) -> Vec<(Number, Seat, Duration)> {
+    fn check(&mut self) -> Vec<(Number, Position, Duration)> {
         let Self { held, traffic, next, .. } = self;
         let mut found = Vec::new();
         for (&number, one) in held.iter().filter(|(_, one)| one.has_slot) {
@@ -228,15 +228,15 @@ impl<'a> Attacher<'a> {
     }
 
     /// A link of an interface that is gone looks as if somebody had removed it. Its own news will come.
-    fn leave_out_what_is_gone(&mut self, found: &mut Vec<(Number, Seat, Duration)>) {
-        if found.iter().all(|(_, seat, _)| *seat != Seat::Removed) {
+    fn leave_out_what_is_gone(&mut self, found: &mut Vec<(Number, Position, Duration)>) {
+        if found.iter().all(|(_, position, _)| *position != Position::Removed) {
             return;
         }
         let listed = self.devices.list().inspect_err(|error| debug!("cannot list the interfaces: {error}"));
         let there: std::collections::HashSet<_> =
             listed.unwrap_or_default().into_iter().map(|device| device.ifindex).collect();
         let is_there = |number: Number| self.held.get(&number).is_some_and(|one| there.contains(&one.ifindex));
-        found.retain(|(number, seat, _)| *seat != Seat::Removed || is_there(*number));
+        found.retain(|(number, position, _)| *position != Position::Removed || is_there(*number));
     }
 
     /// What was taken over from an earlier weir goes with this one from now on. Detaches from what that one has
@@ -248,11 +248,11 @@ impl<'a> Attacher<'a> {
 }
 
 /// Where it is; `None` if the kernel does not tell: the interface vanishes just now, for instance.
-fn look(number: Number, one: &Held, traffic: &mut Option<Traffic>) -> Option<(Number, Seat, Duration)> {
+fn look(number: Number, one: &Held, traffic: &mut Option<Traffic>) -> Option<(Number, Position, Duration)> {
     // What was there is known of the time before the kernel is asked.
     let at = clock::now().monotonic;
-    match one.hold.seat(traffic) {
-        Ok(seat) => Some((number, seat, at)),
+    match one.hold.position(traffic) {
+        Ok(position) => Some((number, position, at)),
         Err(error) => {
             debug!(ifindex = one.ifindex, direction = one.way.name(), "cannot look what is attached: {error}");
             None

@@ -88,6 +88,18 @@ pub struct Unseen {
     pub beyond: Tally,
 }
 
+/// Whether packets are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shortage {
+    /// No more than a short queue holds at this rate.
+    #[default]
+    None,
+    /// Perhaps: a long queue holds so many.
+    Possible,
+    /// No queue explains it.
+    Certain,
+}
+
 /// What a window comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Compared {
@@ -97,8 +109,8 @@ pub struct Compared {
     pub bytes: Option<Share>,
     /// What was not seen; `None` if that is not known.
     pub unseen: Option<Unseen>,
-    /// Whether more packets are missing than a short queue holds at this rate.
-    pub is_short: bool,
+    /// Whether packets are missing.
+    pub shortage: Shortage,
     /// What is wrong.
     pub finding: Option<Finding>,
 }
@@ -235,8 +247,13 @@ impl Coverage {
         *self = Self { counts_alike: self.counts_alike, ..Self::new(reading) };
     }
 
-    /// Compares from the edge before the last one at the next edge: it turned out that packets may have been missed
-    /// already before the last one.
+    /// What is missing of the window that has ended is accounted for.
+    pub const fn account(&mut self) {
+        self.before = None;
+    }
+
+    /// Compares from the edge before the last one at the next edge, unless what was missing then is accounted for:
+    /// packets may have been missed already before the last one.
     pub const fn go_back(&mut self) {
         if let Some(before) = self.before {
             *self = Self { counts_alike: self.counts_alike, ..Self::new(Some(before)) };
@@ -274,11 +291,17 @@ impl Coverage {
             packets: passed.packets(queued),
             bytes: passed.bytes(queued),
             unseen: Some(unseen),
-            is_short: unseen.counted.packets > arriving(own.packets, QUEUED, length),
+            shortage: match unseen.counted.packets {
+                missing if missing <= arriving(own.packets, QUEUED, length) => Shortage::None,
+                missing if missing <= in_queues(own.packets, ON_ITS_WAY, length) => Shortage::Possible,
+                _ => Shortage::Certain,
+            },
             finding: None,
         };
         if dropped > 0 || was_blind {
+            let before = self.before.filter(|_| dropped == 0);
             self.begin(now);
+            self.before = before;
             return compared;
         }
         if own.packets > 0 && own.packets == seen.all.packets && seen.merged == 0 {
@@ -574,6 +597,7 @@ mod tests {
         let compared = case.compare(Some(22_000), saw(1_000), true);
         let unseen = Unseen { counted: Tally::new(1_500, 150_000), beyond: Tally::default() };
         assert_eq!(compared.unseen, Some(unseen));
+        case.coverage.account();
         case.coverage.go_back();
         assert_eq!(case.compare(Some(23_000), saw(1_000), true).unseen, Some(Unseen::default()));
     }

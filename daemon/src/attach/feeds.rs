@@ -38,7 +38,7 @@ pub struct Decision {
     /// Why not all packets feed; empty where they do.
     pub why: String,
     /// What only the operator can know, and what follows if it is otherwise.
-    pub doubt: Option<String>,
+    pub caveat: Option<String>,
 }
 
 /// The decisions for all measured interfaces.
@@ -93,11 +93,11 @@ impl Feeding {
 
     /// Says why, where not all packets of this direction feed, or where somebody may know better.
     pub fn tell(&self, device: &Device, way: Way) {
-        let Some(Decision { feeds, why, doubt }) = self.decision(device.ifindex, way) else { return };
+        let Some(Decision { feeds, why, caveat }) = self.decision(device.ifindex, way) else { return };
         let (interface, direction) = (&device.name, way.name());
-        if let Some(doubt) = doubt {
+        if let Some(caveat) = caveat {
             let why = if why.is_empty() { why.clone() } else { format!(": {why}") };
-            warn!(%interface, direction, "feeds {}{why}. {doubt}", feeds.name());
+            warn!(%interface, direction, "feeds {}{why}. {caveat}", feeds.name());
         } else if !why.is_empty() {
             info!(%interface, direction, "feeds {}: {why}", feeds.name());
         }
@@ -155,7 +155,7 @@ impl Survey {
 impl fmt::Display for Survey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, there) in &self.0 {
-            let (way, Decision { feeds, why, doubt }) = match there {
+            let (way, Decision { feeds, why, caveat }) = match there {
                 Ok(there) => there,
                 Err(why) => {
                     writeln!(f, "{name}: {why}")?;
@@ -167,8 +167,8 @@ impl fmt::Display for Survey {
                 write!(f, ": {why}")?;
             }
             writeln!(f)?;
-            if let Some(doubt) = doubt {
-                writeln!(f, "    {doubt}")?;
+            if let Some(caveat) = caveat {
+                writeln!(f, "    {caveat}")?;
             }
         }
         Ok(())
@@ -214,9 +214,9 @@ fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, unfed: &Unfe
     if wanted.knows_origin {
         let mut decision = Decision::local().twice(stack.twice(device, Way::Egress));
         // Else packets that have not fed would feed nowhere.
-        if decision.doubt.is_none() && !unfed.in_part.is_empty() {
+        if decision.caveat.is_none() && !unfed.in_part.is_empty() {
             let names = listed(&unfed.in_part);
-            decision.doubt = Some(format!(
+            decision.caveat = Some(format!(
                 "Of the interfaces below {names} only some are measured. Packets that come by these and leave here count \
                  twice in totals and lists. Measure all of them, or {names}"
             ));
@@ -226,12 +226,12 @@ fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, unfed: &Unfe
     if fed.iter().any(|other| stack.is_apart(*other, device)) {
         by_source(device, unfed)
     } else {
-        let doubt = format!(
+        let caveat = format!(
             "A packet socket does not tell which packets {} sends back to where they came from. If the router does that, \
              as with VLANs on one cable, set `feeds: none` for `direction: egress`",
             device.name
         );
-        Decision { doubt: Some(doubt), ..Decision::all() }
+        Decision { caveat: Some(caveat), ..Decision::all() }
     }
 }
 
@@ -241,7 +241,7 @@ fn by_source(device: &Device, unfed: &Unfed<'_>) -> Decision {
     let translated = match unfed.sources {
         Sources::Tell => {
             let others: Vec<_> = unfed.whole.iter().copied().filter(|other| *other != name.as_str()).collect();
-            let doubt = || {
+            let caveat = || {
                 format!(
                     "A packet socket does not tell by which interface a packet came. What comes by {} and leaves by {name} \
                      is in no total and no list. Measure all interfaces, or set `feeds: all` if nothing that came by a \
@@ -251,19 +251,19 @@ fn by_source(device: &Device, unfed: &Unfed<'_>) -> Decision {
             };
             let why =
                 "those that the router forwards have fed already; its own have one of its addresses as the source";
-            let doubt = (!others.is_empty()).then(doubt);
-            return Decision { feeds: Feeds::Local, why: why.to_owned(), doubt };
+            let caveat = (!others.is_empty()).then(caveat);
+            return Decision { feeds: Feeds::Local, why: why.to_owned(), caveat };
         }
         Sources::Translated => "The router translates addresses",
         Sources::Unknown => "weir may not see whether the router translates addresses",
     };
     let why = "those that the router forwards have fed already, and a packet socket does not tell which";
-    let doubt = format!(
+    let caveat = format!(
         "{translated}, so the source of a packet does not tell whether the router itself sends it by {name}. If it \
          translates none of the sources that leave by {name}, set `feeds: local`. If it forwards nothing there that came \
          by a measured interface, set `feeds: all`"
     );
-    Decision { doubt: Some(doubt), ..Decision::none(why.to_owned()) }
+    Decision { caveat: Some(caveat), ..Decision::none(why.to_owned()) }
 }
 
 /// What follows for the packets that `come` or `leave`, if interfaces above or below feed them.
@@ -279,21 +279,21 @@ fn by_place(stack: &Stack<'_>, wanted: &Wanted<'_>, verb: &str) -> Option<Decisi
 /// What the operator told, and what follows.
 fn told(feeds: Feeds, below: Option<Carriers<'_>>) -> Decision {
     let why = if feeds == Feeds::All { String::new() } else { "so says the configuration".to_owned() };
-    Decision { feeds, why, doubt: None }.twice(below.filter(|_| feeds != Feeds::None))
+    Decision { feeds, why, caveat: None }.twice(below.filter(|_| feeds != Feeds::None))
 }
 
 impl Decision {
     fn all() -> Self {
-        Self { feeds: Feeds::All, why: String::new(), doubt: None }
+        Self { feeds: Feeds::All, why: String::new(), caveat: None }
     }
 
     fn local() -> Self {
         let why = "those that came by an interface that feeds have fed already".to_owned();
-        Self { feeds: Feeds::Local, why, doubt: None }
+        Self { feeds: Feeds::Local, why, caveat: None }
     }
 
     fn none(why: String) -> Self {
-        Self { feeds: Feeds::None, why, doubt: None }
+        Self { feeds: Feeds::None, why, caveat: None }
     }
 
     /// Packets that `come` or `leave` by measured interfaces below.
@@ -302,7 +302,7 @@ impl Decision {
         match carriers.tunnel {
             None => Self::none(format!("they feed on {lower}, below it")),
             Some(tunnel) => Self {
-                doubt: Some(format!(
+                caveat: Some(format!(
                     "{tunnel} is a tunnel, and the kernel does not tell by which interface its packets {verb}. If that is \
                      one that weir does not measure, set `feeds: all`"
                 )),
@@ -313,10 +313,10 @@ impl Decision {
 
     /// With a word of packets that feed on other interfaces, too.
     fn twice(self, others: Option<Carriers<'_>>) -> Self {
-        let doubt = |others: Carriers<'_>| {
+        let caveat = |others: Carriers<'_>| {
             format!("Packets that {} carries too, below it, count twice in totals and lists", others.names())
         };
-        Self { doubt: others.map(doubt), ..self }
+        Self { caveat: others.map(caveat), ..self }
     }
 }
 
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(feeding.for_the_programs(), HashMap::from([(2, told), (3, told)]));
         assert!(told.has_fed() && told.feeds(false) == Feeds::All && told.feeds(true) == Feeds::Local);
         assert_eq!(Passing::new(false, Feeds::None, Feeds::All).feeds(false), Feeds::None);
-        assert_eq!(feeding.decision(2, Way::Egress), Some(&Decision::local()), "there is no doubt");
+        assert_eq!(feeding.decision(2, Way::Egress), Some(&Decision::local()), "there is no caveat");
     }
 
     #[test]
@@ -413,8 +413,8 @@ mod tests {
         for sources in [Sources::Translated, Sources::Unknown] {
             let (feeding, _) = decide_by(sources, &devices, &[(2, BOTH), (3, INGRESS)], None, false);
             assert_eq!(feeding.of(2, Way::Egress), Feeds::None);
-            let doubt = feeding.decision(2, Way::Egress).unwrap().doubt.as_ref().unwrap();
-            assert!(doubt.contains("translates") && doubt.contains("feeds: local"), "{doubt}");
+            let caveat = feeding.decision(2, Way::Egress).unwrap().caveat.as_ref().unwrap();
+            assert!(caveat.contains("translates") && caveat.contains("feeds: local"), "{caveat}");
         }
         let (feeding, _) = decide(&devices, &[(2, BOTH)], None, false);
         assert_eq!(
@@ -422,7 +422,7 @@ mod tests {
             Feeds::All,
             "what the router forwards came by interfaces that do not feed"
         );
-        assert!(feeding.decision(2, Way::Egress).unwrap().doubt.as_ref().unwrap().contains("feeds: none"));
+        assert!(feeding.decision(2, Way::Egress).unwrap().caveat.as_ref().unwrap().contains("feeds: none"));
         let (feeding, _) = decide(&devices, &[(2, EGRESS)], None, false);
         assert_eq!(feeding.of(2, Way::Egress), Feeds::All);
     }
@@ -433,11 +433,11 @@ mod tests {
         let devices = [Device { up: true, ..lo() }, up(2), up(3), card(4)];
         let (feeding, _) = decide(&devices, &[(2, BOTH), (3, INGRESS)], None, false);
         assert_eq!(feeding.of(2, Way::Egress), Feeds::Local);
-        assert_eq!(feeding.decision(2, Way::Egress).unwrap().doubt, None, "what is up is measured");
+        assert_eq!(feeding.decision(2, Way::Egress).unwrap().caveat, None, "what is up is measured");
         let devices = [&devices[..], &[up(5)]].concat();
         let (feeding, _) = decide(&devices, &[(2, BOTH), (3, INGRESS)], None, false);
-        let doubt = feeding.decision(2, Way::Egress).unwrap().doubt.as_ref().unwrap();
-        assert!(doubt.contains("comes by if5 and leaves by if2"), "{doubt}");
+        let caveat = feeding.decision(2, Way::Egress).unwrap().caveat.as_ref().unwrap();
+        assert!(caveat.contains("comes by if5 and leaves by if2"), "{caveat}");
     }
 
     #[test]
@@ -452,7 +452,7 @@ mod tests {
         let devices = [card(2), on(2, virt(3, "vlan"))];
         let (feeding, fed) = feeding(&devices, &[(3, INGRESS)]);
         assert_eq!((feeding.of(3, Way::Ingress), fed), (Feeds::All, vec![3]), "its parent is not measured");
-        // A stack of which nothing is measured is no reason to doubt.
+        // A stack of which nothing is measured is no reason to caveat.
         let devices = [devices.to_vec(), vec![card(5)]].concat();
         let (feeding, _) = decide(&devices, &[(5, BOTH)], None, true);
         assert_eq!(feeding.decision(5, Way::Egress), Some(&Decision::local()));
@@ -506,8 +506,8 @@ mod tests {
         let (feeding, _) = feeding(&devices, &[(2, INGRESS), (5, INGRESS)]);
         let decided = [2, 5].map(|ifindex| feeding.of(ifindex, Way::Ingress));
         assert_eq!(decided, [Feeds::All, Feeds::All], "if2 has other packets, and so has if5");
-        let doubt = feeding.decision(5, Way::Ingress).unwrap().doubt.as_ref().unwrap();
-        assert!(doubt.contains("if2") && doubt.contains("count twice"), "{doubt}");
+        let caveat = feeding.decision(5, Way::Ingress).unwrap().caveat.as_ref().unwrap();
+        assert!(caveat.contains("if2") && caveat.contains("count twice"), "{caveat}");
     }
 
     #[test]
@@ -536,8 +536,8 @@ mod tests {
         let devices = [devices.to_vec(), vec![on(6, virt(7, "vlan")), card(8)]].concat();
         let (feeding, fed) = feeding(&devices, &[(2, INGRESS), (8, EGRESS)]);
         assert_eq!((feeding.of(8, Way::Egress), fed), (Feeds::Local, vec![2]));
-        let doubt = feeding.decision(8, Way::Egress).unwrap().doubt.as_ref().unwrap();
-        assert!(doubt.contains("below if4, if6, if7") && doubt.contains("twice"), "{doubt}");
+        let caveat = feeding.decision(8, Way::Egress).unwrap().caveat.as_ref().unwrap();
+        assert!(caveat.contains("below if4, if6, if7") && caveat.contains("twice"), "{caveat}");
     }
 
     #[test]
@@ -554,7 +554,7 @@ mod tests {
         let (feeding, _) = feeding(&devices, &[(4, INGRESS), (5, INGRESS)]);
         let decision = feeding.decision(5, Way::Ingress).unwrap();
         assert_eq!(decision.feeds, Feeds::None);
-        assert!(decision.doubt.as_ref().unwrap().starts_with("if7 is a tunnel"), "{decision:?}");
+        assert!(decision.caveat.as_ref().unwrap().starts_with("if7 is a tunnel"), "{decision:?}");
     }
 
     #[test]
@@ -577,7 +577,7 @@ mod tests {
             let (feeding, fed) = decide(&devices, &[(2, INGRESS), (7, BOTH)], None, true);
             assert_eq!(feeding.of(7, Way::Ingress), Feeds::None, "{kind}");
             let decision = feeding.decision(7, Way::Ingress).unwrap();
-            assert!(decision.why.contains("if2") && decision.doubt.as_ref().unwrap().contains("feeds: all"));
+            assert!(decision.why.contains("if2") && decision.caveat.as_ref().unwrap().contains("feeds: all"));
             assert_eq!(feeding.of(7, Way::Egress), Feeds::Local, "nothing is measured that if2 sends");
             assert!(fed.contains(&7), "{kind}");
             let (alone, _) = decide(&devices, &[(7, INGRESS), (8, INGRESS)], None, true);
@@ -629,7 +629,7 @@ mod tests {
         let devices = [card(2), virt(7, "wireguard")];
         let (feeding, _) = decide(&devices, &[(2, INGRESS), (7, INGRESS)], Some((7, Feeds::All)), true);
         assert_eq!(feeding.of(7, Way::Ingress), Feeds::All);
-        assert!(feeding.decision(7, Way::Ingress).unwrap().doubt.as_ref().unwrap().contains("count twice"));
+        assert!(feeding.decision(7, Way::Ingress).unwrap().caveat.as_ref().unwrap().contains("count twice"));
         assert_eq!(feeding.decision(7, Way::Ingress).unwrap().why, "");
         let (feeding, fed) = decide(&devices, &[(2, INGRESS), (7, BOTH)], Some((2, Feeds::None)), true);
         let told = Decision::none("so says the configuration".to_owned());
@@ -677,16 +677,16 @@ mod tests {
         let (feeding, _) = decide(&devices, &[(2, INGRESS), (3, INGRESS), (7, INGRESS)], Some((7, Feeds::All)), true);
         let told = |nth: usize| log_of(|| feeding.tell(&devices[nth], Way::Ingress));
         assert_eq!(told(0), "", "it feeds everything");
-        let (below, doubt) = (told(1), told(2));
+        let (below, caveat) = (told(1), told(2));
         assert!(below.contains(" INFO ") && below.contains("feeds none: they feed on if2, below it"), "{below}");
-        assert!(doubt.contains(" WARN ") && doubt.contains("feeds all. Packets that if2 carries"), "{doubt}");
+        assert!(caveat.contains(" WARN ") && caveat.contains("feeds all. Packets that if2 carries"), "{caveat}");
     }
 
     #[test]
     fn a_survey_has_a_line_for_each_interface_and_each_doubt() {
-        let doubt = Decision { doubt: Some("Who knows?".to_owned()), ..Decision::all() };
+        let caveat = Decision { caveat: Some("Who knows?".to_owned()), ..Decision::all() };
         let survey = Survey(vec![
-            ("if2".to_owned(), Ok((Way::Ingress, doubt))),
+            ("if2".to_owned(), Ok((Way::Ingress, caveat))),
             ("if3".to_owned(), Ok((Way::Egress, Decision::none("why not".to_owned())))),
             ("if4".to_owned(), Err("not there now")),
         ]);

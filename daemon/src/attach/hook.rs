@@ -22,7 +22,7 @@ use super::{
     error::AttachError,
     netlink::{Device, Devices, Discipline, Filter, Traffic},
     sign::{self, named},
-    watch::Seat,
+    watch::Position,
 };
 use crate::{
     datapath::syscall::{self, Hook},
@@ -65,14 +65,14 @@ impl Hooked {
     /// # Errors
     ///
     /// The kernel gives no answer.
-    pub fn seat(&self, traffic: &mut Traffic) -> io::Result<Seat> {
+    pub fn position(&self, traffic: &mut Traffic) -> io::Result<Position> {
         let Self { ifindex, way, program, .. } = *self;
         if !ways(traffic.discipline(ifindex)?).contains(&way) {
-            return Ok(Seat::Removed);
+            return Ok(Position::Removed);
         }
         let mut filters = traffic.filters(ifindex, way)?;
         let Some(at) = filters.iter().position(|filter| filter.program == Some(program)) else {
-            return Ok(Seat::Removed);
+            return Ok(Position::Removed);
         };
         let first = filters.remove(at).priority;
         let is_weir = |filter: &Filter| filter.program.is_some_and(sign::is_weir);
@@ -81,7 +81,7 @@ impl Hooked {
         let has_room = priority(&filters) < first || filters.first().is_some_and(Filter::is_for_every_packet);
         let can_move = has_room && !who.is_empty();
         who.extend(before_filters(ifindex, way));
-        Ok(if who.is_empty() { Seat::First } else { Seat::Behind { who, can_move } })
+        Ok(if who.is_empty() { Position::First } else { Position::Behind { who, can_move } })
     }
 }
 

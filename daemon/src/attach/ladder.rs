@@ -33,7 +33,7 @@ use super::{
     netlink::{Device, Traffic},
     obtained::Obtained,
     sign,
-    watch::Seat,
+    watch::Position,
 };
 use crate::{
     config::Mode,
@@ -43,7 +43,7 @@ use crate::{
         syscall::Hook,
         tap::{Tap, Taps, Target},
     },
-    handover::link::{Link, Links, Passing, Place},
+    handover::link::{Link, LinkPosition, Links, Passing},
     interface::Way,
     text::with_causes,
 };
@@ -166,23 +166,23 @@ impl Hold {
     /// # Errors
     ///
     /// The kernel gives no answer: the interface vanishes just now, for instance.
-    pub fn seat(&self, traffic: &mut Option<Traffic>) -> io::Result<Seat> {
+    pub fn position(&self, traffic: &mut Option<Traffic>) -> io::Result<Position> {
         match self {
             Self::Program { link } => Ok(match link.place()? {
-                Place::First => Seat::First,
-                Place::Removed => Seat::Removed,
-                Place::Replaced(program) => Seat::Replaced(program),
-                Place::Behind(before) => {
+                LinkPosition::First => Position::First,
+                LinkPosition::Removed => Position::Removed,
+                LinkPosition::Replaced(program) => Position::Replaced(program),
+                LinkPosition::Behind(before) => {
                     let others = before.into_iter().filter(|program| !sign::is_weir(*program));
                     let who: Vec<_> = others.map(sign::named).collect();
-                    if who.is_empty() { Seat::First } else { Seat::Behind { who, can_move: true } }
+                    if who.is_empty() { Position::First } else { Position::Behind { who, can_move: true } }
                 }
             }),
-            Self::Filter { hooked } => hooked.seat(match traffic {
+            Self::Filter { hooked } => hooked.position(match traffic {
                 Some(traffic) => traffic,
                 None => traffic.insert(Traffic::open()?),
             }),
-            Self::Socket { .. } => Ok(Seat::First),
+            Self::Socket { .. } => Ok(Position::First),
         }
     }
 
@@ -252,7 +252,7 @@ impl Ladder<'_> {
         Err(most_useful(refusals).unwrap_or_else(|| AttachError::NoLink(device.name.clone())))
     }
 
-    /// Puts what is attached on this rung back to where it sees all packets, as `seat` says that it does not. What
+    /// Puts what is attached on this rung back to where it sees all packets, as `position` says that it does not. What
     /// cannot be put back is gone from `hold`.
     ///
     /// # Errors
@@ -263,19 +263,19 @@ impl Ladder<'_> {
         hold: &mut Option<Hold>,
         device: &Device,
         (way, rung): (Way, Obtained),
-        seat: &Seat,
+        position: &Position,
     ) -> Result<(), AttachError> {
         let Self { programs, standing, .. } = self;
         let Some(programs) = programs else { return Ok(()) };
         match hold {
             Some(Hold::Program { link }) => {
                 let program = programs.of(device, way, rung)?;
-                let mended = match (seat, &standing.passing) {
-                    (Seat::Removed, _) => link.attach_again(program),
-                    (Seat::Replaced(_), _) => link.replace(program),
-                    (Seat::Behind { .. }, Some(passing)) => link.move_first(program, passing),
-                    (Seat::Behind { .. }, None) => Err(Errno::PERM.into()),
-                    (Seat::First, _) => Ok(()),
+                let mended = match (position, &standing.passing) {
+                    (Position::Removed, _) => link.attach_again(program),
+                    (Position::Replaced(_), _) => link.replace(program),
+                    (Position::Behind { .. }, Some(passing)) => link.move_first(program, passing),
+                    (Position::Behind { .. }, None) => Err(Errno::PERM.into()),
+                    (Position::First, _) => Ok(()),
                 };
                 mended.map_err(|error| refused_link(device, rung, error))
             }

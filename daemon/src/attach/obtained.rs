@@ -72,9 +72,14 @@ impl Obtained {
 }
 
 /// An XDP program, as messages name it.
-pub fn describe(xdp: XdpProgram) -> String {
+fn describe(xdp: XdpProgram) -> String {
     let which = xdp.id.map_or_else(String::new, |program| format!("{}, ", named(program)));
     format!("the XDP program on the interface ({which}{})", xdp.place)
+}
+
+/// What is said of an XDP program of somebody else that keeps packets back.
+pub fn kept_back(xdp: XdpProgram) -> String {
+    format!("{} keeps packets back: weir sees only what it passes on", describe(xdp))
 }
 
 /// The likely reason why a program sees fewer packets than the interface counts, where nobody is known to stand in

@@ -10,9 +10,9 @@ use weir_common::{
 };
 
 use super::{
-    coverage::{Compared, Coverage, Finding, Reading, Seen, Unseen},
+    coverage::{Compared, Coverage, Finding, Reading, Seen, Shortage, Unseen},
     netlink::{Device, XdpProgram},
-    obtained::{Obtained, reason_for_missing},
+    obtained::{Obtained, kept_back, reason_for_missing},
     others::{Others, WAITS},
     plan::{Wanted, alias, passes_on, successor},
     readings::Readings,
@@ -24,7 +24,7 @@ use crate::{
     clock,
     config::{self, Interface},
     datapath::tap::LinkAddress,
-    handover::book::Page,
+    handover::state::SlotState,
     interface::Way,
 };
 
@@ -54,6 +54,8 @@ pub struct Attachment {
     pub compared: Compared,
     /// For how long of that window it may have been blind.
     pub blind: Option<Duration>,
+    /// What is said of the XDP program of somebody else that has kept packets back in that window.
+    pub kept_back: Option<String>,
     /// Where its program is.
     pub watched: Watched,
     /// The interface, while its program is nowhere because somebody has removed it.
@@ -283,6 +285,7 @@ impl Attachment {
             coverage,
             compared: Compared::default(),
             blind: None,
+            kept_back: None,
             watched: Watched::new(Duration::ZERO),
             nowhere: None,
             left: None,
@@ -391,32 +394,32 @@ impl Attachment {
         }
     }
 
-    /// It goes on where an earlier weir has stopped, which looked for the last time at `looked`, wrote `page` then, and
-    /// counted `since`: the first window's coverage begins there.
-    pub fn is_taken_over(&mut self, page: &Page, since: Seen, looked: Duration) {
+    /// It goes on where an earlier weir has stopped, which looked for the last time at `looked`, wrote `state` then,
+    /// and counted `since`: the first window's coverage begins there.
+    pub fn is_taken_over(&mut self, state: &SlotState, since: Seen, looked: Duration) {
         self.watched = Watched::taken_over(looked, clock::now().monotonic);
-        if let Some(own) = page.own() {
+        if let Some(own) = state.own() {
             self.coverage = Coverage::new(Some(Reading { own: [own; 2], seen: [Seen::default(); 2] }));
             self.coverage.credit(since);
         }
     }
 
-    /// It is attached anew where an earlier weir was, which looked for the last time at `looked`, wrote `page` then,
+    /// It is attached anew where an earlier weir was, which looked for the last time at `looked`, wrote `state` then,
     /// and counted `since`. Its program went with its interface, or somebody has removed it: nobody has seen what the
     /// interface counted until the `begun` reading.
-    pub fn is_made_anew(&mut self, page: &Page, since: Seen, looked: Duration, begun: Option<Reading>) {
+    pub fn is_made_anew(&mut self, state: &SlotState, since: Seen, looked: Duration, begun: Option<Reading>) {
         self.watched = Watched::returned(looked, clock::now().monotonic);
         (self.coverage, self.changed) = (Coverage::default(), true);
         let (Some(present), Some(Reading { own: [_, own], seen: [_, seen] })) = (self.present, begun) else { return };
         let most = less(own, seen.all);
-        let least = if page.ifindex == Some(present.ifindex) {
+        let least = if state.ifindex == Some(present.ifindex) {
             // It is the same interface, or another one that has its index.
-            match page.own() {
+            match state.own() {
                 Some(before) if before.packets <= own.packets => less(less(most, before), since.all),
                 Some(_) => most,
                 None => Tally::default(),
             }
-        } else if page.newest.is_some_and(|newest| present.ifindex > newest) {
+        } else if state.newest.is_some_and(|newest| present.ifindex > newest) {
             most
         } else {
             Tally::default()
@@ -441,7 +444,7 @@ impl Attachment {
 
     /// What keeps weir from seeing all its packets now.
     pub fn trouble(&self) -> Option<&str> {
-        if self.is_waiting() { Some(WAITS) } else { self.watched.trouble() }
+        if self.is_waiting() { Some(WAITS) } else { self.watched.trouble().or(self.kept_back.as_deref()) }
     }
 
     /// The thread is asked to attach it.
@@ -509,7 +512,7 @@ impl Attachment {
         } else if self.changed || self.present.is_none() {
             // Not all of the window's packets are of this attachment.
             self.coverage = Coverage::new(reading);
-            (self.compared, self.blind) = (Compared::default(), self.watched.close(false, now));
+            (self.compared, self.blind) = (Compared::default(), self.watched.close(Shortage::None, now));
             self.left = self.left.map(|left| Left { reading: None, ..left });
             return self.blind.map(|_| missed);
         }
@@ -518,7 +521,11 @@ impl Attachment {
             self.coverage.go_back();
         }
         self.compared = self.coverage.edge(reading, dropped, self.watched.was_wrong(), length);
-        self.blind = self.watched.close(self.compared.is_short, now);
+        self.kept_back = self.xdp_before().filter(|_| self.compared.shortage == Shortage::Certain).map(kept_back);
+        self.blind = self.watched.close(self.compared.shortage, now);
+        if self.blind.is_some() {
+            self.coverage.account();
+        }
         self.tell(self.compared.finding);
         self.blind?;
         Some(self.compared.unseen.unwrap_or(Unseen { counted: Tally::default(), beyond: UNKNOWN }))
@@ -758,7 +765,7 @@ mod tests {
         one.changed = false;
         assert_eq!(one.compare(0, &readings, &counters, second), None, "it was not blind");
         one.lose();
-        one.watched.is_wrong(&crate::attach::watch::Seat::Removed, second);
+        one.watched.is_wrong(&crate::attach::watch::Position::Removed, second);
         let unseen = one.compare(0, &readings, &counters, second).unwrap();
         assert!(unseen.counted.is_zero() && unseen.beyond.packets > 1 << 40 && one.blind.is_some(), "{unseen:?}");
     }

@@ -7,7 +7,7 @@ use std::{io, time::Duration};
 use crossbeam::channel::{Receiver, Sender, bounded};
 use weir_common::control::Feeds;
 
-use super::{error::AttachError, nat::Sources, netlink::Device, obtained::Obtained, watch::Seat};
+use super::{error::AttachError, nat::Sources, netlink::Device, obtained::Obtained, watch::Position};
 use crate::{config::Mode, interface::Way};
 
 /// Batches that may wait for the thread. Further ones wait with the coordinator, in one batch.
@@ -39,7 +39,7 @@ pub enum Task {
         /// The interface.
         device: Box<Device>,
         /// Where it is.
-        seat: Seat,
+        position: Position,
     },
     /// Detach, when it is its turn.
     Detach(Number),
@@ -97,7 +97,7 @@ pub enum Done {
         /// The number of the look.
         nth: u64,
         /// Where each was, and when that was known, by the monotonic clock.
-        found: Vec<(Number, Seat, Duration)>,
+        found: Vec<(Number, Position, Duration)>,
     },
     /// How it is attached, or why it is not.
     Attached(Number, Result<Obtained, AttachError>),
@@ -106,7 +106,7 @@ pub enum Done {
         /// Which.
         number: Number,
         /// Where it was.
-        seat: Seat,
+        position: Position,
         /// Why it could not be put back, if it could not.
         result: Result<(), AttachError>,
         /// Whether it is attached at all.

@@ -11,9 +11,11 @@
 
 use std::time::Duration;
 
+use super::coverage::Shortage;
+
 /// What becomes of an attachment that is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seat {
+pub enum Position {
     /// It meets every packet before all others do.
     First,
     /// These, by their names, meet the packets before it.
@@ -29,7 +31,7 @@ pub enum Seat {
     Replaced(u32),
 }
 
-impl Seat {
+impl Position {
     /// What is wrong, for people; `None` if nothing is.
     pub fn trouble(&self) -> Option<String> {
         match self {
@@ -103,6 +105,8 @@ pub struct Watched {
     closed_at: Duration,
     /// Whether it may have been blind before the open window began.
     was_wrong_before: bool,
+    /// Whether the window before has left it open whether packets were missed.
+    has_waited: bool,
     attempts: Attempts,
     trouble: Option<String>,
     /// Who stands in front and cannot be passed; that is trouble only where packets are missing.
@@ -121,6 +125,7 @@ impl Watched {
             obscured: Duration::ZERO,
             closed_at: Duration::ZERO,
             was_wrong_before: false,
+            has_waited: false,
             attempts,
             trouble: None,
             standing: None,
@@ -161,21 +166,21 @@ impl Watched {
     }
 
     /// It is not where it should be.
-    pub fn is_wrong(&mut self, seat: &Seat, now: Duration) -> Order {
+    pub fn is_wrong(&mut self, position: &Position, now: Duration) -> Order {
         let passed = self.passed(now);
-        match seat {
-            Seat::First => return Order::Nothing,
-            Seat::Behind { .. } => self.obscured += passed,
-            Seat::Removed | Seat::Replaced(_) => self.blind += passed,
+        match position {
+            Position::First => return Order::Nothing,
+            Position::Behind { .. } => self.obscured += passed,
+            Position::Removed | Position::Replaced(_) => self.blind += passed,
         }
         if self.is_mending {
             return Order::Nothing;
         }
-        let was_known = if matches!(seat, Seat::Behind { can_move: false, .. }) {
-            std::mem::replace(&mut self.standing, seat.trouble()).is_some()
+        let was_known = if matches!(position, Position::Behind { can_move: false, .. }) {
+            std::mem::replace(&mut self.standing, position.trouble()).is_some()
         } else {
             self.standing = None;
-            let was_known = std::mem::replace(&mut self.trouble, seat.trouble()).is_some();
+            let was_known = std::mem::replace(&mut self.trouble, position.trouble()).is_some();
             self.is_mending = self.attempts.take(now);
             if self.is_mending {
                 return Order::Mend;
@@ -239,10 +244,16 @@ impl Watched {
         !self.blind.is_zero() || !self.obscured.is_zero()
     }
 
-    /// For how long it may have been blind in the window that ends `now`, if packets were `missed`. A program in front
-    /// that passes everything on makes nobody blind.
-    pub fn close(&mut self, missed: bool, now: Duration) -> Option<Duration> {
+    /// For how long it may have been blind in the window that ends `now`. A program in front that passes everything on
+    /// makes nobody blind. If its packets may just as well be on their way, the next window has the answer.
+    pub fn close(&mut self, shortage: Shortage, now: Duration) -> Option<Duration> {
         (self.closed_at, self.was_wrong_before) = (now, false);
+        let may_wait = self.blind.is_zero() && !self.obscured.is_zero() && !std::mem::take(&mut self.has_waited);
+        if may_wait && shortage == Shortage::Possible {
+            (self.was_wrong_before, self.has_waited) = (true, true);
+            return None;
+        }
+        let missed = shortage != Shortage::None;
         let (blind, obscured) = (std::mem::take(&mut self.blind), std::mem::take(&mut self.obscured));
         if self.standing.is_some() {
             self.trouble = self.standing.clone().filter(|_| missed);
@@ -259,8 +270,8 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn behind(can_move: bool) -> Seat {
-        Seat::Behind { who: vec!["program 7".to_owned()], can_move }
+    fn behind(can_move: bool) -> Position {
+        Position::Behind { who: vec!["program 7".to_owned()], can_move }
     }
 
     #[test]
@@ -276,37 +287,56 @@ mod tests {
     fn it_was_blind_from_the_last_good_look_until_it_is_mended() {
         let mut watched = Watched::new(seconds(10));
         assert!(!watched.is_well(seconds(11)) && !watched.was_wrong());
-        assert_eq!(watched.is_wrong(&Seat::Removed, seconds(12)), Order::Mend);
+        assert_eq!(watched.is_wrong(&Position::Removed, seconds(12)), Order::Mend);
         assert!(watched.trouble().is_some());
         watched.is_mended(seconds(13));
         assert!(watched.was_wrong() && watched.trouble().is_none());
         assert!(!watched.is_well(seconds(20)), "it was mended before");
-        assert_eq!(watched.close(false, seconds(20)), Some(seconds(2)), "whether packets came or not");
-        assert_eq!((watched.was_wrong(), watched.close(true, seconds(21))), (false, None));
+        assert_eq!(watched.close(Shortage::None, seconds(20)), Some(seconds(2)), "whether packets came or not");
+        assert_eq!((watched.was_wrong(), watched.close(Shortage::Certain, seconds(21))), (false, None));
     }
 
     #[test]
     fn who_stands_in_front_makes_blind_only_if_packets_are_missed() {
-        for (missed, expected) in [(false, None), (true, Some(seconds(3)))] {
+        for (shortage, expected) in [(Shortage::None, None), (Shortage::Certain, Some(seconds(3)))] {
             let mut watched = Watched::new(seconds(10));
             assert_eq!(watched.is_wrong(&behind(true), seconds(12)), Order::Mend);
             watched.is_mended(seconds(13));
-            assert_eq!(watched.close(missed, seconds(13)), expected);
+            assert_eq!(watched.close(shortage, seconds(13)), expected);
         }
+    }
+
+    #[test]
+    fn packets_that_may_be_on_their_way_are_missed_if_they_have_not_come_a_window_later() {
+        for (later, expected) in [(Shortage::None, None), (Shortage::Possible, Some(seconds(2)))] {
+            let mut watched = Watched::new(seconds(10));
+            watched.is_unknown(seconds(11), seconds(12));
+            assert_eq!(watched.close(Shortage::Possible, seconds(12)), None);
+            assert!(watched.was_wrong() && watched.was_wrong_before(), "it is still open");
+            watched.is_well(seconds(13));
+            assert_eq!(watched.close(later, seconds(13)), expected);
+            assert!(!watched.was_wrong() && !watched.was_wrong_before());
+        }
+        let mut removed = Watched::new(seconds(10));
+        removed.is_wrong(&Position::Removed, seconds(12));
+        assert!(removed.close(Shortage::Possible, seconds(12)).is_some(), "nobody saw them");
     }
 
     #[test]
     fn it_may_have_been_blind_before_the_window_began() {
         let mut watched = Watched::new(seconds(10));
         watched.is_well(seconds(11));
-        assert_eq!(watched.close(false, seconds(12)), None);
+        assert_eq!(watched.close(Shortage::None, seconds(12)), None);
         assert!(!watched.was_wrong_before(), "nobody knows yet");
-        watched.is_wrong(&Seat::Removed, seconds(13));
+        watched.is_wrong(&Position::Removed, seconds(13));
         assert!(watched.was_wrong_before());
         watched.is_mended(seconds(13));
-        assert!(watched.close(true, seconds(14)).is_some() && !watched.was_wrong_before(), "it is declared");
+        assert!(
+            watched.close(Shortage::Certain, seconds(14)).is_some() && !watched.was_wrong_before(),
+            "it is declared"
+        );
         watched.is_well(seconds(15));
-        watched.is_wrong(&Seat::Removed, seconds(16));
+        watched.is_wrong(&Position::Removed, seconds(16));
         assert!(!watched.was_wrong_before(), "all was well in this window");
     }
 
@@ -315,15 +345,19 @@ mod tests {
         let mut watched = Watched::new(seconds(10));
         assert_eq!(watched.is_wrong(&behind(false), seconds(11)), Order::Tell);
         assert!(watched.trouble().is_none() && watched.reason().is_some_and(|why| why.contains("program 7 stands")));
-        assert_eq!((watched.close(false, seconds(11)), watched.trouble()), (None, None), "it passes everything on");
+        assert_eq!(
+            (watched.close(Shortage::None, seconds(11)), watched.trouble()),
+            (None, None),
+            "it passes everything on"
+        );
         assert_eq!(watched.is_wrong(&behind(false), seconds(12)), Order::Nothing, "it was said");
-        assert!(watched.close(true, seconds(12)) == Some(seconds(1)) && watched.trouble().is_some());
+        assert!(watched.close(Shortage::Certain, seconds(12)) == Some(seconds(1)) && watched.trouble().is_some());
         for now in 12..15 {
-            assert_eq!(watched.is_wrong(&Seat::Removed, seconds(now)), Order::Mend);
-            assert_eq!(watched.is_wrong(&Seat::Removed, seconds(now)), Order::Nothing, "it is being mended");
+            assert_eq!(watched.is_wrong(&Position::Removed, seconds(now)), Order::Mend);
+            assert_eq!(watched.is_wrong(&Position::Removed, seconds(now)), Order::Nothing, "it is being mended");
             watched.is_not_mended("not yet");
         }
-        assert_eq!(watched.is_wrong(&Seat::Removed, seconds(15)), Order::Nothing, "again and again");
+        assert_eq!(watched.is_wrong(&Position::Removed, seconds(15)), Order::Nothing, "again and again");
         watched.is_not_mended("and no more");
         assert!(watched.trouble().is_some_and(|trouble| trouble.ends_with("removed weir's program; and no more")));
         assert!(watched.is_well(seconds(16)));
@@ -331,17 +365,17 @@ mod tests {
 
     #[test]
     fn where_nobody_could_look_the_interfaces_own_count_tells() {
-        for (missed, expected) in [(false, None), (true, Some(seconds(5)))] {
+        for (shortage, expected) in [(Shortage::None, None), (Shortage::Certain, Some(seconds(5)))] {
             let mut watched = Watched::new(seconds(10));
             watched.is_unknown(seconds(10), seconds(14));
             assert!(!watched.was_wrong(), "somebody has looked since then");
             watched.is_unknown(seconds(14), seconds(15));
             assert_eq!((watched.was_wrong(), watched.trouble()), (true, None));
-            assert_eq!(watched.close(missed, seconds(15)), expected);
+            assert_eq!(watched.close(shortage, seconds(15)), expected);
         }
         let mut watched = Watched::new(seconds(10));
-        watched.is_wrong(&Seat::Removed, seconds(11));
+        watched.is_wrong(&Position::Removed, seconds(11));
         watched.is_unknown(seconds(12), seconds(14));
-        assert_eq!(watched.close(false, seconds(14)), Some(seconds(4)), "it is known to be nowhere");
+        assert_eq!(watched.close(Shortage::None, seconds(14)), Some(seconds(4)), "it is known to be nowhere");
     }
 }

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     clock,
     datapath::{edge::Edge, syscall::Hook},
-    handover::book::Page,
+    handover::state::SlotState,
     interface::Way,
     measure::interface::MeasuredInterface,
 };
@@ -73,7 +73,7 @@ impl Attachments<'_> {
     pub fn troubles(&self) -> Vec<String> {
         let of = |one: &Attachment| {
             let blind = "was blind for a moment, and sees all packets again";
-            let trouble = match (one.watched.trouble(), one.watched.was_wrong()) {
+            let trouble = match (one.watched.trouble().or(one.kept_back.as_deref()), one.watched.was_wrong()) {
                 (Some(trouble), _) => trouble,
                 (None, true) if one.watched.reason().is_none() => blind,
                 _ => return None,
@@ -130,12 +130,12 @@ impl Attachments<'_> {
     }
 
     /// The slots that are in use, with what the next weir has to know of them.
-    pub fn pages(&mut self) -> Vec<Page> {
+    pub fn slot_states(&mut self) -> Vec<SlotState> {
         let readings = &self.readings;
         let newest = self.devices.iter().map(|device| device.ifindex).max();
         let own =
             |one: &Attachment| one.present.and_then(|present| readings.own((&one.name, present.ifindex), one.way));
-        let page = |(slot, one): (usize, &mut Attachment)| Page {
+        let state = |(slot, one): (usize, &mut Attachment)| SlotState {
             slot,
             name: one.name.clone(),
             way: one.way,
@@ -145,7 +145,7 @@ impl Attachments<'_> {
             newest,
             reported: Vec::new(),
         };
-        let others = self.others.is_some().then(|| Page {
+        let others = self.others.is_some().then(|| SlotState {
             slot: Others::SLOT,
             name: others::NAME.to_owned(),
             way: Way::Ingress,
@@ -155,11 +155,11 @@ impl Attachments<'_> {
             newest,
             reported: Vec::new(),
         });
-        self.slots.numbered().map(page).chain(others).collect()
+        self.slots.numbered().map(state).chain(others).collect()
     }
 
     /// The slot of this direction of an interface, which had another one in an earlier weir.
-    pub fn slot_of(&mut self, earlier: &Page) -> Option<usize> {
+    pub fn slot_of(&mut self, earlier: &SlotState) -> Option<usize> {
         if earlier.slot == Others::SLOT {
             return self.others.as_ref().map(|_| Others::SLOT);
         }
@@ -174,21 +174,21 @@ impl Attachments<'_> {
         })
     }
 
-    /// Goes on where an earlier weir has stopped that looked for the last time at `looked`: `pages` are what it wrote
+    /// Goes on where an earlier weir has stopped that looked for the last time at `looked`: `states` are what it wrote
     /// then. Since then it has counted `edge`, by the slots of this weir, which is in this weir's first report. These
     /// of its programs could not be taken over.
-    pub fn resume(&mut self, pages: &[Page], edge: &Edge, looked: Duration, broken: &[(Hook, u32)]) {
+    pub fn resume(&mut self, states: &[SlotState], edge: &Edge, looked: Duration, broken: &[(Hook, u32)]) {
         for (slot, attachment) in self.slots.numbered() {
             let Some(Present { ifindex, .. }) = attachment.present else { continue };
-            let own = |page: &&Page| page.way == attachment.way && page.ifindex == Some(ifindex);
-            let of_name = |page: &&Page| page.way == attachment.way && page.name == attachment.name;
-            let page = pages.iter().find(own).or_else(|| pages.iter().find(of_name));
-            let Some(page) = page.filter(|page| page.ifindex.is_some()) else { continue };
+            let own = |state: &&SlotState| state.way == attachment.way && state.ifindex == Some(ifindex);
+            let of_name = |state: &&SlotState| state.way == attachment.way && state.name == attachment.name;
+            let state = states.iter().find(own).or_else(|| states.iter().find(of_name));
+            let Some(state) = state.filter(|state| state.ifindex.is_some()) else { continue };
             let counters = edge.counters.get(slot).copied().unwrap_or_default();
             let since = Seen { all: counters.seen, merged: counters.merged };
             let is_broken = broken.iter().any(|(hook, of)| (hook.way(), *of) == (attachment.way, ifindex));
-            if page.ifindex == Some(ifindex) && !is_broken {
-                attachment.is_taken_over(page, since, looked);
+            if state.ifindex == Some(ifindex) && !is_broken {
+                attachment.is_taken_over(state, since, looked);
                 continue;
             }
             warn!(
@@ -196,7 +196,7 @@ impl Attachments<'_> {
                 "the interface was made anew while no weir ran, or somebody has removed weir's program: what it \
                  carried until now was not seen"
             );
-            attachment.is_made_anew(page, since, looked, attachment.reading(slot, &self.readings));
+            attachment.is_made_anew(state, since, looked, attachment.reading(slot, &self.readings));
         }
     }
 }

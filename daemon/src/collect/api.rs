@@ -27,7 +27,7 @@ use super::{
     keeper::{Checked, Keeper, Kept, Mistake, Refused},
     token::Token,
 };
-use crate::{privileges, serve::Seat};
+use crate::{privileges, serve::ClientSlot};
 
 /// Bytes of all bodies that are in memory at a time.
 const BODIES_BYTES_MAX: usize = 128 << 20;
@@ -159,7 +159,7 @@ impl Drop for Held {
     }
 }
 
-async fn take(State(api): State<Arc<Api>>, Extension(seat): Extension<Arc<Seat>>, request: Request) -> Response {
+async fn take(State(api): State<Arc<Api>>, Extension(slot): Extension<Arc<ClientSlot>>, request: Request) -> Response {
     let (head, mut body) = request.into_parts();
     // It waits for a word before it sends the body, and gets the answer instead.
     let is_waiting = head.headers.contains_key(EXPECT);
@@ -178,7 +178,7 @@ async fn take(State(api): State<Arc<Api>>, Extension(seat): Extension<Arc<Seat>>
     };
     match read {
         Ok((bytes, _held)) => {
-            let _busy = seat.busy();
+            let _busy = slot.busy();
             answer(api.keep(bytes, packing).await)
         }
         Err(no) => {

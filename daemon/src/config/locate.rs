@@ -13,21 +13,21 @@ use super::mistake::Place;
 
 /// Which half of a map's entry is meant. A list's items have only a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Aim {
+pub(super) enum Half {
     Key,
     Value,
 }
 
 /// The place of the element that is reached by taking, from the root down, the entry or item of each index in
 /// `steps`; where there is none, that of its nearest parent.
-pub(super) fn locate(text: &str, steps: &[usize], aim: Aim) -> Option<Place> {
+pub(super) fn locate(text: &str, steps: &[usize], aim: Half) -> Option<Place> {
     let document = || Deserializer::from_str(text).next();
     in_document(document()?, steps, aim)
-        .or_else(|| (0..steps.len()).rev().find_map(|depth| in_document(document()?, &steps[..depth], Aim::Value)))
+        .or_else(|| (0..steps.len()).rev().find_map(|depth| in_document(document()?, &steps[..depth], Half::Value)))
 }
 
 /// The same in one document of a file, without recourse to the parent.
-pub(super) fn in_document(document: Deserializer<'_>, steps: &[usize], aim: Aim) -> Option<Place> {
+pub(super) fn in_document(document: Deserializer<'_>, steps: &[usize], aim: Half) -> Option<Place> {
     let found = Probe { steps, aim }.deserialize(document).err()?.location()?;
     Some(Place { line: found.line(), column: found.column() })
 }
@@ -35,7 +35,7 @@ pub(super) fn in_document(document: Deserializer<'_>, steps: &[usize], aim: Aim)
 /// Goes to an element and fails there.
 struct Probe<'s> {
     steps: &'s [usize],
-    aim: Aim,
+    aim: Half,
 }
 
 impl<'de> DeserializeSeed<'de> for Probe<'_> {
@@ -52,7 +52,7 @@ impl<'de> DeserializeSeed<'de> for Probe<'_> {
 struct Path<'s> {
     step: usize,
     rest: &'s [usize],
-    aim: Aim,
+    aim: Half,
 }
 
 impl<'de> Visitor<'de> for Path<'_> {
@@ -74,8 +74,8 @@ impl<'de> Visitor<'de> for Path<'_> {
         for _ in 0..self.step {
             entries.next_entry::<IgnoredAny, IgnoredAny>()?;
         }
-        if self.rest.is_empty() && self.aim == Aim::Key {
-            entries.next_key_seed(Probe { steps: &[], aim: Aim::Key })?;
+        if self.rest.is_empty() && self.aim == Half::Key {
+            entries.next_key_seed(Probe { steps: &[], aim: Half::Key })?;
         } else if entries.next_key::<IgnoredAny>()?.is_some() {
             entries.next_value_seed(Probe { steps: self.rest, aim: self.aim })?;
         }

@@ -24,15 +24,15 @@ pub(super) fn write_networks<S: Serializer>(networks: &[Network], serializer: S)
 }
 
 /// A prefix as it was found, until all networks are read.
-struct Found {
+struct PrefixEntry {
     prefix: Prefix,
     /// Which network has it.
     network: usize,
-    whence: Whence,
+    whence: NetworkSource,
 }
 
 #[derive(Clone, Copy)]
-enum Whence {
+enum NetworkSource {
     /// The item of this index in `prefixes`.
     Item(usize),
     /// The line of this number in the file.
@@ -52,7 +52,7 @@ struct Reading<'t> {
     networks: Vec<Network>,
     /// One for each network.
     fields: Vec<Fields<'t>>,
-    found: Vec<Found>,
+    found: Vec<PrefixEntry>,
 }
 
 /// The names for addresses. This reads their files as well.
@@ -99,7 +99,7 @@ impl<'t> Reading<'t> {
         let mut listed = Vec::new();
         for item in prefixes.as_ref().and_then(items).unwrap_or_default() {
             let Some(prefix) = item.prefix() else { continue };
-            self.found.push(Found { prefix, network: nth, whence: Whence::Item(fields.prefixes.len()) });
+            self.found.push(PrefixEntry { prefix, network: nth, whence: NetworkSource::Item(fields.prefixes.len()) });
             fields.prefixes.push(item);
             listed.push(prefix);
         }
@@ -127,7 +127,7 @@ impl<'t> Reading<'t> {
             }
             Ok(text) => {
                 match text.parse() {
-                    Ok(prefix) => self.found.push(Found { prefix, network, whence: Whence::Line(line) }),
+                    Ok(prefix) => self.found.push(PrefixEntry { prefix, network, whence: NetworkSource::Line(line) }),
                     Err(error) => mistakes.note(|| at_line(path, line, &error)),
                 }
                 Ok(())
@@ -149,7 +149,7 @@ impl<'t> Reading<'t> {
         // This is stable: of two that are equal, the one that is written first comes first.
         self.found.sort_by_key(|found| found.prefix);
         let equal = self.found.chunk_by(|one, other| one.prefix == other.prefix);
-        let mut shared: Vec<(&Found, &Found)> = equal
+        let mut shared: Vec<(&PrefixEntry, &PrefixEntry)> = equal
             .flat_map(|equal| {
                 let first = &equal[0];
                 equal[1..].iter().filter(move |other| other.network != first.network).map(move |other| (first, other))
@@ -162,18 +162,18 @@ impl<'t> Reading<'t> {
     }
 
     /// The same for one network's prefixes; each comes with the one that another network has.
-    fn refuse_of_one(&self, shared: &[(&Found, &Found)]) {
+    fn refuse_of_one(&self, shared: &[(&PrefixEntry, &PrefixEntry)]) {
         let mut of_file = None;
-        for (first, Found { prefix, network, whence }) in shared {
+        for (first, PrefixEntry { prefix, network, whence }) in shared {
             let (name, place) = (short(&self.networks[first.network].name), self.place(first));
             let message = || format!("{prefix} is in the network {name} already ({place}): remove one of them");
             let Fields { prefixes, file } = &self.fields[*network];
             match (whence, file) {
-                (Whence::Item(index), _) => prefixes[*index].refuse(message()),
-                (Whence::Line(line), Some((field, path))) => {
+                (NetworkSource::Item(index), _) => prefixes[*index].refuse(message()),
+                (NetworkSource::Line(line), Some((field, path))) => {
                     of_file.get_or_insert_with(|| Listed::new(field)).note(|| at_line(path, *line, &message()));
                 }
-                (Whence::Line(_), None) => {}
+                (NetworkSource::Line(_), None) => {}
             }
         }
         if let Some(listed) = of_file {
@@ -181,17 +181,17 @@ impl<'t> Reading<'t> {
         }
     }
 
-    fn place(&self, found: &Found) -> String {
+    fn place(&self, found: &PrefixEntry) -> String {
         let Fields { prefixes, file } = &self.fields[found.network];
         match (found.whence, file) {
-            (Whence::Item(index), _) => prefixes[index].path().to_owned(),
-            (Whence::Line(line), Some((_, path))) => format!("{}:{line}", path.display()),
-            (Whence::Line(line), None) => format!("line {line}"),
+            (NetworkSource::Item(index), _) => prefixes[index].path().to_owned(),
+            (NetworkSource::Line(line), Some((_, path))) => format!("{}:{line}", path.display()),
+            (NetworkSource::Line(line), None) => format!("line {line}"),
         }
     }
 }
 
-impl Whence {
+impl NetworkSource {
     fn order(self) -> (bool, usize) {
         match self {
             Self::Item(index) => (false, index),

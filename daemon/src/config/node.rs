@@ -11,7 +11,7 @@ use serde::de::{self, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, Variant
 use serde_yaml::Deserializer;
 
 use super::limits::{DEPTH_MAX, EXPANDED_MAX};
-use super::locate::{self, Aim};
+use super::locate::{self, Half};
 use super::mistake::{Mistake, Place};
 use crate::text::short;
 
@@ -122,7 +122,7 @@ fn read(text: &str, expanded_max: usize) -> Result<Node, Fault> {
     match documents.next() {
         Some(second) => Err(Fault {
             mistake: Mistake {
-                place: locate::in_document(second, &[], Aim::Value),
+                place: locate::in_document(second, &[], Half::Value),
                 path: String::new(),
                 message: "a second YAML document starts here, but a configuration is only one: remove the `---` \
                           before it"

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::limits::{LOCATED_MAX, MISTAKES_MAX};
-use super::locate::{Aim, locate};
+use super::locate::{Half, locate};
 use super::mistake::{Mistake, Mistakes};
 use super::node::Node;
 use super::suggest::nearest;
@@ -23,19 +23,19 @@ use crate::{
 /// The mistakes found so far.
 #[derive(Default)]
 pub(super) struct Log {
-    found: RefCell<Vec<Found>>,
+    found: RefCell<Vec<FoundKey>>,
 }
 
-struct Found {
+struct FoundKey {
     steps: Vec<usize>,
-    aim: Aim,
+    aim: Half,
     path: String,
     message: String,
 }
 
 impl Log {
-    fn note(&self, at: &At, aim: Aim, message: String) {
-        self.found.borrow_mut().push(Found { steps: at.steps.clone(), aim, path: at.path.clone(), message });
+    fn note(&self, at: &At, aim: Half, message: String) {
+        self.found.borrow_mut().push(FoundKey { steps: at.steps.clone(), aim, path: at.path.clone(), message });
     }
 
     /// Nothing if there were no mistakes, or all of them with their places in `text`.
@@ -46,7 +46,7 @@ impl Log {
         }
         let listed = (LOCATED_MAX / text.len().max(1)).min(MISTAKES_MAX);
         let unlisted = found.len().saturating_sub(listed);
-        let list = found.into_iter().take(listed).map(|Found { steps, aim, path, message }| Mistake {
+        let list = found.into_iter().take(listed).map(|FoundKey { steps, aim, path, message }| Mistake {
             place: locate(text, &steps, aim),
             path,
             message,
@@ -105,12 +105,12 @@ impl<'t> Field<'t> {
 
     /// Notes a mistake at this value.
     pub(super) fn refuse(&self, message: impl Into<String>) {
-        self.log.note(&self.at, Aim::Value, message.into());
+        self.log.note(&self.at, Half::Value, message.into());
     }
 
     /// Notes a mistake at this value's key.
     pub(super) fn refuse_key(&self, message: impl Into<String>) {
-        self.log.note(&self.at, Aim::Key, message.into());
+        self.log.note(&self.at, Half::Key, message.into());
     }
 
     fn entries<'s>(&'s self, entries: &'t [(String, Node)]) -> impl Iterator<Item = (&'t str, Field<'t>)> + 's {
@@ -455,7 +455,7 @@ impl<'t> Section<'t> {
         } else {
             let Field { at, log, .. } = &self.whole;
             let at = At { path: at.entry(0, key).path, steps: at.steps.clone() };
-            log.note(&at, Aim::Value, format!("is missing: {meaning}"));
+            log.note(&at, Half::Value, format!("is missing: {meaning}"));
         }
     }
 

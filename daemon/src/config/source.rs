@@ -1,7 +1,7 @@
 //! Where settings stand in a file that was read: what is wrong with some of them is found out only later.
 
 use super::{
-    locate::{Aim, locate},
+    locate::{Half, locate},
     node::{self, Node},
     without_mark,
 };
@@ -41,7 +41,7 @@ impl Source {
                 node = next;
             }
         }
-        let place = if steps.is_empty() { None } else { locate(text, &steps, Aim::Key) };
+        let place = if steps.is_empty() { None } else { locate(text, &steps, Half::Key) };
         place.map_or_else(|| file.clone(), |place| format!("{file}:{}:{}", place.line, place.column))
     }
 }

@@ -142,16 +142,16 @@ impl Status {
 
     /// As lines for people, at this time.
     pub fn at(&self, now: Timestamp) -> impl fmt::Display {
-        Told { status: self, now }.to_string()
+        StatusText { status: self, now }.to_string()
     }
 }
 
-struct Told<'a> {
+struct StatusText<'a> {
     status: &'a Status,
     now: Timestamp,
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for StatusText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Status { identity, last_report, troubles } = self.status;
         let Identity { version, pid, started, interval_seconds, memory_bytes } = identity;

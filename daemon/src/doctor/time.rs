@@ -9,7 +9,7 @@ const TIMESYNCD: &str = "/run/systemd/timesync/synchronized";
 
 /// What those say who can know. `None`: not here, or no answer.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct ClockStatus {
     /// The kernel, as `timedatectl` asks it.
     kernel: Option<bool>,
     /// systemd-timesyncd. It only ever says yes.
@@ -20,7 +20,7 @@ struct Told {
 
 /// Asks.
 pub fn examine() -> Finding {
-    judge(Told {
+    judge(ClockStatus {
         kernel: output("timedatectl", &["show", "--property=NTPSynchronized"]).as_deref().and_then(of_timedatectl),
         timesyncd: Path::new(TIMESYNCD).exists().then_some(true),
         chrony: output("chronyc", &["-n", "-c", "tracking"]).as_deref().and_then(of_chrony),
@@ -41,7 +41,7 @@ fn of_chrony(text: &str) -> Option<bool> {
     Some(!state.to_ascii_lowercase().starts_with("not sync"))
 }
 
-fn judge(Told { kernel, timesyncd, chrony }: Told) -> Finding {
+fn judge(ClockStatus { kernel, timesyncd, chrony }: ClockStatus) -> Finding {
     let name = "clock";
     let said = [(kernel, "the kernel"), (chrony, "chronyd"), (timesyncd, "systemd-timesyncd")];
     let by = |answer| said.into_iter().find(|(told, _)| *told == Some(answer)).map(|(_, who)| who);
@@ -75,14 +75,14 @@ mod tests {
 
     #[test]
     fn who_knows_that_it_is_synchronised_is_believed() {
-        let told = Told::default();
+        let told = ClockStatus::default();
         for (told, expected) in [
             (told, Answer::Unknown),
-            (Told { kernel: Some(true), ..told }, Answer::Yes),
-            (Told { kernel: Some(false), ..told }, Answer::No),
-            (Told { kernel: Some(false), chrony: Some(true), ..told }, Answer::Yes),
-            (Told { timesyncd: Some(true), ..told }, Answer::Yes),
-            (Told { chrony: Some(false), ..told }, Answer::No),
+            (ClockStatus { kernel: Some(true), ..told }, Answer::Yes),
+            (ClockStatus { kernel: Some(false), ..told }, Answer::No),
+            (ClockStatus { kernel: Some(false), chrony: Some(true), ..told }, Answer::Yes),
+            (ClockStatus { timesyncd: Some(true), ..told }, Answer::Yes),
+            (ClockStatus { chrony: Some(false), ..told }, Answer::No),
         ] {
             let finding = judge(told);
             assert_eq!(finding.answer, expected, "{told:?}");

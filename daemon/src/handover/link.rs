@@ -22,7 +22,7 @@ pub struct Link {
 
 /// What has become of a link since it was last looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum LinkPosition {
     /// Its program meets every packet of the hook first.
     First,
     /// These programs, by their numbers, meet the packets before, and may end the chain.
@@ -83,28 +83,28 @@ impl Link {
     /// # Errors
     ///
     /// The kernel does not tell: the interface vanishes just now, for instance.
-    pub fn place(&self) -> io::Result<Place> {
+    pub fn place(&self) -> io::Result<LinkPosition> {
         let state = syscall::state_of(self.descriptor.as_fd())?;
         if state.ifindex == 0 {
-            return Ok(Place::Removed);
+            return Ok(LinkPosition::Removed);
         }
         if self.program.is_some_and(|program| program != state.program) {
-            return Ok(Place::Replaced(state.program));
+            return Ok(LinkPosition::Replaced(state.program));
         }
-        let Name::Link { hook, ifindex, .. } = self.name else { return Ok(Place::First) };
+        let Name::Link { hook, ifindex, .. } = self.name else { return Ok(LinkPosition::First) };
         if !hook.is_chain() {
-            return Ok(Place::First);
+            return Ok(LinkPosition::First);
         }
         let chain = match syscall::chain(ifindex, hook) {
             // Without the right to ask, only the link itself tells.
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(Place::First),
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(LinkPosition::First),
             chain => chain?,
         };
         let before: Vec<_> = chain.iter().take_while(|one| one.link != state.id).map(|one| one.program).collect();
         Ok(match before.len() {
-            0 => Place::First,
-            all if all == chain.len() => Place::Removed,
-            _ => Place::Behind(before),
+            0 => LinkPosition::First,
+            all if all == chain.len() => LinkPosition::Removed,
+            _ => LinkPosition::Behind(before),
         })
     }
 

@@ -5,8 +5,8 @@
 //!
 //! 1. loads its own programs and maps, of whatever version and size;
 //! 2. puts its programs in the place of the old ones, [`link`] by link: each packet meets one of the two;
-//! 3. reads what is left in the old maps into its first window ([`estate`]), less what the old weir has reported. That
-//!    stands in a [`book`], which the old weir wrote at the end of each window;
+//! 3. reads what is left in the old maps into its first window ([`previous_run`]), less what the old weir has reported:
+//!    it wrote that into the handover's [`state`] at the end of each window;
 //! 4. lets go of the old maps once its first report is made.
 //!
 //! What the old weir had read and not reported, because it was killed, is what the old counters tell and no record has:
@@ -14,11 +14,11 @@
 //!
 //! systemd closes everything when the service is stopped for good, and the kernel then detaches the programs.
 
-pub mod book;
-pub mod estate;
 pub mod filter;
 pub mod link;
 pub mod name;
+pub mod previous_run;
+pub mod state;
 pub mod store;
 
 use std::{
@@ -38,10 +38,10 @@ use weir_common::{cpu::LAYOUT, ledger::Counters, record::Record};
 use weir_sketch::{Seen, hash::Key};
 
 use self::{
-    book::{Book, Page, Paper, Unreadable, words},
-    estate::Estate,
     link::Links,
     name::Name,
+    previous_run::PreviousRun,
+    state::{HandoverState, SlotState, StateMemory, Unreadable, words},
 };
 use crate::{
     alert::{Alerts, state::State},
@@ -56,7 +56,7 @@ pub struct Inheritance {
     /// Their programs on interfaces.
     pub links: Links,
     /// Their datapaths, the latest last: more than one if a weir died before its first report.
-    pub estates: Vec<Estate>,
+    pub previous_runs: Vec<PreviousRun>,
     /// The flows that the latest of them has seen, if it ended in good order.
     seen: Option<OwnedFd>,
     /// The names of everything but links.
@@ -66,7 +66,7 @@ pub struct Inheritance {
 /// The descriptors of one generation.
 #[derive(Default)]
 struct Descriptors {
-    book: Option<OwnedFd>,
+    state: Option<OwnedFd>,
     seen: Option<OwnedFd>,
     records: Option<OwnedFd>,
     flush: Option<OwnedFd>,
@@ -88,7 +88,7 @@ impl Inheritance {
             all.names.push(name);
             let of = generations.entry(generation).or_default();
             match name {
-                Name::Book(_) => of.book = Some(descriptor),
+                Name::HandoverState(_) => of.state = Some(descriptor),
                 Name::Seen(_) => of.seen = Some(descriptor),
                 Name::Records(_) => of.records = Some(descriptor),
                 Name::Flush(_) => of.flush = Some(descriptor),
@@ -102,8 +102,8 @@ impl Inheritance {
         for (generation, mut descriptors) in generations {
             all.seen = descriptors.seen.take();
             match descriptors.open() {
-                Ok(Some(estate)) if estate.book.network == here => {
-                    all.estates.push(estate);
+                Ok(Some(previous_run)) if previous_run.state.network == here => {
+                    all.previous_runs.push(previous_run);
                     continue;
                 }
                 Ok(Some(_)) => {
@@ -124,20 +124,20 @@ impl Inheritance {
     }
 
     /// What the latest of them knew.
-    pub fn book(&self) -> Option<&Book> {
-        self.estates.last().map(|estate| &estate.book)
+    pub fn state(&self) -> Option<&HandoverState> {
+        self.previous_runs.last().map(|previous_run| &previous_run.state)
     }
 
     /// The key that it drew.
     pub fn secret(&self) -> Option<Key> {
-        self.book()?.secret.map(Key)
+        self.state()?.secret.map(Key)
     }
 
     /// The flows that the latest of them has seen, and when the open generation of its filter began; if that filter was
     /// as the one that is `planned`.
     pub fn seen(&mut self, planned: &Seen) -> Option<(Seen, Option<Duration>)> {
         let seen = filter::read(self.seen.take()?, planned)?;
-        Some((seen, self.book()?.generation_begun))
+        Some((seen, self.state()?.generation_begun))
     }
 
     /// The number of the next generation. The first one is drawn: systemd may keep others that this weir was not given.
@@ -159,16 +159,16 @@ impl Inheritance {
 
 impl Descriptors {
     /// `None` if nothing was written down yet.
-    fn open(self) -> Result<Option<Estate>, String> {
+    fn open(self) -> Result<Option<PreviousRun>, String> {
         let there = |what: Option<OwnedFd>, name: &str| what.ok_or_else(|| format!("its {name} is missing"));
-        let (book, flush) = (there(self.book, "book")?, there(self.flush, "program `flush`")?);
+        let (state, flush) = (there(self.state, "state")?, there(self.flush, "program `flush`")?);
         let (cpus, handed_over) = (there(self.cpus, "map CPUS")?, there(self.handed_over, "map HANDED_OVER")?);
-        let book = match book::read(book) {
+        let state = match state::read(state) {
             Err(Unreadable::Empty) => return Ok(None),
             read => read.map_err(|error| error.to_string())?,
         };
-        if book.layout != LAYOUT {
-            return Err(format!("it is of another version ({}, not {LAYOUT})", book.layout));
+        if state.layout != LAYOUT {
+            return Err(format!("it is of another version ({}, not {LAYOUT})", state.layout));
         }
         let blocks = Blocks::from_descriptors([cpus, handed_over]).map_err(|error| error.to_string())?;
         let ring = |(cpu, ring): (u32, OwnedFd)| -> Result<Ring, KernelError> {
@@ -179,15 +179,15 @@ impl Descriptors {
         // Without a ring its records are missing, and the counters tell of them.
         let told = |error: &KernelError| warn!("cannot read a ring that an earlier weir has left: {error}");
         let rings = self.rings.into_iter().filter_map(|one| ring(one).inspect_err(told).ok()).collect();
-        let records = self.records.map(estate::read_records).transpose().map_err(|error| error.to_string())?;
-        Ok(Some(Estate { book, records: records.unwrap_or_default(), blocks, flush, rings }))
+        let records = self.records.map(previous_run::read_records).transpose().map_err(|error| error.to_string())?;
+        Ok(Some(PreviousRun { state, records: records.unwrap_or_default(), blocks, flush, rings }))
     }
 }
 
 /// What is left to the next weir.
 pub struct Handover {
     generation: u32,
-    paper: Paper,
+    memory: StateMemory,
     secret: Option<Key>,
     network: u64,
     /// What was counted in all reports so far.
@@ -198,7 +198,7 @@ pub struct Handover {
     alerts: Vec<(String, State<Timestamp>)>,
     records: Vec<Record>,
     /// What was written last of the interfaces.
-    pages: Vec<Page>,
+    pages: Vec<SlotState>,
     /// What earlier generations have left, until this one has reported.
     earlier: Vec<Name>,
     /// What it has left itself, until everything is attached.
@@ -224,23 +224,23 @@ impl Handover {
         if !store::is_there() {
             return None;
         }
-        let paper = Paper::new().inspect_err(|error| warn!("no handover to the next weir: {error}")).ok()?;
+        let memory = StateMemory::new().inspect_err(|error| warn!("no handover to the next weir: {error}")).ok()?;
         let generation = inheritance.next();
         let [cpus, handed_over] = flush.blocks().descriptors();
-        store::keep(Name::Book(generation), paper.descriptor());
+        store::keep(Name::HandoverState(generation), memory.descriptor());
         store::keep(Name::Flush(generation), flush.program());
         store::keep(Name::Cpus(generation), cpus);
         store::keep(Name::HandedOver(generation), handed_over);
         Some(Self {
             generation,
-            paper,
+            memory,
             secret,
             network: network(),
             reported: Edge::empty(0),
             until: begin,
-            last: inheritance.book().and_then(|book| book.last.clone()),
+            last: inheritance.state().and_then(|state| state.last.clone()),
             generation_begun: None,
-            alerts: inheritance.book().map_or_else(Vec::new, |book| book.alerts.clone()),
+            alerts: inheritance.state().map_or_else(Vec::new, |state| state.alerts.clone()),
             records: Vec::new(),
             pages: Vec::new(),
             earlier: Vec::new(),
@@ -270,7 +270,7 @@ impl Handover {
 
     /// Writes down that a report is made, of the window that ended at `until`, and where the rules of alerts are after
     /// it; what earlier weirs have left is needed no longer. `pages` are the interfaces now.
-    pub fn report(&mut self, until: Moment, last: Last, alerts: &Alerts, pages: Vec<Page>) {
+    pub fn report(&mut self, until: Moment, last: Last, alerts: &Alerts, pages: Vec<SlotState>) {
         (self.until, self.last, self.alerts) = (until, Some(last), alerts.states());
         self.write(pages);
         self.earlier.drain(..).for_each(store::forget);
@@ -283,7 +283,7 @@ impl Handover {
             Ok(kept) => store::keep(Name::Seen(self.generation), kept),
             Err(error) => warn!("the next weir will not know the flows that were seen: {error}"),
         }
-        match estate::write_records(&self.records) {
+        match previous_run::write_records(&self.records) {
             Ok(kept) => store::keep(Name::Records(self.generation), kept),
             Err(error) => warn!("the next weir will not have the last records: {error}"),
         }
@@ -293,8 +293,8 @@ impl Handover {
     }
 
     /// Writes down the interfaces, if they are others than before.
-    pub fn note(&mut self, pages: Vec<Page>) {
-        let known = |page: &Page| (page.slot, page.way, page.ifindex);
+    pub fn note(&mut self, pages: Vec<SlotState>) {
+        let known = |slot_state: &SlotState| (slot_state.slot, slot_state.way, slot_state.ifindex);
         let is_same = pages.len() == self.pages.len()
             && pages.iter().zip(&self.pages).all(|(now, then)| known(now) == known(then) && now.name == then.name);
         if !is_same {
@@ -302,11 +302,11 @@ impl Handover {
         }
     }
 
-    fn write(&mut self, mut pages: Vec<Page>) {
-        for page in &mut pages {
-            page.reported = words(self.reported.counters.get(page.slot).unwrap_or(&Counters::default()));
+    fn write(&mut self, mut pages: Vec<SlotState>) {
+        for slot_state in &mut pages {
+            slot_state.reported = words(self.reported.counters.get(slot_state.slot).unwrap_or(&Counters::default()));
         }
-        let book = Book {
+        let state = HandoverState {
             layout: LAYOUT,
             network: self.network,
             secret: self.secret.map(|Key(words)| words),
@@ -317,8 +317,8 @@ impl Handover {
             pages,
             sizes: self.reported.sizes.clone(),
         };
-        let written = self.paper.write(&book);
-        self.pages = book.pages;
+        let written = self.memory.write(&state);
+        self.pages = state.pages;
         match written {
             Ok(()) => self.fails = false,
             Err(error) if !std::mem::replace(&mut self.fails, true) => {

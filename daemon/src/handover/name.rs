@@ -18,7 +18,7 @@ pub enum Name {
         network: u64,
     },
     /// What a generation has reported so far.
-    Book(u32),
+    HandoverState(u32),
     /// The flows that it has seen, if it ended in good order.
     Seen(u32),
     /// Records that it has read, and that are of no report, if it ended in good order.
@@ -50,7 +50,7 @@ impl Name {
     /// All names of a generation that may have rings of so many CPUs.
     pub fn of_generation(generation: u32, cpus: u32) -> impl Iterator<Item = Self> {
         let rings = (0..cpus).map(move |cpu| Self::Ring { generation, cpu });
-        [Self::Book, Self::Seen, Self::Records, Self::Flush, Self::Cpus, Self::HandedOver]
+        [Self::HandoverState, Self::Seen, Self::Records, Self::Flush, Self::Cpus, Self::HandedOver]
             .into_iter()
             .map(move |name| name(generation))
             .chain(rings)
@@ -60,7 +60,7 @@ impl Name {
     pub const fn generation(self) -> Option<u32> {
         match self {
             Self::Link { .. } => None,
-            Self::Book(generation)
+            Self::HandoverState(generation)
             | Self::Seen(generation)
             | Self::Records(generation)
             | Self::Flush(generation)
@@ -78,7 +78,7 @@ impl fmt::Display for Name {
                 let word = HOOKS.iter().find(|(one, _)| one == hook).map_or("", |(_, word)| word);
                 write!(f, "link.{word}.{ifindex}.{network}")
             }
-            Self::Book(generation) => write!(f, "book.{generation}"),
+            Self::HandoverState(generation) => write!(f, "book.{generation}"),
             Self::Seen(generation) => write!(f, "seen.{generation}"),
             Self::Records(generation) => write!(f, "records.{generation}"),
             Self::Flush(generation) => write!(f, "flush.{generation}"),
@@ -104,7 +104,7 @@ impl FromStr for Name {
                 let (hook, _) = HOOKS.into_iter().find(|(_, one)| *one == word).ok_or(NotOurs)?;
                 Self::Link { hook, ifindex: number(ifindex)?, network: network.parse().map_err(|_| NotOurs)? }
             }
-            ["book", generation] => Self::Book(number(generation)?),
+            ["book", generation] => Self::HandoverState(number(generation)?),
             ["seen", generation] => Self::Seen(number(generation)?),
             ["records", generation] => Self::Records(number(generation)?),
             ["flush", generation] => Self::Flush(number(generation)?),
@@ -124,7 +124,7 @@ mod tests {
     fn each_name_is_read_as_it_was_written() {
         let links = HOOKS.map(|(hook, _)| Name::Link { hook, ifindex: 7, network: 4_026_531_840 });
         let others = [
-            Name::Book(1),
+            Name::HandoverState(1),
             Name::Seen(6),
             Name::Records(7),
             Name::Flush(2),

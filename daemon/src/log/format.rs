@@ -99,9 +99,9 @@ impl Style {
         line += &escaped(&entry.message);
         for (name, value) in &entry.fields {
             let shown = match value {
-                Told::Text(text) => format!("{text:?}"),
-                Told::Shown(text) => text.clone(),
-                Told::Value(value) => value.to_string(),
+                FieldValue::Text(text) => format!("{text:?}"),
+                FieldValue::Shown(text) => text.clone(),
+                FieldValue::Value(value) => value.to_string(),
             };
             let space = if line.is_empty() { "" } else { " " };
             line += &format!("{space}{name}={}", escaped(&shown));
@@ -168,12 +168,12 @@ pub struct Entry {
     /// What happened.
     pub message: String,
     /// To what, and how much.
-    pub fields: Vec<(&'static str, Told)>,
+    pub fields: Vec<(&'static str, FieldValue)>,
 }
 
 /// The value of a field.
 #[derive(Debug)]
-pub enum Told {
+pub enum FieldValue {
     /// Text that is quoted.
     Text(String),
     /// Text as it is.
@@ -182,7 +182,7 @@ pub enum Told {
     Value(Value),
 }
 
-impl Told {
+impl FieldValue {
     fn to_json(&self) -> Value {
         match self {
             Self::Text(text) | Self::Shown(text) => Value::from(text.as_str()),
@@ -199,9 +199,9 @@ impl Entry {
         entry
     }
 
-    fn take(&mut self, field: &Field, value: Told) {
+    fn take(&mut self, field: &Field, value: FieldValue) {
         match (field.name(), value) {
-            ("message", Told::Text(text) | Told::Shown(text)) => self.message = text,
+            ("message", FieldValue::Text(text) | FieldValue::Shown(text)) => self.message = text,
             // What libraries log by the crate `log` comes with the place in their code.
             (name, _) if name.starts_with("log.") => {}
             (name, value) => self.fields.push((name.trim_start_matches("r#"), value)),
@@ -211,27 +211,27 @@ impl Entry {
 
 impl Visit for Entry {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.take(field, Told::Shown(format!("{value:?}")));
+        self.take(field, FieldValue::Shown(format!("{value:?}")));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.take(field, Told::Text(value.to_owned()));
+        self.take(field, FieldValue::Text(value.to_owned()));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.take(field, Told::Value(value.into()));
+        self.take(field, FieldValue::Value(value.into()));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.take(field, Told::Value(value.into()));
+        self.take(field, FieldValue::Value(value.into()));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.take(field, Told::Value(value.into()));
+        self.take(field, FieldValue::Value(value.into()));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.take(field, Told::Value(value.into()));
+        self.take(field, FieldValue::Value(value.into()));
     }
 }
 
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     fn entry(message: &str, value: &str) -> Entry {
-        let fields = vec![("shown", Told::Shown(value.to_owned())), ("text", Told::Text(value.to_owned()))];
+        let fields = vec![("shown", FieldValue::Shown(value.to_owned())), ("text", FieldValue::Text(value.to_owned()))];
         Entry { message: message.to_owned(), fields }
     }
 

@@ -82,12 +82,12 @@ mod tests {
 
     use super::*;
 
-    /// A place in the code. Places are told apart by where they are in memory: so it is not empty.
-    struct Place(u8);
+    /// A place in the code. Callsites are told apart by where they are in memory: so it is not empty.
+    struct TestCallsite(u8);
 
-    static ONE: Place = Place(1);
+    static ONE: TestCallsite = TestCallsite(1);
 
-    impl Callsite for Place {
+    impl Callsite for TestCallsite {
         fn set_interest(&self, _: Interest) {}
 
         fn metadata(&self) -> &Metadata<'_> {
@@ -104,7 +104,7 @@ mod tests {
         let (start, later) = (Duration::from_secs(100), Duration::from_secs(109));
         assert_eq!(admitted(&mut limiter, &ONE, LINES_MAX + 3, start), LINES_MAX);
         assert_eq!(admitted(&mut limiter, &ONE, 2, later), 0);
-        static OTHER: Place = Place(2);
+        static OTHER: TestCallsite = TestCallsite(2);
         assert_eq!(admitted(&mut limiter, &OTHER, 1, later), 1, "another place");
         assert_eq!(limiter.over(later), [], "the period is not over");
         let end = start + PERIOD;

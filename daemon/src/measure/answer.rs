@@ -8,12 +8,12 @@ use weir_sketch::{Estimate, MergeError, hash::KeyedHash};
 
 use super::{
     beyond::RankedPrefixes,
-    doubt::{Doubt, ViewDoubt},
     entropy::{Distribution, Entropy, Others},
     heavy_hitters::Held,
     order::Closed,
     ranking::{Ranked, Ranking, keep_largest},
     shard::with_prefixes,
+    uncertainty::{Uncertainty, ViewUncertainty},
     view::ViewSketch,
     whole::reconcile,
 };
@@ -67,7 +67,7 @@ impl Answer {
         plan: &Views,
         nth: usize,
         before: &[Self],
-        doubt: &Doubt,
+        uncertainty: &Uncertainty,
     ) -> Result<Self, MergeError> {
         let question = &plan.questions[nth];
         let Some((first, rest)) = window.split_first_mut() else {
@@ -88,10 +88,10 @@ impl Answer {
         }
         let (views, hash) = (&first.shard.views, &hash);
         let sketch = &views[question.sketch(nth)];
-        let whole = doubt.whole(question.is_fed_by_all);
-        let doubts = doubt.of_view(whole, sketch.total, parts(question));
+        let whole = uncertainty.whole(question.is_fed_by_all);
+        let uncertainties = uncertainty.of_view(whole, sketch.total, parts(question));
         // Sums have bounds that hold for sure, unless packets were left out.
-        let is_sure = question.view.measure.is_tally() && doubt.sampling.is_none();
+        let is_sure = question.view.measure.is_tally() && uncertainty.sampling.is_none();
         let tables = match question.view.measure {
             _ if matches!(question.structure, Structure::Prefixes { .. }) => {
                 let list = question.fed_by.and_then(|list| Some((views.get(list)?, before.get(list)?.ranking()?)));
@@ -101,15 +101,15 @@ impl Answer {
                     held.map_or(Tally::default(), |held| held.value)
                 };
                 let listed = list.map(|(_, ranking)| ranking);
-                let rows = RankedPrefixes::new(sketch.held(), listed, counted, question.view.top, &doubts);
+                let rows = RankedPrefixes::new(sketch.held(), listed, counted, question.view.top, &uncertainties);
                 vec![Table { slot: None, total: None, rows: Rows::Prefixes(rows) }]
             }
-            Measure::Bytes | Measure::Packets => rank(question, sketch, hash, &doubts, doubt),
-            Measure::NewFlows => vec![count_new(question, sketch, hash, doubt)],
-            Measure::Flows | Measure::Distinct(_) => count(question, sketch, doubt),
+            Measure::Bytes | Measure::Packets => rank(question, sketch, hash, &uncertainties, uncertainty),
+            Measure::NewFlows => vec![count_new(question, sketch, hash, uncertainty)],
+            Measure::Flows | Measure::Distinct(_) => count(question, sketch, uncertainty),
         };
-        let entropy = if question.view.has_entropy { entropy(question, sketch, hash, doubt) } else { None };
-        Ok(Self { confidence: if is_sure { 1.0 } else { doubt.confidence }, entropy, tables })
+        let entropy = if question.view.has_entropy { entropy(question, sketch, hash, uncertainty) } else { None };
+        Ok(Self { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy, tables })
     }
 
     /// The rows in both orders, where the view has prefixes.
@@ -139,7 +139,13 @@ fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
     if question.view.per_interface { question.by.slot(key) } else { None }
 }
 
-fn rank(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubts: &ViewDoubt, window: &Doubt) -> Vec<Table> {
+fn rank(
+    question: &Question,
+    sketch: &ViewSketch,
+    hash: &KeyedHash,
+    uncertainties: &ViewUncertainty,
+    window: &Uncertainty,
+) -> Vec<Table> {
     let top = question.view.top;
     // One more than is listed: it tells what it took to get into the list.
     let mut tables: BTreeMap<Option<usize>, [Vec<Held<ViewKey>>; 2]> = BTreeMap::new();
@@ -147,43 +153,44 @@ fn rank(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubts: &Vie
         tables.insert(None, Default::default());
     }
     for held in sketch.held() {
-        let value = Metric::each(|metric| metric.of(held.value).min(metric.of(doubts.total())));
+        let value = Metric::each(|metric| metric.of(held.value).min(metric.of(uncertainties.total())));
         let held = Held { value, ..held };
         let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
         keep_largest(by_bytes, top + 1, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
         keep_largest(by_packets, top + 1, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
     }
     let top = top.min((question.rows_max / tables.len().max(1)).max(1));
-    let list = |candidates: Vec<Held<ViewKey>>, order: Metric, doubt: &ViewDoubt, total: &mut Ranked<ViewKey>| {
-        let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
-        let rows = candidates.iter().take(top).map(|held| {
-            let held = sketch.tightened(question.by.hash_of(hash, &held.key), *held);
-            doubt.ranked(&held, order, needed)
-        });
-        let mut rows: Vec<_> = rows.collect();
-        reconcile(rows.iter_mut(), total, !question.by.has_host());
-        rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
-        rows
-    };
+    let list =
+        |candidates: Vec<Held<ViewKey>>, order: Metric, uncertainty: &ViewUncertainty, total: &mut Ranked<ViewKey>| {
+            let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
+            let rows = candidates.iter().take(top).map(|held| {
+                let held = sketch.tightened(question.by.hash_of(hash, &held.key), *held);
+                uncertainty.ranked(&held, order, needed)
+            });
+            let mut rows: Vec<_> = rows.collect();
+            reconcile(rows.iter_mut(), total, !question.by.has_host());
+            rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
+            rows
+        };
     let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<Held<ViewKey>>; 2])| {
-        let doubt = doubts.of_slot(slot, window);
+        let uncertainty = uncertainties.of_slot(slot, window);
         let mut total = if question.has_total {
             let sum = sketch.total_of(slot, &question.by);
             let held = Held { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
-            doubt.ranked(&held, question.view.measure.order(), 0)
+            uncertainty.ranked(&held, question.view.measure.order(), 0)
         } else {
-            doubt.as_total()
+            uncertainty.as_total()
         };
         let rows = Rows::Tallies(Ranking {
-            by_bytes: list(by_bytes, Metric::Bytes, &doubt, &mut total),
-            by_packets: list(by_packets, Metric::Packets, &doubt, &mut total),
+            by_bytes: list(by_bytes, Metric::Bytes, &uncertainty, &mut total),
+            by_packets: list(by_packets, Metric::Packets, &uncertainty, &mut total),
         });
         Table { slot, total: question.has_total.then_some(total), rows }
     };
     tables.into_iter().map(table).collect()
 }
 
-fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> {
+fn count(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) -> Vec<Table> {
     /// Keys that are looked at for each row, where several tables share a sketch.
     const KEYS_PER_ROW: usize = 64;
     let mut tables: BTreeMap<Option<usize>, Vec<(ViewKey, Estimate)>> = BTreeMap::new();
@@ -191,7 +198,7 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
         tables.insert(None, Vec::new());
     }
     if let Some(distinct) = sketch.unique() {
-        let counted = counted(question, distinct.bounds_at(doubt.confidence), doubt);
+        let counted = counted(question, distinct.bounds_at(uncertainty.confidence), uncertainty);
         tables.entry(None).or_default().push((By::at(0), counted));
     }
     if let Some(spread) = sketch.spread() {
@@ -200,7 +207,7 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
         for spreader in spread.top(looked_at) {
             let rows = tables.entry(slot(question, &spreader.key)).or_default();
             if rows.len() < top && spreader.touched.value > 0 {
-                rows.push((spreader.key, counted(question, spreader.touched, doubt)));
+                rows.push((spreader.key, counted(question, spreader.touched, uncertainty)));
             }
         }
     }
@@ -208,30 +215,33 @@ fn count(question: &Question, sketch: &ViewSketch, doubt: &Doubt) -> Vec<Table> 
 }
 
 /// What a sketch has counted of different values, with what is missing.
-pub(super) fn counted(question: &Question, counted: Estimate, doubt: &Doubt) -> Estimate {
+pub(super) fn counted(question: &Question, counted: Estimate, uncertainty: &Uncertainty) -> Estimate {
     // There are no more values than these fields can have.
     let most = question.of.as_ref().and_then(By::domain).map_or(u64::MAX, |values| values as u64);
     let hosts = 1 + u64::from(question.of.as_ref().is_some_and(By::has_host));
-    let packets = doubt.whole(question.is_fed_by_all).most.packets;
-    doubt.distinct(counted, most.min(packets.saturating_mul(hosts)))
+    let packets = uncertainty.whole(question.is_fed_by_all).most.packets;
+    uncertainty.distinct(counted, most.min(packets.saturating_mul(hosts)))
 }
 
 /// What a sketch has counted of new flows, with what is missing.
-pub(super) fn new_flows(sketch: &ViewSketch, held: Held<ViewKey>, doubt: &Doubt) -> Estimate {
+pub(super) fn new_flows(sketch: &ViewSketch, held: Held<ViewKey>, uncertainty: &Uncertainty) -> Estimate {
     let Held { key: _, value, lower, upper } = held;
     let upper = upper.packets.min(sketch.total.packets);
-    doubt.new_flows(Estimate { value: value.packets.min(upper), lower: lower.packets, upper })
+    uncertainty.new_flows(Estimate { value: value.packets.min(upper), lower: lower.packets, upper })
 }
 
-fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &Doubt) -> Option<Entropy> {
-    let (metric, confidence) = (question.view.measure.order(), doubt.confidence);
+fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertainty: &Uncertainty) -> Option<Entropy> {
+    let (metric, confidence) = (question.view.measure.order(), uncertainty.confidence);
     // Both the bounds of keys and their number may fail: each has half of the probability, if both are left to chance.
-    let half = 1.0 - (1.0 - doubt.confidence) / 2.0;
-    let (is_missing, has_sketch) = (doubt.is_some(), sketch.keys().is_some());
-    let doubt = Doubt { confidence: if is_missing && has_sketch { half } else { doubt.confidence }, ..doubt.clone() };
-    let doubts = doubt.of_view(doubt.whole(question.is_fed_by_all), sketch.total, parts(question));
+    let half = 1.0 - (1.0 - uncertainty.confidence) / 2.0;
+    let (is_missing, has_sketch) = (uncertainty.is_some(), sketch.keys().is_some());
+    let uncertainty = Uncertainty {
+        confidence: if is_missing && has_sketch { half } else { uncertainty.confidence },
+        ..uncertainty.clone()
+    };
+    let uncertainties = uncertainty.of_view(uncertainty.whole(question.is_fed_by_all), sketch.total, parts(question));
     let estimate = |value, lower, upper| {
-        let (lower, upper) = doubts.bounds(metric, lower, upper);
+        let (lower, upper) = uncertainties.bounds(metric, lower, upper);
         Estimate { value: metric.of(value).clamp(lower, upper), lower, upper }
     };
     let known: Vec<Estimate> = sketch
@@ -243,9 +253,9 @@ fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &D
         .collect();
     let found = known.len() as u64;
     let keys = match (sketch.keys(), sketch.cells()) {
-        (Some(keys), _) => doubt.distinct(keys.bounds_at(doubt.confidence), u64::MAX),
+        (Some(keys), _) => uncertainty.distinct(keys.bounds_at(uncertainty.confidence), u64::MAX),
         (None, cells) => {
-            let keys = doubt.distinct(Estimate { value: found, lower: found, upper: found }, u64::MAX);
+            let keys = uncertainty.distinct(Estimate { value: found, lower: found, upper: found }, u64::MAX);
             Estimate { upper: keys.upper.min(cells.map_or(u64::MAX, |cells| cells as u64)), ..keys }
         }
     };
@@ -263,7 +273,7 @@ fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &D
 }
 
 /// The keys with most new flows, each of which counted one packet.
-fn count_new(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: &Doubt) -> Table {
+fn count_new(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertainty: &Uncertainty) -> Table {
     let top = question.view.top;
     let mut largest: Vec<Held<ViewKey>> = Vec::new();
     for held in sketch.held() {
@@ -271,7 +281,7 @@ fn count_new(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, doubt: 
     }
     let row = |held: Held<ViewKey>| {
         let held = sketch.tightened(question.by.hash_of(hash, &held.key), held);
-        (held.key, new_flows(sketch, held, doubt))
+        (held.key, new_flows(sketch, held, uncertainty))
     };
     let mut rows: Vec<_> = largest.into_iter().map(row).collect();
     rows.sort_by_key(|(_, counted)| Reverse(counted.value));
@@ -346,7 +356,7 @@ mod tests {
         let mut all = Ledger::default();
         all.counters.seen = Tally::new(1 << 40, 1 << 50);
         let everything = Whole::new(&[all], Counted::Everywhere, None);
-        let doubt = Doubt {
+        let uncertainty = Uncertainty {
             lost: Tally::default(),
             drawn: Tally::default(),
             unknown: 0,
@@ -357,7 +367,7 @@ mod tests {
             slots: Vec::new(),
             confidence: 0.999,
         };
-        (0..views.questions.len()).map(|nth| Answer::new(&mut window, views, nth, &[], &doubt).unwrap()).collect()
+        (0..views.questions.len()).map(|nth| Answer::new(&mut window, views, nth, &[], &uncertainty).unwrap()).collect()
     }
 
     #[test]

@@ -6,10 +6,10 @@ use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::Estimate;
 
 use super::{
-    doubt::ViewDoubt,
     heavy_hitters::Held,
     prefixes::Prefix,
     ranking::{Ranked, Ranking, keep_largest},
+    uncertainty::ViewUncertainty,
     whole::reconcile,
 };
 use crate::view::ViewKey;
@@ -42,7 +42,7 @@ impl RankedPrefixes {
         listed: Option<&Ranking<ViewKey>>,
         look_up: impl Fn(&ViewKey) -> Tally,
         top: usize,
-        doubt: &ViewDoubt,
+        uncertainty: &ViewUncertainty,
     ) -> Self {
         let of = |rows: Option<&Vec<Ranked<ViewKey>>>, order| List {
             order,
@@ -53,10 +53,10 @@ impl RankedPrefixes {
         let mut lists =
             [of(listed.map(|l| &l.by_bytes), Metric::Bytes), of(listed.map(|l| &l.by_packets), Metric::Packets)];
         for held in prefixes {
-            let value = Metric::each(|metric| metric.of(held.value).min(metric.of(doubt.total())));
+            let value = Metric::each(|metric| metric.of(held.value).min(metric.of(uncertainty.total())));
             lists.iter_mut().for_each(|list| list.offer(Held { value, ..held }, top + 1));
         }
-        let [by_bytes, by_packets] = lists.map(|list| list.rows(top, doubt));
+        let [by_bytes, by_packets] = lists.map(|list| list.rows(top, uncertainty));
         Self { by_bytes, by_packets }
     }
 }
@@ -116,17 +116,17 @@ impl List {
         keep_largest(&mut self.largest, most, Candidate { held, members, beyond }, order);
     }
 
-    fn rows(self, top: usize, doubt: &ViewDoubt) -> Vec<RankedPrefix> {
+    fn rows(self, top: usize, uncertainty: &ViewUncertainty) -> Vec<RankedPrefix> {
         let Self { order, members: _, largest } = self;
         let needed = largest.get(top).map(|first_left_out| order.of(first_left_out.beyond));
         let listed: Vec<_> = largest.iter().take(top).collect();
         let all = listed.iter().map(|Candidate { held, members, beyond: _ }| {
             // Its members came to it in any case.
             let needed = needed.map_or(0, |needed| needed.saturating_add(order.of(members.counted)));
-            doubt.ranked(held, order, needed)
+            uncertainty.ranked(held, order, needed)
         });
         let mut all: Vec<_> = all.collect();
-        reconcile(all.iter_mut(), &mut doubt.as_total(), true);
+        reconcile(all.iter_mut(), &mut uncertainty.as_total(), true);
         let row = |(Candidate { members, .. }, all): (&Candidate, Ranked<ViewKey>)| {
             let beyond = Ranked {
                 key: all.key,

@@ -159,7 +159,7 @@ impl Sum {
 }
 
 /// What a lane keeps for each interface in case its CPU is late.
-pub const LATE_BYTES: usize = 3 * size_of::<Told>();
+pub const LATE_BYTES: usize = 3 * size_of::<Reported>();
 
 /// One CPU's records and counters.
 pub struct Lane<S> {
@@ -170,37 +170,37 @@ pub struct Lane<S> {
     is_half_closed: bool,
     /// How many epochs are to be closed with the open window.
     to_close: u8,
-    came: Came,
+    came: Received,
     /// What earlier windows have said to be seen, and the counters had not told yet.
-    ahead: Vec<Told>,
+    ahead: Vec<Reported>,
     ring_peak: f64,
 }
 
 /// Packets that are told to be seen, and those of them that feed on another interface.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct Reported {
     seen: Tally,
     repeated: Tally,
 }
 
 /// What came from a lane, by interface slot.
-struct Came {
+struct Received {
     /// In the open window, as far as the exact counters in the sum of all lanes have not told of it.
-    open: Vec<Told>,
+    open: Vec<Reported>,
     /// In the next one.
-    next: Vec<Told>,
+    next: Vec<Reported>,
 }
 
 impl<S: Source> Lane<S> {
     /// The lane of a CPU none of whose windows was closed yet.
     pub fn new(source: S, interfaces: usize) -> Self {
-        let none = vec![Told::default(); interfaces];
+        let none = vec![Reported::default(); interfaces];
         Self {
             source,
             epoch: 0,
             is_half_closed: false,
             to_close: 0,
-            came: Came { open: none.clone(), next: none.clone() },
+            came: Received { open: none.clone(), next: none.clone() },
             ahead: none,
             ring_peak: 0.0,
         }
@@ -216,7 +216,7 @@ impl<S: Source> Lane<S> {
         self.source.provide(interfaces);
         if interfaces > self.ahead.len() {
             for told in [&mut self.came.open, &mut self.came.next, &mut self.ahead] {
-                told.resize(interfaces, Told::default());
+                told.resize(interfaces, Reported::default());
             }
         }
     }
@@ -283,7 +283,7 @@ impl<S: Source> Lane<S> {
         let lanes = self.came.open.iter().zip(&mut self.ahead);
         for (counters, (early, ahead)) in sum.edge.counters.iter_mut().zip(lanes) {
             let correction = if is_whole {
-                Told::default().since(std::mem::take(ahead))
+                Reported::default().since(std::mem::take(ahead))
             } else {
                 ahead.add(*early);
                 *early
@@ -291,14 +291,14 @@ impl<S: Source> Lane<S> {
             counters.seen.add(correction.seen);
             counters.repeated.add(correction.repeated);
         }
-        let Came { open, next } = &mut self.came;
+        let Received { open, next } = &mut self.came;
         std::mem::swap(open, next);
-        next.fill(Told::default());
+        next.fill(Reported::default());
         Part { is_whole, ring_peak: std::mem::take(&mut self.ring_peak) }
     }
 }
 
-impl Told {
+impl Reported {
     /// Takes out what exact counters tell of packets in records: of all but those left out, skipped, or lost.
     fn take(&mut self, counters: &Counters) {
         let others = counters.skipped.iter().chain(&counters.lost).chain([&counters.sampled_out]).copied().sum();
@@ -346,7 +346,7 @@ impl Later {
     }
 }
 
-impl Came {
+impl Received {
     fn sort(&mut self, records: &[Record], epoch: u8, later: Later, batches: &mut Batches<'_>) {
         let Batches { open, next, seen } = batches;
         for record in records {
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_lane_keeps_as_much_as_is_planned() {
-        let Lane { came: Came { open, next }, ahead, .. } = Lane::new(Script::default(), 5);
+        let Lane { came: Received { open, next }, ahead, .. } = Lane::new(Script::default(), 5);
         let kept: usize = [open, next, ahead].iter().map(|told| size_of_val(&told[..])).sum();
         assert_eq!(kept, 5 * LATE_BYTES);
     }

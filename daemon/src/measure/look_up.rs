@@ -7,11 +7,11 @@ use weir_sketch::Estimate;
 use super::{
     answer::{Answer, Rows, counted, new_flows, parts},
     beyond::RankedPrefixes,
-    doubt::Doubt,
     interface::MeasuredInterface,
     order::Closed,
     ranking::{Ranked, Ranking},
     shard::Shard,
+    uncertainty::Uncertainty,
 };
 use crate::{
     question::{Ask, Question, Views, ask::OfInterface},
@@ -21,7 +21,7 @@ use crate::{
 /// What the sketches of a window do not tell.
 pub struct LastWindow {
     /// What is not known of its packets.
-    pub doubt: Doubt,
+    pub uncertainty: Uncertainty,
     /// The rows of its views.
     pub answers: Vec<Answer>,
     /// Its interfaces, with their slots.
@@ -98,7 +98,7 @@ pub fn look_up(
     window: &[Closed],
     plan: &Views,
     asks: &[Ask],
-    LastWindow { doubt, answers, interfaces }: &LastWindow,
+    LastWindow { uncertainty, answers, interfaces }: &LastWindow,
 ) -> Vec<Found> {
     let Some(Closed { shard, .. }) = window.first() else { return Vec::new() };
     let wanted: Vec<Vec<Wanted>> = asks.iter().map(|ask| of_interfaces(plan, ask, interfaces)).collect();
@@ -109,7 +109,7 @@ pub fn look_up(
             let question = &plan.questions[view];
             let spread = spreads.get(&view).and_then(|known| known.get(&question.by.hash_of(shard.hash(), &key)));
             let listed = answers.get(view).and_then(|answer| answer.listed(&key));
-            let known = listed.or_else(|| known(shard, (view, question), &key, spread.copied(), doubt))?;
+            let known = listed.or_else(|| known(shard, (view, question), &key, spread.copied(), uncertainty))?;
             Some(Found { view, key, known })
         });
         let found: Vec<Found> = found.collect();
@@ -159,20 +159,20 @@ fn known(
     (nth, question): (usize, &Question),
     key: &ViewKey,
     spread: Option<Estimate>,
-    doubt: &Doubt,
+    uncertainty: &Uncertainty,
 ) -> Option<Known> {
     let sketch = &shard.views[question.sketch(nth)];
     let held = || sketch.look_up(&question.by, shard.hash(), key);
     Some(match question.view.measure {
         Measure::Bytes | Measure::Packets => {
             let order = question.view.measure.order();
-            let whole = doubt.whole(question.is_fed_by_all);
-            Known::Sums(doubt.of_view(whole, sketch.total, parts(question)).ranked(&held()?, order, 0))
+            let whole = uncertainty.whole(question.is_fed_by_all);
+            Known::Sums(uncertainty.of_view(whole, sketch.total, parts(question)).ranked(&held()?, order, 0))
         }
-        Measure::NewFlows => Known::Counted(new_flows(sketch, held()?, doubt)),
+        Measure::NewFlows => Known::Counted(new_flows(sketch, held()?, uncertainty)),
         Measure::Flows | Measure::Distinct(_) => {
-            let unique = || sketch.unique().map(|distinct| distinct.bounds_at(doubt.confidence));
-            Known::Counted(counted(question, spread.or_else(unique)?, doubt))
+            let unique = || sketch.unique().map(|distinct| distinct.bounds_at(uncertainty.confidence));
+            Known::Counted(counted(question, spread.or_else(unique)?, uncertainty))
         }
     })
 }

@@ -11,7 +11,7 @@
 //! from the tails of the [`binomial`] distribution. [`heavy_hitters`] have most bytes, [`spreaders`] touch most. Of a
 //! view's keys follows how evenly traffic is spread over them: its [`entropy`]. Packets are counted by their [`sizes`].
 //! Records that sampling took are held as drawn until it is known whether anything was left out. All parts agree
-//! with their [`whole`], and [`doubt`] says how far the truth may be away.
+//! with their [`whole`], and [`uncertainty`] says how far the truth may be away.
 
 pub mod answer;
 pub mod batch;
@@ -19,7 +19,6 @@ pub mod beyond;
 pub mod binomial;
 pub mod collector;
 pub mod columns;
-pub mod doubt;
 mod drawn;
 pub mod entropy;
 pub mod heavy_hitters;
@@ -43,6 +42,7 @@ pub mod sizes;
 pub mod spreaders;
 pub mod summary;
 pub mod tcp;
+pub mod uncertainty;
 pub mod unique;
 pub mod userspace;
 pub mod view;

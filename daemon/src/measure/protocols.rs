@@ -3,7 +3,7 @@
 use weir_common::{flow::FlowKey, ledger::Tally, proto, sketch::Metric};
 use weir_sketch::Estimate;
 
-use super::{doubt::ViewDoubt, heavy_hitters::Held, ranking::Ranked, whole::reconcile};
+use super::{heavy_hitters::Held, ranking::Ranked, uncertainty::ViewUncertainty, whole::reconcile};
 
 /// Packets by version and protocol: what records add up to, or what that says of all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,15 +50,15 @@ impl Protocols {
     }
 
     /// What these sums of records say of all packets. The bounds of all six hold together, as those of a list do.
-    pub fn estimates(&self, doubt: &ViewDoubt) -> Protocols<Estimate> {
+    pub fn estimates(&self, uncertainty: &ViewUncertainty) -> Protocols<Estimate> {
         let &Self { ipv4, ipv6, tcp, udp, icmp, other } = self;
         let part = |packets: u64| {
             let sum = Tally::new(packets, 0);
-            doubt.ranked(&Held { key: (), value: sum, lower: sum, upper: sum }, Metric::Packets, 0)
+            uncertainty.ranked(&Held { key: (), value: sum, lower: sum, upper: sum }, Metric::Packets, 0)
         };
         let (mut versions, mut protocols) = ([ipv4, ipv6].map(part), [tcp, udp, icmp, other].map(part));
-        reconcile(versions.iter_mut(), &mut doubt.as_total(), true);
-        reconcile(protocols.iter_mut(), &mut doubt.as_total(), true);
+        reconcile(versions.iter_mut(), &mut uncertainty.as_total(), true);
+        reconcile(protocols.iter_mut(), &mut uncertainty.as_total(), true);
         let packets = |part: Ranked<()>| part.packets;
         let ([ipv4, ipv6], [tcp, udp, icmp, other]) = (versions.map(packets), protocols.map(packets));
         Protocols { ipv4, ipv6, tcp, udp, icmp, other }

@@ -10,7 +10,6 @@ use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError};
 
 use super::{
     answer::Answer,
-    doubt::{BUFFER, Doubt, largest},
     new_flows::{Asked, Counted, NewFlows},
     order::Closed,
     protocols::{self, Protocols},
@@ -18,6 +17,7 @@ use super::{
     shard::Shard,
     sizes::Sizes,
     tcp::TcpCounts,
+    uncertainty::{BUFFER, Uncertainty, largest},
     whole::{Counted as Feeding, Whole},
 };
 use crate::{question::Views, rates::Rates};
@@ -53,7 +53,7 @@ pub struct Summary {
     /// The probability that all bounds of a ranking hold, of both its orders together.
     pub confidence: f64,
     /// Why the true numbers may be others than those of the records.
-    pub doubt: Doubt,
+    pub uncertainty: Uncertainty,
 }
 
 impl Summary {
@@ -107,7 +107,7 @@ impl Summary {
         let counted = Counted { new, workers: window.len() as u64, unknown, flows };
         let mut new_flows = NewFlows::new(counted, seen, confidence);
         new_flows.count.upper = new_flows.count.upper.min(most.max(new));
-        let doubt = Doubt {
+        let uncertainty = Uncertainty {
             missed_flows: new_flows.count.upper.saturating_sub(new),
             lost: [dropped, beyond].into_iter().sum(),
             drawn,
@@ -125,7 +125,7 @@ impl Summary {
         };
         let mut views = Vec::with_capacity(plan.questions.len());
         for nth in 0..plan.questions.len() {
-            views.push(Answer::new(window, plan, nth, &views, &doubt)?);
+            views.push(Answer::new(window, plan, nth, &views, &uncertainty)?);
         }
         let tcp = tcp_counts(window, &ledgers, (highest, is_steady), confidence);
         let mut protocols = Protocols::default();
@@ -138,7 +138,7 @@ impl Summary {
         Ok(Self {
             sizes,
             rates: rates_of(window, interfaces),
-            protocols: protocols.estimates(&doubt.of_view(doubt.once, scaled, protocols::PARTS)),
+            protocols: protocols.estimates(&uncertainty.of_view(uncertainty.once, scaled, protocols::PARTS)),
             sources: distinct(window, |shard| &mut shard.unique.sources, unknown, most, confidence)?,
             destinations: distinct(window, |shard| &mut shard.unique.destinations, unknown, most, confidence)?,
             flows,
@@ -151,7 +151,7 @@ impl Summary {
             confidence: if highest == 1 { 1.0 } else { confidence },
             ledgers,
             tcp,
-            doubt,
+            uncertainty,
         })
     }
 
@@ -365,7 +365,7 @@ mod tests {
         assert!((245..=255).contains(&summary.flows.value), "{:?}", summary.flows);
         assert_eq!([summary.sources, summary.destinations].map(|estimate| estimate.value), [1, 1]);
         assert_eq!((summary.new_flows.count.lower, summary.sampling, summary.confidence), (300, 1, 1.0));
-        assert!(summary.doubt.sampling.is_none(), "nothing was left to chance");
+        assert!(summary.uncertainty.sampling.is_none(), "nothing was left to chance");
         assert_eq!(summary.ledgers.iter().map(|ledger| ledger.attributed.packets).collect::<Vec<_>>(), [600, 0]);
         assert_eq!(summary.sizes.len(), 610);
         assert_eq!(summary.sizes.count_between(60, 60), 10);
@@ -385,7 +385,7 @@ mod tests {
             change(&mut closed);
             let plan = closed.shard.plan().clone();
             let summary = Summary::merge(&mut [closed], &plan, 1, Asked::steadily(&seen()), 0.999).unwrap();
-            let Sampling { largest, is_steady, total, .. } = summary.doubt.sampling.unwrap();
+            let Sampling { largest, is_steady, total, .. } = summary.uncertainty.sampling.unwrap();
             (largest.bytes, is_steady, total.packets)
         };
         let (known, is_steady, total) = sampling(|_| ());

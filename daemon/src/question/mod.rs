@@ -55,7 +55,7 @@ pub struct Question {
 
 /// Where a report has the answer to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum AnswerPlace {
     /// In a list of its own, whose rows are parts of the report's totals.
     List,
     /// Among the views, behind those of the user.
@@ -112,10 +112,10 @@ impl Views {
         let is_of_use = |standard: &Standard| interfaces > 1 || !standard.is_for_several_interfaces();
         let standard: Vec<Standard> = config.standard().filter(is_of_use).collect();
         let standard_views = standard.iter().map(|standard| {
-            let place = if standard.is_per_interface() { Place::Tables } else { Place::List };
+            let place = if standard.is_per_interface() { AnswerPlace::Tables } else { AnswerPlace::List };
             (standard.view(config.estimates.top_error, config.report.top), place)
         });
-        let views = standard_views.chain(config.views.iter().map(|view| (view.clone(), Place::Own)));
+        let views = standard_views.chain(config.views.iter().map(|view| (view.clone(), AnswerPlace::Own)));
         let mut questions: Vec<_> = views
             .filter_map(|view| Question::new(view, &config.estimates, &networks, &mut directory, interfaces))
             .collect();
@@ -200,7 +200,7 @@ impl Views {
 impl Question {
     /// Nothing if its fields do not fit into a key, which the configuration's check refuses.
     fn new(
-        (view, place): (View, Place),
+        (view, place): (View, AnswerPlace),
         estimates: &Estimates,
         networks: &Networks,
         directory: &mut Directory,
@@ -221,8 +221,8 @@ impl Question {
         let structure = Structure::for_view(&view, &by, estimates, interfaces);
         let of_fields = of.iter().flat_map(By::fields).chain(&fields);
         let is_of_flows = of.is_some() && filter.is_of_flow() && of_fields.copied().all(Field::is_of_flow);
-        let has_total = place != Place::List && view.measure.is_tally();
-        let rows_max = if place == Place::Tables { TABLES_ROWS_MAX } else { usize::MAX };
+        let has_total = place != AnswerPlace::List && view.measure.is_tally();
+        let rows_max = if place == AnswerPlace::Tables { TABLES_ROWS_MAX } else { usize::MAX };
         Some(Self {
             filter,
             by,

@@ -70,7 +70,7 @@ impl Report {
             ring_peak: _,
             sampling,
             confidence,
-            doubt,
+            uncertainty,
         } = summary;
         let own = View::all(&views, answers, &interfaces);
         let seconds = whole_seconds(span);
@@ -100,7 +100,7 @@ impl Report {
                     Some(interface(measured, ledger, tcp_packets(counts, *confidence), *sampling))
                 })
                 .collect(),
-            totals: totals(summary.fed(), *protocols, doubt.is_some().then_some(*confidence)),
+            totals: totals(summary.fed(), *protocols, uncertainty.is_some().then_some(*confidence)),
             unique: Unique { src_ip: distinct(*sources), dst_ip: distinct(*destinations), flows: distinct(*flows) },
             new_flows: NewFlows {
                 value: new_flows.count.value,

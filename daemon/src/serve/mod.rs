@@ -1,10 +1,10 @@
 //! A small HTTP server for what weir offers over HTTP. Its clients are foreign, so each of them has limits.
 //!
-//! It is one thread with a runtime of its own, and it has no capability. Clients share a fixed number of seats. Where
-//! all are taken, a new client gets the seat of the one that has let weir wait longest: clients that connect and say
+//! It is one thread with a runtime of its own, and it has no capability. Clients share a fixed number of slots. Where
+//! all are taken, a new client gets the slot of the one that has let weir wait longest: clients that connect and say
 //! nothing, or that send a byte a second, keep nobody out.
 
-mod seat;
+mod client_slot;
 
 use std::{
     convert::Infallible,
@@ -36,8 +36,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use self::seat::Seats;
-pub use self::seat::{Busy, Seat};
+use self::client_slot::ClientSlots;
+pub use self::client_slot::{Busy, ClientSlot};
 use crate::{clock, log::Lasting, privileges};
 
 /// Bytes of a request's line and headers.
@@ -70,7 +70,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at an address and answers by `router`, whose handlers get the [`Seat`] of their client as an extension.
+    /// Listens at an address and answers by `router`, whose handlers get the [`ClientSlot`] of their client as an
+    /// extension.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl Drop for Server {
 /// Takes clients until the end, and then gives them a little time to finish.
 async fn accept(listener: TcpListener, router: Router, limits: Limits, mut ending: watch::Receiver<bool>) {
     let mut clients = JoinSet::new();
-    let mut seats = Seats::new(limits.connections);
+    let mut slots = ClientSlots::new(limits.connections);
     let mut taking = Lasting::new("take a connection");
     loop {
         // Only one that has ended; an empty set gives `None` at once, and must not keep the loop busy.
@@ -133,23 +134,29 @@ async fn accept(listener: TcpListener, router: Router, limits: Limits, mut endin
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let seat = Arc::new(Seat::new(clock::now().monotonic));
-        if !seats.free_one() {
+        let slot = Arc::new(ClientSlot::new(clock::now().monotonic));
+        if !slots.free_one() {
             // Nobody waits for a client: all are being served, and this one may try again.
             continue;
         }
-        let task = clients.spawn(serve(stream, router.clone(), seat.clone(), limits, ending.clone()));
-        seats.take(seat, task);
+        let task = clients.spawn(serve(stream, router.clone(), slot.clone(), limits, ending.clone()));
+        slots.take(slot, task);
     }
     drop(listener);
     let _ = timeout(limits.grace, async { while clients.join_next().await.is_some() {} }).await;
 }
 
 /// Serves one client, one request after the other.
-async fn serve(stream: TcpStream, router: Router, seat: Arc<Seat>, limits: Limits, mut ending: watch::Receiver<bool>) {
+async fn serve(
+    stream: TcpStream,
+    router: Router,
+    slot: Arc<ClientSlot>,
+    limits: Limits,
+    mut ending: watch::Receiver<bool>,
+) {
     // Without it small answers would still arrive.
     let _ = stream.set_nodelay(true);
-    let service = service(router, seat.clone());
+    let service = service(router, slot.clone());
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)
@@ -159,12 +166,12 @@ async fn serve(stream: TcpStream, router: Router, seat: Arc<Seat>, limits: Limit
     let mut connection = pin!(connection);
     let mut is_ending = false;
     loop {
-        let left = seat.left(limits.request, clock::now().monotonic);
+        let left = slot.left(limits.request, clock::now().monotonic);
         tokio::select! {
             // What is wrong with a request is the client's business, and it has been told.
             _ = connection.as_mut() => return,
             () = sleep(left) => {
-                if seat.left(limits.request, clock::now().monotonic).is_zero() {
+                if slot.left(limits.request, clock::now().monotonic).is_zero() {
                     return;
                 }
             }
@@ -179,7 +186,7 @@ async fn serve(stream: TcpStream, router: Router, seat: Arc<Seat>, limits: Limit
 /// The router, which is told whom it serves.
 fn service(
     router: Router,
-    seat: Arc<Seat>,
+    slot: Arc<ClientSlot>,
 ) -> impl Service<
     hyper::Request<Incoming>,
     Response = Response,
@@ -188,8 +195,8 @@ fn service(
 > {
     let service = TowerToHyperService::new(router);
     service_fn(move |mut request: hyper::Request<Incoming>| {
-        seat.request_begins(clock::now().monotonic);
-        request.extensions_mut().insert(seat.clone());
+        slot.request_begins(clock::now().monotonic);
+        request.extensions_mut().insert(slot.clone());
         service.call(request)
     })
 }

@@ -24,7 +24,7 @@ pub(super) struct Keeper {
     pub addresses: Addresses,
     pub inbox: Arc<Inbox>,
     pub spool: Arc<Spool>,
-    /// Tells the courier that something waits; it is gone when no more comes.
+    /// Wakes the delivery thread when something waits; it is gone when no more comes.
     pub bell: Sender<()>,
     pub _here: Sender<Infallible>,
 }
@@ -56,7 +56,7 @@ impl Keeper {
         self.account.note(&self.spool, |_| {});
     }
 
-    /// The courier needs to hear it once.
+    /// Waking the delivery thread once is enough.
     fn ring(&self) {
         let _ = self.bell.try_send(());
     }

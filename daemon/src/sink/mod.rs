@@ -2,7 +2,7 @@
 //! the measurement.
 
 mod account;
-mod courier;
+mod delivery;
 mod file;
 mod http;
 mod inbox;

@@ -1,6 +1,6 @@
 //! What the measurement has of a sink: it gives reports, and never waits.
 //!
-//! Behind it are two threads. The keeper puts reports into the spool, and the courier delivers what is there.
+//! Behind it are two threads. The keeper puts reports into the spool, and the delivery thread sends what is there.
 
 use std::{
     convert::Infallible,
@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::{
     Sink,
     account::Account,
-    courier::{Courier, now},
+    delivery::{Delivery, now},
     inbox::Inbox,
     keeper::Keeper,
     privacy,
@@ -41,7 +41,7 @@ const INBOX: usize = 4;
 #[derive(Debug)]
 pub struct Outbox {
     account: Arc<Account>,
-    entrance: Entrance,
+    entrance: Intake,
     ending: Sender<Instant>,
     /// Disconnected when both threads are gone.
     gone: Receiver<Infallible>,
@@ -66,13 +66,13 @@ impl Outbox {
         let (here, gone) = channel::bounded(0);
         let (bell, rings) = channel::bounded(1);
         let (spool_in, opened) = channel::bounded::<Arc<Spool>>(1);
-        let courier = {
+        let delivery = {
             let (account, here) = (account.clone(), here.clone());
             move || {
                 privileges::give_up_all_but_files();
                 // It is never opened if no thread opens it.
                 let Ok(spool) = opened.recv() else { return };
-                let courier = Courier {
+                let delivery = Delivery {
                     sink,
                     addresses,
                     account,
@@ -85,14 +85,14 @@ impl Outbox {
                     alone: 0,
                     _here: here,
                 };
-                courier.run();
+                delivery.run();
             }
         };
-        thread::Builder::new().name("sink".to_owned()).spawn(courier)?;
+        thread::Builder::new().name("sink".to_owned()).spawn(delivery)?;
         let Some((place, target)) = spool else {
             let spool = Arc::new(Spool::in_memory(Limits::in_memory(capacity)));
             let _ = spool_in.send(spool.clone());
-            let entrance = Entrance::Memory { spool, bell, addresses };
+            let entrance = Intake::Memory { spool, bell, addresses };
             return Ok(Self { account, entrance, ending, gone });
         };
         let inbox = Arc::new(Inbox::new(capacity.div_ceil(INBOX)));
@@ -102,25 +102,25 @@ impl Outbox {
             move || {
                 privileges::give_up_all_but_files();
                 let spool = place.open(&account.name, &target, capacity - capacity / INBOX);
-                // The courier waits for it.
+                // The delivery thread waits for it.
                 let _ = spool_in.send(spool.clone());
                 drop((spool_in, place));
                 Keeper { account, addresses, inbox, spool, bell, _here: here }.run();
             }
         };
         thread::Builder::new().name("spool".to_owned()).spawn(keeper)?;
-        Ok(Self { account, entrance: Entrance::Disk(inbox), ending, gone })
+        Ok(Self { account, entrance: Intake::Disk(inbox), ending, gone })
     }
 
     /// Takes a report. If too many wait, the oldest of them is lost, and counted as such.
     pub fn offer(&self, report: Encoded) {
         match &self.entrance {
-            Entrance::Disk(inbox) => inbox.offer(report, &self.account),
-            Entrance::Memory { spool, bell, addresses } => {
+            Intake::Disk(inbox) => inbox.offer(report, &self.account),
+            Intake::Memory { spool, bell, addresses } => {
                 // Memory takes it.
                 let _ = spool.keep(privacy::applied(*addresses, report), 0);
                 self.account.note(spool, |_| {});
-                // The courier needs to hear it once.
+                // Waking the delivery thread once is enough.
                 let _ = bell.try_send(());
             }
         }
@@ -153,7 +153,7 @@ impl Outbox {
     }
 
     fn end(self, deadline: Instant) -> Ending {
-        // The channel has room for this one message; a courier that is gone needs none.
+        // The channel has room for this one message; a delivery thread that is gone needs none.
         let _ = self.ending.try_send(deadline);
         Ending { account: self.account.clone(), gone: self.gone.clone(), deadline }
     }
@@ -161,8 +161,8 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        // Without a keeper the bell goes with this, which tells the courier.
-        if let Entrance::Disk(inbox) = &self.entrance {
+        // Without a keeper the bell goes with this, which tells the delivery thread.
+        if let Intake::Disk(inbox) = &self.entrance {
             inbox.end();
         }
     }
@@ -170,13 +170,13 @@ impl Drop for Outbox {
 
 /// Where reports go in.
 #[derive(Debug)]
-enum Entrance {
+enum Intake {
     /// To the keeper, who writes them to a disk.
     Disk(Arc<Inbox>),
     /// Into the spool, which is in memory and never has anybody wait.
     Memory {
         spool: Arc<Spool>,
-        /// The courier's.
+        /// The delivery thread's.
         bell: Sender<()>,
         addresses: Addresses,
     },
@@ -292,9 +292,9 @@ mod tests {
     }
 
     /// Panics over the second report.
-    struct Fragile(mpsc::Sender<String>);
+    struct PanicsOnce(mpsc::Sender<String>);
 
-    impl Sink for Fragile {
+    impl Sink for PanicsOnce {
         fn name(&self) -> String {
             "fragile".to_owned()
         }
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_sink_that_panics_goes_on_with_the_next_report() {
         let (taken, reports) = mpsc::channel();
-        let outbox = Outbox::start(Box::new(Fragile(taken)), 4, FULL, None).unwrap();
+        let outbox = Outbox::start(Box::new(PanicsOnce(taken)), 4, FULL, None).unwrap();
         (1..=3).for_each(|seq| outbox.offer(encoded(&format!("a/b/{seq}"))));
         wait_until("the third is delivered", || outbox.metrics().delivered == 2);
         let metrics = outbox.metrics();
@@ -323,13 +323,13 @@ mod tests {
     }
 
     /// Refuses all reports until it is told better, and those with this id in any case.
-    struct Choosy {
+    struct RefusesSome {
         takes: Arc<AtomicBool>,
         never: &'static str,
         taken: mpsc::Sender<String>,
     }
 
-    impl Sink for Choosy {
+    impl Sink for RefusesSome {
         fn name(&self) -> String {
             "choosy".to_owned()
         }
@@ -357,7 +357,7 @@ mod tests {
             let (taken, reports) = mpsc::channel();
             let takes = Arc::new(AtomicBool::new(false));
             let never = "7f3c9a52/0000b41d/4";
-            let sink = Box::new(Choosy { takes: takes.clone(), never, taken });
+            let sink = Box::new(RefusesSome { takes: takes.clone(), never, taken });
             let spool = spool.as_ref().map(|place| (place, "choosy"));
             let outbox = Outbox::start(sink, 64, FULL, spool).unwrap();
             (1..=7).for_each(|seq| outbox.offer(encoded(&id(seq))));
@@ -381,7 +381,8 @@ mod tests {
         let folder = Folder::new("retry");
         let (taken, reports) = mpsc::channel();
         let place = folder.place();
-        let sink = |never| Box::new(Choosy { takes: Arc::new(AtomicBool::new(true)), never, taken: taken.clone() });
+        let sink =
+            |never| Box::new(RefusesSome { takes: Arc::new(AtomicBool::new(true)), never, taken: taken.clone() });
         let first = Outbox::start(sink("7f3c9a52/0000b41d/1"), 16, FULL, Some((&place, "choosy"))).unwrap();
         (1..=2).for_each(|seq| first.offer(encoded(&id(seq))));
         wait_until("one is refused", || first.metrics().dropped == 1 && first.metrics().queued == 0);
@@ -405,7 +406,7 @@ mod tests {
         let (taken, reports) = mpsc::channel();
         let place = folder.place();
         let takes = Arc::new(AtomicBool::new(false));
-        let sink = Box::new(Choosy { takes: takes.clone(), never: "none", taken });
+        let sink = Box::new(RefusesSome { takes: takes.clone(), never: "none", taken });
         let outbox = Outbox::start(sink, 16, FULL, Some((&place, "choosy"))).unwrap();
         (1..=3).for_each(|seq| outbox.offer(encoded(&id(seq))));
         wait_until("all are on disk", || outbox.metrics().spool.is_some_and(|spool| spool.reports == 3));

@@ -22,7 +22,7 @@ const SIP_BYTES: usize = 128;
 pub(super) enum Unpacked<R> {
     Plain(Looked<R>),
     Gzip(Box<Gunzip<BufReader<Looked<R>>>>),
-    Zstd(Box<zstd::stream::read::Decoder<'static, Sips<BufReader<Looked<R>>>>>),
+    Zstd(Box<zstd::stream::read::Decoder<'static, SmallReads<BufReader<Looked<R>>>>>),
 }
 
 impl<R: Read> Unpacked<R> {
@@ -40,7 +40,7 @@ impl<R: Read> Unpacked<R> {
             return Ok(Self::Gzip(Box::new(Gunzip::new(BufReader::new(whole)))));
         }
         if is_zstd {
-            let mut decoder = zstd::stream::read::Decoder::with_buffer(Sips(BufReader::new(whole)))?;
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(SmallReads(BufReader::new(whole)))?;
             decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
             return Ok(Self::Zstd(Box::new(decoder)));
         }
@@ -73,15 +73,15 @@ fn is_zstd(first: &[u8]) -> bool {
 }
 
 /// Hands over little at once.
-pub(super) struct Sips<R>(R);
+pub(super) struct SmallReads<R>(R);
 
-impl<R: BufRead> Read for Sips<R> {
+impl<R: BufRead> Read for SmallReads<R> {
     fn read(&mut self, into: &mut [u8]) -> Result<usize> {
         self.0.read(into)
     }
 }
 
-impl<R: BufRead> BufRead for Sips<R> {
+impl<R: BufRead> BufRead for SmallReads<R> {
     fn fill_buf(&mut self) -> Result<&[u8]> {
         let there = self.0.fill_buf()?;
         Ok(&there[..there.len().min(SIP_BYTES)])

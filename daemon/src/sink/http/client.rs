@@ -12,7 +12,7 @@ use super::{
     answer::{may_pass, refusal, retry_after},
     secret::{SecretError, SecretHeader},
     tls::{self, PemError},
-    transport::{Connections, Early, Names},
+    transport::{AnsweredEarly, Connections, Names},
 };
 use crate::{
     config::{Compress, Tls},
@@ -36,7 +36,7 @@ pub(in crate::sink) struct Client {
     headers: HeaderMap,
     secrets: Vec<SecretHeader>,
     compress: Compress,
-    early: Early,
+    early: AnsweredEarly,
 }
 
 /// How a collector is spoken to.
@@ -137,7 +137,7 @@ impl Client {
             .tls_config(tls::config(&tls)?)
             .proxy(tunnel)
             .build();
-        let early = Early::default();
+        let early = AnsweredEarly::default();
         let origin = named.is_some().then(|| origin(&uri));
         let connections = Connections::new(early.clone(), origin);
         let names = Names::new(named.map(|proxy| proxy.uri().clone()));

@@ -23,7 +23,7 @@ use ureq::{
     },
 };
 
-use crate::sink::courier::now;
+use crate::sink::delivery::now;
 
 /// How long the last byte waits, besides twice the time that connecting took.
 const MOMENT: Duration = Duration::from_millis(20);
@@ -32,9 +32,9 @@ const MOMENT_MAX: Duration = Duration::from_millis(500);
 
 /// Whether the answer to the last request came before the request had left.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Early(Arc<AtomicBool>);
+pub(super) struct AnsweredEarly(Arc<AtomicBool>);
 
-impl Early {
+impl AnsweredEarly {
     /// Whether it did; the next request begins anew.
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
@@ -48,14 +48,14 @@ impl Early {
 /// Makes connections.
 #[derive(Debug)]
 pub(super) struct Connections {
-    early: Early,
+    early: AnsweredEarly,
     /// What comes before the path in a request to a proxy: `http://host:port` of the collector.
     origin: Option<String>,
     inner: DefaultConnector,
 }
 
 impl Connections {
-    pub fn new(early: Early, origin: Option<String>) -> Self {
+    pub fn new(early: AnsweredEarly, origin: Option<String>) -> Self {
         Self { early, origin, inner: DefaultConnector::default() }
     }
 }
@@ -75,7 +75,7 @@ impl Connector for Connections {
 /// A connection to the server, or to the proxy.
 pub(super) struct Connection {
     inner: Box<dyn Transport>,
-    early: Early,
+    early: AnsweredEarly,
     origin: Option<String>,
     moment: Duration,
     /// The last byte of what was sent.

@@ -17,7 +17,7 @@ use self::{
     records::Ignored,
     transport::Way,
 };
-use super::{DeliveryError, Sink, courier::now};
+use super::{DeliveryError, Sink, delivery::now};
 use crate::{
     clock,
     config::{self, Address, Transport},

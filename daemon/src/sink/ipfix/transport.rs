@@ -9,7 +9,7 @@ use std::{
 
 use rustix::net::sockopt::set_socket_linger;
 
-use super::super::courier::now;
+use super::super::delivery::now;
 use crate::{
     config::{Address, Transport},
     sockopt,

@@ -20,7 +20,7 @@ use async_nats::{
 
 use self::connection::{Connection, Driver};
 pub use self::tls::TlsError;
-use super::{DeliveryError, Sink, courier::now};
+use super::{DeliveryError, Sink, delivery::now};
 use crate::{config, spool::Parcel, text::visible};
 
 /// Messages that are on their way at once, at most.

@@ -28,11 +28,11 @@ use crate::{
 const GOLDEN: &str = include_str!("../../../tests/golden/report.json");
 
 /// All points of each metric, with their attributes.
-type Points = BTreeMap<String, Vec<(BTreeMap<String, Value>, Told)>>;
+type Points = BTreeMap<String, Vec<(BTreeMap<String, Value>, Point)>>;
 
 /// What is known of a point: kind, start, end, and its number or numbers.
 #[derive(Clone, Debug, PartialEq)]
-struct Told {
+struct Point {
     kind: &'static str,
     start: u64,
     end: u64,
@@ -62,12 +62,12 @@ fn points(resource: &ResourceMetrics) -> Points {
             Some(number_data_point::Value::AsDouble(number)) => json!(number),
             None => panic!("no value"),
         };
-        let told = Told { kind, start: point.start_time_unix_nano, end: point.time_unix_nano, value };
+        let told = Point { kind, start: point.start_time_unix_nano, end: point.time_unix_nano, value };
         (attributes(&point.attributes), told)
     };
     let histogram = |point: &HistogramDataPoint| {
         let value = json!([point.count, point.explicit_bounds, point.bucket_counts]);
-        let told = Told { kind: "histogram", start: point.start_time_unix_nano, end: point.time_unix_nano, value };
+        let told = Point { kind: "histogram", start: point.start_time_unix_nano, end: point.time_unix_nano, value };
         (attributes(&point.attributes), told)
     };
     for metric in &scope.metrics {
@@ -110,7 +110,7 @@ impl Expected {
             .filter(|(_, value)| !value.is_null())
             .map(|(key, value)| ((*key).to_owned(), (*value).clone()));
         let start = if kind == "gauge" { 0 } else { self.start };
-        let told = Told { kind, start, end: self.end, value: value.clone() };
+        let told = Point { kind, start, end: self.end, value: value.clone() };
         self.all.entry(name.to_owned()).or_default().push((attributes.collect(), told));
     }
 
@@ -307,7 +307,7 @@ fn every_number_is_that_of_the_report() {
     let report: Value = serde_json::from_str(GOLDEN).unwrap();
     let (told, expected) = (points(&resource), expected(&report));
     assert_eq!(told.keys().collect::<Vec<_>>(), expected.all.keys().collect::<Vec<_>>());
-    let sorted = |points: &[(BTreeMap<String, Value>, Told)]| {
+    let sorted = |points: &[(BTreeMap<String, Value>, Point)]| {
         let mut lines: Vec<_> = points.iter().map(|(attributes, told)| format!("{attributes:?} {told:?}")).collect();
         lines.sort();
         lines

@@ -131,12 +131,12 @@ fn what_is_no_capture_is_called_what_it_is() {
 }
 
 /// Gives one byte at a time, with interruptions, and fails at the end.
-struct Crumbs<'a> {
+struct OneByteReader<'a> {
     bytes: Cursor<&'a [u8]>,
     interrupted: bool,
 }
 
-impl Read for Crumbs<'_> {
+impl Read for OneByteReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.interrupted = !self.interrupted;
         if self.interrupted {
@@ -152,7 +152,7 @@ impl Read for Crumbs<'_> {
 #[test]
 fn how_the_input_arrives_does_not_matter() {
     for bytes in [small_pcap().0, small_pcapng().0] {
-        let (packets, end) = read_from(Crumbs { bytes: Cursor::new(&bytes), interrupted: false });
+        let (packets, end) = read_from(OneByteReader { bytes: Cursor::new(&bytes), interrupted: false });
         assert_eq!(packets, read_whole(&bytes));
         let broken = end.unwrap_err();
         assert_eq!(broken.offset, bytes.len() as u64);

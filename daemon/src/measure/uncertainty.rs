@@ -12,7 +12,7 @@ use super::{
 
 /// What is not known of a window's packets.
 #[derive(Clone, Debug)]
-pub struct Doubt {
+pub struct Uncertainty {
     /// The most that is missing of what was never drawn.
     pub lost: Tally,
     /// What is missing of the packets that were drawn. Each stands for as many as the sampling rate says.
@@ -36,7 +36,7 @@ pub struct Doubt {
 
 /// The same for one view.
 #[derive(Clone)]
-pub struct ViewDoubt {
+pub struct ViewUncertainty {
     lost: Tally,
     drawn: Tally,
     /// The sum of all records of the view, scaled by their sampling rates: no key has more.
@@ -45,7 +45,7 @@ pub struct ViewDoubt {
     whole: Whole,
 }
 
-impl Doubt {
+impl Uncertainty {
     /// Whether packets are missing.
     pub fn is_some(&self) -> bool {
         self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
@@ -57,13 +57,13 @@ impl Doubt {
     }
 
     /// What it means for a view of this whole whose records add up to `total`, each of which counts for so many keys.
-    pub fn of_view(&self, whole: Whole, total: Tally, keys: u64) -> ViewDoubt {
+    pub fn of_view(&self, whole: Whole, total: Tally, keys: u64) -> ViewUncertainty {
         let sampling = self.sampling.map(|sampling| {
             let all = Tally::new(sampling.total.packets * keys, sampling.total.bytes * keys);
             SamplingError::new(Sampling { total: all, ..sampling }, self.confidence)
         });
         let &Self { lost, drawn, .. } = self;
-        ViewDoubt { lost, drawn, total, sampling, whole }
+        ViewUncertainty { lost, drawn, total, sampling, whole }
     }
 
     /// A count of new flows, all of which are new. Those that were not counted may all be of the same key, so what is
@@ -82,7 +82,7 @@ impl Doubt {
     }
 }
 
-impl ViewDoubt {
+impl ViewUncertainty {
     /// The most that any key's records add up to.
     pub const fn total(&self) -> Tally {
         self.total
@@ -113,8 +113,8 @@ impl ViewDoubt {
 
     /// The same for what is of the interface of this slot.
     #[must_use]
-    pub fn of_slot(&self, slot: Option<usize>, doubt: &Doubt) -> Self {
-        let whole = slot.and_then(|slot| doubt.slots.get(slot)).copied().unwrap_or(self.whole);
+    pub fn of_slot(&self, slot: Option<usize>, uncertainty: &Uncertainty) -> Self {
+        let whole = slot.and_then(|slot| uncertainty.slots.get(slot)).copied().unwrap_or(self.whole);
         Self { whole, ..self.clone() }
     }
 

@@ -23,7 +23,7 @@ use weir_common::{
 use weir_sketch::Seen;
 use zerocopy::IntoBytes as _;
 
-use super::book::{Book, Page};
+use super::state::{HandoverState, SlotState};
 use crate::{
     clock,
     datapath::{Blocks, Edge, FlushProgram, KernelError, Ring},
@@ -37,9 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// The datapath of an earlier weir, which counts nothing any more.
-pub struct Estate {
+pub struct PreviousRun {
     /// What that weir knew.
-    pub book: Book,
+    pub state: HandoverState,
     /// Records that it had read and not reported, and has handed over.
     pub records: Vec<Record>,
     /// Its counters.
@@ -61,7 +61,7 @@ pub struct Inherited {
     pub left_out: Tally,
 }
 
-impl Estate {
+impl PreviousRun {
     /// Puts its records into `batch`, and what it counted since its last report into `edge`. `place` gives the slot
     /// that an interface has now.
     ///
@@ -70,13 +70,13 @@ impl Estate {
     /// The kernel refused to run `flush`, or to show the maps.
     pub fn settle(
         mut self,
-        mut place: impl FnMut(&Page) -> Option<usize>,
+        mut place: impl FnMut(&SlotState) -> Option<usize>,
         (batch, seen): (&mut Batch, &Seen),
         edge: &mut Edge,
     ) -> Result<Inherited, KernelError> {
         // Closing windows forgets it.
         let largest = self.largest();
-        let places = Places::new(&self.book.pages, &mut place);
+        let places = Places::new(&self.state.pages, &mut place);
         let mut attributed = vec![Tally::default(); places.0.len()];
         self.read_records(|records| {
             for record in records {
@@ -89,16 +89,16 @@ impl Estate {
         let mut counted = Edge::empty(edge.counters.len());
         let mut inherited = Inherited::default();
         let (totals, sizes) = self.read_counters(&mut counted)?;
-        for page in &self.book.pages {
-            let (Some(total), Some(reported)) = (totals.get(page.slot), page.reported()) else { continue };
+        for slot_state in &self.state.pages {
+            let (Some(total), Some(reported)) = (totals.get(slot_state.slot), slot_state.reported()) else { continue };
             let mut rest = total.since(&reported);
             let Some(counters) =
-                places.of(page.slot as u8).and_then(|slot| counted.counters.get_mut(usize::from(slot)))
+                places.of(slot_state.slot as u8).and_then(|slot| counted.counters.get_mut(usize::from(slot)))
             else {
                 inherited.left_out.add(rest.seen);
                 continue;
             };
-            let lost = lost_with(&rest, attributed[page.slot]);
+            let lost = lost_with(&rest, attributed[slot_state.slot]);
             rest.lost[Loss::Restart as usize].add(lost);
             inherited.packets.add(rest.seen);
             inherited.lost.add(lost);
@@ -106,7 +106,7 @@ impl Estate {
         }
         // They are of all interfaces together: if one of them is in no report any more, nobody can tell its part.
         if inherited.left_out.is_zero() {
-            for (class, (now, reported)) in sizes.iter().zip(&self.book.sizes).enumerate() {
+            for (class, (now, reported)) in sizes.iter().zip(&self.state.sizes).enumerate() {
                 counted.sizes[class] = now.wrapping_sub(*reported);
             }
             counted.largest = largest;
@@ -158,7 +158,7 @@ impl Estate {
 
     /// What was ever counted in each slot, and by size.
     fn read_counters(&self, edge: &mut Edge) -> Result<(Vec<Counters>, [u64; SIZE_CLASSES]), KernelError> {
-        let slots = self.book.pages.iter().map(|page| page.slot + 1).max().unwrap_or_default();
+        let slots = self.state.pages.iter().map(|slot_state| slot_state.slot + 1).max().unwrap_or_default();
         let mut totals = vec![Counters::default(); slots];
         let mut sizes = [0_u64; SIZE_CLASSES];
         for cpu in 0..self.blocks.len() {
@@ -229,7 +229,7 @@ fn add(sum: &mut Counters, counters: Counters) {
 fn lost_with(rest: &Counters, attributed: Tally) -> Tally {
     let elsewhere = rest.skipped.iter().chain(&rest.lost).chain([&rest.sampled_out, &attributed]).copied().sum();
     let elsewhere: Tally = elsewhere;
-    // Less than nothing only if the maps were not those of the book; the ledger tells then.
+    // Negative only if the maps do not belong to this state; the ledger shows it then.
     let Tally { packets, bytes } = rest.seen;
     Tally::new(packets.saturating_sub(elsewhere.packets), bytes.saturating_sub(elsewhere.bytes))
 }
@@ -245,11 +245,11 @@ fn moved(record: &Record, slot: u8) -> Record {
 struct Places(Vec<Option<u8>>);
 
 impl Places {
-    fn new(pages: &[Page], mut place: impl FnMut(&Page) -> Option<usize>) -> Self {
-        let slots = pages.iter().map(|page| page.slot + 1).max().unwrap_or_default();
+    fn new(pages: &[SlotState], mut place: impl FnMut(&SlotState) -> Option<usize>) -> Self {
+        let slots = pages.iter().map(|slot_state| slot_state.slot + 1).max().unwrap_or_default();
         let mut places = vec![None; slots];
-        for page in pages {
-            places[page.slot] = place(page).and_then(|slot| u8::try_from(slot).ok());
+        for slot_state in pages {
+            places[slot_state.slot] = place(slot_state).and_then(|slot| u8::try_from(slot).ok());
         }
         Self(places)
     }

@@ -1,6 +1,6 @@
 //! All workers, and the closing of their windows together.
 //!
-//! Every worker has one shard to fill, and the crew holds as many spare ones: an order to close a window takes a spare
+//! Every worker has one shard to fill, and there are as many spare ones: an order to close a window takes a spare
 //! along, the closed window brings a full one back, and once it is reported that shard is empty and a spare again.
 //!
 //! A worker that does not answer in time is late: the window ends without its part, which belongs to the window in
@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a window could not be closed.
 #[derive(Debug, Error)]
-pub enum CrewError {
+pub enum WorkersError {
     /// A worker failed.
     #[error(transparent)]
     Worker(#[from] WorkerError),
@@ -51,7 +51,7 @@ pub struct Parts {
 }
 
 /// All workers, and the shards that none of them has.
-pub struct Crew<'scope> {
+pub struct Workers<'scope> {
     workers: Vec<Worker<'scope>>,
     spares: Vec<Box<Shard>>,
     /// Whether the next window is the last one.
@@ -69,8 +69,8 @@ struct Worker<'scope> {
     thread: ScopedJoinHandle<'scope, Result<(), WorkerError>>,
 }
 
-impl<'scope> Crew<'scope> {
-    /// A crew of nobody yet; `spares` are empty shards, one for each worker that will come.
+impl<'scope> Workers<'scope> {
+    /// No workers yet; `spares` are empty shards, one for each worker that will come.
     pub fn new(spares: Vec<Box<Shard>>) -> Self {
         Self { workers: Vec::with_capacity(spares.len()), spares, is_last: false }
     }
@@ -120,7 +120,7 @@ impl<'scope> Crew<'scope> {
         patience: Duration,
         change: Option<Change>,
         mut equip: impl FnMut(&mut Shard),
-    ) -> Result<Parts, CrewError> {
+    ) -> Result<Parts, WorkersError> {
         // All before the first order, so that the windows of all workers end together.
         self.spares.iter_mut().for_each(|spare| equip(spare));
         let mut parts = Parts { closed: Vec::with_capacity(self.workers.len()), late: Vec::new() };
@@ -195,16 +195,16 @@ impl<'scope> Crew<'scope> {
     }
 
     /// Why a worker ended.
-    pub fn failure(&mut self) -> CrewError {
+    pub fn failure(&mut self) -> WorkersError {
         let finished = self.workers.iter().position(|worker| worker.thread.is_finished());
-        finished.map_or(CrewError::Gone, |nth| self.failure_of(nth))
+        finished.map_or(WorkersError::Gone, |nth| self.failure_of(nth))
     }
 
     /// Why this worker ended: it has closed its channels, so its thread ends now, if it has not yet.
-    fn failure_of(&mut self, nth: usize) -> CrewError {
+    fn failure_of(&mut self, nth: usize) -> WorkersError {
         match self.workers.swap_remove(nth).thread.join() {
             Ok(Err(error)) => error.into(),
-            _ => CrewError::Gone,
+            _ => WorkersError::Gone,
         }
     }
 
@@ -244,9 +244,9 @@ mod tests {
         shard_of(&VIEWS)
     }
 
-    /// A crew that waits for this many workers.
-    fn crew<'scope>(workers: usize) -> Crew<'scope> {
-        Crew::new((0..workers).map(|_| shard()).collect())
+    /// Room for this many workers.
+    fn workers<'scope>(workers: usize) -> Workers<'scope> {
+        Workers::new((0..workers).map(|_| shard()).collect())
     }
 
     /// A worker that has seen `packets` in every window, and as many records.
@@ -265,31 +265,31 @@ mod tests {
     }
 
     fn hire<'scope>(
-        crew: &mut Crew<'scope>,
+        workers: &mut Workers<'scope>,
         scope: &'scope Scope<'scope, '_>,
         work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
     ) {
-        crew.hire(scope, ("worker".to_owned(), CapabilitySet::empty()), Waker::new().unwrap(), work).unwrap();
+        workers.hire(scope, ("worker".to_owned(), CapabilitySet::empty()), Waker::new().unwrap(), work).unwrap();
     }
 
     #[test]
     fn every_window_has_every_workers_part_and_shards_come_back_empty() {
         thread::scope(|scope| {
-            let mut crew = crew(3);
+            let mut workers = workers(3);
             for packets in [1, 10, 100] {
-                hire(&mut crew, scope, counting(packets));
+                hire(&mut workers, scope, counting(packets));
             }
             for nth in 0..5 {
-                let window = crew.close(LONG, None, |_| ()).unwrap();
+                let window = workers.close(LONG, None, |_| ()).unwrap();
                 assert_eq!((window.closed.len(), window.late.len()), (3, 0), "window {nth}");
                 let seen: Tally = window.closed.iter().map(|closed| closed.edge.counters[0].seen).sum();
                 let records: u64 = window.closed.iter().map(|closed| closed.shard.records).sum();
                 assert_eq!((seen.packets, records), (111, 111), "window {nth}");
-                crew.take_back(window.closed, &VIEWS, || unreachable!("all answer the same questions"));
-                assert!(crew.spares.len() == 3 && crew.spares.iter().all(|spare| spare.records == 0));
+                workers.take_back(window.closed, &VIEWS, || unreachable!("all answer the same questions"));
+                assert!(workers.spares.len() == 3 && workers.spares.iter().all(|spare| spare.records == 0));
             }
-            assert!(!crew.has_failed());
-            crew.dismiss();
+            assert!(!workers.has_failed());
+            workers.dismiss();
         });
     }
 
@@ -299,8 +299,8 @@ mod tests {
         let others = Views::built_in(&SETTINGS, 20);
         let (told, tells) = crossbeam::channel::unbounded();
         thread::scope(|scope| {
-            let mut crew = crew(1);
-            hire(&mut crew, scope, move |orders, closed| {
+            let mut workers = workers(1);
+            hire(&mut workers, scope, move |orders, closed| {
                 let mut open = shard();
                 for Order { spare, change, .. } in orders {
                     told.send((spare.plan().clone(), change)).unwrap();
@@ -309,63 +309,63 @@ mod tests {
                 Ok(())
             });
             let change = Some(Change { interfaces: 3, sampling });
-            crew.renew(|| shard_of(&others));
+            workers.renew(|| shard_of(&others));
             for (change, old) in [(change, true), (None, false)] {
-                let window = crew.close(LONG, change, |_| ()).unwrap();
+                let window = workers.close(LONG, change, |_| ()).unwrap();
                 let (views, told) = tells.recv().unwrap();
                 assert!(Arc::ptr_eq(&views, &others) && told == change);
                 assert_eq!(Arc::ptr_eq(window.closed[0].shard.plan(), &VIEWS), old);
-                crew.take_back(window.closed, &others, || shard_of(&others));
-                assert!(crew.spares.len() == 1 && Arc::ptr_eq(crew.spares[0].plan(), &others));
+                workers.take_back(window.closed, &others, || shard_of(&others));
+                assert!(workers.spares.len() == 1 && Arc::ptr_eq(workers.spares[0].plan(), &others));
             }
-            crew.dismiss();
+            workers.dismiss();
         });
     }
 
     #[test]
     fn a_worker_that_fails_instead_of_closing_its_window_says_why() {
         thread::scope(|scope| {
-            let mut crew = crew(2);
-            hire(&mut crew, scope, counting(1));
-            hire(&mut crew, scope, |orders, _| {
+            let mut workers = workers(2);
+            hire(&mut workers, scope, counting(1));
+            hire(&mut workers, scope, |orders, _| {
                 orders.recv().unwrap();
                 Err(WorkerError::Tap(io::Error::other("gone")))
             });
-            assert!(matches!(crew.close(LONG, None, |_| ()), Err(CrewError::Worker(WorkerError::Tap(_)))));
-            crew.dismiss();
+            assert!(matches!(workers.close(LONG, None, |_| ()), Err(WorkersError::Worker(WorkerError::Tap(_)))));
+            workers.dismiss();
         });
     }
 
     #[test]
     fn a_worker_that_ends_on_its_own_is_noticed_without_an_order() {
         thread::scope(|scope| {
-            let mut crew = crew(2);
-            hire(&mut crew, scope, |_, _| Ok(()));
-            hire(&mut crew, scope, counting(1));
-            while !crew.has_failed() {
+            let mut workers = workers(2);
+            hire(&mut workers, scope, |_, _| Ok(()));
+            hire(&mut workers, scope, counting(1));
+            while !workers.has_failed() {
                 thread::yield_now();
             }
-            assert!(matches!(crew.failure(), CrewError::Gone));
-            crew.dismiss();
+            assert!(matches!(workers.failure(), WorkersError::Gone));
+            workers.dismiss();
         });
     }
 
     #[test]
     fn a_worker_that_does_not_answer_is_late_and_its_part_comes_later() {
         thread::scope(|scope| {
-            let mut crew = crew(2);
+            let mut workers = workers(2);
             let (go, stuck) = bounded(0);
-            hire(&mut crew, scope, counting(1));
-            hire(&mut crew, scope, move |orders, closed| {
+            hire(&mut workers, scope, counting(1));
+            hire(&mut workers, scope, move |orders, closed| {
                 // It answers when it is let go, once.
                 stuck.recv().unwrap();
                 counting(10)(orders, closed)
             });
             let mut close = |patience| {
-                let window = crew.close(patience, None, |_| ()).unwrap();
+                let window = workers.close(patience, None, |_| ()).unwrap();
                 let seen: Tally = window.closed.iter().map(|closed| closed.edge.counters[0].seen).sum();
                 let late = window.late.clone();
-                crew.take_back(window.closed, &VIEWS, || unreachable!("all answer the same questions"));
+                workers.take_back(window.closed, &VIEWS, || unreachable!("all answer the same questions"));
                 (seen.packets, late)
             };
             let brief = Duration::from_millis(10);
@@ -377,13 +377,13 @@ mod tests {
             // Its part may have come before this window ended: then it has no spare, and the rest comes with the next.
             assert_eq!(close(LONG).0, 11);
             assert_eq!(close(LONG), (11, vec![]));
-            assert_eq!(crew.spares.len(), 2);
-            crew.dismiss();
+            assert_eq!(workers.spares.len(), 2);
+            workers.dismiss();
         });
     }
 
     #[test]
     fn a_crew_of_nobody_closes_an_empty_window() {
-        assert!(Crew::new(Vec::new()).close(LONG, None, |_| ()).unwrap().closed.is_empty());
+        assert!(Workers::new(Vec::new()).close(LONG, None, |_| ()).unwrap().closed.is_empty());
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     state::{Last, SEQ_MAX},
 };
 
-/// The largest book: 256 interfaces with numbers of twenty digits take a third of it.
+/// The largest handover state: 256 interfaces with numbers of twenty digits take a third of it.
 const BYTES_MAX: usize = 1 << 20;
 /// Where the two copies are, which are written in turn.
 const COPIES: [u64; 2] = [4096, 4096 + BYTES_MAX as u64];
@@ -37,7 +37,7 @@ const WORDS: usize = size_of::<Counters>() / 8;
 
 /// What is known of a generation of the datapath.
 #[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Book {
+pub struct HandoverState {
     /// [`weir_common::cpu::LAYOUT`] of its maps.
     pub layout: u32,
     /// The network namespace.
@@ -53,14 +53,14 @@ pub struct Book {
     /// Where each rule of alerts is that is not inactive.
     pub alerts: Vec<(String, State<Timestamp>)>,
     /// The interfaces.
-    pub pages: Vec<Page>,
+    pub pages: Vec<SlotState>,
     /// Packets by size class in all reports so far.
     pub sizes: Vec<u64>,
 }
 
 /// One slot of the datapath.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Page {
+pub struct SlotState {
     /// Its number.
     pub slot: usize,
     /// The interface's name.
@@ -87,7 +87,7 @@ pub fn words(counters: &Counters) -> Vec<u64> {
     words.to_vec()
 }
 
-impl Page {
+impl SlotState {
     /// The interface's own count of this direction, if it is known whole.
     pub fn own(&self) -> Option<Tally> {
         Some(Tally::new(self.own?, self.own_bytes?))
@@ -100,7 +100,7 @@ impl Page {
     }
 }
 
-/// Why a book cannot be read.
+/// Why a handover state cannot be read.
 #[derive(Debug, Error)]
 pub enum Unreadable {
     /// It is no file, or too short.
@@ -117,22 +117,22 @@ pub enum Unreadable {
     Other(#[from] serde_json::Error),
 }
 
-/// Where a book is written: memory that is gone with its last descriptor.
+/// The memory that the handover state is written to. It is gone with its last descriptor.
 #[derive(Debug)]
-pub struct Paper {
+pub struct StateMemory {
     file: File,
     /// Which copy is written next.
     next: usize,
 }
 
-impl Paper {
+impl StateMemory {
     /// Some that is empty.
     ///
     /// # Errors
     ///
     /// No more descriptors, or no memory.
     pub fn new() -> io::Result<Self> {
-        let memory = memfd_create("weir-book", MemfdFlags::CLOEXEC)?;
+        let memory = memfd_create("weir-state", MemfdFlags::CLOEXEC)?;
         Ok(Self { file: File::from(memory), next: 0 })
     }
 
@@ -141,19 +141,19 @@ impl Paper {
         self.file.as_fd()
     }
 
-    /// Writes a book in the place of the one before: whoever reads it later finds one or the other, whenever this
+    /// Replaces the state: whoever reads it later finds the old or the new one, whenever this
     /// process is killed.
     ///
     /// # Errors
     ///
     /// It is too large, or there is no memory.
-    pub fn write(&mut self, book: &Book) -> io::Result<()> {
-        let text = serde_json::to_vec(book)?;
+    pub fn write(&mut self, state: &HandoverState) -> io::Result<()> {
+        let text = serde_json::to_vec(state)?;
         if text.len() > BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.file.write_all_at(&text, COPIES[self.next])?;
-        // One word within a page: it is written whole, or not at all.
+        // One word within a page of memory: it is written whole, or not at all.
         let which = (self.next as u64) << u32::BITS | text.len() as u64;
         self.file.write_all_at(&which.to_ne_bytes(), 0)?;
         self.next = 1 - self.next;
@@ -161,13 +161,13 @@ impl Paper {
     }
 }
 
-/// Reads a book.
+/// Reads a handover state.
 ///
 /// # Errors
 ///
 /// See [`Unreadable`].
-pub fn read(paper: OwnedFd) -> Result<Book, Unreadable> {
-    let file = File::from(paper);
+pub fn read(memory: OwnedFd) -> Result<HandoverState, Unreadable> {
+    let file = File::from(memory);
     if file.metadata()?.len() == 0 {
         return Err(Unreadable::Empty);
     }
@@ -178,10 +178,10 @@ pub fn read(paper: OwnedFd) -> Result<Book, Unreadable> {
     let place = COPIES.get(copy).filter(|_| (1..=BYTES_MAX).contains(&bytes)).ok_or(Unreadable::Empty)?;
     let mut text = vec![0; bytes];
     file.read_exact_at(&mut text, *place)?;
-    let book: Book = serde_json::from_slice(&text)?;
-    let slots = book.pages.iter().all(|page| page.slot < SLOTS_MAX as usize);
-    let seq = book.last.as_ref().is_none_or(|last| last.seq < SEQ_MAX);
-    if slots && seq && book.sizes.len() == SIZE_CLASSES { Ok(book) } else { Err(Unreadable::Wild) }
+    let state: HandoverState = serde_json::from_slice(&text)?;
+    let slots = state.pages.iter().all(|slot_state| slot_state.slot < SLOTS_MAX as usize);
+    let seq = state.last.as_ref().is_none_or(|last| last.seq < SEQ_MAX);
+    if slots && seq && state.sizes.len() == SIZE_CLASSES { Ok(state) } else { Err(Unreadable::Wild) }
 }
 
 #[cfg(test)]
@@ -189,9 +189,9 @@ mod tests {
     use super::*;
     use crate::alert::state::Since;
 
-    fn book(seq: u64) -> Book {
+    fn state(seq: u64) -> HandoverState {
         let counters = Counters { seen: Tally::new(u64::MAX, 2), ..Counters::default() };
-        let page = Page {
+        let slot_state = SlotState {
             slot: 3,
             name: "eth0".to_owned(),
             way: Way::Egress,
@@ -201,7 +201,7 @@ mod tests {
             newest: Some(8),
             reported: words(&counters),
         };
-        Book {
+        HandoverState {
             layout: 1,
             network: 4_026_531_840,
             secret: Some([u64::MAX, 1]),
@@ -212,47 +212,47 @@ mod tests {
                 "when: packets > 1".to_owned(),
                 State::Pending(Since { start: Timestamp::UNIX_EPOCH, windows: 2 }),
             )],
-            pages: vec![page],
+            pages: vec![slot_state],
             sizes: vec![seq; SIZE_CLASSES],
         }
     }
 
-    fn copy(paper: &Paper) -> OwnedFd {
-        paper.descriptor().try_clone_to_owned().unwrap()
+    fn copy(memory: &StateMemory) -> OwnedFd {
+        memory.descriptor().try_clone_to_owned().unwrap()
     }
 
     #[test]
     fn the_latest_book_is_read_whole() {
-        let mut paper = Paper::new().unwrap();
-        assert!(matches!(read(copy(&paper)), Err(Unreadable::Empty)));
+        let mut memory = StateMemory::new().unwrap();
+        assert!(matches!(read(copy(&memory)), Err(Unreadable::Empty)));
         for seq in [1, SEQ_MAX - 1, 7] {
-            paper.write(&book(seq)).unwrap();
-            assert_eq!(read(copy(&paper)).unwrap(), book(seq));
+            memory.write(&state(seq)).unwrap();
+            assert_eq!(read(copy(&memory)).unwrap(), state(seq));
         }
-        assert_eq!(book(1).pages[0].reported().unwrap().seen, Tally::new(u64::MAX, 2));
+        assert_eq!(state(1).pages[0].reported().unwrap().seen, Tally::new(u64::MAX, 2));
         for wild in [
-            book(SEQ_MAX),
-            Book { sizes: vec![1], ..book(1) },
-            Book { pages: vec![Page { slot: 256, ..book(1).pages[0].clone() }], ..book(1) },
+            state(SEQ_MAX),
+            HandoverState { sizes: vec![1], ..state(1) },
+            HandoverState { pages: vec![SlotState { slot: 256, ..state(1).pages[0].clone() }], ..state(1) },
         ] {
-            paper.write(&wild).unwrap();
-            assert!(matches!(read(copy(&paper)), Err(Unreadable::Wild)), "{wild:?}");
+            memory.write(&wild).unwrap();
+            assert!(matches!(read(copy(&memory)), Err(Unreadable::Wild)), "{wild:?}");
         }
-        let short = Page { reported: vec![1], ..book(1).pages[0].clone() };
+        let short = SlotState { reported: vec![1], ..state(1).pages[0].clone() };
         assert_eq!(short.reported(), None);
     }
 
     #[test]
     fn a_book_that_was_not_finished_leaves_the_one_before() {
-        let mut paper = Paper::new().unwrap();
-        paper.write(&book(1)).unwrap();
+        let mut memory = StateMemory::new().unwrap();
+        memory.write(&state(1)).unwrap();
         // Killed before the word is written.
-        paper.file.write_all_at(b"{\"layout\": 2, ", COPIES[1]).unwrap();
-        assert_eq!(read(copy(&paper)).unwrap(), book(1));
+        memory.file.write_all_at(b"{\"layout\": 2, ", COPIES[1]).unwrap();
+        assert_eq!(read(copy(&memory)).unwrap(), state(1));
         let damage: [&[u8]; 3] = [&[0xff; 8], &(7_u64 << 32).to_ne_bytes(), &5_u64.to_ne_bytes()];
         for word in damage {
-            paper.file.write_all_at(word, 0).unwrap();
-            assert!(read(copy(&paper)).is_err(), "{word:?}");
+            memory.file.write_all_at(word, 0).unwrap();
+            assert!(read(copy(&memory)).is_err(), "{word:?}");
         }
     }
 }

@@ -12,19 +12,19 @@ use tokio::task::AbortHandle;
 
 /// The place of one client, with the time since which weir waits for it.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ClientSlot {
     /// When its connection or its last request began, in milliseconds of the monotonic clock.
     since_ms: AtomicU64,
     /// How many tasks work for it. It is not the client then that lets weir wait.
     working: AtomicUsize,
 }
 
-/// While this exists, weir works for the client: its seat is not taken away, and its time does not run out.
+/// While this exists, weir works for the client: its slot is not taken away, and its time does not run out.
 #[derive(Debug)]
-pub struct Busy(Arc<Seat>);
+pub struct Busy(Arc<ClientSlot>);
 
-impl Seat {
-    /// The seat of a client that connects now.
+impl ClientSlot {
+    /// The slot of a client that connects now.
     pub(super) fn new(now: Duration) -> Self {
         Self { since_ms: AtomicU64::new(millis(now)), working: AtomicUsize::new(0) }
     }
@@ -66,33 +66,33 @@ fn millis(time: Duration) -> u64 {
 
 /// All clients.
 #[derive(Debug)]
-pub(super) struct Seats {
+pub(super) struct ClientSlots {
     max: usize,
-    taken: Vec<(Arc<Seat>, AbortHandle)>,
+    taken: Vec<(Arc<ClientSlot>, AbortHandle)>,
 }
 
-impl Seats {
+impl ClientSlots {
     pub(super) const fn new(max: usize) -> Self {
         Self { max, taken: Vec::new() }
     }
 
-    /// Sees to it that a seat is free: if none is, the client goes that has let weir wait longest. Returns false if
+    /// Sees to it that a slot is free: if none is, the client goes that has let weir wait longest. Returns false if
     /// weir waits for none of them.
     pub(super) fn free_one(&mut self) -> bool {
         self.taken.retain(|(_, task)| !task.is_finished());
         if self.taken.len() < self.max {
             return true;
         }
-        let waiting = self.taken.iter().enumerate().filter(|(_, (seat, _))| !seat.is_busy());
-        let longest = waiting.min_by_key(|(_, (seat, _))| seat.since_ms.load(Ordering::Relaxed));
+        let waiting = self.taken.iter().enumerate().filter(|(_, (slot, _))| !slot.is_busy());
+        let longest = waiting.min_by_key(|(_, (slot, _))| slot.since_ms.load(Ordering::Relaxed));
         let Some((nth, _)) = longest else { return false };
         let (_, task) = self.taken.remove(nth);
         task.abort();
         true
     }
 
-    pub(super) fn take(&mut self, seat: Arc<Seat>, task: AbortHandle) {
-        self.taken.push((seat, task));
+    pub(super) fn take(&mut self, slot: Arc<ClientSlot>, task: AbortHandle) {
+        self.taken.push((slot, task));
     }
 }
 
@@ -106,36 +106,36 @@ mod tests {
 
     #[test]
     fn time_runs_while_weir_waits_for_the_client() {
-        let seat = Arc::new(Seat::new(at(1_000)));
-        assert_eq!(seat.left(at(300), at(1_100)), at(200));
-        assert_eq!(seat.left(at(300), at(1_300)), at(0));
-        let busy = seat.busy();
-        assert_eq!(seat.left(at(300), at(9_000)), at(300));
+        let slot = Arc::new(ClientSlot::new(at(1_000)));
+        assert_eq!(slot.left(at(300), at(1_100)), at(200));
+        assert_eq!(slot.left(at(300), at(1_300)), at(0));
+        let busy = slot.busy();
+        assert_eq!(slot.left(at(300), at(9_000)), at(300));
         drop(busy);
-        seat.request_begins(at(9_000));
-        assert_eq!(seat.left(at(300), at(9_050)), at(250));
+        slot.request_begins(at(9_000));
+        assert_eq!(slot.left(at(300), at(9_050)), at(250));
     }
 
     #[tokio::test]
     async fn the_one_that_has_waited_longest_goes() {
-        let mut seats = Seats::new(2);
-        let sit = |seats: &mut Seats, since| {
-            let seat = Arc::new(Seat::new(at(since)));
+        let mut slots = ClientSlots::new(2);
+        let sit = |slots: &mut ClientSlots, since| {
+            let slot = Arc::new(ClientSlot::new(at(since)));
             let task = tokio::spawn(std::future::pending::<()>());
-            seats.take(seat.clone(), task.abort_handle());
-            (seat, task)
+            slots.take(slot.clone(), task.abort_handle());
+            (slot, task)
         };
-        let (old, old_task) = sit(&mut seats, 1);
-        assert!(seats.free_one(), "one is free");
-        let (_new, new_task) = sit(&mut seats, 2);
+        let (old, old_task) = sit(&mut slots, 1);
+        assert!(slots.free_one(), "one is free");
+        let (_new, new_task) = sit(&mut slots, 2);
         let busy = old.busy();
-        assert!(seats.free_one());
+        assert!(slots.free_one());
         assert!(new_task.await.unwrap_err().is_cancelled(), "the older one is being served");
-        let (newest, _task) = sit(&mut seats, 3);
+        let (newest, _task) = sit(&mut slots, 3);
         let both = newest.busy();
-        assert!(!seats.free_one(), "weir waits for none");
+        assert!(!slots.free_one(), "weir waits for none");
         drop((busy, both));
-        assert!(seats.free_one());
+        assert!(slots.free_one());
         assert!(old_task.await.unwrap_err().is_cancelled());
     }
 }

@@ -29,7 +29,7 @@ const BACKOFF_MIN: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 /// The thread.
-pub(super) struct Courier {
+pub(super) struct Delivery {
     pub sink: Box<dyn Sink>,
     /// What the sink may know of addresses.
     pub addresses: Addresses,
@@ -60,7 +60,7 @@ enum Carried {
     Refused,
 }
 
-impl Courier {
+impl Delivery {
     pub fn run(mut self) {
         let spool = self.spool.clone();
         // The sink before this one, with the same spool, may not have ended yet.
@@ -382,7 +382,7 @@ mod tests {
         let (_ringer, bell) = channel::bounded(1);
         let (_reader, writer) = io::pipe().unwrap();
         let limits = Limits { bytes: 0, age: None, memory: 1, sync: false };
-        let mut courier = Courier {
+        let mut delivery = Delivery {
             sink: Box::new(Stdout::from(OwnedFd::from(writer))),
             addresses: Addresses::Full,
             account: Arc::new(Account::new("stdout".to_owned(), ["a report", "reports"], false)),
@@ -395,11 +395,11 @@ mod tests {
             alone: 0,
             _here: channel::bounded(0).0,
         };
-        assert_eq!(courier.rest(Duration::ZERO, None), Duration::ZERO, "an uninterrupted pause doubles");
+        assert_eq!(delivery.rest(Duration::ZERO, None), Duration::ZERO, "an uninterrupted pause doubles");
         let deadline = now() + LONG;
         ending.send(deadline).unwrap();
-        assert_eq!(courier.rest(BACKOFF_MAX, Some(LONG)), BACKOFF_MIN, "an interrupted one starts over");
-        assert_eq!(courier.deadline, Some(deadline));
+        assert_eq!(delivery.rest(BACKOFF_MAX, Some(LONG)), BACKOFF_MIN, "an interrupted one starts over");
+        assert_eq!(delivery.deadline, Some(deadline));
     }
 
     #[test]
