@@ -26,7 +26,7 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Check a configuration: print every mistake with line and column, or all settings and their memory
     Check(CheckArgs),
-    /// Say what this kernel, driver and user can do, and the exact reason for each no; attaches nothing
+    /// Show what this kernel, driver and user can do, and why not; attaches nothing
     Doctor(DoctorArgs),
     /// Say how the running weir is: its interfaces, its sinks, what it costs
     Status(StatusArgs),
@@ -34,7 +34,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Tell what the running weir knows of a key in the last window, listed or not
     Ask(AskArgs),
-    /// Have the running weir read its configuration again, without a packet uncounted
+    /// Make the running weir read its configuration again; every packet is still counted
     Reload(ReloadArgs),
     /// Have the running weir detach from interfaces, and remove what a killed weir has left at their tc hooks (as root)
     Detach(DetachArgs),

@@ -336,7 +336,7 @@ impl Coordinator<'_, '_> {
     }
 
     /// Closes the window everywhere and reports it. The next one is measured by the configuration `upcoming`, if that
-    /// is another one. Tells whether anybody measured: else the watchdog has a reason to bite.
+    /// is another one. Returns whether any worker has measured; otherwise the watchdog ping is skipped.
     fn close(&mut self, edge: Edge, rates: Vec<Rates>, upcoming: Option<&Prepared>) -> Result<bool, MeasureError> {
         let Edge { span, next, patience } = edge;
         let Self {
@@ -507,7 +507,7 @@ impl Coordinator<'_, '_> {
         drop(ender);
         drop(control);
         drop(reloads);
-        workers.dismiss();
+        workers.stop();
         sink::finish(outboxes.into_iter().chain(webhook).collect(), FAREWELL);
     }
 }

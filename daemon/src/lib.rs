@@ -16,7 +16,7 @@
 //! do.
 //!
 //! [`collect`] is the other end of the wire: the reference collector. [`prometheus`] tells the numbers of the last
-//! report to who scrapes them. [`serve`] is the HTTP server of both.
+//! report to Prometheus. [`serve`] is the HTTP server of both.
 //!
 //! What is asked: a [`view`] is a question, a [`rule`] is what an alert is about, [`config`] is all that the user asked
 //! for, and a [`question`] is a view that is ready to be asked. [`names`] says what addresses and numbers are called,
@@ -29,7 +29,7 @@
 //! waits for a reader, `confined` says why a file does not open, [`waker`] wakes a thread, and [`text`] writes numbers
 //! and errors for people.
 //!
-//! No two of these need each other, directly or by others; `tests/docs/modules.rs` holds them to that.
+//! There are no dependency cycles between these; `tests/docs/modules.rs` checks that.
 
 #![deny(unsafe_code)]
 

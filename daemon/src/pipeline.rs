@@ -7,8 +7,8 @@
 //! attacher:         lists interfaces, attaches to them, and looks whether that lasts; may wait for the kernel's lock
 //! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
 //! sink, two each:   spool -> collector       (may be slow or dead; only its own spool fills; a webhook is one, too)
-//! control:          answers who asks on the spot: the last report, and keys in the last window
-//! metrics:          tells who scrapes: the last report, and sums of all
+//! control:          answers queries: the last report, and keys in the last window
+//! metrics:          exports to Prometheus: the last report, and sums of all
 //! reloader:         reads the configuration again, and makes what it asks for ready; at an edge the coordinator takes it
 //! ```
 
@@ -172,7 +172,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     let (taps, inboxes) =
         Taps::new(memory.readers as usize, config.datapath.packet_ring as usize).map_err(RunError::Taps)?;
     let threads = valves.len() + inboxes.len();
-    // Of whoever is hired first: it has what an earlier weir has left, too.
+    // The first worker also gets the inherited records.
     let mut first = Batch::new(keys.shard(&config.estimates, &views));
     let spares = (0..threads as u64 * (SHARDS_PER_WORKER - 1)).map(|_| keys.shard(&config.estimates, &views)).collect();
 
@@ -232,7 +232,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             let wait = move |patience| events.wait(patience);
             let work = move |orders: &_, closed: &_| worker::run(collector, &newcomers, throttle, wait, orders, closed);
             workers
-                .hire(scope, (format!("weir-worker{nth}"), needs.of_workers()), waker, work)
+                .spawn(scope, (format!("weir-worker{nth}"), needs.of_workers()), waker, work)
                 .map_err(RunError::Thread)?;
         }
         for (nth, inbox) in inboxes.into_iter().enumerate() {
@@ -240,7 +240,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             let waker = reader.waker();
             let work = move |orders: &_, closed: &_| reader.run(orders, closed);
             workers
-                .hire(scope, (format!("weir-tap{nth}"), CapabilitySet::empty()), waker, work)
+                .spawn(scope, (format!("weir-tap{nth}"), CapabilitySet::empty()), waker, work)
                 .map_err(RunError::Thread)?;
         }
         let (news_in, news) = bounded(NEWS);

@@ -46,7 +46,7 @@ pub enum WorkersError {
 pub struct Parts {
     /// What the workers measured; of one that was late before, maybe two parts.
     pub closed: Vec<Closed>,
-    /// Workers whose part is not whole, in the order in which they were hired.
+    /// Workers whose part is incomplete, in the order in which they were started.
     pub late: Vec<usize>,
 }
 
@@ -81,7 +81,7 @@ impl<'scope> Workers<'scope> {
     /// # Errors
     ///
     /// The thread cannot be started.
-    pub fn hire<'env>(
+    pub fn spawn<'env>(
         &mut self,
         scope: &'scope Scope<'scope, 'env>,
         (name, keeps): (String, CapabilitySet),
@@ -209,7 +209,7 @@ impl<'scope> Workers<'scope> {
     }
 
     /// Lets every worker end; their threads are joined with their scope.
-    pub fn dismiss(self) {
+    pub fn stop(self) {
         for Worker { orders, closed: _, is_ordered: _, change: _, waker, thread: _ } in self.workers {
             drop(orders);
             waker.wake();
@@ -264,12 +264,12 @@ mod tests {
         }
     }
 
-    fn hire<'scope>(
+    fn spawn<'scope>(
         workers: &mut Workers<'scope>,
         scope: &'scope Scope<'scope, '_>,
         work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
     ) {
-        workers.hire(scope, ("worker".to_owned(), CapabilitySet::empty()), Waker::new().unwrap(), work).unwrap();
+        workers.spawn(scope, ("worker".to_owned(), CapabilitySet::empty()), Waker::new().unwrap(), work).unwrap();
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
         thread::scope(|scope| {
             let mut workers = workers(3);
             for packets in [1, 10, 100] {
-                hire(&mut workers, scope, counting(packets));
+                spawn(&mut workers, scope, counting(packets));
             }
             for nth in 0..5 {
                 let window = workers.close(LONG, None, |_| ()).unwrap();
@@ -289,7 +289,7 @@ mod tests {
                 assert!(workers.spares.len() == 3 && workers.spares.iter().all(|spare| spare.records == 0));
             }
             assert!(!workers.has_failed());
-            workers.dismiss();
+            workers.stop();
         });
     }
 
@@ -300,7 +300,7 @@ mod tests {
         let (told, tells) = crossbeam::channel::unbounded();
         thread::scope(|scope| {
             let mut workers = workers(1);
-            hire(&mut workers, scope, move |orders, closed| {
+            spawn(&mut workers, scope, move |orders, closed| {
                 let mut open = shard();
                 for Order { spare, change, .. } in orders {
                     told.send((spare.plan().clone(), change)).unwrap();
@@ -318,7 +318,7 @@ mod tests {
                 workers.take_back(window.closed, &others, || shard_of(&others));
                 assert!(workers.spares.len() == 1 && Arc::ptr_eq(workers.spares[0].plan(), &others));
             }
-            workers.dismiss();
+            workers.stop();
         });
     }
 
@@ -326,13 +326,13 @@ mod tests {
     fn a_worker_that_fails_instead_of_closing_its_window_says_why() {
         thread::scope(|scope| {
             let mut workers = workers(2);
-            hire(&mut workers, scope, counting(1));
-            hire(&mut workers, scope, |orders, _| {
+            spawn(&mut workers, scope, counting(1));
+            spawn(&mut workers, scope, |orders, _| {
                 orders.recv().unwrap();
                 Err(WorkerError::Tap(io::Error::other("gone")))
             });
             assert!(matches!(workers.close(LONG, None, |_| ()), Err(WorkersError::Worker(WorkerError::Tap(_)))));
-            workers.dismiss();
+            workers.stop();
         });
     }
 
@@ -340,13 +340,13 @@ mod tests {
     fn a_worker_that_ends_on_its_own_is_noticed_without_an_order() {
         thread::scope(|scope| {
             let mut workers = workers(2);
-            hire(&mut workers, scope, |_, _| Ok(()));
-            hire(&mut workers, scope, counting(1));
+            spawn(&mut workers, scope, |_, _| Ok(()));
+            spawn(&mut workers, scope, counting(1));
             while !workers.has_failed() {
                 thread::yield_now();
             }
             assert!(matches!(workers.failure(), WorkersError::Gone));
-            workers.dismiss();
+            workers.stop();
         });
     }
 
@@ -355,9 +355,9 @@ mod tests {
         thread::scope(|scope| {
             let mut workers = workers(2);
             let (go, stuck) = bounded(0);
-            hire(&mut workers, scope, counting(1));
-            hire(&mut workers, scope, move |orders, closed| {
-                // It answers when it is let go, once.
+            spawn(&mut workers, scope, counting(1));
+            spawn(&mut workers, scope, move |orders, closed| {
+                // It answers once, when it is stopped.
                 stuck.recv().unwrap();
                 counting(10)(orders, closed)
             });
@@ -378,7 +378,7 @@ mod tests {
             assert_eq!(close(LONG).0, 11);
             assert_eq!(close(LONG), (11, vec![]));
             assert_eq!(workers.spares.len(), 2);
-            workers.dismiss();
+            workers.stop();
         });
     }
 

@@ -1,4 +1,4 @@
-//! Those who ask a running weir on the spot, by its control socket.
+//! Queries to a running weir by its control socket.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,4 +1,4 @@
-//! A number of a report with its bounds, and whose number it is.
+//! A number of a report with its bounds and its owner.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -133,7 +133,7 @@ impl<'r> Holder<'r> {
         }
     }
 
-    /// What a report says of whose number it is.
+    /// The owner as the report names it.
     pub fn key(&self) -> Map<String, Value> {
         let mut key = Map::new();
         let mut put = |name: &str, direction: Option<&str>| {

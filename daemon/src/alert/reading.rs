@@ -129,7 +129,7 @@ fn normalized(entropy: &Entropy) -> Number {
     Number { value: normalized.clamp(lower, upper), lower, upper }
 }
 
-/// Calls `each` with every number that stands there, and whose number it is.
+/// Calls `each` with every number there and its owner.
 pub(super) fn visit<'r>(place: &Place, report: &'r Report, each: &mut dyn FnMut(Number, Holder<'r>)) {
     match place {
         Place::Sum(of) => sum(report, *of).into_iter().for_each(|number| each(number, Holder::All)),

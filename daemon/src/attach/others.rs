@@ -185,7 +185,7 @@ impl Others {
         let (had_one, counted_buffers) = (self.had_one, self.counted_buffers);
         (self.had_one, self.counted_buffers) = (false, false);
         self.note();
-        // A packet may still be counted while its interface is let go.
+        // A packet may still be counted while its interface is being detached.
         (had_one || ledger.counters.seen.packets > 0).then(|| MeasuredInterface {
             slot: Self::SLOT,
             name: NAME.to_owned(),

@@ -1,5 +1,5 @@
-//! The control socket: what a running weir tells those who ask it on the spot (`weir status`, `weir report`, `weir
-//! ask`), and what they tell it (`weir reload`, `weir detach`).
+//! The control socket: answers queries to a running weir (`weir status`, `weir report`, `weir ask`), and takes its
+//! orders (`weir reload`, `weir detach`).
 //!
 //! ```text
 //! client:       a line of JSON with a request    -> socket

@@ -1,4 +1,4 @@
-//! `weir doctor`: what this kernel, these interfaces and this user can do, and the exact reason for each no.
+//! `weir doctor`: what this kernel, these interfaces and this user can do, and why not.
 //!
 //! It attaches nothing. It loads the programs, runs them on a packet of its own, and asks the kernel for the rest. What
 //! only attaching can show is reported as unknown.

@@ -76,7 +76,7 @@ struct Descriptors {
 }
 
 impl Inheritance {
-    /// Takes what systemd has kept. What cannot be used is let go, and the log says so.
+    /// Takes what systemd has kept. Discards what cannot be used, and logs that.
     pub fn receive() -> Self {
         let mut generations: BTreeMap<u32, Descriptors> = BTreeMap::new();
         let mut all = Self::default();
@@ -107,7 +107,7 @@ impl Inheritance {
                     continue;
                 }
                 Ok(Some(_)) => {
-                    warn!("an earlier weir ran in another network namespace: what it has left is let go");
+                    warn!("an earlier weir ran in another network namespace: discarding its state");
                 }
                 // It was killed before it had attached anything.
                 Ok(None) => {}

@@ -1,7 +1,7 @@
 //! One CPU's records on their way into a shard, and the closing of its windows.
 //!
 //! A CPU that is late, because a packet stays half counted there, does not hold up the others. Its part of the window
-//! is then what of its records has come, and no more: as many packets are said to be seen as are attributed. The rest,
+//! is then what of its records has come, and no more: as many packets are reported as seen as are attributed. The rest,
 //! and the exact counters less what was said before, belong to the window in which they come.
 
 use weir_common::{
@@ -171,7 +171,7 @@ pub struct Lane<S> {
     /// How many epochs are to be closed with the open window.
     to_close: u8,
     came: Received,
-    /// What earlier windows have said to be seen, and the counters had not told yet.
+    /// Already reported as seen by earlier windows, before the counters showed it.
     ahead: Vec<Reported>,
     ring_peak: f64,
 }
@@ -276,7 +276,7 @@ impl<S: Source> Lane<S> {
         self.to_close == 0
     }
 
-    /// Ends the window, closed or not, and corrects its sum for what is said to be seen earlier or later than the exact
+    /// Ends the window, closed or not, and corrects its sum for what is reported as seen earlier or later than the exact
     /// counters say.
     pub fn end(&mut self, sum: &mut Sum) -> Part {
         let is_whole = std::mem::take(&mut self.to_close) == 0;

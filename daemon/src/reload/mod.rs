@@ -1,4 +1,4 @@
-//! Another configuration for a weir that runs, without a packet uncounted.
+//! Applies another configuration to a running weir; every packet is still counted.
 //!
 //! ```text
 //! SIGHUP, `weir reload`  ->  reloader:    reads the whole file, refuses it or makes everything ready

@@ -353,7 +353,7 @@ impl Spool {
         }
     }
 
-    /// Puts a tombstone in the place of a report. One that stands before it, for the same reason, takes the report in.
+    /// Replaces a report by a tombstone, or merges it into the preceding tombstone if that has the same reason.
     ///
     /// # Errors
     ///
