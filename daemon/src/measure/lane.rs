@@ -276,8 +276,8 @@ impl<S: Source> Lane<S> {
         self.to_close == 0
     }
 
-    /// Ends the window, closed or not, and corrects its sum for what is reported as seen earlier or later than the exact
-    /// counters say.
+    /// Ends the window, closed or not, and corrects its sum for what is reported as seen earlier or later than the
+    /// exact counters say.
     pub fn end(&mut self, sum: &mut Sum) -> Part {
         let is_whole = std::mem::take(&mut self.to_close) == 0;
         let lanes = self.came.open.iter().zip(&mut self.ahead);
