@@ -119,8 +119,10 @@ pub struct Compared {
 #[derive(Debug, Default)]
 pub struct Coverage {
     reading: Option<Reading>,
-    /// The one before, where what was compared since then stays as it is: nobody was known to be blind.
-    before: Option<Reading>,
+    /// The one before, and the length of the window between the two, unless what was missing there is accounted for.
+    before: Option<(Reading, Duration)>,
+    /// How much longer than the window that ends is what is compared.
+    longer: Duration,
     own: u64,
     seen: u64,
     missing: u64,
@@ -234,7 +236,16 @@ fn share(own: [u64; 3], seen: [[u64; 2]; 3], queued: u64) -> Option<Share> {
 impl Coverage {
     /// Begins now, with this reading; if that is `None`, begins at the next edge.
     pub const fn new(reading: Option<Reading>) -> Self {
-        Self { reading, before: None, own: 0, seen: 0, missing: 0, first: None, counts_alike: None }
+        Self {
+            reading,
+            before: None,
+            longer: Duration::ZERO,
+            own: 0,
+            seen: 0,
+            missing: 0,
+            first: None,
+            counts_alike: None,
+        }
     }
 
     /// Both counts when it was last compared, or when it began.
@@ -252,11 +263,11 @@ impl Coverage {
         self.before = None;
     }
 
-    /// Compares from the edge before the last one at the next edge, unless what was missing then is accounted for:
-    /// packets may have been missed already before the last one.
+    /// Compares from the edge before the last one at the next edge, unless what was missing since then is accounted
+    /// for: packets may have been missed already before the last one.
     pub const fn go_back(&mut self) {
-        if let Some(before) = self.before {
-            *self = Self { counts_alike: self.counts_alike, ..Self::new(Some(before)) };
+        if let Some((before, longer)) = self.before {
+            *self = Self { counts_alike: self.counts_alike, longer, ..Self::new(Some(before)) };
         }
     }
 
@@ -281,7 +292,8 @@ impl Coverage {
             self.begin(now);
             return Compared::default();
         };
-        self.before = std::mem::replace(&mut self.reading, now);
+        self.before = std::mem::replace(&mut self.reading, now).map(|before| (before, length));
+        let length = length + std::mem::take(&mut self.longer);
         let ([own, ..], [seen, ..]) = (passed.own, passed.seen);
         self.own += own.packets;
         self.seen += seen.all.packets;
@@ -600,6 +612,18 @@ mod tests {
         case.coverage.account();
         case.coverage.go_back();
         assert_eq!(case.compare(Some(23_000), saw(1_000), true).unseen, Some(Unseen::default()));
+    }
+
+    /// 180 of 20,000 packets in a second are more than a short queue holds. They still are when 20,000 more have come.
+    #[test]
+    fn what_is_compared_over_two_windows_has_the_time_of_both() {
+        let mut case = Case::new(Some(0));
+        assert_eq!(case.compare(Some(20_000), saw(19_820), true).shortage, Shortage::Possible);
+        case.coverage.go_back();
+        assert_eq!(case.compare(Some(40_000), saw(20_000), true).shortage, Shortage::Possible);
+        case.coverage.account();
+        case.coverage.go_back();
+        assert_eq!(case.compare(Some(60_000), saw(20_000), true).shortage, Shortage::None);
     }
 
     #[test]

@@ -452,7 +452,7 @@ mod tests {
         let devices = [card(2), on(2, virt(3, "vlan"))];
         let (feeding, fed) = feeding(&devices, &[(3, INGRESS)]);
         assert_eq!((feeding.of(3, Way::Ingress), fed), (Feeds::All, vec![3]), "its parent is not measured");
-        // A stack of which nothing is measured is no reason to caveat.
+        // A stack of which nothing is measured is no reason for a caveat.
         let devices = [devices.to_vec(), vec![card(5)]].concat();
         let (feeding, _) = decide(&devices, &[(5, BOTH)], None, true);
         assert_eq!(feeding.decision(5, Way::Egress), Some(&Decision::local()));

@@ -12,6 +12,7 @@ use weir_common::{
 };
 
 use super::{
+    coverage::Shortage,
     netlink::Device,
     obtained::Obtained,
     plan::{Wanted, successor},
@@ -161,7 +162,7 @@ impl Others {
         for member in self.members.values_mut() {
             let now = readings.own((&member.name, member.ifindex), member.way);
             let before = std::mem::replace(&mut member.own, now);
-            if let Some(blind) = member.watched.close(super::coverage::Shortage::Certain, clock::now().monotonic) {
+            if let Some(blind) = member.watched.close(Shortage::Certain, clock::now().monotonic) {
                 self.blind = self.blind.max(Some(blind));
                 missed.add(now.unwrap_or_default().since(before.unwrap_or_default()));
             }

@@ -248,7 +248,8 @@ impl Watched {
     /// makes nobody blind. If its packets may just as well be on their way, the next window has the answer.
     pub fn close(&mut self, shortage: Shortage, now: Duration) -> Option<Duration> {
         (self.closed_at, self.was_wrong_before) = (now, false);
-        let may_wait = self.blind.is_zero() && !self.obscured.is_zero() && !std::mem::take(&mut self.has_waited);
+        let has_waited = std::mem::take(&mut self.has_waited);
+        let may_wait = self.blind.is_zero() && !self.obscured.is_zero() && !has_waited;
         if may_wait && shortage == Shortage::Possible {
             (self.was_wrong_before, self.has_waited) = (true, true);
             return None;

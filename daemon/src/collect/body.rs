@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 
 use axum::{body::Bytes, http::HeaderMap, http::header::CONTENT_ENCODING};
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 /// Bytes of a body as it is sent.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
@@ -11,6 +11,9 @@ pub const BODY_BYTES_MAX: usize = 16 << 20;
 pub const UNPACKED_BYTES_MAX: u64 = 32 << 20;
 /// Lines of a body, also those with nothing in them. weir sends 100 at a time.
 pub const LINES_MAX: u64 = 10_000;
+/// Members of a body that is packed by gzip, also those with nothing in them: each costs some microseconds, however
+/// little comes out of it. weir sends one.
+pub const MEMBERS_MAX: u64 = 10_000;
 /// Memory that a zstd frame may ask for, as a power of two: 8 MiB, which every level up to 19 does with.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
@@ -59,12 +62,35 @@ pub struct Lines<'b> {
     line: Vec<u8>,
 }
 
+/// The members of a body that is packed by gzip, one after the other.
+struct Members<'b> {
+    member: GzDecoder<&'b [u8]>,
+    left: u64,
+}
+
+impl Read for Members<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.member.read(buffer)?;
+            let rest = *self.member.get_ref();
+            if read > 0 || rest.is_empty() || buffer.is_empty() {
+                return Ok(read);
+            }
+            self.left = self
+                .left
+                .checked_sub(1)
+                .ok_or_else(|| io::Error::other(format!("it has more than {MEMBERS_MAX} members of gzip: send one")))?;
+            self.member = GzDecoder::new(rest);
+        }
+    }
+}
+
 impl<'b> Lines<'b> {
     /// The lines of a body that is packed so.
     pub fn new(body: &'b Bytes, packing: Packing) -> Result<Self, BodyError> {
         let unpacked: Box<dyn BufRead + 'b> = match packing {
             Packing::None => Box::new(&body[..]),
-            Packing::Gzip => Box::new(BufReader::new(MultiGzDecoder::new(&body[..]))),
+            Packing::Gzip => Box::new(BufReader::new(Members { member: GzDecoder::new(&body[..]), left: MEMBERS_MAX })),
             Packing::Zstd => {
                 let mut decoder = zstd::Decoder::with_buffer(&body[..]).map_err(BodyError::Damaged)?;
                 decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(BodyError::Damaged)?;
@@ -147,6 +173,15 @@ mod tests {
             assert!(matches!(lines(pack(&bomb), packing), Err(BodyError::TooLarge)), "{packing:?}");
             assert_eq!(lines(pack(full), packing).unwrap().len(), 1, "{packing:?}");
         }
+    }
+
+    /// Each member is work, and nothing comes out of it that could be counted.
+    #[test]
+    fn a_body_has_so_many_members_at_most() {
+        let members = |most: u64| [gzip(b"").repeat(most as usize), gzip(b"one")].concat();
+        assert_eq!(lines(members(MEMBERS_MAX), Packing::Gzip).unwrap(), ["one"]);
+        let error = lines(members(MEMBERS_MAX + 1), Packing::Gzip).unwrap_err();
+        assert!(matches!(error, BodyError::Damaged(_)) && error.to_string().contains("members of gzip"), "{error}");
     }
 
     #[test]

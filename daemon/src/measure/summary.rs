@@ -444,6 +444,23 @@ mod tests {
         assert_eq!((ranked.packets.lower, ranked.bytes.lower), (none.packets.lower, none.bytes.lower));
     }
 
+    /// What an interface may have had beyond its ledger says nothing of another one.
+    #[test]
+    fn what_is_not_certain_is_of_its_own_interface() {
+        let plan = plan(&Estimates::default(), 10);
+        let most = |uncertain: bool| {
+            let mut closed = worker(100, 0, 0.0);
+            if uncertain {
+                closed.edge.counters[0].uncertain = Uncertain { least: Tally::new(1, 100), most: Tally::new(5, 900) };
+            }
+            let summary = Summary::merge(&mut [closed], &plan, 2, Asked::steadily(&seen()), 0.999).unwrap();
+            let Uncertainty { slots, everywhere, .. } = &summary.uncertainty;
+            [slots[0].most, slots[1].most, everywhere.most]
+        };
+        let ([one, other, all], more) = (most(false), Tally::new(4, 800));
+        assert_eq!(most(true), [[one, more].into_iter().sum(), other, [all, more].into_iter().sum()]);
+    }
+
     /// A list that was cut shows those that were lucky: the value of the last is less than its sample says. One that
     /// has room for all is chosen from by nobody.
     #[test]

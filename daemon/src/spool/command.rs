@@ -13,12 +13,11 @@ use super::{
     delivery::{encoded, unpack},
     files::{Files, Folder},
     name::{Content, Name},
-    place::{LOCK, folders},
-    remove_refused,
+    place::folders,
+    remove_refused, remove_report,
 };
 use crate::{
-    lock::Lock,
-    report::{Reason, Tombstone},
+    report::Tombstone,
     text::{grouped, visible},
 };
 
@@ -120,19 +119,12 @@ impl Spools {
         let path = folder.path().join(name.to_string());
         let failed = |error| SpoolError::System { what: "remove", path, error };
         match name.content {
-            // A running weir notices that the file is gone, and delivers the tombstone itself.
-            Content::Report(_) if !Lock::is_taken(&self.path, LOCK) => {
-                let stone = Name { content: Content::Tombstone(Reason::Removed), ..*name };
-                folder.rename(&name.to_string(), &stone.to_string()).map_err(failed)?;
-                // What is left in it is cut at the next start, too.
-                let _ = folder.write(&stone.to_string(), b"", false);
-                Ok(())
-            }
+            Content::Report(_) => remove_report(folder, name).map_err(failed),
             Content::Refused(_) | Content::Retry(_) => {
                 remove_refused(folder, name);
                 Ok(())
             }
-            _ => folder.remove(&name.to_string()).map_err(failed),
+            Content::Tombstone(_) => folder.remove(&name.to_string()).map_err(failed),
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
     ANSWER, Batch, PART, Parcel, REFUSED_MAX, REPORT_BYTES_MAX, Spool, State,
     line::{Entry, What},
     name::{Content, Name, Stored},
-    remove_refused,
+    remove_refused, removed,
 };
 use crate::report::{Encoded, Reason, Tombstone};
 
@@ -114,7 +114,12 @@ impl Spool {
         let Some(files) = &self.files else { return };
         for name in arrived.iter().filter_map(Entry::name) {
             // A file that stays is delivered again after a restart: whoever gets it knows its id.
-            let _ = files.remove(&name.to_string());
+            if let Err(error) = files.remove(&name.to_string())
+                && error.kind() == ErrorKind::NotFound
+            {
+                // Somebody has removed it while it was on its way. It has arrived all the same.
+                let _ = files.remove(&removed(&name).to_string());
+            }
         }
     }
 

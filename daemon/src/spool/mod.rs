@@ -461,6 +461,21 @@ fn size_of_name(name: &Name) -> u64 {
     }
 }
 
+/// Replaces the file of a report by its tombstone. A running weir makes the same file when it comes to that report; if
+/// it ends before, the next one finds the tombstone.
+fn remove_report(files: &dyn Files, name: &Name) -> io::Result<()> {
+    let stone = removed(name).to_string();
+    files.rename(&name.to_string(), &stone)?;
+    // What is left in it is cut at the next start, too.
+    let _ = files.write(&stone, b"", false);
+    Ok(())
+}
+
+/// The tombstone of a report that somebody has removed.
+const fn removed(name: &Name) -> Name {
+    Name { content: tombstone(Reason::Removed), ..*name }
+}
+
 fn remove_refused(files: &dyn Files, name: &Name) {
     let _ = files.remove(&format!("{name}{ANSWER}"));
     let _ = files.remove(&name.to_string());

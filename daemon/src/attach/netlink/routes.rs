@@ -67,7 +67,7 @@ enum Exit {
 
 /// What a message says of a route.
 #[derive(Debug, PartialEq, Eq)]
-enum RouteChange {
+enum RouteKind {
     /// A default route, and where it leaves.
     Default(Vec<Exit>),
     /// Another one that begins at the same address.
@@ -151,12 +151,12 @@ impl DefaultRoutes {
 fn read_ipv4() -> io::Result<Vec<Exit>> {
     let mut all = Vec::new();
     list(libc::AF_INET as u8, |told| match told {
-        RouteChange::Default(exits) => {
+        RouteKind::Default(exits) => {
             all.extend(exits);
             ControlFlow::Continue(())
         }
-        RouteChange::AtZero => ControlFlow::Continue(()),
-        RouteChange::Beyond => ControlFlow::Break(()),
+        RouteKind::AtZero => ControlFlow::Continue(()),
+        RouteKind::Beyond => ControlFlow::Break(()),
     })?;
     Ok(all)
 }
@@ -165,7 +165,7 @@ fn read_ipv6() -> io::Result<DefaultRoutes> {
     let mut known = DefaultRoutes { exits: Vec::new(), routes: 0, looks: 0 };
     list(libc::AF_INET6 as u8, |told| {
         known.routes += 1;
-        if let RouteChange::Default(exits) = told {
+        if let RouteKind::Default(exits) = told {
             known.exits.extend(exits);
         }
         ControlFlow::Continue(())
@@ -174,7 +174,7 @@ fn read_ipv6() -> io::Result<DefaultRoutes> {
 }
 
 /// Reads the unicast routes of the main table in the kernel's order, until `take` breaks off.
-fn list(family: u8, mut take: impl FnMut(RouteChange) -> ControlFlow<()>) -> io::Result<()> {
+fn list(family: u8, mut take: impl FnMut(RouteKind) -> ControlFlow<()>) -> io::Result<()> {
     let mut question = [0; ROUTE_BYTES];
     (question[0], question[4], question[7]) = (family, RT_TABLE_MAIN, RTN_UNICAST);
     // One of its own, since the rest of a list that was broken off would be in the way of the next question.
@@ -194,7 +194,7 @@ fn list(family: u8, mut take: impl FnMut(RouteChange) -> ControlFlow<()>) -> io:
 }
 
 /// Reads an `RTM_NEWROUTE` of the main table.
-fn read_route(message: &Message<'_>, family: u8) -> Option<RouteChange> {
+fn read_route(message: &Message<'_>, family: u8) -> Option<RouteKind> {
     let (header, rest) = (message.body.get(..ROUTE_BYTES)?, message.body.get(ROUTE_BYTES..)?);
     let table = value(rest, RTA_TABLE).map_or(Some(header[4].into()), |table| word(table, 0))?;
     let is_asked_for = (header[0], header[7], table) == (family, RTN_UNICAST, RT_TABLE_MAIN.into());
@@ -203,7 +203,7 @@ fn read_route(message: &Message<'_>, family: u8) -> Option<RouteChange> {
     }
     if header[1] != 0 {
         let is_zero = value(rest, RTA_DST)?.iter().all(|byte| *byte == 0);
-        return Some(if is_zero { RouteChange::AtZero } else { RouteChange::Beyond });
+        return Some(if is_zero { RouteKind::AtZero } else { RouteKind::Beyond });
     }
     let mut exits = Vec::new();
     for (kind, data) in attributes(rest) {
@@ -218,7 +218,7 @@ fn read_route(message: &Message<'_>, family: u8) -> Option<RouteChange> {
     if exits.iter().any(|exit| matches!(exit, Exit::Interface(_))) {
         exits.retain(|exit| matches!(exit, Exit::Interface(_)));
     }
-    Some(RouteChange::Default(exits))
+    Some(RouteKind::Default(exits))
 }
 
 /// The interfaces of a route with several next hops, each of which is a `struct rtnexthop` (length, flags, hops, index)
@@ -321,14 +321,14 @@ mod tests {
         [&length.to_ne_bytes()[..], &[0, 0], &ifindex.to_ne_bytes(), &gateway].concat()
     }
 
-    fn told(bytes: &[u8]) -> Option<RouteChange> {
+    fn told(bytes: &[u8]) -> Option<RouteKind> {
         messages(bytes).find_map(|message| read_route(&message, IPV4))
     }
 
     #[test]
     fn a_default_route_leaves_by_one_interface_or_by_several() {
         let (main, one) = (number(RTA_TABLE, 254), number(RTA_OIF, 7));
-        let one_of = |exits: &[Exit]| Some(RouteChange::Default(exits.to_vec()));
+        let one_of = |exits: &[Exit]| Some(RouteKind::Default(exits.to_vec()));
         assert_eq!(told(&route(0, &[main.clone(), one.clone()])), one_of(&[Exit::Interface(7)]));
         let several = attribute(RTA_MULTIPATH | NESTED, &[hop(7), hop(9)].concat());
         let both = [Exit::Interface(7), Exit::Interface(9)];
@@ -342,8 +342,8 @@ mod tests {
     fn what_is_no_default_route_of_the_main_table_is_told_apart() {
         let one = number(RTA_OIF, 7);
         let to = |bytes: [u8; 4]| attribute(RTA_DST, &bytes);
-        assert_eq!(told(&route(8, &[to([0; 4]), one.clone()])), Some(RouteChange::AtZero));
-        assert_eq!(told(&route(1, &[to([128, 0, 0, 0]), one.clone()])), Some(RouteChange::Beyond));
+        assert_eq!(told(&route(8, &[to([0; 4]), one.clone()])), Some(RouteKind::AtZero));
+        assert_eq!(told(&route(1, &[to([128, 0, 0, 0]), one.clone()])), Some(RouteKind::Beyond));
         let unicast = [IPV4, 0, 0, 0, RT_TABLE_MAIN, 0, 0, RTN_UNICAST];
         let mut blackhole = unicast;
         blackhole[7] = 6;
@@ -379,7 +379,7 @@ mod tests {
         let body = messages(&whole).next().unwrap().body;
         for cut in 0..body.len() {
             let message = Message { kind: RTM_NEWROUTE, flags: 0, sequence: 0, body: &body[..cut] };
-            if let Some(RouteChange::Default(exits)) = read_route(&message, IPV4) {
+            if let Some(RouteKind::Default(exits)) = read_route(&message, IPV4) {
                 let both = [Exit::Interface(7), Exit::Interface(9)];
                 assert!(exits.is_empty() || exits == both, "cut at {cut}: {exits:?}");
             }
@@ -389,7 +389,7 @@ mod tests {
                 let mut damaged = whole.clone();
                 damaged[at] = byte;
                 let read = messages(&damaged).filter_map(|message| {
-                    read_route(&message, IPV4).or(read_next_hop(&message).map(RouteChange::Default))
+                    read_route(&message, IPV4).or(read_next_hop(&message).map(RouteKind::Default))
                 });
                 read.for_each(drop);
             }

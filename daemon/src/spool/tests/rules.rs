@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    super::{Limits, Spool, files::Files},
+    super::{Limits, Spool, files::Files, name::Name, remove_report},
     ROOMY, Received,
     disk::{Disk, Rest},
     open, report,
@@ -199,6 +199,33 @@ fn what_somebody_removed_is_told_of() {
     let second = disk.names().into_iter().find(|name| name.starts_with("1.")).unwrap();
     Files::remove(&disk, &second).unwrap();
     assert_eq!(Received::drain(&spool, 10), Received { reports: vec![1, 3], lost: vec![(2, 2, Reason::Removed)] });
+}
+
+#[test]
+fn what_was_removed_by_command_is_named_whenever_weir_ends() {
+    let disk = Arc::<Disk>::default();
+    let remove = |number: u64| {
+        let file = disk.names().into_iter().find(|name| name.starts_with(&format!("{number}."))).unwrap();
+        remove_report(&disk, &Name::read(&file).unwrap()).unwrap();
+    };
+    let lost = |numbers: &[u64]| numbers.iter().map(|number| (*number, *number, Reason::Removed)).collect();
+    let spool = open(&disk, ROOMY);
+    keep(&spool, 1..=5);
+    (1..4).for_each(remove);
+    // It is killed before it comes to them.
+    drop(spool);
+    let spool = open(&disk, ROOMY);
+    assert_eq!(Received::drain(&spool, 10), Received { reports: vec![1, 5], lost: lost(&[2, 3, 4]) });
+    keep(&spool, 6..=8);
+    remove(6);
+    assert_eq!(Received::drain(&spool, 10), Received { reports: vec![6, 8], lost: lost(&[7]) });
+    assert!(disk.names().is_empty(), "{:?}", disk.names());
+    // What arrives is not named, although somebody has removed it on its way.
+    keep(&spool, [9]);
+    let batch = spool.batch(10, 1 << 20).unwrap();
+    remove(8);
+    spool.delivered(&batch);
+    assert!(disk.names().is_empty(), "{:?}", disk.names());
 }
 
 #[test]
