@@ -186,7 +186,9 @@ impl fmt::Display for StatusText<'_> {
         let cost = cpu_ns_per_packet.map_or("unknown".to_owned(), |cpu| format!("{cpu:.0} ns/packet"));
         let memory = rss_bytes.map_or("unknown".to_owned(), |rss| format!("{} MiB", rss >> 20));
         writeln!(f, "daemon CPU {cost}, memory {memory} (planned: {} MiB)", memory_bytes >> 20)?;
-        for SinkMetrics { name, queued, delivered, failed_attempts: _, dropped, lost, spool, last_error } in sinks {
+        for SinkMetrics { name, queued, delivered, failed_attempts: _, dropped, lost, untold, spool, last_error } in
+            sinks
+        {
             let name: String = name.chars().map(visible).collect();
             write!(f, "sink {name}: {} delivered, {queued} waiting", grouped(*delivered))?;
             if let Some(spool) = spool.filter(|spool| spool.reports > 0) {
@@ -195,6 +197,9 @@ impl fmt::Display for StatusText<'_> {
             if *dropped > 0 {
                 let why = lost.iter().map(|(reason, count)| format!("{reason} {}", grouped(*count)));
                 write!(f, ", {} DROPPED ({})", grouped(*dropped), why.collect::<Vec<_>>().join(", "))?;
+            }
+            if *untold > 0 {
+                write!(f, ", it was not told of {} that are lost", grouped(*untold))?;
             }
             let error = last_error.iter().flat_map(|error| error.chars().map(visible));
             writeln!(f, "{}{}", if last_error.is_some() { ": " } else { "" }, error.collect::<String>())?;

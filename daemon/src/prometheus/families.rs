@@ -273,6 +273,8 @@ fn of_sinks(page: &mut Page, sinks: &[SinkMetrics]) {
     page.family("weir_sink_failed_attempts", Kind::Counter, "attempts", help, all(|sink| sink.failed_attempts));
     let help = "Reports dropped.";
     page.family("weir_sink_dropped_reports", Kind::Counter, "reports", help, all(|sink| sink.dropped));
+    let help = "Lost reports that the sink has no tombstone of.";
+    page.family("weir_sink_untold_reports", Kind::Counter, "reports", help, all(|sink| sink.untold));
     let help = "Reports that wait on disk.";
     let reports = all(|sink| sink.spool.unwrap_or_default().reports);
     page.family("weir_sink_spool_reports", Kind::Gauge, "reports", help, reports);

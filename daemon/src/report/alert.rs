@@ -70,7 +70,7 @@ pub struct Evidence {
     pub upper: Option<f64>,
 }
 
-const fn is_zero(count: &u64) -> bool {
+pub(super) const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

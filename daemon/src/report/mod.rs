@@ -684,11 +684,15 @@ pub struct SinkMetrics {
     pub delivered: u64,
     /// Attempts that failed; one report may take several.
     pub failed_attempts: u64,
-    /// Reports that were lost. A tombstone is delivered in the place of each.
+    /// Reports that were lost. A tombstone is delivered in the place of each. One that is tried again and delivered
+    /// (`weir spool retry`) still counts here.
     pub dropped: u64,
     /// Why they were lost, and how many: `spool_full`, `queue_full`, `too_old`, `damaged`, `refused` or `removed`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<String, u64>,
+    /// Lost reports that this sink was told nothing of: it refused their tombstone, or too many tombstones waited.
+    #[serde(default, skip_serializing_if = "alert::is_zero")]
+    pub untold: u64,
     /// What waits on disk; absent if the sink has no spool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spool: Option<SinkSpool>,

@@ -121,6 +121,7 @@ impl Account {
             failed_attempts,
             dropped: lost.values().sum(),
             lost,
+            untold: holding.untold,
             spool: self.has_spool.then_some(spool),
             last_error: last_error.clone(),
         }

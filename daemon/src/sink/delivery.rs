@@ -17,7 +17,7 @@ use crossbeam::{
 };
 use tracing::{error, info, warn};
 
-use super::{DeliveryError, Sink, account::Account, privacy};
+use super::{DeliveryError, Sink, account::Account, doubts::Doubts, privacy};
 use crate::{
     config::Addresses,
     spool::{Batch, Parcel, Spool},
@@ -41,8 +41,10 @@ pub(super) struct Delivery {
     /// When to give up; none while reports may still come.
     pub deadline: Option<Instant>,
     pub failing: bool,
-    /// Which of the reports behind a refused one is tried next.
-    pub other: usize,
+    /// What the sink has refused, and may take yet.
+    pub doubts: Doubts,
+    /// What it said to the last of these.
+    pub answer: String,
     /// So many reports go one by one, because one of them was refused in a batch.
     pub alone: usize,
     pub _here: Sender<Infallible>,
@@ -50,13 +52,15 @@ pub(super) struct Delivery {
 
 /// How carrying a batch ended.
 enum Carried {
+    /// Nothing waits.
+    Nothing,
     /// It is delivered or given up: on to the next.
     Settled,
     /// The end has come.
     TooLate,
     /// The sink takes no more.
     Closed,
-    /// It was refused, and it is not known whether others would be taken.
+    /// The sink takes nothing at this time.
     Refused,
 }
 
@@ -68,7 +72,7 @@ impl Delivery {
         let (mut pause, mut refused_pause) = (BACKOFF_MIN, BACKOFF_MIN);
         while !self.too_late() {
             let most = if self.alone > 0 { 1 } else { self.sink.batch() };
-            let batch = match self.spool.batch(most, self.sink.batch_bytes()) {
+            let batch = match self.spool.batch(most, self.sink.batch_bytes(), self.doubts.since()) {
                 Ok(batch) => self.masked(batch),
                 Err(error) => {
                     self.failed(&DeliveryError::unavailable(format!("cannot read the spool: {error}")));
@@ -77,23 +81,21 @@ impl Delivery {
                 }
             };
             pause = BACKOFF_MIN;
-            if batch.parcels.is_empty() {
-                // Perhaps there were only damaged ones.
-                self.account.note(&self.spool, |_| {});
-                if !self.wait() {
-                    return;
-                }
-                continue;
-            }
             // The sink's own state is of one delivery at a time: the next one begins anew.
             match panic::catch_unwind(AssertUnwindSafe(|| self.carry(&batch))) {
+                Ok(Carried::Nothing) => {
+                    // Perhaps there were only damaged ones.
+                    self.account.note(&self.spool, |_| {});
+                    if !self.wait() {
+                        return;
+                    }
+                }
                 Ok(Carried::Settled) => refused_pause = BACKOFF_MIN,
                 Ok(Carried::Refused) => {
                     if self.is_over() {
                         return;
                     }
-                    self.alone = self.alone.max(1);
-                    refused_pause = self.rest_or_news(refused_pause);
+                    refused_pause = self.rest_or_news(refused_pause, batch.parcels.is_empty());
                 }
                 Ok(Carried::TooLate) => return,
                 Ok(Carried::Closed) => return self.discard(),
@@ -141,6 +143,9 @@ impl Delivery {
     }
 
     fn carry(&mut self, batch: &Batch) -> Carried {
+        if batch.parcels.is_empty() {
+            return if self.doubts.since().is_empty() { Carried::Nothing } else { self.all_are_refused() };
+        }
         let mut pause = BACKOFF_MIN;
         loop {
             let error = match self.sink.deliver(&batch.parcels) {
@@ -171,60 +176,64 @@ impl Delivery {
     }
 
     /// Of several it is not known which one was meant: each goes alone. One that is refused alone is refused for good
-    /// only if another report passes. A sink that has the wrong address, or that takes nothing at this time, gives the
-    /// same answers, and costs no report.
+    /// only if a report has passed since it was refused before. A sink that has the wrong address, or that takes nothing
+    /// at this time, gives the same answers, and costs no report.
     fn refused(&mut self, batch: &Batch, answer: &str) -> Carried {
+        self.spool.put_back();
         let [one] = &batch.parcels[..] else {
-            self.failed(&DeliveryError::Refused(answer.to_owned()));
+            self.account.failed(&DeliveryError::Refused(answer.to_owned()));
             self.alone = batch.parcels.len();
-            self.spool.put_back();
             return Carried::Settled;
         };
-        if self.another_passes(one) {
-            self.settle_refused(batch, one);
+        self.alone = self.alone.saturating_sub(1);
+        if self.doubts.refused(one.number()) {
+            self.set_aside(one, answer);
             return Carried::Settled;
         }
-        self.spool.put_back();
-        let [_, several] = self.account.carries;
-        let waits = format!("{answer} (the sink has taken nothing since: all {several} wait)");
-        self.failed(&DeliveryError::Refused(waits));
-        Carried::Refused
+        self.refused_once(answer);
+        if self.doubts.has_patience() || self.newest_passes() { Carried::Settled } else { self.all_are_refused() }
     }
 
-    /// Another report has passed: this one has its last chance, because the sink may have begun to take reports between
-    /// the two.
-    fn settle_refused(&mut self, batch: &Batch, one: &Parcel) {
-        match self.sink.deliver(&batch.parcels) {
-            Ok(()) => {
-                self.spool.delivered(batch);
-                self.delivered(batch);
-            }
-            Err(DeliveryError::Refused(answer)) => {
-                self.set_aside(one, &answer);
-                self.alone = self.alone.saturating_sub(1);
-            }
-            Err(error) => {
-                self.failed(&error);
-                self.spool.put_back();
-            }
-        }
-    }
-
-    /// Tries another report than one that was refused; each time the next one. Returns whether it was delivered.
-    fn another_passes(&mut self, refused: &Parcel) -> bool {
-        let nth = self.other;
-        self.other = self.other.wrapping_add(1);
-        let Ok(Some(parcel)) = self.spool.another(refused, nth) else { return false };
-        let batch = self.masked(Batch { parcels: vec![parcel] });
-        let delivered = panic::catch_unwind(AssertUnwindSafe(|| self.sink.deliver(&batch.parcels)));
+    /// Tries the newest report, which a sink may take that refuses all older ones. Returns whether it was settled.
+    fn newest_passes(&mut self) -> bool {
+        let Ok(newest) = self.spool.newest(self.doubts.since()) else { return false };
+        let batch = self.masked(newest);
+        let [one] = &batch.parcels[..] else { return false };
         // What it panics over is found when its turn comes.
-        if !matches!(delivered, Ok(Ok(()))) {
-            return false;
+        let delivered = panic::catch_unwind(AssertUnwindSafe(|| self.sink.deliver(&batch.parcels)));
+        match delivered {
+            Ok(Ok(())) => {
+                self.spool.delivered(&batch);
+                self.delivered(&batch);
+                return true;
+            }
+            Ok(Err(DeliveryError::Refused(answer))) => {
+                self.spool.put_back();
+                if self.doubts.refused(one.number()) {
+                    self.set_aside(one, &answer);
+                } else {
+                    self.refused_once(&answer);
+                }
+            }
+            _ => self.spool.put_back(),
         }
-        batch.parcels.iter().for_each(|parcel| self.spool.passed(parcel));
-        self.other = 0;
-        self.delivered(&batch);
-        true
+        false
+    }
+
+    fn refused_once(&mut self, answer: &str) {
+        answer.clone_into(&mut self.answer);
+        self.account.failed(&DeliveryError::Refused(answer.to_owned()));
+    }
+
+    /// The sink takes nothing at this time: says so, once.
+    fn all_are_refused(&mut self) -> Carried {
+        self.alone = self.alone.max(1);
+        let [_, several] = self.account.carries;
+        let answer = &self.answer;
+        let error = DeliveryError::Refused(format!("{answer} (the sink has taken nothing since: all {several} wait)"));
+        self.account.tally().last_error = Some(error.to_string());
+        self.say(&error);
+        Carried::Refused
     }
 
     /// A report is kept aside, and a tombstone stands for it; a tombstone goes.
@@ -234,7 +243,12 @@ impl Delivery {
         self.account.failed(&DeliveryError::Refused(answer.to_owned()));
         match (parcel.is_report, self.account.has_spool) {
             (false, _) => {
-                warn!(sink, lost = id, answer, "the sink refuses a tombstone: weir tells it no more of these reports");
+                warn!(
+                    sink,
+                    lost = id,
+                    answer,
+                    "the sink refuses a tombstone, and takes reports: weir tells it no more of what is lost there"
+                );
             }
             (true, true) => {
                 warn!(
@@ -284,18 +298,26 @@ impl Delivery {
         BACKOFF_MIN
     }
 
-    /// Pauses as [`rest`](Self::rest) does, but no longer than until something comes that may pass.
-    fn rest_or_news(&mut self, longest: Duration) -> Duration {
+    /// Pauses as [`rest`](Self::rest) does, but no longer than until something comes that may pass. Without that all
+    /// that waits is tried once more, if all of it was.
+    fn rest_or_news(&mut self, longest: Duration, were_all_tried: bool) -> Duration {
         if self.deadline.is_some() {
+            self.doubts.begin_anew();
             return self.rest(longest, None);
         }
         select! {
             recv(self.bell) -> rung => if rung.is_err() { self.rest(longest, None) } else { longest },
             recv(self.ends) -> deadline => {
                 self.deadline = Some(deadline.unwrap_or_else(|_| now()));
+                self.doubts.begin_anew();
                 BACKOFF_MIN
             }
-            default(jittered(longest)) => (longest * 2).min(BACKOFF_MAX),
+            default(jittered(longest)) => {
+                if were_all_tried {
+                    self.doubts.begin_anew();
+                }
+                (longest * 2).min(BACKOFF_MAX)
+            }
         }
     }
 
@@ -322,6 +344,9 @@ impl Delivery {
     fn delivered(&mut self, batch: &Batch) {
         let reports = batch.parcels.iter().filter(|parcel| parcel.is_report).count() as u64;
         self.alone = self.alone.saturating_sub(batch.parcels.len());
+        for parcel in &batch.parcels {
+            self.doubts.delivered(parcel.number(), parcel.is_report);
+        }
         self.account.note(&self.spool, |tally| {
             tally.delivered += reports;
             tally.last_error = None;
@@ -334,6 +359,11 @@ impl Delivery {
 
     fn failed(&mut self, error: &DeliveryError) {
         self.account.failed(error);
+        self.say(error);
+    }
+
+    /// Says what an error means, when it is the first of several.
+    fn say(&mut self, error: &DeliveryError) {
         if std::mem::replace(&mut self.failing, true) {
             return;
         }
@@ -391,7 +421,8 @@ mod tests {
             ends,
             deadline: None,
             failing: true,
-            other: 0,
+            doubts: Doubts::default(),
+            answer: String::new(),
             alone: 0,
             _here: channel::bounded(0).0,
         };

@@ -3,6 +3,7 @@
 
 mod account;
 mod delivery;
+mod doubts;
 mod file;
 mod http;
 mod inbox;

@@ -17,6 +17,7 @@ use super::{
     Sink,
     account::Account,
     delivery::{Delivery, now},
+    doubts::Doubts,
     inbox::Inbox,
     keeper::Keeper,
     privacy,
@@ -81,7 +82,8 @@ impl Outbox {
                     ends,
                     deadline: None,
                     failing: false,
-                    other: 0,
+                    doubts: Doubts::default(),
+                    answer: String::new(),
                     alone: 0,
                     _here: here,
                 };
@@ -376,6 +378,82 @@ mod tests {
         }
     }
 
+    /// Refuses every other report, and every tombstone.
+    struct RefusesHalf(mpsc::Sender<u64>);
+
+    impl Sink for RefusesHalf {
+        fn name(&self) -> String {
+            "half".to_owned()
+        }
+
+        fn batch(&self) -> usize {
+            10
+        }
+
+        fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+            let seq = |parcel: &Parcel| parcel.encoded.id.rsplit('/').next().unwrap().parse::<u64>();
+            if batch.iter().any(|parcel| !parcel.is_report || seq(parcel).unwrap() % 2 == 1) {
+                return Err(DeliveryError::Refused("422 Unprocessable Entity".to_owned()));
+            }
+            batch.iter().for_each(|parcel| self.0.send(seq(parcel).unwrap()).unwrap());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_refused_holds_up_nothing_also_where_tombstones_are_refused() {
+        let folder = Folder::new("half");
+        for spool in [None, Some(folder.place())] {
+            let (taken, reports) = mpsc::channel();
+            let spool = spool.as_ref().map(|place| (place, "half"));
+            let outbox = Outbox::start(Box::new(RefusesHalf(taken)), 256, FULL, spool).unwrap();
+            // Far more are refused than there are witnesses, if each served for one.
+            (1..=40).for_each(|seq| outbox.offer(encoded(&id(seq))));
+            wait_until("all are settled", || outbox.metrics().queued == 0 && outbox.metrics().delivered == 20);
+            assert_eq!(outbox.metrics().lost, [("refused".to_owned(), 20)].into());
+            // Whatever was refused once before this one passes is given up.
+            outbox.offer(encoded(&id(42)));
+            wait_until("no tombstone waits", || outbox.metrics().untold == 20);
+            wait_until("no file of a tombstone is left", || {
+                !folder.0.is_dir() || !walk(&folder.0).iter().any(|name| name.ends_with(".tombstone"))
+            });
+            assert_eq!(outbox.finish(LONG), 0);
+            let taken: Vec<_> = reports.try_iter().collect();
+            assert!(taken[1..].is_sorted(), "all but the first one, which was the newest, in order: {taken:?}");
+            assert_eq!(BTreeSet::from_iter(taken), (1..=21).map(|nth| 2 * nth).collect());
+        }
+    }
+
+    /// Takes only reports of a later format than this number's.
+    struct RefusesOld(mpsc::Sender<u64>);
+
+    impl Sink for RefusesOld {
+        fn name(&self) -> String {
+            "modern".to_owned()
+        }
+
+        fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+            let seq: u64 = batch[0].encoded.id.rsplit(['/', '-']).next().unwrap().parse().unwrap();
+            if batch[0].is_report && seq < 200 {
+                return Err(DeliveryError::Refused("400 Bad Request".to_owned()));
+            }
+            self.0.send(seq).unwrap();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_newest_report_passes_a_backlog_that_is_refused() {
+        let (taken, reports) = mpsc::channel();
+        let outbox = Outbox::start(Box::new(RefusesOld(taken)), 512, FULL, None).unwrap();
+        (1..=199).for_each(|seq| outbox.offer(encoded(&id(seq))));
+        wait_until("an attempt has failed", || outbox.metrics().failed_attempts > 0);
+        outbox.offer(encoded(&id(200)));
+        assert_eq!(reports.recv_timeout(LONG), Ok(200), "it does not wait for its turn");
+        wait_until("the others are settled", || outbox.metrics().lost == [("refused".to_owned(), 199)].into());
+        assert_eq!(outbox.finish(LONG), 0);
+    }
+
     #[test]
     fn refused_reports_are_tried_again_when_somebody_says_so() {
         let folder = Folder::new("retry");
@@ -386,6 +464,7 @@ mod tests {
         let first = Outbox::start(sink("7f3c9a52/0000b41d/1"), 16, FULL, Some((&place, "choosy"))).unwrap();
         (1..=2).for_each(|seq| first.offer(encoded(&id(seq))));
         wait_until("one is refused", || first.metrics().dropped == 1 && first.metrics().queued == 0);
+        let first_dropped = first.metrics().dropped;
         assert_eq!(first.finish(LONG), 0);
         let second = Outbox::start(sink("none"), 16, FULL, Some((&place, "choosy"))).unwrap();
         let spools = Spools::new(folder.0.clone());
@@ -394,6 +473,8 @@ mod tests {
         assert_eq!(wanted, [true], "{refused:?}");
         second.offer(encoded(&id(3)));
         wait_until("both came", || second.metrics().delivered == 2);
+        let dropped = first_dropped + second.metrics().dropped;
+        assert_eq!(dropped, 1, "counters do not go down: it was refused, and is delivered");
         assert_eq!(second.finish(LONG), 0);
         assert!(spools.list(&[]).unwrap().is_empty());
         let taken: BTreeSet<_> = reports.try_iter().collect();

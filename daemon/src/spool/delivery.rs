@@ -1,6 +1,7 @@
 //! How reports leave the spool: to the sink, or aside if it refuses them.
 
 use std::{
+    collections::BTreeSet,
     io::{self, ErrorKind, Read},
     sync::{MutexGuard, PoisonError},
 };
@@ -9,7 +10,7 @@ use flate2::read::GzDecoder;
 
 use super::{
     ANSWER, Batch, PART, Parcel, REFUSED_MAX, REPORT_BYTES_MAX, Spool, State,
-    line::{Entry, What},
+    line::{Entry, Line, What},
     name::{Content, Name, Stored},
     remove_refused, removed,
 };
@@ -22,17 +23,19 @@ impl Spool {
     }
 
     /// What is to be delivered next: at most `count` reports and tombstones, with some `bytes` of JSON, but one in any
-    /// case if there is one. Until they are [delivered](Self::delivered) nobody drops them.
+    /// case if there is one; none of those at the places `without`. Until they are [delivered](Self::delivered) they are
+    /// dropped last.
     ///
     /// # Errors
     ///
     /// A file cannot be read at this time.
-    pub fn batch(&self, count: usize, bytes: usize) -> io::Result<Batch> {
+    pub fn batch(&self, count: usize, bytes: usize, without: &BTreeSet<u64>) -> io::Result<Batch> {
         let mut batch = Batch::default();
         let (mut charged, mut size) = (0, 0);
         let most = if self.files.is_some() { count } else { count.min((self.limits.memory / PART as usize).max(1)) };
         while batch.parcels.len() < most {
-            let Some(entry) = self.take(batch.parcels.len()) else { break };
+            let from = batch.parcels.last().map_or(0, |last| last.number + 1);
+            let Some(entry) = self.take(|line| line.next_of(from, without)) else { break };
             charged += entry.charge();
             let Some(parcel) = self.read(&entry)? else { continue };
             size += parcel.encoded.line.len();
@@ -42,16 +45,31 @@ impl Spool {
             }
             batch.parcels.push(parcel);
         }
-        self.state().line.taken = batch.parcels.len();
+        self.state().line.sent = batch.parcels.iter().map(|parcel| parcel.number).collect();
         Ok(batch)
     }
 
-    /// The entry at this place, if it may be delivered: it is on its way now.
-    fn take(&self, at: usize) -> Option<Entry> {
+    /// The newest report that is at none of these places, alone; as [`batch`](Self::batch) in all else.
+    ///
+    /// # Errors
+    ///
+    /// Its file cannot be read at this time.
+    pub fn newest(&self, without: &BTreeSet<u64>) -> io::Result<Batch> {
+        let is_wanted = |entry: &&Entry| entry.is_report() && !without.contains(&entry.number);
+        let Some(entry) = self.take(|line| line.entries.iter().rev().find(is_wanted)) else {
+            return Ok(Batch::default());
+        };
+        Ok(Batch { parcels: self.read(&entry)?.into_iter().collect() })
+    }
+
+    /// The entry that is chosen, if it may be delivered: it is on its way now.
+    fn take(&self, choose: impl FnOnce(&Line) -> Option<&Entry>) -> Option<Entry> {
         let mut state = self.state();
         let ready = state.ready;
-        let entry = state.line.entries.get(at).filter(|entry| entry.number < ready)?.clone();
-        state.line.taken = state.line.taken.max(at + 1);
+        let entry = choose(&state.line).filter(|entry| entry.number < ready)?.clone();
+        if !state.line.is_sent(&entry) {
+            state.line.sent.push(entry.number);
+        }
         Some(entry)
     }
 
@@ -103,13 +121,13 @@ impl Spool {
 
     /// A batch has arrived: its reports are needed no more.
     pub fn delivered(&self, batch: &Batch) {
-        let Some(last) = batch.parcels.last() else { return };
-        let mut arrived = Vec::new();
         let mut state = self.state();
-        while state.line.entries.front().is_some_and(|entry| entry.number <= last.number) {
-            arrived.extend(state.line.remove(0));
+        let line = &mut state.line;
+        let mut arrived = Vec::new();
+        for parcel in &batch.parcels {
+            arrived.extend(line.position(parcel.number).and_then(|at| line.remove(at)));
         }
-        state.line.taken = 0;
+        line.sent.clear();
         drop(state);
         let Some(files) = &self.files else { return };
         for name in arrived.iter().filter_map(Entry::name) {
@@ -123,51 +141,16 @@ impl Spool {
         }
     }
 
-    /// The `nth` report behind this one, alone. Until it has [passed](Self::passed), or is put back, nobody drops it.
-    ///
-    /// # Errors
-    ///
-    /// Its file cannot be read at this time.
-    pub fn another(&self, parcel: &Parcel, nth: usize) -> io::Result<Option<Parcel>> {
-        let mut others: Vec<Entry> = {
-            let state = self.state();
-            let is_other = |entry: &&Entry| entry.is_report() && entry.number != parcel.number;
-            state.line.entries.iter().take_while(|entry| entry.number < state.ready).filter(is_other).cloned().collect()
-        };
-        if self.files.is_none() {
-            // What is on its way is not dropped, and there is not much room.
-            others.truncate((self.limits.memory / PART as usize).max(1));
-        }
-        match others.get(nth.checked_rem(others.len()).unwrap_or(0)) {
-            Some(entry) => {
-                let place = self.state().line.position(entry.number);
-                self.state().line.taken = place.map_or(0, |place| place + 1);
-                self.read(entry)
-            }
-            None => Ok(None),
-        }
-    }
-
-    /// A report that was tried out of its turn has arrived.
-    pub fn passed(&self, parcel: &Parcel) {
-        let mut state = self.state();
-        let arrived = state.line.position(parcel.number).and_then(|at| state.line.remove(at));
-        drop(state);
-        if let (Some(files), Some(name)) = (&self.files, arrived.as_ref().and_then(Entry::name)) {
-            let _ = files.remove(&name.to_string());
-        }
-    }
-
     /// A batch was not taken, for good: what of it is to be delivered may be chosen anew.
     pub fn put_back(&self) {
-        self.state().line.taken = 0;
+        self.state().line.sent.clear();
     }
 
     /// The sink will never take this report or tombstone. A report is kept aside, with the answer to it, and a
     /// tombstone stands for it.
     pub fn refused(&self, parcel: &Parcel, answer: &str) {
         let state = &mut *self.state();
-        state.line.taken = 0;
+        state.line.sent.clear();
         let Some(at) = state.line.position(parcel.number) else { return };
         let file = state.line.entries[at].name();
         if parcel.is_report && !state.line.entries[at].is_report() {
@@ -179,10 +162,7 @@ impl Spool {
             return;
         };
         if !parcel.is_report {
-            if let (Some(files), Some(name)) = (&self.files, file) {
-                let _ = files.remove(&name.to_string());
-            }
-            state.line.remove(at);
+            self.give_up_tombstone(state, at);
             return;
         }
         state.line.entries[at].what = What::Lost { ids, reason: Reason::Refused, has_file: false };
@@ -260,7 +240,7 @@ impl Spool {
                 *state.lost.entry(Reason::QueueFull).or_default() += 1;
             }
         }
-        state.line.taken = 0;
+        state.line.sent.clear();
     }
 }
 

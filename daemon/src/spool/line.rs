@@ -1,6 +1,6 @@
 //! What waits, in order. It is in memory: the files say the same, as far as a disk takes them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::name::{Content, Name, Stored};
 use crate::report::{Encoded, Ids, Reason};
@@ -74,12 +74,12 @@ pub(super) const fn charge(bytes: u64) -> u64 {
     if bytes == 0 { BLOCK } else { bytes.next_multiple_of(BLOCK) }
 }
 
-/// All that waits. The first `taken` are on their way: they may be at the collector already, so they are dropped by
-/// nobody.
+/// All that waits.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub entries: VecDeque<Entry>,
-    pub taken: usize,
+    /// Those that are on their way, by number: they may be at the collector already, so they are dropped last.
+    pub sent: Vec<u64>,
     /// The next place in line.
     pub next: u64,
 }
@@ -91,22 +91,31 @@ impl Line {
         self.next += 1;
     }
 
+    /// The first entry from this number on that has none of these.
+    pub fn next_of(&self, from: u64, without: &BTreeSet<u64>) -> Option<&Entry> {
+        let at = self.entries.partition_point(|entry| entry.number < from);
+        self.entries.range(at..).find(|entry| !without.contains(&entry.number))
+    }
+
     /// Where the entry with this number is.
     pub fn position(&self, number: u64) -> Option<usize> {
         self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
     }
 
+    /// Whether an entry is on its way.
+    pub fn is_sent(&self, entry: &Entry) -> bool {
+        self.sent.contains(&entry.number)
+    }
+
     /// The oldest entry that may be dropped and is such a one.
     pub fn oldest(&self, is: impl Fn(&Entry) -> bool) -> Option<usize> {
-        (self.taken..self.entries.len()).find(|nth| is(&self.entries[*nth]))
+        self.entries.iter().position(|entry| is(entry) && !self.is_sent(entry))
     }
 
     /// Takes an entry out.
     pub fn remove(&mut self, nth: usize) -> Option<Entry> {
         let removed = self.entries.remove(nth)?;
-        if nth < self.taken {
-            self.taken -= 1;
-        }
+        self.sent.retain(|number| *number != removed.number);
         Some(removed)
     }
 

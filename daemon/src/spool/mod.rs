@@ -86,6 +86,8 @@ struct State {
     refused: VecDeque<Name>,
     /// Reports that are lost since the start.
     lost: BTreeMap<Reason, u64>,
+    /// Of these and of earlier ones, those whose tombstone was given up since the start.
+    untold: u64,
 }
 
 /// What a spool holds.
@@ -99,6 +101,8 @@ pub struct Holding {
     pub bytes: u64,
     /// Reports that were lost since the start, by reason.
     pub lost: BTreeMap<Reason, u64>,
+    /// Lost reports whose tombstone was given up since the start.
+    pub untold: u64,
 }
 
 /// What is delivered at once: reports and tombstones, as lines of JSON.
@@ -155,9 +159,14 @@ impl fmt::Debug for Spool {
     }
 }
 
-#[cfg(test)]
 impl Parcel {
+    /// Its place in line.
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
     /// A report that was in no spool.
+    #[cfg(test)]
     pub fn report(encoded: Encoded) -> Self {
         Self { number: 0, time: 0, is_report: true, encoded }
     }
@@ -196,6 +205,7 @@ impl Spool {
             in_memory: reports().filter(|entry| entry.is_in_memory()).count() as u64,
             bytes: state.bytes(),
             lost: state.lost.clone(),
+            untold: state.untold,
         }
     }
 
@@ -346,10 +356,16 @@ impl Spool {
             let _ = self.bury(state, oldest, Reason::QueueFull);
         }
         while let Some(oldest) = excess(&state.line, |entry| !entry.is_report(), TOMBSTONES_MAX) {
-            let name = state.line.remove(oldest).and_then(|entry| entry.name());
-            if let (Some(files), Some(name)) = (&self.files, name) {
-                let _ = files.remove(&name.to_string());
-            }
+            self.give_up_tombstone(state, oldest);
+        }
+    }
+
+    /// Takes a tombstone out of the line: nobody will be told of its reports.
+    fn give_up_tombstone(&self, state: &mut State, at: usize) {
+        let Some(entry) = state.line.remove(at) else { return };
+        state.untold += entry.ids().map_or(0, |ids| ids.count());
+        if let (Some(files), Some(name)) = (&self.files, entry.name()) {
+            let _ = files.remove(&name.to_string());
         }
     }
 
@@ -369,7 +385,8 @@ impl Spool {
         };
         let file = entry.name();
         // None of those that are on their way: what they stand for goes when they arrive.
-        let before = (at > line.taken).then(|| &line.entries[at - 1]);
+        let before = at.checked_sub(1).map(|before| &line.entries[before]);
+        let before = before.filter(|before| !line.is_sent(before) && !line.is_sent(entry));
         let joined = before.and_then(|before| match &before.what {
             What::Lost { ids: earlier, reason: same, .. } if *same == reason => {
                 let ids = earlier.and(&ids)?;

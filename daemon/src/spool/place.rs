@@ -149,7 +149,7 @@ fn checksum(target: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{collections::BTreeSet, fs};
 
     use super::*;
     use crate::report::{Encoded, Reason};
@@ -183,7 +183,7 @@ mod tests {
             second.into_iter().find(|file| file.file_name().unwrap().as_encoded_bytes().starts_with(b"1.")).unwrap();
         fs::remove_file(&second).unwrap();
         fs::create_dir(&second).unwrap();
-        let batch = spool.batch(10, 1 << 20);
+        let batch = spool.batch(10, 1 << 20, &BTreeSet::new());
         fs::remove_dir_all(&path).unwrap();
         let ids: Vec<String> = batch.unwrap().parcels.into_iter().map(|parcel| parcel.encoded.id).collect();
         assert_eq!(ids, [id(1), format!("{}-2", id(2)), id(3)], "a tombstone stands in its place");

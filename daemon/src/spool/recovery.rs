@@ -84,15 +84,16 @@ impl Spool {
         found.reports = wanted_reports + entries.iter().filter(|entry| entry.is_report()).count() as u64;
         found.tombstones = entries.len() as u64 + wanted_reports - found.reports;
         let mut charged = 0;
-        let taken = entries
+        let sent = entries
             .iter()
             .take(ON_THEIR_WAY)
             .take_while(|entry| {
                 charged += entry.charge();
                 charged <= limits.bytes / PART
             })
-            .count();
-        let line = Line { entries, taken, next };
+            .map(|entry| entry.number)
+            .collect();
+        let line = Line { entries, sent, next };
         let state = State { ready: next, line, refused: refused.into(), ..State::default() };
         let spool = Self::new(Some(files), limits, state);
         wanted.sort_by_key(|(name, _)| name.number);

@@ -235,7 +235,9 @@ pub(super) fn costs(metrics: &SelfMetrics) -> Grid {
     line("rings", fill, Plain);
     let waiting = format!("{} reports, {}", grouped(spool.reports), bytes(spool.bytes));
     line("spool", with_dropped(waiting, spool.dropped), if spool.dropped > 0 { Alarm } else { Plain });
-    for SinkMetrics { name, queued, delivered, failed_attempts, dropped, lost: _, spool: _, last_error } in sinks {
+    for SinkMetrics { name, queued, delivered, failed_attempts, dropped, lost: _, untold: _, spool: _, last_error } in
+        sinks
+    {
         let mut text = format!("{name}: {} delivered, {} queued", grouped(*delivered), grouped(*queued));
         if *failed_attempts > 0 {
             text += &format!(", {} failed attempts", grouped(*failed_attempts));

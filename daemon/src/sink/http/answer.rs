@@ -27,15 +27,17 @@ pub(super) fn may_pass(status: StatusCode) -> bool {
     PASSING.contains(&status)
 }
 
-/// How long the collector wants to be left alone (RFC 9110 section 10.2.3): seconds, or a date.
+/// How long the collector wants to be left alone (RFC 9110 section 10.2.3): seconds, or a date in one of the three forms
+/// of section 5.6.7.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    let after = match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-            date.duration_since(clock::now().wall).try_into().unwrap_or_default()
-        }
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let after = if is_number {
+        // What does not fit is long enough.
+        text.parse().map_or(AFTER_MAX, Duration::from_secs)
+    } else {
+        let date = httpdate::parse_http_date(text).ok()?;
+        date.duration_since(clock::now().wall.into()).unwrap_or_default()
     };
     Some(after.min(AFTER_MAX))
 }
@@ -74,8 +76,17 @@ mod tests {
         assert_eq!(after("7"), Some(Duration::from_secs(7)));
         assert_eq!(after("999999999"), Some(AFTER_MAX));
         assert_eq!(after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO), "that is over");
-        assert_eq!(after("Tue, 01 Jan 2999 00:00:00 GMT"), Some(AFTER_MAX));
-        for wrong in ["", "soon", "-1", "1.5"] {
+        for far in ["99999999999999999999", "Tue, 01 Jan 2999 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"] {
+            assert_eq!(after(far), Some(AFTER_MAX), "{far}");
+        }
+        let soon = clock::now().wall + Duration::from_secs(600);
+        let soon = soon.to_zoned(jiff::tz::TimeZone::UTC);
+        for form in ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"] {
+            let text = soon.strftime(form).to_string();
+            let after = after(&text).unwrap_or_default();
+            assert!((500..=600).contains(&after.as_secs()), "{text}: {after:?}");
+        }
+        for wrong in ["", "soon", "-1", "1.5", "Fri, 31 Dec 99999 23:59:59 GMT"] {
             assert_eq!(after(wrong), None, "{wrong}");
         }
     }

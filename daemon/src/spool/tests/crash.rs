@@ -59,13 +59,13 @@ fn work(disk: &Arc<Disk>, limits: Limits, seed: u64) -> (Promised, bool) {
         }
         match random.below(7) {
             0 | 1 => {
-                let batch = spool.batch(1 + random.below(3) as usize, 4096).unwrap();
+                let batch = spool.batch(1 + random.below(3) as usize, 4096, &BTreeSet::new()).unwrap();
                 promised.received.take(&batch);
                 spool.delivered(&batch);
             }
-            2 => drop(spool.batch(2, 4096)),
+            2 => drop(spool.batch(2, 4096, &BTreeSet::new())),
             3 => {
-                let batch = spool.batch(1, 4096).unwrap();
+                let batch = spool.batch(1, 4096, &BTreeSet::new()).unwrap();
                 if let Some(parcel) = batch.parcels.first() {
                     // The collector has seen a tombstone that it refuses.
                     if !parcel.is_report {

@@ -4,7 +4,7 @@ mod crash;
 mod disk;
 mod rules;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Limits, Spool, files::Files};
 use crate::report::{Encoded, Reason, Tombstone};
@@ -41,7 +41,7 @@ impl Received {
     fn drain(spool: &Spool, count: usize) -> Self {
         let mut received = Self::default();
         loop {
-            let batch = spool.batch(count, 1 << 20).expect("readable");
+            let batch = spool.batch(count, 1 << 20, &BTreeSet::new()).expect("readable");
             if batch.parcels.is_empty() {
                 return received;
             }

@@ -35,7 +35,7 @@ fn with_room_for_all_it_is_a_queue_on_a_disk_and_in_memory() {
                 0..=2 => {
                     let expected: Vec<u64> = model.drain(..count.min(model.len())).collect();
                     for spool in &spools {
-                        let batch = spool.batch(count, 1 << 20).unwrap();
+                        let batch = spool.batch(count, 1 << 20, &BTreeSet::new()).unwrap();
                         let mut received = Received::default();
                         received.take(&batch);
                         assert_eq!(received, Received { reports: expected.clone(), lost: vec![] }, "seed {seed}");
@@ -43,7 +43,7 @@ fn with_room_for_all_it_is_a_queue_on_a_disk_and_in_memory() {
                     }
                 }
                 3 => spools[0] = open(&disk, ROOMY),
-                4 => spools.iter().for_each(|spool| drop(spool.batch(count, 1 << 20).unwrap())),
+                4 => spools.iter().for_each(|spool| drop(spool.batch(count, 1 << 20, &BTreeSet::new()).unwrap())),
                 _ => {}
             }
             for spool in &spools {
@@ -67,7 +67,7 @@ fn a_full_spool_keeps_the_newest_and_says_which_are_lost() {
     assert_eq!(spool.holding().lost[&Reason::SpoolFull], 15);
     // Also after a restart.
     let spool = open(&disk, Limits { bytes: 6 * 4096, ..ROOMY });
-    let batch = spool.batch(1, 1 << 20).unwrap();
+    let batch = spool.batch(1, 1 << 20, &BTreeSet::new()).unwrap();
     let mut received = Received::default();
     received.take(&batch);
     assert_eq!(received.lost, [(1, 15, Reason::SpoolFull)], "in the place of the lost ones");
@@ -80,7 +80,7 @@ fn what_is_on_its_way_is_not_dropped() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, Limits { bytes: 8 * 4096, ..ROOMY });
     keep(&spool, 1..=3);
-    let batch = spool.batch(2, 1 << 20).unwrap();
+    let batch = spool.batch(2, 1 << 20, &BTreeSet::new()).unwrap();
     assert_eq!(batch.parcels.len(), 2, "a quarter of the spool");
     keep(&spool, 4..=20);
     spool.delivered(&batch);
@@ -94,7 +94,7 @@ fn a_tombstone_on_its_way_does_not_change() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, Limits { bytes: 8 * 4096, ..ROOMY });
     keep(&spool, 1..=10);
-    let batch = spool.batch(1, 1 << 20).unwrap();
+    let batch = spool.batch(1, 1 << 20, &BTreeSet::new()).unwrap();
     let mut received = Received::default();
     received.take(&batch);
     assert_eq!(received.lost, [(1, 3, Reason::SpoolFull)]);
@@ -175,7 +175,7 @@ fn a_refused_report_is_kept_aside_and_told_of() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, ROOMY);
     keep(&spool, 1..=3);
-    let batch = spool.batch(1, 1 << 20).unwrap();
+    let batch = spool.batch(1, 1 << 20, &BTreeSet::new()).unwrap();
     spool.refused(&batch.parcels[0], "422 Unprocessable Entity: no such table");
     let aside: Vec<String> = disk.names().into_iter().filter(|name| name.contains("refused")).collect();
     assert_eq!(aside.len(), 3, "the report, the answer and the tombstone: {aside:?}");
@@ -185,8 +185,8 @@ fn a_refused_report_is_kept_aside_and_told_of() {
     // A tombstone that is refused is gone.
     let spool = open(&disk, ROOMY);
     keep(&spool, [4]);
-    spool.refused(&spool.batch(1, 1 << 20).unwrap().parcels[0], "no");
-    spool.refused(&spool.batch(1, 1 << 20).unwrap().parcels[0], "no");
+    spool.refused(&spool.batch(1, 1 << 20, &BTreeSet::new()).unwrap().parcels[0], "no");
+    spool.refused(&spool.batch(1, 1 << 20, &BTreeSet::new()).unwrap().parcels[0], "no");
     assert_eq!(Received::drain(&spool, 10), Received::default());
     assert_eq!(disk.names().len(), 4, "two reports and two answers stay aside: {:?}", disk.names());
 }
@@ -222,7 +222,7 @@ fn what_was_removed_by_command_is_named_whenever_weir_ends() {
     assert!(disk.names().is_empty(), "{:?}", disk.names());
     // What arrives is not named, although somebody has removed it on its way.
     keep(&spool, [9]);
-    let batch = spool.batch(10, 1 << 20).unwrap();
+    let batch = spool.batch(10, 1 << 20, &BTreeSet::new()).unwrap();
     remove(8);
     spool.delivered(&batch);
     assert!(disk.names().is_empty(), "{:?}", disk.names());
@@ -237,7 +237,7 @@ fn messages_that_are_no_reports_stay_in_memory_and_leave_no_tombstone() {
         spool.keep(message, 1000).unwrap();
     }
     assert!(disk.names().is_empty());
-    let batch = spool.batch(10, 1 << 20).unwrap();
+    let batch = spool.batch(10, 1 << 20, &BTreeSet::new()).unwrap();
     let ids: Vec<&str> = batch.parcels.iter().map(|parcel| parcel.encoded.id.as_str()).collect();
     assert_eq!(ids, ["7f3c9a52/0000b41d/3/flood", "7f3c9a52/0000b41d/4/flood"]);
 }
@@ -253,7 +253,7 @@ fn a_full_disk_has_room_for_the_newest_also_where_all_others_are_on_their_way() 
     disk.set_room(Some(disk.names().iter().map(|name| disk.content(name).len()).sum()));
     // An earlier weir may have sent all of them, and so has this one.
     let spool = open(&disk, ROOMY);
-    let tried = spool.batch(10, 1 << 20).unwrap();
+    let tried = spool.batch(10, 1 << 20, &BTreeSet::new()).unwrap();
     for seq in 7..=9 {
         spool.keep(report(seq), 1000).unwrap();
     }
@@ -274,7 +274,7 @@ fn a_refused_report_comes_back_when_it_is_wanted_and_a_crash_at_any_step_keeps_i
         let disk = Arc::<Disk>::default();
         let spool = open(&disk, ROOMY);
         spool.keep(report(1), 1000).unwrap();
-        let batch = spool.batch(1, 1 << 20).unwrap();
+        let batch = spool.batch(1, 1 << 20, &BTreeSet::new()).unwrap();
         spool.refused(&batch.parcels[0], "400 Bad Request");
         let aside = disk.names().into_iter().find(|name| name.ends_with(".refused")).unwrap();
         disk.rename(&aside, &aside.replace(".refused", ".retry")).unwrap();
