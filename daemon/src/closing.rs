@@ -1,5 +1,5 @@
-//! The end of a window: the filter of seen flows is rotated, the shards are merged, the report is composed. The daemon
-//! and replay both end their windows here.
+//! The end of a window: rotate the filter of seen flows, merge the shards, compose the report. The daemon and replay
+//! both end their windows here.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
     report::{self, Report, Rings, Row, SelfMetrics, SinkMetrics, Spool, compose::Context},
 };
 
-/// What the closing of windows needs from one window to the next.
+/// What is kept from one window to the next in order to close it.
 pub struct Closing {
     /// The keys of the sketches.
     pub keys: Keys,
@@ -38,17 +38,17 @@ pub struct Closing {
     pub rotation: Rotation,
     /// Interface slots in use.
     pub interfaces: usize,
-    /// What is asked.
+    /// The views of the window that is being closed.
     pub views: Arc<Views>,
-    /// The keys that each report is asked for.
+    /// The keys to look up for each report.
     pub asks: Vec<Ask>,
     /// Who reports.
     pub observer: Observer,
     /// The memory that the configuration plans for.
     pub memory_bytes: u64,
-    /// The CPU time that the process had taken when the last window was closed.
+    /// The CPU time of the process when the last window was closed.
     pub cpu_time: Duration,
-    /// What is needed to look a key up in the window that was reported last.
+    /// What is needed to look up a key in the last reported window.
     pub last: Option<LastWindow>,
     /// The rules that judge each report.
     pub alerts: Alerts,
@@ -59,42 +59,42 @@ pub struct Closing {
 pub struct Times {
     /// For the report.
     pub span: Span,
-    /// By the clock that the filter of seen flows goes by, which counts up.
+    /// On the clock of the filter of seen flows, which is monotonic.
     pub begin: Duration,
-    /// By the same clock.
+    /// On the same clock.
     pub end: Duration,
 }
 
 impl Closing {
-    /// Rotates the filter of seen flows if it is time. The new generation has the key of the latest window. Returns the
-    /// rate of false positives of the generation that was emptied then.
+    /// Rotates the filter of seen flows if it is time. The new generation gets the key of the latest window. Returns
+    /// the false positive rate of the generation that was emptied.
     ///
-    /// No flow of the next window may be asked before: the rate of this window's report says nothing of it. So the
-    /// daemon rotates before it orders the workers to close the window, because afterwards some of them have begun the
-    /// next one. Replay, which has one thread, rotates after the report.
+    /// Call it before any flow of the next window is looked up, because the returned rate is for this window's report.
+    /// So the daemon rotates before it orders the workers to close the window: after that, some of them have already
+    /// begun the next one. Replay, which has one thread, rotates after the report.
     pub fn rotate(&mut self, times: Times) -> Option<f64> {
         let Times { span: _, begin, end } = times;
         let is_due = self.rotation.is_due(begin, end, self.seen.should_rotate());
         is_due.then(|| self.seen.rotate_to(self.keys.id()))
     }
 
-    /// Rotates the filter as often as it would have been if windows of this length had gone by, with nothing in them,
-    /// between the last one and the next.
+    /// Rotates the filter as often as it would have been rotated if empty windows of this length had passed between the
+    /// last window and the next.
     pub fn pass(&mut self, last_end: Duration, next: Duration, interval: Duration) {
         for _ in 0..self.rotation.pass(last_end, next, interval) {
             self.seen.rotate_to(self.keys.id());
         }
     }
 
-    /// Ends a window: the shards that [`Keys::equip`] makes ready from now on are for the one that begins at `next`.
+    /// Ends a window: from now on [`Keys::equip`] prepares shards for the window that begins at `next`.
     pub fn advance(&mut self, next: Timestamp) {
         self.key_id = self.keys.id();
         self.keys.advance(next, &self.seen);
     }
 
-    /// The report of the window that [`Closing::advance`] ended. `late` are CPUs whose part is not whole. `emptied` is
-    /// what [`Closing::rotate`] returned if it was called within the window. `account` makes the list of interfaces out
-    /// of their ledgers; `sinks` is their account.
+    /// The report of the window that [`Closing::advance`] ended. `late` are CPUs whose part is incomplete. `emptied` is
+    /// what [`Closing::rotate`] returned, if it was called within the window. `account` makes the list of interfaces
+    /// from their ledgers; `sinks` are the metrics of the sinks.
     ///
     /// # Errors
     ///
@@ -134,8 +134,8 @@ impl Closing {
         Ok(report)
     }
 
-    /// What is known of these keys in the window that was reported last, whose first part had all shards merged into
-    /// it. Nothing before the first report.
+    /// Looks up these keys in the last reported window; `first` is the part that all others were merged into. `None`
+    /// before the first report.
     pub fn look_up(&self, first: &Closed, views: &Views, asks: &[Ask]) -> Option<Vec<Row>> {
         let last = self.last.as_ref()?;
         let found = look_up(std::slice::from_ref(first), views, asks, last);
@@ -161,7 +161,7 @@ impl Closing {
     }
 }
 
-/// All spools together.
+/// The sum of all spools.
 fn spool_of(sinks: &[SinkMetrics]) -> Spool {
     let mut all = Spool::default();
     for (sink, spool) in sinks.iter().filter_map(|sink| Some((sink, sink.spool?))) {

@@ -1,4 +1,4 @@
-//! The coordinator: follows the interfaces and the CPUs, ends each window on time, and hands its report to the sinks.
+//! The coordinator follows the interfaces and the CPUs, ends each window on time, and hands its report to the sinks.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -42,37 +42,37 @@ use crate::{
     workers::{Workers, WorkersError},
 };
 
-/// All interfaces are looked at this often, with news of them or without.
+/// All interfaces are checked this often, even without news of them.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Between two looks at all interfaces, however much happens to them, is at least this.
+/// The minimum time between two checks of all interfaces, however many events arrive.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// How long a window's end may wait for a look at what is attached, at most.
+/// How long the end of a window may wait for a check of the attachments, at most.
 const LOOK_PATIENCE_MAX: Duration = Duration::from_millis(200);
-/// How long a window's end may wait for a worker, at most.
+/// How long the end of a window may wait for a worker, at most.
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
-/// How long a stopping daemon waits until it is detached from all interfaces.
+/// How long a stopping daemon waits for all interfaces to be detached.
 const DETACHING: Duration = Duration::from_secs(5);
-/// How long a stopping daemon waits for its sinks to take the last report.
+/// How long a stopping daemon waits for its sinks to deliver the last report.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How much more time weir asks systemd for, while it attaches to very many interfaces, or detaches from them.
+/// How much extra time weir requests from systemd while it attaches to, or detaches from, very many interfaces.
 const MORE_TIME: Duration = Duration::from_secs(30);
 /// How long the kernel may take to detach a link.
 const GRACE_PERIOD: Duration = Duration::from_millis(40);
 
-/// Why measuring cannot go on.
+/// Why measuring cannot continue.
 #[derive(Debug, Error)]
 pub enum MeasureError {
-    /// A worker is gone.
+    /// A worker has ended.
     #[error(transparent)]
     Workers(#[from] WorkersError),
-    /// Shards that cannot be merged.
+    /// The shards cannot be merged.
     #[error("cannot merge the shards of a window: this is a defect of weir, please report it")]
     Merge(#[from] MergeError),
-    /// The thread that attaches has panicked.
+    /// The attacher thread has panicked.
     #[error("the thread that attaches has ended: this is a defect of weir, please report it")]
     Attacher,
-    /// Every sink is closed.
+    /// All sinks are closed.
     #[error(
         "no sink accepts reports any more ({0}): start weir again with a reader for its standard output, or name a file \
          or a collector under `sinks:`"
@@ -80,7 +80,7 @@ pub enum MeasureError {
     NoSink(String),
 }
 
-/// Everything that the coordinator holds together.
+/// The state of the coordinator.
 pub struct Coordinator<'a, 'scope> {
     /// The configuration in force.
     pub config: Arc<Config>,
@@ -88,57 +88,57 @@ pub struct Coordinator<'a, 'scope> {
     pub attachments: Attachments<'a>,
     /// News of interfaces.
     pub news: Receiver<News>,
-    /// Ends the thread that brings them.
+    /// Ends the thread that delivers them.
     pub ender: Ender,
-    /// The CPUs; `None` where no program is loaded.
+    /// The CPUs; `None` if no program is loaded.
     pub fleet: Option<Fleet<'a>>,
     /// The workers.
     pub workers: Workers<'scope>,
-    /// From closed windows to reports.
+    /// Turns closed windows into reports.
     pub closing: Closing,
     /// The sinks.
     pub outboxes: Vec<Outbox>,
-    /// Where alerts go, if anywhere besides reports and the log.
+    /// The webhook for alerts, if one is configured.
     pub webhook: Option<Outbox>,
-    /// What is known after a restart, if there is a place for it.
+    /// Remembers the last report across restarts, if there is a directory for it.
     pub state: Option<State>,
     /// The first window, which began when the shards got their keys.
     pub window: Window,
-    /// Those who ask a running weir.
+    /// Queries to a running weir.
     pub control: Control,
-    /// What Prometheus scrapes, if it does.
+    /// The Prometheus exporter, if enabled.
     pub exporter: Option<Exporter>,
-    /// Other configurations.
+    /// New configurations.
     pub reloads: Reloads,
-    /// The one that takes effect at the end of the window.
+    /// The configuration that takes effect at the end of the window.
     pub pending: Option<Prepared>,
-    /// The last window that was reported.
+    /// The last reported window.
     pub kept: Option<Kept>,
-    /// What is left to the next weir, if anybody keeps it.
+    /// What is handed over to the next weir, if systemd keeps it.
     pub handover: Option<Handover>,
-    /// What an earlier weir has counted and not reported, until it is in the first report.
+    /// What an earlier weir counted but did not report; it goes into the first report.
     pub inherited: Option<datapath::Edge>,
 }
 
-/// A window that was reported: what keys are looked up in until the next one ends. Its shard would be idle anyway.
+/// The last reported window. Keys are looked up in it until the next one ends; its shard would be idle anyway.
 pub struct Kept {
-    /// Its part that all others were merged into.
+    /// The part that all others were merged into.
     first: Closed,
-    /// What was asked of it.
+    /// The views of this window.
     views: Arc<Views>,
     /// The report's id.
     report_id: String,
-    /// The time.
+    /// Its start and end.
     window: report::Window,
 }
 
 impl Coordinator<'_, '_> {
-    /// Measures and reports until something arrives on `stop` or its sender is gone; then closes the last window, lets
-    /// the workers end, and gives the sinks a while to deliver what waits.
+    /// Measures and reports until `stop` receives a message or is disconnected. Then closes the last window, ends the
+    /// workers, and gives the sinks a while to deliver what is queued.
     ///
     /// # Errors
     ///
-    /// Why measuring cannot go on.
+    /// See [`MeasureError`].
     pub fn run(mut self, cpus: usize, memory: &Memory, stop: &Receiver<()>) -> Result<(), MeasureError> {
         if self.attachments.waiting() == 0 {
             self.greet(cpus, memory);
@@ -151,7 +151,7 @@ impl Coordinator<'_, '_> {
         result
     }
 
-    /// Says what was obtained, to the log and to systemd: everything is attached that can be.
+    /// Logs what was obtained, and tells systemd that weir is ready: everything that can be attached is attached.
     fn greet(&self, cpus: usize, memory: &Memory) {
         let kernel = uname();
         info!(
@@ -178,7 +178,7 @@ impl Coordinator<'_, '_> {
         let mut standing = Standing::default();
         let now = clock::now();
         let mut pulse = Pulse::new(now.monotonic, since_second(now), self.said());
-        // What systemd sets where the unit has a watchdog.
+        // systemd sets this variable if the unit has a watchdog.
         let has_watchdog = std::env::var_os("WATCHDOG_USEC").is_some();
         let mut is_alive = true;
         let mut is_ready = self.attachments.waiting() == 0;
@@ -195,7 +195,7 @@ impl Coordinator<'_, '_> {
                     self.note_news(&mut looks, first.into_iter().chain(self.news.try_iter()).collect());
                 }
                 recv(self.attachments.done()) -> done => {
-                    // What has vanished is not to be taken for removed by somebody.
+                    // First handle the news: an interface that vanished must not be mistaken for a detached program.
                     let news = self.news.try_iter().collect::<Vec<_>>();
                     if !news.is_empty() {
                         self.note_news(&mut looks, news);
@@ -219,7 +219,7 @@ impl Coordinator<'_, '_> {
                         if applies_at.is_some() {
                             self.pending = Some(prepared);
                         }
-                        // A reloader that has given up says so itself.
+                        // If the reloader has given up waiting, it says so itself.
                         let _ = reply.send(applies_at);
                     }
                     Err(_) => self.reloads.offers = never(),
@@ -281,7 +281,7 @@ impl Coordinator<'_, '_> {
         if self.handover.is_none() {
             let time = MORE_TIME + GRACE_PERIOD * self.attachments.links() as u32;
             notify(&[NotifyState::ExtendTimeoutUsec(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))]);
-            // Detached first, so that the caches and rings hold everything that the programs saw.
+            // Detach first, so that the caches and rings hold everything that the programs saw.
             if !self.attachments.detach(DETACHING) {
                 warn!("weir is not detached from all interfaces yet: the last report does not wait for that");
             }
@@ -292,7 +292,7 @@ impl Coordinator<'_, '_> {
         self.close(edge, pulse.close(), None).map(drop)
     }
 
-    /// Looks keys up in the last window. Whoever asked may be gone meanwhile.
+    /// Looks up keys in the last window. The client may have gone meanwhile.
     fn reply(&self, question: &Question) {
         let kept = self.kept.as_ref().filter(|kept| Arc::ptr_eq(&kept.views, &question.views));
         let asked = kept.and_then(|Kept { first, views, report_id, window }| {
@@ -302,16 +302,16 @@ impl Coordinator<'_, '_> {
         let _ = question.reply.send(asked);
     }
 
-    /// The thread that attaches has done something.
+    /// Handles a result of the attacher thread.
     fn hear(&mut self, looks: &mut LookSchedule, done: Done) {
         let is_attached = self.attachments.hear(done);
         if is_attached && self.attachments.waiting() == 0 {
-            // It is compared with the interface's own count from then on.
+            // From now on, compare it with the interface's own count.
             looks.go_on(clock::now().monotonic);
         }
     }
 
-    /// Interfaces have come, gone or changed.
+    /// Interfaces have appeared, gone or changed.
     fn note_news(&mut self, looks: &mut LookSchedule, news: Vec<News>) {
         for one in news {
             if let News::Gone(ifindex) = one {
@@ -321,7 +321,7 @@ impl Coordinator<'_, '_> {
         looks.hear();
     }
 
-    /// What the kernel's counters of each slot say.
+    /// The kernel's current counters of each slot.
     fn said(&self) -> Vec<Tally> {
         let interfaces = if self.fleet.is_some() { self.closing.interfaces } else { 0 };
         (0..interfaces).map(|slot| self.seen(slot)).collect()
@@ -335,8 +335,8 @@ impl Coordinator<'_, '_> {
         pulse.look(now.monotonic, since_second(now), |slot| self.seen(slot));
     }
 
-    /// Closes the window everywhere and reports it. The next one is measured by the configuration `upcoming`, if that
-    /// is another one. Returns whether any worker has measured; otherwise the watchdog ping is skipped.
+    /// Closes the window on all workers and reports it. `upcoming` is the configuration of the next window, if it is a
+    /// new one. Returns whether any worker has measured; otherwise the watchdog ping is skipped.
     fn close(&mut self, edge: Edge, rates: Vec<Rates>, upcoming: Option<&Prepared>) -> Result<bool, MeasureError> {
         let Edge { span, next, patience } = edge;
         let Self {
@@ -355,7 +355,7 @@ impl Coordinator<'_, '_> {
             inherited,
             ..
         } = self;
-        // Emptied only now, so that it could be asked until now.
+        // The previous window can be queried until now.
         let kept_before = kept.take().map(|kept| kept.first);
         workers.take_back(kept_before, &closing.views, || closing.keys.shard(&config.estimates, &closing.views));
         let change = upcoming.map(|Prepared { config, views, interfaces, .. }| {
@@ -363,7 +363,7 @@ impl Coordinator<'_, '_> {
             workers.renew(|| closing.keys.shard(&config.estimates, views));
             Change { interfaces, sampling: config.sampling }
         });
-        // Flows are forgotten also while the machine sleeps.
+        // Flows are also forgotten while the machine sleeps, so this clock includes that time.
         let end = clock::since_boot();
         let times = Times { span, begin: end.saturating_sub(span.length), end };
         let emptied = closing.rotate(times);
@@ -380,7 +380,7 @@ impl Coordinator<'_, '_> {
                 handover.add(&closed.edge, std::mem::take(&mut closed.rest));
             }
         }
-        // They are of all CPUs together: it does not matter whose part has them.
+        // These are sums over all CPUs, so it does not matter which part carries them.
         if let Some(first) = window.closed.first_mut() {
             first.edge.add_rates(rates);
             if let Some(inherited) = inherited.take() {
@@ -421,7 +421,7 @@ impl Coordinator<'_, '_> {
         if let Some(next) = upcoming {
             closing.alerts.part_from(&next.config.alerts.rules);
         }
-        // Before anybody is told: sinks, the webhook, the log, and who asks.
+        // Compose the report before anything is published: to sinks, the webhook, the log, or clients.
         let report = closing.report(&mut window.closed, span, late, emptied, account, sinks)?;
         let report = sink::of_report(config.addresses, report);
         let is_alive = !window.closed.is_empty() || window.late.is_empty();
@@ -460,7 +460,7 @@ impl Coordinator<'_, '_> {
         Ok(is_alive)
     }
 
-    /// Another configuration is in force: the window that is open now is the first that is measured by it.
+    /// Puts a new configuration in force: the window that is open now is the first that is measured with it.
     fn install(&mut self, prepared: Prepared) {
         let Prepared { config, views, interfaces, memory_bytes, mut opened, webhook: new_webhook, from: _ } = prepared;
         let Self { closing, fleet, outboxes, webhook, .. } = self;
@@ -498,7 +498,7 @@ impl Coordinator<'_, '_> {
         }
     }
 
-    /// Lets the workers end, and the sinks deliver what waits, for a while.
+    /// Ends the workers, and gives the sinks a while to deliver what is queued.
     fn leave(self) {
         let Self { workers, outboxes, webhook, ender, control, reloads, handover, closing, .. } = self;
         if let Some(handover) = handover {
@@ -519,26 +519,26 @@ struct Edge {
     span: Span,
     /// When the next one begins.
     next: Moment,
-    /// How long to wait for those who measure.
+    /// How long to wait for the workers.
     patience: Duration,
 }
 
-/// How long it is since the last full second of the wall clock.
+/// The time since the last full second of the wall clock.
 fn since_second(now: Moment) -> Duration {
     Duration::from_nanos(now.wall.subsec_nanosecond().rem_euclid(1_000_000_000) as u64)
 }
 
-/// How long a window's end waits for workers: the report must be there before the next window ends.
+/// How long the end of a window waits for workers: the report must be out before the next window ends.
 fn patience(interval: Duration) -> Duration {
     (interval / 2).min(PATIENCE_MAX)
 }
 
-/// How long a window's end waits for a look at what is attached: less than is noticed in a window.
+/// How long the end of a window waits for a check of the attachments: too short to be noticed.
 fn look_patience(interval: Duration) -> Duration {
     (interval / 5).min(LOOK_PATIENCE_MAX)
 }
 
-/// When the interfaces are looked at next.
+/// When the interfaces are checked next.
 #[derive(Debug)]
 struct LookSchedule {
     looked: Duration,
@@ -550,22 +550,22 @@ impl LookSchedule {
         Self { looked: now, due: now + LOOK_EVERY }
     }
 
-    /// There is news, which brings the next look forward.
+    /// News has arrived: brings the next check forward.
     fn hear(&mut self) {
         self.due = self.due.min(self.looked + LOOK_PAUSE);
     }
 
-    /// One more look is due soon.
+    /// Schedules another check soon.
     fn go_on(&mut self, now: Duration) {
         self.due = self.due.min(now + LOOK_PAUSE);
     }
 
-    /// How long until the next look.
+    /// How long until the next check.
     const fn left(&self, now: Duration) -> Duration {
         self.due.saturating_sub(now)
     }
 
-    /// Whether it is time to look, which is done then.
+    /// Whether a check is due now. If so, schedules the next one.
     fn look(&mut self, now: Duration) -> bool {
         let is_due = now >= self.due;
         if is_due {
@@ -575,7 +575,7 @@ impl LookSchedule {
     }
 }
 
-/// Which packets are measured, in words.
+/// Says in words which packets are measured.
 fn what_is_taken(packets: Packets) -> String {
     match packets {
         Packets::OneIn(1) => "every packet".to_owned(),
@@ -584,7 +584,7 @@ fn what_is_taken(packets: Packets) -> String {
     }
 }
 
-/// Says that the wall clock was stepped.
+/// Warns that the wall clock was stepped.
 fn warn_of_step(step: Option<SignedDuration>) {
     if let Some(step) = step {
         warn!(
@@ -595,7 +595,7 @@ fn warn_of_step(step: Option<SignedDuration>) {
     }
 }
 
-/// Says that weir was held up, and that a window is longer for that.
+/// Warns that weir was delayed, so that a window is too long.
 fn warn_of_length(length: Duration, interval: Duration, has_alerts: bool) {
     if length > interval + interval / 10 {
         warn!(
@@ -607,7 +607,7 @@ fn warn_of_length(length: Duration, interval: Duration, has_alerts: bool) {
     }
 }
 
-/// Says what of a window's packets is missing, and what to do about it.
+/// Warns of packets that are missing in a window, and says what to do about it.
 fn warn_of(interface: &str, ledger: &Ledger) {
     if !ledger.balances() {
         error!(interface, ?ledger, "the ledger does not balance: this is a defect of weir, please report it");
@@ -646,16 +646,16 @@ fn warn_of(interface: &str, ledger: &Ledger) {
     }
 }
 
-/// Packets of a window that are not measured.
+/// Packets of a window that were not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Missing {
     /// Dropped by packet sockets.
     dropped: u64,
-    /// Read by an earlier weir that was killed.
+    /// Read by an earlier weir that was killed before it reported them.
     died: u64,
-    /// Not seen, while somebody had removed weir's program or stood in front of it.
+    /// Not seen, because another program had removed weir's program or ran in front of it.
     missed: u64,
-    /// Lost on their way from the kernel's programs.
+    /// Lost between the kernel programs and the workers.
     lost: u64,
 }
 

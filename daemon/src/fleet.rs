@@ -1,8 +1,8 @@
-//! Which worker reads which CPU's ring, and what happens when a CPU comes or goes.
+//! Which worker reads the ring of which CPU, and what happens when a CPU comes online or goes offline.
 //!
-//! The ring of a CPU that comes goes to the worker that has the fewest. It is there before, and holds the CPU's records
-//! until then. A CPU that goes keeps its ring and its worker: what it left is read as if it were there, and it may come
-//! back.
+//! The ring of a new CPU goes to the worker with the fewest rings. The ring exists before that, and holds the CPU's
+//! records until then. A CPU that goes offline keeps its ring and its worker: what it left is read as before, and it
+//! may come back.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,9 +17,9 @@ use crate::{
     measure::lane::KernelSource,
 };
 
-/// The way to a worker.
+/// The connection to a worker.
 pub struct WorkerHandle<'a> {
-    /// Takes the sources that it is to read.
+    /// Sends it the sources that it is to read.
     pub sources: Sender<KernelSource<'a>>,
     /// What it waits for.
     pub events: Arc<RingEvents>,
@@ -37,7 +37,7 @@ pub struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    /// A fleet that has no CPU yet. Its rings belong to this `generation`, if they are left to the next weir.
+    /// A fleet without CPUs. If the rings are handed over to the next weir, they belong to this `generation`.
     pub fn new(
         (rings, flush): (&'a mut Rings, FlushProgram<'a>),
         interfaces: usize,
@@ -52,7 +52,7 @@ impl<'a> Fleet<'a> {
         Self { rings, flush, interfaces, worker_handles, known: BTreeSet::new(), offline: BTreeSet::new(), looking }
     }
 
-    /// Knows this many interfaces from now on; never fewer than before.
+    /// Prepares for this many interfaces; the number never decreases.
     pub fn provide(&mut self, interfaces: usize) {
         self.interfaces = self.interfaces.max(interfaces);
     }
@@ -61,21 +61,21 @@ impl<'a> Fleet<'a> {
     ///
     /// # Errors
     ///
-    /// There is no place for this CPU, or the kernel refused to make a ring.
+    /// There is no room for this CPU, or the kernel refused to create a ring.
     pub fn add(&mut self, cpu: u32) -> Result<(), KernelError> {
         self.known.insert(cpu);
         let ring = self.rings.take(cpu)?;
         if let Some((cpus, worker_handle)) = self.worker_handles.iter_mut().min_by_key(|(cpus, _)| cpus.len()) {
             cpus.push(cpu);
             worker_handle.events.add(&ring)?;
-            // A worker that is gone ends the daemon, and says why.
+            // If the worker is gone, the daemon ends and says why.
             let _ = worker_handle.sources.send(KernelSource::new(ring, self.flush, self.interfaces));
             worker_handle.events.waker().wake();
         }
         Ok(())
     }
 
-    /// Everything that was ever seen on the interface of this slot, on all CPUs.
+    /// Everything that all CPUs ever saw on the interface of this slot.
     pub fn seen(&self, slot: usize) -> Tally {
         self.flush.blocks().live().seen(slot)
     }
@@ -85,9 +85,9 @@ impl<'a> Fleet<'a> {
         self.worker_handles.get(nth).map_or(&[], |(cpus, _)| cpus)
     }
 
-    /// Looks which CPUs came and went.
+    /// Checks which CPUs came or went.
     pub fn look(&mut self) {
-        // If it fails, nothing is lost: a window is closed on each CPU, there or not.
+        // If this fails, nothing is lost: a window is closed on every CPU, online or not.
         if let Some(online) = self.looking.note(online_cpus()) {
             self.follow(&online.into_iter().collect());
         }
@@ -112,7 +112,7 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// What became of the CPUs.
+/// The changes since the last check.
 #[derive(Debug, PartialEq, Eq)]
 struct Changes {
     new: Vec<u32>,

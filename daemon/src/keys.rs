@@ -1,13 +1,13 @@
-//! The keys of the sketches: one for each day, the same on every router that has the same secret.
+//! The keys of the sketches: one for each day, the same on all routers with the same secret.
 //!
-//! The width of an entry's bounds tells a reader of reports how full a cell of a sketch is. If he also sends packets,
-//! he learns a little about the key with each window. So what he learns must not be of use for long:
+//! The width of an entry's bounds tells a reader of reports how full a cell of a sketch is. A reader who also sends
+//! packets learns a little about the key with each window. So this knowledge must not stay useful for long:
 //!
-//! - The key of a window follows from the secret and from the UTC day on which the window begins.
-//! - The coins of the top lists do not follow from the secret of a fleet. Each shard gets new ones for each window.
+//! - The key of a window is derived from the secret and from the UTC day on which the window begins.
+//! - The coins of the top lists are not derived from the secret of a fleet. Each shard gets new ones for each window.
 //!
-//! The filter of seen flows outlives a day's last window. A generation keeps the key that it began with, or each flow
-//! would be new at midnight. Until it is dropped, each shard also has the hash of that key.
+//! The filter of seen flows lives beyond the last window of a day. A generation keeps the key that it began with;
+//! otherwise each flow would be new at midnight. Until it is dropped, each shard also computes hashes with that key.
 
 use std::sync::Arc;
 
@@ -21,21 +21,21 @@ use crate::{config::Estimates, measure::shard::Shard, question::Views};
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// The secret, and which keys that follow from it are in use.
+/// The secret, and which keys derived from it are in use.
 pub struct Keys {
     secret: Key,
     coins: Key,
-    /// Shards that were given coins.
+    /// How many shards were given coins.
     equipped: u64,
-    /// Of the latest window.
+    /// The key of the latest window.
     window: Key,
-    /// Of the window before, and those of the generations of seen flows, where they are others.
+    /// The key of the window before, and the keys of the generations of seen flows, if they differ.
     earlier: Vec<Key>,
 }
 
 impl Keys {
-    /// The keys that follow from `secret`, for a first window that begins at `start`. All coins follow from `coins`,
-    /// which no other run should have.
+    /// The keys derived from `secret`, for a first window that begins at `start`. All coins are derived from `coins`,
+    /// which must be different in each run.
     pub fn new(secret: Key, coins: Key, start: Timestamp) -> Self {
         Self { secret, coins, equipped: 0, window: of_day(secret, start), earlier: Vec::new() }
     }
@@ -45,17 +45,16 @@ impl Keys {
         self.window.id()
     }
 
-    /// Begins anew, with a first window that begins at `start` and an empty filter of seen flows.
+    /// Starts over, with a first window that begins at `start` and an empty filter of seen flows.
     pub fn restart(&mut self, start: Timestamp, seen: &Seen) {
         self.window = of_day(self.secret, start);
         self.earlier.clear();
         seen.clear_for(self.id());
     }
 
-    /// Goes on to the window that begins at `start`.
+    /// Advances to the window that begins at `start`.
     ///
-    /// The filter of seen flows may be rotated at this moment, and the new generation may have the key of either
-    /// window.
+    /// The filter of seen flows may be rotated at this moment, so the new generation may have the key of either window.
     pub fn advance(&mut self, start: Timestamp, seen: &Seen) {
         let before = std::mem::replace(&mut self.window, of_day(self.secret, start));
         let generations = seen.key_ids();
@@ -71,7 +70,7 @@ impl Keys {
         shard
     }
 
-    /// Makes an empty shard ready for the latest window.
+    /// Prepares an empty shard for the latest window.
     pub fn equip(&mut self, shard: &mut Shard) {
         let coins = self.coins.derive(&format!("shard {}", self.equipped));
         self.equipped += 1;
@@ -79,7 +78,7 @@ impl Keys {
     }
 }
 
-/// The key of the UTC day of an instant.
+/// The key of the UTC day that this instant is in.
 fn of_day(secret: Key, instant: Timestamp) -> Key {
     secret.derive(&format!("sketches, day {}", instant.as_second().div_euclid(DAY_SECONDS)))
 }
@@ -122,7 +121,7 @@ mod tests {
         keys.advance(at("2026-11-21T00:00:00Z"), &seen);
         let second = keys.window;
         assert_eq!(keys.earlier, [first]);
-        // A rotation at this moment, by the key of the window that ended.
+        // A rotation at this moment, with the key of the window that ended.
         seen.rotate_to(first.id());
         keys.advance(at("2026-11-21T00:00:05Z"), &seen);
         assert_eq!(keys.earlier, [first], "both generations have it");
@@ -149,7 +148,7 @@ mod tests {
         assert_eq!(one.unique.flows.key_id(), keys.id());
         let (by, hash) = (&views.questions[0].by, one.hash().clone());
         one.views[0].merge(&other.views[0], None, by, &hash).unwrap();
-        // What is of two days is not merged.
+        // Sketches of two days are not merged.
         keys.advance(at("2026-11-21T00:00:00Z"), &seen);
         keys.equip(&mut other);
         assert_eq!(other.key_id(), keys.id());

@@ -1,4 +1,4 @@
-//! The weir daemon as a library. One folder a stage, in pipeline order:
+//! The weir daemon as a library. Each stage has a folder, in pipeline order:
 //!
 //! | stage | takes | gives |
 //! |---|---|---|
@@ -6,28 +6,27 @@
 //! | [`datapath`] | packets | records, and exact counters at each window's edge |
 //! | [`measure`] | records | a summary of each window, with bounds |
 //! | [`report`] | a summary | the report: JSON, or tables for people |
-//! | [`alert`] | a report | what the rules of the configuration say of it |
+//! | [`alert`] | a report | which rules of the configuration it breaks |
 //! | [`sink`] | reports | delivered reports, each kind of target on a thread of its own |
 //!
-//! [`pipeline`] wires the threads of `weir run`. There the [`coordinator`] has its [`workers`] close each
-//! window, and the [`closing`] makes the report of it. The [`fleet`] gives the ring of each CPU to one of them, and
-//! [`keys`] has the key of each day. [`control`] answers those who ask a running weir, and [`reload`] makes another
-//! configuration ready for it. [`replay`] measures captures by the same stages, [`doctor`] says what this machine can
-//! do.
+//! [`pipeline`] starts and connects the threads of `weir run`. The [`coordinator`] has its [`workers`] close each
+//! window, and [`closing`] makes the report of it. The [`fleet`] assigns the ring of each CPU to a worker, and [`keys`]
+//! has the key of each day. [`control`] answers queries to a running weir, and [`reload`] prepares a new configuration
+//! for it. [`replay`] measures captures with the same stages; [`doctor`] says what this machine can do.
 //!
-//! [`collect`] is the other end of the wire: the reference collector. [`prometheus`] tells the numbers of the last
-//! report to Prometheus. [`serve`] is the HTTP server of both.
+//! [`collect`] is the receiving end: the reference collector. [`prometheus`] exports the numbers of the last report to
+//! Prometheus. [`serve`] is the HTTP server of both.
 //!
-//! What is asked: a [`view`] is a question, a [`rule`] is what an alert is about, [`config`] is all that the user asked
-//! for, and a [`question`] is a view that is ready to be asked. [`names`] says what addresses and numbers are called,
-//! [`interface`] which packets of which interface. Each of these imports only those before it in the order interface,
-//! names, view, rule, config, question.
+//! What is measured: a [`view`] is a question, a [`rule`] defines an alert, [`config`] is everything that the user
+//! configured, and a [`question`] is a view that is ready to be asked. [`names`] has the names of addresses and
+//! numbers, and [`interface`] which packets of which interface are measured. Each of these imports only those before it
+//! in this order: interface, names, view, rule, config, question.
 //!
-//! [`rates`] are what an interface carried in each second. [`memory`] says what all that costs, [`observer`] who
-//! reports, [`state`] what is known after a restart, [`signals`] when to end, [`privileges`] and [`sandbox`] which
-//! rights are given up. [`spool`] keeps reports until they are delivered. [`clock`] alone reads a clock, [`log`] never
-//! waits for a reader, `confined` says why a file does not open, [`waker`] wakes a thread, and [`text`] writes numbers
-//! and errors for people.
+//! [`rates`] are what an interface carried in each second. [`memory`] plans how much memory all that needs.
+//! [`observer`] identifies the machine that reports, [`state`] is kept across restarts, and [`signals`] end the daemon.
+//! [`privileges`] and [`sandbox`] drop rights. [`spool`] keeps reports until they are delivered. [`clock`] is the only
+//! module that reads a clock, [`log`] never waits for a reader, `confined` explains why a file cannot be opened,
+//! [`waker`] wakes a thread, and [`text`] formats numbers and errors for people.
 //!
 //! There are no dependency cycles between these; `tests/docs/modules.rs` checks that.
 

@@ -1,4 +1,4 @@
-//! Folders that one weir has for itself.
+//! Folders that only one weir may use at a time.
 
 use std::{
     fs::{File, TryLockError},
@@ -14,10 +14,10 @@ use crate::plain_file;
 /// A process id has fewer digits than this.
 const PID_DIGITS: u64 = 20;
 
-/// Why a folder cannot be taken.
+/// Why a folder cannot be locked.
 #[derive(Debug, Error)]
 pub enum LockError {
-    /// Another process has it.
+    /// Another process uses it.
     #[error(
         "{} is in use by {}: two of them cannot share it. Stop that one, or give this one another folder",
         .path.display(), holder(*.pid)
@@ -25,15 +25,15 @@ pub enum LockError {
     Taken {
         /// The folder.
         path: PathBuf,
-        /// The other process, if it has said so.
+        /// The other process, if it has written its id.
         pid: Option<u32>,
     },
-    /// The system refuses something.
+    /// A system call failed.
     #[error("cannot {what} {}: {error}", path.display())]
     System {
         /// What was tried.
         what: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
         /// Why not.
         error: io::Error,
@@ -44,17 +44,16 @@ fn holder(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another weir".to_owned(), |pid| format!("the weir with process id {pid}"))
 }
 
-/// A folder that is this process's as long as it lives. The kernel takes the lock away when the process ends, however
-/// it ends.
+/// A lock on a folder, for the life of this process. The kernel releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "the lock goes with the file")] File);
 
 impl Lock {
-    /// Takes a folder by locking the file `name` in it, which then has this process's id.
+    /// Locks a folder by locking the file `name` in it, and writes the process id there.
     ///
     /// # Errors
     ///
-    /// Another process has it, or the system refuses something.
+    /// Another process uses it, or a system call failed.
     pub fn take(folder: &Path, name: &str) -> Result<Self, LockError> {
         let path = folder.join(name);
         let failed = |what| {
@@ -62,7 +61,7 @@ impl Lock {
             move |error| LockError::System { what, path, error }
         };
         let mut writer = plain_file::open_or_create(&path, 0o600).map_err(failed("open"))?;
-        // The one that stays open is not open for writing: the disk may be mounted read-only meanwhile.
+        // The descriptor that stays open is read-only, because the disk may be remounted read-only meanwhile.
         let mut file = plain_file::open(&path).map_err(failed("open"))?;
         match file.try_lock() {
             Ok(()) => {}
@@ -71,12 +70,12 @@ impl Lock {
             }
             Err(TryLockError::Error(error)) => return Err(failed("lock")(error)),
         }
-        // Whoever finds no number only knows less.
+        // The process id is only a hint, so an error here does not matter.
         let _ = writer.set_len(0).and_then(|()| writeln!(writer, "{}", process::id()));
         Ok(Self(file))
     }
 
-    /// Whether a process has this folder now.
+    /// Whether a process uses this folder now.
     pub fn is_taken(folder: &Path, name: &str) -> bool {
         plain_file::open(&folder.join(name))
             .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))

@@ -1,15 +1,15 @@
-//! Threads and queues, wired here and nowhere else.
+//! Starts the threads and connects them with queues; nothing else does that.
 //!
 //! ```text
 //! kernel, per CPU:  packets -> flow cache -> ring
-//! worker, a few:    rings -> shard           (never waits for anybody)
+//! worker, a few:    rings -> shard           (never waits)
 //! reader, of taps:  packet sockets -> shard  (where there is no eBPF, or it is not asked for)
-//! attacher:         lists interfaces, attaches to them, and looks whether that lasts; may wait for the kernel's lock
-//! coordinator:      at each edge orders all workers to close, merges their shards, composes the report
+//! attacher:         lists interfaces, attaches to them, checks the attachments; may wait for the kernel's lock
+//! coordinator:      at each edge has all workers close, merges their shards, composes the report
 //! sink, two each:   spool -> collector       (may be slow or dead; only its own spool fills; a webhook is one, too)
 //! control:          answers queries: the last report, and keys in the last window
 //! metrics:          exports to Prometheus: the last report, and sums of all
-//! reloader:         reads the configuration again, and makes what it asks for ready; at an edge the coordinator takes it
+//! reloader:         reads the configuration again and prepares it; the coordinator applies it at an edge
 //! ```
 
 use std::{io, mem::take, path::Path, sync::Arc, thread};
@@ -60,61 +60,62 @@ use crate::{
     workers::Workers,
 };
 
-/// News of interfaces that may wait for the coordinator. The kernel holds further ones, or says that it could not.
+/// How many news of interfaces may be queued for the coordinator. The kernel queues further ones, or reports an
+/// overflow.
 const NEWS: usize = 1024;
 
 /// Why the daemon stopped.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The kernel side.
+    /// The kernel side failed.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// An interface.
+    /// An interface cannot be attached.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The readers of packet sockets.
+    /// The readers of packet sockets cannot be created.
     #[error("cannot make the readers of packet sockets")]
     Taps(#[source] io::Error),
-    /// The hash key.
+    /// The hash key is not usable.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A database of addresses.
+    /// A geo database is not usable.
     #[error(transparent)]
     Geo(#[from] GeoError),
-    /// More memory than the configuration allows.
+    /// The plan needs more memory than the configuration allows.
     #[error(transparent)]
     Budget(#[from] OverBudget),
-    /// A folder that another weir has.
+    /// Another weir uses this folder.
     #[error(transparent)]
     Taken(#[from] LockError),
-    /// A sink.
+    /// A sink cannot be opened.
     #[error(transparent)]
     Sink(#[from] sink::OpenError),
     /// A thread could not be started.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
-    /// Measuring could not go on.
+    /// Measuring could not continue.
     #[error(transparent)]
     Measure(#[from] MeasureError),
 }
 
-/// How the daemon is started, besides its configuration.
+/// How the daemon is started, apart from its configuration.
 pub struct Start<'a> {
-    /// Where the number of the last report is kept over restarts.
+    /// Where the number of the last report is kept across restarts.
     pub directory: Option<&'a Path>,
-    /// Whether an interface that is not there forbids the start.
+    /// Whether a missing interface is an error at start.
     pub strict: bool,
     /// Reads the configuration again.
     pub reread: Reread<'a>,
-    /// The folders and files that weir can reach; `None`: all that its user may.
+    /// The folders and files that weir can access; `None` if everything that its user may access.
     pub places: Option<Places>,
 }
 
-/// Measures and reports until a signal asks it to end.
+/// Measures and reports until a signal ends it.
 ///
 /// # Errors
 ///
-/// What keeps the daemon from starting, or from going on.
+/// The daemon cannot start, or cannot continue.
 pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), RunError> {
     let Signals { stop, hangups } = signals;
     let config = &Arc::new(config);
@@ -123,7 +124,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         (HashKey::Random, Some(secret)) => secret,
         (hash_key, _) => hash_key.key()?,
     };
-    // Before anything is attached: a second weir with the same folders must not disturb the first one.
+    // Lock the folders before attaching: a second weir with the same folders must not disturb the first one.
     let observer = Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run());
     let (state, known) =
         start.directory.map_or(Ok((None, None)), |directory| State::open(directory, observer.identity()))?;
@@ -146,8 +147,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     }
     let mut parts = kernel.as_mut().map(Kernel::parts).transpose()?;
     let needs = Needs { has_programs: parts.is_some(), has_tcx: matches!(has_tcx(), Ok(true)) };
-    // Every program that an interface may need later, while weir may load it. Before the first window begins: the
-    // kernel takes a second to verify them on a busy machine.
+    // Load every program that an interface may need later, while weir still may. Do it before the first window begins:
+    // on a busy machine the kernel takes a second to verify them.
     let mut standing = Standing::default();
     if let Some(parts) = &mut parts {
         parts.xdp.load_all();
@@ -158,7 +159,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         standing.load();
     }
 
-    // The first window begins here, before the first packet is counted: its day decides the key of all shards.
+    // The first window begins here, before the first packet is counted. Its day determines the key of all shards.
     let last_end = inheritance.state().map(|state| state.until);
     let (now, interval) = (clock::now(), config.report.interval);
     let window = last_end.map_or_else(|| Window::open(now, interval), |end| Window::resume(end, now, interval));
@@ -188,7 +189,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let secret = matches!(config.hash_key, HashKey::Random).then_some(key);
         let mut handover =
             kernel_side.as_ref().and_then(|(_, flush)| Handover::begin(&inheritance, *flush, secret, window.begin()));
-        // Without programs there are no rings, and no workers.
+        // Without programs there are no rings and no workers.
         let (mut worker_handles, mut inputs) = (Vec::new(), Vec::new());
         for valves in valves {
             let events = Arc::new(RingEvents::new()?);
@@ -202,7 +203,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         if let Some(fleet) = &mut fleet {
             cpus.online.iter().try_for_each(|cpu| fleet.add(*cpu))?;
         }
-        // Before the interfaces are listed, so that no change falls in between.
+        // Listen before the interfaces are listed, so that no change is missed.
         let (events, ender) = Events::open(memory.taps > 0).map_err(AttachError::List)?;
         let inherited = take(&mut inheritance.links);
         let ladder = Ladder { programs, taps, inherited, has_many: false, standing };
@@ -220,7 +221,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let inherited = inherit(inheritance, &broken, &mut attachments, (&mut first, &seen), interfaces);
         match &mut handover {
             Some(handover) => handover.take_over(earlier),
-            // Nobody else will.
+            // Without a handover nobody else removes them.
             None => Inheritance::forget(earlier),
         }
         let mut first = Some(first.into_shard());
@@ -328,7 +329,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             inherited,
         };
         privileges::give_up_all_but(&kept);
-        // The thread that attaches has them.
+        // The attacher thread still has them.
         privileges::give_up_silently(needs.of_workers());
         if config.sandbox {
             sandbox::close_calls(&kept);
@@ -337,8 +338,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     })
 }
 
-/// Reads what earlier weirs have left into the first window: records into `batch`, and counters into the edge that it
-/// gives back. These of their programs are `broken`.
+/// Reads what earlier weirs left behind into the first window: records go into `batch`, counters into the returned
+/// edge. `broken` are those of their links that could not be taken over.
 fn inherit(
     inheritance: Inheritance,
     broken: &[(syscall::Hook, u32)],
@@ -347,7 +348,7 @@ fn inherit(
     interfaces: usize,
 ) -> Option<Edge> {
     let (pages, until) = inheritance.state().map(|state| (state.pages.clone(), state.until))?;
-    // A CPU may still be in an old program that was replaced.
+    // A CPU may still be running an old program that was replaced.
     syscall::wait_for_programs();
     let mut edge = Edge::empty(interfaces);
     for previous_run in inheritance.previous_runs {
@@ -373,7 +374,7 @@ fn inherit(
     Some(edge)
 }
 
-/// Where reports wait for their sinks on disk; `None` if they wait in memory, which the log says.
+/// Where reports wait on disk for their sinks; `None` if they wait in memory, which is logged.
 fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Place>, LockError> {
     let targets: Vec<_> = config.sinks.iter().filter_map(|sink| sink.target.spool_key()).collect();
     if targets.is_empty() {
@@ -400,12 +401,12 @@ fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Plac
     }
 }
 
-/// The later of two reports that may be the last one.
+/// The later of two candidates for the last report.
 fn latest(one: Option<Last>, other: Option<Last>) -> Option<Last> {
     one.into_iter().chain(other).max_by_key(|last| last.seq)
 }
 
-/// The kernel side; `None` if packet sockets are enough: they are asked for, or nothing else is permitted.
+/// Loads the kernel side; `None` if packet sockets suffice: because they are configured, or nothing else is permitted.
 fn load(config: &Config, plan: &Plan) -> Result<Option<Kernel>, KernelError> {
     if !tap::needs_programs(&config.interfaces) {
         return Ok(None);
@@ -422,7 +423,7 @@ fn load(config: &Config, plan: &Plan) -> Result<Option<Kernel>, KernelError> {
     }
 }
 
-/// Another number for every run, even where the hash key is configured.
+/// A different number for every run, even if the hash key is configured.
 fn random_run() -> u64 {
     getrandom::u64().unwrap_or_else(|_| clock::now().wall.as_nanosecond() as u64)
 }

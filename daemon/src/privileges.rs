@@ -1,11 +1,11 @@
-//! Capabilities: what weir gives up once it measures, and what it still needs then.
+//! Capabilities: which ones weir drops once it measures, and which it still needs then.
 //!
-//! With the descriptors that it holds, a process without any capability still runs `flush`, reads and writes maps, and
-//! attaches its programs to further interfaces. Only what makes something new in the kernel needs capabilities: maps,
-//! programs, filters of the classic tc hook, and packet sockets.
+//! With the descriptors that it holds, a process without capabilities can still run `flush`, read and write maps, and
+//! attach its programs to further interfaces. Only creating new kernel objects needs capabilities: maps, programs,
+//! filters of the classic tc hook, and packet sockets.
 //!
-//! Linux has capabilities for each thread, and a thread has those of the one that starts it. So each thread gives up
-//! its own when it begins, and the first one when everything is attached.
+//! Linux capabilities are per thread, and a thread inherits those of the thread that starts it. So each thread drops
+//! its own when it begins, and the main thread when everything is attached.
 
 use std::io;
 
@@ -19,29 +19,29 @@ use tracing::{info, warn};
 
 use crate::config::{Direction, Interface, Mode, limits::TCX_MAX, slots};
 
-/// Root's rights to files that are not its own. A service has none of them.
+/// Root's rights to files of other users. A service has neither.
 const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
 
-/// What the kernel and the machine are like, as far as it decides what is needed later.
+/// The properties of kernel and configuration that decide what is needed later.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
-    /// Whether there are programs, and not packet sockets only.
+    /// Whether programs are loaded, and not only packet sockets used.
     pub has_programs: bool,
     /// Whether the kernel has TCX (Linux 6.6).
     pub has_tcx: bool,
 }
 
 impl Needs {
-    /// What a thread keeps that reads rings and runs `flush`. Some kernels before 6.6 ask for it at each use of a map.
+    /// What a thread that reads rings and runs `flush` keeps. Some kernels before 6.6 require it for each use of a map.
     pub fn of_workers(self) -> CapabilitySet {
         if self.has_tcx { CapabilitySet::empty() } else { CapabilitySet::BPF }
     }
 }
 
-/// A capability that is still needed, and what for.
+/// A capability that is still needed, its name, and its purpose.
 pub type Kept = (CapabilitySet, &'static str, &'static str);
 
-/// What is still needed once all interfaces that are there are attached.
+/// What is still needed once all present interfaces are attached.
 pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
     const FILTERS: Kept = (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "filters of the classic tc hook");
     const CHAINS: Kept =
@@ -58,7 +58,7 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
             kept.extend(OLD);
         } else {
             let has_filters = interfaces.iter().any(|interface| interface.mode == Mode::Tc);
-            // The mode of the others says where they are attached.
+            // For the other interfaces, the mode decides where they are attached.
             let chosen = interfaces.iter().filter(|interface| match interface.mode {
                 Mode::Auto => true,
                 Mode::Native | Mode::Generic => interface.direction != Direction::Ingress,
@@ -78,8 +78,8 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
     kept
 }
 
-/// What to do about a refusal for want of these capabilities. It depends on who is refused: root is not told to become
-/// root, and nobody is told to get what he has.
+/// What to do if these capabilities were missing. It depends on the user: root is not told to become root, and nobody
+/// is told to get a capability that is already there.
 pub fn way_out(wanted: CapabilitySet) -> String {
     way_out_for(geteuid().is_root(), effective(), wanted)
 }
@@ -93,7 +93,7 @@ fn effective() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }
 
-/// With what `CAP_SYS_ADMIN` still allows, though it has a capability of its own by now.
+/// Adds the capabilities that `CAP_SYS_ADMIN` still implies, although they have been split off from it.
 fn allowed_by(effective: CapabilitySet) -> CapabilitySet {
     let split = CapabilitySet::BPF | CapabilitySet::PERFMON;
     if effective.contains(CapabilitySet::SYS_ADMIN) { effective | split } else { effective }
@@ -103,7 +103,7 @@ fn way_out_for(is_root: bool, effective: CapabilitySet, wanted: CapabilitySet) -
     let has = allowed_by(effective);
     let names = |set: CapabilitySet| {
         let mut all: Vec<_> = set.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
-        // The newest, which are those of eBPF, first.
+        // The newest ones first, which are those of eBPF.
         all.reverse();
         format!("{} {}", if all.len() == 1 { "the capability" } else { "the capabilities" }, list(&all))
     };
@@ -129,7 +129,7 @@ fn list(words: &[String]) -> String {
     }
 }
 
-/// Gives up all capabilities of this thread, for good, but these; says in the log which stay, and what for.
+/// Drops all capabilities of this thread for good, except these; logs which ones stay, and why.
 pub fn give_up_all_but(kept: &[Kept]) {
     let set = kept.iter().fold(CapabilitySet::empty(), |set, (one, ..)| set.union(*one));
     match keep(set) {
@@ -142,19 +142,19 @@ pub fn give_up_all_but(kept: &[Kept]) {
     }
 }
 
-/// Gives up all capabilities of this thread. It is one that needs none.
+/// Drops all capabilities of this thread.
 pub fn give_up_all() {
     give_up_silently(CapabilitySet::empty());
 }
 
-/// Gives up all capabilities of this thread but root's rights to files, where it has those.
+/// Drops all capabilities of this thread, except root's rights to files, if it has them.
 pub fn give_up_all_but_files() {
     give_up_silently(FILES);
 }
 
-/// Gives up all capabilities of this thread but these.
+/// Drops all capabilities of this thread, except these.
 pub fn give_up_silently(set: CapabilitySet) {
-    // The first thread says it if the system forbids that.
+    // If the system forbids it, the main thread logs that.
     let _ = keep(set);
 }
 

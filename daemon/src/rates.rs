@@ -1,44 +1,44 @@
 //! Rates within a window: what an interface carried in each second.
 //!
-//! The counters of the kernel's programs are read once a second, at full seconds of the wall clock: [`Pulse`]. What was
-//! counted between two looks, divided by the time between them, is the rate of that second. A look that comes late
-//! makes a second longer: then it stands for as many seconds as it took, at their mean. Packets that weir itself
-//! counts, those of captures and of packet sockets, are in the second of their own time, in whichever order they come:
-//! [`Seconds`].
+//! The counters of the kernel programs are read once a second, at full seconds of the wall clock: [`Pulse`]. The rate
+//! of a second is what was counted between two readings, divided by the time between them. A late reading makes a
+//! second longer: it then counts as as many seconds as it took, each with the mean rate. Packets that weir itself
+//! counts, from captures and packet sockets, are attributed to the second of their own timestamp, in whichever order
+//! they arrive: [`Seconds`].
 
 use std::{ops::Range, time::Duration};
 
 use hdrhistogram::Histogram;
 use weir_common::ledger::Tally;
 
-/// A stretch shorter than this is no second yet.
+/// A shorter stretch does not count as a second.
 const LEAST: Duration = Duration::from_millis(900);
 const SECOND: Duration = Duration::from_secs(1);
-/// A look may come so early: the end of a window and the end of its last second are known by two clocks.
+/// A reading may be this early: the end of a window and the end of its last second come from two clocks.
 const EARLY: Duration = Duration::from_millis(20);
-/// So many seconds are open at once. A packet that comes later than that is in no second.
+/// How many seconds are open at once. A packet that arrives later than that is attributed to no second.
 pub const OPEN: usize = 64;
-/// The largest rate that a histogram tells apart: ten terabytes a second.
+/// The largest rate that a histogram can hold: ten terabytes a second.
 const RATE_MAX: u64 = 10_000_000_000_000;
-/// What an interface needs at most where its seconds are counted, in bytes: those that are open, and the rates.
+/// The most memory, in bytes, for an interface whose seconds are counted: the open seconds, and the rates.
 pub const SECONDS_BYTES: u64 = (OPEN * size_of::<Tally>() + size_of::<Seconds>()) as u64 + 2 * HISTOGRAM_BYTES;
-/// A histogram up to [`RATE_MAX`] by four bits: eight counts of 32 bits for each power of two.
+/// A histogram up to [`RATE_MAX`] with four bits of precision: eight counts of 32 bits for each power of two.
 const HISTOGRAM_BYTES: u64 = 4 << 10;
 
-/// The rates of one interface in a window, each of one second.
+/// The one-second rates of an interface in a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
     /// Packets a second.
     pub packets: Histogram<u32>,
     /// Bytes a second.
     pub bytes: Histogram<u32>,
-    /// The largest of them, exactly.
+    /// The largest rates, exactly.
     pub most: Tally,
-    /// The smallest of them, exactly; meaningless while there is none.
+    /// The smallest rates, exactly; meaningless while there are none.
     pub least: Tally,
-    /// Packets that are in no second: they came too late for theirs, or have no time.
+    /// Packets that belong to no second: they arrived too late for it, or have no timestamp.
     pub unplaced: Tally,
-    /// The longest stretch that had to stand for one or more seconds.
+    /// The longest stretch that was counted as one or more seconds.
     pub longest: Duration,
 }
 
@@ -58,18 +58,18 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// How many seconds.
+    /// The number of seconds.
     pub fn seconds(&self) -> u64 {
         self.bytes.len()
     }
 
-    /// Adds a stretch of time, and what came in it. What came in a little less than a second is not scaled up: nobody
-    /// knows that more came in the rest.
+    /// Adds a stretch of time and what was counted in it. A stretch of slightly less than a second is not scaled up:
+    /// nobody knows whether more came in the rest.
     pub fn add(&mut self, came: Tally, stretch: Duration) {
         let stretch = stretch.max(SECOND);
         let seconds = stretch.as_secs_f64();
         let rate = |count: u64| (count as f64 / seconds).round() as u64;
-        // What came within a second by its own time is not rounded.
+        // Packets attributed to a second by their own timestamps need no rounding.
         let rate = if stretch == SECOND { came } else { Tally::new(rate(came.packets), rate(came.bytes)) };
         let times = seconds.round() as u64;
         self.packets.saturating_record_n(rate.packets, times as u32);
@@ -79,8 +79,8 @@ impl Rates {
         self.longest = self.longest.max(stretch);
     }
 
-    /// Adds seconds in which nothing came, so that there are so many; but none if it is not known in which seconds some
-    /// of the packets came.
+    /// Adds silent seconds until there are this many. Adds none if it is unknown in which seconds some of the packets
+    /// came.
     pub fn fill_up(&mut self, seconds: u64) {
         if self.unplaced.is_zero() {
             self.fill_up_surely(seconds);
@@ -98,14 +98,14 @@ impl Rates {
         }
     }
 
-    /// Adds a second of which only a part is known. If it has no less than the quietest one, it makes no false minimum.
+    /// Adds a partly known second, unless it is below the smallest rate: that would be a false minimum.
     fn add_part(&mut self, came: Tally) {
         if self.seconds() > 0 && came.packets >= self.least.packets && came.bytes >= self.least.bytes {
             self.add(came, SECOND);
         }
     }
 
-    /// Takes over what another source knows of the same interface. Only one of them saw its packets.
+    /// Takes over the rates of another source of the same interface. Only one of the two saw its packets.
     pub fn merge(&mut self, other: Self) {
         if self.most.is_zero() && (!other.most.is_zero() || other.seconds() > self.seconds()) {
             let unplaced = self.unplaced;
@@ -115,24 +115,24 @@ impl Rates {
     }
 }
 
-/// Which seconds a window has, when it is over.
+/// Which seconds belong to a window that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Where it began, if that is not known from the window before.
+    /// Where the window began, if that is not known from the window before.
     start: Start,
-    /// The first second that is not over.
+    /// The first second that has not ended.
     end: u64,
-    /// No more seconds than this have passed, whatever the clock says.
+    /// At most this many seconds have passed, whatever the clock says.
     at_most: u64,
-    /// What comes next.
+    /// What follows the window.
     then: Then,
 }
 
-/// What comes after a window.
+/// What follows a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing. The window began with its first packet and ended with its last one, so its first and its last second
-    /// may be there in part.
+    /// Nothing. The window began with its first packet and ended with its last one, so its first and last seconds may
+    /// be incomplete.
     Nothing,
     /// Another window, which begins at this time.
     Window(u64),
@@ -143,7 +143,7 @@ pub enum Then {
 struct Start {
     /// Its first whole second.
     whole: u64,
-    /// The second of which it has the end only.
+    /// The second of which the window has only the end.
     part: Option<u64>,
 }
 
@@ -155,21 +155,21 @@ impl Start {
 }
 
 impl Cut {
-    /// That of a window of which no more is known than when it ends: at this time, after so much time has passed. The
-    /// next one follows at once.
+    /// For a window of which only the end is known: the time, and how much time has passed. The next one follows at
+    /// once.
     pub fn at(end_ns: u64, passed: Duration) -> Self {
-        // The clocks of both differ a little.
+        // The two clocks differ a little.
         let end = end_ns.saturating_add(EARLY.as_nanos() as u64) / NS;
         let at_most = passed.as_secs_f64().round() as u64;
         Self { start: Start::of(end * NS), end, at_most, then: Then::Window(end * NS) }
     }
 
-    /// That of a window between these times, in nanoseconds since the Unix epoch.
+    /// For a window between these times, in nanoseconds since the Unix epoch.
     pub const fn of(start_ns: u64, end_ns: u64, then: Then) -> Self {
         Self { start: Start::of(start_ns), end: end_ns / NS, at_most: u64::MAX, then }
     }
 
-    /// How many seconds are wholly between these times, in nanoseconds since the Unix epoch.
+    /// How many whole seconds are between these times, in nanoseconds since the Unix epoch.
     pub const fn whole_seconds(start_ns: u64, end_ns: u64) -> u64 {
         (end_ns / NS).saturating_sub(Start::of(start_ns).whole)
     }
@@ -177,34 +177,34 @@ impl Cut {
 
 const NS: u64 = 1_000_000_000;
 
-/// The seconds in which packets come, by their own times. Some are open at once: packets of several captures or sockets
-/// do not come in the order of their times.
+/// Counts packets by the second of their own timestamps. Several seconds are open at once: packets of several captures
+/// or sockets do not arrive in the order of their timestamps.
 #[derive(Clone, Debug, Default)]
 pub struct Seconds {
-    /// Where the window begins, if its first packet does not tell.
+    /// Where the window begins, if not at its first packet.
     start: Option<Start>,
     /// The latest open second.
     newest: Option<u64>,
-    /// What came in each open second, at its number modulo [`OPEN`]. Empty before the first packet.
+    /// What was counted in each open second, at its number modulo [`OPEN`]. Empty before the first packet.
     open: Vec<Tally>,
-    /// A second far ahead of the open ones, and what came in it. Either time goes on there, as the next packet shows
-    /// that is not much earlier, or its time is wrong.
+    /// A second far ahead of the open ones, and what was counted in it. If the next packet is not much earlier, time
+    /// has moved on to there; otherwise the timestamp was wrong.
     ahead: Option<(u64, Tally)>,
-    /// The first second of the window, if it is not open any more, and is perhaps there in part.
+    /// The first second of the window, once it is closed; it may be incomplete.
     first: Option<(u64, Tally)>,
     rates: Option<Box<Rates>>,
-    /// The first and the last second that are in the rates.
+    /// The first and last seconds that are in the rates.
     counted: Option<(u64, u64)>,
     unplaced: Tally,
 }
 
 impl Seconds {
-    /// The window begins at this time, in nanoseconds since the Unix epoch, unless it is known when it began.
+    /// Begins the window at this time, in nanoseconds since the Unix epoch, unless its beginning is already known.
     pub fn begin(&mut self, time_ns: u64) {
         self.start.get_or_insert(Start::of(time_ns));
     }
 
-    /// Counts packets of a second since 1970; `None` for those without a time.
+    /// Counts packets of a second since 1970; `None` if they have no timestamp.
     #[inline]
     pub fn count(&mut self, second: Option<u64>, tally: Tally) {
         match (second, self.newest) {
@@ -223,12 +223,12 @@ impl Seconds {
         };
         if let Some((ahead, came)) = self.ahead.take() {
             if second.saturating_add(OPEN as u64) > ahead {
-                // Time goes on there.
+                // Time has moved on to there.
                 self.go_on(ahead);
                 self.open[place(ahead)].add(came);
                 return self.count(Some(second), tally);
             }
-            // Its time was wrong.
+            // The timestamp was wrong.
             self.unplaced.add(came);
         }
         if second >= newest.saturating_add(OPEN as u64) {
@@ -243,7 +243,7 @@ impl Seconds {
         }
     }
 
-    /// Makes a later second the newest one, and closes those that are open no longer.
+    /// Makes a later second the newest one, and closes those that are now too old.
     fn go_on(&mut self, second: u64) {
         for old in self.numbers() {
             if second - old >= OPEN as u64 {
@@ -259,7 +259,7 @@ impl Seconds {
         self.newest.map_or(0..0, |newest| newest.saturating_sub(OPEN as u64 - 1)..newest + 1)
     }
 
-    /// A second is over while the window is open.
+    /// Closes a second within an open window.
     fn retire(&mut self, second: u64, came: Tally) {
         match self.start {
             _ if came.is_zero() => {}
@@ -277,7 +277,8 @@ impl Seconds {
         self.rates.get_or_insert_default().add(came, SECOND);
     }
 
-    /// The window is over: its rates. Where another window follows at once, seconds that are not over stay open for it.
+    /// Ends the window and returns its rates. If another window follows at once, seconds that have not ended stay open
+    /// for it.
     pub fn close(&mut self, cut: &Cut) -> Rates {
         let &Cut { start, end, at_most, then } = cut;
         let Start { whole: start, part } = self.start.unwrap_or(start);
@@ -318,7 +319,7 @@ impl Seconds {
         rates
     }
 
-    /// Takes what came in each open second before this one.
+    /// Removes and returns the counts of all open seconds before this one.
     fn take_open(&mut self, before: u64) -> Vec<(u64, Tally)> {
         let numbers = self.numbers().filter(|second| *second < before);
         let taken = numbers.map(|second| (second, std::mem::take(&mut self.open[place(second)])));
@@ -326,13 +327,13 @@ impl Seconds {
     }
 }
 
-/// Where an open second is.
+/// The index of an open second.
 #[inline]
 const fn place(second: u64) -> usize {
     second as usize % OPEN
 }
 
-/// Looks at counters that only rise, once a second.
+/// Reads counters that only increase, once a second.
 #[derive(Debug)]
 pub struct Pulse {
     due: Duration,
@@ -342,7 +343,8 @@ pub struct Pulse {
 /// One interface's counters.
 #[derive(Debug)]
 struct Slot {
-    /// When they were looked at, and what they said; nothing before the first full second: a part of one is none.
+    /// The time and value of the last reading. `None` before the first full second, because a part of a second does not
+    /// count.
     looked: Option<(Duration, Tally)>,
     rates: Rates,
 }
@@ -352,7 +354,7 @@ impl Slot {
         Self { looked, rates: Rates::default() }
     }
 
-    /// A full second is over. After a look that came late, the rest of its second is a part of the next one.
+    /// A full second has ended. After a late reading, the rest of its second counts as a part of the next one.
     fn look(&mut self, now: Duration, says: impl FnOnce() -> Tally) {
         let Some((then, said)) = self.looked else {
             self.looked = Some((now, says()));
@@ -368,19 +370,19 @@ impl Slot {
 }
 
 impl Pulse {
-    /// At this monotonic time, so long after a full second, the counters say `said`.
+    /// `said` are the counters at this monotonic time, which is `since_second` after a full second.
     pub fn new(now: Duration, since_second: Duration, said: Vec<Tally>) -> Self {
         let is_full = since_second <= EARLY;
         let slots = said.into_iter().map(|said| Slot::new(is_full.then_some((now, said)))).collect();
         Self { due: next(now, since_second), slots }
     }
 
-    /// How long until the next look.
+    /// How long until the next reading.
     pub const fn left(&self, now: Duration) -> Duration {
         self.due.saturating_sub(now)
     }
 
-    /// Takes a look, if it is time: `says` reads a slot's counters.
+    /// Reads the counters if it is time: `says` returns those of a slot.
     pub fn look(&mut self, now: Duration, since_second: Duration, says: impl Fn(usize) -> Tally) {
         if now + EARLY < self.due {
             return;
@@ -391,19 +393,19 @@ impl Pulse {
         }
     }
 
-    /// Follows more slots.
+    /// Adds slots, up to this many.
     pub fn provide(&mut self, slots: usize) {
         let known = self.slots.len();
         self.slots.extend((known..slots).map(|_| Slot::new(None)));
     }
 
-    /// The window is over: the rates of each slot.
+    /// Ends the window and returns the rates of each slot.
     pub fn close(&mut self) -> Vec<Rates> {
         self.slots.iter_mut().map(|slot| std::mem::take(&mut slot.rates)).collect()
     }
 }
 
-/// When the next full second is; not the one that a look came early for.
+/// When the next full second is. If the reading was early for a full second, that one is skipped.
 fn next(now: Duration, since_second: Duration) -> Duration {
     let left = SECOND.saturating_sub(since_second);
     now + if left <= EARLY { left + SECOND } else { left }
@@ -423,12 +425,12 @@ mod tests {
 
     const NS_PER_MS: u64 = 1_000_000;
 
-    /// The seconds of a window between these times in milliseconds, after which the next one follows at once.
+    /// The seconds of a window between these times in milliseconds; the next one follows at once.
     fn window(start_ms: u64, end_ms: u64) -> Cut {
         Cut::of(start_ms * NS_PER_MS, end_ms * NS_PER_MS, Then::Window(end_ms * NS_PER_MS))
     }
 
-    /// The seconds of one window with everything.
+    /// The seconds of a single window that has everything.
     fn all(start_ms: u64, end_ms: u64) -> Cut {
         Cut::of(start_ms * NS_PER_MS, end_ms * NS_PER_MS, Then::Nothing)
     }
@@ -439,14 +441,14 @@ mod tests {
         seconds
     }
 
-    /// How many seconds there are, the least and the most packets of one, and the packets that are in none.
+    /// The number of seconds, the fewest and the most packets in one, and the packets that are in none.
     fn sums(rates: &Rates) -> [u64; 4] {
         [rates.seconds(), rates.least.packets, rates.most.packets, rates.unplaced.packets]
     }
 
     #[test]
     fn packets_are_in_their_own_seconds_in_whichever_order_they_come() {
-        // Two sources: one is so many seconds late.
+        // Two sources, one of which lags by this many seconds.
         for lag in [0, 1, 3, OPEN as u64 - 1] {
             let times =
                 (0..200 + lag).flat_map(|second| [(1_000 + second, 50), ((1_000 + second).wrapping_sub(lag), 50)]);
@@ -464,7 +466,7 @@ mod tests {
         let late = OPEN as u64;
         let mut seconds = counted([(1_000, 7), (1_001, 7), (1_020, 7), (1_002 + late, 7), (1_001, 5), (1_003, 1)]);
         let rates = seconds.close(&window(900_000, 1_100_000));
-        // From the first to the last second that something is known of.
+        // From the first to the last second with a known count.
         assert_eq!(sums(&rates), [late + 3, 0, 7, 5]);
         let mut rates = rates;
         rates.fill_up(200);
@@ -487,7 +489,7 @@ mod tests {
             let rates = counted(times).close(&all(first * 1_000, last * 1_000));
             assert_eq!(sums(&rates), [4, 5, 5, 1], "{wrong}");
         }
-        // Where time goes on there, there was silence.
+        // Where time moved on, there was silence.
         let mut seconds = counted([(1_000, 5), (9_000, 5), (9_001, 6)]);
         assert_eq!(sums(&seconds.close(&window(1_000_000, 9_002_000))), [8_002, 0, 6, 0]);
         let mut seconds = counted([(1_000, 5), (9_001, 6), (9_000, 5)]);
@@ -518,15 +520,15 @@ mod tests {
 
     #[test]
     fn a_part_of_a_second_is_no_second() {
-        // Half of the first and of the last.
+        // Half of the first and last seconds.
         let times = [(100, 5), (101, 10), (102, 10), (103, 5)];
         assert_eq!(sums(&counted(times).close(&window(100_500, 103_500))), [2, 10, 10, 0]);
         assert_eq!(sums(&counted(times).close(&all(100_500, 103_500))), [2, 10, 10, 0]);
-        // But a capture whose last packet comes shortly before the end of its second has that second.
+        // But if the last packet of a capture comes shortly before the end of its second, that second counts.
         let even = [(100, 10), (101, 10), (102, 11), (103, 10)];
         assert_eq!(sums(&counted(even).close(&all(100_000, 103_990))), [4, 10, 11, 0]);
         assert_eq!(counted([(100, 10), (101, 10)]).close(&all(100_400, 101_600)).seconds(), 0, "none is whole");
-        // The first one may be over long before the window is.
+        // The first second may end long before the window does.
         let long = (100..300).map(|second| (second, if second == 100 { 5 } else { 10 }));
         assert_eq!(sums(&counted(long).close(&all(100_500, 300_000))), [199, 10, 10, 0]);
     }
@@ -539,15 +541,15 @@ mod tests {
             times.iter().for_each(|(second, packets)| seconds.count(Some(*second), tally(*packets)));
             sums(&seconds.close(&Cut::at(end_ms * NS_PER_MS, ms(passed_ms))))
         };
-        // It was opened within the first second, and read 4 ms into the next window.
+        // The socket was opened within the first second, and read 4 ms into the next window.
         assert_eq!(read(&[(100, 9), (101, 10), (102, 10), (103, 1)], 103_004, 2_704), [2, 10, 10, 0]);
         assert_eq!(read(&[(103, 9), (104, 10)], 105_001, 1_997), [2, 10, 10, 0]);
-        // By the clock, the window is not quite over.
+        // By the clock, the window has not quite ended.
         assert_eq!(read(&[(105, 10)], 105_999, 998), [1, 10, 10, 0]);
         assert_eq!(read(&[(105, 1), (106, 10)], 107_000, 1_001), [1, 10, 10, 1], "one was read too late");
-        // An hour forward: these seconds did not pass.
+        // The clock jumps an hour forward: these seconds did not pass.
         assert_eq!(read(&[(107, 10), (3_707, 10), (3_708, 10)], 3_709_000, 3_000), [3, 10, 10, 0]);
-        // And back: nothing is known of what came after that.
+        // It jumps back: nothing is known of what came after that.
         assert_eq!(read(&[(3_709, 10), (110, 10), (111, 10)], 112_000, 3_000), [0, u64::MAX, 0, 30]);
         assert_eq!(read(&[(112, 10), (113, 10)], 114_000, 2_000), [2, 10, 10, 0], "time goes on");
     }
@@ -557,17 +559,17 @@ mod tests {
         let mut pulse = Pulse::new(ms(10_300), ms(700), vec![tally(50), tally(0)]);
         assert_eq!(pulse.left(ms(10_400)), ms(200));
         pulse.look(ms(10_570), ms(970), |_| unreachable!("it is not time yet"));
-        // What came in the 300 ms before is in no second.
+        // What came in the 300 ms before belongs to no second.
         pulse.look(ms(10_600), ms(0), |slot| if slot == 0 { tally(70) } else { tally(3) });
         assert_eq!((pulse.slots[0].rates.seconds(), pulse.left(ms(10_600))), (0, ms(1_000)));
         pulse.look(ms(11_600), ms(0), |slot| if slot == 0 { tally(70 + 130) } else { tally(13) });
-        // 50 ms late: it is a longer second.
+        // 50 ms late: a longer second.
         pulse.look(ms(12_650), ms(50), |slot| if slot == 0 { tally(200 + 210) } else { tally(13) });
         assert_eq!(pulse.left(ms(12_650)), ms(950));
         let rates = pulse.close();
         assert_eq!((rates[0].seconds(), rates[0].most, rates[0].longest), (2, tally(200), ms(1_050)));
         assert_eq!((rates[1].packets.min(), rates[1].most), (0, tally(10)));
-        // The window ends a little before its last second does.
+        // The window ends slightly before its last second does.
         pulse.look(ms(13_595), ms(995), |_| tally(1_000));
         assert_eq!((pulse.close()[0].seconds(), pulse.left(ms(13_595))), (1, ms(1_005)));
         assert_eq!(pulse.close()[0].seconds(), 0);
@@ -575,12 +577,12 @@ mod tests {
 
     #[test]
     fn nothing_is_scaled_up() {
-        // Started 895 ms before a full second, with a burst at once: that is no second.
+        // Started 895 ms before a full second, with a burst at once: that part does not count as a second.
         let mut started = Pulse::new(ms(105), ms(105), vec![tally(0)]);
         started.look(ms(1_000), ms(0), |_| tally(1_000));
         started.look(ms(2_000), ms(0), |_| tally(1_000));
         assert_eq!(sums(&started.close()[0])[..3], [1, 0, 0]);
-        // A look comes 460 ms late: what is left of its second is a part of the next one, with the mean of both.
+        // A reading comes 460 ms late: the rest of its second is a part of the next one, at the mean rate of both.
         let mut held_up = Pulse::new(ms(0), ms(0), vec![tally(0)]);
         held_up.look(ms(1_460), ms(460), |_| tally(0));
         held_up.look(ms(2_000), ms(0), |_| tally(1_000));

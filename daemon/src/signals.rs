@@ -1,11 +1,11 @@
-//! Signals: what asks the daemon to end, how urgent it is, and what asks it to read its configuration again.
+//! Signals that end the daemon, normally or at once, and the one that reloads its configuration.
 //!
 //! | signal | the daemon |
 //! |---|---|
 //! | SIGINT, SIGTERM | ends: it closes the window and sends the last report |
-//! | another of them within a second | goes on with that: `timeout`, `sudo` and shells signal twice |
+//! | another of them within a second | continues with that: `timeout`, `sudo` and shells signal twice |
 //! | another of them later | ends at once |
-//! | SIGHUP | reads its configuration again |
+//! | SIGHUP | reloads its configuration |
 
 use std::{io, thread, time::Duration};
 
@@ -15,20 +15,20 @@ use tracing::warn;
 
 use crate::{clock, privileges};
 
-/// Signals that come this soon after the first one belong to it. A person takes longer to lose patience.
+/// Signals that come this soon after the first one belong to the same request. A person takes longer to lose patience.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// What comes of signals.
+/// The receiving ends.
 pub struct Signals {
-    /// Is closed at the first request to end.
+    /// Disconnected at the first request to end.
     pub stop: Receiver<()>,
-    /// A message for each SIGHUP; one that comes while another waits is that one.
+    /// A message for each SIGHUP. One that arrives while another is queued is merged with it.
     pub hangups: Receiver<()>,
 }
 
-/// Begins to listen. Calls `hurry` when a request to end is repeated.
+/// Starts to listen. Calls `hurry` when a request to end is repeated.
 ///
-/// Call it before any other thread is started: threads inherit that SIGHUP does not reach them.
+/// Call it before any other thread is started: threads inherit the signal mask that blocks SIGHUP.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub fn listen(hurry: impl Fn() + Send + 'static) -> io::Result<Signals> {
             hurry();
         }
     };
-    // The thread of the handler has the rights of the one that sets it: none.
+    // The handler's thread inherits the capabilities of the thread that sets the handler: none.
     let set = thread::Builder::new().spawn(|| {
         privileges::give_up_all();
         ctrlc::set_handler(handle)
@@ -51,7 +51,7 @@ pub fn listen(hurry: impl Fn() + Send + 'static) -> io::Result<Signals> {
     Ok(Signals { stop: ended, hangups })
 }
 
-/// The signal is blocked everywhere, and a thread waits for it.
+/// Blocks the signal in all threads, and waits for it in one.
 fn listen_to_hangups() -> io::Result<Receiver<()>> {
     let (heard, hangups) = bounded(1);
     let mut hangup = SigSet::empty();
@@ -72,16 +72,16 @@ fn listen_to_hangups() -> io::Result<Receiver<()>> {
 
 /// The requests to end so far.
 struct Requests {
-    /// When the first one came, on the monotonic clock.
+    /// When the first one arrived, on the monotonic clock.
     first: Option<Duration>,
-    /// Closes its channel when it is dropped.
+    /// Dropping it disconnects the channel.
     open: Option<Sender<()>>,
 }
 
-/// How soon the daemon is to end.
+/// How soon the daemon must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Urgency {
-    /// When the last report is sent.
+    /// After it has sent the last report.
     InOrder,
     /// Now.
     AtOnce,
@@ -92,7 +92,7 @@ impl Requests {
         Self { first: None, open: Some(open) }
     }
 
-    /// What another request at this time means.
+    /// What a request at this time means.
     fn hear(&mut self, now: Duration) -> Urgency {
         self.open = None;
         let first = *self.first.get_or_insert(now);
@@ -117,7 +117,7 @@ mod tests {
         for within in [0, 1, 999] {
             assert_eq!(requests.hear(at(within)), Urgency::InOrder, "{within} ms later");
         }
-        // Counted from the first: repeating it does not put the urgent one off.
+        // Counted from the first: repeating it does not postpone the urgent one.
         for beyond in [1_000, 1_001, 60_000] {
             assert_eq!(requests.hear(at(beyond)), Urgency::AtOnce, "{beyond} ms later");
         }

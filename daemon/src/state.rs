@@ -1,8 +1,7 @@
-//! What outlives the daemon: the number and the id of its last report, in the state directory.
+//! What is kept across restarts: the number and the id of the last report, in the state directory.
 //!
 //! A number is written before its report is sent. So a crash in between loses a report, and `previous` of the next one
-//! names it; no number is given twice. Nothing that is wrong with the directory stops the daemon: it says so and goes
-//! on.
+//! names it; no number is used twice. No fault of the directory stops the daemon: it logs the fault and continues.
 
 use std::{
     fs::{self, File},
@@ -24,18 +23,19 @@ use crate::{
 
 /// The format of the file.
 const SCHEMA: &str = "weir.state/1";
-/// The file, the same while it is written, and the file that a running daemon has locked.
+/// The file, its name while it is written, and the file that a running daemon has locked.
 const KEPT: &str = "last-report.json";
 const UNFINISHED: &str = "last-report.json.new";
 const LOCK: &str = "last-report.lock";
-/// Bytes of the file at most: it has some 100.
+/// The largest size of the file, in bytes; it has some 100.
 const BYTES_MAX: u64 = 4096;
-/// The largest number that every reader of JSON keeps whole. A report each second reaches it in 285 million years.
+/// The largest integer that every JSON reader keeps exact. With a report each second, it is reached in 285 million
+/// years.
 pub const SEQ_MAX: u64 = 1 << 53;
 /// How long a report waits for a slow disk.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The last report that was numbered.
+/// The last numbered report.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Last {
     /// Its number.
@@ -44,7 +44,7 @@ pub struct Last {
     pub id: String,
 }
 
-/// Why the file says nothing of the last report.
+/// Why the file cannot be used.
 #[derive(Debug, PartialEq, Eq, Error)]
 enum Unusable {
     #[error("it is not whole, or not written by weir")]
@@ -55,7 +55,7 @@ enum Unusable {
     Foreign(String),
 }
 
-/// The file.
+/// The contents of the file.
 #[derive(Deserialize, Serialize)]
 struct Kept {
     schema: String,
@@ -63,26 +63,25 @@ struct Kept {
     seq: u64,
 }
 
-/// Keeps the last report in a directory, which is this daemon's as long as it lives.
+/// Writes the last report to a directory, which belongs to this daemon while it runs.
 #[derive(Debug)]
 pub struct State {
     orders: Sender<Last>,
-    /// The same channel's other end, to take an order back.
+    /// The other end of the same channel, to take an order back.
     waiting: Receiver<Last>,
     written: Receiver<(u64, io::Result<()>)>,
-    /// Whether the disk has not answered yet.
+    /// Whether the disk has not answered for too long.
     hangs: bool,
-    /// Whether the last thing that was said is that it cannot be written.
+    /// Whether the last log message was that writing fails.
     failing: bool,
 }
 
 impl State {
-    /// Takes a directory, and what is known there of the last report of the observer with this identity. If something
-    /// is wrong with it, the log says so.
+    /// Locks the directory, and reads the last report of the observer with this identity. Logs any fault.
     ///
     /// # Errors
     ///
-    /// Another weir has this directory: two of them would give the same numbers.
+    /// Another weir uses this directory: both would use the same numbers.
     pub fn open(directory: &Path, observer: &str) -> Result<(Option<Self>, Option<Last>), LockError> {
         match Self::take(directory, observer) {
             Ok((state, last)) => Ok((Some(state), last)),
@@ -135,20 +134,20 @@ impl State {
         Ok(Self { orders, waiting, written, hangs: false, failing: false })
     }
 
-    /// Keeps this report as the last one. Returns when it is on the disk, or when that takes too long: reports do not
-    /// wait for a disk that hangs.
+    /// Stores this report as the last one. Returns when it is on disk, or when that takes too long: reports do not wait
+    /// for a disk that hangs.
     pub fn keep(&mut self, last: Last) {
         let seq = last.seq;
         if self.written.try_recv().is_ok() {
             self.hangs = false;
         }
         let mut unsent = self.orders.try_send(last);
-        // The thread still writes an older one, and one more waits already: the newest takes its place.
+        // The thread is still writing an older one, and another one is queued: replace the queued one.
         while let Err(TrySendError::Full(last)) = unsent {
             let _ = self.waiting.try_recv();
             unsent = self.orders.try_send(last);
         }
-        // A disk that hung the last time is not waited for again before it has answered.
+        // If the disk hung the last time, do not wait for it again until it has answered.
         while !self.hangs {
             match self.written.recv_timeout(PATIENCE) {
                 Ok((written, result)) if written == seq => return self.note(result),
@@ -162,7 +161,7 @@ impl State {
         }
     }
 
-    /// Says when writing begins to fail, and when it works again.
+    /// Logs when writing begins to fail, and when it works again.
     fn note(&mut self, result: io::Result<()>) {
         match result {
             Ok(()) if std::mem::take(&mut self.failing) => info!("the number of the last report is written again"),
@@ -175,11 +174,11 @@ impl State {
     }
 }
 
-/// What the file has, if there is one.
+/// The contents of the file, if it exists.
 fn read(path: &Path) -> io::Result<Option<String>> {
     let file = match plain_file::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // A directory, say: what it has is nothing of weir's.
+        // It is, for example, a directory, so it is not from weir.
         Err(error) if matches!(error.kind(), io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput) => {
             return Ok(Some(String::new()));
         }
@@ -203,7 +202,7 @@ fn parse(text: &str, observer: &str) -> Result<Last, Unusable> {
     }
 }
 
-/// Writes the file, so that after a crash at any instant it is the old one or the new one, and never a part of one.
+/// Writes the file atomically: after a crash at any instant it is the old one or the new one, never a part of one.
 fn write(directory: &Path, Last { seq, id }: &Last) -> io::Result<()> {
     let kept = Kept { schema: SCHEMA.to_owned(), id: id.clone(), seq: *seq };
     let mut line = serde_json::to_vec(&kept)?;
@@ -228,7 +227,7 @@ mod tests {
         Last { seq, id: format!("{OBSERVER}/b41d/{seq}") }
     }
 
-    /// A new directory, gone with its owner.
+    /// A new directory, removed on drop.
     struct Directory(PathBuf);
 
     impl Directory {
@@ -245,7 +244,7 @@ mod tests {
         }
     }
 
-    /// The lock goes with the thread, which ends soon after its state.
+    /// The lock ends with the thread, which ends soon after its state.
     fn when_free(directory: &Directory) -> (State, Option<Last>) {
         loop {
             match State::open(&directory.0, OBSERVER) {
@@ -262,7 +261,7 @@ mod tests {
         assert_eq!(known, None, "nothing was kept yet");
         for seq in 1..=3 {
             state.keep(last(seq));
-            // At once, not when the daemon ends: it may be killed.
+            // It is written at once, not when the daemon ends, which may be killed.
             assert_eq!(parse(&read(&directory.0.join(KEPT)).unwrap().unwrap(), OBSERVER), Ok(last(seq)));
         }
         assert!(!state.failing && !directory.0.join(UNFINISHED).exists());

@@ -1,10 +1,11 @@
-//! All workers, and the closing of their windows together.
+//! All workers, and closing their windows together.
 //!
-//! Every worker has one shard to fill, and there are as many spare ones: an order to close a window takes a spare
-//! along, the closed window brings a full one back, and once it is reported that shard is empty and a spare again.
+//! Every worker fills one shard, and there is a spare one for each. The order to close a window hands a spare to the
+//! worker, and the closed window brings the full shard back. Once it is reported, that shard is cleared and is a spare
+//! again.
 //!
-//! A worker that does not answer in time is late: the window ends without its part, which belongs to the window in
-//! which it comes. Until it came, the worker gets no other order.
+//! A worker that does not answer in time is late: the window ends without its part, which counts in the window in which
+//! it arrives. Until then the worker gets no new order.
 
 use std::{
     io,
@@ -28,7 +29,7 @@ use crate::{
     waker::Waker,
 };
 
-/// Whoever waits for a window looks this often whether its workers are still there.
+/// How often the coordinator checks that the workers are alive, while it waits for a window.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a window could not be closed.
@@ -42,15 +43,15 @@ pub enum WorkersError {
     Gone,
 }
 
-/// A window, as far as it came.
+/// A closed window, as far as it is complete.
 pub struct Parts {
-    /// What the workers measured; of one that was late before, maybe two parts.
+    /// What the workers measured. A worker that was late before may have two parts here.
     pub closed: Vec<Closed>,
     /// Workers whose part is incomplete, in the order in which they were started.
     pub late: Vec<usize>,
 }
 
-/// All workers, and the shards that none of them has.
+/// All workers, and the spare shards.
 pub struct Workers<'scope> {
     workers: Vec<Worker<'scope>>,
     spares: Vec<Box<Shard>>,
@@ -61,22 +62,22 @@ pub struct Workers<'scope> {
 struct Worker<'scope> {
     orders: Sender<Order>,
     closed: Receiver<Closed>,
-    /// Whether it has an order that it has not answered.
+    /// Whether it has not yet answered its last order.
     is_ordered: bool,
-    /// What its next order is to change.
+    /// The change for its next order to carry.
     change: Option<Change>,
     waker: Waker,
     thread: ScopedJoinHandle<'scope, Result<(), WorkerError>>,
 }
 
 impl<'scope> Workers<'scope> {
-    /// No workers yet; `spares` are empty shards, one for each worker that will come.
+    /// No workers yet; `spares` are empty shards, one for each future worker.
     pub fn new(spares: Vec<Box<Shard>>) -> Self {
         Self { workers: Vec::with_capacity(spares.len()), spares, is_last: false }
     }
 
-    /// Starts a worker on a thread of this name, which keeps no capability but these. It works until the sender of its
-    /// orders is gone, and looks at them when `waker` is woken.
+    /// Starts a worker on a thread with this name and only these capabilities. It runs until the sender of its orders
+    /// is gone, and checks for orders when `waker` is woken.
     ///
     /// # Errors
     ///
@@ -99,41 +100,42 @@ impl<'scope> Workers<'scope> {
         Ok(())
     }
 
-    /// Has other spare shards from now on: those with which the next window begins answer other questions.
+    /// Replaces the spare shards: the next window begins with these, for other views.
     pub fn renew(&mut self, mut make: impl FnMut() -> Box<Shard>) {
         self.spares.iter_mut().for_each(|spare| *spare = make());
     }
 
-    /// The next window that is closed is the last one: no worker reads anything after it.
+    /// Declares the next window that is closed to be the last one: workers read nothing after it.
     pub const fn end(&mut self) {
         self.is_last = true;
     }
 
-    /// Closes the window of every worker. `equip` makes each spare shard ready for the next window, with which all of
-    /// `change` begins. Waits for `patience` at most.
+    /// Closes the window of every worker. `equip` prepares each spare shard for the next window, with which `change`
+    /// takes effect. Waits for `patience` at most.
     ///
     /// # Errors
     ///
-    /// A worker is gone: without its records the window would not be whole.
+    /// A worker has ended: without its records the window would be incomplete.
     pub fn close(
         &mut self,
         patience: Duration,
         change: Option<Change>,
         mut equip: impl FnMut(&mut Shard),
     ) -> Result<Parts, WorkersError> {
-        // All before the first order, so that the windows of all workers end together.
+        // Prepare all spares before the first order, so that the windows of all workers end together.
         self.spares.iter_mut().for_each(|spare| equip(spare));
         let mut parts = Parts { closed: Vec::with_capacity(self.workers.len()), late: Vec::new() };
         for (nth, worker) in self.workers.iter_mut().enumerate() {
             worker.change = change.or(worker.change);
-            // What was late may have come meanwhile.
+            // A late part may have arrived meanwhile.
             if worker.is_ordered
                 && let Ok(closed) = worker.closed.try_recv()
             {
                 worker.is_ordered = false;
                 parts.closed.push(closed);
             }
-            // One spare for each worker. One that was late has none: its shard comes back with this window.
+            // There is one spare for each worker. For a late worker there is none: its shard comes back with this
+            // window.
             if worker.is_ordered || self.spares.is_empty() {
                 continue;
             }
@@ -154,7 +156,7 @@ impl<'scope> Workers<'scope> {
                         worker.is_ordered = false;
                         parts.closed.push(closed);
                     }
-                    // One that ended after it took its order sends nothing any more.
+                    // A worker that ended after it had received its order sends nothing.
                     Err(RecvTimeoutError::Timeout) if !worker.thread.is_finished() => {
                         if left.is_zero() {
                             break;
@@ -170,8 +172,8 @@ impl<'scope> Workers<'scope> {
         Ok(parts)
     }
 
-    /// Takes the shards back for later windows; in the place of each that does not answer the questions of these
-    /// `views` another one, which `make` gives.
+    /// Takes the shards back for later windows. A shard that does not belong to these `views` is replaced by one from
+    /// `make`.
     pub fn take_back(
         &mut self,
         closed: impl IntoIterator<Item = Closed>,
@@ -189,7 +191,7 @@ impl<'scope> Workers<'scope> {
         }
     }
 
-    /// Whether a worker has ended, which it should not.
+    /// Whether a worker has ended, which should not happen.
     pub fn has_failed(&self) -> bool {
         self.workers.iter().any(|worker| worker.thread.is_finished())
     }
@@ -200,7 +202,7 @@ impl<'scope> Workers<'scope> {
         finished.map_or(WorkersError::Gone, |nth| self.failure_of(nth))
     }
 
-    /// Why this worker ended: it has closed its channels, so its thread ends now, if it has not yet.
+    /// Why this worker ended. It has closed its channels, so its thread has ended or is about to.
     fn failure_of(&mut self, nth: usize) -> WorkersError {
         match self.workers.swap_remove(nth).thread.join() {
             Ok(Err(error)) => error.into(),
@@ -208,7 +210,7 @@ impl<'scope> Workers<'scope> {
         }
     }
 
-    /// Lets every worker end; their threads are joined with their scope.
+    /// Ends all workers; their threads are joined by their scope.
     pub fn stop(self) {
         for Worker { orders, closed: _, is_ordered: _, change: _, waker, thread: _ } in self.workers {
             drop(orders);
@@ -230,7 +232,7 @@ mod tests {
         datapath::edge::Edge,
     };
 
-    /// Far longer than anybody here takes.
+    /// Far longer than any test takes.
     const LONG: Duration = Duration::from_secs(60);
 
     const SETTINGS: Estimates = Estimates { unique_error: 0.05, top_error: 0.01, top_candidates: 64 };
@@ -369,12 +371,13 @@ mod tests {
                 (seen.packets, late)
             };
             let brief = Duration::from_millis(10);
-            // However often: the others are reported, and nothing is asked of it twice.
+            // However often this is repeated: the others are reported, and the late worker gets no second order.
             for _ in 0..3 {
                 assert_eq!(close(brief), (1, vec![1]));
             }
             go.send(()).unwrap();
-            // Its part may have come before this window ended: then it has no spare, and the rest comes with the next.
+            // If its part came before this window ended, the worker has no spare, and the rest comes with the next
+            // window.
             assert_eq!(close(LONG).0, 11);
             assert_eq!(close(LONG), (11, vec![]));
             assert_eq!(workers.spares.len(), 2);
