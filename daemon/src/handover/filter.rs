@@ -1,4 +1,4 @@
-//! The filter of seen flows, on its way to the next weir: so that a flow is not new again after a restart.
+//! Hands the filter of seen flows over to the next weir, so that flows are not new again after a restart.
 
 use std::{
     fs::File,
@@ -9,11 +9,11 @@ use std::{
 use rustix::fs::{MemfdFlags, memfd_create};
 use weir_sketch::{Image as _, Seen, SharedBloom};
 
-/// Writes both generations into memory that outlives this process.
+/// Writes both generations to a memory file that outlives this process.
 ///
 /// # Errors
 ///
-/// There is no memory.
+/// Out of memory.
 pub fn write(seen: &Seen) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create("weir-seen", MemfdFlags::CLOEXEC)?);
     for generation in seen.generations() {
@@ -24,9 +24,8 @@ pub fn write(seen: &Seen) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Reads them, if they are as large as those of the filter `planned` and have its key. (A generation that has the key
-/// of the day before would need that key, too: a restart within a generation after midnight begins with an empty
-/// filter.)
+/// Reads both generations, if they have the size and the key of the filter `planned`. (A generation with the key of the
+/// day before would need that key, too: a restart within one generation after midnight begins with an empty filter.)
 pub fn read(descriptor: OwnedFd, planned: &Seen) -> Option<Seen> {
     let mut file = File::from(descriptor);
     file.rewind().ok()?;
@@ -61,7 +60,7 @@ mod tests {
         let after = read(kept(), &Seen::with_capacity(10_000, 0.001, 7)).unwrap();
         assert!((0..6_000).all(|flow| after.contains(mix(flow))));
         assert!(after.insert(mix(9_000)), "it is new");
-        // The older half goes first.
+        // The older half is dropped first.
         after.rotate();
         assert!((3_000..6_000).all(|flow| after.contains(mix(flow))));
         assert!((0..3_000).filter(|flow| after.contains(mix(*flow))).count() < 30);

@@ -1,4 +1,4 @@
-//! Links: programs on interfaces, which may outlive their weir.
+//! BPF links: programs on interfaces, which can outlive their weir.
 
 use std::{
     collections::HashMap,
@@ -11,34 +11,34 @@ use tracing::debug;
 use super::{name::Name, network, store};
 use crate::datapath::syscall::{self, Hook};
 
-/// A program on an interface. Dropping it detaches the program, whoever else has the link.
+/// A program on an interface. Dropping it detaches the program, even if another process holds the link, too.
 pub struct Link {
     name: Name,
     descriptor: OwnedFd,
-    /// The number of the program that it is to run; `None` until this weir has put one there.
+    /// The id of the program that it should run; `None` until this weir has set one.
     program: Option<u32>,
     stays: bool,
 }
 
-/// What has become of a link since it was last looked at.
+/// The state of a link since the last check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkPosition {
-    /// Its program meets every packet of the hook first.
+    /// Its program is the first that sees each packet of the hook.
     First,
-    /// These programs, by their numbers, meet the packets before, and may end the chain.
+    /// The programs with these ids see the packets before, and may end the chain.
     Behind(Vec<u32>),
-    /// Somebody has detached it.
+    /// Another process has detached it.
     Removed,
-    /// Somebody has put this program in the place of weir's.
+    /// Another process has replaced weir's program by this one.
     Replaced(u32),
 }
 
-/// Two programs that pass every packet on: they keep a place while links change theirs. The kernel has a program only
-/// once at a hook.
+/// Two programs that pass every packet on. They hold a position while links change theirs. Two, because the kernel
+/// allows a program only once per hook.
 pub struct Passing([OwnedFd; 2]);
 
 impl Passing {
-    /// Loads them.
+    /// Loads both.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Link {
         Ok(Self { name, descriptor, program, stays: false })
     }
 
-    /// Puts another program in the place of this link's. Each packet meets one of the two.
+    /// Replaces the program of this link. Each packet is seen by exactly one of the two.
     ///
     /// # Errors
     ///
@@ -73,16 +73,16 @@ impl Link {
         Ok(())
     }
 
-    /// The number of its program, if this weir has put it there.
+    /// The id of its program, if this weir has set it.
     pub const fn program(&self) -> Option<u32> {
         self.program
     }
 
-    /// Where its program is now, by the link itself and, where this process may ask, by the chain of its hook.
+    /// The position of its program: from the link itself and, if permitted, from the chain of its hook.
     ///
     /// # Errors
     ///
-    /// The kernel does not tell: the interface vanishes just now, for instance.
+    /// The kernel does not tell, for example because the interface is just vanishing.
     pub fn place(&self) -> io::Result<LinkPosition> {
         let state = syscall::state_of(self.descriptor.as_fd())?;
         if state.ifindex == 0 {
@@ -96,7 +96,7 @@ impl Link {
             return Ok(LinkPosition::First);
         }
         let chain = match syscall::chain(ifindex, hook) {
-            // Without the right to ask, only the link itself tells.
+            // Without permission for the chain, only the link itself can be checked.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(LinkPosition::First),
             chain => chain?,
         };
@@ -108,7 +108,7 @@ impl Link {
         })
     }
 
-    /// Attaches this program by another link, as the first of its hook: somebody has detached this one.
+    /// Attaches this program again with a new link, first on its hook, after another process has detached this one.
     ///
     /// # Errors
     ///
@@ -120,12 +120,12 @@ impl Link {
         Ok(())
     }
 
-    /// Goes before all other programs of its hook. No packet is counted twice; between two calls to the kernel, some
-    /// microseconds, packets are not counted.
+    /// Moves the program before all others on its hook. No packet is counted twice. Packets between two system calls,
+    /// some microseconds apart, are not counted.
     ///
     /// # Errors
     ///
-    /// The kernel refused; then the program is where it was.
+    /// The kernel refused; then the program stays where it was.
     pub fn move_first(&mut self, program: impl AsFd, Passing([first, aside]): &Passing) -> io::Result<()> {
         let Name::Link { hook, ifindex, .. } = self.name else { return Ok(()) };
         let mut another = Self::attach(first, ifindex, hook)?;
@@ -139,7 +139,7 @@ impl Link {
         match moved {
             Ok(()) => self.give_way_to(another),
             Err(error) => {
-                // Only what was attached here goes.
+                // Undo only what was attached here.
                 syscall::detach(another.descriptor.as_fd())?;
                 another.stays = true;
                 store::forget(self.name);
@@ -150,25 +150,25 @@ impl Link {
         Ok(())
     }
 
-    /// The other link takes this one's place, and this one is detached.
+    /// Replaces this link by the other one, and detaches this one.
     fn give_way_to(&mut self, another: Self) {
         let mut before = std::mem::replace(self, another);
         if let Err(error) = syscall::detach(before.descriptor.as_fd()) {
             debug!("cannot detach {}: {error}", before.name);
         }
         before.stays = true;
-        // By the name that both have.
+        // Both have the same name.
         store::forget(self.name);
         store::keep(self.name, &self.descriptor);
     }
 
-    /// Leaves the program on the interface, for the next weir.
+    /// Leaves the program on the interface for the next weir.
     pub fn leave_behind(mut self) {
         self.stays = true;
     }
 
-    /// From now on the program goes with this link. Before, one that was taken over stays: should this weir not come so
-    /// far as to measure, the next one takes it over.
+    /// From now on, dropping this link detaches the program. Before, an inherited program stays: if this weir ends
+    /// before it measures, the next one takes it over.
     pub const fn settle(&mut self) {
         self.stays = false;
     }
@@ -179,7 +179,7 @@ impl Drop for Link {
         if self.stays {
             return;
         }
-        // Not only closed: systemd may have it too, and closes it some time later.
+        // Closing is not enough: systemd may hold it, too, and closes it only later.
         if let Err(error) = syscall::detach(self.descriptor.as_fd()) {
             debug!("cannot detach {}: {error}", self.name);
         }
@@ -187,7 +187,7 @@ impl Drop for Link {
     }
 }
 
-/// The links of an earlier weir that nobody has taken over yet. They stay if this weir does not get that far.
+/// The links of an earlier weir that are not taken over yet. They stay if this weir ends before that.
 #[derive(Default)]
 pub struct Links {
     left: HashMap<(Hook, u32), Link>,
@@ -195,7 +195,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Adds one. It is broken if its interface is gone, or is another one by now, or somebody has detached it.
+    /// Adds one. It is broken if its interface is gone, or is now a different one, or if another process has detached
+    /// it.
     pub(super) fn add(&mut self, name: Name, descriptor: OwnedFd) {
         let Name::Link { hook, ifindex, network: home } = name else { return };
         let is_here = home == network();
@@ -209,23 +210,23 @@ impl Links {
         }
     }
 
-    /// Takes the link of this hook of an interface, if there is one. It stays until [`Link::settle`].
+    /// Takes the link at this hook of an interface, if there is one. The program stays until [`Link::settle`].
     pub fn take(&mut self, hook: Hook, ifindex: u32) -> Option<Link> {
         self.left.remove(&(hook, ifindex))
     }
 
-    /// The link of this hook of an interface could not be taken over.
+    /// Notes that the link at this hook of an interface could not be taken over.
     pub fn is_broken(&mut self, hook: Hook, ifindex: u32) {
         self.broken.push((hook, ifindex));
     }
 
-    /// Detaches what is at these hooks of an interface; returns whether there was something.
+    /// Detaches the programs at these hooks of an interface; returns whether there were any.
     pub fn detach(&mut self, hooks: &[Hook], ifindex: u32) -> bool {
         let links = hooks.iter().filter_map(|hook| self.left.remove(&(*hook, ifindex)));
         links.map(|mut link| link.settle()).count() > 0
     }
 
-    /// Detaches all that nobody has taken over. Gives those that were broken, by hook and index.
+    /// Detaches all links that were not taken over. Returns the broken ones, by hook and index.
     pub fn clear(&mut self) -> Vec<(Hook, u32)> {
         self.left.values_mut().for_each(|link| link.stays = false);
         self.left.clear();

@@ -1,18 +1,18 @@
-//! From one weir to the next without a gap: a restart, an upgrade, a crash.
+//! Hands over from one weir to the next without a gap, at a restart, an upgrade or a crash.
 //!
-//! Where systemd keeps descriptors for a service ([`store`]), the programs stay on the interfaces when weir ends, and
-//! go on to count into its maps. The next weir
+//! If systemd keeps file descriptors for the service ([`store`]), the programs stay on the interfaces when weir ends,
+//! and continue to count into its maps. The next weir
 //!
 //! 1. loads its own programs and maps, of whatever version and size;
-//! 2. puts its programs in the place of the old ones, [`link`] by link: each packet meets one of the two;
-//! 3. reads what is left in the old maps into its first window ([`previous_run`]), less what the old weir has reported:
-//!    it wrote that into the handover's [`state`] at the end of each window;
-//! 4. lets go of the old maps once its first report is made.
+//! 2. replaces the old programs by its own, [`link`] by link: each packet is seen by exactly one of the two;
+//! 3. reads what is left in the old maps into its first window ([`previous_run`]), minus what the old weir had reported
+//!    and written into the handover [`state`] at the end of each window;
+//! 4. releases the old maps after its first report.
 //!
-//! What the old weir had read and not reported, because it was killed, is what the old counters tell and no record has:
-//! it is `lost.restart`, exactly.
+//! If the old weir was killed, the packets that it had read but not reported are in the old counters and in no record:
+//! they are `lost.restart`, exactly.
 //!
-//! systemd closes everything when the service is stopped for good, and the kernel then detaches the programs.
+//! When the service is stopped for good, systemd closes everything, and the kernel detaches the programs.
 
 pub mod filter;
 pub mod link;
@@ -50,16 +50,16 @@ use crate::{
     state::Last,
 };
 
-/// What earlier weirs have left.
+/// What earlier weirs left behind.
 #[derive(Default)]
 pub struct Inheritance {
     /// Their programs on interfaces.
     pub links: Links,
-    /// Their datapaths, the latest last: more than one if a weir died before its first report.
+    /// Their datapaths, the latest last. There are several if a weir died before its first report.
     pub previous_runs: Vec<PreviousRun>,
-    /// The flows that the latest of them has seen, if it ended in good order.
+    /// The flows that the latest of them had seen, if it ended normally.
     seen: Option<OwnedFd>,
-    /// The names of everything but links.
+    /// The names of all descriptors except links.
     names: Vec<Name>,
 }
 
@@ -76,7 +76,7 @@ struct Descriptors {
 }
 
 impl Inheritance {
-    /// Takes what systemd has kept. Discards what cannot be used, and logs that.
+    /// Takes the descriptors that systemd kept. Discards what cannot be used, and logs that.
     pub fn receive() -> Self {
         let mut generations: BTreeMap<u32, Descriptors> = BTreeMap::new();
         let mut all = Self::default();
@@ -117,48 +117,49 @@ impl Inheritance {
                      its last report are in no report"
                 ),
             }
-            // It is of no use to anybody.
+            // Nobody can use these any more.
             all.names.iter().filter(|name| name.generation() == Some(generation)).for_each(|name| store::forget(*name));
         }
         all
     }
 
-    /// What the latest of them knew.
+    /// The state that the latest of them wrote.
     pub fn state(&self) -> Option<&HandoverState> {
         self.previous_runs.last().map(|previous_run| &previous_run.state)
     }
 
-    /// The key that it drew.
+    /// The key that it generated.
     pub fn secret(&self) -> Option<Key> {
         self.state()?.secret.map(Key)
     }
 
-    /// The flows that the latest of them has seen, and when the open generation of its filter began; if that filter was
-    /// as the one that is `planned`.
+    /// The flows that the latest of them had seen, and when the open generation of its filter began. `None` if its
+    /// filter differs from the `planned` one.
     pub fn seen(&mut self, planned: &Seen) -> Option<(Seen, Option<Duration>)> {
         let seen = filter::read(self.seen.take()?, planned)?;
         Some((seen, self.state()?.generation_begun))
     }
 
-    /// The number of the next generation. The first one is drawn: systemd may keep others that this weir was not given.
+    /// The number of the next generation. The first one is random: systemd may keep others that were not passed to this
+    /// weir.
     fn next(&self) -> u32 {
         let last = self.names.iter().filter_map(|name| name.generation()).max();
         last.unwrap_or_else(|| getrandom::u32().unwrap_or_default() >> 1).wrapping_add(1)
     }
 
-    /// Lets go of everything but links, where nobody else will: see [`Handover::report`].
+    /// Releases everything except links, if there is no [`Handover`]; otherwise [`Handover::report`] does it.
     pub fn forget(names: Vec<Name>) {
         names.into_iter().for_each(store::forget);
     }
 
-    /// The names of everything but links.
+    /// The names of all descriptors except links.
     pub fn names(&self) -> Vec<Name> {
         self.names.clone()
     }
 }
 
 impl Descriptors {
-    /// `None` if nothing was written down yet.
+    /// Returns `None` if no state was written yet.
     fn open(self) -> Result<Option<PreviousRun>, String> {
         let there = |what: Option<OwnedFd>, name: &str| what.ok_or_else(|| format!("its {name} is missing"));
         let (state, flush) = (there(self.state, "state")?, there(self.flush, "program `flush`")?);
@@ -176,7 +177,7 @@ impl Descriptors {
             let bytes = map.info()?.max_entries();
             Ring::new(cpu, map, bytes)
         };
-        // Without a ring its records are missing, and the counters tell of them.
+        // Without a ring its records are missing, but the counters include them.
         let told = |error: &KernelError| warn!("cannot read a ring that an earlier weir has left: {error}");
         let rings = self.rings.into_iter().filter_map(|one| ring(one).inspect_err(told).ok()).collect();
         let records = self.records.map(previous_run::read_records).transpose().map_err(|error| error.to_string())?;
@@ -184,24 +185,24 @@ impl Descriptors {
     }
 }
 
-/// What is left to the next weir.
+/// What is handed over to the next weir.
 pub struct Handover {
     generation: u32,
     memory: StateMemory,
     secret: Option<Key>,
     network: u64,
-    /// What was counted in all reports so far.
+    /// The sum of all counters reported so far.
     reported: Edge,
     until: Moment,
     last: Option<Last>,
     generation_begun: Option<Duration>,
     alerts: Vec<(String, State<Timestamp>)>,
     records: Vec<Record>,
-    /// What was written last of the interfaces.
+    /// The interfaces as they were last written.
     pages: Vec<SlotState>,
-    /// What earlier generations have left, until this one has reported.
+    /// Descriptors of earlier generations, until this one has reported.
     earlier: Vec<Name>,
-    /// What it has left itself, until everything is attached.
+    /// Its own descriptors, until everything is attached.
     own: Vec<Name>,
     fails: bool,
 }
@@ -213,8 +214,8 @@ impl Drop for Handover {
 }
 
 impl Handover {
-    /// Has systemd keep the maps of this weir, whose keys derive from `secret` if it was drawn, and whose first window
-    /// begins at `begin`. `None` where it would keep nothing.
+    /// Has systemd keep the maps of this weir. `secret` is its key if that was generated, and its first window begins
+    /// at `begin`. `None` if systemd keeps no descriptors.
     pub fn begin(
         inheritance: &Inheritance,
         flush: FlushProgram<'_>,
@@ -249,8 +250,8 @@ impl Handover {
         })
     }
 
-    /// Everything is attached: this weir measures, and lets go of what earlier ones have left, under these names, with
-    /// its first report. One that does not come so far leaves nothing but links.
+    /// Everything is attached. From now on this weir measures, and with its first report it releases the descriptors of
+    /// earlier ones, which have these names. A weir that ends before this point leaves only links.
     pub fn take_over(&mut self, earlier: Vec<Name>) {
         self.earlier = earlier;
         self.own.clear();
@@ -261,23 +262,24 @@ impl Handover {
         self.generation
     }
 
-    /// Takes note of counters that the next report has, and of records that it has not, as it is the last one.
+    /// Adds counters that the next report contains. After the last report there is a `rest`: records that no report
+    /// contains.
     pub fn add(&mut self, edge: &Edge, rest: Vec<Record>) {
         self.records.extend(rest);
         self.reported.provide(edge.counters.len());
         self.reported.add(edge);
     }
 
-    /// Writes down that a report is made, of the window that ended at `until`, and where the rules of alerts are after
-    /// it; what earlier weirs have left is needed no longer. `pages` are the interfaces now.
+    /// Writes the state after a report: its window ended at `until`, `alerts` has the states of the rules, and `pages`
+    /// are the current interfaces. Releases what earlier weirs left.
     pub fn report(&mut self, until: Moment, last: Last, alerts: &Alerts, pages: Vec<SlotState>) {
         (self.until, self.last, self.alerts) = (until, Some(last), alerts.states());
         self.write(pages);
         self.earlier.drain(..).for_each(store::forget);
     }
 
-    /// Has systemd keep the flows that were seen, the open generation of which began at `begun`, and what was read
-    /// after the last window; weir ends now.
+    /// Has systemd keep the seen flows, whose open generation began at `begun`, and the records read after the last
+    /// window. Called when weir ends.
     pub fn end(mut self, seen: &Seen, begun: Option<Duration>) {
         match filter::write(seen) {
             Ok(kept) => store::keep(Name::Seen(self.generation), kept),
@@ -292,7 +294,7 @@ impl Handover {
         self.write(pages);
     }
 
-    /// Writes down the interfaces, if they are others than before.
+    /// Writes the interfaces, if they have changed.
     pub fn note(&mut self, pages: Vec<SlotState>) {
         let known = |slot_state: &SlotState| (slot_state.slot, slot_state.way, slot_state.ifindex);
         let is_same = pages.len() == self.pages.len()
@@ -334,7 +336,7 @@ pub fn keep_ring(generation: u32, cpu: u32, ring: impl AsFd) {
     store::keep(Name::Ring { generation, cpu }, ring);
 }
 
-/// The number of this process's network namespace; 0 where `/proc` does not tell.
+/// The inode of this process's network namespace; 0 if `/proc` does not tell.
 fn network() -> u64 {
     fs::metadata("/proc/self/ns/net").map_or(0, |namespace| namespace.ino())
 }

@@ -1,27 +1,27 @@
-//! What each descriptor is called while systemd keeps it.
+//! The names of the descriptors that systemd keeps.
 
 use std::{fmt, str::FromStr};
 
 use crate::datapath::syscall::Hook;
 
-/// A descriptor that outlives its weir. All but links belong to one generation of the datapath: each weir that starts
-/// loads its own.
+/// A descriptor that outlives its weir. All except links belong to one generation of the datapath: each weir loads its
+/// own at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// A link: a program on an interface.
     Link {
-        /// Where it runs.
+        /// The hook.
         hook: Hook,
         /// The interface's index.
         ifindex: u32,
-        /// The network namespace that it is in: its number.
+        /// The inode of its network namespace.
         network: u64,
     },
     /// What a generation has reported so far.
     HandoverState(u32),
-    /// The flows that it has seen, if it ended in good order.
+    /// The flows that it has seen, if it ended normally.
     Seen(u32),
-    /// Records that it has read, and that are of no report, if it ended in good order.
+    /// Records that it had read but not reported, if it ended normally.
     Records(u32),
     /// The program `flush`.
     Flush(u32),
@@ -38,7 +38,7 @@ pub enum Name {
     },
 }
 
-/// The words for hooks.
+/// The names of the hooks.
 const HOOKS: [(Hook, &str); 4] = [
     (Hook::XdpNative, "xdp-native"),
     (Hook::XdpGeneric, "xdp-generic"),
@@ -47,7 +47,7 @@ const HOOKS: [(Hook, &str); 4] = [
 ];
 
 impl Name {
-    /// All names of a generation that may have rings of so many CPUs.
+    /// All names of a generation with rings for this many CPUs.
     pub fn of_generation(generation: u32, cpus: u32) -> impl Iterator<Item = Self> {
         let rings = (0..cpus).map(move |cpu| Self::Ring { generation, cpu });
         [Self::HandoverState, Self::Seen, Self::Records, Self::Flush, Self::Cpus, Self::HandedOver]
@@ -89,7 +89,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// It is none of weir's names.
+/// The name is not one of weir's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotOurs;
 
@@ -135,7 +135,7 @@ mod tests {
         for name in links.into_iter().chain(others) {
             let text = name.to_string();
             assert_eq!(text.parse(), Ok(name), "{text}");
-            // What systemd accepts.
+            // systemd accepts only such names.
             assert!(text.len() < 255 && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':'), "{text}");
         }
         for wrong in ["", "link", "link.xdp.7", "book.", "book.x", "ring.1", "ring.1.2.3", "stored"] {

@@ -1,5 +1,5 @@
-//! What an earlier weir has left in the kernel: counters, and records in caches and rings. It is read by the program
-//! `flush` of that weir, on the maps of that weir.
+//! What an earlier weir left in the kernel: counters, and records in caches and rings. They are read with that weir's
+//! program `flush`, from that weir's maps.
 
 use std::{
     fs::File,
@@ -30,17 +30,17 @@ use crate::{
     measure::batch::Batch,
 };
 
-/// Windows that may be open on a CPU: the last one, and one that the earlier weir was closing when it died.
+/// How many windows may be open on a CPU: the last one, and one that the earlier weir was closing when it died.
 const OPEN_MAX: u32 = 2;
-/// How long a packet that is half counted is waited for. It takes a millionth of that.
+/// How long to wait for a packet that is being counted. Counting takes a millionth of that.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// The datapath of an earlier weir, which counts nothing any more.
+/// The datapath of an earlier weir. It no longer counts.
 pub struct PreviousRun {
-    /// What that weir knew.
+    /// The state that it wrote.
     pub state: HandoverState,
-    /// Records that it had read and not reported, and has handed over.
+    /// Records that it had read but not reported, and has handed over.
     pub records: Vec<Record>,
     /// Its counters.
     pub blocks: Blocks,
@@ -50,31 +50,31 @@ pub struct PreviousRun {
     pub rings: Vec<Ring>,
 }
 
-/// What became of it.
+/// What was taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inherited {
-    /// Packets that no report had, and the next one has.
+    /// Packets that were in no report, and are in the next one.
     pub packets: Tally,
-    /// Those of them that the earlier weir had read, and died with.
+    /// Of these, packets that the earlier weir had read and lost when it was killed.
     pub lost: Tally,
-    /// Packets of interfaces that are not measured any more: no report has them.
+    /// Packets of interfaces that are no longer measured: they are in no report.
     pub left_out: Tally,
 }
 
 impl PreviousRun {
-    /// Puts its records into `batch`, and what it counted since its last report into `edge`. `place` gives the slot
+    /// Puts its records into `batch`, and what it counted since its last report into `edge`. `place` returns the slot
     /// that an interface has now.
     ///
     /// # Errors
     ///
-    /// The kernel refused to run `flush`, or to show the maps.
+    /// The kernel refused to run `flush`, or to give access to the maps.
     pub fn settle(
         mut self,
         mut place: impl FnMut(&SlotState) -> Option<usize>,
         (batch, seen): (&mut Batch, &Seen),
         edge: &mut Edge,
     ) -> Result<Inherited, KernelError> {
-        // Closing windows forgets it.
+        // Read it first: closing a window resets it.
         let largest = self.largest();
         let places = Places::new(&self.state.pages, &mut place);
         let mut attributed = vec![Tally::default(); places.0.len()];
@@ -104,7 +104,7 @@ impl PreviousRun {
             inherited.lost.add(lost);
             add(counters, rest);
         }
-        // They are of all interfaces together: if one of them is in no report any more, nobody can tell its part.
+        // Sizes are counted for all interfaces together. If one of these is no longer reported, its part is unknown.
         if inherited.left_out.is_zero() {
             for (class, (now, reported)) in sizes.iter().zip(&self.state.sizes).enumerate() {
                 counted.sizes[class] = now.wrapping_sub(*reported);
@@ -115,7 +115,7 @@ impl PreviousRun {
         Ok(inherited)
     }
 
-    /// Closes every window that is open, and reads every record that is left.
+    /// Closes all open windows and reads all remaining records.
     fn read_records(&mut self, mut take: impl FnMut(&[Record])) -> Result<(), KernelError> {
         let Self { records, blocks, flush, rings, .. } = self;
         take(records);
@@ -129,7 +129,7 @@ impl PreviousRun {
                     blocks.take(cpu, flushed, &mut take)?;
                     match flushed.state {
                         Flush::Again => {}
-                        // What is half counted there for so long is counted as lost.
+                        // A packet that is still being counted after so long counts as lost.
                         Flush::Busy if clock::now().monotonic.saturating_sub(start) > PATIENCE => break,
                         Flush::Busy => thread::sleep(PAUSE),
                         Flush::Done | Flush::NoBlock => break,
@@ -146,17 +146,17 @@ impl PreviousRun {
         Ok(())
     }
 
-    /// The largest packet of the last windows, in bytes: one of them may have been reported.
+    /// The largest packet of the last windows, in bytes. One of these windows may have been reported already.
     fn largest(&self) -> u64 {
         let mut largest = 0;
         for cpu in 0..self.blocks.len() {
-            // A block that cannot be read now cannot be read for its counters either, which is said then.
+            // If a block cannot be read now, reading its counters later fails, too, and reports the error.
             let _ = self.blocks.read(cpu, |block| largest = block.largest.into_iter().fold(largest, u32::max));
         }
         largest.into()
     }
 
-    /// What was ever counted in each slot, and by size.
+    /// All packets ever counted in each slot, and by size.
     fn read_counters(&self, edge: &mut Edge) -> Result<(Vec<Counters>, [u64; SIZE_CLASSES]), KernelError> {
         let slots = self.state.pages.iter().map(|slot_state| slot_state.slot + 1).max().unwrap_or_default();
         let mut totals = vec![Counters::default(); slots];
@@ -175,22 +175,22 @@ impl PreviousRun {
     }
 }
 
-/// Writes records into memory that outlives this process.
+/// Writes records to a memory file that outlives this process.
 ///
 /// # Errors
 ///
-/// There is no memory.
+/// Out of memory.
 pub fn write_records(records: &[Record]) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create("weir-records", MemfdFlags::CLOEXEC)?);
     file.write_all(records.as_bytes())?;
     Ok(file.into())
 }
 
-/// Reads them.
+/// Reads the records back.
 ///
 /// # Errors
 ///
-/// They are not whole.
+/// A record is incomplete.
 pub fn read_records(descriptor: OwnedFd) -> io::Result<Vec<Record>> {
     let mut file = File::from(descriptor);
     let (mut bytes, mut record) = (Vec::new(), [0; size_of::<Record>()]);
@@ -207,7 +207,7 @@ pub fn read_records(descriptor: OwnedFd) -> io::Result<Vec<Record>> {
     Ok(whole.map(read).collect())
 }
 
-/// Runs `flush` once for a CPU, wherever that is possible.
+/// Runs `flush` once for a CPU, on that CPU if possible.
 fn flush_on(flush: FlushProgram<'_>, cpu: u32, is_claimed: &mut bool) -> Result<Flushed, KernelError> {
     if !*is_claimed && let Some(flushed) = flush.close(cpu)? {
         return Ok(flushed);
@@ -224,24 +224,24 @@ fn add(sum: &mut Counters, counters: Counters) {
     *sum = ledger.counters;
 }
 
-/// What the earlier weir had read of these packets, and not reported: all that are in no record, and for no other
-/// reason.
+/// Which of these packets the earlier weir had read but not reported: all that are in no record and not accounted for
+/// otherwise.
 fn lost_with(rest: &Counters, attributed: Tally) -> Tally {
     let elsewhere = rest.skipped.iter().chain(&rest.lost).chain([&rest.sampled_out, &attributed]).copied().sum();
     let elsewhere: Tally = elsewhere;
-    // Negative only if the maps do not belong to this state; the ledger shows it then.
+    // It is negative only if the maps do not belong to this state; the ledger shows that then.
     let Tally { packets, bytes } = rest.seen;
     Tally::new(packets.saturating_sub(elsewhere.packets), bytes.saturating_sub(elsewhere.bytes))
 }
 
-/// The same record in another slot, in no window yet.
+/// The same record in another slot, without a window.
 fn moved(record: &Record, slot: u8) -> Record {
     let scope = Scope::new(slot, 0);
     let scope = if record.key.scope().is_repeated() { scope.repeated() } else { scope };
     Record { key: record.key.without_scope().with_scope(scope), ..*record }
 }
 
-/// The slot that each slot's interface has now.
+/// For each old slot, the slot that its interface has now.
 struct Places(Vec<Option<u8>>);
 
 impl Places {

@@ -1,5 +1,5 @@
-//! What the next weir has to know: written in memory that outlives this process, at the end of each window and whenever
-//! an interface gets a slot.
+//! The state for the next weir. It is in a memory file that outlives this process, and is written at the end of each
+//! window and whenever an interface gets a slot.
 
 use std::{
     fs::File,
@@ -28,29 +28,29 @@ use crate::{
     state::{Last, SEQ_MAX},
 };
 
-/// The largest handover state: 256 interfaces with numbers of twenty digits take a third of it.
+/// The largest handover state, in bytes. 256 interfaces with numbers of twenty digits take a third of it.
 const BYTES_MAX: usize = 1 << 20;
-/// Where the two copies are, which are written in turn.
+/// The offsets of the two copies, which are written in turn.
 const COPIES: [u64; 2] = [4096, 4096 + BYTES_MAX as u64];
-/// The words of an interface's counters.
+/// The number of words in the counters of an interface.
 const WORDS: usize = size_of::<Counters>() / 8;
 
-/// What is known of a generation of the datapath.
+/// The state of a generation of the datapath.
 #[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct HandoverState {
     /// [`weir_common::cpu::LAYOUT`] of its maps.
     pub layout: u32,
     /// The network namespace.
     pub network: u64,
-    /// The key that all keys of its run derive from, if it was drawn and not configured.
+    /// The key that all keys of the run are derived from, if it was generated and not configured.
     pub secret: Option<[u64; 2]>,
-    /// The end of the last window that was reported; the beginning of the first one before.
+    /// The end of the last reported window; before the first report, the beginning of the first window.
     pub until: Moment,
     /// The last report, once there is one.
     pub last: Option<Last>,
-    /// When the open generation of seen flows began, by the monotonic clock, if that is known.
+    /// When the open generation of seen flows began, on the monotonic clock, if known.
     pub generation_begun: Option<Duration>,
-    /// Where each rule of alerts is that is not inactive.
+    /// The state of each rule of alerts that is not inactive.
     pub alerts: Vec<(String, State<Timestamp>)>,
     /// The interfaces.
     pub pages: Vec<SlotState>,
@@ -71,10 +71,10 @@ pub struct SlotState {
     pub ifindex: Option<u32>,
     /// The interface's own count of this direction at the end of the last window.
     pub own: Option<u64>,
-    /// The bytes of that.
+    /// The same count in bytes.
     #[serde(default)]
     pub own_bytes: Option<u64>,
-    /// The largest index that any interface had then: one with a larger index is younger.
+    /// The largest index of any interface at that time: an interface with a larger index is newer.
     #[serde(default)]
     pub newest: Option<u32>,
     /// Its counters in all reports so far: see [`words`].
@@ -88,12 +88,12 @@ pub fn words(counters: &Counters) -> Vec<u64> {
 }
 
 impl SlotState {
-    /// The interface's own count of this direction, if it is known whole.
+    /// The interface's own count of this direction, if both packets and bytes are known.
     pub fn own(&self) -> Option<Tally> {
         Some(Tally::new(self.own?, self.own_bytes?))
     }
 
-    /// Its counters in all reports so far; `None` if they are not those of this version.
+    /// Its counters in all reports so far; `None` if they have another number of words.
     pub fn reported(&self) -> Option<Counters> {
         let words: [u64; WORDS] = self.reported.as_slice().try_into().ok()?;
         Some(zerocopy::transmute!(words))
@@ -103,7 +103,7 @@ impl SlotState {
 /// Why a handover state cannot be read.
 #[derive(Debug, Error)]
 pub enum Unreadable {
-    /// It is no file, or too short.
+    /// The descriptor is not a file, or the file is too short.
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
     /// Nothing was written yet.
@@ -112,12 +112,12 @@ pub enum Unreadable {
     /// Its numbers are out of range.
     #[error("its numbers are out of range")]
     Wild,
-    /// It was written by a weir that is very different.
+    /// It was written by a weir with another format.
     #[error("another version of weir has written it: {0}")]
     Other(#[from] serde_json::Error),
 }
 
-/// The memory that the handover state is written to. It is gone with its last descriptor.
+/// The memory file for the handover state. It vanishes with its last descriptor.
 #[derive(Debug)]
 pub struct StateMemory {
     file: File,
@@ -126,11 +126,11 @@ pub struct StateMemory {
 }
 
 impl StateMemory {
-    /// Some that is empty.
+    /// An empty one.
     ///
     /// # Errors
     ///
-    /// No more descriptors, or no memory.
+    /// No more descriptors, or out of memory.
     pub fn new() -> io::Result<Self> {
         let memory = memfd_create("weir-state", MemfdFlags::CLOEXEC)?;
         Ok(Self { file: File::from(memory), next: 0 })
@@ -141,8 +141,7 @@ impl StateMemory {
         self.file.as_fd()
     }
 
-    /// Replaces the state: whoever reads it later finds the old or the new one, whenever this
-    /// process is killed.
+    /// Replaces the state atomically: a later reader finds the old or the new one, even if this process is killed.
     ///
     /// # Errors
     ///
@@ -153,7 +152,7 @@ impl StateMemory {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.file.write_all_at(&text, COPIES[self.next])?;
-        // One word within a page of memory: it is written whole, or not at all.
+        // One word within a page of memory: it is written completely or not at all.
         let which = (self.next as u64) << u32::BITS | text.len() as u64;
         self.file.write_all_at(&which.to_ne_bytes(), 0)?;
         self.next = 1 - self.next;

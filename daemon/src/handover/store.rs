@@ -1,5 +1,5 @@
-//! The store of file descriptors that systemd has for a service (`FDSTORE=1`): what is there outlives its process, and
-//! the next one gets it. systemd closes all of it when the service is stopped, and not when it is restarted.
+//! The file descriptor store that systemd has for a service (`FDSTORE=1`). Its descriptors outlive the process, and the
+//! next one gets them. systemd closes them when the service is stopped, but not when it is restarted.
 
 #![expect(unsafe_code, reason = "to own what systemd hands over, nothing else may: only the number tells")]
 
@@ -15,12 +15,11 @@ use tracing::warn;
 use super::name::Name;
 use crate::notify::{notify, notify_with};
 
-/// systemd is not to look whether a descriptor has something to say: the kernel calls each map that is no ring an error
-/// then, and systemd would let it go.
+/// systemd must not poll the descriptors: the kernel reports an error for each map that is not a ring, and systemd
+/// would then drop it.
 const UNWATCHED: NotifyState<'_> = NotifyState::Custom("FDPOLL=0");
 
-/// Whether there is a store. systemd says how much it holds from version 254 on; before, it just takes what it is
-/// given.
+/// Whether there is a store. systemd tells its size from version 254 on; older versions simply accept descriptors.
 pub fn is_there() -> bool {
     env::var_os("NOTIFY_SOCKET").is_some() && env::var("FDSTORE").map_or(true, |most| most != "0")
 }
@@ -37,14 +36,15 @@ pub fn keep(name: Name, descriptor: impl AsFd) {
     }
 }
 
-/// Has systemd keep a descriptor no longer.
+/// Has systemd drop a descriptor.
 pub fn forget(name: Name) {
     if is_there() {
         notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name.to_string())]);
     }
 }
 
-/// What systemd has kept, once: the second call has nothing. Descriptors with other names are closed.
+/// Takes the descriptors that systemd kept. Works once: the second call returns nothing. Closes descriptors with other
+/// names.
 pub fn take() -> Vec<(Name, OwnedFd)> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::Relaxed) {
@@ -56,7 +56,7 @@ pub fn take() -> Vec<(Name, OwnedFd)> {
         Vec::new()
     });
     let owned = received.into_iter().map(|(number, name)| {
-        // SAFETY: systemd has opened it for this process, and nothing here has taken it before: see above.
+        // SAFETY: systemd opened it for this process, and nothing here has taken it before: see above.
         (name, unsafe { OwnedFd::from_raw_fd(number) })
     });
     owned.filter_map(|(name, descriptor)| Some((name.parse().ok()?, descriptor))).collect()
