@@ -42,7 +42,7 @@ pub struct Closing {
     pub views: Arc<Views>,
     /// The keys to look up for each report.
     pub asks: Vec<Ask>,
-    /// Who reports.
+    /// The machine that reports.
     pub observer: Observer,
     /// The memory that the configuration plans for.
     pub memory_bytes: u64,

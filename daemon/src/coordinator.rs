@@ -138,7 +138,7 @@ impl Coordinator<'_, '_> {
     ///
     /// # Errors
     ///
-    /// See [`MeasureError`].
+    /// Why measuring cannot continue.
     pub fn run(mut self, cpus: usize, memory: &Memory, stop: &Receiver<()>) -> Result<(), MeasureError> {
         if self.attachments.waiting() == 0 {
             self.greet(cpus, memory);

@@ -78,8 +78,8 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
     kept
 }
 
-/// What to do if these capabilities were missing. It depends on the user: root is not told to become root, and nobody
-/// is told to get a capability that is already there.
+/// What to do about an operation that was refused because these capabilities are missing. It depends on the user: root
+/// is not told to become root, and nobody is told to get a capability that is already there.
 pub fn way_out(wanted: CapabilitySet) -> String {
     way_out_for(geteuid().is_root(), effective(), wanted)
 }

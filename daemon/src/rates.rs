@@ -2,9 +2,9 @@
 //!
 //! The counters of the kernel programs are read once a second, at full seconds of the wall clock: [`Pulse`]. The rate
 //! of a second is what was counted between two readings, divided by the time between them. A late reading makes a
-//! second longer: it then counts as as many seconds as it took, each with the mean rate. Packets that weir itself
-//! counts, from captures and packet sockets, are attributed to the second of their own timestamp, in whichever order
-//! they arrive: [`Seconds`].
+//! second longer: it then stands for several seconds, each at the mean rate. Packets that weir itself counts, from
+//! captures and packet sockets, belong to the second of their own timestamp, in whichever order they arrive:
+//! [`Seconds`].
 
 use std::{ops::Range, time::Duration};
 

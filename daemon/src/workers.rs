@@ -134,8 +134,7 @@ impl<'scope> Workers<'scope> {
                 worker.is_ordered = false;
                 parts.closed.push(closed);
             }
-            // There is one spare for each worker. For a late worker there is none: its shard comes back with this
-            // window.
+            // There is one spare for each worker, but none for a late one: its shard comes back with this window.
             if worker.is_ordered || self.spares.is_empty() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What follows from what the thread that attaches has done.
+//! Handles the results of the attacher thread.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use super::{
 use crate::{clock, config::Interface, interface::Way, measure::interface::Counts, text::with_causes};
 
 impl Attachments<'_> {
-    /// Takes what the thread has done. Returns whether something was attached: from then on the interfaces may feed
-    /// otherwise, and can be compared.
+    /// Handles a result of the attacher thread. Returns whether something was attached: from then on interfaces may
+    /// feed differently, and can be compared.
     pub fn hear(&mut self, done: Done) -> bool {
         let is_attached = matches!(done, Done::Attached(_, Ok(_)));
         self.act_and_note(done);
@@ -68,14 +68,14 @@ impl Attachments<'_> {
             others.is_attached(number, obtained);
             return Ok(());
         }
-        // It may be let go by now.
+        // It may have been released meanwhile.
         let Some(slot) = self.slots.slot_of(number) else { return Ok(()) };
         let Some(Some(attachment)) = self.slots.get_mut(slot) else { return Ok(()) };
         let Some(present) = attachment.here() else { return Ok(()) };
         attachment.obtained = obtained;
         attachment.attach(present);
         if attachment.left.is_some() {
-            // What it has counted until now was missed.
+            // What the interface has counted until now was missed.
             self.begin_coverage();
         }
         let Some(Some(attachment)) = self.slots.get_mut(slot) else { return Ok(()) };
@@ -114,7 +114,7 @@ impl Attachments<'_> {
         self.refuse((rule, way), &Device { ifindex, name, ..Device::default() }, error)
     }
 
-    /// It cannot be attached: says so once, or does not start.
+    /// An interface cannot be attached: warns once, or makes the start fail.
     pub(super) fn refuse(
         &mut self,
         (rule, way): (usize, Way),
@@ -141,11 +141,11 @@ impl Attachments<'_> {
 
     fn is_detached(&mut self, number: Number) -> Result<(), AttachError> {
         self.releasing.retain_mut(|one| !one.is_answered(number));
-        // Only now: its last packets have found their slot.
+        // Only now: its last packets still had their slot.
         self.going.remove(&number).map_or(Ok(()), |going| self.forget(going.ifindex, going.way))
     }
 
-    /// Removes what is attached no more from the kernel's table, unless it is attached anew.
+    /// Removes an entry from the kernel's table, unless the interface is attached again.
     fn forget(&mut self, ifindex: u32, way: Way) -> Result<(), AttachError> {
         let is_going = self.going.values().any(|going| (going.ifindex, going.way) == (ifindex, way));
         if let Some(table) = &mut self.table
@@ -157,7 +157,7 @@ impl Attachments<'_> {
         Ok(())
     }
 
-    /// This is where an attachment was found.
+    /// Judges the position at which an attachment was found.
     fn judge(&mut self, number: Number, position: Position, at: Duration) {
         let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
         if self.gone.contains(&ifindex) {
@@ -225,13 +225,13 @@ impl Attachments<'_> {
         }
     }
 
-    /// Begins to compare what is new with what the interfaces count.
+    /// Starts to compare new attachments with the counts of their interfaces.
     pub(super) fn begin_coverage(&mut self) {
         let is_new = |one: &Attachment| one.present.is_some() && one.coverage.is_new();
         if !self.slots.iter().any(is_new) {
             return;
         }
-        // From these counts on the programs see the packets.
+        // The programs see all packets that are counted after this reading.
         self.read(Duration::ZERO);
         for (slot, attachment) in self.slots.numbered().filter(|(_, attachment)| is_new(attachment)) {
             attachment.begin(attachment.reading(slot, &self.readings));
@@ -239,7 +239,7 @@ impl Attachments<'_> {
     }
 }
 
-/// One attachment, with or without an account of its own.
+/// One attachment, with or without a slot of its own.
 struct Of<'a> {
     name: &'a str,
     way: Way,

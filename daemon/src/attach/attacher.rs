@@ -1,7 +1,7 @@
-//! The thread that attaches: it has everything that is attached, and makes the calls for which the kernel takes its
-//! configuration lock (rtnl). Whatever holds that lock holds up this thread alone.
+//! The attacher thread: it owns everything that is attached, and makes the system calls for which the kernel takes its
+//! configuration lock (rtnl). A process that holds this lock delays only this thread.
 //!
-//! To attach and to detach have their turns (`pace`). Between two of them the thread does what else it is asked.
+//! Attaching and detaching are paced (`pace`). In between, the thread handles other tasks.
 
 use std::{collections::BTreeMap, io, time::Duration};
 
@@ -25,36 +25,36 @@ use crate::{
     interface::Way,
 };
 
-/// How long one look at what is attached takes, beyond those interfaces that have an account of their own. What is left
-/// is looked at the next time.
+/// How long one check may take, in addition to the interfaces with slots of their own. The remaining interfaces are
+/// checked the next time.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Everything that is attached, and what it takes to attach.
+/// Everything that is attached, and what is needed to attach more.
 pub struct Attacher<'a> {
     ladder: Ladder<'a>,
     devices: Devices,
-    /// Tells of filters; opened when there are some.
+    /// Lists filters; opened when there are some.
     traffic: Option<Traffic>,
     held: BTreeMap<Number, Held>,
-    /// What has its turn later.
+    /// Tasks that wait for their turn.
     queue: BTreeMap<(Urgency, Number), Turn>,
-    /// Where the next look at interfaces without an account of their own begins.
+    /// Where the next check of interfaces without slots of their own begins.
     next: Number,
-    /// What the sources of packets tell; `None` where that was not asked.
+    /// What source addresses tell; `None` if that was not needed.
     sources: Option<Sources>,
 }
 
-/// What is attached.
+/// An attachment.
 struct Held {
     hold: Hold,
     ifindex: u32,
     way: Way,
     obtained: Obtained,
-    /// Whether it has an account of its own.
+    /// Whether it has a slot of its own.
     has_slot: bool,
 }
 
-/// What is to be done in turn.
+/// A task that waits for its turn.
 enum Turn {
     Attach(Box<ToAttach>),
     Mend(Box<Device>, Position),
@@ -62,11 +62,11 @@ enum Turn {
 }
 
 impl<'a> Attacher<'a> {
-    /// Nothing is attached yet.
+    /// Creates an attacher with nothing attached.
     ///
     /// # Errors
     ///
-    /// The kernel has no sockets that list interfaces.
+    /// The kernel provides no sockets that list interfaces.
     pub fn new(ladder: Ladder<'a>) -> io::Result<Self> {
         Ok(Self {
             ladder,
@@ -79,12 +79,12 @@ impl<'a> Attacher<'a> {
         })
     }
 
-    /// Whether there are programs, and not packet sockets only.
+    /// Whether programs are loaded, and not only packet sockets used.
     pub const fn has_programs(&self) -> bool {
         self.ladder.programs.is_some()
     }
 
-    /// Does what it is asked, and tells of it, until nobody asks any more. Then detaches from everything.
+    /// Runs tasks and reports their results, until the other end disconnects. Then detaches from everything.
     pub fn run(mut self, channels: &Channels) {
         let mut pace = Pace::new(clock::now().monotonic);
         loop {
@@ -107,7 +107,7 @@ impl<'a> Attacher<'a> {
         }
     }
 
-    /// Does this now, or in its turn.
+    /// Runs a task now, or queues it.
     pub fn take(&mut self, task: Task, done: &mut Vec<Done>) {
         match task {
             Task::List { with_routes, with_sources } => {
@@ -123,7 +123,7 @@ impl<'a> Attacher<'a> {
                 self.queue.insert((Urgency::Mend, number), Turn::Mend(device, position));
             }
             Task::Detach(number) => {
-                // What has not had its turn yet is not to have it.
+                // Cancel what is still queued for it.
                 self.queue.retain(|(_, other), _| *other != number);
                 if self.held.contains_key(&number) {
                     self.queue.insert((Urgency::Detach, number), Turn::Detach);
@@ -149,8 +149,7 @@ impl<'a> Attacher<'a> {
         }
     }
 
-    /// The interfaces. Where a packet socket sees what is sent, it goes by the router's addresses as they are from now
-    /// on.
+    /// Lists the interfaces. If a packet socket sees sent packets, also updates the router's own addresses.
     fn list(&mut self, with_routes: bool, with_sources: bool) -> io::Result<(Vec<Device>, Sources)> {
         let listed = if with_routes { self.devices.list_with_routes() } else { self.devices.list() }?;
         if !with_sources {
@@ -163,12 +162,12 @@ impl<'a> Attacher<'a> {
         Ok((listed, sources))
     }
 
-    /// How urgent it is what has its turn next; `None` if nothing has.
+    /// The urgency of the next queued task; `None` if none is queued.
     pub fn urgency(&self) -> Option<Urgency> {
         self.queue.first_key_value().map(|((urgency, _), _)| *urgency)
     }
 
-    /// Does what has its turn now.
+    /// Runs the next queued task.
     pub fn work(&mut self, done: &mut Vec<Done>) {
         let Some(((_, number), turn)) = self.queue.pop_first() else { return };
         match turn {
@@ -207,7 +206,7 @@ impl<'a> Attacher<'a> {
         Some(Done::Mended { number, position, result, is_attached })
     }
 
-    /// Looks at everything that has an account of its own, and at others for a while.
+    /// Checks everything with a slot of its own, and others for a limited time.
     fn check(&mut self) -> Vec<(Number, Position, Duration)> {
         let Self { held, traffic, next, .. } = self;
         let mut found = Vec::new();
@@ -227,7 +226,7 @@ impl<'a> Attacher<'a> {
         found
     }
 
-    /// A link of an interface that is gone looks as if somebody had removed it. Its own news will come.
+    /// A link of a vanished interface looks as if another process had removed it. Its own news will follow.
     fn leave_out_what_is_gone(&mut self, found: &mut Vec<(Number, Position, Duration)>) {
         if found.iter().all(|(_, position, _)| *position != Position::Removed) {
             return;
@@ -239,17 +238,17 @@ impl<'a> Attacher<'a> {
         found.retain(|(number, position, _)| *position != Position::Removed || is_there(*number));
     }
 
-    /// What was taken over from an earlier weir goes with this one from now on. Detaches from what that one has
-    /// measured and this one does not. Gives the links that could not be taken over.
+    /// From now on, dropping an inherited program detaches it. Detaches what the earlier weir measured and this one
+    /// does not. Returns the links that could not be taken over.
     pub fn settle_inherited(&mut self) -> Vec<(Hook, u32)> {
         self.held.values_mut().for_each(|held| held.hold.settle());
         self.ladder.inherited.clear()
     }
 }
 
-/// Where it is; `None` if the kernel does not tell: the interface vanishes just now, for instance.
+/// Its position; `None` if the kernel does not tell, for example because the interface is just vanishing.
 fn look(number: Number, one: &Held, traffic: &mut Option<Traffic>) -> Option<(Number, Position, Duration)> {
-    // What was there is known of the time before the kernel is asked.
+    // The answer is certain only for the time before the kernel was asked.
     let at = clock::now().monotonic;
     match one.hold.position(traffic) {
         Ok(position) => Some((number, position, at)),

@@ -1,5 +1,5 @@
-//! All measured interfaces, as the coordinator knows them. What it takes to attach is with the thread that attaches
-//! ([`Attacher`]); what is to be done there goes to it by a [`Handle`], and the coordinator waits for none of it.
+//! All measured interfaces, as the coordinator knows them. The attacher thread ([`Attacher`]) owns what is needed to
+//! attach. It gets its tasks through a [`Handle`], and the coordinator does not wait for them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,13 +34,13 @@ use crate::{
     question::Views,
 };
 
-/// How long another configuration waits until what it does not ask for is detached.
+/// How long a new configuration waits until the interfaces that it no longer wants are detached.
 const DETACHING: Duration = Duration::from_millis(500);
-/// How long interfaces may wait before that is said.
+/// How long interfaces may wait before a warning.
 const WAIT: Duration = Duration::from_millis(500);
-/// How long the kernel may hold up the thread before that is said.
+/// How long the kernel may block the thread before a warning.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// What is said then.
+/// That warning.
 pub(super) const HELD_UP: &str = "the kernel does not answer: somebody holds its configuration lock (rtnl). Until that \
                                   ends, weir follows no changes of interfaces; it goes on counting";
 
@@ -51,49 +51,49 @@ pub struct Attachments<'a> {
     pub(super) next: Number,
     /// What is being detached.
     pub(super) going: HashMap<Number, Going>,
-    /// Whether the thread is asked for a list of interfaces.
+    /// Whether the thread has been asked for a list of interfaces.
     pub(super) is_listing: bool,
-    /// The look at what is attached that the thread was asked for last, and that it was done with last.
+    /// The number of the last check that was ordered, and of the last one that has finished.
     pub(super) checks: [u64; 2],
-    /// How many attachments are being put back.
+    /// How many attachments are being mended.
     pub(super) mending: usize,
-    /// Since when the thread has not answered, though it was asked.
+    /// Since when the thread has not answered a request.
     pub(super) asked: Option<Duration>,
-    /// What the thread has said while nobody could act on it.
+    /// Results of the thread that could not be handled yet.
     pub(super) heard: Vec<Done>,
-    /// Whether what is named has to be attached, or weir does not start.
+    /// Whether an interface that cannot be attached makes the start fail.
     pub(super) is_strict: bool,
     pub(super) has_programs: bool,
-    /// The programs' table of interfaces, where there are programs.
+    /// The programs' table of interfaces, if programs are loaded.
     pub(super) table: Option<&'a mut InterfaceTable>,
     pub(super) rules: Vec<Interface>,
     pub(super) slots: Slots,
-    /// What is asked of some interfaces only, which have to be known by their slots.
+    /// The views. Some are restricted to interfaces, which are then identified by their slots.
     pub(super) views: Arc<Views>,
-    /// Those that have no slot of their own, where all slots are in use.
+    /// Interfaces that share a slot, if all slots are in use.
     pub(super) others: Option<Others>,
-    /// The interfaces when they were last listed.
+    /// The interfaces as they were last listed.
     pub(super) devices: Arc<Vec<Device>>,
-    /// What was said to be gone since then.
+    /// Interfaces reported gone since then.
     pub(super) gone: HashSet<u32>,
-    /// What feeds by that list.
+    /// What feeds totals and lists, according to that list.
     pub(super) feeding: Feeding,
-    /// Each interface's own counts and weir's, when they were last looked at.
+    /// The last readings of the interfaces' own counts and of weir's.
     pub(super) readings: Readings<'a>,
-    /// What somebody has told weir to leave alone.
+    /// What a user has told weir to leave alone.
     pub(super) released: Released,
-    /// Who waits until weir has detached.
+    /// Requests that wait until weir has detached.
     pub(super) releasing: Vec<Releasing>,
     /// Refusals that were logged already: each is logged once, not at every change.
     pub(super) refused: HashMap<(u32, Way), String>,
-    /// Interfaces of which the log has said that XDP in generic mode runs before their tc hook.
+    /// Interfaces for which the log already says that XDP in generic mode runs before their tc hook.
     pub(super) behind_generic: HashSet<u32>,
     pub(super) following: Lasting,
     pub(super) counting: Lasting,
     /// Whether TCX may be chosen.
     pub(super) budget: TcxBudget,
     pub(super) has_many: bool,
-    /// Since when some have to wait, and whether that was said.
+    /// Since when some have been waiting, and whether that was logged.
     wait_since: Option<Duration>,
     pub(super) said_to_wait: bool,
     said_to_be_held_up: bool,
@@ -111,13 +111,13 @@ pub struct Going {
 }
 
 impl<'a> Attachments<'a> {
-    /// Attaches to all interfaces that are named and there, or fails; and to those that fit a pattern, as far as there
-    /// is time for it now. The `Attacher` has the rest to do, as a thread, by the channels that come with it. A named
-    /// interface that is not there yet is waited for, unless `strict` forbids it.
+    /// Attaches to all present interfaces that are named, or fails; and to those that match a pattern, as many as time
+    /// allows now. The thread of the `Attacher` does the rest, connected by the returned channels. A named interface
+    /// that is not present yet is waited for, unless `strict` is set.
     ///
     /// # Errors
     ///
-    /// The first named interface that cannot be measured, or why no interface at all can be.
+    /// The first named interface that cannot be measured, or the reason why no interface at all can be.
     pub fn attach(
         attacher: &mut Attacher<'_>,
         (table, live): (Option<&'a mut InterfaceTable>, Option<&'a LiveCounters>),
@@ -170,7 +170,8 @@ impl<'a> Attachments<'a> {
         Ok((all, channels))
     }
 
-    /// Has the attacher do, here and now, what is named, and for a while what fits a pattern.
+    /// Runs the attacher in this thread: for all named interfaces, and for a limited time for those that match a
+    /// pattern.
     fn drive(&mut self, attacher: &mut Attacher<'_>, strict: bool) -> Result<(), AttachError> {
         let mut pace = Pace::new(clock::now().monotonic);
         let mut is_listed = false;
@@ -194,7 +195,7 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// Says which interfaces of the configuration are not there.
+    /// Reports which configured interfaces are not present.
     fn tell_who_is_absent(&self, strict: bool) -> Result<(), AttachError> {
         for rule in &self.rules {
             if self.devices.iter().any(|device| covers(rule, device)) {
@@ -215,18 +216,18 @@ impl<'a> Attachments<'a> {
         Ok(())
     }
 
-    /// What the thread that attaches has done.
+    /// The results of the attacher thread.
     pub const fn done(&self) -> &Receiver<Done> {
         &self.thread.done
     }
 
-    /// The interface with this index is gone: another one may have its index and its name by now.
+    /// The interface with this index is gone: another one may already have its index and its name.
     pub fn note_gone(&mut self, ifindex: u32) {
         self.gone.insert(ifindex);
     }
 
-    /// Asks which interfaces there are, and whether everything is still where it was put. What follows from the answers
-    /// is done when they come ([`Attachments::hear`]).
+    /// Asks for a list of the interfaces, and for a check of all attachments. The answers are handled when they arrive
+    /// ([`Attachments::hear`]).
     pub fn follow(&mut self) {
         if self.checks[0] == self.checks[1] {
             self.check();
@@ -260,16 +261,15 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// Whether the thread was asked for something, and has said nothing for long.
+    /// Whether the thread has not answered a request for long.
     pub(super) fn is_held_up(&self) -> bool {
         self.asked.is_some_and(|asked| clock::now().monotonic.saturating_sub(asked) > PATIENCE)
     }
 
-    /// Goes by another configuration from now on, whose views have room for `most` interfaces. What it still asks for
-    /// stays attached, in its slot. Detaches from the rest, whose slots stay for the report of the window that ends
-    /// now. What it asks for besides is attached when the interfaces are followed the next time. What `weir detach` has
-    /// detached from stays detached, unless the configuration asks for other interfaces than before. Returns how many
-    /// slots are in use.
+    /// Applies another configuration, whose views have room for `most` interfaces. What it still wants stays attached,
+    /// in its slot. Detaches from the rest, whose slots stay for the report of the window that ends now. New interfaces
+    /// are attached at the next `follow`. What `weir detach` has detached stays detached, unless the configuration
+    /// wants other interfaces than before. Returns how many slots are in use.
     pub fn change(&mut self, interfaces: &[Interface], views: Arc<Views>, most: usize) -> usize {
         if self.rules != interfaces {
             self.released = Released::Nothing;
@@ -283,8 +283,8 @@ impl<'a> Attachments<'a> {
         if self.others.is_some() { Others::SLOT + 1 } else { self.slots.len() }
     }
 
-    /// The interfaces, to go by other rules than those `before`. If these did not ask for routes, each interface may
-    /// carry the default route until the next list says which do: what is attached stays until then.
+    /// The interfaces, for rules other than those `before`. If the earlier rules did not need routes, each interface
+    /// may carry the default route until the next list: what is attached stays until then.
     fn devices_for(&self, before: &[Interface]) -> Arc<Vec<Device>> {
         let by_route = |rules: &[Interface]| rules.iter().any(Interface::is_default_route);
         if by_route(before) || !by_route(&self.rules) {
@@ -312,7 +312,7 @@ impl<'a> Attachments<'a> {
             let (interface, direction) = (&attachment.name, attachment.way.name());
             info!(%interface, direction, "detached, as the configuration does not ask for this any more");
         }
-        // So that the last packets are in the window that ends now.
+        // Wait, so that the last packets are in the window that ends now.
         self.wait(
             DETACHING,
             |all| all.going.keys().all(|number| !leaving.contains(number)),
@@ -320,15 +320,15 @@ impl<'a> Attachments<'a> {
         );
     }
 
-    /// Takes what was heard and could not be acted on yet.
+    /// Handles results that could not be handled earlier.
     pub fn catch_up(&mut self) {
         for earlier in std::mem::take(&mut self.heard) {
             self.hear(earlier);
         }
     }
 
-    /// Hears the thread until this is so, at most for a while, and acts on what may be acted on now. The rest is kept
-    /// for [`Attachments::hear`]. Returns whether it is so.
+    /// Receives results until `is_so` holds, at most for `patience`. Handles those that `may_act` accepts; keeps the
+    /// rest for [`Attachments::hear`]. Returns whether `is_so` holds.
     pub(super) fn wait(
         &mut self,
         patience: Duration,
@@ -350,12 +350,12 @@ impl<'a> Attachments<'a> {
         true
     }
 
-    /// How many directions of interfaces are not attached yet, because so many came at once.
+    /// How many directions of interfaces are not attached yet, because too many appeared at once.
     pub fn waiting(&self) -> usize {
         self.slots.waiting() + self.others.as_ref().map_or(0, Others::waiting)
     }
 
-    /// Says once that some have waited for so long, and once that none waits any more.
+    /// Logs once that some have waited this long, and once that none waits any more.
     fn tell_who_waits(&mut self, long: Duration) {
         let (waiting, now) = (self.waiting(), clock::now().monotonic);
         self.wait_since = (waiting > 0).then(|| self.wait_since.unwrap_or(now));
@@ -371,7 +371,7 @@ impl<'a> Attachments<'a> {
         self.said_to_wait = waiting > 0 && (is_long || self.said_to_wait);
     }
 
-    /// Says once that somebody keeps the kernel from answering, and once that it answers again.
+    /// Logs once that the kernel is blocked by another process, and once that it answers again.
     fn tell_of_the_kernel(&mut self) {
         let is_held_up = self.is_held_up();
         let before = std::mem::replace(&mut self.said_to_be_held_up, is_held_up);
@@ -382,21 +382,21 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// How many links there are, each of which takes the kernel a while to detach.
+    /// How many links there are. The kernel needs a while to detach each.
     pub fn links(&self) -> usize {
         let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.has_link()).count();
         own + self.others.as_ref().map_or(0, Others::links)
     }
 
-    /// How many directions are attached at a tc hook, or about to be.
+    /// How many directions are attached at a tc hook, or will be.
     pub(super) fn at_tc(&self) -> usize {
         let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.is_at_tc()).count();
         own + self.others.as_ref().map_or(0, Others::at_tc) + self.waiting()
     }
 
-    /// Detaches from these interfaces, or from all, and leaves them alone until a configuration asks for other
-    /// interfaces than this one. Answers with what it has detached from, in words, when that is done; or with an
-    /// interface that is not measured now, and changes nothing then.
+    /// Detaches from these interfaces, or from all, and leaves them alone until a configuration wants other interfaces
+    /// than the current one. When that is done, replies with a description of what was detached. If an interface is not
+    /// measured now, replies with its name and changes nothing.
     pub fn release(&mut self, names: &[String], reply: Sender<Result<Vec<String>, String>>) {
         let names: &[_] = &names.iter().map(|name| self.own_name(name)).collect::<Vec<_>>();
         let attached: Vec<_> =
@@ -422,7 +422,7 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// The name that a measured interface has in the kernel, of any of its names.
+    /// The name of a measured interface in the kernel, given any of its names.
     fn own_name(&self, name: &str) -> String {
         let own = self.slots.iter().find(|one| one.names().contains(&name));
         own.map_or(name, |one| &one.name).to_owned()
@@ -433,13 +433,13 @@ impl<'a> Attachments<'a> {
         self.slots.iter().map(|slot: &Attachment| (slot.name.as_str(), slot.way, slot.obtained))
     }
 
-    /// Lets go of every interface. Programs stay there, for the next weir. Returns whether that is done after a while.
+    /// Releases all interfaces. Their programs stay for the next weir. Returns whether that was done in time.
     pub fn leave_behind(&mut self, patience: Duration) -> bool {
         self.end(Task::LeaveBehind, patience)
     }
 
-    /// Detaches from every interface, for good. The slots stay, for the last report. Returns whether that is done after
-    /// a while; if not, the thread goes on with it.
+    /// Detaches from all interfaces for good. The slots stay, for the last report. Returns whether that was done in
+    /// time; if not, the thread continues.
     pub fn detach(&mut self, patience: Duration) -> bool {
         self.end(Task::DetachAll, patience)
     }

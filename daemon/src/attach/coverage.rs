@@ -1,24 +1,23 @@
-//! Whether a program sees all packets of its interface: its count is compared with the interface's own.
+//! Whether a program sees all packets of its interface: compares its count with the interface's own.
 //!
-//! Two counts cannot be read at one instant. Of a program, weir reads the counters in place, then the interface's own,
-//! then the program's again, all within some hundred microseconds. Of a packet socket, weir reads the interface's own
-//! count before and after the socket's window is closed. Either way one count lies between two readings of the other,
-//! and what is said of a window are the differences of two such [`Reading`]s, with bounds. A comparison begins at a
+//! Two counts cannot be read at the same instant. For a program, weir reads the counters in place, then the interface's
+//! own, then the program's again, all within some hundred microseconds. For a packet socket, weir reads the interface's
+//! own count before and after it closes the socket's window. Either way one count lies between two readings of the
+//! other, and the numbers of a window are differences of two such [`Reading`]s, with bounds. A comparison begins with a
 //! reading after the program was attached.
 //!
-//! A packet that the interface has counted and the program has not was not seen, or was still in a queue (a card's
-//! ring, a backlog). Queues empty themselves: their packets do not add up from window to window, but packets that the
-//! program never sees do. So the bounds of a window allow for a short queue, and weir warns only of packets that were
-//! missing at two edges in a row, and that are more than a long queue holds at the rate of the window. What was on its
-//! way when the comparison began stays missing for ever. That is allowed for as well, at the rate of the first window:
-//! the two add up.
+//! A packet that the interface has counted and the program has not was either missed, or is still in a queue (a card's
+//! ring, a backlog). Queues drain: their packets do not add up from window to window, but missed packets do. So the
+//! bounds of a window allow for a short queue. weir warns only of packets that were missing at two edges in a row, and
+//! that are more than a long queue holds at the rate of the window. Packets that were queued when the comparison began
+//! stay missing forever. This is allowed for as well, at the rate of the first window: the two allowances add up.
 //!
-//! Of packets that offloads merge, some interfaces count the merged buffers (a veth) and some the packets
-//! (`WireGuard`). So any count between the number of buffers and the number of packets in them is taken for complete;
-//! the same with their bytes, where each packet of a buffer had headers of its own.
+//! If offloads merge packets, some interfaces count the merged buffers (a veth) and some the packets (`WireGuard`). So
+//! any count between the number of buffers and the number of packets in them is accepted as complete. The same holds
+//! for bytes: each packet in a buffer had headers of its own.
 //!
 //! Packets that a packet socket dropped are lost in the ledger, where a merged buffer counts as one packet. In a window
-//! with such a loss other missing packets cannot be told from it, and weir reports nothing for that window.
+//! with such losses other missing packets cannot be distinguished from them, so weir reports none for that window.
 
 use std::time::Duration;
 
@@ -28,27 +27,27 @@ use crate::measure::interface::Share;
 
 /// A smaller share of missing packets is not reported.
 const MISSING_SHARE: f64 = 0.001;
-/// The traffic that may be in queues at an edge: what arrives while a busy CPU does not look at a queue, ...
+/// The traffic that may be in queues at an edge: what arrives while a busy CPU does not serve a queue, ...
 const ON_ITS_WAY: Duration = Duration::from_millis(50);
 /// ... or this many packets, if that is more.
 const ON_ITS_WAY_PACKETS: u64 = 64;
-/// What the bounds of a window's coverage allow for in queues: what arrives in this time, or that many packets, too.
+/// What the coverage bounds of a window allow for in queues: what arrives in this time, or the number above, if more.
 const QUEUED: Duration = Duration::from_millis(5);
 /// An interface must count this many packets in this time before a program that saw none is reported.
 const SILENCE_PACKETS: u64 = 16;
 const SILENCE: Duration = Duration::from_millis(500);
-/// The headers that each packet of a merged buffer had, in bytes, at most: Ethernet with two tags, IPv6, TCP with
-/// options, twice for a tunnel.
+/// The headers of each packet in a merged buffer, in bytes, at most: Ethernet with two tags, IPv6, TCP with options,
+/// twice for a tunnel.
 const HEADERS_MAX: u64 = 2 * (22 + 40 + 60);
 /// The most packets that offloads merge into one buffer.
 const MERGED_MAX: u64 = 128;
-/// How many bytes an interface counts more or less of a packet than weir: a bridge leaves out the Ethernet header, some
+/// By how many bytes an interface's count of a packet may differ from weir's: a bridge omits the Ethernet header, some
 /// cards add the frame check sequence.
 const FRAMING: u64 = 18;
 /// The shortest packet, in bytes.
 const PACKET_MIN: u64 = 60;
 
-/// What weir has seen of an interface since some time.
+/// What weir has seen of an interface since some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// All packets.
@@ -58,19 +57,19 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Adds what was seen, too.
+    /// Adds what else was seen.
     pub const fn add(&mut self, all: Tally, merged: u64) {
         self.all.add(all);
         self.merged = self.merged.wrapping_add(merged);
     }
 
-    /// What was seen since then.
+    /// What was seen since `earlier`.
     pub const fn since(self, earlier: Self) -> Self {
         Self { all: self.all.since(earlier.all), merged: self.merged.wrapping_sub(earlier.merged) }
     }
 }
 
-/// Both counts at one moment: each was at least the first and at most the second.
+/// Both counts at one moment: each was at least the first value and at most the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The interface's own.
@@ -79,12 +78,12 @@ pub struct Reading {
     pub seen: [Seen; 2],
 }
 
-/// What weir has not seen of what the interface counted.
+/// What the interface counted and weir did not see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
     /// By the interface's own count.
     pub counted: Tally,
-    /// How much more it may have been.
+    /// How many more it may have been.
     pub beyond: Tally,
 }
 
@@ -94,18 +93,18 @@ pub enum Shortage {
     /// No more than a short queue holds at this rate.
     #[default]
     None,
-    /// Perhaps: a long queue holds so many.
+    /// Possibly: a long queue may hold that many.
     Possible,
     /// No queue explains it.
     Certain,
 }
 
-/// What a window comes to.
+/// The result for a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Compared {
-    /// Packets seen for each that the interface counted; `None` if it counted none, or does not tell.
+    /// Packets seen per packet that the interface counted; `None` if it counted none, or gives no count.
     pub packets: Option<Share>,
-    /// The same of bytes.
+    /// The same for bytes.
     pub bytes: Option<Share>,
     /// What was not seen; `None` if that is not known.
     pub unseen: Option<Unseen>,
@@ -115,20 +114,21 @@ pub struct Compared {
     pub finding: Option<Finding>,
 }
 
-/// One direction of an interface, since its program was attached or since something was reported.
+/// One direction of an interface, since its program was attached or since the last warning.
 #[derive(Debug, Default)]
 pub struct Coverage {
     reading: Option<Reading>,
-    /// The one before, and the length of the window between the two, unless what was missing there is accounted for.
+    /// The reading before that one and the length of the window between the two; `None` if packets missing between the
+    /// two must not be counted again.
     before: Option<(Reading, Duration)>,
-    /// How much longer than the window that ends is what is compared.
+    /// By how much the compared time is longer than the window that ends.
     longer: Duration,
     own: u64,
     seen: u64,
     missing: u64,
-    /// What may have been on its way when the comparison began; not known before the first window.
+    /// What may have been queued when the comparison began; unknown before the first window.
     first: Option<u64>,
-    /// Whether the interface counts the bytes of a packet as weir does; not known before it has counted any.
+    /// Whether the interface counts the bytes of a packet as weir does; unknown before it has counted any.
     counts_alike: Option<bool>,
 }
 
@@ -144,12 +144,12 @@ pub enum Finding {
     Missing {
         /// How many it did not see.
         packets: u64,
-        /// Of how many.
+        /// How many the interface counted.
         own: u64,
     },
 }
 
-/// What has passed between two readings: the likeliest, the least, and the most.
+/// What was counted between two readings: the likeliest, the smallest and the largest value.
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     own: [Tally; 3],
@@ -157,7 +157,7 @@ struct Passed {
 }
 
 impl Passed {
-    /// `None` if the interface has begun to count anew.
+    /// `None` if the interface has reset its counters.
     fn between(earlier: &Reading, later: &Reading) -> Option<Self> {
         let (before, after) = (earlier.own, later.own);
         if after[0].packets < before[0].packets || after[0].bytes < before[0].bytes {
@@ -166,7 +166,7 @@ impl Passed {
         let less =
             |a: Tally, b: Tally| Tally::new(a.packets.saturating_sub(b.packets), a.bytes.saturating_sub(b.bytes));
         let seen_less = |a: Seen, b: Seen| {
-            // Counters wrap, but the later one is never smaller by more than what was read between.
+            // Counters wrap, but the later value is never smaller by more than what was read in between.
             let apart = a.since(b);
             if apart.all.packets > u64::MAX / 2 { Seen::default() } else { apart }
         };
@@ -198,7 +198,7 @@ impl Passed {
         let [seen, seen_least, _] = self.seen;
         let packets = own.packets.saturating_sub(seen.all.packets);
         let bytes = own.bytes.saturating_sub(seen.all.bytes);
-        // What was missed has at least its headers.
+        // A missed packet has at least its headers.
         let bytes = if bytes < packets * 14 { packets * (own.mean_bytes() + 14) } else { bytes };
         let counted = if packets == 0 { Tally::default() } else { Tally::new(packets, bytes) };
         let (mut most, mut most_bytes) = (
@@ -209,7 +209,7 @@ impl Passed {
             most_bytes += FRAMING * own_most.packets;
         }
         if seen.merged > 0 {
-            // A buffer that was missed may have been of many packets.
+            // A missed buffer may have held many packets.
             let buffers = most;
             most = buffers.max(most_bytes / PACKET_MIN).min(buffers.saturating_mul(MERGED_MAX));
             most_bytes += most * HEADERS_MAX;
@@ -219,8 +219,8 @@ impl Passed {
     }
 }
 
-/// The share of `own` that was seen, each of which are the likeliest, the least, and the most. Any number from the
-/// first to the second of `seen` is complete.
+/// The share of `own` that was seen. Both have the likeliest, the smallest and the largest value. Any number between
+/// the two of `seen` counts as complete.
 fn share(own: [u64; 3], seen: [[u64; 2]; 3], queued: u64) -> Option<Share> {
     let [value, least, most] = own;
     let of = |own: u64, [from, to]: [u64; 2]| own.clamp(from, to);
@@ -234,7 +234,7 @@ fn share(own: [u64; 3], seen: [[u64; 2]; 3], queued: u64) -> Option<Share> {
 }
 
 impl Coverage {
-    /// Begins now, with this reading; if that is `None`, begins at the next edge.
+    /// Starts with this reading; if it is `None`, starts at the next edge.
     pub const fn new(reading: Option<Reading>) -> Self {
         Self {
             reading,
@@ -253,18 +253,18 @@ impl Coverage {
         self.reading
     }
 
-    /// Begins anew with this reading. What is known of the interface's way to count stays.
+    /// Starts over with this reading, but keeps what is known about how the interface counts.
     const fn begin(&mut self, reading: Option<Reading>) {
         *self = Self { counts_alike: self.counts_alike, ..Self::new(reading) };
     }
 
-    /// What is missing of the window that has ended is accounted for.
+    /// Marks the missing packets of the window that has ended as accounted for.
     pub const fn account(&mut self) {
         self.before = None;
     }
 
-    /// Compares from the edge before the last one at the next edge, unless what was missing since then is accounted
-    /// for: packets may have been missed already before the last one.
+    /// Compares at the next edge from the edge before the last one, unless the packets missing then are accounted for:
+    /// packets may already have been missed before the last edge.
     pub const fn go_back(&mut self) {
         if let Some((before, longer)) = self.before {
             *self = Self { counts_alike: self.counts_alike, longer, ..Self::new(Some(before)) };
@@ -276,19 +276,19 @@ impl Coverage {
         self.reading.is_none() && self.own == 0
     }
 
-    /// What was seen since the reading by somebody else, too: an earlier weir.
+    /// Adds what another weir, an earlier one, has seen since the reading.
     pub const fn credit(&mut self, more: Seen) {
         if let Some(reading) = &mut self.reading {
             reading.seen = [reading.seen[0].since(more), reading.seen[1].since(more)];
         }
     }
 
-    /// A window's edge. `dropped` packets were dropped by the packet socket in this window of this length. `was_blind`:
-    /// it is known that packets may have been missed, and why.
+    /// The edge of a window of this length, in which the packet socket dropped `dropped` packets. `was_blind` if it is
+    /// already known that packets may have been missed, and why.
     pub fn edge(&mut self, now: Option<Reading>, dropped: u64, was_blind: bool, length: Duration) -> Compared {
         let passed = now.zip(self.reading).and_then(|(now, earlier)| Passed::between(&earlier, &now));
         let Some(passed) = passed else {
-            // Nothing to compare, or the driver began to count anew.
+            // There is nothing to compare, or the driver has reset its counters.
             self.begin(now);
             return Compared::default();
         };
@@ -335,18 +335,18 @@ impl Coverage {
         } else {
             return None;
         };
-        // This is reported now. Packets that go missing from here on are reported again.
+        // It is reported now. Packets that go missing from here on are reported again.
         self.begin(self.reading);
         Some(finding)
     }
 }
 
-/// How many packets may be in queues, of so many that passed in this `length`: those of `time`.
+/// How many packets may be queued, if this many passed in `length`: those of `time`.
 fn in_queues(passed: u64, time: Duration, length: Duration) -> u64 {
     ON_ITS_WAY_PACKETS.max(arriving(passed, time, length))
 }
 
-/// How many of these packets came in such a `time`, on average.
+/// How many of these packets arrived in such a `time`, on average.
 fn arriving(passed: u64, time: Duration, length: Duration) -> u64 {
     (passed as f64 * (time.as_secs_f64() / length.max(time).as_secs_f64())) as u64
 }
@@ -361,7 +361,7 @@ mod tests {
         Seen { all: Tally::new(packets, packets * 100), merged: 0 }
     }
 
-    /// Counts that are read at one instant.
+    /// Counts that are read at the same instant.
     struct Case {
         coverage: Coverage,
         seen: Seen,
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn what_was_on_its_way_at_the_beginning_is_not_missing_when_traffic_ends() {
-        // 4 ms of 20,000 packets a second came between the two counts of the first edge.
+        // 4 ms of 20,000 packets a second arrived between the two counts of the first edge.
         let mut coverage = Case::new(None);
         assert_eq!(coverage.edge(Some(5_000), saw(5_080), SECOND).1, None);
         assert_eq!(coverage.edge(Some(25_000), saw(20_000), SECOND).1, None);
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn what_was_on_its_way_at_both_ends_adds_up() {
-        // 40 ms of 20,000 packets a second at the beginning, and as many at two edges in a row.
+        // 40 ms of 20,000 packets a second at the start, and as many at two edges in a row.
         let mut coverage = Case::new(Some(0));
         for (own, seen) in [(20_000, 19_200), (40_000, 19_200), (60_000, 20_000)] {
             assert_eq!(coverage.edge(Some(own), saw(seen), SECOND).1, None, "{own}");
@@ -449,7 +449,7 @@ mod tests {
         let (mut own, mut seen) = (1_000, 0);
         for window in 1..100 {
             own += 100_000;
-            // At each edge some thousand wait, never the same number.
+            // Some thousand are queued at each edge, never the same number.
             let now = own - 1_000 - window * 40;
             let (share, finding) = coverage.edge(Some(own), saw(now - seen), SECOND);
             seen = now;
@@ -566,7 +566,7 @@ mod tests {
         );
     }
 
-    /// Between the two readings of weir's count the interface's own was read, or the other way round.
+    /// The interface's own count is read between the two readings of weir's count, or the other way round.
     #[test]
     fn the_bounds_are_those_of_the_readings_and_of_a_short_queue() {
         let at = |own: [u64; 2], seen: [u64; 2]| Reading {
@@ -599,7 +599,7 @@ mod tests {
         assert_eq!(case.compare(None, saw(0), true).unseen, None, "the interface does not tell");
     }
 
-    /// Somebody has removed the program between the last look and the edge, which the next look shows.
+    /// Another process removes the program between the last check and the edge, and the next check finds out.
     #[test]
     fn what_was_missed_before_the_window_began_is_told_in_this_one_and_once() {
         let mut case = Case::new(Some(0));
@@ -637,7 +637,7 @@ mod tests {
         let Unseen { counted, beyond } = compared.unseen.unwrap();
         assert!(counted.packets + beyond.packets >= 5 * 18, "{counted:?} {beyond:?}");
         assert!(counted.bytes + beyond.bytes >= 10_000, "{counted:?} {beyond:?}");
-        // A bridge leaves out the Ethernet header.
+        // A bridge omits the Ethernet header.
         let mut coverage = Coverage::new(Some(Reading { own: [Tally::default(); 2], seen: [Seen::default(); 2] }));
         let now = Reading { own: [Tally::new(100, 8_600); 2], seen: [saw(50); 2] };
         let Unseen { counted, beyond } = coverage.edge(Some(now), 0, true, SECOND).unseen.unwrap();

@@ -13,43 +13,43 @@ use crate::{
     privileges::way_out,
 };
 
-/// What is said of a pattern that means nothing yet.
+/// The message for a pattern that matches nothing yet.
 pub const NONE_FITS: &str = "no interface fits this pattern now; weir will measure those that appear later";
-/// What is said where no interface carries the default route yet.
+/// The message if no interface carries the default route yet.
 pub const NO_DEFAULT_ROUTE: &str =
     "no interface carries a default route now; weir will measure what does so later (`ip route add default ...`)";
 
 /// Why an interface cannot be measured.
 #[derive(Debug, Error)]
 pub enum AttachError {
-    /// There is none of that name.
+    /// There is no interface of that name.
     #[error("interface \"{name}\" not found (have: {have})")]
     NotFound {
         /// The name.
         name: String,
-        /// The interfaces that there are.
+        /// The present interfaces.
         have: String,
     },
-    /// The interface vanished meanwhile.
+    /// The interface has vanished meanwhile.
     #[error("interface \"{0}\" vanished while weir attached to it")]
     Vanished(String),
-    /// Somebody else's program is there, and stays.
+    /// Another program is attached, and stays.
     #[error(
         "interface \"{0}\" has an XDP program of somebody else, and weir never replaces it: \
          use `mode: auto`, detach it (end the program that has attached it, or `ip link set dev {0} xdp off`), or leave \
          the interface out"
     )]
     Taken(String),
-    /// An interface above has a program that allows none here.
+    /// An interface above has a program that permits none here.
     #[error(
         "interface \"{0}\" takes no XDP program: an interface that lies on it (a bridge, a bond, a VLAN) has one in \
          generic mode, and Linux allows none below. Use `mode: tcx` or `mode: tc` for one of them"
     )]
     BelowGeneric(String),
-    /// No privilege.
+    /// Missing privileges.
     #[error("not permitted to attach to interface \"{0}\": {way}", way = way_out(CapabilitySet::NET_ADMIN))]
     NotPermitted(String),
-    /// The interface does not support the mode that was asked for.
+    /// The interface does not support the configured mode.
     #[error("interface \"{name}\" does not accept weir's program as {mode}")]
     Refused {
         /// The interface.
@@ -60,7 +60,7 @@ pub enum AttachError {
         #[source]
         source: ProgramError,
     },
-    /// No privilege for packet sockets.
+    /// Missing privileges for packet sockets.
     #[error("not permitted to open a packet socket on interface \"{0}\": {way}", way = way_out(CapabilitySet::NET_RAW))]
     NoPacketSocket(String),
     /// A packet socket failed.
@@ -77,14 +77,14 @@ pub enum AttachError {
         "interface \"{0}\" cannot be measured by TCX: this kernel has none, or not the one that weir needs (Linux 6.6 or later): use `mode: auto` or `mode: tc`"
     )]
     NoTcx(String),
-    /// The classic tc hook has room for what is received only.
+    /// The classic tc hook has room for received packets only.
     #[error(
         "what interface \"{0}\" sends cannot be measured at the classic tc hook: the interface has the queueing \
          discipline `ingress`, which leaves no room for `clsact`. Remove it (`tc qdisc del dev {0} ingress`), or measure \
          `direction: ingress`"
     )]
     OnlyIngress(String),
-    /// The classic tc hook takes no filter.
+    /// The classic tc hook accepts no filter.
     #[error(
         "interface \"{name}\" takes no filter at the classic tc hook (does this kernel have the modules sch_ingress and \
          cls_bpf?)"
@@ -96,10 +96,10 @@ pub enum AttachError {
         #[source]
         source: io::Error,
     },
-    /// This kernel refused the program for the tc hook.
+    /// This kernel rejected the program for the tc hook.
     #[error("interface \"{0}\" cannot be measured at the tc hook: this kernel refused weir's program for it")]
     NoTcProgram(String),
-    /// XDP on an interface that has no Ethernet headers.
+    /// XDP on an interface without Ethernet headers.
     #[error(
         "interface \"{name}\" has no Ethernet headers, but {mode} needs them: use `mode: auto`, `mode: tcx` or `mode: tc`"
     )]
@@ -109,7 +109,7 @@ pub enum AttachError {
         /// The mode.
         mode: &'static str,
     },
-    /// A link layer that weir cannot read.
+    /// weir cannot parse this link layer.
     #[error("interface \"{name}\" has hardware type {hardware}, and weir cannot read its packets: leave it out")]
     LinkLayer {
         /// The interface.
@@ -126,7 +126,7 @@ pub enum AttachError {
          fewer interfaces or directions, or name them by a pattern, so that they can share an account"
     )]
     NoSlot(String),
-    /// The slots of the default route are taken.
+    /// All slots of the default route are used.
     #[error(
         "`default route` means at most {DEFAULT_ROUTES_MAX} interfaces in a window, and \"{0}\" is one more: to measure it, list it by its name"
     )]
@@ -140,20 +140,20 @@ pub enum AttachError {
     /// The interfaces cannot be listed.
     #[error("cannot ask the kernel for its interfaces")]
     List(#[from] io::Error),
-    /// The kernel side: the interface table is full, for instance.
+    /// The kernel side failed, for example because the interface table is full.
     #[error(transparent)]
     Kernel(#[from] KernelError),
 }
 
 impl AttachError {
-    /// There is no interface of this name among these.
+    /// None of these interfaces has this name.
     pub fn not_found(name: &str, devices: &[Device]) -> Self {
         let have = devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ");
         Self::NotFound { name: name.to_owned(), have }
     }
 
-    /// Whether the daemon must not start because of this. Every error of an interface that was asked for by its name
-    /// forbids it. An interface that only fits a pattern may fail, but a missing privilege is missing for all of them.
+    /// Whether this error prevents the start. Any error of a named interface does. An interface that only matches a
+    /// pattern may fail, but a missing privilege affects all of them.
     pub const fn forbids_start(&self, is_named: bool) -> bool {
         is_named
             || matches!(self, Self::NotPermitted(_) | Self::NoPacketSocket(_) | Self::Kernel(KernelError::NotPermitted))

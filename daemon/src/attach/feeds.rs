@@ -1,17 +1,18 @@
-//! What feeds totals and lists: each packet once, however many measured interfaces carry it.
+//! Which packets feed totals and lists: each packet once, however many measured interfaces carry it.
 //!
 //! A packet may pass several interfaces: a VLAN and its parent, a bridge and its port, a tunnel and the card below it,
-//! the interface that it comes by and the one that it leaves by. Each interface's ledger has it. This file decides
-//! where it feeds, out of what the interfaces are. It asks and changes nothing in the kernel.
+//! the interface where it arrives and the one where it leaves. It is in the ledger of each. This file decides where it
+//! feeds, based on the properties of the interfaces. It makes no changes in the kernel.
 //!
-//! - **Received**: it feeds on the lowest measured interface. So an interface feeds `none` if measured interfaces below
-//!   it carry everything that it receives. Where they carry only a part (one port of a bridge), the upper one feeds,
+//! - **Received**: a packet feeds on the lowest measured interface. So an interface feeds `none` if measured interfaces
+//!   below it carry everything that it receives. If they carry only a part (one port of a bridge), the upper one feeds,
 //!   and those below do not.
-//! - **Sent**: it feeds unless it has fed when it was received, which the tc hook knows for each packet (`local`). On
-//!   stacks the lowest interface feeds here, too. A packet socket only knows the router's own packets, by their source
-//!   address, where the router translates none.
-//! - **Tunnels**: what a tunnel interface receives came inside packets of another interface. The kernel does not always
-//!   tell which. Then any measured interface may be the one, and the tunnel feeds `none`; the operator may know better.
+//! - **Sent**: a packet feeds unless it already fed when it was received, which the tc hook knows for each packet
+//!   (`local`). In stacks the lowest interface feeds here, too. A packet socket only recognizes the router's own
+//!   packets, by their source address, if the router translates none.
+//! - **Tunnels**: what a tunnel interface receives arrived inside packets of another interface, and the kernel does not
+//!   always tell of which. Then it may be any measured interface, and the tunnel feeds `none`; the operator may know
+//!   better.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,9 +36,9 @@ use crate::{config::Interface, interface::Way};
 pub struct Decision {
     /// What it feeds.
     pub feeds: Feeds,
-    /// Why not all packets feed; empty where they do.
+    /// Why not all packets feed; empty if all do.
     pub why: String,
-    /// What only the operator can know, and what follows if it is otherwise.
+    /// What only the operator can know, and what follows if the assumption is wrong.
     pub caveat: Option<String>,
 }
 
@@ -45,12 +46,12 @@ pub struct Decision {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Feeding {
     decisions: HashMap<(u32, Way), Decision>,
-    /// The interfaces by which packets come that have fed.
+    /// The interfaces whose received packets have fed.
     pub fed: HashSet<u32>,
 }
 
 impl Feeding {
-    /// Decides for all these interfaces, of which each is wanted as its rule says. `sources` is for packet sockets.
+    /// Decides for all these interfaces, each of which is wanted by its rule. `sources` is for packet sockets.
     pub fn new(wanted: &[Wanted<'_>], devices: &[Device], sources: Sources) -> Self {
         let stack = Stack::new(wanted, devices);
         let mut feeding = Self::default();
@@ -80,7 +81,7 @@ impl Feeding {
         self.decision(ifindex, way).map_or(Feeds::All, |decision| decision.feeds)
     }
 
-    /// What the programs have to know of interfaces, by index.
+    /// What the programs need to know about interfaces, by index.
     pub fn for_the_programs(&self) -> HashMap<u32, Passing> {
         let ifindexes = self.fed.iter().chain(self.decisions.keys().map(|(ifindex, _)| ifindex));
         let passing = |ifindex: u32| {
@@ -91,7 +92,7 @@ impl Feeding {
         all.filter(|(_, passing)| *passing != Passing::default()).collect()
     }
 
-    /// Says why, where not all packets of this direction feed, or where somebody may know better.
+    /// Logs why not all packets of this direction feed, and what the operator may know better.
     pub fn tell(&self, device: &Device, way: Way) {
         let Some(Decision { feeds, why, caveat }) = self.decision(device.ifindex, way) else { return };
         let (interface, direction) = (&device.name, way.name());
@@ -109,7 +110,7 @@ impl Feeding {
     }
 }
 
-/// What each interface of a configuration would feed now; or why there is none of a rule.
+/// What each interface of a configuration would feed now, or why a rule has none.
 pub struct Survey(Vec<(String, Fed)>);
 
 /// What a direction of an interface feeds, or why there is none.
@@ -120,13 +121,13 @@ impl Survey {
     ///
     /// # Errors
     ///
-    /// The kernel does not tell its interfaces.
+    /// The kernel does not list its interfaces.
     pub fn new(rules: &[Interface], has_programs: bool) -> io::Result<Self> {
         let devices = list(&mut Devices::open()?, rules)?;
         Ok(Self::of(rules, &devices, has_programs, Sources::ask()))
     }
 
-    /// The same, with these interfaces.
+    /// The same for these interfaces.
     fn of(rules: &[Interface], devices: &[Device], has_programs: bool, sources: Sources) -> Self {
         let wanted = wanted(rules, devices, has_programs);
         let feeding = Feeding::new(&wanted, devices, sources);
@@ -175,7 +176,7 @@ impl fmt::Display for Survey {
     }
 }
 
-/// What an interface feeds of the packets that it receives.
+/// What an interface feeds of the packets it receives.
 fn received(stack: &Stack<'_>, wanted: &Wanted<'_>) -> Decision {
     let device = wanted.device;
     if let Some(feeds) = wanted.feeds.filter(|feeds| *feeds != Feeds::Local) {
@@ -187,16 +188,16 @@ fn received(stack: &Stack<'_>, wanted: &Wanted<'_>) -> Decision {
     by_place(stack, wanted, "come").unwrap_or_else(|| Decision::all().twice(stack.twice(device, Way::Ingress)))
 }
 
-/// Interfaces by which packets come that have not fed, and what is known of packets by their sources.
+/// Interfaces whose received packets have not fed, and what source addresses tell.
 struct Unfed<'l> {
-    /// Only some of these interfaces' packets have fed.
+    /// Only some packets of these interfaces have fed.
     in_part: Vec<&'l str>,
-    /// None of these interfaces' packets has.
+    /// No packets of these interfaces have fed.
     whole: Vec<&'l str>,
     sources: Sources,
 }
 
-/// What an interface feeds of the packets that it sends. `fed`: see [`Feeding::fed`].
+/// What an interface feeds of the packets it sends. `fed`: see [`Feeding::fed`].
 fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, unfed: &Unfed<'_>) -> Decision {
     let device = wanted.device;
     if let Some(feeds) = wanted.feeds {
@@ -213,7 +214,7 @@ fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, unfed: &Unfe
     }
     if wanted.knows_origin {
         let mut decision = Decision::local().twice(stack.twice(device, Way::Egress));
-        // Else packets that have not fed would feed nowhere.
+        // Otherwise packets that have not fed would feed nowhere.
         if decision.caveat.is_none() && !unfed.in_part.is_empty() {
             let names = listed(&unfed.in_part);
             decision.caveat = Some(format!(
@@ -235,7 +236,7 @@ fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, unfed: &Unfe
     }
 }
 
-/// What an interface feeds of the packets that it sends by a packet socket, where others may have fed them.
+/// What an interface feeds of the packets it sends, seen by a packet socket, if others may have fed them.
 fn by_source(device: &Device, unfed: &Unfed<'_>) -> Decision {
     let name = &device.name;
     let translated = match unfed.sources {
@@ -266,7 +267,7 @@ fn by_source(device: &Device, unfed: &Unfed<'_>) -> Decision {
     Decision { caveat: Some(caveat), ..Decision::none(why.to_owned()) }
 }
 
-/// What follows for the packets that `come` or `leave`, if interfaces above or below feed them.
+/// What is decided for the packets that `come` or `leave` if interfaces above or below feed them.
 fn by_place(stack: &Stack<'_>, wanted: &Wanted<'_>, verb: &str) -> Option<Decision> {
     let Wanted { device, way, .. } = *wanted;
     if let Some(upper) = stack.above(device, way) {
@@ -276,7 +277,7 @@ fn by_place(stack: &Stack<'_>, wanted: &Wanted<'_>, verb: &str) -> Option<Decisi
     stack.below(device, way).map(|carriers| Decision::below(&carriers, verb))
 }
 
-/// What the operator told, and what follows.
+/// What the operator has configured, and what follows.
 fn told(feeds: Feeds, below: Option<Carriers<'_>>) -> Decision {
     let why = if feeds == Feeds::All { String::new() } else { "so says the configuration".to_owned() };
     Decision { feeds, why, caveat: None }.twice(below.filter(|_| feeds != Feeds::None))
@@ -296,7 +297,7 @@ impl Decision {
         Self { feeds: Feeds::None, why, caveat: None }
     }
 
-    /// Packets that `come` or `leave` by measured interfaces below.
+    /// For packets that `come` or `leave` by measured interfaces below.
     fn below(carriers: &Carriers<'_>, verb: &str) -> Self {
         let lower = carriers.names();
         match carriers.tunnel {
@@ -311,7 +312,7 @@ impl Decision {
         }
     }
 
-    /// With a word of packets that feed on other interfaces, too.
+    /// Adds a caveat about packets that feed on other interfaces, too.
     fn twice(self, others: Option<Carriers<'_>>) -> Self {
         let caveat = |others: Carriers<'_>| {
             format!("Packets that {} carries too, below it, count twice in totals and lists", others.names())
@@ -353,7 +354,7 @@ mod tests {
         Device { master: Some(master), ..device }
     }
 
-    /// What the measured interfaces feed, received and sent, and by which interfaces packets come that have fed.
+    /// What the measured interfaces feed, received and sent, and the interfaces whose received packets have fed.
     fn feeding(devices: &[Device], measured: &[(u32, &[Way])]) -> (Feeding, Vec<u32>) {
         decide(devices, measured, None, true)
     }
@@ -452,7 +453,7 @@ mod tests {
         let devices = [card(2), on(2, virt(3, "vlan"))];
         let (feeding, fed) = feeding(&devices, &[(3, INGRESS)]);
         assert_eq!((feeding.of(3, Way::Ingress), fed), (Feeds::All, vec![3]), "its parent is not measured");
-        // A stack of which nothing is measured is no reason for a caveat.
+        // A stack without any measured interface is no reason for a caveat.
         let devices = [devices.to_vec(), vec![card(5)]].concat();
         let (feeding, _) = decide(&devices, &[(5, BOTH)], None, true);
         assert_eq!(feeding.decision(5, Way::Egress), Some(&Decision::local()));
@@ -485,7 +486,7 @@ mod tests {
         assert_eq!(feeding.of(2, Way::Egress), Feeds::None);
         assert!(fed.contains(&4) && fed.contains(&5) && !fed.contains(&2), "{fed:?}");
         assert!(feeding.decision(2, Way::Ingress).unwrap().why.contains("if4"));
-        // The bridge itself is not measured: what comes by its other port has not fed, and is not lost.
+        // The bridge itself is not measured: what arrives by its other port has not fed, and is not lost.
         let (feeding, fed) = decide(&devices, &[(2, BOTH)], None, true);
         assert_eq!((feeding.of(2, Way::Ingress), fed), (Feeds::All, vec![2]));
     }
@@ -512,7 +513,7 @@ mod tests {
 
     #[test]
     fn bonds_in_a_bridge_feed_once_whatever_is_measured() {
-        // if2 and if3 in the bond if4, which is a port of the bridge if6, beside if5.
+        // if2 and if3 form the bond if4, which is a port of the bridge if6, together with if5.
         let devices =
             [member(4, card(2)), member(4, card(3)), member(6, virt(4, "bond")), member(6, card(5)), virt(6, "bridge")];
         for (measured, feeds) in [
@@ -532,7 +533,7 @@ mod tests {
             let feed = |ifindex: &u32| feeding.of(*ifindex, Way::Ingress) == Feeds::All;
             assert_eq!(measured.iter().copied().filter(feed).collect::<Vec<_>>(), feeds, "{measured:?}");
         }
-        // With one half of the bond measured, what the VLAN above forwards may feed twice, and that is said.
+        // If one half of the bond is measured, what the VLAN above forwards may feed twice, and a caveat says so.
         let devices = [devices.to_vec(), vec![on(6, virt(7, "vlan")), card(8)]].concat();
         let (feeding, fed) = feeding(&devices, &[(2, INGRESS), (8, EGRESS)]);
         assert_eq!((feeding.of(8, Way::Egress), fed), (Feeds::Local, vec![2]));
@@ -550,7 +551,7 @@ mod tests {
             let feed: Vec<_> = measured.iter().filter(feed).map(|(ifindex, _)| *ifindex).collect();
             assert_eq!(feed, if measured.len() == 3 { [4].as_slice() } else { &[5] }, "{measured:?}");
         }
-        // A bridge above a tunnel says which of the interfaces below is the tunnel.
+        // A bridge above a tunnel tells which of the interfaces below is the tunnel.
         let (feeding, _) = feeding(&devices, &[(4, INGRESS), (5, INGRESS)]);
         let decision = feeding.decision(5, Way::Ingress).unwrap();
         assert_eq!(decision.feeds, Feeds::None);
@@ -588,7 +589,7 @@ mod tests {
                 let (feeding, _) = decide(&devices, &[(7, INGRESS), (other, INGRESS)], None, true);
                 assert_eq!(feeding.of(7, Way::Ingress), Feeds::All, "{kind} is not carried by {other}");
             }
-            // The kernel tells what it lies on.
+            // The kernel tells which interface it is stacked on.
             let devices = [card(2), card(3), on(3, tunnel.clone())];
             let (feeding, _) = decide(&devices, &[(2, INGRESS), (7, INGRESS)], None, true);
             assert_eq!(feeding.of(7, Way::Ingress), Feeds::All, "{kind} lies on another one");
@@ -643,7 +644,7 @@ mod tests {
         let devices = [on(3, virt(2, "vlan")), on(2, virt(3, "vlan"))];
         let (feeding, _) = feeding(&devices, &[(2, INGRESS)]);
         assert_eq!(feeding.of(2, Way::Ingress), Feeds::None);
-        // Also where nothing in it is measured, and where a tunnel asks whether it lies on the tunnel.
+        // Also if nothing in it is measured, and if the question is whether it is stacked on a tunnel.
         let devices = [devices.to_vec(), vec![card(5), virt(7, "wireguard")]].concat();
         let (feeding, fed) = decide(&devices, &[(5, BOTH)], None, true);
         assert_eq!((feeding.of(5, Way::Ingress), fed), (Feeds::All, vec![5, 7]));
@@ -651,7 +652,7 @@ mod tests {
         assert_eq!(feeding.of(7, Way::Ingress), Feeds::None);
     }
 
-    /// What is written to the log meanwhile.
+    /// What is logged during the task.
     fn log_of(task: impl FnOnce()) -> String {
         #[derive(Clone, Default)]
         struct Buffer(Arc<Mutex<Vec<u8>>>);

@@ -1,14 +1,14 @@
-//! XDP in generic mode, whoever runs it: behind it the kernel may hide the link header from programs at the tc hook
-//! (seen with Linux 6.18, where the program takes packets of several pieces). weir's programs find it there.
+//! XDP in generic mode, by any program: behind it the kernel may hide the link header from programs at the tc hook
+//! (seen with Linux 6.18, if the XDP program accepts packets in several buffers). weir's programs find it nevertheless.
 
 use std::fmt;
 
 use super::netlink::Device;
 
-/// Stacks of interfaces that are deeper than this are not followed.
+/// Interfaces stacked deeper than this are not followed.
 const DEPTH_MAX: usize = 8;
 
-/// An interface with an XDP program in generic mode: the one that is asked about, or one below it.
+/// An interface with an XDP program in generic mode: the interface in question, or one below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GenericXdp {
     /// Its name.
@@ -16,7 +16,7 @@ pub struct GenericXdp {
 }
 
 impl GenericXdp {
-    /// The one that packets of `device` have passed when they come to its tc hook; `None` if there is none.
+    /// The one that packets of `device` pass before its tc hook; `None` if there is none.
     pub fn before(device: &Device, devices: &[Device]) -> Option<Self> {
         Self::within(device, devices, DEPTH_MAX)
     }
@@ -30,7 +30,7 @@ impl GenericXdp {
         if Self::is_on(device) {
             return Some(Self { interface: device.name.clone() });
         }
-        // A veth's peer is no interface below it: what it sends has a link header.
+        // The peer of a veth is not below it: what it sends has a link header.
         let lower = device.lower.filter(|_| device.kind.as_deref() != Some("veth"));
         let is_below = |other: &&Device| lower == Some(other.ifindex) || other.master == Some(device.ifindex);
         let mut below = devices.iter().filter(is_below);
@@ -38,7 +38,7 @@ impl GenericXdp {
     }
 }
 
-/// What it means.
+/// What this means.
 impl fmt::Display for GenericXdp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -1,12 +1,13 @@
-//! The classic tc hook: for kernels without TCX (before Linux 6.6), or where it is asked for.
+//! The classic tc hook: for kernels without TCX (before Linux 6.6), or if it is configured.
 //!
-//! A filter at this hook stays after its process has ended. So weir removes it itself: when it stops, when it starts
-//! (what an earlier weir has left), and by `weir detach`. A filter is weir's if its *program* is: names of filters can
-//! be anybody's. Filters of others stay.
+//! A filter at this hook stays when its process ends. So weir removes it itself: when it stops, when it starts (the
+//! filters of an earlier weir), and by `weir detach`. weir recognizes its filters by their *program*: any process can
+//! use any filter name. Filters of others stay.
 //!
-//! Filters need a queueing discipline, `clsact`. weir adds one where there is none, and leaves it there: without
-//! filters it does nothing. To add or to remove one, the kernel stops what the interface sends for a moment, and drops
-//! it (`dev_deactivate()` in `qdisc_graft()`). So weir does that once for an interface, and not at each start and stop.
+//! Filters need a queueing discipline, `clsact`. weir adds one if there is none, and leaves it there: without filters
+//! it does nothing. When one is added or removed, the kernel stops the interface's sending for a moment and drops
+//! packets (`dev_deactivate()` in `qdisc_graft()`). So weir does that once per interface, and not at each start and
+//! stop.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,12 +32,12 @@ use crate::{
 
 /// The name of a filter.
 const NAME: &str = "weir";
-/// Handles of weir's filters are these and the number of the program, so that two daemons do not want the same one.
+/// Handles of weir's filters are this plus the program's id, so that two daemons do not use the same one.
 const HANDLES: u32 = 0x7765_0000;
-/// Maps that every version of weir's programs uses. (A program's name alone is soon given twice.)
+/// Maps that every version of weir's programs uses. (The name of a program alone may not be unique.)
 const MAPS: [&str; 2] = ["INTERFACES", "RINGS"];
 
-/// A filter of this process. Dropping it removes it.
+/// A filter of this process. It is removed on drop.
 pub struct Hooked {
     name: String,
     ifindex: u32,
@@ -48,7 +49,7 @@ impl Drop for Hooked {
     fn drop(&mut self) {
         match Traffic::open().and_then(|mut traffic| remove(&mut traffic, self.ifindex, self.way, self.program)) {
             Ok(()) => {}
-            // The interface is gone, and its filters are too.
+            // The interface is gone, and so are its filters.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => {}
             Err(error) => warn!(
                 interface = %self.name, direction = self.way.name(),
@@ -59,12 +60,12 @@ impl Drop for Hooked {
 }
 
 impl Hooked {
-    /// Where the filter is now. Somebody may have removed it, or the queueing discipline with all filters, or put one
-    /// before it.
+    /// Where the filter is now. Another process may have removed it, or the queueing discipline with all filters, or
+    /// added one before it.
     ///
     /// # Errors
     ///
-    /// The kernel gives no answer.
+    /// The kernel did not answer.
     pub fn position(&self, traffic: &mut Traffic) -> io::Result<Position> {
         let Self { ifindex, way, program, .. } = *self;
         if !ways(traffic.discipline(ifindex)?).contains(&way) {
@@ -85,7 +86,7 @@ impl Hooked {
     }
 }
 
-/// TCX programs of others: the kernel runs them before all filters. A kernel without TCX (before Linux 6.6) has none.
+/// TCX programs of others: the kernel runs them before all filters. A kernel without TCX (before 6.6) has none.
 fn before_filters(ifindex: u32, way: Way) -> impl Iterator<Item = String> {
     let hook = match way {
         Way::Ingress => Hook::TcxIngress,
@@ -95,14 +96,14 @@ fn before_filters(ifindex: u32, way: Way) -> impl Iterator<Item = String> {
     chain.into_iter().filter(|one| !sign::is_weir(one.program)).map(|one| named(one.program))
 }
 
-/// A filter, as messages name it.
+/// The name of a filter for messages.
 fn name_of(filter: &Filter) -> String {
     let Filter { kind, priority, program, .. } = filter;
     let program = program.map_or_else(String::new, |program| format!(" ({})", named(program)));
     format!("a {kind} filter of priority {priority}{program}")
 }
 
-/// Attaches a program to what an interface receives or sends.
+/// Attaches a program to what an interface receives, or to what it sends.
 ///
 /// # Errors
 ///
@@ -152,8 +153,8 @@ fn refused(name: &str, source: io::Error) -> AttachError {
     }
 }
 
-/// The least priority number that a `bpf` filter for all packets can have beside these: one has to agree with the
-/// others of its priority. Within a priority the kernel runs the newest first.
+/// The smallest priority number that a `bpf` filter for all packets can have beside these: filters of the same priority
+/// must agree on the protocol. Within a priority the kernel runs the newest first.
 fn priority(filters: &[Filter]) -> u16 {
     let taken: HashSet<u16> =
         filters.iter().filter(|filter| !filter.is_for_every_packet()).map(|filter| filter.priority).collect();
@@ -169,7 +170,7 @@ fn of_interface(traffic: &mut Traffic, ifindex: u32) -> io::Result<Vec<(Way, Fil
     Ok(all)
 }
 
-/// The directions for which there may be filters.
+/// The directions that may have filters.
 const fn ways(discipline: Option<Discipline>) -> &'static [Way] {
     match discipline {
         Some(Discipline::Clsact) => &[Way::Ingress, Way::Egress],
@@ -191,7 +192,7 @@ fn remove(traffic: &mut Traffic, ifindex: u32, way: Way, program: u32) -> io::Re
     traffic.remove_filter(ifindex, way, &filter)
 }
 
-/// A filter of weir's that no weir has removed.
+/// A filter of weir that no weir has removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// The interface.
@@ -200,11 +201,11 @@ pub struct Leftover {
     ifindex: u32,
     /// The direction.
     pub way: Way,
-    /// The number of its program.
+    /// The id of its program.
     pub program: u32,
-    /// Whether a weir that runs uses it: then it is no leftover.
+    /// Whether a running weir uses it: then it is no leftover.
     pub is_used: bool,
-    /// Its process, if that is to be seen here.
+    /// The process of that weir, if visible.
     pub owner: Option<u32>,
 }
 
@@ -225,21 +226,21 @@ impl Leftover {
     }
 }
 
-/// What is found at the classic tc hooks of a network namespace.
+/// The filters found at the classic tc hooks of a network namespace.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The filters of weir's.
+    /// The filters of weir.
     pub filters: Vec<Leftover>,
-    /// The first interface whose filters the kernel did not list, if there is one, and why.
+    /// The first interface whose filters the kernel did not list, if any, and why.
     pub unread: Option<(String, io::Error)>,
 }
 
-/// All filters of weir's at the classic tc hooks of this network namespace.
+/// All filters of weir at the classic tc hooks of this network namespace.
 ///
 /// # Errors
 ///
-/// The kernel gives no answer. [`io::ErrorKind::PermissionDenied`]: there are filters of programs, and only root may
-/// ask whose these are.
+/// The kernel did not answer. [`io::ErrorKind::PermissionDenied`]: there are filters with programs, and only root can
+/// find out whose they are.
 pub fn leftovers() -> io::Result<Found> {
     let mut traffic = Traffic::open()?;
     let (mut found, mut unread) = (Vec::new(), None);
@@ -249,7 +250,7 @@ pub fn leftovers() -> io::Result<Found> {
                 let (interface, ifindex) = (device.name.clone(), device.ifindex);
                 Some(Leftover { interface, ifindex, way, program: filter.program?, is_used: false, owner: None })
             })),
-            // It has gone meanwhile, and its filters have, too.
+            // The interface has vanished meanwhile, and so have its filters.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => {}
             Err(error) => unread = unread.or(Some((device.name, error))),
         }
@@ -267,7 +268,7 @@ pub fn leftovers() -> io::Result<Found> {
     Ok(Found { filters: found, unread })
 }
 
-/// The numbers of all loaded programs of weir, of whichever process.
+/// The ids of all loaded programs of weir, in any process.
 fn programs_of_weir() -> io::Result<HashSet<u32>> {
     let forbidden = |error: &dyn std::error::Error| {
         debug!("cannot ask whose programs these are: {error}");
@@ -278,7 +279,7 @@ fn programs_of_weir() -> io::Result<HashSet<u32>> {
         match map {
             Ok(map) => drop(names.insert(map.id(), map.name_as_str().unwrap_or_default().to_owned())),
             Err(error) if names.is_empty() => return Err(forbidden(&error)),
-            // It has vanished meanwhile.
+            // The program has vanished meanwhile.
             Err(_) => {}
         }
     }
@@ -290,12 +291,12 @@ fn programs_of_weir() -> io::Result<HashSet<u32>> {
     Ok(loaded_programs().filter_map(Result::ok).filter(is_ours).map(|program| program.id()).collect())
 }
 
-/// By program, a process that has it open, as far as processes are to be seen here.
+/// A process that has each program open, as far as processes are visible.
 fn owners() -> io::Result<HashMap<u32, u32>> {
     let mut owners = HashMap::new();
     for process in fs::read_dir("/proc")?.filter_map(Result::ok) {
         let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // A process may end while this reads, and so may each of its descriptors.
+        // A process may end during the scan, and so may each of its descriptors.
         let Ok(descriptors) = fs::read_dir(process.path().join("fdinfo")) else { continue };
         for descriptor in descriptors.filter_map(Result::ok) {
             let Ok(info) = fs::read_to_string(descriptor.path()) else { continue };

@@ -1,18 +1,18 @@
-//! The ladder: the ways to see an interface's packets. weir tries the best one first, and climbs down until one works.
+//! The ladder: the ways to see the packets of an interface. weir tries the best one first, and the next if it fails.
 //!
 //! | interface | what it receives | what it sends |
 //! |---|---|---|
 //! | a network card | XDP native, TCX, tc, XDP generic | TCX, tc |
 //! | a virtual device (it has a kind: veth, bridge, vlan, ...), the loopback | TCX, tc, XDP generic | TCX, tc |
 //! | one without Ethernet headers (tun, `WireGuard`, PPP) | TCX, tc | TCX, tc |
-//! | any, where this process may not load programs | a packet socket | a packet socket |
+//! | any, if this process may not load programs | a packet socket | a packet socket |
 //!
-//! TCX and the classic tc filter run the same programs at the same place; TCX came with Linux 6.6. XDP generic is last:
+//! TCX and the classic tc filter run the same programs at the same point; TCX came with Linux 6.6. XDP generic is last:
 //! it counts merged buffers, not packets.
 //!
-//! Where there are many interfaces, the classic tc hook goes before TCX: see [`pace`](super::pace).
+//! With many interfaces, the classic tc hook is tried before TCX: see [`pace`](super::pace).
 //!
-//! Why not XDP on a veth: in native mode it disables segmentation offload on the peer, which halves bulk TCP.
+//! Why no XDP on a veth: in native mode it disables segmentation offload on the peer, which halves bulk TCP throughput.
 
 use std::{
     io,
@@ -50,10 +50,10 @@ use crate::{
 
 /// Hardware types (`linux/if_arp.h`) with Ethernet headers.
 const ETHERNET: [u16; 2] = [1, 772];
-/// Hardware types whose packets begin with their IP header: none at all, PPP (its header is added below), IP tunnels.
+/// Hardware types whose packets begin with the IP header: no link layer, PPP (its header is added below), IP tunnels.
 const IP: [u16; 8] = [65_534, 512, 519, 768, 769, 776, 778, 823];
 
-/// What an interface's packets begin with.
+/// What the packets of an interface begin with.
 pub fn link_layer(device: &Device) -> packet::Link {
     match device.hardware {
         hardware if ETHERNET.contains(&hardware) => packet::Link::Ethernet,
@@ -71,7 +71,7 @@ pub fn rungs(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'sta
         (_, Mode::Auto) if !has_programs => &[Obtained::AfPacket],
         (_, Mode::Tcx) => &[Obtained::Tcx],
         (_, Mode::Tc) => &[Obtained::Tc],
-        // XDP sees nothing that is sent.
+        // XDP does not see sent packets.
         (Way::Egress, _) => &[Obtained::Tcx, Obtained::Tc],
         (_, Mode::Native) => &[Obtained::Native],
         (_, Mode::Generic) => &[Obtained::Generic],
@@ -81,7 +81,7 @@ pub fn rungs(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'sta
     }
 }
 
-/// The same ways where many interfaces are attached: a filter holds the kernel's configuration lock only for a moment.
+/// The same ways if many interfaces are attached: a filter holds the kernel's configuration lock only for a moment.
 pub const fn for_many(rungs: &'static [Obtained]) -> &'static [Obtained] {
     use Obtained::{Generic, Native, Tc, Tcx};
     match rungs {
@@ -92,37 +92,37 @@ pub const fn for_many(rungs: &'static [Obtained]) -> &'static [Obtained] {
     }
 }
 
-/// What the rungs need.
+/// What the ways of attaching need.
 pub struct Ladder<'a> {
     /// The programs, if there are any.
     pub programs: Option<Programs<'a>>,
-    /// The packet sockets' side.
+    /// The packet sockets.
     pub taps: Taps,
-    /// What an earlier weir has left on interfaces.
+    /// The links that an earlier weir left on interfaces.
     pub inherited: Links,
-    /// Whether so many interfaces are attached that TCX is not chosen where there is another way.
+    /// Whether so many interfaces are attached that TCX is avoided.
     pub has_many: bool,
-    /// What it takes to stand first.
+    /// What is needed to be first on a hook.
     pub standing: Standing,
 }
 
-/// What it takes to stand first at a hook, and to know other weirs there.
+/// What is needed to be first on a hook, and to recognize other weirs there.
 #[derive(Default)]
 pub struct Standing {
-    /// Keep places while links change theirs, where they could be loaded.
+    /// Programs that hold positions while links change theirs, if they could be loaded.
     passing: Option<Passing>,
-    /// Show other weirs which programs are weir's.
+    /// Sockets that tell other weirs which programs are weir's.
     signs: Vec<OwnedFd>,
 }
 
 impl Standing {
-    /// Loads what needs capabilities.
+    /// Loads what requires capabilities.
     pub fn load(&mut self) {
         let loaded = Passing::load();
         self.passing = loaded.inspect_err(|error| debug!("cannot load programs to change places with: {error}")).ok();
     }
 
-    /// Shows others that these programs, which are loaded, are weir's.
+    /// Tells others that these loaded programs are weir's.
     pub fn show(&mut self, programs: &[u32]) {
         for &program in programs {
             match sign::show(program) {
@@ -133,7 +133,7 @@ impl Standing {
     }
 }
 
-/// The programs of the rungs that have some.
+/// The programs for the ways that need some.
 pub struct Programs<'a> {
     /// XDP.
     pub xdp: XdpPrograms<'a>,
@@ -141,14 +141,14 @@ pub struct Programs<'a> {
     pub tc: TcPrograms<'a>,
 }
 
-/// Keeps an interface measured until it is dropped.
+/// Keeps an interface measured until dropped.
 pub enum Hold {
     /// A program.
     Program {
-        /// Its link.
+        /// The program's link.
         link: Link,
     },
-    /// A program that a filter runs.
+    /// A program run by a filter.
     Filter {
         /// The filter.
         hooked: Hooked,
@@ -161,11 +161,11 @@ pub enum Hold {
 }
 
 impl Hold {
-    /// Where it is now. A packet socket is always first. `traffic` is opened when it is needed.
+    /// Its position now. A packet socket is always first. `traffic` is opened when needed.
     ///
     /// # Errors
     ///
-    /// The kernel gives no answer: the interface vanishes just now, for instance.
+    /// The kernel does not tell, for example because the interface is just vanishing.
     pub fn position(&self, traffic: &mut Option<Traffic>) -> io::Result<Position> {
         match self {
             Self::Program { link } => Ok(match link.place()? {
@@ -186,14 +186,14 @@ impl Hold {
         }
     }
 
-    /// What was taken over from an earlier weir goes with this one from now on.
+    /// From now on, dropping an inherited program detaches it.
     pub const fn settle(&mut self) {
         if let Self::Program { link } = self {
             link.settle();
         }
     }
 
-    /// Lets go of it. A program stays on its interface, for the next weir; nothing else can.
+    /// Releases it. A program stays on its interface for the next weir; nothing else can.
     pub fn leave_behind(self) {
         if let Self::Program { link } = self {
             link.leave_behind();
@@ -202,11 +202,11 @@ impl Hold {
 }
 
 impl Ladder<'_> {
-    /// Attaches in the best way that the interface has, into a slot; only a packet socket has to be told what feeds.
+    /// Attaches in the best way that the interface supports, with a slot. `feeds` is needed only by a packet socket.
     ///
     /// # Errors
     ///
-    /// Why the last way was refused, or why no way can work.
+    /// Why the last way was refused, or why no way is possible.
     pub fn attach(
         &mut self,
         device: &Device,
@@ -252,8 +252,8 @@ impl Ladder<'_> {
         Err(most_useful(refusals).unwrap_or_else(|| AttachError::NoLink(device.name.clone())))
     }
 
-    /// Puts what is attached on this rung back to where it sees all packets, as `position` says that it does not. What
-    /// cannot be put back is gone from `hold`.
+    /// Restores an attachment that, according to `position`, does not see all packets. What cannot be restored is
+    /// removed from `hold`.
     ///
     /// # Errors
     ///
@@ -280,7 +280,7 @@ impl Ladder<'_> {
                 mended.map_err(|error| refused_link(device, rung, error))
             }
             Some(Hold::Filter { .. }) => {
-                // A filter of its program goes with it, and the new one comes before all others of its priority.
+                // The old filter goes first, and the new one comes before all others of its priority.
                 *hold = None;
                 *hold = Some(programs.tc(device, way)?);
                 Ok(())
@@ -289,13 +289,13 @@ impl Ladder<'_> {
         }
     }
 
-    /// Detaches what an earlier weir has left for this direction in another way. With both, packets would count twice,
-    /// and the kernel has room for one XDP program.
+    /// Detaches what an earlier weir attached for this direction in another way. With both, packets would count twice,
+    /// and the kernel has room for only one XDP program.
     fn make_room(&mut self, device: &Device, way: Way, rungs: &[Obtained]) {
         const HOOKS: [&[Hook]; 2] = [&[Hook::XdpNative, Hook::XdpGeneric, Hook::TcxIngress], &[Hook::TcxEgress]];
         if let Some(programs) = &mut self.programs {
-            // Loaded before, so that the interface is without a program for a moment only. Why not is told when it is
-            // attached.
+            // Load them first, so that the interface is without a program only for a moment. Errors are reported when
+            // it is attached.
             rungs.iter().for_each(|rung| drop(programs.of(device, way, *rung)));
         }
         if self.inherited.detach(HOOKS[way as usize], device.ifindex) {
@@ -327,7 +327,7 @@ impl Programs<'_> {
         Ok(Hold::Program { link })
     }
 
-    /// Puts weir's program in the place of that of an earlier weir, which may be on any of these rungs.
+    /// Replaces the program of an earlier weir, which may be attached in any of these ways, by weir's.
     fn take_over(
         &mut self,
         inherited: &mut Links,
@@ -353,7 +353,7 @@ impl Programs<'_> {
         })
     }
 
-    /// The program of a rung for this interface, loaded.
+    /// The loaded program for this interface and this way.
     fn of(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<impl AsFd, AttachError> {
         let refused = |source| refused(device, rung, source);
         let program = match rung {
@@ -367,7 +367,7 @@ impl Programs<'_> {
         program.map_err(refused)
     }
 
-    /// The program that reads this interface's packets at the tc hook, loaded.
+    /// The loaded program that reads this interface's packets at the tc hook.
     fn for_tc(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<&mut SchedClassifier, AttachError> {
         let Device { name, hardware, .. } = device;
         let found = self.tc.get(link_layer(device), way).map_err(|source| not_loaded(name, rung, source))?;
@@ -380,7 +380,7 @@ impl Programs<'_> {
     }
 }
 
-/// Where a rung's program runs; `None` where there is no link.
+/// The hook of a way; `None` if it has no link.
 const fn hook_of(rung: Obtained, way: Way) -> Option<Hook> {
     match (rung, way) {
         (Obtained::Native, _) => Some(Hook::XdpNative),
@@ -391,7 +391,7 @@ const fn hook_of(rung: Obtained, way: Way) -> Option<Hook> {
     }
 }
 
-/// Why a program for the tc hook is not loaded. The verifier's log fills pages, and goes to the debug log.
+/// Why a program for the tc hook is not loaded. The verifier's log is pages long, and goes to the debug log.
 fn not_loaded(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
     debug!(interface = %name, "the program for the tc hook is not loaded: {}", with_causes(&source));
     let name = name.to_owned();
@@ -404,19 +404,19 @@ fn not_loaded(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
     }
 }
 
-/// Of several refusals the one to report: the user can detach somebody else's program; otherwise the last one.
+/// Which of several refusals to report: one about another program, which the user can detach; otherwise the last one.
 fn most_useful(mut refusals: Vec<AttachError>) -> Option<AttachError> {
     let is_taken = |refusal: &AttachError| matches!(refusal, AttachError::Taken(_) | AttachError::BelowGeneric(_));
     let taken = refusals.iter().position(is_taken);
     taken.map(|at| refusals.swap_remove(at)).or_else(|| refusals.pop())
 }
 
-/// What the kernel's refusal of a link means.
+/// What it means that the kernel refused a link.
 fn refused_link(device: &Device, rung: Obtained, io_error: io::Error) -> AttachError {
     refused(device, rung, SyscallError { call: "bpf_link_create", io_error }.into())
 }
 
-/// What a refusal by the kernel means.
+/// What it means that the kernel refused.
 fn refused(device: &Device, rung: Obtained, source: ProgramError) -> AttachError {
     let name = device.name.clone();
     let errno = match &source {
@@ -428,7 +428,7 @@ fn refused(device: &Device, rung: Obtained, source: ProgramError) -> AttachError
         Some(Errno::BUSY | Errno::EXIST) if rung != Obtained::Tcx => AttachError::Taken(name),
         Some(Errno::PERM | Errno::ACCESS) => AttachError::NotPermitted(name),
         Some(Errno::NODEV) => AttachError::Vanished(name),
-        // The kernel does not know this kind of link. (A refusal of the program itself is an error of another call.)
+        // The kernel does not know this link type. (Rejecting the program itself is an error of another call.)
         Some(Errno::INVAL) if rung == Obtained::Tcx && matches!(source, ProgramError::SyscallError(_)) => {
             AttachError::NoTcx(name)
         }

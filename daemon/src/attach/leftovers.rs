@@ -1,14 +1,14 @@
-//! Cleans the classic tc hooks when weir starts.
+//! Cleans up the classic tc hooks when weir starts.
 
 use tracing::{debug, info, warn};
 
 use super::hook::{Found, leftovers};
 
-/// Removes the filters that an earlier weir has left at the tc hooks: one that was killed, for instance.
+/// Removes filters that an earlier weir left at the tc hooks, for example because it was killed.
 pub fn clean_hooks() {
     let Found { filters, unread } = match leftovers() {
         Ok(found) => found,
-        // As a service weir may not ask. There `weir detach` has run after the earlier one.
+        // As a service, weir lacks permission. There `weir detach` has run after the earlier one.
         Err(error) => return debug!("cannot look for filters that an earlier weir has left: {error}"),
     };
     if let Some((interface, error)) = unread {

@@ -1,22 +1,22 @@
-//! Attaching programs to interfaces, and following interfaces that appear, vanish, come back, or change their names.
+//! Attaches programs to interfaces, and follows interfaces that appear, vanish, return or are renamed.
 //!
-//! [`Attachments`] is the coordinator's side: one slot for each direction of each measured interface (`slots`), and
-//! what becomes of it. [`Attacher`] is a thread of its own. It has what is attached, and makes the calls for which the
-//! kernel takes its configuration lock, which others may hold for seconds. `tasks` is what the two tell each other; the
-//! coordinator never waits for more than a moment.
+//! [`Attachments`] is the coordinator's side: one slot for each direction of each measured interface (`slots`), and its
+//! state. [`Attacher`] is a thread. It owns everything that is attached, and makes the system calls for which the
+//! kernel takes its configuration lock, which other processes may hold for seconds. `tasks` are the messages between
+//! the two; the coordinator never waits for more than a moment.
 //!
-//! Whenever the kernel tells of a change ([`netlink`]), the interfaces there are and the configuration give what should
-//! be measured (`plan`). What should no longer be is detached, what should is attached by the best of the `ladder`, and
-//! the rest is left alone (`settle`). Where very many come at once, `pace` keeps the kernel from being busy with them
-//! alone. How the interfaces lie on one another (`stack`) decides where a packet feeds totals and lists (`feeds`). What
-//! is attached at the classic tc hook would outlive the daemon, and is removed by `hook`; what an earlier weir has left
-//! there, by `leftovers`. `released` is what somebody has told weir to leave alone.
+//! Whenever the kernel reports a change ([`netlink`]), the configuration and the present interfaces determine what to
+//! measure (`plan`). weir then detaches what is no longer wanted, attaches what is missing in the best way of the
+//! `ladder`, and leaves the rest alone (`settle`). If very many interfaces appear at once, `pace` limits how much of
+//! the kernel's time they take. How interfaces are stacked (`stack`) decides on which one a packet feeds totals and
+//! lists (`feeds`). Filters at the classic tc hook would outlive the daemon: `hook` removes them, and `leftovers`
+//! removes those of an earlier weir. `released` is what a user has told weir to leave alone.
 //!
-//! Once a second and at each window's edge weir looks whether what is attached is still there, and first: what is not
-//! is put back (`answers`), and until then weir was blind (`watch`). Other weirs are known by their signs (`sign`). At
-//! each edge what the programs saw is compared with what the interfaces counted (`windows`, `readings`, `coverage`).
-//! `nat` finds out whether the machine translates addresses, and `generic` where XDP in generic mode runs before the tc
-//! hook.
+//! Once a second and at the edge of each window, weir checks whether its programs are still attached, and first. It
+//! puts back those that are not (`answers`); until then weir was blind (`watch`). Other weirs are recognized by their
+//! signs (`sign`). At each edge, the counts of the programs are compared with those of the interfaces (`windows`,
+//! `readings`, `coverage`). `nat` finds out whether the machine translates addresses, and `generic` on which interfaces
+//! XDP in generic mode runs before the tc hook.
 
 mod answers;
 mod attacher;

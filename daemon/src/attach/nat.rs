@@ -1,49 +1,49 @@
-//! Whether this machine translates addresses (NAT), which changes what lists of addresses mean: weir sees a packet
-//! before the kernel translates it where it is received, and after that where it is sent.
+//! Whether this machine translates addresses (NAT), which changes the meaning of lists of addresses: weir sees received
+//! packets before the kernel translates them, and sent packets after that.
 //!
-//! Found by the rules: chains of nftables, and tables of iptables-legacy. What programs or cards translate by
-//! themselves is not found.
+//! It looks for rules: chains of nftables, and tables of iptables-legacy. It cannot detect translation by programs or
+//! by cards.
 
 use std::{fmt, fs, io, path::Path};
 
 use super::netlink;
 
-/// What is known of translation on this machine, in this network namespace.
+/// What is known about address translation in this network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nat {
     /// These rules translate.
     Rules(Vec<String>),
-    /// There is no such rule.
+    /// There are no such rules.
     None,
-    /// Some rules are not to be seen.
+    /// Some rules are not visible.
     Unknown(Unknown),
 }
 
-/// Why rules are not to be seen.
+/// Why rules are not visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// No privilege.
+    /// Missing privileges.
     NotPermitted,
-    /// Anything else, with the kernel's number of the error.
+    /// Any other error, with the kernel's error number.
     Failed(Option<i32>),
 }
 
-/// Whether the source of a packet that is sent tells that the router itself sends it.
+/// Whether the source address of a sent packet tells that the router itself sends it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sources {
-    /// It does.
+    /// It does tell.
     #[default]
     Tell,
-    /// The router translates addresses: packets that it forwards may have its own as their source.
+    /// The router translates addresses: forwarded packets may have the router's address as their source.
     Translated,
-    /// weir may not see whether it does.
+    /// weir lacks permission to find out.
     Unknown,
 }
 
 impl Sources {
     /// Asks the kernel.
     pub fn ask() -> Self {
-        /// It is there in a network namespace once connections are tracked, without which nothing is translated.
+        /// It exists in a network namespace once connections are tracked, without which nothing is translated.
         const TRACKED: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
         Self::judge(&Nat::ask(), Path::new(TRACKED).exists())
     }
@@ -56,7 +56,7 @@ impl Sources {
         }
     }
 
-    /// What is known now, where `self` was known before: capabilities may be gone meanwhile.
+    /// What is known now, given what was known before: capabilities may have been dropped meanwhile.
     #[must_use]
     pub fn or_before(self, before: Option<Self>) -> Self {
         if self == Self::Unknown { before.unwrap_or(self) } else { self }
@@ -76,7 +76,7 @@ impl Nat {
     fn judge(chains: io::Result<Vec<String>>, tables: [(io::Result<String>, &str); 2]) -> Self {
         let (mut rules, mut unknown) = (Vec::new(), None);
         let mut failed = |error: io::Error| match error.kind() {
-            // A kernel without it, or without netfilter.
+            // A kernel without nftables, or without netfilter.
             _ if error.raw_os_error() == Some(libc::EPROTONOSUPPORT) => {}
             io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => {}
             io::ErrorKind::PermissionDenied => unknown = Some(Unknown::NotPermitted),
@@ -101,7 +101,7 @@ impl Nat {
     }
 }
 
-/// What it means for the reports.
+/// What this means for the reports.
 impl fmt::Display for Nat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

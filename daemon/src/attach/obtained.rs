@@ -1,11 +1,11 @@
-//! How an interface's packets are seen, and what that may miss.
+//! How the packets of an interface are seen, and which may be missed.
 
 use std::borrow::Cow;
 
 use super::{netlink::XdpProgram, sign::named};
 use crate::{interface::Way, measure::interface::Counts};
 
-/// How an interface's packets are seen.
+/// How the packets of an interface are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obtained {
     /// In the driver, before a socket buffer exists.
@@ -18,17 +18,17 @@ pub enum Obtained {
     Tc,
     /// By a packet socket.
     AfPacket,
-    /// Not at all: weir is about to attach to it.
+    /// Not at all: weir will attach soon.
     Waiting,
-    /// Not at all: the interface has not been there yet.
+    /// Not at all: the interface has not appeared yet.
     Absent,
-    /// Not at all: the interface does not exist any more.
+    /// Not at all: the interface no longer exists.
     Gone,
-    /// Not at all: somebody has told weir to detach.
+    /// Not at all: a user has told weir to detach.
     Detached,
-    /// Not at all: somebody has removed weir's program, and it cannot be attached again.
+    /// Not at all: weir's program was removed and cannot be attached again.
     Blind,
-    /// Of several interfaces in one account, each in its own way.
+    /// Several interfaces that share a slot, each in its own way.
     Shared,
 }
 
@@ -57,7 +57,7 @@ impl Obtained {
         matches!(self, Self::Tcx | Self::Tc)
     }
 
-    /// Whether it is a link of eBPF.
+    /// Whether it is a BPF link.
     pub const fn has_link(self) -> bool {
         matches!(self, Self::Native | Self::Generic | Self::Tcx)
     }
@@ -71,19 +71,19 @@ impl Obtained {
     }
 }
 
-/// An XDP program, as messages name it.
+/// The name of an XDP program for messages.
 fn describe(xdp: XdpProgram) -> String {
     let which = xdp.id.map_or_else(String::new, |program| format!("{}, ", named(program)));
     format!("the XDP program on the interface ({which}{})", xdp.place)
 }
 
-/// What is said of an XDP program of somebody else that keeps packets back.
+/// The message about another XDP program that keeps packets back.
 pub fn kept_back(xdp: XdpProgram) -> String {
     format!("{} keeps packets back: weir sees only what it passes on", describe(xdp))
 }
 
-/// The likely reason why a program sees fewer packets than the interface counts, where nobody is known to stand in
-/// front of it. `xdp` is the XDP program on the interface.
+/// The likely reason why a program sees fewer packets than the interface counts, if no program in front of it is known.
+/// `xdp` is the XDP program on the interface.
 pub fn reason_for_missing(obtained: Obtained, way: Way, xdp: Option<XdpProgram>) -> Cow<'static, str> {
     match (obtained, way, xdp) {
         (Obtained::Native, ..) => {

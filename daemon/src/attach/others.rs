@@ -1,5 +1,5 @@
-//! Interfaces that fit a pattern and find no free slot: an access router has thousands of them. All share one slot, so
-//! that each packet is counted, and the report names them `others`.
+//! Interfaces that match a pattern when no slot is free; an access router has thousands of them. All share one slot, so
+//! that each packet is counted, and reports call them `others`.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -29,7 +29,7 @@ use crate::{
 
 /// Their name in reports.
 pub const NAME: &str = "others";
-/// What is said of what is not attached yet.
+/// The message about interfaces that are not attached yet.
 pub const WAITS: &str = "not attached yet: weir attaches to interfaces one after the other";
 
 /// The interfaces without a slot of their own.
@@ -37,11 +37,11 @@ pub const WAITS: &str = "not attached yet: weir attaches to interfaces one after
 pub struct Others {
     members: BTreeMap<Number, Member>,
     numbers: HashMap<(u32, Way), Number>,
-    /// Whether there was one in this window.
+    /// Whether it had a member in this window.
     had_one: bool,
-    /// Whether one of them counted buffers in this window.
+    /// Whether a member counted buffers in this window.
     counted_buffers: bool,
-    /// For how long one of them may have been blind in this window.
+    /// For how long a member may have been blind in this window.
     blind: Option<Duration>,
 }
 
@@ -55,10 +55,10 @@ pub struct Member {
     name: String,
     /// How its packets are seen; [`Obtained::Waiting`] until it is attached.
     obtained: Obtained,
-    /// Whether the kernel has refused it before.
+    /// Whether the kernel refused it before.
     was_refused: bool,
     feeds: Feeds,
-    /// What is known of its place.
+    /// The state of its position.
     pub watched: Watched,
     /// The interface's own count at the last window's edge.
     own: Option<Tally>,
@@ -68,27 +68,27 @@ impl Others {
     /// The slot that they share.
     pub const SLOT: usize = OTHERS as usize;
 
-    /// Whether this direction of this interface is among them.
+    /// Whether this direction of this interface is a member.
     pub fn has(&self, ifindex: u32, way: Way) -> bool {
         self.numbers.contains_key(&(ifindex, way))
     }
 
-    /// How many of them are at a tc hook.
+    /// How many members are at a tc hook.
     pub fn at_tc(&self) -> usize {
         self.members.values().filter(|member| member.obtained.is_at_tc()).count()
     }
 
-    /// How many of them have a link.
+    /// How many members have a link.
     pub fn links(&self) -> usize {
         self.members.values().filter(|member| member.obtained.has_link()).count()
     }
 
-    /// How many of them are not attached yet, and were not refused before.
+    /// How many members are not attached yet, and were not refused before.
     pub fn waiting(&self) -> usize {
         self.members.values().filter(|member| member.is_waiting() && !member.was_refused).count()
     }
 
-    /// Takes one more, which is about to be attached; returns whether it is the first.
+    /// Adds a member that is about to be attached; returns whether it is the first.
     pub fn take(&mut self, wanted: &Wanted<'_>, number: Number, (feeds, was_refused): (Feeds, bool)) -> bool {
         let is_first = self.members.is_empty();
         let Wanted { rule, device, way, .. } = *wanted;
@@ -101,17 +101,17 @@ impl Others {
         is_first
     }
 
-    /// Whether one of them has this number.
+    /// Whether a member has this number.
     pub fn knows(&self, number: Number) -> bool {
         self.members.contains_key(&number)
     }
 
-    /// One of them.
+    /// The member with this number.
     pub fn get_mut(&mut self, number: Number) -> Option<&mut Member> {
         self.members.get_mut(&number)
     }
 
-    /// It is attached in this way.
+    /// A member was attached in this way.
     pub fn is_attached(&mut self, number: Number, obtained: Obtained) {
         if let Some(member) = self.members.get_mut(&number) {
             (member.obtained, member.watched) = (obtained, Watched::new(clock::now().monotonic));
@@ -119,15 +119,16 @@ impl Others {
         self.note();
     }
 
-    /// It could not be attached, or not be put back: it is attached anew, or refused as any other.
+    /// Removes a member that could not be attached or restored. It is attached again or refused, as any other
+    /// interface.
     pub fn remove(&mut self, number: Number) -> Option<Member> {
         let member = self.members.remove(&number)?;
         self.numbers.remove(&(member.ifindex, member.way));
         Some(member)
     }
 
-    /// Goes from the rules `before` to those of another configuration. What these do not ask for any more is let go the
-    /// next time.
+    /// Changes from the rules `before` to those of another configuration. Members that these no longer want are
+    /// released the next time.
     pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device]) {
         let by_index: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, device)).collect();
         for member in self.members.values_mut() {
@@ -137,7 +138,7 @@ impl Others {
         }
     }
 
-    /// Lets go of what is gone or no longer wanted, and gives these.
+    /// Removes and returns the members that are gone or no longer wanted.
     pub fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashSet<u32>) -> Vec<(Number, u32, Way)> {
         let asked_for: HashMap<_, _> =
             wanted.iter().map(|wanted| ((wanted.device.ifindex, wanted.way, wanted.rule), wanted.device)).collect();
@@ -155,8 +156,8 @@ impl Others {
         left.into_iter().filter_map(|number| self.remove(number).map(|one| (number, one.ifindex, one.way))).collect()
     }
 
-    /// What may have been missed while some of them were blind: which packets of their account these are is not known,
-    /// so it may be all that they counted.
+    /// What may have been missed while members were blind. It is not known which packets of the slot are theirs, so it
+    /// may be all that their interfaces counted.
     pub fn missed(&mut self, readings: &Readings<'_>) -> Tally {
         let mut missed = Tally::default();
         for member in self.members.values_mut() {
@@ -170,18 +171,18 @@ impl Others {
         missed
     }
 
-    /// What keeps weir from seeing all packets of one of them now.
+    /// What currently keeps weir from seeing all packets of a member.
     pub fn trouble(&self) -> Option<&str> {
         self.members.values().find_map(|member| member.watched.trouble())
     }
 
-    /// The same, or how many wait to be attached.
+    /// The same, or how many members wait to be attached.
     fn trouble_or_waiting(&self) -> Option<String> {
         let waiting = self.waiting();
         self.trouble().map(str::to_owned).or_else(|| (waiting > 0).then(|| format!("{waiting} of them {WAITS}")))
     }
 
-    /// Their part of a window's report; `None` if there was none of them.
+    /// Their part of a window's report; `None` if there were no members.
     pub fn close(&mut self, ledger: &Ledger) -> Option<MeasuredInterface> {
         let (had_one, counted_buffers) = (self.had_one, self.counted_buffers);
         (self.had_one, self.counted_buffers) = (false, false);
@@ -203,7 +204,7 @@ impl Others {
         })
     }
 
-    /// Says anew what each of them feeds, and gives those that feed otherwise now.
+    /// Updates what each member feeds; returns those for which it has changed.
     pub fn feed(&mut self, feeds: impl Fn(u32, Way) -> Feeds) -> Vec<(Number, Feeds)> {
         let mut changed = Vec::new();
         for (&number, member) in &mut self.members {
@@ -215,7 +216,7 @@ impl Others {
         changed
     }
 
-    /// What they feed together, as reports name it.
+    /// What they feed together, for reports.
     fn feeds(&self) -> &'static str {
         let mut all = self.members.values().map(|member| member.feeds);
         let first = all.next().unwrap_or_default();

@@ -1,22 +1,22 @@
-//! How much of the kernel's time attaching takes, where very many interfaces come at once.
+//! Limits the kernel time for attaching, if very many interfaces appear at once.
 //!
-//! To put a program on a TCX hook, or to take it away, the kernel holds its configuration lock (rtnl) for a grace
-//! period of RCU: some ten milliseconds, in which no other program configures anything. A filter at the classic tc hook
-//! takes some ten microseconds. So weir chooses TCX by itself for a few interfaces only. (`docs/COSTS.md` has the
-//! figures.)
+//! To attach a program to a TCX hook, or to detach it, the kernel holds its configuration lock (rtnl) for an RCU grace
+//! period: some ten milliseconds, in which no other process can change network configuration. A filter at the classic
+//! tc hook takes some ten microseconds. So weir chooses TCX on its own only for a few interfaces. (See `docs/COSTS.md`
+//! for figures.)
 
 use std::time::Duration;
 
 use crate::config::limits::TCX_MAX;
 
-/// In this time one more may be attached after a moment with many.
+/// After a burst, one more TCX program may be attached per this time.
 const TCX_EVERY: Duration = Duration::from_secs(1);
-/// How long weir attaches and detaches at a stretch, ...
+/// How long weir attaches and detaches without a break, ...
 const SLICE: Duration = Duration::from_millis(50);
-/// ... and how long it rests then, so that others can configure the kernel.
+/// ... and how long the break is, in which others can use the kernel's lock.
 const REST: Duration = Duration::from_millis(50);
 
-/// Whether weir may choose TCX by itself.
+/// Whether weir may choose TCX on its own.
 #[derive(Debug)]
 pub struct TcxBudget {
     left: usize,
@@ -24,12 +24,12 @@ pub struct TcxBudget {
 }
 
 impl TcxBudget {
-    /// All of it, from now on.
+    /// A full budget at this time.
     pub const fn new(now: Duration) -> Self {
         Self { left: TCX_MAX, since: now }
     }
 
-    /// Whether TCX may be chosen for so many `more` directions at once, beside those that are `held` at a tc hook.
+    /// Whether TCX may be chosen for `more` directions at once, in addition to the `held` ones at a tc hook.
     pub fn allows(&mut self, now: Duration, held: usize, more: usize) -> bool {
         let passed = now.saturating_sub(self.since).as_secs() / TCX_EVERY.as_secs();
         self.since += TCX_EVERY * passed as u32;
@@ -37,13 +37,13 @@ impl TcxBudget {
         held + more <= TCX_MAX && more <= self.left
     }
 
-    /// So many are attached now.
+    /// Notes that this many were attached.
     pub const fn spend(&mut self, attached: usize) {
         self.left = self.left.saturating_sub(attached);
     }
 }
 
-/// When the thread attaches and detaches, and when it lets others configure the kernel.
+/// When the thread attaches and detaches, and when it makes a break for others.
 #[derive(Debug)]
 pub struct Pace {
     works: bool,
@@ -51,12 +51,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// It may begin now.
+    /// Work may begin now.
     pub const fn new(now: Duration) -> Self {
         Self { works: false, until: now }
     }
 
-    /// How long to rest from now on. Whoever asks has something to do.
+    /// How long to wait from now on. The caller has work to do.
     pub fn rest(&mut self, now: Duration) -> Duration {
         if self.works && now >= self.until {
             (self.works, self.until) = (false, now + REST);

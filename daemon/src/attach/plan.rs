@@ -1,4 +1,4 @@
-//! Which of the interfaces that exist now the configuration asks for.
+//! Which of the present interfaces the configuration wants.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::{
     interface::Way,
 };
 
-/// One direction of an interface that the configuration names.
+/// One direction of an interface that the configuration wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'l> {
     /// The entry of the configuration.
@@ -19,56 +19,56 @@ pub struct Wanted<'l> {
     pub device: &'l Device,
     /// The direction.
     pub way: Way,
-    /// What feeds totals and lists, where the configuration says so.
+    /// What feeds totals and lists, if configured.
     pub feeds: Option<Feeds>,
-    /// Whether it can be known of a packet that is sent by which interface it came: not by a packet socket.
+    /// Whether it can be known by which interface a sent packet arrived: a packet socket cannot tell.
     pub knows_origin: bool,
 }
 
-/// All interfaces, with what these rules ask of them. Routes are only read if one of the rules is about them.
+/// All interfaces, with everything that these rules need. Routes are read only if a rule needs them.
 ///
 /// # Errors
 ///
-/// The kernel does not tell.
+/// The kernel did not answer.
 pub fn list(devices: &mut Devices, rules: &[Interface]) -> io::Result<Vec<Device>> {
     if rules.iter().any(Interface::is_default_route) { devices.list_with_routes() } else { devices.list() }
 }
 
-/// Whether a rule is about this interface, by one of its names or by its route. A pattern never means the loopback.
+/// Whether a rule covers this interface, by one of its names or by its route. A pattern never covers the loopback.
 pub fn covers(rule: &Interface, device: &Device) -> bool {
     let may_fit = !(device.loopback && rule.is_pattern());
     may_fit && device.names().any(|name| rule.covers(name, device.carries_default))
 }
 
-/// What the operator calls it: its alias, or else the alternative name by which the rule means it.
+/// The operator's name for it: its alias, or else the alternative name that the rule matches.
 pub fn alias(rule: &Interface, device: &Device) -> Option<String> {
     let by_other = || device.other_names.iter().find(|name| rule.covers(name, false)).cloned();
     device.alias.clone().or_else(|| if rule.covers(&device.name, false) { None } else { by_other() })
 }
 
-/// The rule for this interface. One with exactly one of its names comes before that for the default route, and this one
-/// before patterns; among patterns the first one counts.
+/// The rule for this interface. A rule with exactly one of its names comes first, then the default route, then
+/// patterns; among patterns the first one counts.
 pub fn rule_of(rules: &[Interface], device: &Device) -> Option<usize> {
     let kinds = [Interface::is_named, Interface::is_default_route, Interface::is_pattern];
     let first = |is: fn(&Interface) -> bool| rules.iter().position(|rule| is(rule) && covers(rule, device));
     kinds.into_iter().find_map(first)
 }
 
-/// Whether an interface that is measured by the one rule may go on so by the other one: both mean what comes and goes,
-/// and attach in the same way.
+/// Whether an interface measured under the one rule may continue under the other one: both cover interfaces that come
+/// and go, and attach in the same way.
 pub fn passes_on(from: &Interface, to: &Interface) -> bool {
     from == to || !from.is_named() && !to.is_named() && from.mode == to.mode
 }
 
-/// The rule of another configuration by which this direction of an interface stays attached in the way that the rule
-/// numbered `rule` of the configuration before asked for; `None` if there is no such rule.
+/// The rule of another configuration under which this direction of an interface stays attached as the rule numbered
+/// `rule` of the configuration `before` asked for; `None` if there is no such rule.
 pub fn successor(before: &[Interface], rule: usize, rules: &[Interface], device: &Device, way: Way) -> Option<usize> {
     let next = rule_of(rules, device)?;
     let stays = rules[next].mode == before[rule].mode && rules[next].direction.ways().contains(&way);
     stays.then_some(next)
 }
 
-/// Everything that `rules` ask for among these interfaces.
+/// Everything that `rules` want of these interfaces.
 pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device], has_programs: bool) -> Vec<Wanted<'l>> {
     let mut all = Vec::new();
     for device in devices {

@@ -1,8 +1,9 @@
-//! What interfaces and weir's own counters say at one moment.
+//! Reads the counts of interfaces and weir's own counters at one moment.
 //!
-//! The interfaces' own counts are read from `/proc/net/dev`: they are those of netlink, and to read them Linux does not
-//! take its configuration lock, which others may hold for seconds. The file tells names and no indexes: so the kernel
-//! is asked for the index of a name, which needs no lock either. Another interface may have the name by now.
+//! The interfaces' own counts are read from `/proc/net/dev`. They are the same as by netlink, but reading them does not
+//! take Linux's configuration lock, which other processes may hold for seconds. The file has names and no indexes, so
+//! weir asks the kernel for the index of a name, which needs no lock either. Another interface may have the name by
+//! then.
 
 use std::{
     collections::HashMap,
@@ -19,26 +20,26 @@ use weir_common::ledger::Tally;
 use super::coverage::{Reading, Seen};
 use crate::{datapath::counters::LiveCounters, interface::Way};
 
-/// The last look at all counts.
+/// The last reading of all counts.
 pub struct Readings<'a> {
     /// `/proc/net/dev` of the network namespace that weir was started in.
     file: File,
-    /// A socket, by which the kernel is asked for indexes.
+    /// A socket for asking the kernel for indexes.
     socket: OwnedFd,
-    /// The counters of weir's programs, where there are programs.
+    /// The counters of weir's programs, if programs are loaded.
     live: Option<&'a LiveCounters>,
     /// The interfaces' own counts, by name and direction.
     own: OwnCounts,
-    /// The same at a second look.
+    /// The same at a second reading.
     later: OwnCounts,
-    /// What weir's programs had seen before the interfaces were asked, and after that, by slot.
+    /// What weir's programs had seen before and after the interfaces were read, by slot.
     seen: Vec<[Seen; 2]>,
 }
 
 type OwnCounts = HashMap<String, [Tally; 2]>;
 
 impl<'a> Readings<'a> {
-    /// Before the first look.
+    /// Without a reading.
     ///
     /// # Errors
     ///
@@ -50,12 +51,12 @@ impl<'a> Readings<'a> {
         Ok(Self { file, socket, live, own, later, seen: Vec::new() })
     }
 
-    /// Reads weir's counters of so many slots, the interfaces' own, and after a `pause` weir's once more. A packet that
-    /// its interface has counted before the pause has come to weir's program after it, if it has come at all.
+    /// Reads weir's counters of this many slots, then the interfaces' own, and after a `pause` weir's again. A packet
+    /// that its interface counted before the pause has reached weir's program after it, or never will.
     ///
     /// # Errors
     ///
-    /// The kernel does not tell. Nothing is known then.
+    /// The kernel did not answer. Then no counts are known.
     pub fn take(&mut self, slots: usize, pause: Duration) -> io::Result<()> {
         (self.own, self.later) = Default::default();
         let before = self.seen_now(slots);
@@ -65,17 +66,17 @@ impl<'a> Readings<'a> {
         Ok(())
     }
 
-    /// Reads the interfaces' own counts once more: what was counted otherwise lies between the two.
+    /// Reads the interfaces' own counts again: anything counted in the meantime lies between the two.
     ///
     /// # Errors
     ///
-    /// The kernel does not tell.
+    /// The kernel did not answer.
     pub fn take_later(&mut self) -> io::Result<()> {
         self.later = self.own_counts()?;
         Ok(())
     }
 
-    /// The own count of this direction of the interface that has this name and index.
+    /// The own count of this direction of the interface with this name and index.
     pub fn own(&self, (name, ifindex): (&str, u32), way: Way) -> Option<Tally> {
         let own = self.own.get(name)?[way as usize];
         name_to_index(&self.socket, name).is_ok_and(|index| index == ifindex).then_some(own)
@@ -87,7 +88,7 @@ impl<'a> Readings<'a> {
         Some(Reading { own: [own; 2], seen: *self.seen.get(slot).filter(|_| self.live.is_some())? })
     }
 
-    /// What a packet socket had seen between the two looks.
+    /// What a packet socket had seen between the two readings.
     pub fn of_socket(&self, seen: Seen, its: (&str, u32), way: Way) -> Option<Reading> {
         let own = self.own(its, way)?;
         let later = self.later.get(its.0).map_or(own, |later| later[way as usize]);
@@ -98,7 +99,7 @@ impl<'a> Readings<'a> {
         (0..slots).map(|slot| self.seen_of(slot)).collect()
     }
 
-    /// What the program of this slot has seen now.
+    /// What the program of this slot has seen until now.
     pub fn seen_of(&self, slot: usize) -> Seen {
         let (all, merged) = self.live.map_or_else(Default::default, |live| live.seen_and_merged(slot));
         Seen { all, merged }
@@ -117,7 +118,7 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// What a line of `/proc/net/dev` says: the name, and what was received and sent.
+/// The contents of a line of `/proc/net/dev`: the name, and what was received and sent.
 fn counts_of(line: &str) -> Option<(String, [Tally; 2])> {
     let (name, numbers) = line.split_once(':')?;
     let numbers: Vec<u64> = numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();

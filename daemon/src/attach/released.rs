@@ -1,4 +1,4 @@
-//! What somebody has told weir to leave alone, by `weir detach`.
+//! What a user has told weir to leave alone with `weir detach`.
 
 use std::collections::HashSet;
 
@@ -6,18 +6,18 @@ use crossbeam::channel::Sender;
 
 use super::tasks::Number;
 
-/// What somebody has told weir to leave alone.
+/// What a user has told weir to leave alone.
 pub enum Released {
     /// Nothing.
     Nothing,
-    /// Interfaces of these names.
+    /// Interfaces with these names.
     Some(HashSet<String>),
     /// All interfaces.
     All,
 }
 
 impl Released {
-    /// Whether an interface of this name is among it.
+    /// Whether an interface with this name is included.
     pub fn has(&self, name: &str) -> bool {
         match self {
             Self::Nothing => false,
@@ -26,7 +26,7 @@ impl Released {
         }
     }
 
-    /// These too, or all if there is no name.
+    /// Adds these, or all if there are no names.
     pub fn add(&mut self, names: &[String]) {
         match self {
             Self::All => {}
@@ -37,24 +37,24 @@ impl Released {
     }
 }
 
-/// Somebody who waits until weir has detached.
+/// A request that waits until weir has detached.
 pub struct Releasing {
-    /// From what, in words.
+    /// What to detach from, in words.
     pub from: Vec<String>,
-    /// What of it is still attached.
+    /// What is still attached.
     pub left: HashSet<Number>,
     /// Where the answer goes.
     pub reply: Sender<Result<Vec<String>, String>>,
 }
 
 impl Releasing {
-    /// This is detached. Returns whether nobody waits any more; whoever asked may be gone meanwhile.
+    /// Notes that this was detached. Returns whether the request is finished; the client may have gone meanwhile.
     pub fn is_answered(&mut self, detached: Number) -> bool {
         self.left.remove(&detached);
         self.answer()
     }
 
-    /// Answers if everything is detached. Returns whether it is.
+    /// Replies if everything is detached. Returns whether it is.
     pub fn answer(&mut self) -> bool {
         if self.left.is_empty() {
             let _ = self.reply.send(Ok(std::mem::take(&mut self.from)));

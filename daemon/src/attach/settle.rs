@@ -1,4 +1,4 @@
-//! From a list of interfaces to what is to be attached, and what is to be let go.
+//! From a list of interfaces to what must be attached and what must be detached.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -32,7 +32,7 @@ use crate::{
 };
 
 impl Attachments<'_> {
-    /// Goes by this list of interfaces: lets go of what is gone or no longer wanted, and orders what is missing.
+    /// Applies this list of interfaces: releases what is gone or no longer wanted, and orders what is missing.
     pub(super) fn settle(&mut self, devices: Vec<Device>, sources: Sources) -> Result<(), AttachError> {
         self.devices = Arc::new(devices);
         let devices = self.devices.clone();
@@ -56,7 +56,7 @@ impl Attachments<'_> {
         Ok(())
     }
 
-    /// Says once of each interface that XDP in generic mode runs before its tc hook.
+    /// Warns once for each interface that XDP in generic mode runs before its tc hook.
     fn tell_of_generic(&mut self, devices: &[Device]) {
         let mut behind = HashSet::new();
         if devices.iter().any(GenericXdp::is_on) {
@@ -79,7 +79,7 @@ impl Attachments<'_> {
         wanted
     }
 
-    /// Lets go of what is no longer wanted of the interfaces that were there last.
+    /// Releases what is no longer wanted, according to the last list of interfaces.
     pub(super) fn let_go(&mut self) {
         let devices = self.devices.clone();
         self.let_go_but(&self.wanted(&devices));
@@ -131,7 +131,7 @@ impl Attachments<'_> {
         self.gone = gone;
     }
 
-    /// Says anew what feeds, where that has changed: another interface came or went.
+    /// Updates what feeds, if that has changed because another interface came or went.
     fn feed(&mut self) -> Result<(), AttachError> {
         for (slot, attachment) in self.slots.numbered() {
             let Some(Present { ifindex, number, .. }) = attachment.here() else { continue };
@@ -156,9 +156,9 @@ impl Attachments<'_> {
         Ok(())
     }
 
-    /// Orders what is not measured yet: what the configuration names has its turn first, what was refused before last.
-    /// Lower interfaces have theirs before those that lie on them: under an XDP program in generic mode the kernel
-    /// allows none.
+    /// Orders what is not measured yet: interfaces that the configuration names come first, those that were refused
+    /// before last. Lower interfaces come before those stacked on them, because under an XDP program in generic mode
+    /// the kernel permits none.
     fn order_missing(&mut self, wanted: &[Wanted<'_>]) -> Result<(), AttachError> {
         let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
         let levels = if missing.is_empty() { HashMap::new() } else { levels(&self.devices) };
@@ -195,7 +195,7 @@ impl Attachments<'_> {
         }
     }
 
-    /// Asks the thread to attach to what is not measured yet.
+    /// Asks the attacher to attach to an interface that is not measured yet.
     fn order(&mut self, wanted: &Wanted<'_>) -> Result<(), AttachError> {
         let Wanted { rule, device, way, .. } = *wanted;
         let (mode, feeds) = (self.rules[rule].mode, self.feeding.of(device.ifindex, way));
@@ -214,7 +214,7 @@ impl Attachments<'_> {
             None if self.rules[rule].is_default_route() => {
                 return Err(AttachError::NoSlotOfRoutes(device.name.clone()));
             }
-            // The programs' table does not have it: what is not there is one of the others.
+            // It is not in the programs' table: interfaces that are not there belong to the others.
             None => {
                 let Some(others) = &mut self.others else { return Err(AttachError::NoSlot(device.name.clone())) };
                 if others.take(wanted, number, (feeds, urgency == Urgency::Refused)) {
@@ -242,7 +242,7 @@ impl Attachments<'_> {
     ) -> Result<(), AttachError> {
         let Wanted { rule, device, way, .. } = *wanted;
         let feeds = self.feeding.of(device.ifindex, way);
-        // In the table before the first packet can come.
+        // Add it to the table before the first packet can arrive.
         if let Some(table) = &mut self.table {
             table.insert(table_entry(device.ifindex, way), slot as u32, feeds)?;
         }
@@ -262,7 +262,7 @@ impl Attachments<'_> {
     }
 }
 
-/// Says why a direction of an interface is not measured any more.
+/// Logs why a direction of an interface is no longer measured.
 fn tell_that_it_is_gone(attachment: &Attachment, rule: &Interface, is_released: bool) {
     let (interface, direction) = (&attachment.name, attachment.way.name());
     if is_released {
@@ -276,7 +276,7 @@ fn tell_that_it_is_gone(attachment: &Attachment, rule: &Interface, is_released: 
     }
 }
 
-/// What stands for a direction of an interface in the kernel's table.
+/// The key for a direction of an interface in the kernel's table.
 pub const fn table_entry(ifindex: u32, way: Way) -> u32 {
     match way {
         Way::Ingress => ifindex,

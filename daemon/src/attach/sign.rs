@@ -1,7 +1,7 @@
-//! The sign by which a running weir shows others that a program is its own: a netlink socket of the network namespace
-//! that hears the groups whose mask is the program's number. It goes with its process, everybody can read it
-//! (`/proc/net/netlink`), and nobody without `CAP_NET_ADMIN` can set it (`netlink_bind()`). Processes themselves may
-//! not be seen from here: a container has its own view of them. The kernel tells names of programs only to root.
+//! The sign by which a running weir shows others that a program is its own: a netlink socket in the network namespace
+//! that joins the groups whose mask is the program's id. It vanishes with its process, everybody can read it
+//! (`/proc/net/netlink`), and setting it requires `CAP_NET_ADMIN` (`netlink_bind()`). Processes themselves may be
+//! invisible: a container has its own view of them. The kernel tells names of programs only to root.
 
 use std::{fs, io, os::fd::OwnedFd};
 
@@ -11,16 +11,17 @@ use tracing::debug;
 use super::netlink::open_socket;
 use crate::{datapath::syscall, text::visible};
 
-/// Between programs of users (`NETLINK_USERSOCK`): the kernel has nothing to say there, and hardly anybody else.
+/// The protocol between user programs (`NETLINK_USERSOCK`): the kernel sends nothing there, and hardly anybody else
+/// does.
 const PROTOCOL: u32 = libc::NETLINK_USERSOCK as u32;
 /// The kernel's list of the netlink sockets of this thread's network namespace.
 const SOCKETS: &str = "/proc/thread-self/net/netlink";
 
-/// Shows that a weir that runs has this program, until it is dropped.
+/// Shows that a running weir has this program, until dropped.
 ///
 /// # Errors
 ///
-/// This process may not, or the program has no number.
+/// This process lacks permission, or the program has no id.
 pub fn show(program: u32) -> io::Result<OwnedFd> {
     // The mask of a socket that shows nothing.
     if program == 0 {
@@ -29,7 +30,7 @@ pub fn show(program: u32) -> io::Result<OwnedFd> {
     open_socket(rustix::net::RawProtocol::new(PROTOCOL).map(Protocol::from_raw), program, SocketFlags::CLOEXEC)
 }
 
-/// Whether a weir that runs has this program.
+/// Whether a running weir has this program.
 pub fn is_weir(program: u32) -> bool {
     match fs::read_to_string(SOCKETS) {
         Ok(sockets) => shown(&sockets).any(|shown| shown == program),
@@ -40,8 +41,8 @@ pub fn is_weir(program: u32) -> bool {
     }
 }
 
-/// The programs that are shown in the kernel's list. Its columns begin with an address, the protocol, the socket's
-/// number and its groups.
+/// The programs shown in the kernel's list. Its columns begin with an address, the protocol, the socket's number and
+/// its groups.
 fn shown(sockets: &str) -> impl Iterator<Item = u32> {
     sockets.lines().filter_map(|line| {
         let mut columns = line.split_whitespace().skip(1);
@@ -51,7 +52,7 @@ fn shown(sockets: &str) -> impl Iterator<Item = u32> {
     })
 }
 
-/// A program, as messages name it: by its number, and by its name where this process may ask for it.
+/// A program for messages: by its id, and by its name if this process may ask for it.
 pub fn named(program: u32) -> String {
     match syscall::program_name(program) {
         Ok(name) if !name.is_empty() => {

@@ -1,5 +1,5 @@
-//! The slots: one for each direction of each measured interface. This file decides what becomes of each of them, and
-//! asks or changes nothing in the kernel.
+//! The slots: one for each direction of each measured interface. This file decides on the state of each slot; it makes
+//! no system calls.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -32,11 +32,11 @@ use crate::{
 pub struct Attachment {
     /// The entry of the configuration.
     pub rule: usize,
-    /// The interface's name, as it was last known.
+    /// The last known name of the interface.
     pub name: String,
     /// Its alternative names.
     pub other_names: Vec<String>,
-    /// What the operator calls it, if anything.
+    /// The operator's name for it, if any.
     pub alias: Option<String>,
     /// The direction.
     pub way: Way,
@@ -44,51 +44,52 @@ pub struct Attachment {
     pub obtained: Obtained,
     /// Which of its packets feed totals and lists.
     pub feeds: Feeds,
-    /// What there is in the kernel; `None` while it is not attached.
+    /// The kernel's side; `None` while it is not attached.
     pub present: Option<Present>,
-    /// What is about to be there.
+    /// What has been ordered from the attacher.
     pub ordered: Option<Ordered>,
     /// Whether weir sees all its packets.
     pub coverage: Coverage,
-    /// What the window that ends now comes to by that.
+    /// The result for the window that ends now.
     pub compared: Compared,
     /// For how long of that window it may have been blind.
     pub blind: Option<Duration>,
-    /// What is said of the XDP program of somebody else that has kept packets back in that window.
+    /// A message about an XDP program of another process that kept packets back in that window.
     pub kept_back: Option<String>,
-    /// Where its program is.
+    /// Where its program is at the hook.
     pub watched: Watched,
-    /// The interface, while its program is nowhere because somebody has removed it.
+    /// The interface, while no program is on it because another process has removed it.
     pub nowhere: Option<u32>,
-    /// What was known of it when its interface went; `None` where that is not waited for.
+    /// What was known when its interface vanished; `None` if its return is not awaited.
     pub left: Option<Left>,
-    /// What the interface has counted, or may have counted, before it was attached again.
+    /// What the interface counted, or may have counted, before it was attached again.
     missed: Unseen,
     /// All packets of all windows so far.
     pub told: Seen,
-    /// For a part of this window it was not attached, or to another interface.
+    /// For a part of this window it was not attached, or it was attached to another interface.
     pub changed: bool,
-    /// The configuration does not ask for it any more: its slot is free once this window is reported.
+    /// The configuration no longer wants it: its slot is free once this window is reported.
     pub is_leaving: bool,
-    /// Another configuration asks for it, from the next window on.
+    /// A new configuration wants it from the next window on.
     pub is_coming: bool,
 }
 
-/// An attachment's kernel side.
+/// The kernel's side of an attachment.
 #[derive(Clone, Copy, Debug)]
 pub struct Present {
     /// The interface's index.
     pub ifindex: u32,
-    /// The XDP program on the interface, weir's or another one.
+    /// The XDP program on the interface, weir's or another.
     pub xdp: Option<XdpProgram>,
-    /// Its link address, which another interface of its name or its index does not have.
+    /// Its link address. It distinguishes the interface from another one with the same name or index.
     pub address: Option<LinkAddress>,
-    /// By what it is known to the thread that attaches.
+    /// The attacher's number for it.
     pub number: Number,
 }
 
 impl Present {
-    /// Whether it is the same interface, as far as can be told: a card that was elsewhere may have another index now.
+    /// Whether it is the same interface, as far as is known: a card that was moved to another namespace and back may
+    /// have a new index.
     fn is_same(&self, other: &Self) -> bool {
         match (self.address, other.address) {
             (Some(one), Some(other)) => one == other,
@@ -97,12 +98,12 @@ impl Present {
     }
 }
 
-/// An attachment that the thread is asked for, and that is not there yet.
+/// An attachment that was ordered but is not complete yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Ordered {
-    /// What will be there.
+    /// The future kernel side.
     pub present: Present,
-    /// When it is its turn.
+    /// Its place in the queue.
     pub urgency: Urgency,
     /// How its packets were seen before.
     pub before: Obtained,
@@ -112,24 +113,24 @@ pub struct Ordered {
     pub by_socket: bool,
 }
 
-/// What was known of an attachment when its interface went.
+/// What was known of an attachment when its interface vanished.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     present: Present,
-    /// Since when the interface may be there again.
+    /// Since when the interface may be back.
     since: Duration,
-    /// Both counts at the last edge of the open window.
+    /// Both counts at the last edge.
     reading: Option<Reading>,
-    /// What its slot had seen when it was to be attached again.
+    /// What its slot had seen when it was ordered again.
     seen: Seen,
 }
 
-/// What becomes of an attachment.
+/// What happens to an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate<'w, 'd> {
-    /// It stays. The interface may have another name by now.
+    /// It stays. The interface may have been renamed.
     Stays(&'w Wanted<'d>),
-    /// It ends: the interface is gone, or no longer fits what is asked for.
+    /// It ends: the interface is gone, or no longer matches the configuration.
     Gone,
 }
 
@@ -137,7 +138,7 @@ pub enum Fate<'w, 'd> {
 pub struct Slots(Vec<Option<Attachment>>);
 
 impl Slots {
-    /// As many slots as these interfaces may need. A named interface keeps its slot, there or not.
+    /// As many slots as these interfaces may need. A named interface always has its slot, present or not.
     pub fn new(interfaces: &[Interface]) -> Self {
         let named = interfaces.iter().enumerate().filter(|(_, interface)| interface.is_named());
         let named = named.flat_map(|(rule, interface)| {
@@ -148,10 +149,9 @@ impl Slots {
         Self(slots)
     }
 
-    /// Goes from the rules `before` to those of another configuration. What these still ask for keeps its slot, and
-    /// what is attached there, if it is to be attached in the same way; the rest is leaving. Named interfaces get their
-    /// slots, there or not; further slots are made if need be, at most for so many in all. `devices` are the interfaces
-    /// that are there.
+    /// Changes from the rules `before` to those of another configuration. What these still want, in the same mode,
+    /// keeps its slot and its attachment; the rest is leaving. Named interfaces get their slots, present or not. Adds
+    /// slots if needed, up to `most` in all. `devices` are the present interfaces.
     pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device], most: usize) {
         for attachment in self.iter_mut() {
             let named = Device { name: attachment.name.clone(), ..Device::default() };
@@ -184,49 +184,49 @@ impl Slots {
         }
     }
 
-    /// How many slots there are, taken or not.
+    /// How many slots there are, used or free.
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The slots that are taken.
+    /// The used slots.
     pub fn iter(&self) -> impl Iterator<Item = &Attachment> {
         self.0.iter().flatten()
     }
 
-    /// The slots that are taken.
+    /// The used slots.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Attachment> {
         self.0.iter_mut().flatten()
     }
 
-    /// A slot, taken or not; `None` where there is none of this number.
+    /// A slot, used or free; `None` if the number is out of range.
     pub fn get_mut(&mut self, slot: usize) -> Option<&mut Option<Attachment>> {
         self.0.get_mut(slot)
     }
 
-    /// Whether this direction of this interface is attached, or about to be.
+    /// Whether this direction of this interface is attached, or ordered.
     pub fn is_measured(&self, ifindex: u32, way: Way) -> bool {
         let is_its = |one: &Attachment| one.here().is_some_and(|present| present.ifindex == ifindex);
         self.iter().any(|one| one.way == way && is_its(one))
     }
 
-    /// The slot of this number, attached or about to be.
+    /// The slot of this attachment, attached or ordered.
     pub fn slot_of(&self, number: Number) -> Option<usize> {
         let has = |one: &Attachment| one.here().is_some_and(|present| present.number == number);
         self.0.iter().position(|slot| slot.as_ref().is_some_and(has))
     }
 
-    /// How many are about to be attached, and were not refused before.
+    /// How many are ordered and were not refused before.
     pub fn waiting(&self) -> usize {
         self.iter().filter(|one| one.is_waiting()).count()
     }
 
-    /// The slots that are taken, with their numbers.
+    /// The used slots, with their numbers.
     pub fn numbered(&mut self) -> impl Iterator<Item = (usize, &mut Attachment)> {
         self.0.iter_mut().enumerate().filter_map(|(slot, one)| Some((slot, one.as_mut()?)))
     }
 
-    /// How many of them are measured by a packet socket, or about to be.
+    /// How many of them are measured by a packet socket, or will be.
     pub fn sockets(&self) -> usize {
         let is_socket = |one: &&Attachment| match (&one.present, &one.ordered) {
             (Some(_), _) => one.obtained == Obtained::AfPacket,
@@ -236,11 +236,11 @@ impl Slots {
         self.iter().filter(is_socket).count()
     }
 
-    /// The slot that an interface gets that is about to be attached: its own, or where it comes and goes the one that
-    /// it had in this window, or a free one. `None` where all are taken. The default route has only so many, and
-    /// patterns leave them free.
+    /// The slot for an interface that is about to be attached: its own, or the one that it already had in this window,
+    /// or a free one. `None` if all are used. The default route has a limited number of slots, which are reserved from
+    /// patterns.
     pub fn place_for(&self, rules: &[Interface], rule: usize, name: &str, way: Way) -> Option<usize> {
-        // A slot that waits for a name may get an interface by one of its other names.
+        // A slot that waits for a name may also get an interface by one of its alternative names.
         let is_its = |one: &Attachment| one.name == name || one.rule == rule && rules[rule].is_named();
         let is_own = |one: &Attachment| one.way == way && !one.is_leaving && one.here().is_none() && is_its(one);
         let own = self.0.iter().position(|slot| slot.as_ref().is_some_and(is_own));
@@ -255,7 +255,7 @@ impl Slots {
         self.0.iter().filter(|slot| slot.is_none()).count()
     }
 
-    /// How many slots are kept for what will carry the default route.
+    /// How many slots are reserved for interfaces that will carry the default route.
     fn reserved(&self, rules: &[Interface]) -> usize {
         let Some(rule) = rules.iter().position(Interface::is_default_route) else { return 0 };
         let taken = self.iter().filter(|one| one.rule == rule && !one.is_leaving).count();
@@ -268,7 +268,7 @@ fn less(all: Tally, part: Tally) -> Tally {
 }
 
 impl Attachment {
-    /// One that is not attached yet.
+    /// An attachment that is not attached yet.
     pub fn new(rule: usize, name: &str, way: Way) -> Self {
         let (present, coverage) = (None, Coverage::default());
         let (obtained, feeds) = (Obtained::Absent, Feeds::All);
@@ -297,7 +297,7 @@ impl Attachment {
         }
     }
 
-    /// What becomes of it now that `rules` want this and these interfaces are `gone`; `None` if it is not attached.
+    /// What happens to it, given that `rules` want this and these interfaces are `gone`; `None` if it is not attached.
     /// Another interface may have the index and the name of one that is gone.
     pub fn fate<'w, 'd>(
         &self,
@@ -316,7 +316,7 @@ impl Attachment {
         })
     }
 
-    /// It goes on by this rule. The interface may be called otherwise by now; returns whether it is.
+    /// It continues under this rule. Returns whether the interface was renamed.
     pub fn stays(&mut self, wanted: &Wanted<'_>, rule: &Interface) -> bool {
         let Wanted { device, .. } = *wanted;
         self.rule = wanted.rule;
@@ -331,31 +331,31 @@ impl Attachment {
         is_renamed
     }
 
-    /// Takes over how the interface is called now.
+    /// Updates the names of the interface.
     pub fn call(&mut self, device: &Device, rule: &Interface) {
         self.name.clone_from(&device.name);
         self.other_names.clone_from(&device.other_names);
         self.alias = alias(rule, device);
     }
 
-    /// Its name, and the alternative ones.
+    /// Its name, and its alternative names.
     pub fn names(&self) -> Vec<&str> {
         std::iter::once(&self.name).chain(&self.other_names).map(String::as_str).collect()
     }
 
-    /// The XDP program of somebody else that meets its packets before weir's program does.
+    /// The XDP program of another process that sees its packets before weir's program.
     pub fn xdp_before(&self) -> Option<XdpProgram> {
         let is_behind = self.way == Way::Ingress && !matches!(self.obtained, Obtained::Native | Obtained::Generic);
         let xdp = self.present?.xdp.filter(|_| is_behind)?;
         Some(xdp).filter(|xdp| !xdp.id.is_some_and(sign::is_weir))
     }
 
-    /// What there is in the kernel, or is about to be.
+    /// The kernel's side, present or ordered.
     pub fn here(&self) -> Option<Present> {
         self.present.or(self.ordered.map(|ordered| ordered.present))
     }
 
-    /// Whether it is about to be attached, and was not refused before.
+    /// Whether it is ordered and was not refused before.
     pub fn is_waiting(&self) -> bool {
         self.ordered.is_some_and(|ordered| ordered.urgency < Urgency::Refused)
     }
@@ -367,24 +367,24 @@ impl Attachment {
         self.left = self.present.map(|present| Left { present, since, reading, seen });
     }
 
-    /// This is what its slot has seen before it is attached again.
+    /// Notes what its slot had seen before it is attached again.
     pub fn note_seen(&mut self, seen: Seen) {
         self.left = self.left.map(|left| Left { seen, ..left });
     }
 
-    /// Its interface is not there now.
+    /// Its interface is currently absent.
     pub fn is_absent(&mut self, now: Duration) {
         self.left = self.left.map(|left| Left { since: now, ..left });
     }
 
-    /// From this reading on what is attached now is compared.
+    /// Starts to compare the current attachment from this reading on.
     pub fn begin(&mut self, reading: Option<Reading>) {
         let (Some(reading), Some(present)) = (reading, self.present) else { return };
         self.coverage = Coverage::new(Some(reading).filter(|_| !self.changed));
         let Some(left) = self.left.take() else { return };
         let earlier = left.reading.filter(|earlier| earlier.own[0].packets <= reading.own[1].packets);
         if let Some(earlier) = earlier.filter(|_| left.present.is_same(&present)) {
-            // It goes on counting.
+            // It continues to count.
             (self.coverage, self.changed) = (Coverage::new(Some(earlier)), false);
         } else {
             let (own, seen) = (reading.own[1], reading.seen[0].since(left.seen).all);
@@ -394,8 +394,8 @@ impl Attachment {
         }
     }
 
-    /// It goes on where an earlier weir has stopped, which looked for the last time at `looked`, wrote `state` then,
-    /// and counted `since`: the first window's coverage begins there.
+    /// Continues where an earlier weir stopped: that weir last checked at `looked`, wrote `state` then, and has counted
+    /// `since`. The coverage of the first window begins there.
     pub fn is_taken_over(&mut self, state: &SlotState, since: Seen, looked: Duration) {
         self.watched = Watched::taken_over(looked, clock::now().monotonic);
         if let Some(own) = state.own() {
@@ -404,16 +404,16 @@ impl Attachment {
         }
     }
 
-    /// It is attached anew where an earlier weir was, which looked for the last time at `looked`, wrote `state` then,
-    /// and counted `since`. Its program went with its interface, or somebody has removed it: nobody has seen what the
-    /// interface counted until the `begun` reading.
+    /// Attached again where an earlier weir was, which last checked at `looked`, wrote `state` then, and has counted
+    /// `since`. Its program vanished with its interface or was removed, so nobody saw what the interface counted up to
+    /// the `begun` reading.
     pub fn is_made_anew(&mut self, state: &SlotState, since: Seen, looked: Duration, begun: Option<Reading>) {
         self.watched = Watched::returned(looked, clock::now().monotonic);
         (self.coverage, self.changed) = (Coverage::default(), true);
         let (Some(present), Some(Reading { own: [_, own], seen: [_, seen] })) = (self.present, begun) else { return };
         let most = less(own, seen.all);
         let least = if state.ifindex == Some(present.ifindex) {
-            // It is the same interface, or another one that has its index.
+            // It is the same interface, or another one with its index.
             match state.own() {
                 Some(before) if before.packets <= own.packets => less(less(most, before), since.all),
                 Some(_) => most,
@@ -427,8 +427,7 @@ impl Attachment {
         self.missed = Unseen { counted: least, beyond: less(most, least) };
     }
 
-    /// Ends what there is in the kernel, for a reason that the interface or somebody else gave; gives what is to be
-    /// detached.
+    /// Ends the attachment, because of the interface or at a user's request. Returns what must be detached.
     pub fn end(&mut self) -> Option<Present> {
         let here = self.here();
         (self.present, self.ordered, self.nowhere) = (None, None, None);
@@ -437,17 +436,17 @@ impl Attachment {
         here
     }
 
-    /// Whether it is tried again to attach it where it was refused, and nothing is to be said of it.
+    /// Whether this is a retry after a refusal, which is not reported.
     pub fn is_tried_again(&self) -> bool {
         self.ordered.is_some_and(|ordered| ordered.is_fresh && ordered.urgency == Urgency::Refused)
     }
 
-    /// What keeps weir from seeing all its packets now.
+    /// What currently keeps weir from seeing all its packets.
     pub fn trouble(&self) -> Option<&str> {
         if self.is_waiting() { Some(WAITS) } else { self.watched.trouble().or(self.kept_back.as_deref()) }
     }
 
-    /// The thread is asked to attach it.
+    /// The attacher has been asked to attach it.
     pub fn order(&mut self, ordered: Ordered) {
         if ordered.urgency < Urgency::Refused {
             self.obtained = Obtained::Waiting;
@@ -462,13 +461,13 @@ impl Attachment {
         is_fresh
     }
 
-    /// Its program is nowhere: somebody has removed it, and it could not be put back.
+    /// It has no program any more: another process has removed it, and it could not be put back.
     pub fn lose(&mut self) {
         self.nowhere = self.present.take().map(|present| present.ifindex);
         self.obtained = Obtained::Blind;
     }
 
-    /// It is attached to this interface now.
+    /// It is now attached to this interface.
     pub fn attach(&mut self, present: Present) {
         let now = clock::now().monotonic;
         if self.nowhere.take() == Some(present.ifindex) {
@@ -480,7 +479,7 @@ impl Attachment {
         (self.present, self.ordered) = (Some(present), None);
     }
 
-    /// Both counts of this attachment, which is in this slot.
+    /// Both counts of this attachment, which has this slot.
     pub fn reading(&self, slot: usize, readings: &Readings<'_>) -> Option<Reading> {
         let its = (self.name.as_str(), self.present.map(|present| present.ifindex).or(self.nowhere)?);
         match self.obtained {
@@ -489,8 +488,8 @@ impl Attachment {
         }
     }
 
-    /// Compares what was counted in the window that ends now with what the interface counted; warns of packets that
-    /// were not seen. Gives those that weir has missed while it was blind.
+    /// Compares the counts of the window that ends now with those of the interface; warns of packets that were not
+    /// seen. Returns the packets that weir missed while it was blind.
     pub fn compare(
         &mut self,
         slot: usize,
@@ -498,7 +497,7 @@ impl Attachment {
         counters: &Counters,
         length: Duration,
     ) -> Option<Unseen> {
-        /// More than any interface carries in a window.
+        /// More than any interface can carry in a window.
         const UNKNOWN: Tally = Tally::new(1 << 50, 1 << 60);
         self.told.add(counters.seen, counters.merged);
         let reading = self.reading(slot, readings);
@@ -510,7 +509,7 @@ impl Attachment {
         if self.nowhere.is_some() {
             self.watched.is_nowhere(now);
         } else if self.changed || self.present.is_none() {
-            // Not all of the window's packets are of this attachment.
+            // Not all packets of the window belong to this attachment.
             self.coverage = Coverage::new(reading);
             (self.compared, self.blind) = (Compared::default(), self.watched.close(Shortage::None, now));
             self.left = self.left.map(|left| Left { reading: None, ..left });
@@ -607,7 +606,7 @@ mod tests {
         assert_eq!(slots.place_for(&rules, 1, "ppp2", Way::Ingress), None, "the last slot is for all others");
     }
 
-    /// The slots as text: rule, name and direction of each, `!` if it is leaving.
+    /// The slots as text: rule, name and direction of each; `!` if it is leaving.
     fn shown(slots: &Slots) -> Vec<String> {
         let one = |one: &Attachment| {
             let mark = if one.is_leaving { "!" } else { "" };
@@ -621,13 +620,13 @@ mod tests {
         let before =
             [rule("eth0", Direction::Both), rule("eth1", Direction::Ingress), rule("wan0", Direction::Ingress)];
         let mut slots = Slots::new(&before);
-        // The order is another one, a direction goes, an interface goes, and another one comes.
+        // The order changes, a direction and an interface go, and another interface comes.
         let after =
             [rule("lan0", Direction::Ingress), rule("wan0", Direction::Ingress), rule("eth0", Direction::Egress)];
         slots.change(&before, &after, &[], 8);
         let expected = ["!0 eth0 ingress", "2 eth0 egress", "!1 eth1 ingress", "1 wan0 ingress", "0 lan0 ingress"];
         assert_eq!(shown(&slots), expected);
-        // What left makes room, and the number of a slot that stays does not change.
+        // Slots that were left are reused, and a slot that stays keeps its number.
         slots.0.iter_mut().for_each(|slot| _ = slot.take_if(|one| one.is_leaving));
         let last = [rule("eth1", Direction::Both), rule("lan0", Direction::Ingress)];
         slots.change(&after, &last, &[], 8);
@@ -644,7 +643,7 @@ mod tests {
         *slots.get_mut(1).unwrap() = Some(attached(1, "ppp0", Way::Ingress, 7));
         let mut after = before.clone();
         after[0].mode = Mode::Generic;
-        // A pattern's interface that has a rule of its own now stays as it is.
+        // An interface of a pattern that now has its own rule stays as it is.
         after[1].name = "ppp0".to_owned();
         slots.change(&before, &after, &[], 255);
         assert_eq!(shown(&slots)[..3], ["!0 eth0 ingress", "1 ppp0 ingress", "0 eth0 ingress"]);
@@ -718,7 +717,7 @@ mod tests {
         let devices = [Device { carries_default: true, ..device(2, "eth0") }];
         let wanted = wanted(&rules, &devices, true);
         assert_eq!((wanted[0].rule, one.fate(&rules, &wanted, &none())), (1, Some(Fate::Stays(&wanted[0]))));
-        // A reload between the two, and to its name.
+        // Reload between the two rules, and to the name.
         for after in ["default route", "eth0"] {
             let mut slots = Slots::new(&rules);
             *slots.get_mut(0).unwrap() = Some(attached(0, "eth0", Way::Ingress, 2));

@@ -1,4 +1,4 @@
-//! How interfaces lie on one another, and which measured ones carry the packets of another one.
+//! How interfaces are stacked, and which measured ones carry the packets of another.
 
 use std::collections::{HashMap, HashSet};
 
@@ -34,27 +34,27 @@ pub(super) const TUNNELS: [&str; 22] = [
     "amt",
     "tun",
 ];
-/// Stacks are not deeper than this.
+/// The maximum depth of a stack.
 const DEPTH_MAX: usize = 8;
 
-/// How the interfaces of a router lie on one another.
+/// How the interfaces of a router are stacked.
 pub struct Stack<'l> {
     by_index: HashMap<u32, &'l Device>,
     members: HashMap<u32, Vec<&'l Device>>,
     wanted: HashMap<(u32, Way), &'l Wanted<'l>>,
-    /// Those whose members carry all their packets, but of which not all are measured.
+    /// Those whose members carry all their packets, but are not all measured.
     partial: HashSet<(u32, Way)>,
-    /// Measured interfaces that a tunnel's packets may come by and leave by; those without lower ones first.
+    /// Measured interfaces that may carry a tunnel's packets; those without lower ones first.
     bases: HashMap<Way, Vec<&'l Device>>,
 }
 
-/// What carries the packets of an interface that lies on others.
+/// What carries the packets of an interface that is stacked on others.
 enum Lower<'s, 'l> {
     /// Each packet passes one of its members.
     Members(&'s [&'l Device]),
-    /// All pass this one.
+    /// All packets pass this one.
     One(&'l Device),
-    /// They travel inside the packets of some other one; the kernel does not tell which.
+    /// They travel inside packets of some other interface; the kernel does not tell which.
     Unknown,
 }
 
@@ -63,12 +63,12 @@ enum Lower<'s, 'l> {
 pub struct Carriers<'l> {
     /// Their names.
     names: Vec<&'l str>,
-    /// The tunnel between, if the kernel does not tell where its packets travel.
+    /// The tunnel in between, if the kernel does not tell where its packets travel.
     pub tunnel: Option<&'l str>,
 }
 
 impl Carriers<'_> {
-    /// Their names, as far as a line has room.
+    /// Their names, as many as fit in a line.
     pub fn names(&self) -> String {
         listed(&self.names)
     }
@@ -79,7 +79,7 @@ impl Carriers<'_> {
     }
 }
 
-/// Names in a line, as far as it has room.
+/// Names in a line, as many as fit.
 pub fn listed(names: &[&str]) -> String {
     const SHOWN: usize = 3;
     match names {
@@ -88,7 +88,7 @@ pub fn listed(names: &[&str]) -> String {
     }
 }
 
-/// How many of these interfaces each one lies on, one upon the other, by its index.
+/// How many of these interfaces each one is stacked on, in levels, by its index.
 pub fn levels(devices: &[Device]) -> HashMap<u32, usize> {
     let mut levels: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, 0)).collect();
     let is_veth = |device: &Device| device.kind.as_deref() == Some("veth");
@@ -105,7 +105,7 @@ pub fn levels(devices: &[Device]) -> HashMap<u32, usize> {
 }
 
 impl<'l> Stack<'l> {
-    /// Of these interfaces, with those that are to be measured.
+    /// The stack of these interfaces; `wanted` are those to be measured.
     pub fn new(wanted: &'l [Wanted<'l>], devices: &'l [Device]) -> Self {
         let mut members: HashMap<_, Vec<_>> = HashMap::new();
         for device in devices {
@@ -153,7 +153,7 @@ impl<'l> Stack<'l> {
         }
     }
 
-    /// This interface if it feeds, or else those below it.
+    /// This interface if it feeds, otherwise those below it.
     fn carriers(&self, device: &'l Device, way: Way, depth: usize) -> Option<Carriers<'l>> {
         if self.feeds_itself(device, way) {
             return Some(Carriers { names: vec![&device.name], tunnel: None });
@@ -175,7 +175,7 @@ impl<'l> Stack<'l> {
         self.by_index.get(&device.master?).copied()
     }
 
-    /// The interfaces that feed packets which feed here, too: those below members of an interface that feeds because
+    /// The interfaces whose packets feed both there and here: those below members of an interface that feeds because
     /// not all of its members are measured.
     pub fn twice(&self, device: &Device, way: Way) -> Option<Carriers<'l>> {
         let members = self.members.get(&device.ifindex).filter(|_| self.partial.contains(&(device.ifindex, way)))?;
@@ -214,7 +214,7 @@ impl<'l> Stack<'l> {
         }
     }
 
-    /// Whether `other` is another interface, and does not lie on this one.
+    /// Whether `other` is another interface that is not stacked on this one.
     pub fn is_apart(&self, other: u32, device: &Device) -> bool {
         let other = self.by_index.get(&other);
         other.is_some_and(|other| other.ifindex != device.ifindex && !self.lies_on(other, device, DEPTH_MAX))
@@ -242,7 +242,7 @@ impl<'l> Stack<'l> {
         }
     }
 
-    /// A measured interface that a tunnel's packets may travel by: one that does not lie on the tunnel itself.
+    /// A measured interface that a tunnel's packets may travel by: one that is not stacked on the tunnel itself.
     fn base(&self, tunnel: &Device, way: Way) -> Option<&'l Device> {
         self.bases.get(&way)?.iter().find(|base| self.is_apart(base.ifindex, tunnel)).copied()
     }
@@ -254,7 +254,7 @@ impl<'l> Stack<'l> {
         bases
     }
 
-    /// To be repeated: where an interface feeds for its members, these carry nothing for others.
+    /// Repeats until nothing changes: if an interface feeds for its members, these carry nothing for others.
     fn find_partial(&mut self) {
         loop {
             let is_partial = |key: &&(u32, Way)| {
@@ -275,7 +275,7 @@ fn is_one_of(device: &Device, kinds: &[&str]) -> bool {
     device.kind.as_deref().is_some_and(|kind| kinds.contains(&kind))
 }
 
-/// A `tun` with Ethernet headers (`tap`) is a machine's network card, not a tunnel.
+/// A `tun` with Ethernet headers (`tap`) is the network card of a virtual machine, not a tunnel.
 fn is_tunnel(device: &Device) -> bool {
     const ETHERNET: u16 = 1;
     is_one_of(device, &TUNNELS) && !(device.kind.as_deref() == Some("tun") && device.hardware == ETHERNET)
@@ -304,7 +304,7 @@ mod tests {
         let levels = levels(&devices);
         let of: Vec<_> = (2..=8).map(|ifindex| levels[&ifindex]).collect();
         assert_eq!(of, [3, 2, 1, 0, 0, 0, 0]);
-        // What cannot be ends all the same.
+        // Impossible stacks must not loop forever.
         let circle = [device(2, "bridge", None, Some(3)), device(3, "bridge", None, Some(2))];
         assert!(super::levels(&circle).values().all(|level| *level <= DEPTH_MAX));
     }

@@ -1,6 +1,6 @@
-//! What the coordinator asks of the thread that attaches, and what it is told. The thread waits for the kernel where
-//! the coordinator must not: to list interfaces, to attach, to detach, and to see what is attached, Linux takes its
-//! configuration lock (rtnl), and any other program may hold that for seconds.
+//! The messages between the coordinator and the attacher thread. The thread waits for the kernel so that the
+//! coordinator does not have to: to list interfaces, to attach, to detach, and to check attachments, Linux takes its
+//! configuration lock (rtnl), which any other process may hold for seconds.
 
 use std::{io, time::Duration};
 
@@ -10,129 +10,129 @@ use weir_common::control::Feeds;
 use super::{error::AttachError, nat::Sources, netlink::Device, obtained::Obtained, watch::Position};
 use crate::{config::Mode, interface::Way};
 
-/// Batches that may wait for the thread. Further ones wait with the coordinator, in one batch.
+/// How many batches may be queued for the thread. Further tasks wait in the coordinator, in one batch.
 const BATCHES: usize = 4;
-/// Answers that may wait for the coordinator. Then the thread waits, too.
+/// How many results may be queued for the coordinator. When the queue is full, the thread waits.
 const ANSWERS: usize = 256;
 
-/// Names an attachment for as long as the daemon runs: interfaces may have the same names and indexes again.
+/// Identifies an attachment for the life of the daemon: names and indexes of interfaces may be reused.
 pub type Number = u64;
 
-/// Something to be done.
+/// A task for the thread.
 #[derive(Debug)]
 pub enum Task {
     /// List the interfaces.
     List {
         /// With their routes.
         with_routes: bool,
-        /// With what the sources of packets tell, for packet sockets that see what is sent.
+        /// Also find out what source addresses tell, for packet sockets that see sent packets.
         with_sources: bool,
     },
-    /// Look where everything is that is attached.
+    /// Check the positions of all attachments.
     Check(u64),
-    /// Attach, when it is its turn.
+    /// Attach, in its turn.
     Attach(Box<ToAttach>),
-    /// Put back to where it sees all packets what is not there, when it is its turn.
+    /// Restore an attachment that does not see all packets, in its turn.
     Mend {
-        /// Which.
+        /// Which attachment.
         number: Number,
         /// The interface.
         device: Box<Device>,
-        /// Where it is.
+        /// Its current position.
         position: Position,
     },
-    /// Detach, when it is its turn.
+    /// Detach, in its turn.
     Detach(Number),
-    /// What its packets feed. Only a packet socket has to be told.
+    /// Set what its packets feed. Only a packet socket needs this.
     SetFeeds(Number, Feeds),
-    /// Detach from everything, at once.
+    /// Detach from everything, immediately.
     DetachAll,
-    /// Let go of everything. Programs stay on their interfaces, for the next weir.
+    /// Release everything. Programs stay on their interfaces for the next weir.
     LeaveBehind,
 }
 
 /// One direction of an interface, to be attached.
 #[derive(Debug)]
 pub struct ToAttach {
-    /// Its number from now on.
+    /// Its number.
     pub number: Number,
-    /// When it is its turn.
+    /// Its place in the queue.
     pub urgency: Urgency,
     /// The interface.
     pub device: Device,
     /// The direction.
     pub way: Way,
-    /// How.
+    /// How to attach.
     pub mode: Mode,
     /// Its slot.
     pub slot: usize,
     /// What its packets feed.
     pub feeds: Feeds,
-    /// Whether there are so many that TCX is not chosen where there is another way.
+    /// Whether there are so many interfaces that TCX is avoided.
     pub has_many: bool,
 }
 
-/// What comes before what.
+/// The order of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// It is attached and does not see all packets: there is no rest before that.
+    /// It is attached and does not see all packets. This does not wait for a break.
     Mend,
-    /// It is somewhere and should not be.
+    /// It is attached and should not be.
     Detach,
     /// The configuration names it.
     Named,
-    /// It fits a pattern.
+    /// It matches a pattern.
     Fitting,
     /// The kernel has refused it before.
     Refused,
 }
 
-/// Something that is done.
+/// A result of the thread.
 #[derive(Debug)]
 pub enum Done {
-    /// The interfaces that there are, and what the sources of packets tell.
+    /// The present interfaces, and what source addresses tell.
     Listed(io::Result<(Vec<Device>, Sources)>),
-    /// Where everything is that was looked at.
+    /// The positions that were checked.
     Checked {
-        /// The number of the look.
+        /// The number of the check.
         nth: u64,
-        /// Where each was, and when that was known, by the monotonic clock.
+        /// Each position, and the monotonic time for which it is known.
         found: Vec<(Number, Position, Duration)>,
     },
-    /// How it is attached, or why it is not.
+    /// How it is attached, or why not.
     Attached(Number, Result<Obtained, AttachError>),
-    /// It was to be put back.
+    /// An attachment was to be restored.
     Mended {
-        /// Which.
+        /// Which attachment.
         number: Number,
-        /// Where it was.
+        /// Its position before.
         position: Position,
-        /// Why it could not be put back, if it could not.
+        /// Why it could not be restored, if so.
         result: Result<(), AttachError>,
         /// Whether it is attached at all.
         is_attached: bool,
     },
-    /// It is attached no more.
+    /// It is detached.
     Detached(Number),
-    /// Nothing is attached any more, or all of it is left behind.
+    /// Everything is detached, or left behind.
     Ended,
 }
 
-/// The coordinator's ends of both channels, and what it could not send yet.
+/// The coordinator's ends of both channels, and what could not be sent yet.
 #[derive(Debug)]
 pub struct Handle {
     waiting: Vec<Task>,
     tasks: Sender<Vec<Task>>,
-    /// What is done.
+    /// The results.
     pub done: Receiver<Done>,
 }
 
 /// The thread's ends.
 #[derive(Debug)]
 pub struct Channels {
-    /// What it is to do.
+    /// The tasks.
     pub tasks: Receiver<Vec<Task>>,
-    /// Who is told.
+    /// Where the results go.
     pub done: Sender<Done>,
 }
 
@@ -144,17 +144,17 @@ pub fn channels() -> (Handle, Channels) {
 }
 
 impl Handle {
-    /// One more task, for the next batch.
+    /// Adds a task to the next batch.
     pub fn put(&mut self, task: Task) {
         self.waiting.push(task);
     }
 
-    /// The next batch, for whoever does it without a thread.
+    /// Takes the next batch, to run it without a thread.
     pub fn take(&mut self) -> Vec<Task> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Sends the batch, if the thread has room for it; never waits.
+    /// Sends the batch if the thread's queue has room; never waits.
     pub fn send(&mut self) {
         if self.waiting.is_empty() {
             return;

@@ -1,38 +1,38 @@
-//! What is known of an attachment's place at its hook: whether it sees all packets now, for how long it may not have
-//! seen them, and how often weir has mended that.
+//! The position of an attachment at its hook: whether it sees all packets now, for how long it may have missed some,
+//! and how often weir has restored it.
 //!
-//! Somebody may remove a link or a filter, put another program in it, or stand in front of it with a program that ends
-//! the chain. weir looks once a second and at each window's edge. When something is wrong, it attaches again or moves
-//! to the front at once. From the last look at which all was well until then, it may have been blind. Who stands in
-//! front may pass every packet on: then nothing was missed, and the interface's own count shows it.
+//! Another process may remove a link or a filter, replace its program, or put a program in front that ends the chain.
+//! weir checks once a second and at the edge of each window. If something is wrong, it attaches again or moves to the
+//! front at once. It may have been blind from the last good check until then. If the program in front passes every
+//! packet on, nothing was missed, and the interface's own count shows that.
 //!
-//! Somebody may do the same again and again. Then weir mends it a few times at once and after that once a minute. It
-//! says who stands in front, and that it does not see all packets.
+//! The other process may do this again and again. Then weir restores the attachment a few times at once, and after that
+//! once a minute. It reports which program is in front, and that weir does not see all packets.
 
 use std::time::Duration;
 
 use super::coverage::Shortage;
 
-/// What becomes of an attachment that is looked at.
+/// The position of an attachment at a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// It meets every packet before all others do.
+    /// It sees every packet before all others.
     First,
-    /// These, by their names, meet the packets before it.
+    /// Other programs see the packets before it.
     Behind {
-        /// Who they are.
+        /// Their names.
         who: Vec<String>,
         /// Whether weir can move before them.
         can_move: bool,
     },
-    /// Somebody has removed it.
+    /// Another process has removed it.
     Removed,
-    /// Somebody has put the program of this number in its place.
+    /// Another process has replaced its program by the one with this id.
     Replaced(u32),
 }
 
 impl Position {
-    /// What is wrong, for people; `None` if nothing is.
+    /// A description of the trouble; `None` if there is none.
     pub fn trouble(&self) -> Option<String> {
         match self {
             Self::First => None,
@@ -50,18 +50,18 @@ impl Position {
     }
 }
 
-/// What is to be done about it.
+/// How to react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Put it back now.
+    /// Restore it now.
     Mend,
-    /// Say so: this is new, and weir leaves it so for now.
+    /// Report it: it is new, and weir does nothing about it for now.
     Tell,
-    /// It was said.
+    /// It was already reported.
     Nothing,
 }
 
-/// How often weir may mend an attachment: a few times at once, and then once in a while.
+/// How often weir may restore an attachment: a few times at once, and then once a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attempts {
     left: u32,
@@ -76,7 +76,7 @@ impl Attempts {
         Self { left: Self::AT_ONCE, regained: now }
     }
 
-    /// Takes one, if one is left at this monotonic time.
+    /// Uses one attempt, if one is left at this monotonic time.
     fn take(&mut self, now: Duration) -> bool {
         let since = now.saturating_sub(self.regained);
         let more = (since.as_secs() / Self::REGAINED_IN.as_secs()) as u32;
@@ -92,31 +92,31 @@ impl Attempts {
     }
 }
 
-/// One attachment as it is watched. All times are monotonic.
+/// The state of a watched attachment. All times are monotonic.
 #[derive(Clone, Debug)]
 pub struct Watched {
     /// When it was last known to see all packets.
     good_at: Duration,
-    /// For how long of the open window it saw no packets, at most.
+    /// For how long in the open window it saw no packets, at most.
     blind: Duration,
-    /// For how long of the open window somebody stood in front of it, at most.
+    /// For how long in the open window another program was in front of it, at most.
     obscured: Duration,
-    /// When the window before ended.
+    /// When the previous window ended.
     closed_at: Duration,
-    /// Whether it may have been blind before the open window began.
+    /// Whether it may already have been blind before the open window began.
     was_wrong_before: bool,
-    /// Whether the window before has left it open whether packets were missed.
+    /// Whether the previous window left open whether packets were missed.
     has_waited: bool,
     attempts: Attempts,
     trouble: Option<String>,
-    /// Who stands in front and cannot be passed; that is trouble only where packets are missing.
+    /// What is in front and cannot be passed; it is trouble only if packets are missing.
     standing: Option<String>,
-    /// It is to be mended, and that is not done yet.
+    /// Restoring it was ordered and is not finished.
     is_mending: bool,
 }
 
 impl Watched {
-    /// One that was attached now.
+    /// A new attachment.
     pub const fn new(now: Duration) -> Self {
         let attempts = Attempts::new(now);
         Self {
@@ -133,12 +133,12 @@ impl Watched {
         }
     }
 
-    /// One that is attached now to an interface that may have been there since then.
+    /// A new attachment to an interface that may have been back since `since`.
     pub fn returned(since: Duration, now: Duration) -> Self {
         Self { blind: now.saturating_sub(since), ..Self::new(now) }
     }
 
-    /// One that was taken over from an earlier weir, which had looked for the last time then.
+    /// An attachment that was taken over from an earlier weir, which last checked it at `looked`.
     pub fn taken_over(looked: Duration, now: Duration) -> Self {
         Self { good_at: looked.min(now), ..Self::new(now) }
     }
@@ -148,24 +148,24 @@ impl Watched {
         self.good_at
     }
 
-    /// What keeps weir from seeing all packets now.
+    /// What currently keeps weir from seeing all packets.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// All is well now. Returns whether it was not before.
+    /// All is well now. Returns whether there was trouble before.
     pub fn is_well(&mut self, now: Duration) -> bool {
         (self.good_at, self.standing) = (now, None);
         self.trouble.take().is_some()
     }
 
-    /// How much time has passed since it was last known to see all packets, or since this was asked before.
+    /// The time since it was last known to see all packets, or since the last call.
     fn passed(&mut self, now: Duration) -> Duration {
         self.was_wrong_before |= self.good_at < self.closed_at;
         now.saturating_sub(std::mem::replace(&mut self.good_at, now))
     }
 
-    /// It is not where it should be.
+    /// It is not first at its hook.
     pub fn is_wrong(&mut self, position: &Position, now: Duration) -> Order {
         let passed = self.passed(now);
         match position {
@@ -190,12 +190,12 @@ impl Watched {
         if was_known { Order::Nothing } else { Order::Tell }
     }
 
-    /// What stands in front now, or keeps weir from seeing all packets.
+    /// What is in front now, or otherwise keeps weir from seeing all packets.
     pub fn reason(&self) -> Option<&str> {
         self.trouble.as_deref().or(self.standing.as_deref())
     }
 
-    /// It is mended: what has passed since [`Watched::is_wrong`] was seen no better.
+    /// It was restored. It did not see all packets since [`Watched::is_wrong`] either.
     pub fn is_mended(&mut self, now: Duration) {
         let passed = self.passed(now);
         if self.blind >= self.obscured {
@@ -206,8 +206,8 @@ impl Watched {
         (self.trouble, self.is_mending) = (None, false);
     }
 
-    /// Nobody could look where it is since `due`, for example because somebody holds the kernel's lock. It may have
-    /// been blind since it was last seen: the interface's own count shows it.
+    /// Its position could not be checked since `due`, for example because another process holds the kernel's lock. It
+    /// may have been blind since it was last checked: the interface's own count shows that.
     pub fn is_unknown(&mut self, due: Duration, now: Duration) {
         if self.good_at >= due {
             return;
@@ -220,13 +220,13 @@ impl Watched {
         }
     }
 
-    /// It is attached nowhere any more, and is not said to be well until it is again.
+    /// It is no longer attached anywhere. This is trouble until it is attached again.
     pub fn is_nowhere(&mut self, now: Duration) {
         let passed = self.passed(now);
         self.blind += passed;
     }
 
-    /// It was not possible to mend it.
+    /// It could not be restored.
     pub fn is_not_mended(&mut self, why: &str) {
         self.is_mending = false;
         if let Some(trouble) = &mut self.trouble {
@@ -234,7 +234,7 @@ impl Watched {
         }
     }
 
-    /// Whether it may have been blind already when the open window began, which nobody knew then.
+    /// Whether it may already have been blind when the open window began, although this was not known then.
     pub const fn was_wrong_before(&self) -> bool {
         self.was_wrong_before
     }
@@ -245,7 +245,7 @@ impl Watched {
     }
 
     /// For how long it may have been blind in the window that ends `now`. A program in front that passes everything on
-    /// makes nobody blind. If its packets may just as well be on their way, the next window has the answer.
+    /// does not make weir blind. If the missing packets may just as well be queued, the next window decides.
     pub fn close(&mut self, shortage: Shortage, now: Duration) -> Option<Duration> {
         (self.closed_at, self.was_wrong_before) = (now, false);
         let has_waited = std::mem::take(&mut self.has_waited);

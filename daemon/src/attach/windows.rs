@@ -1,4 +1,4 @@
-//! The windows' side of the attachments: what each report says of them, and what the next weir has to know.
+//! What the attachments do at the end of windows: what each report says about them, and the state for the next weir.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ use crate::{
     measure::interface::MeasuredInterface,
 };
 
-/// How long a packet may be on its way from an interface, which has counted it, to weir's program.
+/// How long a packet may take from an interface, which has counted it, to weir's program.
 const ON_ITS_WAY: Duration = Duration::from_millis(2);
 
 impl Attachments<'_> {
-    /// Looks whether everything is in its place, and at all counts; to be done right before a window's edge. Of what
-    /// nobody could look at in this time, the interface's own count shows whether weir was blind.
+    /// Checks all attachments and reads all counts, right before the edge of a window. For attachments that cannot be
+    /// checked in time, the interface's own count shows whether weir was blind.
     pub fn look(&mut self, patience: Duration) {
         let (nth, begun) = (self.check(), clock::now().monotonic);
         let may_act = |done: &Done| matches!(done, Done::Checked { .. } | Done::Mended { .. });
@@ -44,14 +44,14 @@ impl Attachments<'_> {
         self.read(if was_wrong { ON_ITS_WAY } else { Duration::ZERO });
     }
 
-    /// Reads all counts. What is on its way from an interface to its program has so much time to arrive.
+    /// Reads all counts. Packets on their way from an interface to its program have this much time to arrive.
     pub(super) fn read(&mut self, on_its_way: Duration) {
         let taken = self.readings.take(self.slots.len(), on_its_way);
         self.counting.note(taken);
     }
 
     /// Compares what was `counted` in the window of this length that ends now, by slot, with what the interfaces
-    /// counted. What weir has missed while it was blind is lost: adds it to `edge`.
+    /// counted. Packets that weir missed while it was blind are lost: adds them to `edge`.
     pub fn compare(&mut self, counted: &[Counters], length: Duration, edge: &mut Edge) {
         if self.slots.iter().any(|one| one.obtained == Obtained::AfPacket)
             && let Err(error) = self.readings.take_later()
@@ -69,7 +69,7 @@ impl Attachments<'_> {
         }
     }
 
-    /// What keeps weir from seeing all packets now, or has done so in the window that is open, for people.
+    /// Descriptions of what keeps weir from seeing all packets now, or did so in the open window.
     pub fn troubles(&self) -> Vec<String> {
         let of = |one: &Attachment| {
             let blind = "was blind for a moment, and sees all packets again";
@@ -88,7 +88,7 @@ impl Attachments<'_> {
         self.slots.iter().filter_map(of).chain(others).chain(held_up).chain(wait).collect()
     }
 
-    /// What was measured in a window with these ledgers, by slot, and how much of it. Frees the slots of interfaces
+    /// What was measured in a window with these ledgers, by slot, and how completely. Frees the slots of interfaces
     /// that are gone for good.
     pub fn close(&mut self, ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
         let mut all = Vec::new();
@@ -115,7 +115,7 @@ impl Attachments<'_> {
                 trouble: attachment.trouble().map(str::to_owned),
             });
             attachment.changed = false;
-            // What is being detached may still count a packet.
+            // An interface may still count a packet while it is being detached.
             let is_going = self.going.values().any(|going| going.slot == slot);
             let is_over = attachment.here().is_none() && attachment.nowhere.is_none() && !is_going;
             if attachment.is_leaving && !is_going || is_over && !self.rules[attachment.rule].is_named() {
@@ -123,13 +123,13 @@ impl Attachments<'_> {
             }
         }
         if let Some(ledger) = ledgers.get(Others::SLOT) {
-            // Where no interface shares that slot, it may have a packet that came while its interface was let go.
+            // Even if no interface shares that slot, it may have a packet that arrived during detaching.
             all.extend(self.others.as_mut().unwrap_or(&mut Others::default()).close(ledger));
         }
         all
     }
 
-    /// The slots that are in use, with what the next weir has to know of them.
+    /// The used slots, with the state for the next weir.
     pub fn slot_states(&mut self) -> Vec<SlotState> {
         let readings = &self.readings;
         let newest = self.devices.iter().map(|device| device.ifindex).max();
@@ -158,7 +158,7 @@ impl Attachments<'_> {
         self.slots.numbered().map(state).chain(others).collect()
     }
 
-    /// The slot of this direction of an interface, which had another one in an earlier weir.
+    /// The slot of this direction of an interface, which had the slot `earlier` in an earlier weir.
     pub fn slot_of(&mut self, earlier: &SlotState) -> Option<usize> {
         if earlier.slot == Others::SLOT {
             return self.others.as_ref().map(|_| Others::SLOT);
@@ -174,9 +174,9 @@ impl Attachments<'_> {
         })
     }
 
-    /// Goes on where an earlier weir has stopped that looked for the last time at `looked`: `states` are what it wrote
-    /// then. Since then it has counted `edge`, by the slots of this weir, which is in this weir's first report. These
-    /// of its programs could not be taken over.
+    /// Continues where an earlier weir stopped. That weir last checked at `looked` and wrote `states` then. Since then
+    /// it has counted `edge`, by the slots of this weir; these counts are in this weir's first report. `broken` are
+    /// those of its links that could not be taken over.
     pub fn resume(&mut self, states: &[SlotState], edge: &Edge, looked: Duration, broken: &[(Hook, u32)]) {
         for (slot, attachment) in self.slots.numbered() {
             let Some(Present { ifindex, .. }) = attachment.present else { continue };

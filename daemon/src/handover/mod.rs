@@ -147,7 +147,7 @@ impl Inheritance {
         last.unwrap_or_else(|| getrandom::u32().unwrap_or_default() >> 1).wrapping_add(1)
     }
 
-    /// Releases everything except links, if there is no [`Handover`]; otherwise [`Handover::report`] does it.
+    /// Releases everything except links, if there is no handover; otherwise [`Handover::report`] does it.
     pub fn forget(names: Vec<Name>) {
         names.into_iter().for_each(store::forget);
     }

@@ -1,4 +1,4 @@
-//! Asks by generic netlink what the drivers of interfaces can do. A family of generic netlink is found by its name.
+//! Asks by generic netlink what the drivers of interfaces support. A generic netlink family is looked up by its name.
 
 use std::io;
 
@@ -9,8 +9,8 @@ use super::{
     socket::Socket,
 };
 
-/// What the driver of an interface can do with XDP, as a set of [`XDP_BASIC`] and others; `None` where the kernel does
-/// not tell (before Linux 6.3).
+/// What XDP features the driver of an interface supports, as a set of [`XDP_BASIC`] and others; `None` if the kernel
+/// does not tell (before Linux 6.3).
 pub fn xdp_features(ifindex: u32) -> Option<u64> {
     const NETDEV_CMD_DEV_GET: u8 = 1;
     const NETDEV_A_DEV_IFINDEX: u16 = 1;
@@ -22,13 +22,13 @@ pub fn xdp_features(ifindex: u32) -> Option<u64> {
     Some(u64::from_ne_bytes(features.try_into().ok()?))
 }
 
-/// Of [`xdp_features`]: programs run in the driver (`NETDEV_XDP_ACT_BASIC`).
+/// In [`xdp_features`]: programs run in the driver (`NETDEV_XDP_ACT_BASIC`).
 pub const XDP_BASIC: u64 = 1;
-/// Of [`xdp_features`]: a packet that does not fit into one buffer comes in several (`NETDEV_XDP_ACT_RX_SG`).
+/// In [`xdp_features`]: a packet that does not fit into one buffer comes in several (`NETDEV_XDP_ACT_RX_SG`).
 pub const XDP_FRAGMENTS: u64 = 32;
 
-/// The offloads of an interface that are on, by the names that `ethtool -k` knows them by in the kernel (`rx-lro`,
-/// `hw-tc-offload`); `None` where the kernel does not tell (before Linux 5.7).
+/// The offloads of an interface that are on, by the kernel's names as in `ethtool -k` (`rx-lro`, `hw-tc-offload`);
+/// `None` if the kernel does not tell (before Linux 5.7).
 pub fn offloads(ifindex: u32) -> Option<Vec<String>> {
     const ETHTOOL_MSG_FEATURES_GET: u8 = 11;
     const ETHTOOL_A_FEATURES_HEADER: u16 = 1;
@@ -44,7 +44,7 @@ pub fn offloads(ifindex: u32) -> Option<Vec<String>> {
     Some(attributes(bits).filter_map(|(_, bit)| Some(text(value(bit, ETHTOOL_A_BITSET_BIT_NAME)?))).collect())
 }
 
-/// Asks one of the families, by its name; the attributes of the first answer.
+/// Sends a question to the family with this name; returns the attributes of the first answer.
 fn ask(family: &str, command: u8, question: &[u8]) -> io::Result<Vec<u8>> {
     const CONTROLLER: u16 = 16;
     const CTRL_CMD_GETFAMILY: u8 = 3;
@@ -65,7 +65,7 @@ fn ask(family: &str, command: u8, question: &[u8]) -> io::Result<Vec<u8>> {
 
 /// The attributes of an answer.
 fn answer(message: &Message<'_>) -> Option<Vec<u8>> {
-    /// `struct genlmsghdr`: command, version, and two bytes of nothing.
+    /// `struct genlmsghdr`: command, version, and two reserved bytes.
     const GENERIC_BYTES: usize = 4;
     Some(message.body.get(GENERIC_BYTES..)?.to_vec())
 }

@@ -1,4 +1,4 @@
-//! What an interface itself counted as lost (`struct rtnl_link_stats64` of `linux/if_link.h`).
+//! The losses that an interface itself counted (`struct rtnl_link_stats64` of `linux/if_link.h`).
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::{
     socket::Socket,
 };
 
-/// The counters of lost packets, by their names in `ip -s -s link`, and their places in the structure.
+/// The counters of lost packets: their names in `ip -s -s link`, and their offsets in the structure.
 const COUNTERS: [(&str, usize); 8] = [
     ("rx_errors", 4),
     ("tx_errors", 5),
@@ -20,7 +20,7 @@ const COUNTERS: [(&str, usize); 8] = [
     ("rx_nohandler", 23),
 ];
 
-/// Those that are not zero, since the interface was made or its driver was loaded.
+/// The counters that are not zero, since the interface was created or its driver was loaded.
 ///
 /// # Errors
 ///

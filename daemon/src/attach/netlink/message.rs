@@ -1,19 +1,19 @@
 //! The format of netlink messages: a header, and a body with attributes. An attribute may contain attributes.
 
-/// The type of the message that ends an answer, with an error or, as an acknowledgement, with none.
+/// The type of the message that ends an answer: an error or, with error number 0, an acknowledgement.
 pub const NLMSG_ERROR: u16 = 2;
 /// The type of the message that ends a list.
 pub const NLMSG_DONE: u16 = 3;
 
-/// The flags of a question about one thing: `NLM_F_REQUEST | NLM_F_ACK`.
+/// The flags of a request for one object: `NLM_F_REQUEST | NLM_F_ACK`.
 pub const ONE: u16 = 0x0005;
-/// The flags of a question for a list: `NLM_F_REQUEST | NLM_F_DUMP`.
+/// The flags of a request for a list: `NLM_F_REQUEST | NLM_F_DUMP`.
 pub const ALL: u16 = 0x0301;
-/// Beside [`ONE`]: something new, which is not there yet (`NLM_F_CREATE | NLM_F_EXCL`).
+/// Added to [`ONE`]: create an object that must not exist yet (`NLM_F_CREATE | NLM_F_EXCL`).
 pub const NEW: u16 = 0x0600;
-/// Beside [`ONE`]: the kernel's own message about it comes back too (`NLM_F_ECHO`).
+/// Added to [`ONE`]: the kernel also returns its own message about the object (`NLM_F_ECHO`).
 pub const ECHO: u16 = 0x0008;
-/// `NLM_F_DUMP_INTR`: something changed meanwhile, and the list may lack an entry.
+/// `NLM_F_DUMP_INTR`: something changed during the dump, and the list may lack an entry.
 pub const INTERRUPTED: u16 = 0x10;
 
 /// Set in the type of an attribute that holds attributes (`NLA_F_NESTED`).
@@ -28,17 +28,17 @@ const ATTRIBUTE_BYTES: usize = 4;
 
 /// A message that the kernel sent.
 pub struct Message<'a> {
-    /// What the body is.
+    /// The type of the body.
     pub kind: u16,
     /// Its flags, of which [`INTERRUPTED`] matters.
     pub flags: u16,
-    /// The number of the question that it answers.
+    /// The sequence number of the request that it answers.
     pub sequence: u32,
     /// What follows the header.
     pub body: &'a [u8],
 }
 
-/// The messages of a datagram, up to the first that is broken.
+/// The messages of a datagram, up to the first malformed one.
 pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let length = word(bytes, 0)? as usize;
@@ -62,7 +62,7 @@ pub fn message(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The attributes of a message or of another attribute, type and value, up to the first that is broken.
+/// The attributes of a message or of another attribute, type and value, up to the first malformed one.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(half(bytes, 0)?);
@@ -86,23 +86,23 @@ pub fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.resize(aligned(bytes.len()), 0);
 }
 
-/// Text, which the kernel ends with a NUL.
+/// Text that the kernel ends with a NUL.
 pub fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
-/// The integer of 2 bytes that begins there.
+/// The 2-byte integer at this offset.
 pub fn half(bytes: &[u8], at: usize) -> Option<u16> {
     bytes_at(bytes, at).map(u16::from_ne_bytes)
 }
 
-/// The integer of 4 bytes that begins there.
+/// The 4-byte integer at this offset.
 pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes_at(bytes, at).map(u32::from_ne_bytes)
 }
 
-/// The integer of 8 bytes that begins there.
+/// The 8-byte integer at this offset.
 pub fn double(bytes: &[u8], at: usize) -> Option<u64> {
     bytes_at(bytes, at).map(u64::from_ne_bytes)
 }

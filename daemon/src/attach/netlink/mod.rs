@@ -1,15 +1,14 @@
 //! Asks the kernel about its interfaces and receives their changes, by netlink (RFC 3549;
 //! `Documentation/userspace-api/netlink` of Linux).
 //!
-//! `message` has the format of messages. `socket` asks, and receives the answers. `routing` describes interfaces,
-//! `routes` says which of them carry a default route, `generic` what their drivers can do, `losses` what they lost,
+//! `message` has the message format. `socket` sends requests and receives the answers. `routing` describes interfaces,
+//! `routes` finds those that carry a default route, `generic` what their drivers support, `losses` what they lost,
 //! `nftables` which rules translate addresses, and `traffic` attaches filters at the classic tc hook. All integers are
-//! in the byte order of the machine. To read needs no privilege; to attach, and to read
-//! rules, needs `CAP_NET_ADMIN`.
+//! in the byte order of the machine. Reading needs no privilege; attaching, and reading rules, needs `CAP_NET_ADMIN`.
 //!
-//! Own code, because the `netlink-packet-*` crates would replace only the format of messages (some ninety lines) and
-//! the numbers of some thirty attributes. The sockets, the repeated reading of interrupted lists and the handling of
-//! changes would remain.
+//! This is own code, because the `netlink-packet-*` crates would replace only the message format (some ninety lines)
+//! and the numbers of some thirty attributes. The sockets, repeating interrupted dumps, and handling changes would
+//! remain.
 
 mod generic;
 mod losses;

@@ -9,21 +9,21 @@ use super::{
     socket::Socket,
 };
 
-/// The part of netfilter's netlink that is nftables: the upper byte of a message's type.
+/// The nftables subsystem of netfilter's netlink: the upper byte of a message's type.
 const NFTABLES: u16 = 10 << 8;
 const NFT_MSG_NEWCHAIN: u16 = 3;
 const NFT_MSG_GETCHAIN: u16 = 4;
-/// `struct nfgenmsg`: family, version and a number of 16 bits.
+/// `struct nfgenmsg`: family, version and a 16-bit resource id.
 const HEADER_BYTES: usize = 4;
-/// The kernel's module.
+/// The kernel module.
 const MODULE: &str = "nf_tables";
 
-/// The chains that translate addresses and have a rule, as `FAMILY TABLE CHAIN`. iptables makes such chains, too,
+/// The chains that translate addresses and have a rule, as `FAMILY TABLE CHAIN`. iptables creates such chains, too,
 /// unless it is the older iptables-legacy.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::PermissionDenied`] without `CAP_NET_ADMIN`; else what the kernel refused with.
+/// [`io::ErrorKind::PermissionDenied`] without `CAP_NET_ADMIN`; otherwise the kernel's error.
 pub fn nat_chains() -> io::Result<Vec<String>> {
     if !is_there() {
         return Ok(Vec::new());
@@ -53,11 +53,11 @@ fn read(message: &Message<'_>) -> Option<String> {
     (is_nat && rules > 0).then(|| Some(format!("{family} {} {}", name(NFTA_CHAIN_TABLE)?, name(NFTA_CHAIN_NAME)?)))?
 }
 
-/// Whether the kernel has nftables now. A question would make it load the module, and weir changes nothing.
+/// Whether the kernel has nftables now. A request would load the module, and weir changes nothing.
 fn is_there() -> bool {
     match fs::read_to_string("/proc/modules") {
         Ok(modules) if !modules.trim().is_empty() => is_loaded(&modules) || is_built_in(),
-        // It loads none.
+        // This kernel loads no modules.
         _ => true,
     }
 }

@@ -1,15 +1,15 @@
-//! Which interfaces the default routes of this network namespace leave by (rtnetlink(7)): those to `0.0.0.0/0` and to
+//! Which interfaces carry the default routes of this network namespace (rtnetlink(7)): the routes to `0.0.0.0/0` and
 //! `::/0` in the main table.
 //!
-//! A router may have a million routes, and the kernel cannot list those of one length alone: it filters by table and
-//! type (`NETLINK_GET_STRICT_CHK`, from Linux 4.20 on), but not by prefix. So weir reads as little as it can:
+//! A router may have a million routes, and the kernel cannot list only those of one prefix length: it filters by table
+//! and type (`NETLINK_GET_STRICT_CHK`, from Linux 4.20 on), but not by prefix. So weir reads as little as possible:
 //!
 //! - **IPv4**: the kernel lists a table in the order of addresses, so the default routes are among the first. weir
-//!   reads to the first route that begins elsewhere, and closes the socket. The kernel does not go on by itself. This
-//!   is done at every look, because the kernel says nothing about IPv4 routes that go with their interface.
-//! - **IPv6**: the kernel lists what is below a prefix before the prefix, so the default routes come last. weir reads
-//!   all, but of a long list only when something was said of a default route. A filter on the socket leaves out what is
-//!   said of all other routes, so changes of these cost nothing here.
+//!   reads up to the first route with another address, and closes the socket; the kernel does not continue on its own.
+//!   This is done at every check, because the kernel sends no news about IPv4 routes that vanish with their interface.
+//! - **IPv6**: the kernel lists the routes below a prefix before the prefix itself, so the default routes come last.
+//!   weir reads all routes, but reads a long list only after news about a default route. A filter on the socket drops
+//!   news about all other routes, so their changes cost nothing here.
 
 use std::{collections::HashSet, io, ops::ControlFlow, os::fd::OwnedFd};
 
@@ -33,7 +33,7 @@ const IPV6_ROUTE_GROUP: u32 = 0x400;
 
 /// `struct rtmsg`: family, lengths of destination and source, TOS, table, protocol, scope, type, flags.
 const ROUTE_BYTES: usize = 12;
-/// Where a message of a route has the length of its destination, after the header of 16 bytes.
+/// Where a route message has the prefix length of its destination, after the header of 16 bytes.
 const LENGTH_AT: u32 = 17;
 const RT_TABLE_MAIN: u8 = 254;
 const RTN_UNICAST: u8 = 1;
@@ -43,61 +43,61 @@ const RTA_MULTIPATH: u16 = 9;
 const RTA_TABLE: u16 = 15;
 const RTA_NH_ID: u16 = 30;
 
-/// `struct nhmsg`: family, scope, protocol, nothing, flags.
+/// `struct nhmsg`: family, scope, protocol, reserved, flags.
 const NEXT_HOP_BYTES: usize = 8;
 const NHA_ID: u16 = 1;
 const NHA_GROUP: u16 = 2;
 const NHA_OIF: u16 = 5;
-/// `struct nexthop_grp`: number, weight, and nothing.
+/// `struct nexthop_grp`: id, weight, and reserved bytes.
 const MEMBER_BYTES: usize = 8;
 
-/// A list of more routes than this is not read at every look: it takes more than a fraction of a millisecond.
+/// A list with more routes than this is not read at every check: it takes more than a fraction of a millisecond.
 const SHORT_LIST: usize = 1_000;
-/// A long list is read again after so many looks, in case that one was cut short while routes changed.
+/// A long list is read again after this many checks, in case it was cut short while routes changed.
 const LOOKS: u32 = 60;
 
-/// Where a route leaves.
+/// Where a route leaves the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exit {
     /// By the interface with this index.
     Interface(u32),
-    /// By the next hop, or the group of next hops, with this number.
+    /// By the next hop, or the group of next hops, with this id.
     NextHop(u32),
 }
 
-/// What a message says of a route.
+/// The contents of a route message.
 #[derive(Debug, PartialEq, Eq)]
 enum RouteKind {
-    /// A default route, and where it leaves.
+    /// A default route, and where it leaves the router.
     Default(Vec<Exit>),
-    /// Another one that begins at the same address.
+    /// Another route that begins at the same address.
     AtZero,
-    /// Another one.
+    /// Any other route.
     Beyond,
 }
 
-/// The IPv6 default routes, as they were when they were read.
+/// The IPv6 default routes, as last read.
 struct DefaultRoutes {
     exits: Vec<Exit>,
     /// How many routes were read.
     routes: usize,
-    /// How often it was looked at since.
+    /// How many checks were made since.
     looks: u32,
 }
 
-/// Knows which interfaces carry a default route.
+/// Finds the interfaces that carry a default route.
 pub struct Routes {
-    /// Has something to read if an IPv6 default route has changed.
+    /// Readable if an IPv6 default route has changed.
     news: OwnedFd,
     known: Option<DefaultRoutes>,
 }
 
 impl Routes {
-    /// Opens what brings news, in this thread's network namespace.
+    /// Opens the socket for news, in this thread's network namespace.
     ///
     /// # Errors
     ///
-    /// The kernel has no such sockets, or this process may not use them.
+    /// The kernel does not support such sockets, or this process lacks permission.
     pub fn open() -> io::Result<Self> {
         let news = open(None, IPV6_ROUTE_GROUP, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         let mut only_default = [
@@ -110,13 +110,13 @@ impl Routes {
         Ok(Self { news, known: None })
     }
 
-    /// The indexes of all interfaces that a default route leaves by now.
+    /// The indexes of all interfaces that carry a default route now.
     ///
     /// # Errors
     ///
-    /// The kernel refused, or its answer was no answer.
+    /// The kernel refused, or its answer was malformed.
     pub fn carriers(&mut self) -> io::Result<HashSet<u32>> {
-        // Before the list is read: what changes meanwhile is news again.
+        // Check before reading the list: later changes are news again.
         let has_news = self.has_news()?;
         let known = self.known.take().filter(|known| !has_news && known.is_good());
         let known = match known {
@@ -128,7 +128,7 @@ impl Routes {
         resolve(&exits)
     }
 
-    /// Reads all news; returns whether there were some, or may have been.
+    /// Reads all news; returns whether there was any, or may have been.
     fn has_news(&self) -> io::Result<bool> {
         let mut has_news = false;
         loop {
@@ -173,18 +173,19 @@ fn read_ipv6() -> io::Result<DefaultRoutes> {
     Ok(known)
 }
 
-/// Reads the unicast routes of the main table in the kernel's order, until `take` breaks off.
+/// Reads the unicast routes of the main table in the kernel's order, until `take` stops it.
 fn list(family: u8, mut take: impl FnMut(RouteKind) -> ControlFlow<()>) -> io::Result<()> {
     let mut question = [0; ROUTE_BYTES];
     (question[0], question[4], question[7]) = (family, RT_TABLE_MAIN, RTN_UNICAST);
-    // One of its own, since the rest of a list that was broken off would be in the way of the next question.
+    // A separate socket: the rest of an unfinished list would interfere with the next request.
     let mut socket = Socket::open(None)?;
     socket.be_strict()?;
     let read = |message: &Message<'_>| read_route(message, family).map_or(ControlFlow::Continue(()), &mut take);
     match socket.hear(RTM_GETROUTE, ALL, &question, read) {
-        // A list that changed meanwhile: if that was about a default route, there is news of it.
+        // The list changed meanwhile. If a default route changed, there is news of it.
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-        // There is no such table, as there was no such route yet; or the kernel has no such addresses.
+        // There is no such table, because there was no such route yet; or the kernel does not support this address
+        // family.
         Err(error) => match Errno::from_io_error(&error) {
             Some(Errno::NOENT | Errno::OPNOTSUPP | Errno::AFNOSUPPORT) => Ok(()),
             _ => Err(error),
@@ -214,15 +215,15 @@ fn read_route(message: &Message<'_>, family: u8) -> Option<RouteKind> {
             _ => {}
         }
     }
-    // The kernel names the interfaces beside the number, unless told not to (`net.ipv4.nexthop_compat_mode`).
+    // The kernel adds the interfaces to the id, unless configured not to (`net.ipv4.nexthop_compat_mode`).
     if exits.iter().any(|exit| matches!(exit, Exit::Interface(_))) {
         exits.retain(|exit| matches!(exit, Exit::Interface(_)));
     }
     Some(RouteKind::Default(exits))
 }
 
-/// The interfaces of a route with several next hops, each of which is a `struct rtnexthop` (length, flags, hops, index)
-/// with attributes, up to the first that is broken.
+/// The interfaces of a route with several next hops. Each is a `struct rtnexthop` (length, flags, hops, index) with
+/// attributes. Stops at the first malformed one.
 fn hops(mut bytes: &[u8]) -> impl Iterator<Item = u32> {
     const HOP_BYTES: usize = 8;
     std::iter::from_fn(move || {
@@ -236,7 +237,7 @@ fn hops(mut bytes: &[u8]) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The interfaces behind these.
+/// The interfaces of these exits.
 fn resolve(exits: &[Exit]) -> io::Result<HashSet<u32>> {
     let (mut interfaces, mut numbers) = (HashSet::new(), Vec::new());
     for exit in exits {
@@ -249,7 +250,7 @@ fn resolve(exits: &[Exit]) -> io::Result<HashSet<u32>> {
         return Ok(interfaces);
     }
     let mut socket = Socket::open(None)?;
-    // A group has no groups.
+    // A group contains no groups.
     for _ in 0..2 {
         for number in std::mem::take(&mut numbers) {
             for exit in next_hop(&mut socket, number)? {
@@ -263,7 +264,7 @@ fn resolve(exits: &[Exit]) -> io::Result<HashSet<u32>> {
     Ok(interfaces)
 }
 
-/// Where a next hop leaves; nowhere if it is gone by now.
+/// Where a next hop leaves the router; empty if it has vanished.
 fn next_hop(socket: &mut Socket, number: u32) -> io::Result<Vec<Exit>> {
     let mut question = vec![0; NEXT_HOP_BYTES];
     put(&mut question, NHA_ID, &number.to_ne_bytes());

@@ -54,14 +54,14 @@ const IFLA_XDP_PROG_ID: u16 = 4;
 
 /// `struct ifaddrmsg`: family, length of the prefix, flags, scope, index.
 const ADDRESS_BYTES: usize = 8;
-/// The address, or that of the other end of a link with two.
+/// The address, or that of the other end of a point-to-point link.
 const IFA_ADDRESS: u16 = 1;
-/// The address, if the link has two ends.
+/// The address, on a point-to-point link.
 const IFA_LOCAL: u16 = 2;
 
-/// Room for the news when hundreds of interfaces appear at once; the kernel may grant less.
+/// Buffer space for news when hundreds of interfaces appear at once; the kernel may grant less.
 const EVENTS_BYTES: usize = 1 << 20;
-/// How often a list is asked for that is interrupted each time.
+/// How often to retry a dump that is interrupted each time.
 const ATTEMPTS: u32 = 3;
 
 /// An interface as the kernel describes it.
@@ -73,11 +73,11 @@ pub struct Device {
     pub name: String,
     /// Its alternative names (`ip link property add dev NAME altname OTHER`), from Linux 5.5 on.
     pub other_names: Vec<String>,
-    /// What the operator calls it (`ip link set NAME alias TEXT`), if anything.
+    /// The operator's name for it (`ip link set NAME alias TEXT`), if any.
     pub alias: Option<String>,
     /// Its hardware type (`ARPHRD_*`).
     pub hardware: u16,
-    /// Its address, if it has one of Ethernet's.
+    /// Its address, if it is an Ethernet address.
     pub address: Option<[u8; 6]>,
     /// The longest packet after the link layer's header, in bytes.
     pub mtu: u32,
@@ -87,18 +87,17 @@ pub struct Device {
     pub loopback: bool,
     /// The kind of a virtual interface: `veth`, `bridge`, `vlan`, ...
     pub kind: Option<String>,
-    /// The interface in this namespace that it is stacked on; a veth's peer too.
+    /// The interface in this namespace that it is stacked on; also a veth's peer.
     pub lower: Option<u32>,
-    /// Whether what it is stacked on, or a veth's peer, is in another namespace.
+    /// Whether the interface that it is stacked on, or a veth's peer, is in another namespace.
     pub elsewhere: bool,
     /// The bridge, bond or the like that it is a member of.
     pub master: Option<u32>,
-    /// Whether a default route leaves by it, where that was asked ([`Devices::list_with_routes`]); never by the
-    /// loopback.
+    /// Whether it carries a default route, if requested ([`Devices::list_with_routes`]); always false for the loopback.
     pub carries_default: bool,
     /// The XDP program on it.
     pub xdp: Option<XdpProgram>,
-    /// What it has received and sent, by its own count, if it tells.
+    /// What it has received and sent, by its own count, if available.
     pub counts: Option<[Tally; 2]>,
 }
 
@@ -112,20 +111,20 @@ impl Device {
 /// An XDP program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpProgram {
-    /// Its number; `None` where there are several.
+    /// Its id; `None` if there are several.
     pub id: Option<u32>,
-    /// Where it is.
+    /// Where it is attached.
     pub place: &'static str,
 }
 
-/// What has happened to an interface.
+/// What happened to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// The interface with this index is gone from this namespace.
     Gone(u32),
-    /// One is new or has changed.
+    /// An interface is new or has changed.
     Changed,
-    /// So much happened that the kernel could not tell it all.
+    /// So much happened that the kernel could not report it all.
     Missed,
 }
 
@@ -140,18 +139,18 @@ impl Devices {
     ///
     /// # Errors
     ///
-    /// The kernel has no such sockets, or this process may not use them.
+    /// The kernel does not support such sockets, or this process lacks permission.
     pub fn open() -> io::Result<Self> {
-        // `NETLINK_ROUTE` is 0, the protocol that is meant where none is named.
+        // `NETLINK_ROUTE` is 0, the default protocol.
         Ok(Self { socket: Socket::open(None)?, routes: None })
     }
 
-    /// All interfaces, with their counters as of now. Where they come and go all the while, some that are listed may be
-    /// gone by now, and some that came may not be listed; there will be news of these.
+    /// All interfaces, with their current counters. If interfaces keep coming and going, some listed ones may already
+    /// be gone, and some new ones may be missing; there will be news of these.
     ///
     /// # Errors
     ///
-    /// The kernel refused, or its answer was no answer.
+    /// The kernel refused, or its answer was malformed.
     pub fn list(&mut self) -> io::Result<Vec<Device>> {
         let mut all = BTreeMap::new();
         for _ in 0..ATTEMPTS {
@@ -162,7 +161,7 @@ impl Devices {
             });
             match result {
                 Ok(()) => return Ok(listed),
-                // The kernel left one out, or told one twice. What was there at any attempt is better than nothing.
+                // The kernel omitted one, or listed one twice. The interfaces of all attempts are better than nothing.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                     all.extend(listed.into_iter().map(|device| (device.ifindex, device)));
                 }
@@ -172,11 +171,11 @@ impl Devices {
         Ok(all.into_values().collect())
     }
 
-    /// The same, with which of them carry a default route.
+    /// The same, including which of them carry a default route.
     ///
     /// # Errors
     ///
-    /// The kernel refused, or its answer was no answer.
+    /// The kernel refused, or its answer was malformed.
     pub fn list_with_routes(&mut self) -> io::Result<Vec<Device>> {
         let routes = match &mut self.routes {
             Some(routes) => routes,
@@ -190,11 +189,11 @@ impl Devices {
         Ok(devices)
     }
 
-    /// The IP addresses of all interfaces. Some that change meanwhile may be missing; there will be news of these.
+    /// The IP addresses of all interfaces. Addresses that change meanwhile may be missing; there will be news of these.
     ///
     /// # Errors
     ///
-    /// The kernel refused, or its answer was no answer.
+    /// The kernel refused, or its answer was malformed.
     pub fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
         let mut all = Vec::new();
         let result = self.socket.hear(RTM_GETADDR, ALL, &[0; ADDRESS_BYTES], |message| {
@@ -207,13 +206,13 @@ impl Devices {
         }
     }
 
-    /// The interface of this name, its own or an alternative one; `None` if there is none.
+    /// The interface with this name or alternative name; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// The kernel refused, or its answer was no answer.
+    /// The kernel refused, or its answer was malformed.
     pub fn find(&mut self, name: &str) -> io::Result<Option<Device>> {
-        // By the attribute for short names the kernel finds alternative ones as well.
+        // With the attribute for short names the kernel also finds alternative ones.
         let kind = if INTERFACE_NAME_BYTES.contains(&name.len()) { IFLA_IFNAME } else { IFLA_ALT_IFNAME };
         let mut question = vec![0; LINK_BYTES];
         put(&mut question, kind, &[name.as_bytes(), &[0]].concat());
@@ -227,7 +226,7 @@ impl Devices {
     }
 }
 
-/// Ends [`Events::watch`] from another thread; also when it is dropped.
+/// Ends [`Events::watch`] from another thread, also on drop.
 #[derive(Debug)]
 pub struct Ender(Waker);
 
@@ -237,19 +236,19 @@ impl Drop for Ender {
     }
 }
 
-/// The socket that brings news of interfaces.
+/// The socket that receives news of interfaces.
 pub struct Events {
     socket: OwnedFd,
     end: Waker,
 }
 
 impl Events {
-    /// Opens it, in this thread's network namespace. From now on every change is told, or is told to be missing;
-    /// changes of addresses, too, if it `hears_addresses`.
+    /// Opens it, in this thread's network namespace. From now on every change is reported, or reported as missed; if it
+    /// `hears_addresses`, changes of addresses, too.
     ///
     /// # Errors
     ///
-    /// The kernel gives no such socket, or no file descriptor is left.
+    /// The kernel does not support such a socket, or no file descriptor is left.
     pub fn open(hears_addresses: bool) -> io::Result<(Self, Ender)> {
         let groups = if hears_addresses { LINK_GROUP | ADDRESS_GROUPS } else { LINK_GROUP };
         let socket = open(None, groups, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
@@ -260,7 +259,7 @@ impl Events {
         Ok((Self { socket, end: end.clone() }, Ender(end)))
     }
 
-    /// Passes news on until it is ended or nobody receives them.
+    /// Forwards news until it is ended or the receiver is gone.
     pub fn watch(self, news: &Sender<News>) {
         let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
         loop {
@@ -294,14 +293,14 @@ impl Events {
 
 fn read_news(message: &Message<'_>) -> Option<News> {
     match message.kind {
-        // When a port leaves a bridge the kernel sends the same message, but with the bridge's address family.
+        // When a port leaves a bridge, the kernel sends the same message, but with the bridge's address family.
         RTM_DELLINK if message.body.first() == Some(&0) => Some(News::Gone(word(message.body, 4)?)),
         RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR => Some(News::Changed),
         _ => None,
     }
 }
 
-/// Reads the address out of an `RTM_NEWADDR`.
+/// Parses the address in an `RTM_NEWADDR`.
 fn read_address(message: &Message<'_>) -> Option<IpAddr> {
     if message.kind != RTM_NEWADDR {
         return None;
@@ -316,7 +315,7 @@ fn read_answer(message: &Message<'_>) -> Option<Device> {
     if message.kind == RTM_NEWLINK { read_device(message.body) } else { None }
 }
 
-/// Reads the body of an `RTM_NEWLINK`.
+/// Parses the body of an `RTM_NEWLINK`.
 fn read_device(body: &[u8]) -> Option<Device> {
     let flags = word(body, 8)?;
     let mut device = Device {
@@ -342,7 +341,7 @@ fn read_device(body: &[u8]) -> Option<Device> {
             IFLA_LINKINFO => {
                 device.kind = value(data, IFLA_INFO_KIND).map(text);
                 if device.kind.as_deref() == Some("vxlan") {
-                    // It tells this only here.
+                    // The kernel tells this only here.
                     bound = value(data, IFLA_INFO_DATA).and_then(|data| word(value(data, IFLA_VXLAN_LINK)?, 0));
                 }
             }
@@ -358,7 +357,7 @@ fn read_device(body: &[u8]) -> Option<Device> {
     (device.ifindex != 0 && !device.name.is_empty()).then_some(device)
 }
 
-/// Reads a `struct rtnl_link_stats64`, which begins with packets received and sent, and the bytes of both.
+/// Parses a `struct rtnl_link_stats64`, which begins with packets received and sent, and the bytes of both.
 fn read_counts(data: &[u8]) -> Option<[Tally; 2]> {
     let count = |packets, bytes| Some(Tally::new(double(data, packets)?, double(data, bytes)?));
     Some([count(0, 16)?, count(8, 24)?])

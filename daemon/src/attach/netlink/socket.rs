@@ -1,4 +1,4 @@
-//! A netlink socket: sends one question at a time, and receives all messages of the answer.
+//! A netlink socket: sends one request at a time, and receives all messages of the answer.
 
 use std::{io, ops::ControlFlow, os::fd::OwnedFd};
 
@@ -13,11 +13,10 @@ use rustix::{
 use super::message::{INTERRUPTED, Message, NLMSG_DONE, NLMSG_ERROR, message, messages, word};
 use crate::sockopt::set_number;
 
-/// The kernel never writes more at once to whoever reads with less than 32 KiB, but for one interface that needs more:
-/// one with many virtual functions.
+/// The kernel writes at most 32 KiB at once, unless a single interface needs more: one with many virtual functions.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
-/// A socket for questions.
+/// A socket for requests.
 pub struct Socket {
     socket: OwnedFd,
     buffer: Vec<u8>,
@@ -31,17 +30,17 @@ impl Socket {
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
     }
 
-    /// From now on the kernel refuses what it does not understand of a question for a list, and leaves out what the
-    /// question excludes (`NETLINK_GET_STRICT_CHK`, from Linux 4.20 on).
+    /// From now on the kernel rejects anything that it does not understand in a request for a list, and applies the
+    /// request's filters (`NETLINK_GET_STRICT_CHK`, from Linux 4.20 on).
     pub fn be_strict(&self) -> io::Result<()> {
         set_number(&self.socket, libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, 1)
     }
 
-    /// Asks, and reads all answers; those that `read` makes nothing of are left out.
+    /// Sends a request and reads all answers; skips those for which `read` returns nothing.
     ///
     /// # Errors
     ///
-    /// What the kernel refused with; [`io::ErrorKind::Interrupted`] if a list may lack an entry.
+    /// The kernel's error; [`io::ErrorKind::Interrupted`] if a list may lack an entry.
     pub fn ask<T>(
         &mut self,
         kind: u16,
@@ -57,12 +56,12 @@ impl Socket {
         Ok(answers)
     }
 
-    /// Asks, and reads answers until there are no more, or until `read` breaks off. Then the rest of the answer stays
-    /// in the kernel, and the socket is good for nothing more.
+    /// Sends a request and reads answers until there are no more, or until `read` stops it. In that case the rest of
+    /// the answer stays in the kernel, and the socket must not be used again.
     ///
     /// # Errors
     ///
-    /// As [`Socket::ask`].
+    /// See [`Socket::ask`].
     pub fn hear(
         &mut self,
         kind: u16,
@@ -83,7 +82,7 @@ impl Socket {
             let bytes = self.buffer.get(..length).ok_or_else(|| {
                 io::Error::other(format!("the kernel's answer has {length} bytes, and weir reads {BUFFER_BYTES}"))
             })?;
-            // What is left of an answer that was given up is of another sequence.
+            // The rest of an abandoned answer has another sequence number.
             for message in messages(bytes).filter(|message| message.sequence == self.sequence) {
                 whole &= message.flags & INTERRUPTED == 0;
                 match message.kind {
@@ -100,7 +99,7 @@ impl Socket {
     }
 }
 
-/// What an `NLMSG_DONE` tells: the kernel's number of the error that cut the list short, negative, if there was one.
+/// The result in an `NLMSG_DONE`: the kernel's error number, negative, if an error cut the list short.
 fn done(message: &Message<'_>) -> io::Result<()> {
     match word(message.body, 0).map(|code| code as i32) {
         Some(code @ ..0) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
@@ -108,7 +107,7 @@ fn done(message: &Message<'_>) -> io::Result<()> {
     }
 }
 
-/// What an `NLMSG_ERROR` tells: the kernel's number of the error, negative, or 0 if there was none.
+/// The result in an `NLMSG_ERROR`: the kernel's error number, negative, or 0 if there was none.
 fn acknowledged(message: &Message<'_>) -> io::Result<()> {
     match word(message.body, 0) {
         Some(0) => Ok(()),
@@ -117,7 +116,7 @@ fn acknowledged(message: &Message<'_>) -> io::Result<()> {
     }
 }
 
-/// A socket that hears of these groups too.
+/// A socket that also joins these groups.
 pub fn open(protocol: Option<Protocol>, groups: u32, flags: SocketFlags) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
     bind(&socket, &SocketAddrNetlink::new(0, groups))?;

@@ -1,8 +1,8 @@
 //! The classic tc hook of an interface: its queueing discipline, and the filters on it (`linux/pkt_sched.h`,
 //! `linux/pkt_cls.h`; tc-bpf(8)).
 //!
-//! `clsact` has filters for both directions; the older `ingress` only for what the interface receives. Filters run in
-//! the order of their priorities. Unlike a link, a filter stays after the process that attached it has ended.
+//! `clsact` has filters for both directions; the older `ingress` only for received packets. Filters run in the order of
+//! their priorities. Unlike a link, a filter stays when the process that attached it ends.
 
 use std::{
     io,
@@ -25,10 +25,10 @@ const RTM_GETTFILTER: u16 = 46;
 
 /// `struct tcmsg`: family, index, handle, parent, info.
 const TRAFFIC_BYTES: usize = 20;
-/// The handle of `clsact` and `ingress`, and the place of both: the parent `TC_H_CLSACT`, which is `TC_H_INGRESS` too.
+/// The handle of `clsact` and `ingress`, and their parent: `TC_H_CLSACT`, which equals `TC_H_INGRESS`.
 const HOOK_HANDLE: u32 = 0xffff_0000;
 const HOOK_PARENT: u32 = 0xffff_fff1;
-/// `ETH_P_ALL`, as the kernel has it in the lower half of `tcm_info`.
+/// `ETH_P_ALL`, as in the lower half of `tcm_info`.
 const EVERY_PROTOCOL: u16 = 3_u16.to_be();
 
 const TCA_KIND: u16 = 1;
@@ -39,9 +39,9 @@ const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_FLAGS: u16 = 8;
 const TCA_BPF_FLAGS_GEN: u16 = 9;
 const TCA_BPF_ID: u16 = 11;
-/// `TCA_BPF_FLAG_ACT_DIRECT`: what the program returns is the decision.
+/// `TCA_BPF_FLAG_ACT_DIRECT`: the program's return value is the verdict.
 const DIRECT: u32 = 1;
-/// `TCA_CLS_FLAGS_SKIP_HW`: never in the card.
+/// `TCA_CLS_FLAGS_SKIP_HW`: never offloaded to the card.
 const NOT_IN_HARDWARE: u32 = 1;
 
 /// What an interface has at the classic tc hook.
@@ -49,24 +49,24 @@ const NOT_IN_HARDWARE: u32 = 1;
 pub enum Discipline {
     /// `clsact`: filters for both directions.
     Clsact,
-    /// `ingress`: filters for what it receives. There is no room for `clsact` beside it.
+    /// `ingress`: filters for received packets. `clsact` cannot be added beside it.
     Ingress,
 }
 
-/// A filter that is attached.
+/// An attached filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// The lower, the sooner it runs; from 1 on.
+    /// Lower priorities run first; from 1 on.
     pub priority: u16,
-    /// Its number among those of its priority.
+    /// Its handle within its priority.
     pub handle: u32,
-    /// For which protocol, in network byte order.
+    /// The protocol, in network byte order.
     pub protocol: u16,
     /// `bpf`, `u32`, `flower`, ...
     pub kind: String,
     /// The chain that it is on; packets begin on chain 0.
     pub chain: u32,
-    /// The number of its program, if it is a `bpf` filter.
+    /// The id of its program, if it is a `bpf` filter.
     pub program: Option<u32>,
 }
 
@@ -77,7 +77,7 @@ impl Filter {
     }
 }
 
-/// The socket that asks about, adds and removes filters.
+/// The socket that lists, adds and removes filters.
 pub struct Traffic(Socket);
 
 impl Traffic {
@@ -85,7 +85,7 @@ impl Traffic {
     ///
     /// # Errors
     ///
-    /// The kernel has no such sockets, or this process may not use them.
+    /// The kernel does not support such sockets, or this process lacks permission.
     pub fn open() -> io::Result<Self> {
         Socket::open(None).map(Self)
     }
@@ -97,7 +97,7 @@ impl Traffic {
     /// There is no such interface, or the kernel refused.
     pub fn discipline(&mut self, ifindex: u32) -> io::Result<Option<Discipline>> {
         let question = traffic(ifindex, 0, HOOK_PARENT, 0);
-        // Only with an echo does every kernel send the answer to whoever asks.
+        // Only with an echo does every kernel send the answer to the requester.
         let answers = self.0.ask(RTM_GETQDISC, ONE | ECHO, &question, |message| {
             value(message.body.get(TRAFFIC_BYTES..)?, TCA_KIND).map(text)
         });
@@ -107,25 +107,25 @@ impl Traffic {
                 "ingress" => Some(Discipline::Ingress),
                 _ => None,
             })),
-            // What is said where there is none.
+            // The error if there is none.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Makes room for filters of both directions.
+    /// Adds `clsact`, which has filters for both directions.
     ///
     /// # Errors
     ///
-    /// There is something already, or the kernel refused.
+    /// There is already a discipline, or the kernel refused.
     pub fn add_clsact(&mut self, ifindex: u32) -> io::Result<()> {
         let mut question = traffic(ifindex, HOOK_HANDLE, HOOK_PARENT, 0);
         put(&mut question, TCA_KIND, b"clsact\0");
         self.0.ask(RTM_NEWQDISC, ONE | NEW, &question, nothing).map(drop)
     }
 
-    /// All filters for this direction, in the order in which they run. To be asked only where the interface has a
-    /// [`Discipline`] for this direction: `ingress` answers for what is sent with what is received.
+    /// All filters for this direction, in the order in which they run. Call it only if the interface has a
+    /// [`Discipline`] for this direction: for sent packets, `ingress` returns the filters of received ones.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl Traffic {
     ///
     /// # Errors
     ///
-    /// The place is taken, or the kernel refused.
+    /// The priority and handle are taken, or the kernel refused.
     pub fn add_filter(
         &mut self,
         ifindex: u32,
@@ -162,7 +162,7 @@ impl Traffic {
     ///
     /// # Errors
     ///
-    /// It is not there, or the kernel refused.
+    /// The filter does not exist, or the kernel refused.
     pub fn remove_filter(&mut self, ifindex: u32, way: Way, filter: &Filter) -> io::Result<()> {
         let mut question = traffic(ifindex, filter.handle, parent(way), info(filter.priority, filter.protocol));
         put(&mut question, TCA_KIND, &[filter.kind.as_bytes(), &[0]].concat());
@@ -173,7 +173,7 @@ impl Traffic {
     }
 }
 
-/// Where the filters of a direction are: `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`, and the same for egress.
+/// The parent of the filters of a direction: `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`, and the same for egress.
 const fn parent(way: Way) -> u32 {
     match way {
         Way::Ingress => 0xffff_fff2,
@@ -186,7 +186,7 @@ const fn info(priority: u16, protocol: u16) -> u32 {
 }
 
 fn traffic(ifindex: u32, handle: u32, parent: u32, info: u32) -> Vec<u8> {
-    // The family (`AF_UNSPEC`) and what fills it up to four bytes.
+    // The family (`AF_UNSPEC`), padded to four bytes.
     [0, ifindex, handle, parent, info].into_iter().flat_map(u32::to_ne_bytes).collect()
 }
 
@@ -194,7 +194,7 @@ const fn nothing(_: &Message<'_>) -> Option<()> {
     None
 }
 
-/// Reads an `RTM_NEWTFILTER`. The kernel describes an empty priority too, as a filter without a handle.
+/// Parses an `RTM_NEWTFILTER`. The kernel also describes an empty priority, as a filter without a handle.
 fn read_filter(message: &Message<'_>) -> Option<Filter> {
     let (handle, info) = (word(message.body, 8)?, word(message.body, 16)?);
     if message.kind != RTM_NEWTFILTER || handle == 0 {
