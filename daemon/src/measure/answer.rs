@@ -1,5 +1,5 @@
-//! What a view comes to in a window: the sketches of all shards merged, the largest keys chosen, and the bounds of
-//! each.
+//! The answer of a view for a window: merges the sketches of all shards, chooses the largest keys, and computes the
+//! bounds of each.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -22,14 +22,14 @@ use crate::{
     view::{By, Measure, ViewKey},
 };
 
-/// What a view comes to.
+/// The answer of a view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The probability that the bounds of all its rows hold.
     pub confidence: f64,
-    /// How evenly its measure is spread over its keys, if that is asked for and there was something.
+    /// How evenly its measure is spread over its keys, if it was asked for and there was any traffic.
     pub entropy: Option<Entropy>,
-    /// One table, or one for each interface's slot that has rows.
+    /// One table, or one for each interface slot that has rows.
     pub tables: Vec<Table>,
 }
 
@@ -38,7 +38,7 @@ pub struct Answer {
 pub struct Table {
     /// The interface's slot, if each has a table of its own.
     pub slot: Option<usize>,
-    /// What its rows are parts of, where they are bytes and packets: all records that the view matched.
+    /// The total that its rows are parts of, if they are bytes and packets: all records that the view matched.
     pub total: Option<Ranked<ViewKey>>,
     /// The rows.
     pub rows: Rows,
@@ -49,15 +49,15 @@ pub struct Table {
 pub enum Rows {
     /// Bytes and packets.
     Tallies(Ranking<ViewKey>),
-    /// Bytes and packets of prefixes, and what of them is not of listed addresses.
+    /// Bytes and packets of prefixes, and the part of them that is not of listed addresses.
     Prefixes(RankedPrefixes),
     /// Flows, new flows, or distinct values.
     Distinct(Vec<(ViewKey, Estimate)>),
 }
 
 impl Answer {
-    /// Merges the sketches of the `nth` view into that of the first shard, and reads it. `before` are the answers of
-    /// the views before it, which were merged before.
+    /// Merges the sketches of the `nth` view into that of the first shard, and reads it. `before` holds the answers of
+    /// the preceding views, which are merged already.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Answer {
         let sketch = &views[question.sketch(nth)];
         let whole = uncertainty.whole(question.is_fed_by_all);
         let uncertainties = uncertainty.of_view(whole, sketch.total, parts(question));
-        // Sums have bounds that hold for sure, unless packets were left out.
+        // The bounds of sums are certain, unless packets were left out.
         let is_sure = question.view.measure.is_tally() && uncertainty.sampling.is_none();
         let tables = match question.view.measure {
             _ if matches!(question.structure, Structure::Prefixes { .. }) => {
@@ -112,7 +112,7 @@ impl Answer {
         Ok(Self { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy, tables })
     }
 
-    /// The rows in both orders, where the view has prefixes.
+    /// The rows in both orders, if the view has prefixes.
     pub fn prefixes(&self) -> Option<&RankedPrefixes> {
         match self.tables.first() {
             Some(Table { slot: None, rows: Rows::Prefixes(ranking), .. }) => Some(ranking),
@@ -120,7 +120,7 @@ impl Answer {
         }
     }
 
-    /// The only table's rows in both orders, where the view has bytes and packets.
+    /// The rows of the only table in both orders, if the view has bytes and packets.
     pub fn ranking(&self) -> Option<&Ranking<ViewKey>> {
         match self.tables.first() {
             Some(Table { slot: None, total: _, rows: Rows::Tallies(ranking) }) => Some(ranking),
@@ -129,12 +129,12 @@ impl Answer {
     }
 }
 
-/// For how many things that have bounds a record counts: a row, or two if it is one of each address, and the total.
+/// How many bounded numbers a record counts for: a row, or two if each address has one, and the total.
 pub(super) fn parts(question: &Question) -> u64 {
     1 + u64::from(question.by.has_host()) + u64::from(question.has_total)
 }
 
-/// The slot in whose table a key is.
+/// The slot whose table has a key.
 fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
     if question.view.per_interface { question.by.slot(key) } else { None }
 }
@@ -147,7 +147,7 @@ fn rank(
     window: &Uncertainty,
 ) -> Vec<Table> {
     let top = question.view.top;
-    // One more than is listed: it tells what it took to get into the list.
+    // One more than is listed: it shows what it took to get into the list.
     let mut tables: BTreeMap<Option<usize>, [Vec<Held<ViewKey>>; 2]> = BTreeMap::new();
     if !question.view.per_interface {
         tables.insert(None, Default::default());
@@ -191,7 +191,7 @@ fn rank(
 }
 
 fn count(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) -> Vec<Table> {
-    /// Keys that are looked at for each row, where several tables share a sketch.
+    /// Keys to look at for each row, if several tables share a sketch.
     const KEYS_PER_ROW: usize = 64;
     let mut tables: BTreeMap<Option<usize>, Vec<(ViewKey, Estimate)>> = BTreeMap::new();
     if !question.view.per_interface {
@@ -214,7 +214,7 @@ fn count(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) ->
     tables.into_iter().map(|(slot, rows)| Table { slot, total: None, rows: Rows::Distinct(rows) }).collect()
 }
 
-/// What a sketch has counted of different values, with what is missing.
+/// The distinct values that a sketch has counted, with bounds that allow for missing packets.
 pub(super) fn counted(question: &Question, counted: Estimate, uncertainty: &Uncertainty) -> Estimate {
     // There are no more values than these fields can have.
     let most = question.of.as_ref().and_then(By::domain).map_or(u64::MAX, |values| values as u64);
@@ -223,7 +223,7 @@ pub(super) fn counted(question: &Question, counted: Estimate, uncertainty: &Unce
     uncertainty.distinct(counted, most.min(packets.saturating_mul(hosts)))
 }
 
-/// What a sketch has counted of new flows, with what is missing.
+/// The new flows that a sketch has counted, with bounds that allow for missing packets.
 pub(super) fn new_flows(sketch: &ViewSketch, held: Held<ViewKey>, uncertainty: &Uncertainty) -> Estimate {
     let Held { key: _, value, lower, upper } = held;
     let upper = upper.packets.min(sketch.total.packets);
@@ -232,7 +232,8 @@ pub(super) fn new_flows(sketch: &ViewSketch, held: Held<ViewKey>, uncertainty: &
 
 fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertainty: &Uncertainty) -> Option<Entropy> {
     let (metric, confidence) = (question.view.measure.order(), uncertainty.confidence);
-    // Both the bounds of keys and their number may fail: each has half of the probability, if both are left to chance.
+    // Both the bounds of keys and the bounds of their number may fail. If both are uncertain, each has half of the
+    // probability.
     let half = 1.0 - (1.0 - uncertainty.confidence) / 2.0;
     let (is_missing, has_sketch) = (uncertainty.is_some(), sketch.keys().is_some());
     let uncertainty = Uncertainty {
@@ -259,7 +260,7 @@ fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertain
             Estimate { upper: keys.upper.min(cells.map_or(u64::MAX, |cells| cells as u64)), ..keys }
         }
     };
-    // Those that were found are there.
+    // Keys that were found exist.
     let [value, lower, upper] = [keys.value, keys.lower, keys.upper].map(|keys| keys.max(found));
     let others = if is_missing {
         let largest = Metric::each(|metric| sketch.light().map(|group| metric.of(group)).max().unwrap_or(0));
@@ -272,7 +273,7 @@ fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertain
     Distribution { known, total, keys: Estimate { value, lower, upper }, others }.entropy(confidence)
 }
 
-/// The keys with most new flows, each of which counted one packet.
+/// The keys with the most new flows; each new flow counted as one packet.
 fn count_new(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertainty: &Uncertainty) -> Table {
     let top = question.view.top;
     let mut largest: Vec<Held<ViewKey>> = Vec::new();
@@ -341,7 +342,7 @@ mod tests {
         (0..30_000).map(record).collect()
     }
 
-    /// What these workers' records come to, each of which reads its own.
+    /// The answers of workers that have these records each.
     fn answers(config: &Config, views: &Arc<Views>, workers: &[&[Record]]) -> Vec<Answer> {
         let seen = Seen::with_capacity(100_000, 0.001, KEY.id());
         let mut window: Vec<Closed> = workers
@@ -407,7 +408,7 @@ mod tests {
             IpAddr::V4(source) => u32::from_ne_bytes(source.octets()),
             IpAddr::V6(source) => panic!("there is no {source}"),
         };
-        // On each interface other sources send most.
+        // On each interface other sources send the most.
         let mut records = records();
         for record in &mut records {
             let is_large = number(record.key) % 500 == u32::from(record.key.interface());
@@ -443,7 +444,7 @@ mod tests {
              new_flows}, {name: udp, match: {proto: udp}, measure: new_flows}, {name: hosts, by: [host], measure: \
              new_flows, top: 1}]",
         );
-        // Every flow comes several times, and to all workers.
+        // Every flow comes several times, and to every worker.
         let records = records();
         let mut flows: BTreeMap<_, FlowKey> = BTreeMap::new();
         for record in &records {

@@ -12,7 +12,7 @@ const ABSORBED_TOGETHER: usize = 256;
 pub struct Batch {
     shard: Box<Shard>,
     records: Vec<Record>,
-    /// Whether it absorbs none, because somebody else will.
+    /// Whether it only keeps records, for another worker to absorb.
     keeps: bool,
 }
 
@@ -22,7 +22,7 @@ impl Batch {
         Self { shard, records: Vec::with_capacity(ABSORBED_TOGETHER), keeps: false }
     }
 
-    /// Begins to keep records, all of which [`Batch::kept`] gives.
+    /// A batch that only keeps records; [`Batch::kept`] returns them.
     pub fn keeping(shard: Box<Shard>) -> Self {
         Self { keeps: true, ..Self::new(shard) }
     }
@@ -41,7 +41,7 @@ impl Batch {
         }
     }
 
-    /// Absorbs what waits.
+    /// Absorbs the waiting records.
     pub fn settle(&mut self, seen: &Seen) {
         if self.keeps {
             return;
@@ -55,14 +55,14 @@ impl Batch {
         self.shard
     }
 
-    /// What is in the batch is of a window that may have left something out: see [`Shard::release_drawn`].
+    /// The batch belongs to a window that may have left something out: see [`Shard::release_drawn`].
     pub fn release_drawn(&mut self, seen: &Seen) {
         self.settle(seen);
         self.shard.release_drawn(seen);
     }
 
-    /// Goes on with the shard of `next`; gives back this one, with everything absorbed. `is_whole` says that sampling
-    /// left nothing out of its window.
+    /// Goes on with the shard of `next`; returns this one, with everything absorbed. `is_whole` says that sampling left
+    /// nothing out of its window.
     pub fn replace(&mut self, next: Self, seen: &Seen, is_whole: bool) -> Box<Shard> {
         self.settle(seen);
         let mut shard = std::mem::replace(self, next).shard;

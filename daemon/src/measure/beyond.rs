@@ -1,4 +1,4 @@
-//! Prefixes by what they have beyond those of their addresses that are listed themselves.
+//! Prefixes ranked by what they have beyond their listed addresses.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -19,13 +19,13 @@ use crate::view::ViewKey;
 pub struct RankedPrefix {
     /// All that it has.
     pub all: Ranked<ViewKey>,
-    /// What of it is not of its members. Its bounds hold where those of the prefix and of all its members hold.
+    /// The part that is not of its members. Its bounds hold if those of the prefix and of all its members hold.
     pub beyond: Ranked<ViewKey>,
     /// How many of its addresses are in the list of addresses, in the same order.
     pub members: u32,
 }
 
-/// The prefixes that have most beyond their listed members, in two orders.
+/// The prefixes that have the most beyond their listed members, in two orders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankedPrefixes {
     /// By bytes.
@@ -36,7 +36,7 @@ pub struct RankedPrefixes {
 
 impl RankedPrefixes {
     /// The first `top` of these prefixes in each order. `listed` is the list of addresses, if there is one, and
-    /// `look_up` tells what the records of one of them add up to.
+    /// `look_up` returns the sum of the records of one of them.
     pub fn new(
         prefixes: impl Iterator<Item = Held<ViewKey>>,
         listed: Option<&Ranking<ViewKey>>,
@@ -47,7 +47,7 @@ impl RankedPrefixes {
         let of = |rows: Option<&Vec<Ranked<ViewKey>>>, order| List {
             order,
             members: Members::by_prefix(rows.into_iter().flatten(), &look_up),
-            // One more than is listed: it tells what it took to get into the list.
+            // One more than is listed: it shows what it took to get into the list.
             largest: Vec::new(),
         };
         let mut lists =
@@ -65,7 +65,7 @@ impl RankedPrefixes {
 #[derive(Clone, Copy, Default)]
 struct Members {
     count: u32,
-    /// What their records add up to.
+    /// The sum of their records.
     counted: Tally,
     packets: Estimate,
     bytes: Estimate,
@@ -100,7 +100,7 @@ struct List {
 struct Candidate {
     held: Held<ViewKey>,
     members: Members,
-    /// What its records add up to without those of its members.
+    /// The sum of its records without those of its members.
     beyond: Tally,
 }
 
@@ -121,7 +121,7 @@ impl List {
         let needed = largest.get(top).map(|first_left_out| order.of(first_left_out.beyond));
         let listed: Vec<_> = largest.iter().take(top).collect();
         let all = listed.iter().map(|Candidate { held, members, beyond: _ }| {
-            // Its members came to it in any case.
+            // It has what its members have in any case.
             let needed = needed.map_or(0, |needed| needed.saturating_add(order.of(members.counted)));
             uncertainty.ranked(held, order, needed)
         });
@@ -153,7 +153,7 @@ const fn add(sum: &mut Estimate, more: &Estimate) {
     sum.upper = sum.upper.saturating_add(more.upper);
 }
 
-/// What a whole has without a part of it.
+/// A whole minus a part of it.
 fn without(whole: Estimate, part: Estimate) -> Estimate {
     let lower = whole.lower.saturating_sub(part.upper);
     let upper = whole.upper.saturating_sub(part.lower).max(lower);

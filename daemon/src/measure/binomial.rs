@@ -1,38 +1,38 @@
-//! The tails of the binomial distribution: how likely are so few, or so many, successes?
+//! The tails of the binomial distribution: how likely are at most, or at least, so many successes?
 //!
-//! A number of trials need not be whole. Then the tail is that of the beta distribution to which binomial tails belong.
+//! The number of trials need not be whole. The tail is then that of the corresponding beta distribution.
 //!
 //! **Papers**: the tail is a regularised incomplete beta function (Abramowitz and Stegun, "Handbook of mathematical
-//! functions", 1964, 26.5.24). Where the variance is large, that function's continued fraction would need more steps
-//! than it is given; there the tail is that of a normal variable by Peizer and Pratt, "A normal approximation for
-//! binomial, F, beta, and other common, related tail probabilities", 1968. The two agree to one part in 100,000, out to
-//! six standard deviations.
+//! functions", 1964, 26.5.24). If the variance is large, that function's continued fraction would need more steps than
+//! it may take. Then the tail is that of a normal variable by Peizer and Pratt, "A normal approximation for binomial,
+//! F, beta, and other common, related tail probabilities", 1968. The two agree to one part in 100,000, out to six
+//! standard deviations.
 
 use std::f64::consts::SQRT_2;
 
 use statrs::function::{beta::checked_beta_reg, erf::erfc};
 
-/// From this variance on, the normal approximation is taken. Below it, a hundred and forty steps of the continued
-/// fraction are enough everywhere.
+/// From this variance on, the normal approximation is used. Below it, 140 steps of the continued fraction are always
+/// enough.
 const LARGE: f64 = 5_000.0;
 
 /// The probability of at most `k` successes in `n` trials, each of which succeeds with probability `p`.
 ///
-/// What is no number is answered by 1, which makes no bound narrower.
+/// Returns 1 for arguments that are not finite, which makes no bound narrower.
 pub fn at_most(n: f64, p: f64, k: f64) -> f64 {
     tail(n, (p, 1.0 - p), k)
 }
 
 /// The probability of at least `k` successes in `n` trials, each of which succeeds with probability `p`.
 ///
-/// What is no number is answered by 1. Only tests ask this: they judge by it how many bounds may fail.
+/// Returns 1 for arguments that are not finite. Only tests use it, to judge how many bounds may fail.
 #[cfg(test)]
 pub fn at_least(n: f64, p: f64, k: f64) -> f64 {
-    // At most so many failures.
+    // At most n - k failures.
     tail(n, (1.0 - p, p), n - k)
 }
 
-/// The probability of at most `k` of what happens with probability `p` and fails to with `q`.
+/// The probability of at most `k` successes, each with probability `p`; `q` is 1 - p.
 fn tail(n: f64, (p, q): (f64, f64), k: f64) -> f64 {
     if ![n, p, k].into_iter().all(f64::is_finite) || k >= n || p <= 0.0 {
         1.0
@@ -76,7 +76,7 @@ fn bend(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The probabilities of 0, 1, 2, ... successes, one term from the one before, by logarithms.
+    /// The probabilities of 0, 1, 2, ... successes, each from the one before, by logarithms.
     fn terms(n: u64, p: f64) -> impl Iterator<Item = f64> {
         let odds = (p / (1.0 - p)).ln();
         (0..=n).scan(n as f64 * (-p).ln_1p(), move |term, k| {

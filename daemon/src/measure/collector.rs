@@ -1,4 +1,4 @@
-//! Fills shards with what some rings bring, and closes windows on their CPUs.
+//! Fills shards with records from rings, and closes windows on their CPUs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,13 +16,13 @@ use crate::{
     datapath::{error::KernelError, ring::Drained},
 };
 
-/// How long a CPU may keep a packet half counted until its part of the window is late. It takes a millionth of that,
-/// unless something keeps the CPU from going on: a real-time task, on a real-time kernel.
+/// How long a CPU may keep a packet half counted before its part of the window is late. It takes a millionth of that,
+/// unless something keeps the CPU from going on, such as a real-time task on a real-time kernel.
 const LATE: Duration = Duration::from_millis(100);
 /// How long to leave such a CPU alone between two tries.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// Reads some rings into shards: the part of a worker that replay through the kernel uses too.
+/// Reads rings into shards: the part of a worker that replay through the kernel uses as well.
 pub struct Collector<S> {
     lanes: Vec<Lane<S>>,
     sum: Sum,
@@ -31,17 +31,17 @@ pub struct Collector<S> {
 }
 
 impl<S: Source> Collector<S> {
-    /// A collector that fills `shard`, from nowhere yet.
+    /// A collector that fills `shard`, without any source yet.
     pub fn new(seen: Arc<Seen>, interfaces: usize, shard: Box<Shard>) -> Self {
         Self { lanes: Vec::new(), sum: Sum::new(interfaces), batch: Batch::new(shard), seen }
     }
 
-    /// Reads one CPU's ring more, whose windows were never closed.
+    /// Adds the ring of a CPU whose windows were never closed.
     pub fn add(&mut self, source: S) {
         self.lanes.push(Lane::new(source, self.sum.interfaces()));
     }
 
-    /// Makes room for this many interfaces; never for fewer than before.
+    /// Makes room for this many interfaces, never fewer than before.
     pub fn provide(&mut self, interfaces: usize) {
         self.sum.provide(interfaces);
         self.lanes.iter_mut().for_each(|lane| lane.provide(interfaces));
@@ -52,7 +52,7 @@ impl<S: Source> Collector<S> {
         self.lanes.iter().map(Lane::cpu)
     }
 
-    /// Takes what is in the rings. Tells how full the fullest was, and whether any may have more.
+    /// Takes what is in the rings. Returns the highest fill, and whether any ring may have more.
     pub fn drain(&mut self) -> Drained {
         let Self { lanes, batch, seen, .. } = self;
         let mut all = Drained { fill: 0.0, more: false };
@@ -91,7 +91,7 @@ impl<S: Source> Collector<S> {
         })
     }
 
-    /// The same. When all that are not closed are busy, `wait` waits a little and tells whether to try again.
+    /// Closes the window. When every open lane is busy, `wait` waits a little and returns whether to try again.
     fn close_while(&mut self, mut next: Batch, mut wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
         // Once, not until the rings are empty: under load they never are.
         self.drain();
@@ -143,13 +143,12 @@ pub(super) mod tests {
     use super::*;
     use crate::{config::Estimates, datapath::edge::Edge, question::Views};
 
-    /// What one look into a ring brings: how full it was, and records.
+    /// The result of one drain: the ring's fill, and records.
     pub(in crate::measure) type Drain = (f64, Vec<Record>);
-    /// What one run of `flush` does: the state, records out of the cache, and what the ring has afterwards.
+    /// The result of one run of `flush`: the state, records from the cache, and what is in the ring afterwards.
     pub(in crate::measure) type Run = (Flush, Vec<Record>, Drain);
 
-    /// Each drain brings the next of these, each run of `flush` the next of those, and each closed window an edge. A
-    /// ring that was full has more.
+    /// Each drain, run of `flush` and closed window takes the next entry of its list. A ring that was full has more.
     #[derive(Default)]
     pub(in crate::measure) struct Script {
         pub(in crate::measure) cpu: u32,
@@ -227,7 +226,7 @@ pub(super) mod tests {
         let mut collector = collector([Script {
             drains: [(0.2, records(0, &[100, 200])), (0.9, records(0, &[300]))].into(),
             runs: [
-                // While `flush` is at work, packets of the next window are evicted already.
+                // While `flush` is at work, packets of the next window are already evicted.
                 (Flush::Again, records(0, &[400]), (0.1, [records(1, &[1_000]), records(0, &[500])].concat())),
                 (Flush::Done, vec![], (0.1, [records(1, &[2_000]), records(0, &[600])].concat())),
                 (Flush::Done, records(1, &[4_000]), (0.0, vec![])),
@@ -298,7 +297,7 @@ pub(super) mod tests {
         assert!(closed.late.is_empty() && ledger(&closed).balances());
     }
 
-    /// A CPU that comes to the end of one window and is late for the next one, too.
+    /// A CPU that reaches the end of one window and is late for the next one, too.
     #[test]
     fn a_cpu_that_is_always_a_window_late_loses_nothing() {
         const LOST: u64 = 7;
@@ -363,8 +362,8 @@ pub(super) mod tests {
         assert!(matches!(closed, Err(KernelError::Missing("CPUS"))));
     }
 
-    /// A CPU that does not come to its window's end, and one that stops half-way: every window balances all the same,
-    /// and together they have every packet once.
+    /// A CPU that does not reach its window's end, and one that stops half-way: each window still balances, and
+    /// together they have every packet exactly once.
     #[test]
     fn a_late_cpu_holds_up_nobody_and_loses_nothing() {
         const LOST: u64 = 7;
@@ -375,19 +374,19 @@ pub(super) mod tests {
             cpu: 1,
             drains: [(0.0, records(0, &[100]))].into(),
             runs: [
-                // The first window: not even begun.
+                // First window: not even begun.
                 busy(),
                 busy(),
-                // The second: begun, and then stuck.
+                // Second: begun, then stuck.
                 (Flush::Again, records(0, &[110]), (0.0, records(1, &[1]))),
                 busy(),
                 busy(),
-                // The third: all of it, and what came meanwhile.
+                // Third: all of it, and what came meanwhile.
                 (Flush::Again, records(0, &[120]), (0.0, records(1, &[2]))),
                 (Flush::Done, records(0, &[170]), (0.0, records(1, &[4]))),
                 (Flush::Again, records(1, &[8]), (0.0, records(2, &[1_000]))),
                 (Flush::Done, vec![], (0.0, records(1, &[16]))),
-                // The fourth.
+                // Fourth.
                 (Flush::Done, vec![], (0.0, vec![])),
             ]
             .into(),

@@ -1,4 +1,4 @@
-//! Records on their way through the sketches, some at a time, as rows and as columns.
+//! Records on their way through the sketches, a group at a time, as rows and as columns.
 
 use weir_common::{hash::FlowHashes, ledger::Tally, record::Record};
 use weir_sketch::hash::KeyedHash;
@@ -7,13 +7,13 @@ use crate::view::Kind;
 
 /// Records that are taken through the sketches together.
 pub const TOGETHER: usize = 32;
-// Which of them are of new flows is a word of bits.
+// A word of bits says which of them are of new flows.
 const _: () = assert!(TOGETHER <= u32::BITS as usize);
 
 /// A record on its way through the sketches.
 #[derive(Clone, Copy, Default)]
 pub struct Item {
-    /// Of the flow and its parts.
+    /// The hashes of the flow and its parts.
     pub hashes: FlowHashes,
     /// The record.
     pub record: Record,
@@ -22,7 +22,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// What a record is to the sketches.
+    /// A record with its hashes and its scaled tally.
     #[inline(always)]
     pub fn new(hash: &KeyedHash, record: &Record) -> Self {
         Self::with_hashes(FlowHashes::new(hash, &record.key), record)
@@ -31,13 +31,13 @@ impl Item {
     /// The same with these hashes.
     #[inline(always)]
     pub(super) fn with_hashes(hashes: FlowHashes, record: &Record) -> Self {
-        // The packets that were taken also stand for those that were left out.
+        // Taken packets also stand for those that were left out.
         let (counted, rate) = (record.tally(), u64::from(record.sampling));
         Self { hashes, record: *record, tally: Tally::new(counted.packets * rate, counted.bytes * rate) }
     }
 }
 
-/// Some records in columns: what many sketches take from all of them.
+/// A group of records in columns, as many sketches read them.
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
     /// The records.
@@ -49,7 +49,7 @@ pub struct Columns<'a> {
     hashes: &'a Hashes,
 }
 
-/// By [`Kind`], of those that share hashes.
+/// By [`Kind`]: the hashes of the kinds that share them.
 type Hashes = [[u64; TOGETHER]; 5];
 
 /// Room for the columns of [`TOGETHER`] records.

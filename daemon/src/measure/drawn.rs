@@ -2,16 +2,16 @@
 //!
 //! A packet that a draw took stands for those that the draw left out. But these may all be in the account of an earlier
 //! window: the valve has opened, or only one packet came. In a window that left nothing out, every packet was counted,
-//! so each stands for itself, and all numbers are certain. Such a window has few records of draws: of a valve that is
-//! open none follow, and one that is not open soon leaves something out. So there is room for a few, and whoever has
-//! more has left something out.
+//! so each stands for itself, and all numbers are certain. Such a window has few records of draws: an open valve draws
+//! nothing, and one that is not open soon leaves something out. So there is room for a few only; if more come,
+//! something was left out.
 
 use weir_common::record::Record;
 
-/// Records that are held at most: 4 KiB. At a rate of two, so many packets are taken in a row once in 2^64 windows.
+/// The most records that are held: 4 KiB. At a rate of two, so many packets are taken in a row once in 2^64 windows.
 const HELD_MAX: usize = 64;
 
-/// What is held.
+/// Records that are held.
 pub struct Drawn {
     records: Vec<Record>,
     is_open: bool,
@@ -39,12 +39,12 @@ impl Drawn {
         holds
     }
 
-    /// What is held.
+    /// Takes out the held records.
     pub fn take(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
     }
 
-    /// Holds nothing more in this window. `emptied` is what [`Drawn::take`] gave: its memory stays.
+    /// Holds nothing more in this window. `emptied` is the vector that [`Drawn::take`] returned: its memory is reused.
     pub fn close(&mut self, mut emptied: Vec<Record>) {
         emptied.clear();
         self.records = emptied;

@@ -1,49 +1,49 @@
 //! Entropy: how evenly are packets or bytes spread over keys?
 //!
-//! Shannon's entropy, in bits: H = -sum p log2 p, where p is a key's part of the total. It is 0 if one key has all, and
-//! log2 n if n keys have the same. Of a table every key is known, so its entropy is exact. Otherwise some keys are
-//! known with bounds (candidates), and of all others: what they have together, how many they may be, and how large one
-//! of them may be. H is bounded by what of all that is possible.
+//! Shannon's entropy, in bits: H = -sum p log2 p, where p is a key's part of the total. It is 0 if one key has
+//! everything, and log2 n if n keys have the same. A table knows every key, so its entropy is exact. Otherwise some
+//! keys are known with bounds (the candidates). Of all others it is known what they have together, how many they may
+//! be, and how large one of them may be. The bounds of H cover everything that is consistent with that.
 //!
-//! Where packets were left out or lost, the total has bounds as well. A key's part is then between its lower bound
-//! divided by the largest total and its upper bound divided by the least. All below is about parts, which add up to 1.
+//! If packets were left out or lost, the total has bounds as well. A key's part is then between its lower bound divided
+//! by the largest total and its upper bound divided by the smallest. All below is about parts, which add up to 1.
 //!
-//! **Upper bound.** H is concave, so it is largest where all is as even as bounds allow: each key has the same part, or
-//! its bound if that is less or more (water that is poured into vessels has one level). The others are as many as there
-//! may be, from 0 on. Halving finds the level at which all parts add up to 1. And n keys have at most log2 n.
+//! **Upper bound.** H is concave, so it is largest where parts are as even as the bounds allow: each key has the same
+//! part, or its bound if that is less or more (water filling). The other keys are as many as possible, from 0 on.
+//! Bisection finds the level at which all parts add up to 1. And n keys have at most log2 n.
 //!
-//! **Lower bound.** The sum of f(p) = p log2 p is convex: it is largest where all is in few keys. Every known key has
-//! its lower bound. What remains goes where it adds most. A convex function is below its chord: a known key adds at
-//! most the chord's slope between its bounds for each part that it takes. Other keys add at most log2 c for each part,
-//! if none of them has more than c: f(p) <= p log2 c up to there. The steepest are filled first. So the sum is nowhere
-//! larger, and H nowhere less.
+//! **Lower bound.** The sum of f(p) = p log2 p is convex: it is largest where few keys have everything. Every known key
+//! gets its lower bound. The remainder goes where it adds most. A convex function is below its chord, so a known key
+//! adds at most the slope of the chord between its bounds, per part that it gets. Other keys add at most log2 c per
+//! part, if none of them has more than c: f(p) <= p log2 c up to there. The steepest are filled first. So no other
+//! distribution has a larger sum, or a smaller H.
 //!
-//! If there are at least n other keys, and all fit into j of them, then n - j have the least that a key may have, which
-//! is one packet or byte: to take from them and to give to a larger one makes the sum larger.
+//! If there are at least n other keys, and all fit into j of them, then n - j have the least that a key may have, one
+//! packet or byte: moving from them to a larger one increases the sum.
 //!
-//! In a sketch, a key that is no candidate has a light cell, which has at least what all such keys of that cell have
-//! together. So at most one key of each cell is large, and no larger than its cell. If packets are missing, cells say
-//! nothing of the truth of several keys together. Then the largest cell, with what may be missing, bounds each of them.
+//! In a sketch, a key that is no candidate has a light cell, which holds at least the sum of all such keys of that
+//! cell. So at most one key of each cell is large, and no larger than its cell. If packets are missing, cells do not
+//! bound the true sum of several keys. Then the largest cell, plus what may be missing, bounds each of them.
 
 use weir_sketch::Estimate;
 
-/// What is known of how much each key has, in packets or bytes.
+/// What is known about how much each key has, in packets or bytes.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     /// Keys with bounds of their own.
     pub known: Vec<Estimate>,
-    /// What all keys have together.
+    /// The sum of all keys.
     pub total: Estimate,
-    /// How many keys there are, with the known ones.
+    /// How many keys there are, including the known ones.
     pub keys: Estimate,
     /// The other keys.
     pub others: Others,
 }
 
-/// Keys of which not even the names are known.
+/// Keys that are not known by name.
 #[derive(Clone, Debug)]
 pub enum Others {
-    /// Each is in one of these groups, which has at most this altogether.
+    /// Each is in one of these groups, which have at most this sum each.
     Groups(Vec<u64>),
     /// Each has at most this.
     Each(u64),
@@ -65,28 +65,28 @@ pub struct Entropy {
 }
 
 impl Entropy {
-    /// The entropy as a part of what as many keys have if all have the same, 0 to 1.
+    /// The entropy divided by that of as many keys with equal parts, 0 to 1.
     pub fn normalized(&self) -> f64 {
         if self.keys.value < 2 { 0.0 } else { (self.value / (self.keys.value as f64).log2()).min(1.0) }
     }
 }
 
-/// What arithmetic rounds, in bits.
+/// Rounding errors of the arithmetic, in bits.
 const ROUNDING: f64 = 1e-9;
 
 impl Distribution {
-    /// The entropy, where this is known with the probability `confidence`. None of nothing.
+    /// The entropy, with bounds that hold with the probability `confidence`; `None` if nothing was counted.
     pub fn entropy(&self, confidence: f64) -> Option<Entropy> {
         if self.total.upper == 0 {
             return None;
         }
-        // If what is known contradicts itself, one of its bounds is among those that fail.
+        // If the inputs contradict each other, one of their bounds is among those that fail.
         let upper = self.most();
         let lower = self.least().min(upper);
         Some(Entropy { value: self.likeliest().clamp(lower, upper), lower, upper, keys: self.keys, confidence })
     }
 
-    /// The bounds of a known key's part.
+    /// The bounds of each known key's part.
     fn parts(&self) -> impl Iterator<Item = (f64, f64)> + Clone {
         let [least, most] = self.totals();
         self.known.iter().map(move |key| {
@@ -101,7 +101,7 @@ impl Distribution {
 
     fn most(&self) -> f64 {
         let [_, most] = self.totals();
-        // No more keys than packets or bytes.
+        // There are no more keys than packets or bytes.
         let others = (self.keys.upper.saturating_sub(self.known.len() as u64) as f64).min(most);
         let filled = |level: f64| -> f64 {
             self.parts().map(|(lower, upper)| level.clamp(lower, upper)).sum::<f64>() + others * level
@@ -122,7 +122,7 @@ impl Distribution {
         let lowest: f64 = self.parts().map(|(lower, _)| lower).sum();
         let mut sum: f64 = self.parts().map(|(lower, _)| f(lower)).sum();
         let mut left = (1.0 - lowest).max(0.0);
-        // How much each of them adds for each part that it takes, and how much it takes.
+        // How much each of them adds per part, and how much it can take.
         let mut slopes: Vec<(f64, f64)> = self
             .parts()
             .filter(|(lower, upper)| lower < upper)
@@ -153,11 +153,11 @@ impl Distribution {
                 break;
             }
         }
-        // What fits nowhere would add nothing in one key of its own; rounding leaves some.
+        // What fits nowhere would add nothing as a key of its own; rounding leaves a little.
         (-sum - ROUNDING).max(0.0)
     }
 
-    /// Known keys with what they likely have, and all others with the same.
+    /// The entropy if known keys have their likeliest values, and all others the same.
     fn likeliest(&self) -> f64 {
         let known: f64 = self.known.iter().map(|key| key.value as f64).sum();
         let rest = (self.total.value as f64 - known).max(0.0);
@@ -188,7 +188,7 @@ mod tests {
         -sizes.iter().map(|size| f(*size as f64 / total)).sum::<f64>()
     }
 
-    /// Sizes of keys, the largest first: by a power of their rank, with noise, or all alike.
+    /// Sizes of keys, the largest first: a power of their rank with noise, or all alike.
     fn sizes(seed: u64) -> Vec<u64> {
         let random = |nth: u64| mix(mix(seed).wrapping_add(nth)) as f64 / u64::MAX as f64;
         let (keys, exponent, scale) = (1 + (random(0).powi(3) * 5_000.0) as u64, random(1) * 2.5, random(2) * 1e6);
@@ -198,8 +198,8 @@ mod tests {
         sizes
     }
 
-    /// What a sketch may know of these sizes: bounds of some of the largest, cells that have the others, and a count of
-    /// keys. With `missing`, only a part of everything came, and the bounds allow for it.
+    /// What a sketch may know of these sizes: bounds of some of the largest, cells with the others, and a count of
+    /// keys. With `missing`, only a part of everything arrived, and the bounds allow for it.
     fn known(sizes: &[u64], seed: u64, missing: bool) -> Distribution {
         let random = |nth: u64| mix(mix(!seed).wrapping_add(nth));
         let held = random(0) as usize % (sizes.len() + 1);
@@ -213,7 +213,7 @@ mod tests {
         let mut cells = vec![0; 1 + random(1) as usize % 300];
         let count = cells.len() as u64;
         (0..).zip(others).for_each(|(nth, size)| cells[(random(1_000 + nth) % count) as usize] += size);
-        // Cells have something of keys that are held.
+        // Cells also contain something of the known keys.
         (0..).zip(&mut cells).for_each(|(nth, cell)| *cell += off(90_000 + nth, *cell));
         let largest = others.first().copied().unwrap_or(0);
         Distribution {
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn bounds_say_something() {
-        // A hundred keys have half of everything, and ten thousand others, of which nothing is known, the rest.
+        // A hundred keys have half of everything; ten thousand unknown keys have the rest.
         let distribution = Distribution {
             known: vec![exactly(500); 100],
             total: exactly(100_000),

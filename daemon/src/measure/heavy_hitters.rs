@@ -1,14 +1,14 @@
 //! Heavy hitters: the largest keys, with bounds for every key. Count-min with candidates.
 //!
-//! The candidates ([`TopK`]) say which keys are large, and bound what each had from below. The count-min bounds every
-//! key from above, listed or not. Every record reaches it, but that of a candidate only when the key is a candidate no
-//! longer: until then, its sum is kept with the candidate, and is added wherever the count-min is read. So the few keys
-//! that have most records cost the count-min nothing, nor do they blur it for others; and count-min and candidates
-//! together hold exactly what one count-min that is fed with every record holds, after any number of merges. The
-//! candidates bound keys from above as well; the lower of the two bounds is taken.
+//! The candidates ([`TopK`]) say which keys are large, and bound each of them from below. The count-min bounds every
+//! key from above, listed or not. Every record reaches it, but that of a candidate only once the key stops being a
+//! candidate: until then its sum stays with the candidate, and is added wherever the count-min is read. So the few keys
+//! with the most records cost the count-min nothing and do not blur it for others. Together, count-min and candidates
+//! hold exactly what one count-min fed with every record would hold, after any number of merges. The candidates bound
+//! keys from above as well; the lower of the two bounds is used.
 //!
-//! When a key becomes a candidate, both are asked what it had before, and the candidate keeps the answer: what comes
-//! later of other keys blurs the count-min, but not the bounds of this key.
+//! When a key becomes a candidate, both are asked what it had before, and the candidate keeps the answer: later records
+//! of other keys blur the count-min, but not the bounds of this key.
 
 use weir_common::ledger::Tally;
 use weir_sketch::{BlockedCountMin, Bounds, Candidate, MergeError, Rest, TopK, count_min::Plain};
@@ -16,14 +16,14 @@ use weir_sketch::{BlockedCountMin, Bounds, Candidate, MergeError, Rest, TopK, co
 /// Candidates and count-min.
 pub struct HeavyHitters<K> {
     candidates: TopK<K, Tally>,
-    /// Of all that no candidate holds.
+    /// Everything that no candidate holds.
     counts: Counts,
 }
 
 /// How many keys wait for the count-min.
 const TOGETHER: usize = 32;
 
-/// The count-min, and what is on its way there: many keys are added at once, long after their cells were prefetched.
+/// The count-min, and keys waiting for it: many are added at once, long after their cells were prefetched.
 struct Counts {
     counts: BlockedCountMin<Tally, Plain>,
     waiting: usize,
@@ -49,7 +49,7 @@ impl Counts {
         self.waiting = 0;
     }
 
-    /// What a key has at most of what was added.
+    /// The most that a key can have of what was added.
     fn estimate(&self, hash: u64) -> Tally {
         let mut most = self.counts.estimate(hash);
         let waiting = self.hashes.iter().zip(&self.tallies).take(self.waiting);
@@ -64,7 +64,7 @@ impl Counts {
     }
 }
 
-/// What candidates do not hold goes into the count-min, and to whoever else wants to know.
+/// Passes what candidates do not hold to the count-min, and to `beside`.
 struct Overflow<'a, F, R> {
     counts: &'a mut Counts,
     hash_of: F,
@@ -78,7 +78,7 @@ impl<K, F: Fn(&K) -> u64, R: Rest<K, Tally>> Rest<K, Tally> for Overflow<'_, F, 
         self.beside.add(hash, key, tally);
     }
 
-    // Apart from the loop: a hash takes many registers.
+    // A function of its own: a hash takes many registers.
     #[cold]
     #[inline(never)]
     fn give_back(&mut self, key: &K, tally: Tally) {
@@ -94,16 +94,16 @@ impl<K, F: Fn(&K) -> u64, R: Rest<K, Tally>> Rest<K, Tally> for Overflow<'_, F, 
     }
 }
 
-/// What is known of a listed key.
+/// The value and bounds of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held<K> {
     /// The key.
     pub key: K,
-    /// The likeliest.
+    /// The likeliest sum.
     pub value: Tally,
-    /// It has at least this.
+    /// The least that it can have.
     pub lower: Tally,
-    /// It has at most this.
+    /// The most that it can have.
     pub upper: Tally,
 }
 
@@ -114,8 +114,8 @@ impl<K> From<Candidate<K, Tally>> for Held<K> {
 }
 
 impl<K: Copy + Eq + Default> Held<K> {
-    /// What candidates alone know of any key. One that is none may have anything up to its upper bound: the value is
-    /// half.
+    /// What the candidates alone know of any key. One that is no candidate may have anything up to its upper bound; its
+    /// value is half of that.
     pub fn of(candidates: &TopK<K, Tally>, hash: u64, key: &K) -> Self {
         let Bounds { lower, upper } = candidates.bounds(hash, key);
         let half = Tally::new(lower.packets.midpoint(upper.packets), lower.bytes.midpoint(upper.bytes));
@@ -125,8 +125,8 @@ impl<K: Copy + Eq + Default> Held<K> {
 }
 
 impl<K: Copy + Eq + Default> HeavyHitters<K> {
-    /// Empty, with bounds that are seldom further apart than `error`, a share of everything that is added; the bounds
-    /// of the candidates alone, of which there are at least so many, may be `error_of_candidates` apart.
+    /// Empty. Bounds are seldom further apart than `error`, a share of everything that is added. Those of the
+    /// candidates alone, of which there are at least this many, may be `error_of_candidates` apart.
     pub fn new(error: f64, error_of_candidates: f64, candidates: usize, key_id: u64) -> Self {
         Self {
             candidates: TopK::with_error(error_of_candidates, candidates, key_id),
@@ -139,8 +139,8 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         }
     }
 
-    /// Adds to keys: `key(i)` has the hash `hashes[i]`, and is given `tallies[i]`. `hash_of` makes the hash of any key.
-    /// `beside` is given what the candidates do not hold, as the count-min is.
+    /// Adds to keys: `key(i)`, whose hash is `hashes[i]`, gets `tallies[i]`. `hash_of` hashes any key. `beside` gets
+    /// what the candidates do not hold, as the count-min does.
     #[inline(always)]
     pub fn add_batch(
         &mut self,
@@ -164,25 +164,26 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         self.candidates.iter().map(Held::from)
     }
 
-    /// What keys that are no candidates have, in groups, at most: see [`TopK::light`].
+    /// An upper bound of what keys that are no candidates have, in groups: see [`TopK::light`].
     pub fn light(&self) -> impl Iterator<Item = Tally> + '_ {
         self.candidates.light()
     }
 
-    /// What a candidate has, after a look at the count-min as well.
+    /// A candidate with the tighter upper bound of candidates and count-min.
     pub fn tightened(&self, hash: u64, held: Held<K>) -> Held<K> {
         let upper = least(held.upper, self.most(hash, held.lower));
         Held { value: least(held.value, upper), upper, ..held }
     }
 
-    /// The most that a key may have of which its candidate, if there is one, counted so much.
+    /// The most that a key may have, if its candidate counted this much of it (zero if it has none).
     fn most(&self, hash: u64, counted: Tally) -> Tally {
         let mut most = self.counts.estimate(hash);
         most.add(counted);
         most
     }
 
-    /// What is known of any key. One that is no candidate may have anything up to its upper bound: the value is half.
+    /// The bounds of any key. One that is no candidate may have anything up to its upper bound; its value is half of
+    /// that.
     pub fn look_up(&self, hash: u64, key: &K) -> Held<K> {
         let Bounds { lower, upper } = self.candidates.bounds(hash, key);
         let upper = least(upper, self.most(hash, lower));
@@ -191,8 +192,8 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         Held { key: *key, value, lower, upper }
     }
 
-    /// Merges what another one has. `hash_of` makes the hash of a key. `beside` is given what the candidates of both
-    /// had that are candidates no longer.
+    /// Merges another one into this one. `hash_of` hashes a key. `beside` gets the sums of keys that were candidates of
+    /// either and no longer are.
     ///
     /// # Errors
     ///
@@ -241,7 +242,7 @@ mod tests {
 
     const KEYS: usize = 2_000;
 
-    /// So many records of 2,000 keys, by halves to two; the exact sums; and a count-min that was fed with every record.
+    /// This many records of 2,000 keys, half to each of two; the exact sums; and a count-min that got every record.
     struct Fed {
         both: [HeavyHitters<u64>; 2],
         truths: Vec<Tally>,
@@ -304,7 +305,7 @@ mod tests {
             (0..KEYS as u64).map(|key| [most(&one, key), most(&other, key)].into_iter().sum()).collect();
         one.merge(&other, |key| hash.words([*key]), &mut ()).unwrap();
         assert!(one.iter().count() >= 64);
-        // Candidates of one only: what leaves it while the two are merged may be counted for others.
+        // Only candidates of `one`: what leaves it during the merge may be counted for others.
         let (mut sum, mut sum_before) = (Tally::default(), Tally::default());
         for Held { key, upper, .. } in one.iter() {
             sum.add(upper);

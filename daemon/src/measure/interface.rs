@@ -1,8 +1,8 @@
-//! What is known of a measured interface beside its ledger.
+//! What is known about a measured interface besides its ledger.
 
 use std::time::Duration;
 
-/// What a packet of the ledger is.
+/// What the ledger counts as a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     /// A packet as it was on the wire.
@@ -21,12 +21,11 @@ impl Counts {
     }
 }
 
-/// The mode of an interface that is measured only while a default route leaves by it, and none does.
+/// The mode of an interface that is measured only while a default route uses it, and none does.
 pub const NO_ROUTE: &str = "no-default-route";
 
-/// Gives each interface and direction a name of its own: two may have had one name in a window, one after the other.
-/// The one that is there now keeps it; the others are told apart by a number, as `eth0 (2)`. So no list of a report
-/// shows one key twice.
+/// Gives each interface and direction a unique name: two may have had the same name in a window, one after the other.
+/// The current one keeps it; the others get a number, as in `eth0 (2)`. So no list of a report has the same key twice.
 pub fn tell_apart(interfaces: &mut [MeasuredInterface]) {
     let earlier: Vec<usize> = interfaces.iter().map(|one| ahead_of(one, interfaces)).collect();
     for (interface, earlier) in interfaces.iter_mut().zip(earlier).filter(|(_, earlier)| *earlier > 0) {
@@ -34,7 +33,7 @@ pub fn tell_apart(interfaces: &mut [MeasuredInterface]) {
     }
 }
 
-/// How many of the same name and direction keep the name rather than this one.
+/// How many of the same name and direction come before this one.
 fn ahead_of(one: &MeasuredInterface, interfaces: &[MeasuredInterface]) -> usize {
     let order = |one: &MeasuredInterface| (one.index.is_none(), one.slot);
     let is_ahead = |other: &&MeasuredInterface| {
@@ -46,33 +45,33 @@ fn ahead_of(one: &MeasuredInterface, interfaces: &[MeasuredInterface]) -> usize 
 /// One direction of an interface, as a window's report names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredInterface {
-    /// Which of the summary's ledgers is its own.
+    /// The index of its ledger in the summary.
     pub slot: usize,
     /// Its name.
     pub name: String,
-    /// Its number in the kernel (ifIndex), if it has one now.
+    /// Its index in the kernel (ifIndex), if it has one now.
     pub index: Option<u32>,
-    /// What the operator calls it, if anything.
+    /// The operator's name for it, if any.
     pub alias: Option<String>,
     /// How its packets were seen.
     pub mode: &'static str,
     /// What counts as a packet.
     pub counts: Counts,
-    /// Which of its packets; `None` for a capture.
+    /// The direction of its packets; `None` for a capture.
     pub direction: Option<&'static str>,
     /// Which of them feed totals and lists.
     pub feeds: &'static str,
-    /// The packets seen for each one that the interface itself counted, if known.
+    /// Packets seen per packet that the interface itself counted, if known.
     pub coverage: Option<Share>,
-    /// The same of bytes.
+    /// The same for bytes.
     pub coverage_bytes: Option<Share>,
-    /// For how long it may not have been seen, if it was not.
+    /// For how long its packets may not have been seen, if so.
     pub blind: Option<Duration>,
-    /// What keeps weir from seeing all its packets now.
+    /// What prevents weir from seeing all its packets now.
     pub trouble: Option<String>,
 }
 
-/// A share, which lies between the bounds.
+/// A share with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The likeliest.

@@ -1,8 +1,8 @@
 //! One CPU's records on their way into a shard, and the closing of its windows.
 //!
 //! A CPU that is late, because a packet stays half counted there, does not hold up the others. Its part of the window
-//! is then what of its records has come, and no more: as many packets are reported as seen as are attributed. The rest,
-//! and the exact counters less what was said before, belong to the window in which they come.
+//! is then only the records that have arrived: as many packets are reported as seen as are attributed. The rest belongs
+//! to the window in which it comes: later records, and the exact counters minus what was already reported.
 
 use weir_common::{
     control::{Flush, FlushOrder},
@@ -19,7 +19,7 @@ use crate::datapath::{
     ring::{Drained, Ring},
 };
 
-/// Where a CPU's records come from, and what ends its window.
+/// Reads a CPU's records and ends its windows.
 pub trait Source {
     /// The CPU.
     fn cpu(&self) -> u32;
@@ -51,7 +51,7 @@ pub struct KernelSource<'a> {
     flush: FlushProgram<'a>,
     edges: EdgeReader,
     epoch: u32,
-    /// Packets of the CPU, which was offline, leave its cache alone.
+    /// Whether packets of this CPU, which was offline, leave its cache alone.
     is_claimed: bool,
 }
 
@@ -82,7 +82,8 @@ impl Source for KernelSource<'_> {
                 self.is_claimed = true;
                 self.flush.elsewhere(cpu, FlushOrder::Claim)?
             }
-            // Still offline, or again, after the claim: no packet is half counted there, and the next one will see it.
+            // Offline still, or again, after the claim: no packet is half counted there, and the next one will see the
+            // claim.
             None => self.flush.elsewhere(cpu, FlushOrder::CloseOffline)?,
         };
         self.flush.blocks().take(cpu, flushed, take)?;
@@ -109,7 +110,7 @@ impl Source for KernelSource<'_> {
 pub struct Batches<'a> {
     /// The window that is open, or being closed.
     pub open: &'a mut Batch,
-    /// The next one, once this one is being closed.
+    /// The next one, while this one is being closed.
     pub next: Option<&'a mut Batch>,
     /// The filter of seen flows.
     pub seen: &'a Seen,
@@ -117,16 +118,16 @@ pub struct Batches<'a> {
 
 /// The exact counters of a window that is being closed on some lanes.
 pub struct Sum {
-    /// Of all lanes.
+    /// The sum of all lanes.
     pub edge: Edge,
-    /// Of the lane whose counters were read last.
+    /// The counters of the lane that was read last.
     last: Edge,
-    /// Whether it is the first one.
+    /// Whether that lane is the first one.
     is_first: bool,
 }
 
 impl Sum {
-    /// Nothing yet.
+    /// An empty sum.
     pub fn new(interfaces: usize) -> Self {
         Self { edge: Edge::empty(interfaces), last: Edge::empty(interfaces), is_first: true }
     }
@@ -142,7 +143,7 @@ impl Sum {
         self.last.provide(interfaces);
     }
 
-    /// What was counted on all lanes; the next window begins.
+    /// The counters of all lanes; begins the next window.
     pub fn take(&mut self) -> Edge {
         let empty = Edge::empty(self.interfaces());
         self.is_first = true;
@@ -152,7 +153,7 @@ impl Sum {
     fn add_last(&mut self) {
         self.edge.add(&self.last);
         if std::mem::take(&mut self.is_first) {
-            // Of nobody before: an empty edge has a rate, too.
+            // Not from the sum, which has no lane yet: an empty edge has a rate, too.
             self.edge.sampling = self.last.sampling;
         }
     }
@@ -166,7 +167,7 @@ pub struct Lane<S> {
     source: S,
     /// The oldest epoch that is not closed.
     epoch: u8,
-    /// Whether `flush` has ended that epoch, and is not through with it.
+    /// Whether `flush` has ended that epoch, but is not done with it.
     is_half_closed: bool,
     /// How many epochs are to be closed with the open window.
     to_close: u8,
@@ -176,23 +177,23 @@ pub struct Lane<S> {
     ring_peak: f64,
 }
 
-/// Packets that are told to be seen, and those of them that feed on another interface.
+/// Packets reported as seen, and those of them that another interface feeds.
 #[derive(Clone, Copy, Default)]
 struct Reported {
     seen: Tally,
     repeated: Tally,
 }
 
-/// What came from a lane, by interface slot.
+/// Packets received from a lane, by interface slot.
 struct Received {
-    /// In the open window, as far as the exact counters in the sum of all lanes have not told of it.
+    /// In the open window, as far as the exact counters in the sum of all lanes do not include them yet.
     open: Vec<Reported>,
-    /// In the next one.
+    /// In the next window.
     next: Vec<Reported>,
 }
 
 impl<S: Source> Lane<S> {
-    /// The lane of a CPU none of whose windows was closed yet.
+    /// The lane of a CPU none of whose windows has been closed yet.
     pub fn new(source: S, interfaces: usize) -> Self {
         let none = vec![Reported::default(); interfaces];
         Self {
@@ -236,7 +237,7 @@ impl<S: Source> Lane<S> {
         drained
     }
 
-    /// The window is to be closed from now on.
+    /// Begins to close the window.
     pub const fn begin_close(&mut self) {
         self.to_close = 1 + self.is_half_closed as u8;
     }
@@ -255,7 +256,7 @@ impl<S: Source> Lane<S> {
             Flush::Busy => {}
             Flush::NoBlock => return Err(KernelError::Missing("CPUS")),
             Flush::Done => {
-                // Whatever is missing of the closed epoch is in the ring.
+                // The rest of the closed epoch is in the ring.
                 self.is_half_closed = true;
                 self.drain(batches);
                 self.source.edge(&mut sum.last)?;
@@ -271,13 +272,13 @@ impl<S: Source> Lane<S> {
         Ok(state)
     }
 
-    /// Whether this lane has nothing to do for the end of the window: it was ended already.
+    /// Whether this lane's part of the window is closed already.
     pub const fn is_ended(&self) -> bool {
         self.to_close == 0
     }
 
-    /// Ends the window, closed or not, and corrects its sum for what is reported as seen earlier or later than the
-    /// exact counters say.
+    /// Ends the window, closed or not, and corrects its sum for packets that were reported as seen earlier or later
+    /// than the exact counters say.
     pub fn end(&mut self, sum: &mut Sum) -> Part {
         let is_whole = std::mem::take(&mut self.to_close) == 0;
         let lanes = self.came.open.iter().zip(&mut self.ahead);
@@ -299,7 +300,7 @@ impl<S: Source> Lane<S> {
 }
 
 impl Reported {
-    /// Takes out what exact counters tell of packets in records: of all but those left out, skipped, or lost.
+    /// Subtracts the packets that exact counters say are in records: all but those sampled out, skipped or lost.
     fn take(&mut self, counters: &Counters) {
         let others = counters.skipped.iter().chain(&counters.lost).chain([&counters.sampled_out]).copied().sum();
         let in_records = counters.seen.since(others);
@@ -311,7 +312,7 @@ impl Reported {
         self.repeated.add(other.repeated);
     }
 
-    /// What is more here than there; it may be less, as all counts wrap.
+    /// This minus the other, which may be larger: all counts wrap.
     fn since(self, other: Self) -> Self {
         Self { seen: self.seen.since(other.seen), repeated: self.repeated.since(other.repeated) }
     }
@@ -319,20 +320,20 @@ impl Reported {
 
 /// How a lane's window ended.
 pub struct Part {
-    /// Whether its counters are all of it.
+    /// Whether its counters cover all of it.
     pub is_whole: bool,
     /// The fullest that the ring was, 0 to 1.
     pub ring_peak: f64,
 }
 
-/// Which window the records of the epoch after the oldest belong to.
+/// Which window the records of the epoch after the oldest one belong to.
 #[derive(Clone, Copy)]
 enum Later {
-    /// None: no such record can have been made.
+    /// None: such a record cannot exist.
     None,
-    /// The same as those of the oldest, which is late.
+    /// The window of the oldest epoch, which is late.
     Same,
-    /// The next one.
+    /// The next window.
     Next,
 }
 
@@ -350,7 +351,7 @@ impl Received {
     fn sort(&mut self, records: &[Record], epoch: u8, later: Later, batches: &mut Batches<'_>) {
         let Batches { open, next, seen } = batches;
         for record in records {
-            // A record of no open window is left out, and the ledger tells.
+            // A record of neither window is left out; the ledger shows it.
             let (batch, came) = match (record.key.epoch().wrapping_sub(epoch), later, &mut *next) {
                 (0, ..) | (1, Later::Same, _) => (&mut **open, &mut self.open),
                 (1, Later::Next, Some(next)) => (&mut **next, &mut self.next),

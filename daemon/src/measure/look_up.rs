@@ -1,4 +1,4 @@
-//! What is known of a key that somebody asks for: what its row says, or, if it is not listed, what the sketch knows.
+//! The numbers of a key that a query asks for: those of its row or, if it is not listed, those of the sketch.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,9 +18,9 @@ use crate::{
     view::{Field, Measure, ViewKey},
 };
 
-/// What the sketches of a window do not tell.
+/// What is kept of the last window besides its sketches.
 pub struct LastWindow {
-    /// What is not known of its packets.
+    /// What is not known about its packets.
     pub uncertainty: Uncertainty,
     /// The rows of its views.
     pub answers: Vec<Answer>,
@@ -28,28 +28,28 @@ pub struct LastWindow {
     pub interfaces: Vec<MeasuredInterface>,
 }
 
-/// A key of a view, and what is known of it.
+/// A key of a view, with its numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The number of the view.
     pub view: usize,
     /// The key.
     pub key: ViewKey,
-    /// What is known.
+    /// Its numbers.
     pub known: Known,
 }
 
-/// What a view counts of a key.
+/// What a view counts for a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Known {
     /// Packets and bytes.
     Sums(Ranked<ViewKey>),
-    /// Flows, new flows or different values.
+    /// Flows, new flows or distinct values.
     Counted(Estimate),
 }
 
 impl Known {
-    /// Whether there was nothing for certain.
+    /// Whether the key certainly has nothing.
     const fn is_nothing(&self) -> bool {
         match self {
             Self::Sums(sums) => sums.packets.upper == 0,
@@ -65,7 +65,7 @@ struct Wanted {
 }
 
 impl Answer {
-    /// What its rows say of a key. A list in two orders may know more in one of them.
+    /// The numbers in the rows of a key. A list in two orders may know more in one of them.
     fn listed(&self, key: &ViewKey) -> Option<Known> {
         let sums = |rows: [&[Ranked<ViewKey>]; 2]| {
             let found = rows.into_iter().flatten().filter(|row| row.key == *key).copied();
@@ -82,7 +82,7 @@ impl Answer {
     }
 }
 
-/// What two rows of one key say together.
+/// Combines two rows of one key.
 fn closer(one: Ranked<ViewKey>, other: Ranked<ViewKey>) -> Ranked<ViewKey> {
     let both = |one: Estimate, other: Estimate| {
         let lower = one.lower.max(other.lower);
@@ -92,8 +92,8 @@ fn closer(one: Ranked<ViewKey>, other: Ranked<ViewKey>) -> Ranked<ViewKey> {
     Ranked { packets: both(one.packets, other.packets), bytes: both(one.bytes, other.bytes), ..one }
 }
 
-/// What is known of these keys, after the sketches of all shards were merged into the first. A view with a table for
-/// each interface tells of each that had something, or of all if none had.
+/// The numbers of these keys, after the sketches of all shards were merged into the first. A view with a table for each
+/// interface gives those of each interface where the key had something, or of all if there is none.
 pub fn look_up(
     window: &[Closed],
     plan: &Views,
@@ -119,7 +119,7 @@ pub fn look_up(
     all
 }
 
-/// The keys of each interface that is meant.
+/// The keys of each interface that the query means.
 fn of_interfaces(plan: &Views, ask: &Ask, interfaces: &[MeasuredInterface]) -> Vec<Wanted> {
     let Ask { view, key, of: OfInterface { name, way } } = ask;
     let by = &plan.questions[*view].by;
@@ -137,7 +137,7 @@ fn of_interfaces(plan: &Views, ask: &Ask, interfaces: &[MeasuredInterface]) -> V
     interfaces.iter().filter(is_meant).map(of_slot).collect()
 }
 
-/// By view and by the hash of a key, what a spread knows: each is looked through once.
+/// The spread estimates by view and key hash; each sketch is searched only once.
 fn spreads<'a>(
     shard: &Shard,
     plan: &Views,

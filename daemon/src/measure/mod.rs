@@ -1,17 +1,20 @@
-//! The measurement: records in, the summary of a window out.
+//! The measurement: takes records, makes the summary of a window.
 //!
-//! A [`worker`] reads some rings by its [`collector`], which has a [`lane`] for each. A [`reader`] reads packet sockets
-//! by its [`userspace`] collector. Both fill a [`shard`], [`batch`] by batch, through [`columns`], and leave packets
-//! out as [`sampling_control`] decides. At the end of a [`window`] they are given an [`order`] to close it; the shards
-//! of all of them become a [`summary`], whose bounds [`sampling_error`] widens where packets were left out. What comes
-//! again within the window counts nothing distinct: flows that were here lately are [`recent`]. The filter of [`seen`]
-//! flows tells which are new, and [`new_flows`] how many. [`unique`] counts addresses and flows, [`protocols`] packets
-//! by protocol, and [`tcp`] those that begin or end connections. [`prefixes`] are fed by what the lists of addresses do
-//! not hold, and ranked by what they have [`beyond`] the listed addresses: a [`ranking`] has the largest. Bounds come
-//! from the tails of the [`binomial`] distribution. [`heavy_hitters`] have most bytes, [`spreaders`] touch most. Of a
-//! view's keys follows how evenly traffic is spread over them: its [`entropy`]. Packets are counted by their [`sizes`].
-//! Records that sampling took are held as drawn until it is known whether anything was left out. All parts agree
-//! with their [`whole`], and [`uncertainty`] says how far the truth may be away.
+//! A [`worker`] reads rings through its [`collector`], which has a [`lane`] for each. A [`reader`] reads packet sockets
+//! through its [`userspace`] collector. Both fill a [`shard`] in a [`batch`] at a time, laid out in [`columns`], and
+//! sample as [`sampling_control`] decides. At the end of a [`window`] they get an [`order`] to close it, and their
+//! shards are merged into a [`summary`]. Where packets were left out, [`sampling_error`] widens the bounds.
+//!
+//! [`unique`] counts distinct addresses and flows; flows that came moments ago are [`recent`] and are not counted
+//! again. The filter of [`seen`] flows says which flows are new, and [`new_flows`] how many. [`protocols`] counts
+//! packets by protocol, [`sizes`] by size, and [`tcp`] those that begin or end connections. [`heavy_hitters`] lists the
+//! keys with the most bytes or packets, [`spreaders`] those that touch the most others. [`prefixes`] get what the lists
+//! of addresses do not hold, and are ranked by what they have [`beyond`] the listed addresses; a [`ranking`] is such a
+//! list. [`entropy`] says how evenly traffic is spread over the keys of a view. Bounds come from the tails of the
+//! [`binomial`] distribution.
+//!
+//! Records that sampling took are held until it is known whether anything was left out. Rows and totals are made to
+//! agree with their [`whole`], and [`uncertainty`] says how far off the numbers may be.
 
 pub mod answer;
 pub mod batch;

@@ -1,26 +1,26 @@
-//! New flows: how many were there, if the filter of seen flows takes some of them for known ones?
+//! New flows: how many there were, given that the filter of seen flows takes some of them for known ones.
 //!
 //! A flow is new if none of its packets was taken before. Lost and unsampled packets do not make it known.
 //!
 //! **The lower bound always holds.** A flow is counted when one of its records is absent from the filter. The filter
-//! never forgets a flow sooner than after a whole generation, and tells at most one worker that a flow is new, even if
-//! several meet it at once, or while the filter is rotated (see [`Seen::insert`]). So each counted flow is new, and
-//! counted once. (Records of both sides of an edge meet the filter in the order in which workers read them. A flow that
-//! begins on one CPU just before the edge, and on another just after it, may be counted in the second window.)
+//! remembers a flow for at least a whole generation, and tells at most one worker that a flow is new, even if several
+//! insert it at once, or while the filter is rotated (see [`Seen::insert`]). So each counted flow is new, and counted
+//! once. (Records of both sides of an edge reach the filter in the order in which workers read them. A flow that begins
+//! on one CPU just before the edge, and on another just after it, may be counted in the second window.)
 //!
 //! **The upper bound.** The filter takes a new flow for a known one if other flows have set all its bits. Bits are only
-//! set until the filter is rotated, so all flows of a window are missed with at most one rate: the one at the window's
-//! end if the filter was rotated between two windows. The daemon cannot do that, because each CPU closes its window at
-//! an instant of its own. It rotates just before it orders them to do so. The next window then meets the rotated filter
-//! only. The ending one met the full filter first and the rotated one at last; its rate is the higher of both
-//! ([`Seen::false_positive_rate_across`]). So the counted flows are at least as many as a binomial variable, of which
-//! the new flows are the trials. The bound is the largest number of trials that makes so few successes no less likely
-//! than half of what the confidence leaves. In addition, each worker may miss one flow while the filter is rotated, and
-//! each lost or unsampled packet may be of one more.
+//! set until the filter is rotated. If it were rotated between two windows, the rate of false positives at the window's
+//! end would bound that of all its flows. The daemon cannot do that, because each CPU closes its window at an instant
+//! of its own. It rotates just before it orders them to do so. The next window then uses only the rotated filter. The
+//! ending one used first the full filter and at last the rotated one; its rate is the higher of the two
+//! ([`Seen::false_positive_rate_across`]). So the number of counted flows is at least a binomial variable whose trials
+//! are the new flows. The bound is the largest number of trials for which so few successes have a probability of at
+//! least half of what the confidence leaves. In addition, each worker may miss one flow while the filter is rotated,
+//! and each lost or unsampled packet may belong to one more.
 //!
-//! There are no more new flows than flows. The upper bound of these leaves the other half of that probability, so the
-//! lesser of the two bounds holds with the stated confidence. If fewer flows than counted ones are thought possible,
-//! that bound is one of those that fail, and says nothing.
+//! There are no more new flows than flows. The upper bound of all flows uses the other half of that probability, so the
+//! lower of the two bounds holds with the stated confidence. If the bound of all flows is below the count of new ones,
+//! it is one of those that fail, and is ignored.
 
 use weir_sketch::{Estimate, Seen};
 
@@ -37,12 +37,12 @@ pub struct NewFlows {
     pub fill: f64,
 }
 
-/// The filter that a window's flows were asked of.
+/// The filter that answered for a window's flows.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     /// The filter, at the window's end.
     pub filter: &'a Seen,
-    /// If it was rotated within the window: the rate of false positives of the generation that was emptied.
+    /// If it was rotated within the window: the false positive rate of the generation that was emptied.
     pub emptied: Option<f64>,
 }
 
@@ -53,26 +53,26 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What the filter said of a window's flows, and what else is known of their number.
+/// The filter's answers for a window's flows, and what else is known of their number.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     /// Flows that the filter did not know.
     pub new: u64,
-    /// Who asked it.
+    /// The workers that used it.
     pub workers: u64,
-    /// Packets of which nothing is known: each may be of one more flow.
+    /// Unknown packets: each may belong to one more flow.
     pub unknown: u64,
-    /// Flows, known and new, with those of unknown packets.
+    /// All flows, known and new, including those of unknown packets.
     pub flows: Estimate,
 }
 
 impl NewFlows {
-    /// The bounds hold with the probability `confidence`, as do those of all flows, each side with half of the rest.
+    /// The bounds hold with the probability `confidence`, as do those of all flows; each side gets half of the rest.
     pub fn new(counted: Counted, asked: Asked<'_>, confidence: f64) -> Self {
         let Counted { new, workers, unknown, flows } = counted;
         let Asked { filter, emptied } = asked;
         let rate = filter.false_positive_rate_across(emptied.unwrap_or(0.0));
-        // One worker asks nothing while it rotates.
+        // A lone worker inserts nothing while it rotates.
         let racing = if emptied.is_some() && workers > 1 { workers } else { 0 };
         let most = most_trials(new, 1.0 - rate, (1.0 - confidence) / 2.0);
         let upper = most.saturating_add(racing).saturating_add(unknown);
@@ -82,7 +82,7 @@ impl NewFlows {
     }
 }
 
-/// The largest number of trials, each a success with this probability, of which at most so many succeed with a
+/// The largest number of trials, each a success with this probability, for which at most `successes` successes have a
 /// probability above `tail`.
 fn most_trials(successes: u64, probability: f64, tail: f64) -> u64 {
     /// More flows than a window can have, and as many as a float can count.
@@ -107,7 +107,7 @@ mod tests {
     /// Nothing is known of all flows.
     const ANY: Estimate = Estimate { value: 0, lower: 0, upper: u64::MAX };
 
-    /// The hash of a flow: another for each seed.
+    /// The hash of a flow, different for each seed.
     fn flow(seed: u64, number: u64) -> u64 {
         mix(mix(seed).wrapping_add(number))
     }
@@ -125,9 +125,9 @@ mod tests {
         NewFlows::new(Counted { new, workers: 1, unknown: 0, flows: ANY }, Asked { filter, emptied }, CONFIDENCE).count
     }
 
-    /// Fails if so many or more bounds of `trials` would fail by chance less than once in a million runs.
+    /// Fails if the chance of at least `misses` failed bounds in `trials` is below one in a million.
     fn judge(misses: u64, trials: u64, what: &str) {
-        // Half of the probability is left to the bound of all flows, which is none here.
+        // Half of the probability belongs to the bound of all flows, which is absent here.
         let chance = binomial::at_least(trials as f64, (1.0 - CONFIDENCE) / 2.0, misses as f64);
         assert!(chance > 1e-6, "{what}: {misses} of {trials} bounds failed, which has a chance of {chance:.1e}");
     }
@@ -169,7 +169,7 @@ mod tests {
                 let counted = ask(flood);
                 check(0, flood, counted, None);
                 filter.rotate();
-                // The daemon rotates while the window still asks; a CPU is in the next one before it has reported.
+                // The daemon rotates while the window is still in use; a CPU is in the next one before it has reported.
                 let full = ask(quiet);
                 let emptied = filter.rotate();
                 let counted = full + ask(quiet);

@@ -1,4 +1,4 @@
-//! What the coordinator and those who measure say to each other: an order to close the window, and the closed window.
+//! Messages between the coordinator and the threads that measure: an order to close the window, and the closed window.
 
 use std::{io, sync::Arc};
 
@@ -12,17 +12,17 @@ use crate::{
     question::Views,
 };
 
-/// Tells a worker to close its window.
+/// Orders a worker to close its window.
 pub struct Order {
     /// The empty shard to go on with.
     pub spare: Box<Shard>,
-    /// What is another with the next window, if anything.
+    /// What changes with the next window, if anything.
     pub change: Option<Change>,
     /// Whether this is the last window. Then the worker reads nothing more: that is for the next weir.
     pub is_last: bool,
 }
 
-/// What another configuration changes for those who measure, besides their shards.
+/// What a new configuration changes for the threads that measure, besides their shards.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// Interface slots in use: never fewer than before.
@@ -37,27 +37,27 @@ pub struct Closed {
     pub shard: Box<Shard>,
     /// Its exact counters.
     pub edge: Edge,
-    /// The fullest that any of its rings was, 0 to 1; `None` if it has none.
+    /// The highest fill of any of its rings, 0 to 1; `None` if it has none.
     pub ring_peak: Option<f64>,
     /// The sampling rate in force at the end of the window, whether or not a packet came.
     pub rate: u32,
-    /// CPUs whose part of the window is not whole: the rest of it will come in a later window.
+    /// CPUs whose part of the window is incomplete: the rest will come in a later window.
     pub late: Vec<u32>,
-    /// Whether the kernel's programs counted it.
+    /// Whether it was counted by the kernel programs.
     pub is_of_programs: bool,
-    /// Records of a later window, where this is the last one.
+    /// Records of a later window, if this is the last one.
     pub rest: Vec<Record>,
 }
 
 impl Closed {
-    /// A window of which nothing is late, and that needed no ring.
+    /// A window without late CPUs that needed no ring.
     pub const fn new(shard: Box<Shard>, edge: Edge) -> Self {
         Self { shard, edge, ring_peak: None, rate: 1, late: Vec::new(), is_of_programs: false, rest: Vec::new() }
     }
 
     /// If the shard has another key than its window, or answers other questions, its sketches cannot be merged: the
-    /// part came so late that the day or the configuration has changed. Then what they say is given up, and accounted
-    /// for as lost. Returns how many packets that are.
+    /// part came so late that the day or the configuration has changed. Then its records are dropped and accounted for
+    /// as lost. Returns how many packets that affects.
     pub fn give_up_other(&mut self, key_id: u64, views: &Arc<Views>) -> u64 {
         if self.shard.key_id() == key_id && Arc::ptr_eq(self.shard.plan(), views) {
             return 0;
@@ -71,8 +71,8 @@ impl Closed {
         packets
     }
 
-    /// Takes note of the rate in force, and of the lowest and the highest rate that draws of this window may have had,
-    /// if any left something out.
+    /// Sets the rate in force, and the lowest and the highest rate that draws of this window may have had, if any left
+    /// something out.
     pub fn sampled_at(&mut self, rate: u32, (least, most): (u32, u32)) {
         self.rate = rate;
         if !self.edge.has_left_out() {
@@ -83,8 +83,8 @@ impl Closed {
         self.shard.sampling = self.shard.sampling.max(rate(most));
     }
 
-    /// The lowest and the highest sampling rate in force: of the packets that were taken, and of the draw that left out
-    /// the last ones. `None` if nothing was taken and nothing left out.
+    /// The lowest and the highest sampling rate in force, of taken packets and of the draw that left out the last ones.
+    /// `None` if nothing was taken and nothing left out.
     pub fn sampling(&self) -> Option<(u32, u32)> {
         let (mut least, mut most) = (self.shard.sampling_least.into(), self.shard.sampling.into());
         if self.edge.has_left_out() {

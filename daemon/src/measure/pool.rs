@@ -1,23 +1,22 @@
-//! A pool: records of one flow that come soon after each other become one, before they go to the sketches.
+//! A pool: merges records of one flow that come soon after each other, before they go to the sketches.
 //!
-//! Two large flows that share a slot of the flow cache push each other out, packet by packet. So does a flow whose
-//! packets alternate in their TOS, as congestion marks do. All sketches add up what records have, so they take one
-//! record with the sum as well as many. A record waits here until another one needs its place, or until the window
-//! ends.
+//! Two large flows that share a slot of the flow cache evict each other, packet by packet. So does a flow whose packets
+//! alternate in their TOS, as congestion marks do. All sketches only add up records, so one record with the sum gives
+//! the same result. A record waits here until another one needs its place, or until the window ends.
 //!
-//! The place follows from the record by a hash without a key. Whoever chooses flows that share a place makes their
-//! records go to the sketches one by one: that costs time, and falsifies nothing.
+//! The place is an unkeyed hash of the record. An attacker can choose flows that share a place, so that their records
+//! go to the sketches one by one: that costs time, but falsifies nothing.
 
 use weir_common::record::Record;
 use weir_sketch::simd;
 
-/// Records that wait.
+/// Waiting records.
 pub struct Pool {
     /// By place; empty ones have no packets.
     records: Box<[Record]>,
 }
 
-/// Nothing waits.
+/// An empty pool.
 impl Default for Pool {
     fn default() -> Self {
         Self { records: vec![Record::default(); Self::PLACES].into_boxed_slice() }
@@ -28,20 +27,20 @@ impl Pool {
     /// Places: 128 KiB, which stay in the CPU's second-level cache.
     pub const PLACES: usize = 1 << 11;
 
-    /// Fetches the place of a record into the cache.
+    /// Prefetches the place of a record into the cache.
     #[inline(always)]
     pub fn prefetch(&self, record: &Record) {
         simd::prefetch(&self.records[place(record)]);
     }
 
-    /// Adds a record to the one that waits, if that is of the same flow. Otherwise it takes that one's place, which is
-    /// given back.
+    /// Adds a record to the waiting one, if that is of the same flow. Otherwise it takes that one's place, and returns
+    /// it.
     #[inline(always)]
     pub fn exchange(&mut self, record: &Record) -> Option<Record> {
         let waiting = &mut self.records[place(record)];
         let sum = waiting.packets.checked_add(record.packets);
         if let Some(packets) = sum.filter(|_| are_alike(waiting, record)) {
-            // The times stay those of the first: no sketch asks for them.
+            // The times stay those of the first: no sketch uses them.
             waiting.packets = packets;
             waiting.bytes += record.bytes;
             return None;
@@ -50,13 +49,13 @@ impl Pool {
         (!leaves.is_empty()).then_some(leaves)
     }
 
-    /// Gives back what waits at a place, if anything does.
+    /// Takes out what waits at a place, if anything.
     pub fn take(&mut self, place: usize) -> Option<Record> {
         let leaves = std::mem::take(&mut self.records[place]);
         (!leaves.is_empty()).then_some(leaves)
     }
 
-    /// Forgets all. Writes every place, so that its page becomes resident.
+    /// Empties it. Writes every place, so that its page becomes resident.
     pub fn clear(&mut self) {
         self.records.fill(Record::default());
     }
@@ -67,7 +66,7 @@ impl Pool {
     }
 }
 
-/// Whether two records are of the same flow, and the same to all that views ask for.
+/// Whether two records are of the same flow, and the same in everything that views use.
 #[inline(always)]
 fn are_alike(one: &Record, other: &Record) -> bool {
     let marks = |record: &Record| (record.sampling, record.tcp_flags, record.tos, record.vlan);
@@ -80,7 +79,7 @@ fn place(record: &Record) -> usize {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let Record { key, tos, vlan, .. } = record;
     let ([a, b], [c, d]) = (key.src.0, key.dst.0);
-    // A packet that a router forwards makes two records, of which one is repeated. The rest of the scope has no say:
+    // A packet that a router forwards makes two records, one of which is repeated. The rest of the scope is ignored:
     // the same traffic takes the same places, whichever datapath made the records.
     let marks = u64::from(key.scope().is_repeated()) << 24 | u64::from(*tos) << 16 | u64::from(*vlan);
     let flow = a ^ b.rotate_left(32) ^ c.rotate_left(11) ^ d.rotate_left(43) ^ key.without_scope().tail();
@@ -166,7 +165,7 @@ mod tests {
         ];
         for (part, of) in parts.iter().enumerate() {
             let places: BTreeSet<usize> = (0..1 << 10).map(|nth| place(&of(nth))).collect();
-            // Of 1,024 records that fall by chance, 806 have a place of their own or share it with one before.
+            // Of 1,024 records placed at random, 806 places are expected to be in use.
             assert!(places.len() > 700, "part {part}: {} places", places.len());
         }
         let repeated = with_key(of.with_scope(Scope::new(3, 0).repeated()));
@@ -189,7 +188,7 @@ mod tests {
         for change in changed {
             let (mut pool, mut other) = (Pool::default(), first);
             change(&mut other);
-            // Also where they share a place.
+            // Even if they share a place.
             assert!(!are_alike(&first, &other) || other.packets == u32::MAX);
             assert_eq!(pool.exchange(&first), None);
             let mut left: Vec<_> = pool.exchange(&other).into_iter().chain(drained(&mut pool)).collect();

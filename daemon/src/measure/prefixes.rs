@@ -1,17 +1,18 @@
-//! The largest prefixes of addresses: top-k candidates, fed by what a list of addresses has no candidate for.
+//! The largest prefixes of addresses: top-k candidates, fed with what a list of addresses does not hold.
 //!
-//! The list of sources (or destinations) sees every record already. While an address is a candidate there, its records
-//! stay with it. All others it hands over, with the address, as it does to its count-min; so it does with what an
-//! address had that is a candidate no longer. Each of these adds to its prefix at once. When the window closes, what
-//! the candidates still hold is added to their prefixes. So every packet and every byte reaches its prefix exactly
-//! once, and the records of candidates, which are most, cost nothing here.
+//! The list of sources (or destinations) already sees every record. While an address is a candidate there, its records
+//! stay with it. The list passes all other records on to its count-min and, with the address, to the prefixes; so it
+//! does with the sum of an address that stops being a candidate. Each of these adds to its prefix at once. When the
+//! window closes, what the candidates still hold is added to their prefixes. So every packet and every byte reaches its
+//! prefix exactly once, and the records of candidates, which are most, cost nothing here.
 //!
 //! Without a list of addresses, each record adds to its prefix when it comes.
 //!
-//! **Errors**: those of [`TopK`], which hold for sure. There is no count-min: it is for keys that nobody lists.
+//! **Errors**: those of [`TopK`], which hold for sure. There is no count-min: it would only help keys that are in no
+//! list.
 //!
-//! **Paper**: what a prefix has beyond members that are listed themselves is what makes it a hierarchical heavy hitter:
-//! Cormode, Korn, Muthukrishnan and Srivastava, "Finding hierarchical heavy hitters in data streams", 2003.
+//! **Paper**: what a prefix has beyond its listed members makes it a hierarchical heavy hitter: Cormode, Korn,
+//! Muthukrishnan and Srivastava, "Finding hierarchical heavy hitters in data streams", 2003.
 
 use std::fmt;
 
@@ -21,11 +22,11 @@ use weir_sketch::{Bounds, MergeError, Rest, TopK, hash::KeyedHash};
 use super::heavy_hitters::Held;
 use crate::view::{Lengths, ViewKey, field::show_address};
 
-/// How many prefixes wait for the candidates: added together, their memory is prefetched.
+/// How many prefixes wait to be added to the candidates together, after their memory was prefetched.
 const TOGETHER: usize = 32;
 
 /// A prefix of the length that [`Lengths::PREFIX`] has for its IP version, in one word: its leading bits, and the
-/// highest bit of the word for IPv6.
+/// word's highest bit set for IPv6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prefix(u64);
 
@@ -86,8 +87,8 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Empty, with bounds that are seldom further apart than `error`, a share of everything that is added, and with so
-    /// many candidates at least.
+    /// Empty, with at least this many candidates. Bounds are seldom further apart than `error`, a share of everything
+    /// that is added.
     pub fn new(error: f64, candidates: usize, key_id: u64) -> Self {
         Self {
             table: TopK::with_error(error, candidates, key_id),
@@ -128,8 +129,8 @@ impl Prefixes {
         *waiting = 0;
     }
 
-    /// Adds what the candidates of the list of addresses have, after the last record. From now on the candidates can be
-    /// read, and keys looked up. A window may be read again, with other bounds: then nothing is added.
+    /// Adds what the candidates of the list of addresses hold, after the last record. From then on the candidates can
+    /// be read, and keys looked up. A window may be read again, with other bounds; the second call adds nothing.
     pub fn finish(&mut self, hash: &KeyedHash, addresses: impl Iterator<Item = Held<ViewKey>>) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
@@ -148,8 +149,8 @@ impl Prefixes {
         })
     }
 
-    /// What is known of any prefix. One that is no candidate may have anything up to its upper bound: the value is
-    /// half.
+    /// The bounds of any prefix. One that is no candidate may have anything up to its upper bound; its value is half of
+    /// that.
     pub fn look_up(&self, hash: &KeyedHash, key: &ViewKey) -> Held<ViewKey> {
         let prefix = Prefix::of(key);
         let of = prefix.hash(hash);
@@ -159,7 +160,7 @@ impl Prefixes {
         Held { key: *key, value, lower, upper }
     }
 
-    /// Merges what another one has.
+    /// Merges another one into this one.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl Prefixes {
     }
 }
 
-/// Adds what a list of addresses does not hold to the addresses' prefixes.
+/// Adds what a list of addresses does not hold to the prefixes of the addresses.
 pub struct RestOfAddresses<'a> {
     prefixes: &'a mut Prefixes,
     hash: &'a KeyedHash,
@@ -275,11 +276,11 @@ mod tests {
         }
     }
 
-    /// Records of addresses in so many prefixes of each IP version, and what is true of each side's prefixes.
+    /// Records of addresses in this many prefixes of each IP version.
     fn records(count: u64, prefixes: u64, seed: u64) -> Vec<Record> {
         let record = |nth| {
             let random = |what: u64| mix(seed << 48 ^ nth << 3 ^ what);
-            // The first prefixes, and in each the first hosts, have much more than others.
+            // The first prefixes, and the first hosts in each, have much more than the others.
             let few = |what, of: u64| (of as f64 * (random(what) as f64 / u64::MAX as f64).powi(3)) as u64 % of;
             let is_v6 = random(0).is_multiple_of(3);
             let address = |what: u64| -> IpAddr {
@@ -318,7 +319,7 @@ mod tests {
         (config, views)
     }
 
-    /// The summary of the records, which three workers had in turn.
+    /// The summary of the records, spread over three workers in turn.
     fn summary(records: &[Record], standard: &[Standard], top: usize) -> (Summary, std::sync::Arc<Views>) {
         let (config, views) = plan(standard, top);
         let seen = Seen::with_capacity(100_000, 0.01, KEY.id());
@@ -349,7 +350,8 @@ mod tests {
 
     #[test]
     fn every_byte_reaches_its_prefix_once() {
-        // So few prefixes that each is a candidate from its first record on, and far more addresses than candidates.
+        // Few enough prefixes that each is a candidate from its first record on, and far more addresses than
+        // candidates.
         let records = records(60_000, 40, 1);
         for with_lists in [true, false] {
             let standard = SIDES.into_iter().flat_map(|(_, list, prefixes)| [(true, prefixes), (with_lists, list)]);
@@ -379,7 +381,7 @@ mod tests {
 
     #[test]
     fn bounds_hold_and_rows_are_in_order_of_what_is_beyond_the_listed() {
-        // Thousands of prefixes: most are no candidates.
+        // Thousands of prefixes: most are not candidates.
         let records = records(90_000, 3_000, 2);
         let (summary, views) = summary(&records, &Standard::ALL, 30);
         let holds = |estimate: weir_sketch::Estimate, truth: u64| {

@@ -1,4 +1,4 @@
-//! What views cost: the memory of their sketches, and the time of a record, measured on generated records.
+//! What views cost: the memory of their sketches, and the time per record, measured with generated records.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -18,9 +18,9 @@ use crate::{
     view::Measure,
 };
 
-/// Generated records: more flows than candidates, and fewer than take long.
+/// Generated records: more flows than candidates, but few enough to be quick.
 const RECORDS: u64 = 1 << 15;
-/// How long all views together are measured, about.
+/// Roughly how long all views together are measured.
 const TIME: Duration = Duration::from_millis(600);
 
 /// What one view costs.
@@ -28,7 +28,7 @@ const TIME: Duration = Duration::from_millis(600);
 pub struct Price {
     /// Its name.
     pub name: String,
-    /// What answers it.
+    /// The structure that answers it.
     pub structure: Structure,
     /// The number of an earlier view whose sketch answers it.
     pub answered_by: Option<usize>,
@@ -36,7 +36,7 @@ pub struct Price {
     pub besides: &'static str,
     /// Bytes of its sketch.
     pub bytes: u64,
-    /// Nanoseconds a record on this machine's CPU, if measured.
+    /// Nanoseconds per record on this machine's CPU, if measured.
     pub nanoseconds: Option<f64>,
 }
 
@@ -45,12 +45,12 @@ pub struct Price {
 pub struct Prices {
     /// Each view's price.
     pub views: Vec<Price>,
-    /// How many sketches of each view there are.
+    /// How many sketches each view has.
     pub shards: u64,
 }
 
 impl Prices {
-    /// The memory of views of which there are so many sketches each.
+    /// The memory of these views, each of which has `shards` sketches.
     pub fn of(views: &Arc<Views>, shards: u64) -> Self {
         let price = |question: &Question| Price {
             name: question.view.name.clone(),
@@ -66,7 +66,7 @@ impl Prices {
         Self { views: views.questions.iter().map(price).collect(), shards }
     }
 
-    /// The same with the time that a record takes.
+    /// The same with the time per record.
     #[must_use]
     pub fn measured(mut self, views: &Views) -> Self {
         let key = Key([1, 2]);
@@ -97,7 +97,7 @@ impl Prices {
             spent.as_nanos() as f64 / (rounds * RECORDS) as f64
         };
         for (nth, question) in views.questions.iter().enumerate().take(self.views.len()) {
-            // What a list feeds costs what the list takes longer with it.
+            // A view that a list feeds costs the additional time of the list.
             let nanoseconds = match question.fed_by {
                 _ if question.answered_by.is_some() => 0.0,
                 None => measure(question, None),
@@ -111,7 +111,7 @@ impl Prices {
         self
     }
 
-    /// Each view that has a sketch, with the names of all that it answers, its own first.
+    /// Each view that has a sketch, with the names of all views that it answers, its own first.
     pub fn sharing(&self) -> impl Iterator<Item = (&Price, Vec<&str>)> {
         let own = self.views.iter().enumerate().filter(|(_, price)| price.answered_by.is_none());
         own.map(|(nth, price)| {
@@ -126,7 +126,7 @@ impl Prices {
     }
 }
 
-/// A record of traffic as it may be: few large flows, many small ones, some of it IPv6.
+/// A record of plausible traffic: few large flows, many small ones, some of it IPv6.
 fn record(nth: u64) -> Record {
     let random = mix(nth);
     // Ranks whose logarithms are uniform: the first ten come as often as the next ninety.

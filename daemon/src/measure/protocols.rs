@@ -5,7 +5,7 @@ use weir_sketch::Estimate;
 
 use super::{heavy_hitters::Held, ranking::Ranked, uncertainty::ViewUncertainty, whole::reconcile};
 
-/// Packets by version and protocol: what records add up to, or what that says of all packets.
+/// Packets by version and protocol: sums of records, or estimates for all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocols<T = u64> {
     /// IPv4 packets.
@@ -22,7 +22,7 @@ pub struct Protocols<T = u64> {
     pub other: T,
 }
 
-/// For how many sums a packet counts here: that of its version, and that of its protocol.
+/// How many sums a packet counts for here: that of its version, and that of its protocol.
 pub const PARTS: u64 = 2;
 
 impl Protocols {
@@ -49,7 +49,7 @@ impl Protocols {
         self.other += rest;
     }
 
-    /// What these sums of records say of all packets. The bounds of all six hold together, as those of a list do.
+    /// The estimates for all packets. The bounds of all six hold together, as those of a list do.
     pub fn estimates(&self, uncertainty: &ViewUncertainty) -> Protocols<Estimate> {
         let &Self { ipv4, ipv6, tcp, udp, icmp, other } = self;
         let part = |packets: u64| {

@@ -27,13 +27,13 @@ pub struct Ranked<K> {
     pub packets: Estimate,
     /// Its bytes.
     pub bytes: Estimate,
-    /// What was sampled of it: where the rate changed, what was taken at a lower one counts for less. `None` if every
-    /// packet was taken.
+    /// The sampled part. If the rate changed, what was taken at a lower rate counts for less. `None` if every packet
+    /// was taken.
     pub sampled: Option<Tally>,
 }
 
 impl<K> Ranked<K> {
-    /// Its number of this metric.
+    /// Its number for this metric.
     pub const fn estimate(&self, metric: Metric) -> Estimate {
         match metric {
             Metric::Packets => self.packets,
@@ -41,7 +41,7 @@ impl<K> Ranked<K> {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub const fn estimate_mut(&mut self, metric: Metric) -> &mut Estimate {
         match metric {
             Metric::Packets => &mut self.packets,

@@ -1,11 +1,11 @@
-//! One thread that reads the rings of some taps into a shard, and closes windows there.
+//! A thread that reads the rings of some taps into a shard, and closes windows there.
 //!
 //! The loop in plain text:
 //!
 //! ```text
-//! open and close taps as told
-//! for each tap: measure the packets of one block, if one is there
-//! nothing there? wait for a block, a command, or a quarter of a second
+//! open and close taps as ordered
+//! for each tap: measure the packets of one block, if there is one
+//! no block? wait for a block, a command, or a quarter of a second
 //! ordered to close the window? for each tap:
 //!     read its statistics: packets that came before belong to this window, some of them dropped
 //!     read exactly those that are still in the ring; then hand over shard and edge
@@ -38,10 +38,10 @@ use crate::{
 
 /// A reader looks at its taps at least this often, woken or not.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Statistics are read this often: the kernel counts drops in 32 bits.
+/// How often statistics are read: the kernel counts drops in 32 bits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Reads some taps.
+/// The state of a reader.
 pub struct Reader {
     inbox: Inbox,
     taps: Vec<Tapped>,
@@ -53,7 +53,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of the taps that come into `inbox`, which fills `shard`.
+    /// A reader of the taps that arrive in `inbox`; it fills `shard`.
     pub fn new(inbox: Inbox, plan: &Plan, sampling: &Sampling, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
         let (collector, control) = (UserspaceCollector::new(plan, seen, shard), SamplingControl::new(sampling));
         let now = clock::now().monotonic;
@@ -86,7 +86,7 @@ impl Reader {
                     // Commands that came before the order belong to the closing window.
                     self.obey()?;
                     let window = self.close(spare)?;
-                    // Which interfaces there are it learns with their taps.
+                    // It learns about interfaces with their taps.
                     if let Some(Change { interfaces: _, sampling }) = change
                         && let Some(rate) = self.control.change(&sampling)
                     {
@@ -102,7 +102,7 @@ impl Reader {
         }
     }
 
-    /// Opens and closes taps as told.
+    /// Opens and closes taps as ordered.
     fn obey(&mut self) -> Result<(), WorkerError> {
         while let Ok(command) = self.inbox.commands.try_recv() {
             match command {
@@ -140,7 +140,7 @@ impl Reader {
         Ok(window)
     }
 
-    /// Reads the statistics of all taps, once in a while, and sets the sampling rate by them.
+    /// Reads the statistics of all taps from time to time, and sets the sampling rate accordingly.
     fn look(&mut self) -> Result<(), WorkerError> {
         let now = clock::now().monotonic;
         if now.saturating_sub(self.looked) < LOOK_EVERY {
@@ -187,7 +187,7 @@ fn settle(tap: &mut Tapped, collector: &mut UserspaceCollector) -> Result<(), Wo
     let (counted, mut beyond) = settled.map_err(WorkerError::Tap)?;
     let feeds = tap.feeds();
     if feeds == Feeds::Local {
-        // Nobody knows which of them the router itself has sent.
+        // It is not known which of them the router itself has sent.
         beyond.add(counted);
     }
     collector.lose(tap.slot, counted, beyond, feeds != Feeds::All);

@@ -1,25 +1,24 @@
-//! Recent: has this flow just been here, in the same window?
+//! Recent: did this flow come moments ago, in the same window?
 //!
-//! Distinct counts, the filter of seen flows and the spread of addresses ask only whether something came, not how
+//! Distinct counts, the filter of seen flows and the spread of addresses only depend on whether something came, not how
 //! often. The second record of a flow changes none of them. In most traffic a few flows have most records, so a small
-//! cache of the latest flows spares most of that work. It may forget a flow: then the work is done again, and changes
-//! nothing.
+//! cache of the latest flows saves most of that work. If it forgets a flow, the work is done again and changes nothing.
 //!
-//! Of the flow at a place 32 bits of its hash are kept, besides those that chose the place. So a flow is taken for
-//! another one once in four thousand million times, and then it may be missing from these counts. What they may miss
-//! otherwise, within their bounds, is a thousand times as much and more.
+//! A place stores 32 bits of the hash of its flow, besides those that chose the place. So a flow is mistaken for
+//! another one once in four thousand million times, and may then be missing from these counts. Their stated bounds
+//! allow for errors more than a thousand times as large.
 
-/// Places: 128 KiB. With flows by Zipf's law with exponent 1.1, of which there are a million, four of five records are
-/// of a flow that is remembered.
+/// Places: 128 KiB. With a million flows by Zipf's law with exponent 1.1, four of five records are of a flow that is
+/// remembered.
 const PLACES: usize = 1 << 15;
 
 /// The latest flows of a window.
 pub struct Recent {
-    /// The high half of the hash of the flow that was there last; 0 if none was.
+    /// The high half of the hash of the latest flow at each place; 0 if there was none.
     flows: Box<[u32]>,
 }
 
-/// None yet.
+/// Remembers no flow.
 impl Default for Recent {
     fn default() -> Self {
         Self { flows: vec![0; PLACES].into_boxed_slice() }

@@ -1,9 +1,9 @@
-//! Decides the sampling rate of a CPU, so that the daemon keeps up. The kernel applies it by its valve
+//! Decides the sampling rate of a CPU, so that the daemon keeps up. The kernel applies it with its valve
 //! ([`weir_common::sampling::Valve`]).
 //!
-//! A fixed rate never changes. With `auto` every packet is taken until the ring is half full, or until reading it needs
-//! more of the CPU than allowed. Then half as many packets are taken, then a quarter, until the daemon keeps up. After
-//! a second with room to spare, twice as many are taken again.
+//! A fixed rate never changes. With `auto`, every packet is taken until the ring is half full, or until reading it
+//! needs more CPU than allowed. Then half of the packets are taken, then a quarter, until the daemon keeps up. After a
+//! second with room to spare, the share is doubled again.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ const FULL: f64 = 0.5;
 const ROOMY: f64 = 0.1;
 /// How long there must have been room before more packets are taken.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The CPU's share is taken over at least this long.
+/// The CPU's share is measured over at least this long.
 const SPAN: Duration = Duration::from_millis(200);
-/// More packets are taken only if this many times the work would still fit into the CPU's budget.
+/// More packets are taken only if this many times the work would still fit into the CPU budget.
 const MARGIN: f64 = 2.5;
 
-/// What a worker sees when it has read its ring.
+/// What a worker observes when it has read its ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// How full the ring was, 0 to 1.
     pub fill: f64,
     /// The monotonic clock.
     pub now: Duration,
-    /// The CPU time that the worker has taken so far.
+    /// The CPU time that the worker has used so far.
     pub cpu: Duration,
 }
 
@@ -41,18 +41,18 @@ pub struct SamplingControl {
     rate: u32,
     /// The lowest and the highest rate that draws of this window may have.
     in_force: (u32, u32),
-    /// When the rate changed last, or when the last second of room began.
+    /// When the rate last changed, or when the last second of room began.
     since: Duration,
-    /// The fullest that the ring was since then.
+    /// The highest fill of the ring since then.
     peak: f64,
     /// The load at the beginning of the open span.
     span: Option<Load>,
-    /// The CPU's share over the last whole span.
+    /// The CPU share over the last complete span.
     share: f64,
 }
 
 impl SamplingControl {
-    /// The control that `sampling` asks for, at its first rate.
+    /// The control that `sampling` asks for, at its initial rate.
     pub const fn new(sampling: &Sampling) -> Self {
         Self {
             is_automatic: matches!(sampling.packets, Packets::Auto),
@@ -66,15 +66,15 @@ impl SamplingControl {
         }
     }
 
-    /// Goes by other settings from now on. Returns the rate if it is another one.
+    /// Uses other settings from now on. Returns the rate if it changes.
     pub fn change(&mut self, sampling: &Sampling) -> Option<u32> {
         let new = Self::new(sampling);
         let is_same = (new.is_automatic, new.budget) == (self.is_automatic, self.budget);
-        // One that adapts goes on where it is.
+        // An automatic rate stays where it is.
         if is_same && (new.is_automatic || new.rate == self.rate) {
             return None;
         }
-        // Draws that were made before go on into this window.
+        // Draws from before go on into this window.
         let (least, most) = self.in_force;
         let (before, now) = (self.rate, new.rate);
         *self = Self { in_force: (least.min(now), most.max(now)), ..new };
@@ -86,12 +86,12 @@ impl SamplingControl {
         self.rate
     }
 
-    /// The lowest and the highest rate in force in the window that ends now. `pending` are
-    /// the lowest and the highest rate of the draws that go on into the next window.
+    /// The lowest and the highest rate in force in the window that ends now. `pending` holds the lowest and the highest
+    /// rate of draws that go on into the next window.
     ///
-    /// Records alone do not tell: what a draw takes may be a packet that has none.
+    /// Records alone do not show the rate: a draw may take a packet that has no record.
     pub fn end_window(&mut self, pending: (u32, u32)) -> (u32, u32) {
-        // A draw at 1 leaves nothing out: there may have been none.
+        // A draw at 1 leaves nothing out, or there was no draw.
         let drawn = |rate: u32| if rate > 1 { rate } else { self.rate };
         let (least, most) = (drawn(pending.0), drawn(pending.1));
         std::mem::replace(&mut self.in_force, (self.rate.min(least), self.rate.max(most)))
@@ -102,7 +102,7 @@ impl SamplingControl {
         self.is_automatic
     }
 
-    /// Takes note of the load; gives the new rate if it is to change.
+    /// Observes the load; returns the new rate if it changes.
     pub fn observe(&mut self, load: Load) -> Option<u32> {
         if !self.is_automatic {
             return None;
@@ -128,7 +128,7 @@ impl SamplingControl {
         changes.then_some(rate)
     }
 
-    /// Whether a span is over, and the share with it new.
+    /// Returns whether a span is over and the share updated.
     fn measure_share(&mut self, load: Load) -> bool {
         let start = *self.span.get_or_insert(load);
         let length = load.now.saturating_sub(start.now);
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(control.end_window((8, 8)), (1, 8));
         control.observe(load(0.0, 2_000, 0));
         control.observe(load(0.0, 4_000, 0));
-        // The draw that is pending was made before that.
+        // The pending draw was made before that.
         assert_eq!((control.end_window((8, 8)), control.rate()), ((2, 8), 2));
         assert_eq!(control.end_window((1, 1)), (2, 8), "it may have ended in this window");
         assert_eq!(control.end_window((1, 1)), (2, 2));

@@ -1,4 +1,4 @@
-//! The filter of seen flows: made once, shared by all workers, rotated at the end of a window.
+//! The filter of seen flows: created once, shared by all workers, rotated at the end of a window.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use weir_sketch::Seen;
 
 use crate::config::SeenFlows;
 
-/// The filter that `settings` ask for, empty, with all its memory resident from the start. It begins with the key of
-/// this fingerprint.
+/// An empty filter with these settings, with all its memory resident from the start. Its first key has this
+/// fingerprint.
 pub fn filter(settings: &SeenFlows, key_id: u64) -> Seen {
     let seen = Seen::with_capacity(settings.capacity, settings.false_positive_rate, key_id);
     seen.clear();
@@ -16,11 +16,11 @@ pub fn filter(settings: &SeenFlows, key_id: u64) -> Seen {
 
 /// Decides when the filter is rotated: when a generation is over, or earlier if the filter is full.
 ///
-/// Its clock may be any that counts up: the monotonic one in the daemon, that of the capture in a replay.
+/// Any clock that counts up will do: the daemon uses the monotonic one, a replay that of the capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation {
     generation: Duration,
-    /// When the open generation began; not known before the first window.
+    /// When the open generation began; unknown before the first window.
     begun: Option<Duration>,
 }
 
@@ -35,14 +35,15 @@ impl Rotation {
         self.begun
     }
 
-    /// Goes by generations of this length from now on.
+    /// Uses generations of this length from now on.
     pub const fn change(&mut self, generation: Duration) {
         self.generation = generation;
     }
 
-    /// Whether the filter is to be rotated now that a window has ended, which began and ended at these times.
+    /// Whether the filter is to be rotated after a window that began and ended at these times.
     pub fn is_due(&mut self, begin: Duration, end: Duration, is_full: bool) -> bool {
-        // A capture's clock that was set back begins the generation anew, or it would last until that time comes again.
+        // If a capture's clock was set back, the generation begins anew; otherwise it would last until that time comes
+        // again.
         let begun = self.begun.filter(|begun| *begun <= end).unwrap_or(begin);
         self.begun = Some(begun);
         let is_due = is_full || end.saturating_sub(begun) >= self.generation;
@@ -54,8 +55,8 @@ impl Rotation {
 }
 
 impl Rotation {
-    /// How often the filter is to be rotated for windows of this length that went by, without anything in them, between
-    /// the end of the last one and `next`. Twice is enough to forget everything.
+    /// How often to rotate the filter for the windows of this length that passed empty between the end of the last one
+    /// and `next`. Twice is enough to forget everything.
     pub fn pass(&mut self, last_end: Duration, next: Duration, interval: Duration) -> u32 {
         let mut rotations = 0;
         let mut end = last_end;
@@ -72,7 +73,7 @@ impl Rotation {
             rotations += 1;
         }
         if rotations == 2 {
-            // There is nothing to forget any more.
+            // Nothing is left to forget.
             self.begun = Some(next);
         }
         rotations
@@ -94,7 +95,7 @@ mod tests {
         assert!(!begun.is_due(11 * MINUTE, 12 * MINUTE, false) && begun.is_due(12 * MINUTE, 13 * MINUTE, false));
     }
 
-    /// How often it is rotated, where of all windows of a minute only those that begin at these minutes have packets.
+    /// How often it is rotated if, of all one-minute windows, only those that begin at these minutes have packets.
     fn with_silence(generation: u32, windows: &[u32]) -> u32 {
         let mut rotation = Rotation::new(generation * MINUTE, None);
         let mut rotations = 0;

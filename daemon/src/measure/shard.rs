@@ -7,18 +7,18 @@
 //! for each record that feeds: hash the flow and its parts
 //! for each of these:
 //!     totals += record
-//!     was its flow not here lately? it waits, until there are enough of these
-//! for each view, such as that of the largest sources:
+//!     flow not seen moments ago? it waits until there are enough of these
+//! for each view, such as the largest sources:
 //!     for each record that it matches: add
-//!     (prefixes: nothing; what the lists of addresses do not hold, these hand over to them)
-//! for each record that waits:
+//!     (prefixes: nothing; they get what the lists of addresses do not hold)
+//! for each waiting record:
 //!     unique sources, destinations, flows: insert
-//!     flow absent from the filter of seen flows? one more new flow, also for the views that count these
+//!     flow absent from the filter of seen flows? one more new flow, also in views that count new flows
 //!     for each view that counts distinct parts of flows: insert
 //! ```
 //!
-//! Why some records at a time, and sketch by sketch: a record touches some fifteen cache lines in random places. Each
-//! sketch first prefetches the lines of all these records, and then uses them.
+//! Why a group of records at a time, sketch by sketch: a record touches some fifteen cache lines in random places. Each
+//! sketch first prefetches the lines of the whole group, and then uses them.
 
 use std::sync::Arc;
 
@@ -43,13 +43,13 @@ use crate::{
     view::Measure,
 };
 
-/// Records that leave the pool before they are taken through the sketches: 16 KiB.
+/// The most records that leave the pool before they go through the sketches: 16 KiB.
 const READY: usize = 256;
 /// One CPU's sketches for one window.
 pub struct Shard {
     hash: KeyedHash,
     key_id: u64,
-    /// Of earlier keys, by which the filter of seen flows may still know a flow; with their fingerprints.
+    /// Earlier keys, by which the filter of seen flows may still know a flow, with their fingerprints.
     earlier: Vec<(u64, KeyedHash)>,
     /// The sum of the records of each interface slot: the packets that were taken, not scaled by the sampling rate.
     pub attributed: [Tally; SLOTS_MAX as usize],
@@ -57,30 +57,30 @@ pub struct Shard {
     pub total: Tally,
     /// Counts by protocol, scaled by the sampling rates.
     pub protocols: Protocols,
-    /// What the kernel's counts of TCP on each interface slot exceed the truth by, at most: it scales each by the rate
-    /// of its draw, also where nothing was left out.
+    /// The most by which the kernel's TCP counts of each interface slot exceed the truth: it scales each by the rate of
+    /// its draw, even if nothing was left out.
     pub overstated: [u64; SLOTS_MAX as usize],
-    /// Records that a draw took, until it is known whether anything was left out in this window.
+    /// Records taken by a draw, until it is known whether anything was left out in this window.
     drawn: Drawn,
-    /// Records that wait for more of their flows.
+    /// Records that wait for more of their flow.
     pool: Pool,
     /// Records that the sketches take next.
     ready: Vec<Record>,
-    /// Flows of this window whose next record counts nothing distinct.
+    /// Flows of this window whose next record is not counted as distinct again.
     recent: Recent,
     /// Distinct counts.
     pub unique: Unique,
     /// Flows that the filter of seen flows did not know.
     pub new_flows: u64,
-    /// What is asked.
+    /// The questions of this window.
     plan: Arc<Views>,
-    /// The sketch of each of its questions.
+    /// The sketch of each question.
     pub views: Vec<ViewSketch>,
     /// Records absorbed.
     pub records: u64,
-    /// The lowest sampling rate of a record; the largest number there is before the first.
+    /// The lowest sampling rate of any record; the type's maximum before the first one.
     pub sampling_least: u16,
-    /// The highest sampling rate of a record, at least 1.
+    /// The highest sampling rate of any record, at least 1.
     pub sampling: u16,
 }
 
@@ -111,8 +111,8 @@ impl Shard {
         shard
     }
 
-    /// Makes an empty shard ready for a window with another key. `earlier` are those keys of the generations of seen
-    /// flows that are others; `coins` gives each view its coins.
+    /// Makes an empty shard ready for a window with another key. `earlier` holds the other keys that the generations of
+    /// seen flows began with; `coins` gives each view its coins.
     pub fn rekey(&mut self, key: Key, earlier: &[Key], coins: impl Fn(u8) -> u64) {
         let key_id = key.id();
         self.hash = KeyedHash::new(key);
@@ -123,7 +123,7 @@ impl Shard {
         (0..).zip(&mut self.views).for_each(|(nth, view)| view.rekey(key_id, coins(nth)));
     }
 
-    /// What is asked.
+    /// The questions that its sketches answer.
     pub const fn plan(&self) -> &Arc<Views> {
         &self.plan
     }
@@ -133,12 +133,12 @@ impl Shard {
         &self.hash
     }
 
-    /// The fingerprint of the key of its hashes.
+    /// The fingerprint of its hash key.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// Adds records. They are in no answer before [`Shard::settle`].
+    /// Adds records. No answer includes them before [`Shard::settle`].
     pub fn absorb(&mut self, records: &[Record], seen: &Seen) {
         self.records += records.len() as u64;
         if self.drawn.is_open() && records.iter().any(|record| record.sampling > 1) {
@@ -156,7 +156,7 @@ impl Shard {
         self.take(records, seen);
     }
 
-    /// Something was left out in this window, or may have been: each record that a draw took stands for as many packets
+    /// Something was or may have been left out in this window: each record that a draw took stands for as many packets
     /// as its rate says.
     pub fn release_drawn(&mut self, seen: &Seen) {
         let held = self.drawn.take();
@@ -164,8 +164,8 @@ impl Shard {
         self.drawn.close(held);
     }
 
-    /// Nothing was left out in this window: each packet that a draw took stands for itself. The others that it stood
-    /// for are in the account of an earlier window.
+    /// Nothing was left out in this window: each packet that a draw took counts once. The others that it stood for are
+    /// in the account of an earlier window.
     pub fn count_drawn_once(&mut self, seen: &Seen) {
         let held = self.drawn.take();
         for record in &held {
@@ -176,19 +176,19 @@ impl Shard {
         self.drawn.close(held);
     }
 
-    /// Takes records that are as they will be counted.
+    /// Takes records that are final.
     fn take(&mut self, records: &[Record], seen: &Seen) {
         for records in records.chunks(READY) {
             for records in records.chunks(TOGETHER) {
                 records.iter().for_each(|record| self.pool.prefetch(record));
                 self.ready.extend(records.iter().filter_map(|record| self.pool.exchange(record)));
             }
-            // Whole groups only: so it does not matter how many records come at once.
+            // Only whole groups, so that the result does not depend on how many records come at once.
             self.enter_ready(self.ready.len() / TOGETHER * TOGETHER, seen);
         }
     }
 
-    /// Gives all records that still wait to the sketches: the window ends.
+    /// Gives all waiting records to the sketches, at the end of the window.
     pub fn settle(&mut self, seen: &Seen) {
         self.release_drawn(seen);
         for place in 0..Pool::PLACES {
@@ -200,7 +200,7 @@ impl Shard {
         self.enter_ready(self.ready.len(), seen);
     }
 
-    /// Adds the first records that are ready to all sketches.
+    /// Adds the first `count` ready records to all sketches.
     fn enter_ready(&mut self, count: usize, seen: &Seen) {
         let mut ready = std::mem::take(&mut self.ready);
         self.enter(&ready[..count], seen);
@@ -212,11 +212,11 @@ impl Shard {
     fn enter(&mut self, records: &[Record], seen: &Seen) {
         let (mut items, mut all, mut others) =
             ([Item::default(); TOGETHER], Transposed::default(), Transposed::default());
-        // Of flows that were not here lately. They wait until there are as many as are taken together.
+        // Records of flows that did not come moments ago. They wait until a group is full.
         let (mut fresh, mut waiting) = ([Item::default(); TOGETHER], 0);
         for records in records.chunks(TOGETHER) {
-            // Those that feed come first, and among them those of flows that were not here lately: in the lists, these
-            // seldom have a candidate and the others often, which the processor guesses better if they come apart.
+            // Records that feed come first, and among them those of flows that did not come moments ago. Of these the
+            // lists seldom have a candidate, of the others often; apart, their branches are predicted better.
             let (mut new_here, mut feeding, mut repeated) = (0, 0, TOGETHER);
             for record in records {
                 self.account(record);
@@ -268,7 +268,7 @@ impl Shard {
         }
     }
 
-    /// Adds records of flows that were not here lately to all that counts something distinct.
+    /// Adds records of flows that did not come moments ago to everything that counts something distinct.
     #[inline(never)]
     fn absorb_fresh(&mut self, items: &[Item], seen: &Seen) {
         let mut transposed = Transposed::default();
@@ -288,9 +288,9 @@ impl Shard {
         }
     }
 
-    /// Gives the views of new flows those records whose bit is set in `new`. Each counts one, in both numbers of a
-    /// tally: then it is ranked by either.
-    // Apart from the loop, which needs no room for these records then.
+    /// Gives the views of new flows the records whose bit is set in `new`. Each counts one in both numbers of a tally,
+    /// so that it can be ranked by either.
+    // A function of its own, so that the loop needs no stack for these records.
     #[inline(never)]
     fn absorb_new(&mut self, fresh: &[Item], new: u32) {
         let (mut items, mut count, mut columns) = ([Item::default(); TOGETHER], 0, Transposed::default());
@@ -306,7 +306,7 @@ impl Shard {
         }
     }
 
-    /// The hash of a flow by the key with this fingerprint, which nearly always is the shard's own.
+    /// The hash of a flow under the key with this fingerprint, nearly always the shard's own.
     #[inline(always)]
     fn flow_hash(&self, key_id: u64, item: &Item) -> u64 {
         if key_id == self.key_id { item.hashes.flow } else { self.earlier_hash(key_id, item) }
@@ -376,7 +376,7 @@ impl Shard {
     }
 }
 
-/// The sketch of a question, and that of the one that it feeds, if there is one.
+/// The sketch of a question, and that of the question that it feeds, if any.
 #[inline(always)]
 pub(super) fn with_prefixes<'a>(
     views: &'a mut [ViewSketch],
@@ -426,7 +426,7 @@ mod tests {
         shard
     }
 
-    /// A record of so many packets, on an interface.
+    /// A record of this many packets, on an interface.
     fn of_protocol(number: u8, is_v6: bool, packets: u32, interface: u8) -> Record {
         let class = if is_v6 { class::V6 } else { 0 };
         let key = FlowKey::new(Address([1, number.into()]), Address([2, 3]), number, class);
@@ -502,7 +502,7 @@ mod tests {
         let new = || Shard::new(&Estimates::default(), &views, key);
         let mut shard = fed(&views, &(0..5_000).map(record).collect::<Vec<_>>());
         assert!(shard.new_flows > 4_900 && shard.records == 5_000);
-        // A record waits in the pool, and must not come into the next window.
+        // A record waits in the pool, and must not get into the next window.
         shard.absorb(&[record(1)], &Seen::with_capacity(100, 0.1, key.id()));
         let memory = shard.memory_bytes();
         shard.clear();
@@ -518,14 +518,14 @@ mod tests {
         let seen = Seen::with_capacity(100, 0.1, key.id());
         cleared.settle(&seen);
         assert_eq!(cleared.total, Tally::default());
-        // The flow of the last record that came before is not known as one of this window.
+        // The flow of the last record before is not known as one of this window.
         cleared.absorb(&[record(4_999)], &seen);
         cleared.settle(&seen);
         assert_eq!((cleared.unique.flows.bounds().value, cleared.new_flows), (1, 1));
         let parts = cleared.views.iter().map(ViewSketch::memory_bytes).sum::<usize>();
         let unique = [&cleared.unique.flows, &cleared.unique.sources, &cleared.unique.destinations];
         let unique: usize = unique.into_iter().map(HyperLogLog::memory_bytes).sum();
-        // Pool, latest flows, records that are ready, and records of draws.
+        // Pool, recent flows, ready records, and records of draws.
         let rest = (128 << 10) + (128 << 10) + 64 * (READY + TOGETHER) + 64 * 64;
         assert_eq!(memory, size_of::<Shard>() + parts + unique + rest);
         fresh.rekey(Key([7, 8]), &[key], |_| 1);
@@ -557,7 +557,7 @@ mod tests {
     fn the_second_record_of_a_flow_counts_nothing_distinct() {
         let views = Views::built_in(&Estimates::default(), 10);
         let once: Vec<_> = (0..20_000).map(record).collect();
-        // Some flows come often, and in between others.
+        // Some flows come often, with others in between.
         let often: Vec<_> =
             (0..20_000).flat_map(|nth| [record(nth), record(nth / 3), record(nth % 7), record(nth)]).collect();
         let (once, often) = (fed(&views, &once), fed(&views, &often));

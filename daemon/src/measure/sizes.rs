@@ -1,4 +1,4 @@
-//! Packets by size. A class of several sizes is named by its end, or by the largest packet that there was.
+//! Packets by size. A class of several sizes is named by its upper end, or by the largest packet that came.
 
 use weir_common::size::{SIZE_CLASSES, class_bytes, class_end};
 
@@ -12,7 +12,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Those of all workers.
+    /// The sizes of all workers' packets.
     pub fn of(window: &[Closed]) -> Self {
         let (mut classes, mut noted) = (vec![0_u64; SIZE_CLASSES], 0);
         for closed in window {
@@ -21,7 +21,7 @@ impl Sizes {
             }
             noted = noted.max(closed.edge.largest);
         }
-        // What was noted may be of a window before, or nothing where each class has one size.
+        // The noted size may be of an earlier window, or 0 if every class has one size.
         let largest = classes
             .iter()
             .rposition(|packets| *packets > 0)
@@ -34,12 +34,12 @@ impl Sizes {
         self.classes.iter().sum()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// At most the size of the smallest packet: exactly that below 2,048 bytes.
+    /// At most the size of the smallest packet; exact below 2,048 bytes.
     pub fn smallest(&self) -> u64 {
         self.classes.iter().position(|packets| *packets > 0).map_or(0, class_bytes)
     }
@@ -49,7 +49,7 @@ impl Sizes {
         self.largest
     }
 
-    /// At least the size of this share of the packets.
+    /// An upper bound of the size of this share of the packets.
     pub fn at_quantile(&self, share: f64) -> u64 {
         let rank = ((self.len() as f64 * share).ceil() as u64).max(1);
         let mut below = 0;
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::{config::Estimates, datapath::edge::Edge, measure::shard::Shard, question::Views};
 
-    /// Packets of these sizes, of which the kernel notes the largest of the large ones.
+    /// Packets of these sizes; of the large ones, the kernel notes the largest.
     fn sizes(packets: &[u64]) -> Sizes {
         let views = Views::built_in(&Estimates::default(), 1);
         let mut edge = Edge::empty(1);

@@ -1,9 +1,9 @@
-//! Spreaders: who touches many, with bounds for every row of a list. A spread sketch with held keys.
+//! Spreaders: which keys touch many others, with bounds for every row of a list. A spread sketch plus held keys.
 //!
-//! The spread sketch ([`Spread`]) counts for every key in lines that all keys share, and merges exactly. Its bounds are
-//! wide, because a key's lines hold what other keys put there. The few keys that touch most have counters of their own
-//! ([`SampleAndHold`]), whose bounds are close. But what such a key touched before it was held is missing there. Both
-//! see every pair, both bound what a key touches, and the bounds of the two are taken together.
+//! The spread sketch ([`Spread`]) counts every key in lines that all keys share, and merges exactly. Its bounds are
+//! wide, because a key's lines also hold what other keys put there. The few keys that touch the most have counters of
+//! their own ([`SampleAndHold`]), with tight bounds; but these miss what such a key touched before it was held. Both
+//! see every pair and both bound what a key touches, so their bounds are combined.
 
 use std::{
     cmp::Reverse,
@@ -17,20 +17,20 @@ mod population;
 use self::population::{Likely, Population};
 use crate::view::ViewKey;
 
-/// The relative standard error of keys that have no counter of their own, before what other keys add.
+/// The relative standard error of keys without a counter of their own, before what other keys add.
 const ERROR_OF_OTHERS: f64 = 0.04;
-/// The probability with which some bound of a list may fail. Each of the two structures has half of it.
+/// The probability that some bound of a list fails. Each of the two structures gets half of it.
 const FAILURE: f64 = 1.0 - CONFIDENCE;
 
-/// A spread sketch, and counters for the keys that touch most.
+/// A spread sketch, and counters for the keys that touch the most.
 pub struct Spreaders {
     all: Spread<ViewKey>,
     held: SampleAndHold<ViewKey>,
 }
 
 impl Spreaders {
-    /// For so many pairs of a key and an item. Keys with `smallest` items or more stand out. So many keys are held,
-    /// whose counts have this relative standard error.
+    /// For `pairs` pairs of a key and an item. Keys with `smallest` items or more stand out. `held` keys are held, and
+    /// their counts have this relative standard error.
     pub fn new(pairs: u64, smallest: u64, (held, error): (usize, f64), key_id: u64) -> Self {
         Self {
             all: Spread::with_resolution(pairs, smallest, ERROR_OF_OTHERS, key_id),
@@ -45,8 +45,8 @@ impl Spreaders {
         self.held.insert_batch(key_hashes, item_hashes, &key);
     }
 
-    /// The `count` keys that touch most, largest first, among those that a line remembers or that are held. All their
-    /// bounds hold together with the probability [`CONFIDENCE`], whichever keys these are.
+    /// The `count` keys that touch the most, largest first, among those that are held or remembered by a line. All
+    /// their bounds hold together with the probability [`CONFIDENCE`], whichever keys these are.
     pub fn top(&self, count: usize) -> Vec<Spreader<ViewKey>> {
         let (mut all, _) = self.all(&[]);
         all.sort_unstable_by_key(|spreader| (Reverse(spreader.touched.value), spreader.hash));
@@ -54,7 +54,7 @@ impl Spreaders {
         all
     }
 
-    /// What each of these keys touches, by their hashes: as [`Spreaders::top`] has it, whether they are in a list or
+    /// What each of these keys touches, by their hashes, with the numbers that [`Spreaders::top`] would give, listed or
     /// not.
     pub fn look_up(&self, hashes: &[u64]) -> Vec<Estimate> {
         let (all, unlisted) = self.all(hashes);
@@ -62,7 +62,8 @@ impl Spreaders {
         hashes.iter().zip(unlisted).map(|(hash, other)| listed.get(hash).copied().unwrap_or(other)).collect()
     }
 
-    /// All keys that a line remembers or that are held; and what is known of these, if they are none of them.
+    /// All keys that are held or remembered by a line; and the estimates of the `asked` keys, in case they are not
+    /// among them.
     fn all(&self, asked: &[u64]) -> (Vec<Spreader<ViewKey>>, Vec<Estimate>) {
         let survey = self.all.survey();
         let mut remembered = survey.remembered();
@@ -81,7 +82,7 @@ impl Spreaders {
             together(Estimate { lower: shared.lower.max(least), ..shared }, unheld, likely)
         };
         let others = remembered.into_iter().zip(of_others).map(|((hash, key), found)| {
-            // It came, or no line would remember it.
+            // It was inserted, or no line would remember it.
             Spreader { hash, key, touched: unheld(hash, found, 1) }
         });
         let held = held.into_iter().zip(of_held).map(|(held, (shared, found))| {
@@ -92,7 +93,7 @@ impl Spreaders {
         (others.chain(held).collect(), asked)
     }
 
-    /// What counts for every key.
+    /// The sketch that counts every key.
     #[cfg(test)]
     pub const fn lines(&self) -> &Spread<ViewKey> {
         &self.all
@@ -126,11 +127,10 @@ impl Spreaders {
     }
 }
 
-/// What two estimates of the same number say together: the bounds of both hold. The likeliest is `value`, or the bound
-/// next to it.
+/// Combines two estimates of the same number: the bounds of both hold. The result is `value`, or the nearest bound.
 fn together(one: Estimate, other: Estimate, value: f64) -> Estimate {
     let lower = one.lower.max(other.lower);
-    // They exclude each other only if one of them fails, as both may with the probability that is left.
+    // They contradict each other only if one of them fails, which either may with the remaining probability.
     let upper = one.upper.min(other.upper).max(lower);
     Estimate { value: (value.round() as u64).clamp(lower, upper), lower, upper }
 }
@@ -145,18 +145,18 @@ mod tests {
         ViewKey([number, 0, 0, 0, 0])
     }
 
-    /// Key `n` below `keys` touches as many items as this.
+    /// How many items key `n` touches.
     fn items(n: u64) -> u64 {
         30_000 / (n + 1) + 2
     }
 
-    /// Every pair, shuffled, of which a part is taken.
+    /// Feeds a part of all pairs, shuffled.
     fn feed(spreaders: &mut Spreaders, seed: u64, part: impl Fn(u64) -> bool) {
         let sizes: Vec<u64> = (0..5_000).map(items).collect();
         feed_sizes(spreaders, seed, &sizes, part);
     }
 
-    /// The same of keys that touch so many.
+    /// The same, for keys that touch `sizes` items.
     fn feed_sizes(spreaders: &mut Spreaders, seed: u64, sizes: &[u64], part: impl Fn(u64) -> bool) {
         let mut pairs: Vec<(u64, u64)> =
             (0..).zip(sizes).flat_map(|(n, size)| (0..*size).map(move |nth| (n, nth))).collect();
@@ -188,7 +188,7 @@ mod tests {
                 assert!(upper - lower <= wide.upper - wide.lower);
             }
         }
-        // Neighbours of the first ten are 10 % apart and more; counts are known to 1.7 %.
+        // Neighbours among the first ten are at least 10 % apart; counts are known to 1.7 %.
         assert!(exact >= 9, "{exact} of {windows} lists are in order");
     }
 
@@ -245,7 +245,7 @@ mod tests {
                 rows += 1;
             }
         }
-        // The ten luckiest of 200 would have half as much again as they have in truth.
+        // The ten luckiest of 200 would have half as much again as they truly have.
         let error = error / f64::from(rows);
         assert!(error.abs() < 0.12, "{error}");
         assert!(first >= 5, "first in {first} of {SEEDS}");

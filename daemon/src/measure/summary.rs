@@ -1,4 +1,4 @@
-//! All shards of a window merged: what the window comes to, with the error of each estimate.
+//! All shards of a window merged: the numbers of the window, with the error of each estimate.
 
 use weir_common::{
     control::OTHERS,
@@ -38,7 +38,7 @@ pub struct Summary {
     pub flows: Estimate,
     /// Flows not seen before.
     pub new_flows: NewFlows,
-    /// What the views come to, in their order.
+    /// The answers of the views, in their order.
     pub views: Vec<Answer>,
     /// Packets by their size in bytes.
     pub sizes: Sizes,
@@ -46,13 +46,13 @@ pub struct Summary {
     pub rates: Vec<Rates>,
     /// Records absorbed.
     pub records: u64,
-    /// The fullest that any ring was, 0 to 1; `None` if there are no rings.
+    /// The highest fill of any ring, 0 to 1; `None` if there are no rings.
     pub ring_peak: Option<f64>,
     /// The highest sampling rate in force: one packet in this many is taken; 1 is every packet.
     pub sampling: u32,
-    /// The probability that all bounds of a ranking hold, of both its orders together.
+    /// The probability that all bounds of a ranking hold, in both of its orders together.
     pub confidence: f64,
-    /// Why the true numbers may be others than those of the records.
+    /// Why the true numbers may differ from those of the records.
     pub uncertainty: Uncertainty,
 }
 
@@ -74,7 +74,7 @@ impl Summary {
         let sizes = Sizes::of(window);
         let rates = window.iter().filter_map(Closed::sampling);
         let (least, highest) = rates.reduce(|(a, b), (c, d)| (a.min(c), b.max(d))).unwrap_or((1, 1));
-        // Also where no packet came.
+        // Even if no packet came.
         let sampling = window.iter().map(|closed| closed.rate).fold(highest, u32::max);
         let lost: Tally = ledgers.iter().map(Ledger::lost).sum();
         let beyond: Tally = ledgers.iter().map(|ledger| ledger.counters.uncertain.beyond()).sum();
@@ -84,7 +84,7 @@ impl Summary {
         let dropped: Tally = ledgers.iter().map(Ledger::unread).sum();
         let taken: Tally = ledgers.iter().map(|ledger| ledger.attributed).sum();
         let drawn = lost.since(dropped);
-        // A late CPU has not told the sizes of its packets yet.
+        // A late CPU has not reported the sizes of its packets yet.
         let is_late = window.iter().any(|closed| !closed.late.is_empty());
         let has_merged = is_late || ledgers.iter().any(|ledger| ledger.counters.merged > 0);
         let is_steady = least == highest;
@@ -92,7 +92,7 @@ impl Summary {
         let whole = |ledgers: &[Ledger], counted, scaled: Option<Tally>| {
             Whole::new(ledgers, counted, scaled.filter(|_| highest > 1))
         };
-        // Of what other interfaces feed, too, only steady rates tell the scaled sum.
+        // The scaled sum of all interfaces, with packets that others feed, is known only if the rate was steady.
         let all = |ledgers: &[Ledger]| {
             let taken: Tally = ledgers.iter().map(|ledger| ledger.attributed).sum();
             let scaled = Metric::each(|metric| metric.of(taken).saturating_mul(highest.into()));
@@ -102,7 +102,7 @@ impl Summary {
         let most = once.most.packets;
         let mut flows = distinct(window, |shard| &mut shard.unique.flows, unknown, most, confidence)?;
         let new: u64 = window.iter().map(|closed| closed.shard.new_flows).sum();
-        // New flows are flows: an estimate of all is no less than what was counted of these.
+        // New flows are flows: the estimate of all flows is no less than the count of new ones.
         flows.value = flows.value.max(new.min(flows.upper));
         let counted = Counted { new, workers: window.len() as u64, unknown, flows };
         let mut new_flows = NewFlows::new(counted, seen, confidence);
@@ -147,7 +147,7 @@ impl Summary {
             records,
             ring_peak,
             sampling,
-            // Without sampling nothing is left to chance.
+            // Without sampling the bounds are certain.
             confidence: if highest == 1 { 1.0 } else { confidence },
             ledgers,
             tcp,
@@ -155,7 +155,7 @@ impl Summary {
         })
     }
 
-    /// The share of attributed packets whose flow was in the cache. Every other packet began a record. `None` if there
+    /// The share of attributed packets whose flow was in the cache; every other packet began a record. `None` if there
     /// were none.
     pub fn cache_hit_rate(&self) -> Option<f64> {
         let attributed: u64 = self.ledgers.iter().map(|ledger| ledger.attributed.packets).sum();
@@ -167,7 +167,7 @@ impl Summary {
         self.ledgers.iter().map(|ledger| ledger.counters.seen).sum()
     }
 
-    /// Every packet seen, once: without those that another interface has fed.
+    /// Every packet seen, counted once: without those that another interface feeds.
     pub fn fed(&self) -> Tally {
         self.ledgers.iter().map(Ledger::fed).sum()
     }
@@ -184,7 +184,7 @@ fn ledgers(window: &[Closed], interfaces: usize) -> Vec<Ledger> {
     ledgers
 }
 
-/// Makes a ledger of the packets that no slot was found for, if there are some.
+/// Makes a ledger of the packets for which no slot was found, if there are any.
 fn add_others(window: &[Closed], ledgers: &mut Vec<Ledger>) {
     const SLOT: usize = OTHERS as usize;
     let mut others = Ledger::default();
@@ -199,7 +199,7 @@ fn add_others(window: &[Closed], ledgers: &mut Vec<Ledger>) {
     }
 }
 
-/// One sketch of all shards, merged into the first of them.
+/// Merges one sketch of all shards into that of the first.
 fn merged<S: Merge>(window: &mut [Closed], sketch: impl Fn(&mut Shard) -> &mut S) -> Result<Option<&S>, MergeError> {
     let Some((first, rest)) = window.split_first_mut() else { return Ok(None) };
     let all = sketch(&mut first.shard);
@@ -209,8 +209,8 @@ fn merged<S: Merge>(window: &mut [Closed], sketch: impl Fn(&mut Shard) -> &mut S
     Ok(Some(all))
 }
 
-/// No packet that was drawn is larger. Sizes leave out what feeds on another interface, where it may have been smaller:
-/// of those only the class is known.
+/// An upper bound of the size of a drawn packet. The exact sizes leave out packets that another interface feeds, where
+/// they may have been smaller; of those only the size class is known.
 fn largest_drawn(sizes: &Sizes, ledgers: &[Ledger]) -> u64 {
     let repeated = ledgers.iter().filter(|ledger| !ledger.counters.repeated.is_zero());
     let ends = repeated.filter_map(|ledger| {
@@ -284,8 +284,8 @@ mod tests {
         summary.views[0].ranking().unwrap().by_bytes.clone()
     }
 
-    /// A window of one flow of 10,000 packets of 100 bytes, one in ten of which was taken: so many of these came, and
-    /// so many were lost.
+    /// A window of one flow of 10,000 packets of 100 bytes, one in ten of which was taken: `came` arrived, and `lost`
+    /// were lost.
     fn sampled(came: u64, lost: u64) -> Closed {
         let estimates = Estimates { top_error: 0.01, ..Estimates::default() };
         let mut shard = Box::new(Shard::new(&estimates, &plan(&estimates, 10), Key([1, 2])));
@@ -325,7 +325,7 @@ mod tests {
         flows(closed, &plan)[0]
     }
 
-    /// What a worker has of this many packets of 100 bytes, each of a flow of its own, of which so many came before.
+    /// A worker's window with this many packets of 100 bytes, each of a flow of its own; `before` packets came before.
     fn worker(packets: u64, before: u64, ring_peak: f64) -> Closed {
         let estimates = Estimates::default();
         let mut shard = Box::new(Shard::new(&estimates, &plan(&estimates, 10), Key([1, 2])));
@@ -344,7 +344,7 @@ mod tests {
         edge.sizes[size_class(100)] = 2 * packets;
         edge.sizes[size_class(60)] = 5;
         let mut rates = [Rates::default(), Rates::default()];
-        // Each interface is read by one of them.
+        // Each interface is read by one worker.
         rates[usize::from(before > 0)].add(Tally::new(7, 700), Duration::from_secs(1));
         edge.rates = rates.into();
         Closed { ring_peak: Some(ring_peak), ..Closed::new(shard, edge) }
@@ -357,7 +357,7 @@ mod tests {
             window.iter_mut().for_each(|closed| assert_eq!(closed.shard.plan().questions.len(), plan.questions.len()));
             Summary::merge(window, &plan, 2, Asked::steadily(&seen()), 0.999).unwrap()
         };
-        // 50 of the flows are those of the first worker, too.
+        // 50 of the flows are also those of the first worker.
         let summary = merge(&mut [worker(100, 0, 0.25), worker(200, 50, 0.5)]);
         assert_eq!((summary.seen(), summary.fed()), (Tally::new(624, 62_000), Tally::new(618, 61_640)));
         assert_eq!((summary.records, summary.cache_hit_rate(), summary.ring_peak), (300, Some(0.5), Some(0.5)));
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!((sampled.confidence, sampled.sampling), (0.999, 10));
     }
 
-    /// Packets that an offload merged, or whose sizes are not told yet, may be larger than the largest that is known.
+    /// Packets that an offload merged, or whose sizes are not reported yet, may be larger than the largest known one.
     #[test]
     fn packets_that_were_left_out_are_as_large_as_any_whose_size_is_known() {
         let sampling = |change: fn(&mut Closed)| {
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(ranked.packets.lower, none.packets.lower);
     }
 
-    /// Each row may have all that is not certain.
+    /// All uncertain packets may belong to any one row.
     #[test]
     fn upper_bounds_have_room_for_what_is_not_certain() {
         let mut closed = sampled(1_000, 0);
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!((ranked.packets.lower, ranked.bytes.lower), (none.packets.lower, none.bytes.lower));
     }
 
-    /// What an interface may have had beyond its ledger says nothing of another one.
+    /// The uncertain packets of one interface do not widen the bounds of another.
     #[test]
     fn what_is_not_certain_is_of_its_own_interface() {
         let plan = plan(&Estimates::default(), 10);
@@ -461,8 +461,8 @@ mod tests {
         assert_eq!(most(true), [[one, more].into_iter().sum(), other, [all, more].into_iter().sum()]);
     }
 
-    /// A list that was cut shows those that were lucky: the value of the last is less than its sample says. One that
-    /// has room for all is chosen from by nobody.
+    /// A truncated list favours lucky keys: the value of its last row is less than its sample says. A list with room
+    /// for all keys has no such bias.
     #[test]
     fn values_of_a_list_that_was_cut_allow_for_luck() {
         let listed = |top| {

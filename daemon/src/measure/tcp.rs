@@ -1,4 +1,4 @@
-//! Packets that begin or end TCP connections: what the counts of an interface come to, with their error.
+//! Packets that begin or end TCP connections: estimates from the counts of an interface, with their error.
 
 use weir_common::{
     ledger::{Ledger, Tally, TcpPackets},
@@ -22,27 +22,27 @@ pub struct TcpCounts {
 }
 
 impl TcpCounts {
-    /// What was counted on an interface whose packets were drawn at rates up to `rate`, all at it if `is_steady`. The
-    /// bounds of all four hold together with the probability `confidence`.
+    /// The counts of an interface whose packets were drawn at rates up to `rate`, all at exactly that rate if
+    /// `is_steady`. The bounds of all four hold together with the probability `confidence`.
     ///
-    /// The kernel counts before it looks for room in a ring, so what a ring lost is in the counts. A packet that a
-    /// socket dropped was looked at by nobody. Where nothing was left out, counts may exceed the truth by `overstated`:
-    /// each was multiplied by the rate of its draw.
+    /// The kernel counts before it looks for room in a ring, so the counts include what a ring lost. Packets that a
+    /// socket dropped are not in them. If nothing was left out, counts may exceed the truth by `overstated`: each was
+    /// multiplied by the rate of its draw.
     pub fn new(ledger: &Ledger, rate: u32, is_steady: bool, overstated: u64, confidence: f64) -> Self {
-        /// A packet is of no more than so many kinds: SYN or SYN-ACK, RST, and FIN.
+        /// How many of these kinds a packet can be: SYN or SYN-ACK, RST, and FIN.
         const KINDS_MAX: u64 = 3;
         let TcpPackets { syn, syn_ack, rst, fin } = ledger.counters.tcp;
         let candidates = ledger.counters.seen.since(ledger.skipped()).packets;
         let dropped = ledger.unread().packets;
         let error = (rate > 1).then(|| {
             let total = Tally::new(candidates.saturating_mul(KINDS_MAX), 0);
-            // One such packet at most is in a merged buffer.
+            // A merged buffer has at most one such packet.
             let largest = Tally::new(1, 0);
             SamplingError::new(Sampling { rate, is_steady, largest, total }, confidence)
         });
         let estimate = |counted: u64| {
             if error.is_none() && dropped == 0 && overstated == 0 {
-                // Also where a CPU was late, and the packets themselves are in the account of the window before.
+                // Even if a CPU was late, and the packets themselves are in the account of the window before.
                 return Estimate { value: counted, lower: counted, upper: counted };
             }
             let (lower, upper) = error.as_ref().map_or((counted.saturating_sub(overstated), counted), |error| {
@@ -55,7 +55,7 @@ impl TcpCounts {
         Self { syn: estimate(syn), syn_ack: estimate(syn_ack), rst: estimate(rst), fin: estimate(fin) }
     }
 
-    /// Whether nothing is left open.
+    /// Whether all counts are exact.
     pub fn is_exact(&self) -> bool {
         let &Self { syn, syn_ack, rst, fin } = self;
         [syn, syn_ack, rst, fin].into_iter().all(|Estimate { value: _, lower, upper }| lower == upper)
@@ -70,7 +70,7 @@ mod tests {
 
     const SEEN: u64 = 100_000;
 
-    /// Of 100,000 packets that were seen, 1,000 have no flow.
+    /// 1,000 of the 100,000 seen packets have no flow.
     fn ledger(tcp: TcpPackets) -> Ledger {
         let mut ledger = Ledger { attributed: Tally::new(SEEN - 1_000, 0), ..Ledger::default() };
         ledger.counters.seen = Tally::new(SEEN, 0);
@@ -123,8 +123,8 @@ mod tests {
         assert!(TcpCounts::new(&Ledger::default(), 100, true, 0, 0.999).is_exact(), "of nothing");
     }
 
-    /// All four bounds of an interface hold together, as often as they say: at 99 %, 20 failures of 2,000 are expected
-    /// at most, and 45 have a probability below one in a million.
+    /// All four bounds of an interface hold together as often as stated: at 99 %, at most 20 failures in 2,000 are
+    /// expected, and 45 have a probability below one in a million.
     #[test]
     fn bounds_hold_as_often_as_they_say() {
         const TRIALS: u64 = 2_000;

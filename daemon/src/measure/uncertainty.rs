@@ -10,25 +10,25 @@ use super::{
     whole::Whole,
 };
 
-/// What is not known of a window's packets.
+/// What is not known about a window's packets.
 #[derive(Clone, Debug)]
 pub struct Uncertainty {
-    /// The most that is missing of what was never drawn.
+    /// The most that is missing of packets that were never drawn.
     pub lost: Tally,
-    /// What is missing of the packets that were drawn. Each stands for as many as the sampling rate says.
+    /// What is missing of drawn packets. Each stands for as many as the sampling rate says.
     pub drawn: Tally,
-    /// Packets of which nothing is known: each may be of one more address or flow.
+    /// Unknown packets: each may belong to one more address or flow.
     pub unknown: u64,
-    /// New flows that no view counted, at most: the filter of seen flows took them for known ones, or their packets are
+    /// The most new flows that no view counted: the filter of seen flows took them for known ones, or their packets are
     /// unknown.
     pub missed_flows: u64,
-    /// How packets were left out, if they were.
+    /// How packets were sampled, if they were.
     pub sampling: Option<Sampling>,
-    /// What is fed once is a part of this.
+    /// The whole of numbers that are fed once.
     pub once: Whole,
-    /// What all interfaces feed is a part of this.
+    /// The whole of numbers that all interfaces feed.
     pub everywhere: Whole,
-    /// What is of one interface's slot is a part of its own.
+    /// The whole of each interface slot.
     pub slots: Vec<Whole>,
     /// The probability that all bounds of a view hold.
     pub confidence: f64,
@@ -39,7 +39,7 @@ pub struct Uncertainty {
 pub struct ViewUncertainty {
     lost: Tally,
     drawn: Tally,
-    /// The sum of all records of the view, scaled by their sampling rates: no key has more.
+    /// The sum of all records of the view, scaled by their sampling rates; an upper bound for each key.
     total: Tally,
     sampling: Option<SamplingError>,
     whole: Whole,
@@ -51,12 +51,12 @@ impl Uncertainty {
         self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
     }
 
-    /// What a view is about whose records are fed once, or by all interfaces.
+    /// The whole of a view whose records are fed once, or by all interfaces.
     pub const fn whole(&self, is_fed_by_all: bool) -> Whole {
         if is_fed_by_all { self.everywhere } else { self.once }
     }
 
-    /// What it means for a view of this whole whose records add up to `total`, each of which counts for so many keys.
+    /// The uncertainty of a view of this whole whose records add up to `total`, each of which counts for `keys` keys.
     pub fn of_view(&self, whole: Whole, total: Tally, keys: u64) -> ViewUncertainty {
         let sampling = self.sampling.map(|sampling| {
             let all = Tally::new(sampling.total.packets * keys, sampling.total.bytes * keys);
@@ -66,15 +66,16 @@ impl Uncertainty {
         ViewUncertainty { lost, drawn, total, sampling, whole }
     }
 
-    /// A count of new flows, all of which are new. Those that were not counted may all be of the same key, so what is
-    /// missing in all is the most that any key misses: the bounds of all rows fail only together with that one.
+    /// A count of new flows, all of which are certainly new. Uncounted ones may all belong to the same key, so the
+    /// number of all missing flows is the most that any key misses: the bounds of all rows fail only together with that
+    /// number.
     pub const fn new_flows(&self, mut counted: Estimate) -> Estimate {
         counted.upper = counted.upper.saturating_add(self.missed_flows);
         counted
     }
 
-    /// A count of distinct values, of which each unknown packet may have one more. `most` is how many values there can
-    /// be: a packet has one, or two where its addresses count alike.
+    /// A count of distinct values, with one more possible for each unknown packet. `most` is how many values there can
+    /// be: a packet has one, or two if both of its addresses count.
     pub fn distinct(&self, counted: Estimate, most: u64) -> Estimate {
         let Estimate { value, lower, upper } = counted;
         let upper = upper.saturating_add(self.unknown).min(most);
@@ -92,7 +93,7 @@ impl ViewUncertainty {
     pub fn bounds(&self, metric: Metric, lower: Tally, upper: Tally) -> (u64, u64) {
         let &Self { lost, drawn, .. } = self;
         let lower = metric.of(lower);
-        // No key has more than all, nor less than was counted of it.
+        // No key has more than the total, nor less than was counted of it.
         let upper = metric.of(upper).min(metric.of(self.total)).max(lower);
         let (lower, upper) = match &self.sampling {
             None => (lower, upper.saturating_add(metric.of(drawn))),
@@ -101,7 +102,7 @@ impl ViewUncertainty {
         if !self.is_some() {
             return (lower, upper);
         }
-        // However many keys a packet counts for, each of them has it once.
+        // However many keys a packet counts for, it counts only once for each of them.
         let upper = upper.saturating_add(metric.of(lost)).min(metric.of(self.whole.most));
         (lower.min(upper), upper)
     }
@@ -111,14 +112,14 @@ impl ViewUncertainty {
         self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
     }
 
-    /// The same for what is of the interface of this slot.
+    /// The same for one interface slot.
     #[must_use]
     pub fn of_slot(&self, slot: Option<usize>, uncertainty: &Uncertainty) -> Self {
         let whole = slot.and_then(|slot| uncertainty.slots.get(slot)).copied().unwrap_or(self.whole);
         Self { whole, ..self.clone() }
     }
 
-    /// As what the parts of a list are parts of that has no total of its own.
+    /// The view's sum as the total of a list that has no total of its own.
     pub fn as_total<K: Default>(&self) -> Ranked<K> {
         self.whole.as_total(self.total)
     }
@@ -144,7 +145,7 @@ impl ViewUncertainty {
 }
 
 /// The most that offloads merge into one buffer (64 KiB), with the headers that each packet had. "BIG TCP" can be
-/// configured to merge more; these bounds do not cover it.
+/// configured to merge more; these bounds do not cover that.
 pub const BUFFER: Tally = Tally::new(128, 128 << 10);
 
 /// The most that one draw takes: a whole socket buffer, however many packets an offload merged into it.
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn a_draw_takes_a_whole_buffer() {
         assert_eq!(largest(1_514, false), Tally::new(1, 1_514));
-        // Forty-five segments of 1,448 bytes, each with 66 of headers, came as one.
+        // Forty-five segments of 1,448 bytes, each with 66 bytes of headers, merged into one.
         let buffer = largest(1_514, true);
         assert!(buffer.packets >= 45 && buffer.bytes >= 45 * 1_514, "{buffer:?}");
     }

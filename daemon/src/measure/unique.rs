@@ -1,4 +1,4 @@
-//! How many different addresses and flows there are.
+//! How many distinct addresses and flows there are.
 
 use weir_sketch::HyperLogLog;
 
@@ -31,13 +31,13 @@ impl Unique {
         }
     }
 
-    /// Forgets all.
+    /// Empties all sketches.
     pub(super) fn clear(&mut self) {
         let Self { sources, destinations, flows } = self;
         [sources, destinations, flows].into_iter().for_each(HyperLogLog::clear);
     }
 
-    /// Forgets all, and counts by another key from now on.
+    /// Empties all sketches, which use another key from now on.
     pub(super) fn rekey(&mut self, key_id: u64) {
         let Self { sources, destinations, flows } = self;
         [sources, destinations, flows].into_iter().for_each(|sketch| sketch.rekey(key_id));

@@ -1,4 +1,4 @@
-//! Measures packets in userspace: the counterpart of the kernel's program fills a shard itself, without a ring.
+//! Measures packets in userspace: the counterpart of the kernel programs fills a shard itself, without a ring.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl UserspaceCollector {
         Self { program: UserspaceProgram::new(plan), batch: Batch::new(shard), seen }
     }
 
-    /// Takes one packet in `rate` from now on; a draw that was made before still counts.
+    /// Takes one packet in `rate` from now on; a draw that was already made still counts.
     pub fn set_rate(&mut self, rate: u32) {
         self.program.set_rate(rate);
     }
@@ -37,13 +37,13 @@ impl UserspaceCollector {
         self.program.provide(interfaces);
     }
 
-    /// Measures what came by the interface of this slot, for which there is room.
+    /// Measures what came through the interface of this slot, for which there is room.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>) {
         let Self { program, batch, seen } = self;
         program.measure(slot, buffer, |record| batch.push(record, seen));
     }
 
-    /// Accounts for packets that a socket dropped: what they are counted as, and how much more they may have been.
+    /// Accounts for packets that a socket dropped: what they are counted as, and how many more they may have been.
     pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally, repeated: bool) {
         self.program.lose(slot, counted, beyond, repeated);
     }

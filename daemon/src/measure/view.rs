@@ -1,4 +1,4 @@
-//! One view's sketch in a shard: what its question comes to, in the open window.
+//! One view's sketch in a shard: what the open window answers to its question.
 
 use weir_common::{ledger::Tally, record::Record};
 use weir_sketch::{HyperLogLog, MergeError, TopK, hash::KeyedHash};
@@ -15,23 +15,23 @@ use crate::{
     view::{By, Kind, Narrow, Network, Side, ViewKey, by::of_interface},
 };
 
-/// How much wider the bounds of the count-min are than those of the candidates. It bounds keys that no list has, so it
-/// may be smaller.
+/// How much wider the bounds of the count-min are than those of the candidates. It bounds only keys that are in no
+/// list, so it may be smaller.
 const COUNTS_WIDER: f64 = 2.0;
 
-/// What records add to a view.
+/// The sketch that a view's records go into.
 pub struct ViewSketch {
-    /// The sum of all records that it matched, scaled by their sampling rates.
+    /// The sum of all matched records, scaled by their sampling rates.
     pub total: Tally,
-    /// The same by interface slot, where each has a table of its own that does not tell its sum.
+    /// The same by interface slot, if each interface has a table of its own whose rows do not add up to the sum.
     by_slot: Box<[Tally]>,
-    /// The different keys, where that is not to be told from the answers.
+    /// The distinct keys, if the answers do not show how many there are.
     keys: Option<HyperLogLog>,
     answers: Answers,
     batch: Batch,
 }
 
-/// The structure that answers.
+/// The structure that answers the question.
 enum Answers {
     Total,
     Table(Box<[Tally]>),
@@ -43,7 +43,7 @@ enum Answers {
 }
 
 impl Answers {
-    /// What it needs to know of each record, if it needs to see them.
+    /// What it needs to know of each record; `None` if it does not look at records.
     const fn needs(&self) -> Option<Needs> {
         let (keys, hashes) = match self {
             Self::Total => return None,
@@ -58,17 +58,17 @@ impl Answers {
 /// The records of a batch that a view matches, in columns.
 #[derive(Default)]
 struct Batch {
-    /// Which records they are, and which address of each is the host.
+    /// The index of each record, and which of its addresses is the host.
     picked: Vec<(u8, Side)>,
     keys: Vec<ViewKey>,
     hashes: Vec<u64>,
     tallies: Vec<Tally>,
-    /// Of what is counted distinct.
+    /// The hash of what is counted distinct.
     items: Vec<u64>,
 }
 
 impl Batch {
-    /// Room for so many records. A record may count for both of its addresses.
+    /// Room for this many records. A record may count for both of its addresses.
     fn new(question: &Question, together: usize) -> Self {
         let room = if question.by.has_host() { 2 * together } else { together };
         Self {
@@ -80,8 +80,8 @@ impl Batch {
         }
     }
 
-    /// Picks the records whose bit is set. By `host`, a record counts for both of its addresses, once if their keys are
-    /// the same.
+    /// Picks the records whose bit is set. By `host`, a record counts for both of its addresses, but only once if their
+    /// keys are the same.
     #[inline]
     fn pick(&mut self, passing: u32, by: &By, items: &[Item]) {
         let has_host = by.has_host();
@@ -94,7 +94,7 @@ impl Batch {
         }
     }
 
-    /// Fills the columns that are needed with what was picked.
+    /// Fills the needed columns with the picked records.
     #[inline]
     fn gather(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, items: &[Item], needs: Needs) {
         let picked = std::mem::take(&mut self.picked);
@@ -105,7 +105,7 @@ impl Batch {
         self.picked = picked;
     }
 
-    /// Fills the columns that are needed, but tallies, with these.
+    /// Fills the needed columns, except tallies, with these records.
     #[inline]
     fn fill<'a>(
         &mut self,
@@ -151,8 +151,8 @@ struct Needs {
     hashes: bool,
 }
 
-/// Adds each record to the sum whose number `at` tells, if there is one. Often several in a row go to the same: these
-/// are added up first, because a sum in memory takes several times as long to add to as one in a register.
+/// Adds each record to the sum with the index that `at` returns, if there is one. Often several in a row go to the same
+/// sum. These are added up first: adding to memory takes several times as long as adding to a register.
 #[inline(always)]
 fn add_runs(sums: &mut [Tally], columns: Columns<'_>, at: impl Fn(&Record) -> usize) {
     if sums.is_empty() {
@@ -172,8 +172,8 @@ fn add_runs(sums: &mut [Tally], columns: Columns<'_>, at: impl Fn(&Record) -> us
 }
 
 impl ViewSketch {
-    /// An empty sketch for keys with this fingerprint, which takes so many records at once. Nothing that takes memory,
-    /// if the sketch of another question answers this one.
+    /// An empty sketch for keys with this fingerprint, which takes up to `together` records at once. It allocates
+    /// nothing if the sketch of another question answers this one.
     pub fn new(question: &Question, key_id: u64, together: usize) -> Self {
         if question.answered_by.is_some() {
             let (total, by_slot, batch) = Default::default();
@@ -208,7 +208,7 @@ impl ViewSketch {
         Self { total: Tally::default(), by_slot, keys, answers, batch }
     }
 
-    /// Adds what the view matches of these records. `prefixes` is the view that it feeds, if there is one.
+    /// Adds the records that the view matches. `prefixes` is the view that it feeds, if any.
     #[inline]
     pub fn absorb(
         &mut self,
@@ -271,7 +271,7 @@ impl ViewSketch {
         }
     }
 
-    /// Adds all records to a table of small keys, if the view matches all.
+    /// Adds all records to a table of small keys, if the view matches every record.
     #[inline]
     fn absorb_narrow(&mut self, question: &Question, columns: Columns<'_>) -> bool {
         let (Answers::Table(cells), Some(narrow), true) =
@@ -280,7 +280,7 @@ impl ViewSketch {
             return false;
         };
         self.total.add(columns.total);
-        // A loop of its own for each.
+        // One loop for each.
         match narrow {
             Narrow::IpVersion => add_runs(cells, columns, |record| Narrow::IpVersion.index(record)),
             Narrow::Proto => add_runs(cells, columns, |record| Narrow::Proto.index(record)),
@@ -289,8 +289,8 @@ impl ViewSketch {
         true
     }
 
-    /// Adds all records, if the view matches all, and its keys are of a kind that is read from a record at once: then
-    /// nothing has to be gathered.
+    /// Adds all records, if the view matches every record and its keys can be read straight from a record. Nothing has
+    /// to be gathered then.
     #[inline]
     fn absorb_all(
         &mut self,
@@ -324,7 +324,7 @@ impl ViewSketch {
             (Answers::HeavyHitters(hitters), None) => {
                 let tallies = columns.tallies;
                 let hash_of = |key: &ViewKey| by.hash_of(hash, key);
-                // A loop of its own for each kind.
+                // One loop for each kind.
                 macro_rules! add {
                     ($kind:ident, $rest:expr) => {
                         hitters.add_batch(
@@ -377,7 +377,7 @@ impl ViewSketch {
         true
     }
 
-    /// Adds what was picked to the sums of all that the view matches.
+    /// Adds the picked records to the sums of everything that the view matches.
     #[inline]
     fn add_totals(&mut self, passing: u32, columns: Columns<'_>) {
         let Self { total, by_slot, batch, .. } = self;
@@ -398,8 +398,8 @@ impl ViewSketch {
         if let Answers::Prefixes(prefixes) = &mut self.answers { Some(prefixes) } else { None }
     }
 
-    /// Adds what the candidates of the merged list of addresses have to the merged view of their prefixes, after which
-    /// that one can be read. Without such a list, all was added before.
+    /// Adds what the candidates of the merged list of addresses hold to the merged view of their prefixes, which can be
+    /// read after that. Without such a list, everything has been added already.
     pub fn finish_prefixes(&mut self, addresses: Option<&Self>, hash: &KeyedHash) {
         let Answers::Prefixes(prefixes) = &mut self.answers else { return };
         if let Some(addresses) = addresses {
@@ -408,7 +408,7 @@ impl ViewSketch {
         prefixes.finish(hash, addresses.into_iter().flat_map(Self::held));
     }
 
-    /// Merges another shard's sketch of the same view. `prefixes` is the view that it feeds, if there is one.
+    /// Merges another shard's sketch of the same view. `prefixes` is the view that it feeds, if any.
     ///
     /// # Errors
     ///
@@ -445,7 +445,7 @@ impl ViewSketch {
         Ok(())
     }
 
-    /// The sum of all records that it matched of an interface's slot, or of all.
+    /// The sum of all matched records of an interface slot, or of all.
     pub fn total_of(&self, slot: Option<usize>, by: &By) -> Tally {
         match (slot, &self.answers) {
             (None, _) => self.total,
@@ -457,7 +457,7 @@ impl ViewSketch {
         }
     }
 
-    /// What is known of each key that may be listed. Nothing where the view counts flows or distinct values.
+    /// Every key that may be listed, with its bounds. Empty if the view counts flows or distinct values.
     pub fn held(&self) -> Box<dyn Iterator<Item = Held<ViewKey>> + '_> {
         let exact = |key, sum| Held { key, value: sum, lower: sum, upper: sum };
         match &self.answers {
@@ -473,7 +473,7 @@ impl ViewSketch {
         }
     }
 
-    /// A second look at a key.
+    /// The tighter bounds of a key, after a second look-up.
     pub fn tightened(&self, hash: u64, held: Held<ViewKey>) -> Held<ViewKey> {
         match &self.answers {
             Answers::HeavyHitters(hitters) => hitters.tightened(hash, held),
@@ -481,7 +481,7 @@ impl ViewSketch {
         }
     }
 
-    /// What is known of any key, where the view has bytes and packets.
+    /// The bounds of any key, if the view has bytes and packets.
     pub fn look_up(&self, by: &By, hash: &KeyedHash, key: &ViewKey) -> Option<Held<ViewKey>> {
         let exact = |sum| Held { key: *key, value: sum, lower: sum, upper: sum };
         match &self.answers {
@@ -494,17 +494,17 @@ impl ViewSketch {
         }
     }
 
-    /// The different keys, where the view counts them to tell its entropy.
+    /// The sketch of distinct keys, if the view counts them for its entropy.
     pub const fn keys(&self) -> Option<&HyperLogLog> {
         self.keys.as_ref()
     }
 
-    /// How many keys there can be, where each has a place.
+    /// How many keys there can be, if each has a cell of its own.
     pub const fn cells(&self) -> Option<usize> {
         if let Answers::Table(cells) = &self.answers { Some(cells.len()) } else { None }
     }
 
-    /// What keys that are no candidates have, in groups, at most.
+    /// An upper bound of what keys that are no candidates have, in groups.
     pub fn light(&self) -> Box<dyn Iterator<Item = Tally> + '_> {
         match &self.answers {
             Answers::HeavyHitters(hitters) => Box::new(hitters.light()),

@@ -1,13 +1,13 @@
-//! What the packets of a window come to, of which all rows and sums are parts.
+//! All packets of a window, of which rows and sums are parts.
 //!
-//! With sampling, a row is estimated from a sample, and its whole is known: the ledger counts every packet. Scaled by
-//! their rates, samples add up to more or less than that. So each scaled sum is multiplied by what is due for what was
-//! found (ratio estimation: Cochran, "Sampling Techniques", chapter 6). Then all packets together are exactly those
-//! that were seen, parts add up to their whole, and an estimate is closer to the truth than without, because it does
-//! not depend on how many packets the draw happened to take.
+//! With sampling, a row is estimated from a sample, but its whole is known: the ledger counts every packet. Samples
+//! scaled by their rates add up to more or less than that. So each scaled sum is multiplied by the ratio of the known
+//! whole to the scaled sum of all samples (ratio estimation: Cochran, "Sampling Techniques", chapter 6). Then all
+//! packets together are exactly those that were seen, parts add up to their whole, and estimates are closer to the
+//! truth, because they do not depend on how many packets the draw happened to take.
 //!
-//! How many of the packets that were left out have a flow is not known: as many in proportion as of those that were
-//! taken.
+//! It is not known how many of the packets that were left out have a flow: the same proportion is assumed as among
+//! those that were taken.
 
 use weir_common::{
     ledger::{Ledger, Tally},
@@ -17,16 +17,16 @@ use weir_sketch::Estimate;
 
 use super::ranking::Ranked;
 
-/// All packets of a window that have a flow: of all interfaces, or of one.
+/// All packets of a window that have a flow, on all interfaces or on one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Whole {
-    /// There are at most so many.
+    /// The most packets and bytes that there can be.
     pub most: Tally,
-    /// What a scaled sum of samples is multiplied by; `None` if every packet was taken, or if nothing tells.
+    /// The factor for scaled sums of samples; `None` if every packet was taken, or if the factor is unknown.
     due: Option<[f64; 2]>,
 }
 
-/// Which packets are in a whole.
+/// Which packets a whole counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Each packet once: those that feed totals and lists on this interface.
@@ -36,7 +36,7 @@ pub enum Counted {
 }
 
 impl Whole {
-    /// What these ledgers come to. The records of these packets, each times its rate, add up to `scaled`, where that is
+    /// The whole of these ledgers. The records of its packets, each scaled by its rate, add up to `scaled`, if that is
     /// known.
     pub fn new(ledgers: &[Ledger], counted: Counted, scaled: Option<Tally>) -> Self {
         let sum = |of: &dyn Fn(&Ledger) -> Tally| ledgers.iter().map(of).sum::<Tally>();
@@ -45,7 +45,7 @@ impl Whole {
         let skipped = sum(&Ledger::skipped);
         let attributed = sum(&|ledger| ledger.attributed);
         let drawn = sum(&Ledger::lost).since(dropped);
-        // They are the same, unless a ledger does not balance, which is a defect.
+        // The two are the same, unless a ledger does not balance, which is a defect.
         let accounted = [attributed, skipped, drawn, dropped, sum(&|ledger| ledger.counters.sampled_out)];
         let (all, accounted) = (sum(&|ledger| ledger.counters.seen), accounted.into_iter().sum());
         let all = Metric::each(|metric| metric.of(all).max(metric.of(accounted)));
@@ -67,13 +67,13 @@ impl Whole {
         Self { most, due }
     }
 
-    /// What a scaled sum of samples comes to.
+    /// Corrects a scaled sum of samples by the ratio.
     pub fn due(&self, scaled: Tally) -> Tally {
         let Some([packets, bytes]) = self.due else { return scaled };
         Tally::new((scaled.packets as f64 * packets).round() as u64, (scaled.bytes as f64 * bytes).round() as u64)
     }
 
-    /// As what the parts of a list are parts of that has no total of its own.
+    /// This whole as the total of a list that has no total of its own.
     pub fn as_total<K: Default>(&self, scaled: Tally) -> Ranked<K> {
         let due = self.due(scaled);
         let whole = |metric: Metric| {
@@ -84,8 +84,8 @@ impl Whole {
     }
 }
 
-/// Makes rows and their total agree: a row is no more than the total, and if each packet is in one row only
-/// (`is_disjoint`), all rows together are not. Every bound that held before still does, if all of them held.
+/// Makes rows and their total agree: a row is no more than the total, and neither are all rows together, if each packet
+/// is in one row only (`is_disjoint`). If all bounds held before, all still do.
 pub fn reconcile<'a, K: 'a>(rows: impl Iterator<Item = &'a mut Ranked<K>>, total: &mut Ranked<K>, is_disjoint: bool) {
     let mut rows: Vec<_> = rows.collect();
     for metric in [Metric::Packets, Metric::Bytes] {
@@ -101,7 +101,7 @@ pub fn reconcile<'a, K: 'a>(rows: impl Iterator<Item = &'a mut Ranked<K>>, total
         };
         let sure = least(&rows);
         if sure > whole.upper {
-            // Some of these bounds do not hold, and nobody knows which. Lower ones are safe.
+            // Some of these bounds do not hold, and it is not known which. Lower ones are safe.
             let part = whole.upper as f64 / sure as f64;
             for row in &mut rows {
                 let lower = &mut row.estimate_mut(metric).lower;
@@ -110,7 +110,7 @@ pub fn reconcile<'a, K: 'a>(rows: impl Iterator<Item = &'a mut Ranked<K>>, total
         }
         let sure = least(&rows).min(whole.upper);
         let whole = total.estimate_mut(metric);
-        // There is at least what the parts have at least.
+        // The total is at least the sum of the lower bounds.
         whole.lower = whole.lower.max(sure);
         whole.value = whole.value.clamp(whole.lower, whole.upper);
         let whole = *whole;
@@ -159,11 +159,11 @@ mod tests {
     #[test]
     fn all_that_was_taken_stands_for_all_that_was_seen() {
         let whole = |ledger, scaled| Whole::new(&[ledger], Counted::Once, Some(scaled));
-        // 12 of 100 packets were taken at one in ten.
+        // 12 of 100 packets were taken, at a rate of one in ten.
         let lucky = whole(ledger(100, 12, 0), Tally::new(120, 12_000));
         assert_eq!(lucky.due(Tally::new(120, 12_000)), Tally::new(100, 10_000));
         assert_eq!(lucky.due(Tally::new(60, 6_000)), Tally::new(50, 5_000));
-        // A quarter of those that were taken have no flow.
+        // A quarter of the taken packets have no flow.
         let some = whole(ledger(100, 6, 2), Tally::new(60, 6_000));
         assert_eq!((some.due(Tally::new(60, 6_000)), some.most), (Tally::new(75, 7_500), Tally::new(98, 9_800)));
         let nothing = whole(ledger(100, 0, 0), Tally::default());

@@ -1,7 +1,7 @@
-//! Windows: the report interval, aligned to wall-clock multiples so that routers line up, measured on monotonic time.
+//! Windows: the report interval, aligned to wall-clock multiples so that routers line up, measured in monotonic time.
 //!
-//! The wall clock gives a window its labels, start and end. Nothing else depends on it: how long a window is, and that
-//! it ends after it starts, follows from the monotonic clock.
+//! The wall clock gives a window its labels, start and end. Nothing else depends on it: the length of a window, and
+//! that it ends after it starts, come from the monotonic clock.
 
 use std::time::Duration;
 
@@ -21,15 +21,16 @@ pub struct Window {
 pub struct Span {
     /// When it began.
     pub start: Timestamp,
-    /// The first instant after it, which is later. If the clock was stepped meanwhile: by the clock before that.
+    /// The first instant after it, later than `start`. If the clock was stepped meanwhile, this is by the clock before
+    /// the step.
     pub end: Timestamp,
     /// Its length on the monotonic clock.
     pub length: Duration,
-    /// By how much the wall clock was stepped within it, if it was.
+    /// How far the wall clock was stepped within it, if it was.
     pub clock_step: Option<SignedDuration>,
-    /// Its packets whose time is before it; `None` where packets are measured as they come.
+    /// Its packets with a timestamp before it; `None` if packets are measured as they come.
     pub late_packets: Option<u64>,
-    /// Its packets that have no time; `None` where all have one.
+    /// Its packets without a timestamp; `None` if all have one.
     pub untimed_packets: Option<u64>,
 }
 
@@ -43,8 +44,8 @@ impl Window {
         Self { start: now, end }
     }
 
-    /// The window that is open `now`, and that began when the last one of an earlier weir ended. It begins now if the
-    /// wall clock was stepped since then.
+    /// The window that is open `now`, starting where the last one of an earlier weir ended. It starts now if the wall
+    /// clock was stepped since then.
     pub fn resume(last_end: Moment, now: Moment, interval: Duration) -> Self {
         let open = Self::open(now, interval);
         let Some(between) = now.monotonic.checked_sub(last_end.monotonic) else { return open };
@@ -67,15 +68,16 @@ impl Window {
         self.end.wall
     }
 
-    /// How long until this window's edge; zero once it is past.
+    /// How long until this window's edge; zero after it.
     pub fn left(&self, now: Moment) -> Duration {
         self.end.monotonic.saturating_sub(now.monotonic)
     }
 
-    /// The whole window, when its edge is reached, and the next one, open at `now`.
+    /// The whole window, once its edge is reached, and the next one, open at `now`.
     ///
-    /// The next begins where this one ended and has the next label, unless the wall clock was stepped meanwhile, or
-    /// this one ends so late that it has much of what came after its edge: then it ends now, and the next begins now.
+    /// The next begins where this one ended and has the next label. There are two exceptions: the wall clock was
+    /// stepped, or this one ends so late that it has much of what came after its edge. Then it ends now, and the next
+    /// begins now.
     pub fn advance(self, now: Moment, interval: Duration) -> (Span, Self) {
         let late = now.monotonic.saturating_sub(self.end.monotonic);
         if self.step(now).is_some() || late > (interval / LATE_PART).clamp(LATE_MIN, LATE_MAX) {
@@ -89,7 +91,7 @@ impl Window {
             late_packets: None,
             untimed_packets: None,
         };
-        // By its label, not by the next multiple: a clock that was moved back a little is short of this one's end.
+        // By its label, not by the next multiple: a clock that was set back a little is before the end of this window.
         let label = later(self.end.wall, interval);
         let left = Duration::try_from(now.wall.duration_until(label)).unwrap_or_default();
         let end = Moment { wall: label, monotonic: now.monotonic.saturating_add(left) };
@@ -102,7 +104,7 @@ impl Window {
         Self::open(self.start, interval)
     }
 
-    /// The window as far as it came, when it is closed before its edge or long after it.
+    /// The window so far, when it is closed before its edge or long after it.
     pub fn cut(self, now: Moment) -> Span {
         let (start, length) = (self.start.wall, now.monotonic.saturating_sub(self.start.monotonic));
         let clock_step = self.step(now);
@@ -113,7 +115,7 @@ impl Window {
         Span { start, end, length, clock_step, late_packets: None, untimed_packets: None }
     }
 
-    /// By how much the wall clock is ahead of what the monotonic clock lets expect, if that is too much to be a drift.
+    /// How far the wall clock is ahead of the time that the monotonic clock suggests, if that is too much for drift.
     fn step(&self, now: Moment) -> Option<SignedDuration> {
         let ahead = match now.monotonic.checked_sub(self.end.monotonic) {
             Some(late) => self.end.wall.duration_until(now.wall).saturating_sub(signed(late)),
@@ -123,8 +125,8 @@ impl Window {
     }
 }
 
-/// A window may end so late and keep its length: this part of the interval, within these limits. A busy machine looks
-/// at the clock that late, and windows of a second stay aligned there, too.
+/// How late a window may end and still keep its length: this part of the interval, within these limits. A busy machine
+/// looks at the clock this late, and its one-second windows must stay aligned, too.
 const LATE_PART: u32 = 10;
 const LATE_MIN: Duration = Duration::from_millis(250);
 const LATE_MAX: Duration = Duration::from_millis(500);
@@ -206,7 +208,7 @@ mod tests {
             let now = moment(&format!("2026-11-20T08:00:{wall}Z"), 10_000);
             let (span, next) = window.advance(now, TEN);
             assert_eq!((span.end, span.clock_step), (at("2026-11-20T08:00:10Z"), None), "{wall}");
-            // What it is off by is made up for: the next label is where it belongs on the wall clock.
+            // The offset is corrected: the next label is where it belongs on the wall clock.
             assert_eq!(next.left(now), Duration::from_millis(left_ms), "{wall}");
             let (span, _) = next.advance(moment("2026-11-20T08:00:20Z", 10_000 + left_ms), TEN);
             assert_eq!((span.start, span.end), (at("2026-11-20T08:00:10Z"), at("2026-11-20T08:00:20Z")), "{wall}");
@@ -244,7 +246,7 @@ mod tests {
 
     #[test]
     fn whatever_the_wall_clock_does_a_window_ends_after_it_starts() {
-        // Any wall clock, within the drift and far beyond, at any age of a window, and a second window after it.
+        // Any clock step, within the drift and far beyond, at any age of a window, and again in the window after it.
         let steps_ms = [-86_400_000, -3_600_000, -10_000, -501, -500, -499, -1, 0, 1, 499, 500, 501, 9_999, 86_400_000];
         let start = moment("2026-11-20T08:00:07.3Z", 1_000);
         for interval in [Duration::from_secs(1), TEN, Duration::from_secs(3_600)] {

@@ -1,10 +1,10 @@
-//! A thread that drains the rings of some CPUs into its shard. It runs on whatever CPU has time, so that a CPU that is
-//! busy with forwarding does not have to do this work as well.
+//! A thread that drains the rings of some CPUs into its shard. It runs on any CPU with spare time, so that a CPU that
+//! is busy forwarding does not have to do this work as well.
 //!
 //! The loop in plain text:
 //!
 //! ```text
-//! take over the rings of CPUs that came
+//! take over the rings of CPUs that came online
 //! wait for a ring, an order, or a quarter of a second
 //! for each record in the rings, in order: into the shard, in batches
 //! ordered to close the window? run `flush` on each CPU until it is done, draining after each run:
@@ -39,7 +39,7 @@ pub struct Throttle<F> {
 }
 
 impl<F: FnMut(u32, u32) -> Result<(), KernelError>> Throttle<F> {
-    /// A throttle for these settings; `apply` lets a CPU take one packet in so many.
+    /// A throttle for these settings; `apply` sets the sampling rate of a CPU.
     pub const fn new(sampling: &Sampling, apply: F) -> Self {
         Self { control: SamplingControl::new(sampling), apply }
     }
@@ -56,7 +56,7 @@ impl<F: FnMut(u32, u32) -> Result<(), KernelError>> Throttle<F> {
         cpus.into_iter().try_for_each(|cpu| (self.apply)(cpu, rate))
     }
 
-    /// Goes by other settings from now on.
+    /// Uses other settings from now on.
     fn change(&mut self, sampling: &Sampling, mut cpus: impl Iterator<Item = u32>) -> Result<(), KernelError> {
         let Some(rate) = self.control.change(sampling) else { return Ok(()) };
         cpus.try_for_each(|cpu| (self.apply)(cpu, rate))
@@ -68,8 +68,8 @@ const fn cause(before: u32, rate: u32) -> &'static str {
     if rate > before { "not keeping up" } else { "there is room" }
 }
 
-/// Runs a worker until the sender of its orders is gone. `newcomers` brings the sources of CPUs whose rings it is to
-/// read. `wait` returns when there is something to do, or after this much time.
+/// Runs a worker until the sender of its orders is gone. `newcomers` brings the sources of CPUs whose rings it has to
+/// read. `wait` returns when there is something to do, or after the given time.
 ///
 /// # Errors
 ///
@@ -134,7 +134,7 @@ mod tests {
     const AUTO: Sampling = Sampling { packets: Packets::Auto, cpu: 0.5 };
     const CPU: u32 = 5;
 
-    /// Each drain brings the next of these. How many there were is counted.
+    /// Each drain takes the next of these; drains are counted.
     struct Script<'a> {
         drains: VecDeque<(Drained, Vec<Record>)>,
         count: &'a Cell<usize>,
@@ -185,7 +185,7 @@ mod tests {
         let wait = |patience| {
             assert_eq!(patience, PATIENCE);
             waits.borrow_mut().push(drains.get());
-            // An order comes at the first wait; at the second there is nobody any more to give one.
+            // An order comes at the first wait; at the second, the sender of orders is gone.
             match waits.borrow().len() {
                 1 => sender.as_ref().unwrap().send(Order { spare: shard(), change: None, is_last: false }).unwrap(),
                 2 => sender = None,
@@ -230,9 +230,9 @@ mod tests {
         let (closed, windows) = unbounded();
         orders_in.send(Order { spare: shard(), change: None, is_last: true }).unwrap();
         let throttle = Throttle::new(&ALL, |_, _| Ok(()));
-        // Whoever gives orders is still there.
+        // The sender of orders is still there.
         run(collector(), &newcomers, throttle, |_| Ok(()), &orders, &closed).unwrap();
-        // One look before the order, and two for the window.
+        // One drain before the order, and two for the window.
         assert_eq!((windows.len(), drains.get()), (1, 3));
     }
 

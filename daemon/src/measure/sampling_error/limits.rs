@@ -1,15 +1,15 @@
-//! Which true sizes a sample leaves possible: the tails of the binomial distribution, inverted.
+//! The true sizes that are possible for a sample: the tails of the binomial distribution, inverted.
 //!
-//! A key of true size T, of which each unit is taken with probability p, has a sample of Bin(T, p). Its probability to
-//! be x or more, for x > Tp (or x or less, for x < Tp), is at most exp(-T D(x/T || p)), where D is the relative entropy
-//! of two coins (Chernoff, 1952). For whole units it is also at most the normal tail beyond sqrt(2 T D(k/T || p)), with
-//! k = x - 1 (k = x + 1 for the lower tail): Zubkov and Serov, "A complete proof of universal inequalities for the
-//! distribution function of the binomial law", 2013. Where one of them is closer, it is within a few per cent of the
-//! exact tail, so that limits by these are hardly wider than exact ones (a test).
+//! A key of true size T, of which each unit is taken with probability p, has a sample of Bin(T, p). The probability
+//! that it is x or more, for x > Tp (or x or less, for x < Tp), is at most exp(-T D(x/T || p)), where D is the relative
+//! entropy of two coins (Chernoff, 1952). For whole units it is also at most the normal tail beyond sqrt(2 T D(k/T ||
+//! p)), with k = x - 1 (k = x + 1 for the lower tail): Zubkov and Serov, "A complete proof of universal inequalities
+//! for the distribution function of the binomial law", 2013. Where one of them is tighter, it is within a few per cent
+//! of the exact tail, so these limits are hardly wider than exact ones (a test).
 //!
-//! **Inverting** takes two steps of Newton's method and no table. T D(x/T || p) is convex in T: it falls down to 0 at
-//! T = x/p and rises from there. So a step from any point ends on the side of the root that is further away from x/p,
-//! which is the safe one. More steps make the limits closer, none is needed to make them right.
+//! **Inverting** takes two steps of Newton's method and no table. T D(x/T || p) is convex in T: it falls to 0 at T =
+//! x/p and rises from there. So a step from any point ends on the side of the root that is further away from x/p, which
+//! is the safe one. More steps tighten the limits, but none is needed to make them valid.
 
 use statrs::function::erf::erfc_inv;
 
@@ -18,15 +18,15 @@ use statrs::function::erf::erfc_inv;
 pub struct Draw {
     /// The probability that a unit is taken, above 0 and below 1.
     p: f64,
-    /// ln(total / share), where a key of size T may fail with the probability share * T / total.
+    /// ln(total / share), where the limit of a key of size T may fail with the probability share * T / total.
     budget: f64,
-    /// The least that `budget` comes to for a key: ln(1 / share).
+    /// The smallest value of `budget` for any key: ln(1 / share).
     least: f64,
     /// Whether a sample is a number of whole units, each drawn by itself.
     whole: bool,
 }
 
-/// Where the tail of the binomial distribution is inverted.
+/// The side of x/p on which the tail is inverted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     /// Sizes below x/p: the sample is larger than expected.
@@ -36,19 +36,19 @@ enum Side {
 }
 
 impl Draw {
-    /// Units taken with probability `p`, of keys with `total` units together, whose failures on one side may come to
-    /// `share`. `whole` says that samples are numbers of units, all drawn with exactly this probability. Otherwise they
-    /// may be sums of parts of units, drawn with this probability or a higher one.
+    /// Units are taken with probability `p`. All keys together have `total` units, and their failures on one side may
+    /// add up to `share`. `whole` says that samples are numbers of units, all drawn with exactly this probability.
+    /// Otherwise they may be sums of parts of units, drawn with this probability or a higher one.
     pub fn new(p: f64, total: f64, share: f64, whole: bool) -> Self {
         Self { p, budget: (total.max(1.0) / share).ln(), least: -share.ln(), whole }
     }
 
-    /// The least possible size of a key with a sample of `x` units.
+    /// The smallest possible size of a key with a sample of `x` units.
     pub fn least(&self, x: f64) -> f64 {
         if x <= 0.0 {
             return 0.0;
         }
-        // The larger the size, the larger its share of the failures. So too small a size gives a larger one, which is
+        // The larger the size, the larger its share of the failures. So too small a size gives a larger one that is
         // still too small.
         let small = self.size::<1>(x, self.exponent(x), Side::Below);
         self.size::<2>(x, self.exponent(small), Side::Below)
@@ -56,13 +56,13 @@ impl Draw {
 
     /// The largest possible size of a key with a sample of `x` units.
     pub fn largest(&self, x: f64) -> f64 {
-        // A size that is possible gives one that is not too small.
+        // A possible size gives one that is not too small.
         let possible = self.size::<1>(x, self.least, Side::Above);
         let possible = if self.is_possible(x, possible) { possible } else { x / self.p };
         self.size::<2>(x, self.exponent(possible), Side::Above)
     }
 
-    /// -ln of the probability with which a key of this size may fail.
+    /// -ln of the probability with which the limit of a key of this size may fail.
     fn exponent(&self, size: f64) -> f64 {
         (self.budget - size.max(1.0).ln()).max(self.least)
     }
@@ -80,8 +80,7 @@ impl Draw {
         if side == Side::Below { size.max(x) } else { size }
     }
 
-    /// Where T D(x/T || p) is to be taken, and what it has to be for a tail of exp(-exponent): by the closer of the two
-    /// laws.
+    /// Where to take T D(x/T || p), and its value for a tail of exp(-exponent), by the tighter of the two laws.
     fn edge(&self, x: f64, exponent: f64, side: Side) -> (f64, f64) {
         match side {
             Side::Below if self.whole && x >= 4.0 => (x - 1.0, normal(exponent)),
@@ -103,11 +102,11 @@ fn invert<const STEPS: usize>(x: f64, exponent: f64, p: f64, side: Side) -> f64 
         return exponent / -(-p).ln_1p();
     }
     if side == Side::Below && exponent >= -x * p.ln() {
-        // Even a key all of which was taken is not rare enough.
+        // Even a key that was taken completely is not rare enough.
         return x;
     }
     let mean = x / p;
-    // The first terms of a power series, for small p. Newton's method needs no better start.
+    // The first terms of a power series, for small p: a good enough start for Newton's method.
     let s = (2.0 * exponent * (1.0 - p) / x).sqrt();
     let mut size = match side {
         Side::Below => {
@@ -118,7 +117,8 @@ fn invert<const STEPS: usize>(x: f64, exponent: f64, p: f64, side: Side) -> f64 
     for step in 1..=STEPS {
         let next = size - (divergence(x, size, p) - exponent) / slope(x, size, p);
         size = match side {
-            // A step may be too long, into sizes that no key with this sample has. But the last one has to be whole.
+            // A step may be too long and reach sizes that no key with this sample has. But the last step must not be
+            // shortened.
             Side::Below if step < STEPS => next.clamp(x.midpoint(size).min(mean), mean * (1.0 - 1e-12)),
             Side::Below => next.max(x),
             Side::Above => next,
@@ -129,7 +129,7 @@ fn invert<const STEPS: usize>(x: f64, exponent: f64, p: f64, side: Side) -> f64 
 
 /// T D(x/T || p), for x from 0 to T.
 fn divergence(x: f64, size: f64, p: f64) -> f64 {
-    // By how far the sample is from its mean: near the mean, the terms are large and nearly cancel.
+    // The distance of the sample from its mean: near the mean, the terms are large and nearly cancel.
     let off = x - size * p;
     let term = |part: f64, mean: f64, off: f64| if part <= 0.0 { 0.0 } else { part * (off / mean).ln_1p() };
     term(x, size * p, off) + term(size - x, size * (1.0 - p), -off)
@@ -144,7 +144,7 @@ fn slope(x: f64, size: f64, p: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// a of a list that states 99.9 %.
+    /// The share of each limit for a list that states 99.9 %.
     const SHARE: f64 = 0.00025;
 
     /// ln P(Bin(T, p) >= x), or of <= x, term by term.
@@ -180,7 +180,7 @@ mod tests {
         ln_binomial(size, x) + x as f64 * p.ln() + (size - x) as f64 * (-p).ln_1p()
     }
 
-    /// The limits that the exact tails give, by trying.
+    /// The limits of the exact tails, by trying.
     fn exact(total: f64, p: f64, x: u64) -> (u64, u64) {
         let possible = |size: u64, side| ln_tail(size, p, x, side) > (SHARE * size as f64 / total).ln();
         let mean = (x as f64 / p) as u64;
@@ -197,7 +197,7 @@ mod tests {
         (if x == 0 { 0 } else { least }, largest)
     }
 
-    /// Never within the exact limits, and on either side at most an eighth further away from the mean than these.
+    /// Never tighter than the exact limits, and on either side at most an eighth further away from the mean.
     #[test]
     fn limits_hold_and_are_hardly_wider_than_exact_ones() {
         let mut widest = 0.0_f64;

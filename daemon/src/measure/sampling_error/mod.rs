@@ -1,21 +1,21 @@
-//! What sampling leaves open: bounds that hold for a whole list at once, and the value in between.
+//! The error of sampling: bounds that hold for a whole list at once, and the value in between.
 //!
-//! A list shows the keys that the draw has favoured. So bounds that hold for a key chosen beforehand say nothing of a
-//! list: of many small keys it shows those whose samples are far too large. These bounds hold for *all* keys of a
-//! dimension together, in packets and in bytes, below and above, with the stated confidence; then they hold for those
-//! that a list shows, whatever made it choose them (Berk et al., "Valid post-selection inference", 2013).
+//! A list favours lucky keys. So bounds that hold for a key chosen beforehand do not hold for a list: of many small
+//! keys it shows those whose samples are far too large. These bounds hold for *all* keys of a dimension together, in
+//! packets and in bytes, below and above, with the stated confidence. So they hold for those in a list, however it
+//! chose them (Berk et al., "Valid post-selection inference", 2013).
 //!
-//! How: a quarter of 1 - confidence is for each of packets, bytes, below and above. It is shared out by size: the
-//! bounds of a key of true size T, of `total` of all keys, may fail with the probability share * T / total. These sum
-//! up to the share (Bonferroni's inequality, with weights). A key with a sample x has the sizes T for which x is not
-//! too far out (`limits.rs`).
+//! How: packets, bytes, lower and upper bounds each get a quarter of 1 - confidence. That share is divided by size: if
+//! all keys have `total`, the bounds of a key of true size T may fail with the probability share * T / total. These add
+//! up to the share (Bonferroni's inequality, with weights). The possible sizes T of a key with a sample x are those for
+//! which x is not too far out (`limits.rs`).
 //!
 //! Packets that are drawn one by one, all at one rate, have a sample of Bin(T, 1/N). Everything else is covered by
-//! Chernoff's tail of Bin(S / B, 1/N). S is the true sum, B the largest thing that one draw takes (the largest packet,
-//! or buffer of merged packets), and N the highest rate in force. A thing of size b <= B that is taken with probability
-//! 1/n >= 1/N, and then counts n b, has a cumulant generating function, in units of NB, of
-//! ln(1 + (exp(s n b / (N B)) - 1) / n). That is convex in b and 0 at b = 0, hence at most b/B of its value at b = B;
-//! and there it rises with n (Hoeffding, 1963). So the sum's is at most that of the binomial variable.
+//! Chernoff's tail of Bin(S / B, 1/N). S is the true sum, B the largest unit that one draw takes (the largest packet,
+//! or buffer of merged packets), and N the highest rate in force. A unit of size b <= B that is taken with probability
+//! 1/n >= 1/N, and then counts n b, has the cumulant generating function, in units of NB, ln(1 + (exp(s n b / (N B)) -
+//! 1) / n). That is convex in b and 0 at b = 0, hence at most b/B of its value at b = B; and there it rises with n
+//! (Hoeffding, 1963). So that of the sum is at most that of the binomial variable.
 
 mod limits;
 mod value;
@@ -24,7 +24,7 @@ use weir_common::{ledger::Tally, sketch::Metric};
 
 use self::limits::Draw;
 
-/// What sampling leaves open in one window.
+/// The error of sampling in one window.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplingError {
     rate: u64,
@@ -51,13 +51,13 @@ pub struct Sampling {
     pub is_steady: bool,
     /// The most that one draw takes: one packet of the largest size, or more where offloads merge packets.
     pub largest: Tally,
-    /// What all keys have together, at least.
+    /// The least that all keys have together.
     pub total: Tally,
 }
 
 impl SamplingError {
-    /// What this sampling leaves open, with bounds that fail together with the probability 1 - `confidence`, for all
-    /// keys of a dimension.
+    /// The error of this sampling, with bounds that fail together with the probability 1 - `confidence`, for all keys
+    /// of a dimension.
     pub fn new(sampling: Sampling, confidence: f64) -> Self {
         /// Packets and bytes, below and above.
         const SHARES: f64 = 4.0;
@@ -78,20 +78,20 @@ impl SamplingError {
 
     /// The range of a key's true sum. Its samples, each times its rate, add up to between `lower` and `upper`.
     pub fn bounds(&self, metric: Metric, lower: u64, upper: u64) -> (u64, u64) {
-        /// Of a limit, for what arithmetic rounds.
+        /// The relative rounding error of a limit.
         const ROUNDING: f64 = 1e-9;
         let Drawn { draw, unit, total } = self.of(metric);
         let size = unit / self.rate as f64;
         let least = size * draw.least(lower as f64 / unit) * (1.0 - ROUNDING);
         let largest = size * draw.largest(upper as f64 / unit) * (1.0 + ROUNDING);
-        // A lucky draw of a key that has nearly all may speak for more than there was.
+        // A lucky draw of a key that has nearly everything may stand for more than there was.
         let largest = (largest as u64).min(*total);
         ((least.ceil() as u64).min(largest), largest)
     }
 
-    /// The likeliest true sums of a key whose samples, each times its rate, add up to `scaled`, where the list that
-    /// shows it needed `needed` of that in this metric; 0 if the list has room for all. Where the rate changed, nothing
-    /// tells how many packets were taken at which rate. Then it is the scaled sum, which is right on average.
+    /// The likeliest true sums of a key whose samples, each times its rate, add up to `scaled`. The list that shows it
+    /// needed `needed` of that in this metric; 0 if the list has room for all. If the rate changed, it is unknown how
+    /// many packets were taken at which rate. Then it is the scaled sum, which is right on average.
     pub fn likeliest(&self, scaled: Tally, metric: Metric, needed: u64) -> Tally {
         if !self.is_steady {
             return scaled;
@@ -105,13 +105,13 @@ impl SamplingError {
         Tally::new(packets.round() as u64, (scaled.bytes as f64 * part).round() as u64)
     }
 
-    /// What was taken of a sum of samples, each times its rate: exactly, where the rate is steady. What was taken at a
-    /// lower rate counts for less.
+    /// The taken part of a sum of samples, each times its rate; exact if the rate is steady. What was taken at a lower
+    /// rate counts for less.
     pub const fn taken(&self, scaled: Tally) -> Tally {
         Tally::new(scaled.packets / self.rate, scaled.bytes / self.rate)
     }
 
-    /// What samples that are missing may add to a sum of samples, each times its rate.
+    /// The most that missing samples add to a sum of samples, each times its rate.
     #[must_use]
     pub const fn scaled(&self, missing: Tally) -> Tally {
         Tally::new(missing.packets.saturating_mul(self.rate), missing.bytes.saturating_mul(self.rate))
@@ -141,8 +141,8 @@ mod tests {
         let error = error(true, PACKET);
         assert_eq!(error.bounds(Metric::Packets, 10, 10).0, 1);
         assert_eq!(error.bounds(Metric::Packets, 0, 0).0, 0);
-        // A sample of nothing is rare from there: 0.9^T = share T / total.
-        // T = 136 is the last. Limits take the share of a smaller key first, of 78.7 packets: 0.9^141.7 is that.
+        // A sample of zero is rare above this: 0.9^T = share T / total. T = 136 is the last. The limits first use the
+        // share of a smaller key, of 78.7 packets: 0.9^141.7 is that.
         assert_eq!(error.bounds(Metric::Packets, 0, 0).1, 141);
         let (lower, upper) = error.bounds(Metric::Bytes, 600, 600);
         assert!((60..100).contains(&lower) && upper > 136 * 1_000, "{lower} to {upper}");
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn nothing_has_more_than_all_have() {
         assert_eq!(error(true, PACKET).bounds(Metric::Packets, 590_000, 600_000).1, 60_000);
-        // 7,000 of 60,000 packets were taken, where a draw of 1 in 10 takes 6,000.
+        // 7,000 of 60,000 packets were taken; a draw of 1 in 10 takes 6,000 on average.
         assert_eq!(error(true, PACKET).bounds(Metric::Packets, 70_000, 70_000), (60_000, 60_000));
         let (lower, upper) = error(true, PACKET).bounds(Metric::Bytes, 90_000_000, 90_000_000);
         assert!(lower == upper && upper == 60_000_000, "{lower} to {upper}");

@@ -1,24 +1,24 @@
-//! The likeliest size of a key that a list shows because its sample was large.
+//! The likeliest size of a key that is in a list because its sample was large.
 //!
-//! A list shows the keys that chance has favoured: the mean of their samples, scaled up, is above the mean of their
-//! sizes (the winner's curse). So the value is the size T for which the sample x is likeliest *among the samples that
-//! get a key into the list*, which are those of at least c: T maximises P(X = x | X >= c) (Zhong and Prentice, 2008).
-//! For samples far above c this is x/p. For a sample of just c, it is the least possible size.
+//! A list favours lucky keys: the mean of their samples, scaled up, is above the mean of their sizes (the winner's
+//! curse). So the value is the size T for which the sample x is likeliest *among the samples that get a key into the
+//! list*, which are those of at least c: T maximises P(X = x | X >= c) (Zhong and Prentice, 2008). For samples far
+//! above c this is x/p. For a sample of exactly c, it is the smallest possible size.
 //!
 //! For Bin(T, p), the ratio of the likelihoods of T and T + 1 says that x is nearly the mean of the samples of at least
-//! c: x = Tp + Tp(1 - p) P(X = c - 1 | T) / P(X >= c | T). With a normal variable for X, that becomes one function of
-//! one number, and a table of it. Most values are within a tenth of a sample's standard deviation from the exact
-//! maximum; those of samples just above a large c, where c is far out in the distribution's tail, are within 2 per cent
-//! (a test).
+//! c: x = Tp + Tp(1 - p) P(X = c - 1 | T) / P(X >= c | T). With a normal variable for X, that becomes a function of one
+//! number, which is tabulated. Most values are within a tenth of a sample's standard deviation from the exact maximum;
+//! those of samples just above a large c, where c is far out in the distribution's tail, are within 2 per cent (a
+//! test).
 
 use std::sync::LazyLock;
 
 use statrs::function::erf::erfc;
 
-/// The likeliest size of a key with a sample of `x` units, each taken with probability `p`, when a sample of `c` was
-/// needed to be seen.
+/// The likeliest size of a key with a sample of `x` units, each taken with probability `p`, if a sample of `c` was
+/// needed to be listed.
 pub fn likeliest(x: f64, c: f64, p: f64) -> f64 {
-    /// The mean says how wide its distribution is, and the other way round.
+    /// The mean determines the width of its distribution, and vice versa.
     const ROUNDS: usize = 8;
     if x <= c {
         return x;
@@ -26,17 +26,17 @@ pub fn likeliest(x: f64, c: f64, p: f64) -> f64 {
     // Samples are whole: the distribution's step at c begins half a unit below.
     let edge = c - 0.5;
     let next = |mean: f64| {
-        // Half-way between what it is at the mean and what it is at the sample, which may be nearly all of the key.
+        // Half-way between the variance at the mean and that at the sample, which may be nearly all of the key.
         let variance = (mean * (1.0 - p)).midpoint(x * (1.0 - x * p / mean));
         let deviation = variance.sqrt();
         (edge + deviation * mean_above_edge((x - edge) / deviation)).max(x * p)
     };
-    // From the second round on only half of each step: whole ones would swing to and fro.
+    // From the second round on only half of each step: whole steps would oscillate.
     let mean = (1..ROUNDS).fold(next(x), |mean, _| mean.midpoint(next(mean)));
     mean / p
 }
 
-/// The mean of a normal variable with standard deviation 1, of which the part above 0 has the mean `seen`.
+/// The mean of a normal variable with standard deviation 1 whose part above 0 has the mean `seen`.
 fn mean_above_edge(seen: f64) -> f64 {
     let Table(entries) = &*TABLE;
     let at = entries.partition_point(|(_, of_part)| *of_part <= seen);
@@ -44,7 +44,7 @@ fn mean_above_edge(seen: f64) -> f64 {
         (Some((mean, of_part)), Some((next, of_next))) => mean + (next - mean) * (seen - of_part) / (of_next - of_part),
         // Nearly all of it is above 0.
         (_, None) => seen,
-        // So little of it is above 0 that nothing else matters than the slope there.
+        // So little of it is above 0 that only the slope there matters.
         (None, _) => -1.0 / seen.max(f64::MIN_POSITIVE),
     }
 }

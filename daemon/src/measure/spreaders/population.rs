@@ -1,10 +1,10 @@
-//! What is likely of a key, after a look at all others.
+//! The likeliest number of a key, given the numbers of all others.
 
 use weir_sketch::{Estimate, Survey};
 
 use crate::view::ViewKey;
 
-/// The likeliest number, and the variance of that.
+/// The likeliest number, and its variance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Likely {
     pub value: f64,
@@ -12,14 +12,14 @@ pub struct Likely {
 }
 
 impl Likely {
-    /// Of the bounds of a held key: they are so many standard deviations apart, about.
+    /// From the bounds of a held key: they are roughly `DEVIATIONS` standard deviations apart.
     pub fn of(held: Estimate) -> Self {
         const DEVIATIONS: f64 = 12.0;
         let deviation = (held.upper - held.lower) as f64 / DEVIATIONS;
         Self { value: held.value as f64, variance: deviation * deviation }
     }
 
-    /// What both say: each has a say as far as it is sure.
+    /// Combines both, weighted by how certain each is.
     pub fn and(self, other: Self) -> Self {
         let both = self.variance + other.variance;
         if both == 0.0 {
@@ -30,25 +30,24 @@ impl Likely {
     }
 }
 
-/// What the lines say of all keys that may be listed.
+/// What the lines say about all keys that may be listed.
 ///
-/// A list shows those whom chance has favoured. So an estimate is drawn to what is usual, the more, the less keys
-/// differ beyond chance (Morris, "Parametric empirical Bayes inference", 1983). One that stands out from all others
-/// stays as it is.
+/// A list favours lucky keys. So an estimate is shrunk towards the median, the more so the less keys differ beyond
+/// chance (Morris, "Parametric empirical Bayes inference", 1983). One that stands out from all others stays as it is.
 pub struct Population<'a> {
     survey: &'a Survey<'a, ViewKey>,
     /// The median.
     usual: f64,
     /// The variance among keys, without that of chance.
     variance: f64,
-    /// So many standard deviations from what is usual, hardly one key is by chance.
+    /// A distance from the median, in standard deviations, that hardly any key has by chance.
     outstanding: f64,
 }
 
 impl<'a> Population<'a> {
-    /// Of numbers without bias.
+    /// From unbiased numbers.
     pub fn of(survey: &'a Survey<'a, ViewKey>, found: impl Iterator<Item = f64>) -> Self {
-        /// What lies between the quartiles of a normal distribution, in standard deviations.
+        /// The distance between the quartiles of a normal distribution, in standard deviations.
         const QUARTILES: f64 = 1.349;
         let mut values: Vec<f64> = found.collect();
         values.sort_unstable_by(f64::total_cmp);
@@ -59,7 +58,7 @@ impl<'a> Population<'a> {
         Self { survey, usual, variance: (all * all - chance * chance).max(0.0), outstanding }
     }
 
-    /// The likeliest number of a key, of which the lines say this without bias.
+    /// The likeliest number of a key whose unbiased estimate from the lines is `found`.
     pub fn likely(&self, found: f64) -> Likely {
         let (beyond, chance) = (found - self.usual, self.survey.deviation(found).powi(2));
         let all = self.variance + chance;
@@ -88,13 +87,13 @@ mod tests {
         let survey = lines.survey();
         let chance = survey.deviation(0.0);
         assert!(chance > 1.0, "{chance}");
-        // As far apart as chance makes them: nobody differs.
+        // Only as far apart as chance makes them: no key differs.
         let alike = Population::of(&survey, (-50..=50).map(|n| 0.6 * chance * f64::from(n) / 25.0));
         assert_eq!((alike.usual, alike.variance), (0.0, 0.0));
         assert_eq!(alike.likely(chance), Likely { value: 0.0, variance: 0.0 });
         let far = 4.0 * survey.deviation(4.0 * chance);
         assert_eq!(alike.likely(far).value, far, "one that stands out stays as it is");
-        // Three times as far apart: eight ninths of what they differ by is their own.
+        // Three times as far apart: eight ninths of the variance is their own.
         let different = Population::of(&survey, (-50..=50).map(|n| 3.0 * 1.349 * chance * f64::from(n) / 50.0));
         let likely = different.likely(chance);
         assert!((0.8..0.95).contains(&(likely.value / chance)), "{likely:?}, {chance}");
