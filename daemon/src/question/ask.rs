@@ -1,6 +1,6 @@
 //! A question about one key: `src_ip=192.0.2.7`, answered by every list and view that has such keys.
 //!
-//! A row of any list can be asked for as the report shows it: its fields, each with its value. An address without a
+//! Any row of a list can be queried as the report shows it: its fields, each with its value. An address without a
 //! field, and `host`, may be on either side.
 
 use std::{collections::BTreeSet, net::IpAddr};
@@ -20,35 +20,35 @@ use crate::{
 /// A key of one view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The number of the view that knows.
+    /// The index of the view that has the key.
     pub view: usize,
     /// The key, without the slot of an interface.
     pub key: ViewKey,
-    /// Of which interfaces, where the view tells them apart.
+    /// Which interfaces, if the view distinguishes them.
     pub of: OfInterface,
 }
 
-/// Which interfaces are asked about.
+/// Which interfaces a query is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfInterface {
-    /// The one with this name; otherwise all.
+    /// The one with this name; `None` for all.
     pub name: Option<String>,
-    /// What it carried in this direction; otherwise in both.
+    /// What it carried in this direction; `None` for both.
     pub way: Option<Way>,
 }
 
-/// The name that stands for the view itself.
+/// The name of the pseudo-field that selects a view.
 const VIEW: &str = "view";
-/// The name of what the lists of networks show.
+/// The name of the field that the lists of networks show.
 const PREFIX: &str = "prefix";
 
 impl Ask {
-    /// Reads `FIELD=VALUE,...`, or an address or prefix alone. `interfaces` are the names that the report has. The
-    /// views that know all packets come first.
+    /// Reads `FIELD=VALUE,...`, or an address or prefix alone. `interfaces` has the names that are in the report. The
+    /// views that cover all packets come first.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, or which keys can be asked for if no view has such keys.
+    /// What is wrong with it or, if no view has such keys, which keys can be queried.
     pub fn parse(text: &str, views: &Views, interfaces: &[&str]) -> Result<Vec<Self>, String> {
         let asked = Asked::parse(text, views, interfaces)?;
         let mut questions: Vec<(usize, &Question)> = views.questions.iter().enumerate().collect();
@@ -67,7 +67,7 @@ impl Ask {
     }
 }
 
-/// What was asked, part by part.
+/// A query, part by part.
 struct Asked<'a> {
     /// Only this view.
     view: Option<&'a str>,
@@ -84,7 +84,7 @@ impl<'a> Asked<'a> {
                 continue;
             }
             let part = Part::parse(text, views.facts())?;
-            // Two addresses of unknown sides are a pair.
+            // Two addresses of unknown side are a pair.
             if asked.parts.iter().any(|known| known.field == part.field && !part.is_of_either_side()) {
                 return Err(format!("{} is there twice", part.field));
             }
@@ -104,7 +104,7 @@ impl<'a> Asked<'a> {
         Ok(asked)
     }
 
-    /// The sides that the addresses of either side may be on, in their order.
+    /// The possible sides of the addresses that may be on either side, in their order.
     fn sides(&self) -> Result<Vec<Vec<Side>>, String> {
         let either = self.parts.iter().filter(|part| part.is_of_either_side()).count();
         match either {
@@ -115,7 +115,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The key of a view that this means, if it is one of its keys.
+    /// The key of a view that the query means, if the view has such a key.
     fn key(&self, question: &Question, sides: &[Side]) -> Option<(ViewKey, OfInterface)> {
         let Question { by, view, .. } = question;
         if self.view.is_some_and(|name| name != view.name) {
@@ -145,7 +145,7 @@ impl<'a> Asked<'a> {
                 }
                 (_, Some(Value::Number(number))) => by.set(&mut key, *of, *number),
                 (Field::Interface, Some(_)) => {}
-                // What a row leaves out because nothing is known of it.
+                // Rows leave these out if they are unknown.
                 (Field::Net(_) | Field::Country(_) | Field::Direction, None) => {}
                 _ => return None,
             }
@@ -154,7 +154,7 @@ impl<'a> Asked<'a> {
         Some((key, if tells_interfaces { self.of.clone() } else { OfInterface::default() }))
     }
 
-    /// Why no view answers, and the way out.
+    /// Why no view answers, and what can be queried instead.
     fn refusal(&self, views: &Views) -> String {
         let fields: Vec<_> = self.parts.iter().map(Part::wanted).collect();
         let fields = fields.join(", ");
@@ -199,13 +199,13 @@ struct Part {
     value: Value,
 }
 
-/// What a field has to be.
+/// The value of a field.
 enum Value {
     /// An address, and how many of its bits count.
     Address(IpAddr, u8),
     /// The name of an interface.
     Interface(String),
-    /// A number, as [`Field::number`] has it.
+    /// A number, as [`Field::number`] returns it.
     Number(u64),
 }
 
@@ -241,7 +241,7 @@ impl Part {
         if let Value::Address(ip, _) = &self.value { Some(ip.is_ipv6()) } else { None }
     }
 
-    /// The same field of this side.
+    /// The same field, on this side.
     fn field_on(&self, side: Option<Side>) -> Field {
         match (self.field, side) {
             (Field::Ip(_, lengths), Some(side)) => Field::Ip(side, lengths),
@@ -249,8 +249,8 @@ impl Part {
         }
     }
 
-    /// Whether it tells the field `of` of a key, where its own is `field`: the same, or an address of which as many
-    /// bits count.
+    /// Whether it gives the value of the field `of` of a key; `field` is its own field. They are the same, or both
+    /// addresses with the same number of bits.
     fn is_of(&self, field: Field, of: Field) -> bool {
         match (field, of, &self.value) {
             (Field::Ip(side, _), Field::Ip(of, lengths), Value::Address(ip, length)) => {
@@ -260,7 +260,7 @@ impl Part {
         }
     }
 
-    /// The field that a view needs for it.
+    /// The field that a view needs in order to answer it.
     fn wanted(&self) -> String {
         match (self.field, &self.value) {
             (Field::Ip(_, Lengths::WHOLE), Value::Address(ip, length))
@@ -274,7 +274,7 @@ impl Part {
     }
 }
 
-/// An address, or a prefix, of a field whose values have such lengths.
+/// An address or a prefix, for a field whose values have these lengths.
 fn address(text: &str, field: Field, lengths: Lengths) -> Result<Value, String> {
     let (ip, length) = text.split_once('/').map_or((text, None), |(ip, length)| (ip, Some(length)));
     let ip: IpAddr = ip.parse().map_err(|_| format!("{text:?} is no address"))?;
@@ -288,7 +288,7 @@ fn address(text: &str, field: Field, lengths: Lengths) -> Result<Value, String> 
     Ok(Value::Address(ip, length))
 }
 
-/// The number of a value, as [`Field::number`] has it. Nothing is the value of what is not known.
+/// The number of a value, as [`Field::number`] returns it. An empty value means unknown.
 fn number(field: Field, text: &str, facts: Facts<'_>) -> Result<u64, String> {
     let lower = text.to_ascii_lowercase();
     let below = |limit: u64| text.parse().ok().filter(|number| *number < limit);
@@ -333,7 +333,7 @@ fn flags(text: &str) -> Option<u64> {
     Some(flags)
 }
 
-/// What a value looks like, where the field's name does not tell.
+/// An example of a value, if the field's name does not suggest one.
 const fn example(field: Field) -> &'static str {
     match field {
         Field::TcpFlags => ": write the letters of the flags, as SA for SYN and ACK",

@@ -1,5 +1,5 @@
-//! Which interface has which slot: views that match by interface, or tell directions apart, ask here, as interfaces
-//! come and go.
+//! Which interface has which slot. Views that match by interface, or distinguish directions, look it up here as
+//! interfaces come and go.
 
 use std::sync::{
     Arc,
@@ -33,10 +33,10 @@ impl Selected {
     }
 }
 
-/// What selects slots.
+/// A criterion that selects slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// Interfaces whose names are one of these, or fit one of these patterns.
+    /// Interfaces whose names are among these, or match one of these patterns.
     Names(Vec<String>),
     /// One direction.
     Direction(Way),
@@ -51,7 +51,7 @@ impl Selector {
     }
 }
 
-/// All selectors of all views. Whoever gives slots to interfaces tells it.
+/// All selectors of all views. The code that assigns slots to interfaces updates it.
 #[derive(Debug, Default)]
 pub struct Directory {
     selectors: Vec<(Selector, Arc<Selected>)>,
@@ -67,7 +67,7 @@ impl Directory {
         selected
     }
 
-    /// A slot belongs to the interface with these names and to this direction from now on; a capture has no direction.
+    /// Assigns a slot to the interface with these names and to this direction; a capture has no direction.
     pub fn assign(&self, slot: usize, names: &[&str], way: Option<Way>) {
         let Ok(slot) = u8::try_from(slot) else { return };
         self.directions.set(slot, way);

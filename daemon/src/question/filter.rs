@@ -1,4 +1,4 @@
-//! What a view matches: tests on the fields of a record, all of which have to hold.
+//! What a view matches: tests on the fields of a record, all of which must hold.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::{
     view::{Condition, Field, Of, Side, Values},
 };
 
-/// Tests that all have to hold.
+/// Tests, all of which must hold.
 #[derive(Clone, Debug, Default)]
 pub struct Filter(pub Vec<Test>);
 
-/// A test, or its contrary.
+/// A test or its negation.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// Whether the record passes if it does not hold.
+    /// Whether the record passes if the test does not hold.
     pub is_negated: bool,
-    /// What it is about.
+    /// The field that it reads.
     pub of: Of,
     /// The values that pass.
     pub among: Among,
@@ -37,7 +37,7 @@ pub enum Among {
     Ranges(Box<[(u32, u32)]>),
     /// Numbers whose bits are set.
     Bits(Box<[u64; 4]>),
-    /// Interfaces, by what is there now.
+    /// Interfaces, by the slots that are selected now.
     Interfaces(Arc<Selected>),
 }
 
@@ -56,7 +56,7 @@ impl Among {
         self.having(&[number]) == 1
     }
 
-    /// Which of these numbers pass. A loop of its own for each kind of values: that takes a fraction of a loop for all.
+    /// Which of these numbers pass. One loop for each kind of values takes a fraction of the time of one loop for all.
     #[inline]
     fn having(&self, numbers: &[u32]) -> u32 {
         match self {
@@ -75,7 +75,7 @@ impl Among {
     }
 }
 
-/// Of how many records a filter says at once which pass: a bit each.
+/// How many records a filter tests at once: a bit each.
 pub const RECORDS_MAX: usize = u32::BITS as usize;
 
 /// A bit for each item that has a property; the first is the lowest.
@@ -85,7 +85,7 @@ fn bits<T>(items: impl Iterator<Item = T>, has: impl Fn(T) -> bool) -> u32 {
 }
 
 impl Test {
-    /// What a condition comes to, where networks have these numbers.
+    /// The test of a condition; `networks` has the numbers of the networks.
     pub fn new(condition: &Condition, networks: &Networks, directory: &mut Directory) -> Self {
         let (of, among) = match &condition.values {
             Values::Prefixes(side, prefixes) => {
@@ -102,15 +102,15 @@ impl Test {
         Self { is_negated: condition.is_negated, of, among }
     }
 
-    /// Which of these records pass, as far as `so_far` has their bits.
+    /// Which of the records in `so_far` pass.
     #[inline]
     fn passing<'a>(&self, so_far: u32, records: impl Iterator<Item = &'a Record> + Clone, facts: Facts<'_>) -> u32 {
         let holding = self.holding(so_far, records, facts);
         so_far & if self.is_negated { !holding } else { holding }
     }
 
-    /// For which of these records the test holds. A loop of its own for each field. Others than those of `so_far` are
-    /// not asked what takes long: it may be wrong for them.
+    /// For which of these records the test holds. One loop for each field. Slow fields are only looked up for the
+    /// records in `so_far`; the other bits may be wrong.
     #[inline]
     fn holding<'a>(&self, so_far: u32, records: impl Iterator<Item = &'a Record> + Clone, facts: Facts<'_>) -> u32 {
         let among = &self.among;
@@ -124,7 +124,7 @@ impl Test {
                 among.having(&numbers[..count])
             }};
         }
-        // Finding a network takes several nanoseconds, and finding what is known of an address hundreds.
+        // Finding a network takes several nanoseconds, and looking up an address hundreds.
         macro_rules! search {
             ($side:expr, $has:expr) => {
                 bits(records.clone().zip(0..u32::BITS), |(record, nth)| {
@@ -180,12 +180,12 @@ impl Filter {
         self.0.is_empty()
     }
 
-    /// Whether it tells interfaces apart.
+    /// Whether it distinguishes interfaces.
     pub fn has_interface(&self) -> bool {
         self.0.iter().any(|test| test.of == Of::Slot)
     }
 
-    /// Whether all records of a flow pass, or none.
+    /// Whether always either all records of a flow pass, or none.
     pub fn is_of_flow(&self) -> bool {
         self.0.iter().all(|test| test.of.is_of_flow())
     }
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::{config::Config, interface::Way, question::Views};
 
-    /// Whether the only view of a configuration passes a record: alone, and between others.
+    /// Whether the only view of a configuration passes a record: tested alone, and among others.
     fn passes(conditions: &str, record: &Record) -> bool {
         let networks = "networks: {own: {prefixes: [10.0.0.0/8], own: true}, peer: {prefixes: [192.0.2.0/24]}}";
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/corpus");

@@ -1,8 +1,8 @@
 //! Questions: the views of a configuration, ready to be asked of every record.
 //!
 //! A [`Question`] is a [`View`] with its [`filter`] of tests, its key, and the structure that answers it, which the
-//! [`plan`]ner chose; questions that are fed the same are [`sharing`] one. [`Views`] are all of them. The [`directory`]
-//! knows which interface has which slot, and [`ask`] finds the question that knows a key.
+//! [`plan`]ner chose; questions with the same records are [`sharing`] one. [`Views`] has all of them. The [`directory`]
+//! knows which interface has which slot, and [`ask`] finds the question that has a key.
 
 pub mod ask;
 pub mod directory;
@@ -28,28 +28,28 @@ use crate::{
 pub struct Question {
     /// The view.
     pub view: View,
-    /// Which records.
+    /// Which records it is about.
     pub filter: Filter,
-    /// Their key, with the interface in it if each has a table of its own.
+    /// Their key, including the interface if each has a table of its own.
     pub by: By,
-    /// What is distinct.
+    /// What it counts distinct values of.
     pub of: Option<By>,
-    /// What answers it.
+    /// The structure that answers it.
     pub structure: Structure,
-    /// The number of an earlier question that is fed the same, and whose sketch answers this one as well.
+    /// The index of an earlier question that gets the same records, and whose sketch answers this one as well.
     pub answered_by: Option<usize>,
     /// Whether every measured interface feeds it; otherwise each packet feeds it once.
     pub is_fed_by_all: bool,
-    /// The number of the question of prefixes that is given what this one's candidates do not hold.
+    /// The index of the question of prefixes that gets what this one's candidates do not hold.
     pub feeds: Option<usize>,
-    /// The number of the list of addresses that feeds it, instead of records, if it is one of prefixes. It comes
-    /// before.
+    /// If it is one of prefixes: the index of the list of addresses that feeds it instead of records. That one comes
+    /// earlier.
     pub fed_by: Option<usize>,
-    /// Whether the second record of a flow changes nothing: it counts what is distinct, by what makes a flow.
+    /// Whether the second record of a flow changes nothing: it counts distinct values of fields of the flow key.
     pub is_of_flows: bool,
-    /// Whether reports have the total that its rows are parts of.
+    /// Whether reports include the total that its rows are parts of.
     pub has_total: bool,
-    /// Rows of all its tables together, at most, unless there are more tables.
+    /// The most rows of all its tables together, unless there are more tables.
     pub rows_max: usize,
 }
 
@@ -58,17 +58,17 @@ pub struct Question {
 enum AnswerPlace {
     /// In a list of its own, whose rows are parts of the report's totals.
     List,
-    /// Among the views, behind those of the user.
+    /// Among the views, after those of the user.
     Tables,
     /// Among the views.
     Own,
 }
 
-/// Rows of all tables of a standard view, at most, unless there are more interfaces: a report must not become long
-/// because there are hundreds of them.
+/// The most rows of all tables of a standard view, unless there are more interfaces: hundreds of interfaces must not
+/// make a report long.
 const TABLES_ROWS_MAX: usize = 256;
 
-/// What views need of records whose packets have fed on another interface.
+/// What views need of records whose packets another interface has fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeated {
     /// Nothing.
@@ -86,9 +86,9 @@ pub struct Views {
     pub questions: Vec<Question>,
     /// How many of them, the first ones, are standard views.
     standard: usize,
-    /// What they need of packets that have fed on another interface.
+    /// What they need of packets that another interface has fed.
     pub repeated: Repeated,
-    /// Which interfaces their tests select.
+    /// The interfaces that their tests select.
     pub directory: Directory,
     /// Names for addresses.
     pub networks: Networks,
@@ -97,7 +97,7 @@ pub struct Views {
 }
 
 impl Views {
-    /// The views of a configuration that was checked. `interfaces` are the slots in use.
+    /// The views of a checked configuration. `interfaces` is the number of slots in use.
     ///
     /// # Errors
     ///
@@ -141,13 +141,13 @@ impl Views {
         Arc::new(Self { questions, standard: standard.len(), repeated, directory, networks, geo })
     }
 
-    /// Rows of a report, at most, with so many interfaces. A row that takes the place of two counts as two.
+    /// The most rows of a report with this many interfaces. A row that takes the place of two counts as two.
     pub fn rows(&self, interfaces: u64) -> u64 {
         let rows = |(nth, question): (usize, &Question)| {
             let View { top, per_interface, measure, .. } = &question.view;
-            // A prefix has all numbers twice.
+            // A prefix has every number twice.
             let size = if matches!(question.structure, Structure::Prefixes { .. }) { 2 } else { 1 };
-            // Standard lists are there in two orders.
+            // Standard lists come in two orders.
             let orders = if nth < self.standard && measure.is_tally() && !per_interface { 2 } else { 1 };
             let keys = question.by.domain().map(|keys| keys / question.by.slots().unwrap_or(1));
             let tables = if *per_interface { interfaces } else { 1 };
@@ -157,17 +157,17 @@ impl Views {
         self.questions.iter().enumerate().map(rows).sum()
     }
 
-    /// The number of a standard view, unless it is switched off.
+    /// The index of a standard view, unless it is switched off.
     pub fn standard(&self, standard: Standard) -> Option<usize> {
         self.questions[..self.standard].iter().position(|question| question.view.name == standard.name())
     }
 
-    /// The user's questions, with their numbers.
+    /// The user's questions, with their indexes.
     pub fn own(&self) -> impl Iterator<Item = (usize, &Question)> {
         self.questions.iter().enumerate().skip(self.standard)
     }
 
-    /// The questions whose answers are among the views of a report, with their numbers: the user's, then the standard
+    /// The questions whose answers are among the views of a report, with their indexes: the user's, then the standard
     /// ones of each interface.
     pub fn in_views(&self) -> impl Iterator<Item = (usize, &Question)> {
         let standard = self.questions.iter().enumerate().take(self.standard);
@@ -179,14 +179,14 @@ impl Views {
         Self::built_in_for(estimates, top, 1)
     }
 
-    /// The standard views alone, for so many slots of interfaces.
+    /// The standard views alone, for this many interface slots.
     pub fn built_in_for(estimates: &Estimates, top: usize, interfaces: usize) -> Arc<Self> {
         let report = Report { top, ..Report::default() };
         let config = Config { estimates: estimates.clone(), report, ..Config::default() };
         Self::with_geo(&config, interfaces, Geo::default())
     }
 
-    /// Whether a question is about new flows.
+    /// Whether any question counts new flows.
     pub fn has_new_flows(&self) -> bool {
         self.questions.iter().any(|question| question.view.measure == Measure::NewFlows)
     }
@@ -198,7 +198,7 @@ impl Views {
 }
 
 impl Question {
-    /// Nothing if its fields do not fit into a key, which the configuration's check refuses.
+    /// `None` if its fields do not fit into a key; the check of the configuration refuses that.
     fn new(
         (view, place): (View, AnswerPlace),
         estimates: &Estimates,
@@ -239,12 +239,12 @@ impl Question {
         })
     }
 
-    /// The number of the question whose sketch answers it, where this one is the `nth`.
+    /// The index of the question whose sketch answers this one, which is the `nth`.
     pub fn sketch(&self, nth: usize) -> usize {
         self.answered_by.unwrap_or(nth)
     }
 
-    /// Whether records feed its sketch: it has one of its own, and no list of addresses feeds it.
+    /// Whether records feed its sketch: it has a sketch of its own, and is not fed by a list of addresses.
     pub const fn is_fed_by_records(&self) -> bool {
         self.fed_by.is_none() && self.answered_by.is_none()
     }

@@ -7,37 +7,37 @@ use crate::{
     view::{By, Measure, View},
 };
 
-/// What answers a view.
+/// The structure that answers a view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Structure {
     /// One sum.
     Total,
-    /// A sum for each of so many keys: all there can be.
+    /// A sum for each possible key.
     Table {
-        /// How many.
+        /// The number of keys.
         cells: usize,
     },
     /// Count-min with candidates.
     HeavyHitters {
-        /// The usual distance of bounds, as a share of the whole.
+        /// The usual distance between the bounds, as a share of the whole.
         error: f64,
-        /// Candidates at least.
+        /// The least number of candidates.
         candidates: usize,
-        /// The relative standard error of a `HyperLogLog` of all keys, where the entropy is asked for.
+        /// The relative standard error of a `HyperLogLog` of all keys, if the view wants the entropy.
         distinct: Option<f64>,
     },
-    /// Candidates alone.
+    /// Only candidates.
     Candidates {
-        /// The usual distance of bounds, as a share of the whole.
+        /// The usual distance between the bounds, as a share of the whole.
         error: f64,
-        /// How many at least.
+        /// The least number of candidates.
         candidates: usize,
     },
-    /// Candidates, fed by what the candidates of a list of addresses do not hold.
+    /// Candidates, fed with what the candidates of a list of addresses do not hold.
     Prefixes {
-        /// The usual distance of bounds, as a share of the whole.
+        /// The usual distance between the bounds, as a share of the whole.
         error: f64,
-        /// Candidates at least.
+        /// The least number of candidates.
         candidates: usize,
     },
     /// One `HyperLogLog`.
@@ -47,30 +47,30 @@ pub enum Structure {
     },
     /// Distinct counts by key.
     Spread {
-        /// Pairs of key and item that it is made for.
+        /// The number of pairs of key and item that it is built for.
         pairs: u64,
-        /// Keys with so many items stand out.
+        /// Keys with at least this many items stand out.
         smallest: u64,
-        /// Keys that have a counter of their own.
+        /// The number of keys with a counter of their own.
         held: usize,
         /// The relative standard error of these counters.
         error: f64,
     },
 }
 
-/// Keys with a counter of their own, for each row that is listed: so many that those which touch most are among them
-/// long before a window ends.
+/// Keys with a counter of their own, per listed row: enough that the keys that touch the most are among them long
+/// before a window ends.
 const HELD_PER_ROW: usize = 4;
-/// Such keys at least, also for short lists.
+/// The least number of such keys, even for short lists.
 const HELD_MIN: usize = 32;
-/// Such keys at most: each takes 8 KiB at the error that a view has without asking.
+/// The most such keys: each takes 8 KiB at the default error of a view.
 const HELD_MAX: usize = 512;
-/// Candidates for each row that is listed.
+/// Candidates per listed row.
 const CANDIDATES_PER_ROW: usize = 8;
-/// How much wider the bounds of prefixes are than those of addresses. So all that a prefix which is no candidate reads
-/// stays in the CPU's nearest cache. Prefixes that are listed became candidates early, and have much closer bounds.
+/// How much wider the bounds of prefixes are than those of addresses. So all memory that is read for a prefix that is
+/// no candidate stays in the CPU's nearest cache. Listed prefixes became candidates early, and have much closer bounds.
 const PREFIXES_WIDER: f64 = 4.0;
-/// Tables of interfaces that share their candidates, at most: there may be more interfaces, but few carry much.
+/// The most interface tables that candidates are provided for: there may be more interfaces, but few carry much.
 const TABLES_MAX: usize = 16;
 
 impl Structure {
@@ -80,13 +80,13 @@ impl Structure {
         Self::Prefixes { error: PREFIXES_WIDER * view.error, candidates }
     }
 
-    /// The structure for a standard view that has a short list for each of so many slots of interfaces.
+    /// The structure for a standard view that has a short list for each of this many interface slots.
     pub fn for_short_lists(view: &View, interfaces: usize) -> Self {
         let candidates = CANDIDATES_PER_ROW * view.top * interfaces.min(TABLES_MAX);
         Self::Candidates { error: view.error, candidates }
     }
 
-    /// The structure that answers what both of these do, if they are alike.
+    /// The structure that answers both, if they are alike.
     pub fn and(self, other: Self) -> Option<Self> {
         match (self, other) {
             (
@@ -148,7 +148,7 @@ impl fmt::Display for Structure {
     }
 }
 
-/// A share in percent, without the digits that only say how numbers are stored.
+/// A share in percent, rounded to hide floating-point noise.
 fn percent(share: f64) -> f64 {
     (share * 1e8).round() / 1e6
 }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::{config::Config, question::Views, view::Standard};
 
-    /// The structure of a view of the user's, on so many interfaces, with its words.
+    /// The structure of a user's view, on this many interfaces, with its description.
     fn of(text: &str, interfaces: usize) -> (Structure, String) {
         let mut config = Config { standard_views: Vec::new(), ..Config::default() };
         let view = config.parse_view(text, "a test", "view").unwrap();
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(of("{by: [src_ip]}", 1), (hitters(1_024, None), words.to_owned()));
         let entropy = of("{by: [src_ip], entropy: true}", 1);
         assert_eq!(entropy, (hitters(1_024, Some(0.005)), format!("{words}; HyperLogLog for the entropy")));
-        // Eight candidates a row, if that is more than the usual number, and for at most 16 tables.
+        // Eight candidates a row, if that is more than the default, and for at most 16 tables.
         assert_eq!(of("{by: [src_ip], top: 100, per: interface}", 4).0, hitters(3_200, None));
         assert_eq!(of("{by: [src_ip], top: 100, per: interface}", 100).0, hitters(12_800, None));
         let unique = |error| Unique { error };

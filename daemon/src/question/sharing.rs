@@ -1,12 +1,12 @@
 //! Which questions share a sketch.
 //!
 //! A view of bytes counts packets as well, and its candidates are the keys that are large by either. So two views of
-//! the same keys of the same records may share a sketch, whatever orders them, and however many rows they have. The
-//! sketch is as exact as the more exact of them asks for.
+//! the same keys of the same records can share a sketch, whatever their order and however many rows they have. The
+//! sketch has the smaller error of the two.
 
 use super::{Question, Structure};
 
-/// Finds for each question an earlier one that is fed the same.
+/// Finds for each question an earlier one that gets the same records.
 pub(super) fn share(questions: &mut [Question]) {
     for nth in 1..questions.len() {
         let (earlier, rest) = questions.split_at(nth);
@@ -23,7 +23,7 @@ pub(super) fn share(questions: &mut [Question]) {
     }
 }
 
-/// The structure that answers both, if both are fed the same and the one has a sketch of its own.
+/// The structure that answers both, if both get the same records and `one` has a sketch of its own.
 fn together(one: &Question, other: &Question) -> Option<Structure> {
     let (first, second) = (&one.view, &other.view);
     let is_fed_as = first.conditions == second.conditions
@@ -40,7 +40,7 @@ mod tests {
 
     use super::*;
 
-    /// The name of the question that answers another one, and the error and the candidates of its sketch.
+    /// The name of the question that answers another one, and the error and candidates of its sketch.
     type Sketch = (Option<String>, Option<(f64, usize)>);
 
     /// What answers each of the user's questions.
