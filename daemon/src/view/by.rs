@@ -1,8 +1,8 @@
 //! The key of a view: the fields that it groups by, packed into five words.
 //!
-//! Two addresses take two words each. All other fields share the last word, one after the other from the lowest bit on,
-//! and its highest bit is the IP version if there is an address. So every view has keys of one type, whatever it groups
-//! by, and a key tells all its fields again. A flow is packed as [`FlowKey`] has it.
+//! Two addresses take two words each. All other fields share the last word, one after the other from the lowest bit on;
+//! its highest bit is the IP version if there is an address. So all views have keys of the same type, whatever they
+//! group by, and all fields can be read back from a key. A flow is packed as in [`FlowKey`].
 
 use std::iter;
 
@@ -22,9 +22,9 @@ use super::{
 };
 use crate::names::Facts;
 
-/// Addresses of a key.
+/// The most addresses in a key.
 const ADDRESSES_MAX: usize = 2;
-/// The most bits of a key whose values are all counted apart, in a table of 1 MiB.
+/// The most bits of a key for which every value has a cell of its own, in a table of 1 MiB.
 const EXACT_BITS: u32 = 16;
 
 /// How fields make a key.
@@ -42,7 +42,7 @@ pub struct By {
     network: Option<Network>,
 }
 
-/// A key of one small field, and the slot of the interface: it is read from a record without a look at other fields.
+/// A key of one small field and the slot of the interface: it is read from a record without the general code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Narrow {
     /// The IP version.
@@ -63,7 +63,7 @@ impl Narrow {
         }
     }
 
-    /// The place of a record's key in a table of all keys; see [`By::domain`].
+    /// The index of a record's key in a table of all keys; see [`By::domain`].
     #[inline(always)]
     pub const fn index(self, record: &Record) -> usize {
         let (number, bits) = match self {
@@ -89,10 +89,10 @@ impl Packed {
     }
 }
 
-/// Keys that many views have are hashed once for all of them: see [`FlowHashes`]. Others have hashes of their own.
+/// Keys that many views use are hashed once for all of them: see [`FlowHashes`]. Others have hashes of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// All that makes a flow.
+    /// All fields of a flow.
     Flow,
     /// The source address.
     Source,
@@ -106,12 +106,12 @@ pub enum Kind {
     PairOfInterface,
     /// A network of one address.
     Network,
-    /// Anything else, which has a hash of its own, too.
+    /// Anything else, with a hash of its own.
     Other,
 }
 
 impl Kind {
-    /// The key of a record, of a kind with which it is the same for all views.
+    /// The key of a record, for kinds that have the same key in all views.
     #[inline(always)]
     pub const fn key(self, key: &FlowKey) -> ViewKey {
         let version = (key.is_v6() as u64) << BITS_MAX;
@@ -128,8 +128,8 @@ impl Kind {
     }
 }
 
-/// The hash of a key and the slot of an interface. The key's hash is uniform, and stays so when it is moved: the same
-/// key is at another place for each slot, and different keys are as far apart as before.
+/// The hash of a key and the slot of an interface. The key's hash is uniform, and stays so when it is shifted: the same
+/// key has another hash for each slot, and different keys are as far apart as before.
 #[inline(always)]
 pub const fn of_interface(hash: u64, slot: u64) -> u64 {
     // A large odd number.
@@ -137,17 +137,17 @@ pub const fn of_interface(hash: u64, slot: u64) -> u64 {
     hash.wrapping_add(slot.wrapping_mul(STRIDE))
 }
 
-/// Why fields make no key.
+/// Why fields do not fit into a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unpackable {
-    /// A key holds two addresses.
+    /// There are more than the two addresses that a key holds.
     Addresses,
-    /// The fields take so many bits, which is more than there is room for.
+    /// The fields take this many bits, which is more than there is room for.
     Bits(u32),
 }
 
 impl By {
-    /// The key of these fields. `interfaces` are the slots in use.
+    /// The key of these fields. `interfaces` is the number of slots in use.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl By {
         Ok(Self { fields, addresses, packed, version: BITS_MAX, kind, narrow, network })
     }
 
-    /// The fields, in the order in which they were asked for.
+    /// The fields, in the order in which they were requested.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
@@ -190,7 +190,7 @@ impl By {
         self.addresses.iter().any(|(side, _)| *side == Side::Host)
     }
 
-    /// Whether the two addresses of a flow make two keys: not if both are the same, or lie in the same network.
+    /// Whether the two addresses of a flow make two keys: not if they are the same, or in the same network.
     #[inline]
     pub fn has_two_keys(&self, flow: &FlowKey) -> bool {
         self.addresses.iter().any(|(side, lengths)| {
@@ -199,7 +199,7 @@ impl By {
         })
     }
 
-    /// The number of keys, if they are so few that each has a place in a table.
+    /// The number of possible keys, if they are few enough that each has a cell in a table.
     pub fn domain(&self) -> Option<usize> {
         let bits: u32 = self.packed.iter().map(|packed| packed.bits).sum();
         (self.addresses.is_empty() && bits <= EXACT_BITS).then_some(1 << bits)
@@ -212,9 +212,9 @@ impl By {
         key[0]
     }
 
-    /// The keys of records, over what there is. Beside a record is which of its addresses is the host.
+    /// Writes the keys of records into `keys`. Each record comes with which of its addresses is the host.
     ///
-    /// Field by field, and a loop of its own for each [`Kind`]: so little has to be decided for each record.
+    /// This goes field by field, with one loop for each [`Kind`], so that little has to be decided per record.
     #[inline]
     pub fn write_keys<'a>(
         &self,
@@ -238,17 +238,17 @@ impl By {
         }
     }
 
-    /// The same in a shorter way, if there is one.
+    /// The short way to its index, if there is one.
     pub const fn narrow(&self) -> Option<Narrow> {
         self.narrow
     }
 
-    /// The network that is the key, of [`Kind::Network`].
+    /// The network that is the key, for [`Kind::Network`].
     pub const fn network(&self) -> Option<&Network> {
         self.network.as_ref()
     }
 
-    /// Which hash it shares with other views.
+    /// The hash that it shares with other views.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
@@ -287,7 +287,7 @@ impl By {
         one[0]
     }
 
-    /// The hashes of keys, over what there is. A loop of its own for each [`Kind`].
+    /// Writes the hashes of keys into `out`. One loop for each [`Kind`].
     #[inline]
     pub fn write_hashes<'a>(
         &self,
@@ -318,7 +318,7 @@ impl By {
                 }
             }
             (Kind::Network, _) => out.iter_mut().zip(keys).for_each(|(out, key)| *out = Network::hash(hash, key)),
-            // Words that are always 0 need no product.
+            // Words that are always 0 need no multiplication.
             (Kind::Other, 0) => words!(SHARED),
             (Kind::Other, 1) => words!(0, 1, SHARED),
             (Kind::Other, _) => words!(0, 1, 2, 3, SHARED),
@@ -350,37 +350,37 @@ impl By {
         }
     }
 
-    /// The slot of the interface that is a part of the key.
+    /// The slot of the interface, if it is a part of the key.
     pub fn slot(&self, key: &ViewKey) -> Option<usize> {
         let interface = self.packed.iter().find(|packed| packed.field == Field::Interface)?;
         Some(interface.of(key) as usize)
     }
 
-    /// How many slots of interfaces its keys can tell apart, if the interface is a part of them.
+    /// How many interface slots its keys can distinguish, if the interface is a part of them.
     pub fn slots(&self) -> Option<usize> {
         let interface = self.packed.iter().find(|packed| packed.field == Field::Interface)?;
         Some(1 << interface.bits)
     }
 
-    /// The place of a key in a table of all keys; see [`By::domain`].
+    /// The index of a key in a table of all keys; see [`By::domain`].
     #[inline]
     pub const fn index(key: &ViewKey) -> usize {
         key.0[SHARED] as usize
     }
 
-    /// The key at this place of the table.
+    /// The key at this index of the table.
     pub const fn at(index: usize) -> ViewKey {
         let mut key = [0; WORDS];
         key[SHARED] = index as u64;
         ViewKey(key)
     }
 
-    /// The number of a field that is no address, if it is a part of the key.
+    /// The number of a field that is not an address, if it is a part of the key.
     pub fn number(&self, key: &ViewKey, field: Field) -> Option<u64> {
         self.packed.iter().find(|packed| packed.field == field).map(|packed| packed.of(key))
     }
 
-    /// Sets a field that is no address, which must be 0 before.
+    /// Sets a field that is not an address, and is still 0.
     pub fn set(&self, key: &mut ViewKey, field: Field, number: u64) {
         if let Some(packed) = self.packed.iter().find(|packed| packed.field == field) {
             key.0[SHARED] |= number << packed.shift;
@@ -394,8 +394,7 @@ impl By {
         }
     }
 
-    /// The fields of a key with their names, as reports show them, without those of which nothing is known. `interface`
-    /// shows a slot.
+    /// The fields of a key with their names, as reports show them, without unknown ones. `interface` shows a slot.
     pub fn show(
         &self,
         key: &ViewKey,
@@ -425,7 +424,7 @@ impl By {
     }
 }
 
-/// The bit of [`FlowKey::tail`] that tells the IP version.
+/// The bit of [`FlowKey::tail`] that holds the IP version.
 const FLOW_VERSION: u32 = 40;
 
 impl Kind {
@@ -462,7 +461,7 @@ mod tests {
         Networks::new(&[])
     }
 
-    /// A record in which every field has a value of its own.
+    /// A record in which every field has a different value.
     fn record(seed: u64, is_v6: bool) -> Record {
         let random = |nth: u64| mix(seed ^ nth << 32);
         let address = |nth| match is_v6 {
@@ -545,7 +544,7 @@ mod tests {
                 let hashes = FlowHashes::new(&hash, &record.key);
                 assert_eq!(by.hash(&hash, &key, &hashes), by.hash_of(&hash, &key), "{fields:?}");
             }
-            // Together as one by one.
+            // Together the result is the same as one by one.
             let records: Vec<_> =
                 (0..7).map(|seed| (record(seed, seed % 3 == 0), [Side::Src, Side::Dst][seed as usize % 2])).collect();
             let mut keys = [ViewKey([u64::MAX; WORDS]); 7];

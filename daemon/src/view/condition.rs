@@ -1,4 +1,4 @@
-//! Which records a view is about: its conditions, as the configuration has them.
+//! Which records a view is about: its conditions, as the configuration states them.
 
 use super::Side;
 use crate::{interface::Way, names::Prefix};
@@ -17,7 +17,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Whether all records of a flow meet it, or none.
+    /// Whether always either all records of a flow meet it, or none.
     pub const fn is_of_flow(&self) -> bool {
         match &self.values {
             Values::Interfaces(_) | Values::Direction(_) => false,
@@ -28,7 +28,7 @@ impl Condition {
 }
 
 impl Of {
-    /// Whether all records of a flow have the same.
+    /// Whether all records of a flow have the same value.
     pub const fn is_of_flow(self) -> bool {
         !matches!(self, Self::Slot | Self::Fragment | Self::Vlan | Self::Dscp | Self::Ecn | Self::TcpFlags)
     }
@@ -51,10 +51,10 @@ pub enum Values {
     Networks(Side, Vec<String>),
 }
 
-/// What a test reads from a record.
+/// The field that a test reads from a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Of {
-    /// Addresses; for [`Side::Host`] one of the two has to pass.
+    /// Addresses; for [`Side::Host`], one of the two must pass.
     Ip(Side),
     /// The source port.
     SrcPort,
@@ -76,14 +76,14 @@ pub enum Of {
     Dscp,
     /// Explicit congestion notification.
     Ecn,
-    /// TCP flags: one of these has to be set.
+    /// TCP flags: one of these must be set.
     TcpFlags,
-    /// Networks by their number; for [`Side::Host`] one of the two has to pass.
+    /// Networks by their number; for [`Side::Host`], one of the two must pass.
     Net(Side),
-    /// Autonomous systems by their number, 0 where it is not known.
+    /// Autonomous systems by their number, 0 if unknown.
     As(Side),
     /// Countries, by their two letters as a number.
     Country(Side),
-    /// Which way, by the number of a [`crate::names::Scope`].
+    /// The scope, by the number of a [`crate::names::Scope`].
     Scope,
 }

@@ -1,4 +1,4 @@
-//! What a view can group by, and what it can count distinct values of: the fields of a record.
+//! The fields of a record: what a view can group by, and what it can count distinct values of.
 
 use std::{fmt, net::IpAddr};
 
@@ -22,7 +22,8 @@ pub enum Field {
     SrcPort,
     /// The destination port; the code for ICMP.
     DstPort,
-    /// The service's port: the lower of the two. So both directions of a conversation have the same. 0 for ICMP.
+    /// The service's port: the lower of the two, so that both directions of a conversation have the same one. 0 for
+    /// ICMP.
     Port,
     /// The IP protocol.
     Proto,
@@ -34,7 +35,7 @@ pub enum Field {
     Interface,
     /// The direction: whether the interface received or sent the packets.
     Direction,
-    /// The VLAN, 0 without.
+    /// The VLAN; 0 if there is none.
     Vlan,
     /// The differentiated services code point.
     Dscp,
@@ -44,27 +45,27 @@ pub enum Field {
     TcpFlags,
     /// The network that an address is in, by its name in the configuration.
     Net(Side),
-    /// The autonomous system of an address; 0 if it is not known.
+    /// The autonomous system of an address; 0 if unknown.
     As(Side),
     /// The country of an address, as two letters.
     Country(Side),
-    /// Which way the packets went between the operator's own networks and all others.
+    /// The direction of the packets relative to the operator's own networks.
     Scope,
 }
 
 /// Which address of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// Who sends.
+    /// The sender.
     Src,
-    /// Who receives.
+    /// The receiver.
     Dst,
-    /// Either: a record counts for both, once if both are the same.
+    /// Either: a record counts for both, but once if both are the same.
     Host,
 }
 
 impl Side {
-    /// The addresses that this means.
+    /// The addresses that it stands for.
     pub const fn each(self) -> &'static [Self] {
         match self {
             Self::Src => &[Self::Src],
@@ -73,7 +74,7 @@ impl Side {
         }
     }
 
-    /// The address on this side of a flow; that of the sender, if it may be either.
+    /// The address on this side of a flow; the sender's if it may be either.
     #[inline]
     pub const fn address(self, key: &FlowKey) -> Address {
         if matches!(self, Self::Dst) { key.dst } else { key.src }
@@ -106,7 +107,7 @@ impl Lengths {
     pub const WHOLE: Self = Self { v4: 32, v6: 128 };
     /// The networks of the standard views.
     pub const PREFIX: Self = Self { v4: 24, v6: Self::V6 };
-    /// The length for IPv6 where only that for IPv4 is given.
+    /// The length for IPv6 if only that for IPv4 is given.
     pub const V6: u8 = 48;
 
     /// The network of an address: its leading bits, the others 0.
@@ -115,10 +116,10 @@ impl Lengths {
         self.mask(is_v6).network(address)
     }
 
-    /// What the networks of an IP version are made with.
+    /// The mask of networks of an IP version.
     #[inline]
     pub fn mask(self, is_v6: bool) -> Mask {
-        // An IPv4 address of which no bit counts is still one: the 96 bits before it stay.
+        // An IPv4 address with a length of 0 is still one: the 96 bits before it stay.
         let length = if is_v6 { self.v6 } else { 96 + self.v4 };
         let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0).to_be_bytes();
         let word = |at: usize| {
@@ -146,7 +147,7 @@ impl Lengths {
 }
 
 impl Field {
-    /// The fields whose names have no parts, with their names.
+    /// The fields without lengths, and their names.
     const PLAIN: [(&'static str, Self); 22] = [
         ("src_ip", Self::Ip(Side::Src, Lengths::WHOLE)),
         ("dst_ip", Self::Ip(Side::Dst, Lengths::WHOLE)),
@@ -186,11 +187,11 @@ impl Field {
         Self::PLAIN.into_iter().find(|(_, field)| *field == plain).map_or("host", |(name, _)| name)
     }
 
-    /// The field of this name: one of [`Field::names`], and an address may have lengths: `src_ip/24` or `src_ip/24/56`.
+    /// The field with this name: one of [`Field::names`]. An address may have lengths: `src_ip/24` or `src_ip/24/56`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it; nothing if it is no field's name.
+    /// What is wrong with it; `None` if it is not the name of a field.
     pub fn parse(text: &str) -> Result<Self, Option<String>> {
         let mut parts = text.split('/');
         let name = parts.next().unwrap_or_default();
@@ -216,7 +217,8 @@ impl Field {
         Ok(Self::Ip(side, lengths))
     }
 
-    /// How many bits its values take in a key, besides the words of an address. `interfaces` are the slots in use.
+    /// How many bits its values take in a key, besides the words of an address. `interfaces` is the number of slots in
+    /// use.
     pub fn bits(self, interfaces: usize) -> u32 {
         match self {
             Self::Ip(..) => 0,
@@ -237,7 +239,7 @@ impl Field {
         !(self.is_of_interface() || is_of_packets)
     }
 
-    /// Its value in a record, as a number of so many bits. An address has none.
+    /// Its value in a record, as a number of [`Field::bits`] bits. An address has none.
     #[inline]
     pub fn number(self, record: &Record, facts: Facts<'_>) -> u64 {
         let key = &record.key;
@@ -267,13 +269,13 @@ impl Field {
         }
     }
 
-    /// Whether it tells interfaces apart, so that every measured interface feeds the view.
+    /// Whether it distinguishes interfaces, so that every measured interface feeds the view.
     pub const fn is_of_interface(self) -> bool {
         matches!(self, Self::Interface | Self::Direction)
     }
 
-    /// Such a number as reports show it; null if there is nothing to show. Interfaces are shown by whoever knows their
-    /// names.
+    /// Such a number as reports show it; null if there is nothing to show. Interfaces are shown by the caller, which
+    /// knows their names.
     pub fn show(self, number: u64, facts: Facts<'_>) -> Value {
         match self {
             Self::Proto => json!(protocol_name(number as u8)),

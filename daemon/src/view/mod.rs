@@ -1,10 +1,10 @@
-//! What a question is. *Match* says which records it is about, *by* what makes a row, *measure* what of them is
-//! counted.
+//! What a view is: *match* says which records it is about, *by* what makes a row, and *measure* what is counted.
 //!
-//! A [`View`] has the [`condition`]s that a record meets, and the [`field`]s that make a row. [`by`] packs these into a
-//! key. [`standard`] views are those of every report. `written` is a view as the configuration shows it.
+//! A [`View`] has the [`condition`]s that a record has to meet, and the [`field`]s that make a row. [`by`] packs these
+//! into a key. [`standard`] views are those of every report. `written` is a view as the configuration shows it.
 //!
-//! Nothing here reads the configuration: it is made of these parts. [`crate::question`] makes views ready to be asked.
+//! Nothing here reads the configuration: the configuration is built from these parts. [`crate::question`] makes views
+//! ready to be asked.
 
 pub mod by;
 pub mod condition;
@@ -23,27 +23,27 @@ pub use self::{
     standard::Standard,
 };
 
-/// A question.
+/// A view: a question that is asked of every record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     /// Its name in reports.
     pub name: String,
-    /// Which records.
+    /// Which records it is about.
     pub conditions: Vec<Condition>,
     /// The key; without fields, all records together.
     pub by: Vec<Field>,
-    /// What of them.
+    /// What it counts.
     pub measure: Measure,
     /// Rows of each table.
     pub top: usize,
     /// Whether each interface and direction has a table of its own.
     pub per_interface: bool,
-    /// How exact. Of bytes, packets and new flows: the usual distance of the bounds, as a share of all that the view
-    /// counts. Of different values: the relative standard error.
+    /// The error. Of bytes, packets and new flows: the usual distance between the bounds, as a share of everything that
+    /// the view counts. Of distinct values: the relative standard error.
     pub error: f64,
-    /// Whether that follows `estimates.top_error`, because it asks for none.
+    /// Whether the error follows `estimates.top_error`, because the view sets none.
     pub follows_top_error: bool,
-    /// Whether to tell how evenly its measure is spread over all keys.
+    /// Whether to report how evenly its measure is spread over all keys.
     pub has_entropy: bool,
 }
 
@@ -54,17 +54,17 @@ pub enum Measure {
     Bytes,
     /// The same; the rows with the most packets.
     Packets,
-    /// How many different flows.
+    /// How many distinct flows.
     Flows,
-    /// How many flows that the filter of seen flows did not know.
+    /// How many flows the filter of seen flows did not know.
     NewFlows,
-    /// How many different values these fields have together.
+    /// How many distinct values these fields have together.
     Distinct(Vec<Field>),
 }
 
 impl Measure {
-    /// The relative standard error of different values by key, unless a view asks for another. With 8 KiB for each key
-    /// that has a counter, some 3,300 values are counted exactly.
+    /// The relative standard error of distinct values by key, unless a view sets another. With 8 KiB for each key that
+    /// has a counter, some 3,300 values are counted exactly.
     pub const USUAL_DISTINCT_ERROR: f64 = 0.01;
 
     /// Whether it is bytes and packets.

@@ -1,4 +1,4 @@
-//! A key that is a network, and nothing beside it: made and hashed without a look at how keys are packed.
+//! A key that consists only of a network: built and hashed without the general code for packed keys.
 
 use weir_common::flow::FlowKey;
 use weir_sketch::hash::KeyedHash;
@@ -17,7 +17,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// The one of these fields, if they are that and nothing else. Whole addresses share the hash of their flow.
+    /// The network of these fields, if they are one network and nothing else. Not for whole addresses, which share the
+    /// hash of their flow.
     pub fn of(fields: &[Field]) -> Option<Self> {
         match fields {
             [Field::Ip(side @ (Side::Src | Side::Dst), lengths)] if !lengths.is_whole() => {
@@ -38,8 +39,8 @@ impl Network {
         ViewKey(key)
     }
 
-    /// The hash of such a key. The two IP versions have different offsets, so that the version takes no product; nor do
-    /// the first 64 bits of an IPv4 address, which are 0.
+    /// The hash of such a key. The two IP versions have different offsets, so no multiplication is needed for the
+    /// version, or for the first 64 bits of an IPv4 address, which are 0.
     #[inline(always)]
     pub const fn hash(hash: &KeyedHash, ViewKey(key): &ViewKey) -> u64 {
         let low = hash.part(1, key[1]);

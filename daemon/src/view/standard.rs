@@ -9,17 +9,17 @@ use super::{FLOW, Field, Lengths, Measure, Side, View};
 pub enum Standard {
     /// The largest flows.
     Flows,
-    /// The sources that send most.
+    /// The sources that send the most.
     Sources,
-    /// The destinations that receive most.
+    /// The destinations that receive the most.
     Destinations,
     /// The largest pairs of source and destination.
     Pairs,
     /// The largest services.
     Services,
-    /// The networks of sources that send most besides the listed sources.
+    /// The networks of sources that send the most besides the listed sources.
     SourcePrefixes,
-    /// The networks of destinations that receive most besides the listed destinations.
+    /// The networks of destinations that receive the most besides the listed destinations.
     DestinationPrefixes,
     /// Destinations with many sources: floods.
     SourcesPerDestination,
@@ -37,13 +37,13 @@ pub enum Standard {
     Talkers,
 }
 
-/// Rows of the list of an interface, at most: a report has such a list for each.
+/// The most rows of the list of an interface: a report has such a list for each.
 const TALKERS_MAX: usize = 5;
-/// How much wider its bounds are than those of the other lists: it has little memory, which stays in the CPU's nearest
+/// How much wider its bounds are than those of the other lists: it uses little memory, which stays in the CPU's nearest
 /// cache.
 const TALKERS_WIDER: f64 = 20.0;
-/// The relative standard error of different values by key. Each CPU has three of these lists, so each key that has a
-/// counter takes 2 KiB only, which count some 800 values exactly.
+/// The relative standard error of distinct values by key. Each CPU has three of these lists, so each key with a counter
+/// takes only 2 KiB, which count some 800 values exactly.
 const DISTINCT_ERROR: f64 = 0.02;
 
 impl Standard {
@@ -85,7 +85,7 @@ impl Standard {
         }
     }
 
-    /// The standard view whose rows are the addresses of this one's, if its rows are prefixes.
+    /// If its rows are prefixes, the standard view whose rows are addresses of the same side.
     pub const fn of_addresses(self) -> Option<Self> {
         match self {
             Self::SourcePrefixes => Some(Self::Sources),
@@ -94,18 +94,18 @@ impl Standard {
         }
     }
 
-    /// Whether it says nothing that others do not say, if one interface is measured in one direction.
+    /// Whether it is redundant if one interface is measured in one direction.
     pub const fn is_for_several_interfaces(self) -> bool {
         matches!(self, Self::Talkers)
     }
 
-    /// Whether it has a table for each interface. Those are among the views of the report; the others have places of
-    /// their own there.
+    /// Whether it has a table for each interface. Such tables are among the views of the report; the other standard
+    /// views have places of their own there.
     pub const fn is_per_interface(self) -> bool {
         matches!(self, Self::IpVersions | Self::Protocols | Self::Dscp | Self::Talkers)
     }
 
-    /// The question, with bounds of bytes and packets as exact as this, and lists of so many rows.
+    /// The view, with bounds of bytes and packets this exact, and lists of this many rows.
     pub fn view(self, error: f64, top: usize) -> View {
         let [src, dst, _, dst_port, _] = FLOW;
         let (by, measure) = match self {

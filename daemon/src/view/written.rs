@@ -1,10 +1,10 @@
-//! A view as the configuration writes it.
+//! A view as it is written in the configuration.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::{Condition, Field, Measure, View};
 
-/// With every setting.
+/// Writes every setting.
 impl Serialize for View {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { name, conditions, by, measure, top, per_interface, error, follows_top_error: _, has_entropy } = self;
