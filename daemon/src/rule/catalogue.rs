@@ -1,4 +1,4 @@
-//! The names of all numbers that rules may be about. They are those of the report.
+//! The names of all numbers that rules can use. They are the names in the report.
 
 use weir_common::ledger::{Loss, Skip};
 
@@ -15,7 +15,7 @@ const PART: Dimension = Dimension::Share { may_exceed: false };
 #[derive(Debug, Default)]
 pub struct Catalogue(Vec<Named>);
 
-/// Numbers, and all names that they have.
+/// A subject with all of its names.
 #[derive(Debug)]
 struct Named {
     names: Vec<String>,
@@ -23,8 +23,8 @@ struct Named {
 }
 
 impl Catalogue {
-    /// The names where these are the standard views in force and the user's views. If two have the same name, it is
-    /// that of the user's view; the other one has a longer name.
+    /// The names for these standard views and the user's views. If both have a view of the same name, the user's view
+    /// gets it, and the standard view has a longer name.
     pub fn new(standard: impl IntoIterator<Item = Standard>, own: &[View]) -> Self {
         let mut all = Self::default();
         own.iter().for_each(|view| all.add_view(view, None));
@@ -37,34 +37,34 @@ impl Catalogue {
         all
     }
 
-    /// The names of these standard views alone.
+    /// The names for these standard views alone.
     pub fn of_standard(standard: impl IntoIterator<Item = Standard>) -> Self {
         let mut all = Self::default();
         standard.into_iter().for_each(|standard| all.add_standard(standard));
         all
     }
 
-    /// What has this name.
+    /// The subject with this name.
     pub fn find(&self, name: &str) -> Option<&Subject> {
         self.0.iter().find(|named| named.names.iter().any(|known| known == name)).map(|named| &named.subject)
     }
 
-    /// All names, with other spellings.
+    /// All names, including other spellings.
     pub fn spellings(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|named| named.names.iter().map(String::as_str))
     }
 
-    /// The first name of each.
+    /// The first name of each subject.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|named| named.subject.name.as_str())
     }
 
-    /// Numbers that a report has once.
+    /// Adds numbers that a report has once.
     fn add(&mut self, names: &[&str], dimension: Dimension, place: Place) -> Option<&mut Subject> {
         self.insert(names.iter().map(|name| (*name).to_owned()).collect(), dimension, place)
     }
 
-    /// Under those names that are not taken.
+    /// Adds a subject under those of the names that are not taken.
     fn insert(&mut self, names: Vec<String>, dimension: Dimension, place: Place) -> Option<&mut Subject> {
         let names: Vec<_> = names.into_iter().filter(|name| self.find(name).is_none()).collect();
         let name = names.first()?.clone();
@@ -89,7 +89,7 @@ impl Catalogue {
                     let (name, dimension) = (amount.name(), amount.dimension());
                     let total = Place::Total(view_name.clone(), amount);
                     let total_names = names(&format!("total.{name}"));
-                    // All that a view without a key has is its total, which is there in every window.
+                    // A view without a key only has its total, which is in every window.
                     if is_one {
                         put([names(name), total_names].concat(), dimension, false, total);
                         continue;
@@ -142,7 +142,7 @@ impl Catalogue {
             let names = |what: &str| -> Vec<String> {
                 let short = format!("{name}.{what}");
                 let long = ["top.", "top_"].map(|top| format!("{top}{short}"));
-                // Which list it is follows from what is counted.
+                // The amount determines which list it is.
                 let other = (amount == Amount::Packets).then(|| format!("top_by_packets.{short}"));
                 [short].into_iter().chain(long).chain(other).collect()
             };
@@ -197,7 +197,7 @@ impl Catalogue {
             let place = if account == Account::Repeated { "interfaces" } else { "interfaces.ledger" };
             for amount in Amount::ALL {
                 let full = format!("{name}.{}", amount.name());
-                // Without an amount it is packets.
+                // The name without an amount means packets.
                 let short = (amount == Amount::Packets).then(|| name.clone());
                 let long = [format!("ledger.{full}"), format!("{place}.{full}")];
                 let names: Vec<_> = [full].into_iter().chain(short).chain(long).collect();

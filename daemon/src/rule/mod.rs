@@ -1,7 +1,7 @@
 //! A rule of an alert: which numbers, on which side of which limit, and for how long.
 //!
 //! A rule compares a [`subject`] with a limit, in a [`unit`](mod@unit). The [`catalogue`] has the names of all
-//! subjects. How a report is judged by rules, [`alert`](crate::alert) knows.
+//! subjects. [`alert`](crate::alert) applies rules to reports.
 
 pub mod catalogue;
 pub mod subject;
@@ -16,24 +16,24 @@ use self::{
 };
 use crate::{text::short, view::Standard};
 
-/// Windows that a rule takes to fire unless it says otherwise.
+/// How many windows a rule takes to fire, unless it sets another number.
 pub const WINDOWS: u32 = 1;
-/// How far back behind the limit a number has to be for the alert to end, unless the rule says otherwise: a part of the
-/// limit, or of what it leaves to a share of 1.
+/// How far back within the limit a number has to be for the alert to end, unless the rule sets it: a part of the limit,
+/// or of what the limit leaves to a share of 1.
 const BACK: f64 = 0.1;
 
-/// When somebody is to be told.
+/// When an alert has to be raised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// Its name.
     pub name: String,
-    /// What has to hold.
+    /// The condition.
     pub when: When,
-    /// The interfaces that it is about, by a name or a pattern. `None`: all of them.
+    /// The interfaces that it is about, by a name or a pattern; `None` for all of them.
     pub interface: Option<String>,
-    /// In how many windows in a row, to begin and to end.
+    /// How many windows in a row it takes to begin and to end.
     pub windows: u32,
-    /// The limit on the way back, in the unit of the limit.
+    /// The limit for ending, in the unit of the limit.
     pub clear: f64,
 }
 
@@ -61,16 +61,16 @@ pub enum Operator {
     AtMost,
 }
 
-/// So many of a unit.
+/// A number with a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
-    /// How many.
+    /// The number.
     pub number: f64,
-    /// Of what; `None`: of what the number counts.
+    /// The unit; `None` for what the number counts.
     pub unit: Option<&'static Unit>,
 }
 
-/// Why a text is no condition of a rule.
+/// Why a text is not a condition of a rule.
 #[derive(Debug, PartialEq)]
 pub enum WhenError {
     /// No number of a report has this name.
@@ -84,7 +84,7 @@ const OPERATORS: [(&str, Operator); 4] =
     [(">=", Operator::AtLeast), ("<=", Operator::AtMost), (">", Operator::Above), ("<", Operator::Below)];
 
 impl Operator {
-    /// How a rule writes it.
+    /// The operator as a rule writes it.
     pub fn sign(self) -> &'static str {
         OPERATORS.iter().find(|(_, operator)| *operator == self).map_or("", |(sign, _)| sign)
     }
@@ -106,11 +106,11 @@ impl Operator {
 }
 
 impl Quantity {
-    /// Reads a number with a unit, or without.
+    /// Reads a number with or without a unit.
     pub fn parse(text: &str, dimension: Dimension) -> Result<Self, String> {
         let text = text.trim();
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        // Of an exponent only what is one: units begin with other letters.
+        // Only a complete exponent counts as one: units begin with other letters.
         let exponent = text[digits..].strip_prefix(['e', 'E']).map_or(0, |rest| {
             let sign = usize::from(rest.starts_with(['+', '-']));
             let digits = rest[sign..].chars().take_while(char::is_ascii_digit).count();
@@ -129,7 +129,7 @@ impl Quantity {
         }
     }
 
-    /// The same for numbers of a configuration that have no unit.
+    /// A quantity for numbers of a configuration, which have no unit.
     pub const fn plain(number: f64) -> Self {
         Self { number, unit: None }
     }
@@ -153,7 +153,7 @@ impl When {
     ///
     /// # Errors
     ///
-    /// It is none, or says what is always or never so.
+    /// It is not a condition, or one that always or never holds.
     pub fn parse(text: &str, catalogue: &Catalogue) -> Result<Self, WhenError> {
         let wrong = |why: String| WhenError::Wrong(why);
         let Some(at) = text.find(['<', '>', '=', '!']) else {
@@ -170,7 +170,7 @@ impl When {
         Ok(when)
     }
 
-    /// What can never be judged, or never changes.
+    /// Refuses conditions that cannot be judged, or never change.
     fn check(&self) -> Result<(), String> {
         let Self { subject, operator, limit } = self;
         let name = &subject.name;
@@ -207,7 +207,7 @@ impl When {
         }
     }
 
-    /// The limit on the way back that a rule has if it gives none.
+    /// The limit for ending that a rule has if it sets none.
     pub fn clear(&self) -> f64 {
         let Self { subject, operator, limit } = self;
         let number = limit.number;
@@ -219,33 +219,33 @@ impl When {
             }
             (false, _) => number * (1.0 + BACK),
         };
-        // Without the noise of its last digits.
+        // Without floating-point noise in its last digits.
         format!("{clear:.12e}").parse().unwrap_or(clear)
     }
 
-    /// Whether a number on the way back may be the limit of this: it is not on the wrong side.
+    /// Whether a number may be the limit for ending: it is not on the wrong side.
     pub fn allows(&self, clear: f64) -> bool {
         if self.operator.is_upward() { clear <= self.limit.number } else { clear >= self.limit.number }
     }
 
-    /// How much of the number one of the limit is, in a window of so many seconds.
+    /// How many of the number one of the limit is, in a window of `seconds`.
     pub fn scale(&self, seconds: f64) -> f64 {
         self.limit.unit.map_or(1.0, |unit| unit.scale(seconds))
     }
 
-    /// What the numbers are in, for people.
+    /// The unit of the numbers, for people.
     pub fn unit(&self) -> Option<&'static str> {
         self.limit.unit.map(|unit| unit.name)
     }
 
-    /// In what the rule has its numbers, behind each of them.
+    /// The unit to write after each number of the rule.
     fn suffix(&self) -> String {
         self.unit().map_or_else(String::new, |unit| format!(" {unit}"))
     }
 }
 
 impl Rule {
-    /// The standard view that it is about, if it is about one.
+    /// The standard view that it is about, if any.
     pub fn standard(&self) -> Option<Standard> {
         self.when.subject.standard
     }
@@ -261,7 +261,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// As a rule writes it.
+/// The condition as a rule writes it.
 impl fmt::Display for When {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { subject, operator, limit } = self;
@@ -269,7 +269,7 @@ impl fmt::Display for When {
     }
 }
 
-/// In one line, with what it has by default.
+/// The rule in one line, including its defaults.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, when, interface, windows, clear } = self;
@@ -291,7 +291,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// So many windows, in words.
+/// A number of windows, in words.
 pub fn in_windows(windows: u32) -> String {
     format!("{windows} window{}", if windows == 1 { "" } else { "s" })
 }

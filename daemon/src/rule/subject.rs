@@ -1,47 +1,47 @@
-//! What a rule may be about: numbers of a report, by their name and their place in it.
+//! The subjects of rules: numbers of a report, by their name and their place in it.
 
 use std::fmt;
 
 use super::unit::Dimension;
 use crate::view::Standard;
 
-/// Numbers of a report that have one name.
+/// Numbers of a report that share a name.
 #[derive(Clone)]
 pub struct Subject {
     /// The name.
     pub name: String,
     /// What they count.
     pub dimension: Dimension,
-    /// Whether there are numbers of the largest keys only: a key that is not listed may have less.
+    /// Whether only the largest keys have numbers: a key that is not listed may have less.
     pub is_listed: bool,
     /// Whether each interface has numbers of its own.
     pub is_per_interface: bool,
-    /// The standard view that they are of.
+    /// The standard view that they come from.
     pub standard: Option<Standard>,
-    /// Where they stand.
+    /// Where they are in a report.
     pub place: Place,
 }
 
-/// Where numbers stand in a report. Views are meant by their names.
+/// Where numbers are in a report. Views are given by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// One of all traffic.
+    /// A number of all traffic.
     Sum(Sum),
-    /// One of each interface.
+    /// A number of each interface.
     Interface(OfInterface),
-    /// One of each interface's busiest second.
+    /// A number of each interface's busiest second.
     BusiestSecond(Amount),
-    /// Those of a list's rows.
+    /// The numbers in the rows of a list.
     Top(Standard, Amount),
-    /// The same, beyond listed addresses.
+    /// The same, without listed addresses.
     Beyond(Standard, Amount),
-    /// Those of a list of floods or scans.
+    /// The numbers in a list of floods or scans.
     Spread(Standard),
-    /// Those of the rows of a view.
+    /// The numbers in the rows of a view.
     Rows(String, Column),
-    /// Those of all that a view matched.
+    /// The numbers of everything that a view matched.
     Total(String, Amount),
-    /// One of the entropy of a view.
+    /// A number of the entropy of a view.
     Entropy(String, OfEntropy),
 }
 
@@ -81,11 +81,11 @@ pub enum Sum {
     NewFlows,
     /// How full the filter of seen flows is.
     SeenFill,
-    /// How full a ring was at most.
+    /// The highest fill of a ring.
     RingFill,
-    /// Packets whose flow was in the kernel's cache.
+    /// The share of packets whose flow was in the kernel's cache.
     CacheHitRate,
-    /// The daemon's time for a packet.
+    /// The daemon's CPU time per packet.
     CpuPerPacket,
     /// The daemon's memory.
     ResidentBytes,
@@ -94,21 +94,21 @@ pub enum Sum {
 /// A number that each interface has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfInterface {
-    /// One of its ledger.
+    /// A number of its ledger.
     Ledger(Account, Amount),
     /// TCP packets with this flag.
     Tcp(Flag),
-    /// What weir counted of what the interface itself says.
+    /// The share of the interface's own count that weir saw.
     Coverage,
     /// For how long weir may not have seen its packets.
     BlindSeconds,
-    /// What was not lost.
+    /// The share that was not lost.
     Kept,
-    /// One in so many packets is counted.
+    /// The N of one-in-N sampling.
     Sampling,
 }
 
-/// What opens and ends a TCP connection.
+/// The flags that open and end a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
     /// SYN without ACK.
@@ -124,17 +124,17 @@ pub enum Flag {
 /// A part of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// All that came.
+    /// All packets that came.
     Seen,
-    /// What is in a flow.
+    /// Packets in a flow.
     Attributed,
-    /// What sampling left out.
+    /// Packets that sampling left out.
     SampledOut,
-    /// What the other end of a pair of interfaces counted already.
+    /// Packets that the other end of a pair of interfaces counted already.
     Repeated,
-    /// For all reasons, or for one.
+    /// Skipped packets, for all reasons or for one.
     Skipped(Option<&'static str>),
-    /// For all reasons, or for one.
+    /// Lost packets, for all reasons or for one.
     Lost(Option<&'static str>),
 }
 
@@ -154,9 +154,9 @@ pub enum Column {
 /// A number of an entropy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfEntropy {
-    /// Bits.
+    /// In bits.
     Bits,
-    /// As a part of the most that so many keys may have.
+    /// As a part of the most that this many keys can have.
     Normalized,
     /// How many keys there are.
     Keys,
@@ -166,7 +166,7 @@ impl Amount {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Packets, Self::Bytes];
 
-    /// As reports call it.
+    /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Packets => "packets",
@@ -183,7 +183,7 @@ impl Amount {
     }
 }
 
-/// A name means one thing within a configuration.
+/// A name is unique within a configuration.
 impl PartialEq for Subject {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

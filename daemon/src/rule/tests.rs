@@ -19,7 +19,7 @@ fn catalogue() -> Catalogue {
     Catalogue::new(Standard::ALL, &views())
 }
 
-/// A condition, by the names of the standard views and of those that the golden report has.
+/// A condition, with the names of the standard views and of those in the golden report.
 pub fn when(text: &str) -> When {
     When::parse(text, &catalogue()).unwrap_or_else(|error| panic!("{text}: {error:?}"))
 }
@@ -35,7 +35,7 @@ fn a_view_of_the_user_has_the_short_name() {
     assert_eq!(catalogue.find("top.sources.bytes").unwrap().standard, Some(Standard::Sources));
     assert_eq!([canonical("totals.packets"), canonical("packets")], ["totals.packets", "packets"]);
     assert_eq!([canonical("new_flows"), canonical("new_flows.value")], ["new_flows.new_flows", "new_flows.value"]);
-    // Each first name leads back to itself, so that a configuration that weir prints means the same.
+    // Each first name is found again under itself, so that a configuration that weir prints keeps its meaning.
     for catalogue in [&catalogue, &self::catalogue()] {
         for name in catalogue.names() {
             assert_eq!(catalogue.find(name).unwrap().name, name);
@@ -93,7 +93,7 @@ fn numbers_with_units_are_taken_apart() {
     }
 }
 
-/// Nothing that a person may type makes it panic.
+/// No input makes it panic.
 #[test]
 fn no_text_makes_it_panic() {
     let pieces =
@@ -114,7 +114,7 @@ fn no_text_makes_it_panic() {
     assert_eq!(When::parse("nothing > 1", &catalogue), Err(WhenError::Unknown("nothing".to_owned())));
 }
 
-/// The page lists every number that a rule may be about.
+/// The page lists every number that a rule can use.
 #[test]
 fn the_page_lists_every_name() {
     let page = include_str!("../../../docs/ALERTS.md");

@@ -1,23 +1,23 @@
-//! Units: in what a rule states its limit, and what a number counts.
+//! Units: of the limit of a rule, and of the number that it is compared with.
 
 use std::fmt;
 
-/// What a number counts. It decides which units fit.
+/// What a number counts. It determines which units fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
-    /// Bytes of a window.
+    /// Bytes in a window.
     Bytes,
-    /// Packets of a window.
+    /// Packets in a window.
     Packets,
-    /// Flows that are new in a window.
+    /// New flows in a window.
     Flows,
-    /// Bytes of a second.
+    /// Bytes in a second.
     BytesOfSecond,
-    /// Packets of a second.
+    /// Packets in a second.
     PacketsOfSecond,
-    /// Things of which a second window may have the same again, so that there is no rate of them.
+    /// Items that may come again in the next window, so that they have no rate.
     Count,
-    /// A part of a whole, where 1 is all of it.
+    /// A part of a whole, where 1 is the whole.
     Share {
         /// Whether it can be more than 1.
         may_exceed: bool,
@@ -31,9 +31,9 @@ pub enum Dimension {
 pub struct Unit {
     /// Its name.
     pub name: &'static str,
-    /// How much of the number one of it is.
+    /// How many of the number one unit is.
     factor: f64,
-    /// Whether it is that for each second of the window.
+    /// Whether it is a rate per second of the window.
     per_second: bool,
 }
 
@@ -104,7 +104,7 @@ impl Dimension {
         }
     }
 
-    /// What a limit without a unit is in, in words.
+    /// The meaning of a limit without a unit, in words.
     pub const fn plain(self) -> &'static str {
         match self {
             Self::Bytes => "bytes in a window",
@@ -123,7 +123,7 @@ impl Dimension {
         self.units().iter().find(|unit| unit.name == name)
     }
 
-    /// The unit that is meant by a name that is none: another spelling, or the name that another tool has for it.
+    /// The unit that an unknown name probably means: another spelling, or the name that another tool uses.
     pub fn meant(self, name: &str) -> Option<&'static str> {
         let lower = name.to_lowercase();
         let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| *theirs == lower).map(|(_, ours)| *ours);
@@ -133,12 +133,12 @@ impl Dimension {
 }
 
 impl Unit {
-    /// How much of the number one of this unit is, in a window of so many seconds.
+    /// How many of the number one of this unit is, in a window of `seconds`.
     pub fn scale(&self, seconds: f64) -> f64 {
         if self.per_second { self.factor * seconds } else { self.factor }
     }
 
-    /// How many of `other` one of this unit is; `None` if one of them is for a second, and the other one is not.
+    /// How many of `other` one of this unit is; `None` if only one of them is per second.
     pub fn per(&self, other: &Self) -> Option<f64> {
         (self.per_second == other.per_second).then_some(self.factor / other.factor)
     }
