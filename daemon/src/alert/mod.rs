@@ -1,8 +1,8 @@
-//! Alerts: what the [rules](crate::rule) say of each report.
+//! Alerts: applies the [rules](crate::rule) to each report.
 //!
-//! A report is judged as it will be sent: [`Alerts::judge`] reads the numbers, takes the bound that makes a rule hold
-//! for certain, and lets the [`state`] of each rule go on by a window. Nothing here reads a clock or sends anything.
-//! [`notice`] tells people.
+//! A report is judged as it will be sent: [`Alerts::judge`] reads the numbers, takes the bound for which a rule
+//! certainly holds, and advances the [`state`] of each rule by a window. Nothing here reads a clock or sends anything.
+//! [`notice`] notifies people.
 
 pub mod notice;
 pub mod number;
@@ -23,50 +23,50 @@ use crate::{
     rule::Rule,
 };
 
-/// Numbers that an alert shows: enough to act on, and a report stays small.
+/// The most numbers that an alert shows: enough to act on, and a report stays small.
 pub const EVIDENCE_MAX: usize = 10;
-/// A window is whole if it is no shorter and no longer than these parts of the interval.
+/// The shortest and the longest complete window, as parts of the interval.
 const WHOLE: [f64; 2] = [0.9, 1.1];
 
-/// All rules, and where each of them is.
+/// All rules with their states.
 #[derive(Debug, Default)]
 pub struct Alerts {
     rules: Vec<Standing>,
-    /// Windows of other lengths are not judged, in seconds.
+    /// The lengths of windows that are judged, in seconds.
     whole: [f64; 2],
     /// When the last window ended, if the next one may follow at once.
     last_end: Option<Timestamp>,
 }
 
-/// A rule, and where it is.
+/// A rule with its state.
 #[derive(Debug)]
 struct Standing {
     rule: Rule,
     state: State<Timestamp>,
-    /// Whether the next configuration does not have it.
+    /// Whether the next configuration drops it.
     leaves: bool,
 }
 
 impl Alerts {
-    /// These rules, none of which has anything to say yet. Windows are so long unless they are cut off or held up.
+    /// These rules, all inactive. Windows have this length unless they are cut off or delayed.
     pub fn new(rules: &[Rule], interval: Duration) -> Self {
         let mut alerts = Self::default();
         alerts.change(rules, interval);
         alerts
     }
 
-    /// The same for windows of any length from a second on: of less no rate is told.
+    /// The same for windows of at least a second: shorter ones have no rate.
     pub fn of_any_length(rules: &[Rule]) -> Self {
         Self { whole: [1.0, f64::INFINITY], ..Self::new(rules, Duration::MAX) }
     }
 
-    /// Where each rule is that is not inactive, with the rule in words.
+    /// The state of each rule that is not inactive, with the rule in words.
     pub fn states(&self) -> Vec<(String, State<Timestamp>)> {
         let active = self.rules.iter().filter(|standing| standing.state != State::Inactive);
         active.map(|standing| (standing.rule.to_string(), standing.state)).collect()
     }
 
-    /// Goes on where an earlier weir has stopped, as far as the rules are the same.
+    /// Restores the states from an earlier weir, for rules that are the same.
     pub fn resume(&mut self, states: &[(String, State<Timestamp>)]) {
         for standing in &mut self.rules {
             let rule = standing.rule.to_string();
@@ -76,10 +76,10 @@ impl Alerts {
         }
     }
 
-    /// What the rules say of a report, which is that of the next window. Rules that are inactive say nothing.
+    /// The alerts for a report, which is that of the next window. Inactive rules give none.
     pub fn judge(&mut self, report: &Report) -> Vec<Alert> {
         let is_whole = self.judges(report.window.seconds);
-        // If the clock was stepped, the next window begins at another time though nothing is between them.
+        // If the clock was stepped, the next window starts at another time although there is no gap.
         let end = Some(report.window.end).filter(|_| report.window.clock_step_seconds.is_none());
         if std::mem::replace(&mut self.last_end, end).is_some_and(|end| end < report.window.start) {
             self.rules.iter_mut().for_each(|standing| standing.state.pause());
@@ -87,23 +87,23 @@ impl Alerts {
         self.rules.iter_mut().filter_map(|standing| standing.judge(report, is_whole)).collect()
     }
 
-    /// Whether a window of so many seconds is judged.
+    /// Whether a window of this length is judged.
     pub fn judges(&self, seconds: f64) -> bool {
         let [shortest, longest] = self.whole;
         (shortest..=longest).contains(&seconds)
     }
 
-    /// Whether there is any rule.
+    /// Whether there are no rules.
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The next report is the last one that is judged by rules that are not among these. Their alerts end with it.
+    /// Announces that rules not among these judge only the next report. Their alerts end with it.
     pub fn part_from(&mut self, next: &[Rule]) {
         self.rules.iter_mut().for_each(|standing| standing.leaves = !next.contains(&standing.rule));
     }
 
-    /// From now on there are these rules. Those that were there before stay where they are.
+    /// Replaces the rules. Those that stay keep their states.
     pub fn change(&mut self, rules: &[Rule], interval: Duration) {
         let before = std::mem::take(&mut self.rules);
         let stand = |rule: &Rule| {
@@ -129,7 +129,7 @@ impl Standing {
         if !*leaves {
             return alert(rule, *state, change, &found);
         }
-        // Nothing begins any more, and what had begun ends.
+        // No alert begins any more, and ongoing alerts end.
         match (before, change, *state) {
             (State::Firing { .. }, Change::None, State::Firing { since, .. }) => {
                 let ended = alert(rule, State::Inactive, Change::Ends(since), &found)?;
@@ -141,10 +141,10 @@ impl Standing {
     }
 }
 
-/// What a report says of a rule.
+/// The result of a rule for a report.
 struct Found<'r> {
     verdict: Verdict,
-    /// The numbers that are farthest on the rule's side, the first one is the farthest; in the unit of the rule.
+    /// The numbers that are farthest on the rule's side, the farthest first, in the unit of the rule.
     farthest: Vec<(Number, Holder<'r>)>,
     beyond: usize,
     between: usize,
@@ -154,7 +154,7 @@ impl<'r> Found<'r> {
     fn of(rule: &Rule, report: &'r Report) -> Self {
         let Rule { when, interface: only, clear, .. } = rule;
         let (operator, scale) = (when.operator, when.scale(report.window.seconds));
-        // The larger, the farther on the rule's side.
+        // A larger value is farther on the rule's side.
         let far =
             |number: &Number| if operator.is_upward() { number.judged(operator) } else { -number.judged(operator) };
         let mut found = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
@@ -184,8 +184,8 @@ impl<'r> Found<'r> {
         found
     }
 
-    /// The numbers that decided, and how many more there are: those beyond the limit, or else those beyond the one of
-    /// the way back, or else the one that is nearest to it.
+    /// The numbers that decided, and how many more there are: those beyond the limit, or else those beyond the limit
+    /// for ending, or else the nearest one to it.
     fn evidence(&self, is_scaled: bool) -> (Vec<Evidence>, u64) {
         let all = if self.beyond > 0 { self.beyond } else { self.between.max(1) };
         let shown = self.farthest.iter().take(all);
@@ -226,7 +226,7 @@ fn alert(rule: &Rule, state: State<Timestamp>, change: Change<Timestamp>, found:
 }
 
 fn evidence(number: Number, holder: &Holder<'_>, is_scaled: bool) -> Evidence {
-    // A number in its own unit has the digits that the report has.
+    // A number in its own unit keeps the digits that it has in the report.
     let Number { value, lower, upper } = number;
     let round = |number: f64, to: fn(f64) -> f64| if is_scaled { rounded(number, to) } else { number };
     Evidence {
@@ -237,7 +237,7 @@ fn evidence(number: Number, holder: &Holder<'_>, is_scaled: bool) -> Evidence {
     }
 }
 
-/// A number with no more digits than people read.
+/// A number rounded to the digits that people read.
 fn rounded(number: f64, to: fn(f64) -> f64) -> f64 {
     const DIGITS: i32 = 6;
     if number == 0.0 || !number.is_finite() {

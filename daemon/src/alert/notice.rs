@@ -1,4 +1,4 @@
-//! Telling people: a line of the log, and a message for the webhook, when an alert begins and when it ends.
+//! Notifications: a log line and a message to the webhook when an alert begins, and when it ends.
 
 use serde::Serialize;
 use tracing::{info, warn};
@@ -24,15 +24,15 @@ fn changes(report: &Report) -> impl Iterator<Item = &Alert> {
     report.alerts.iter().filter(|alert| alert.change.is_some())
 }
 
-/// A message for each alert that begins or ends. Its id is that of no other one.
+/// A message for each alert that begins or ends. Its id is unique.
 pub fn messages(report: &Report) -> impl Iterator<Item = Encoded> {
     changes(report).map(|alert| message(report, alert))
 }
 
-/// The last messages to a webhook that the next configuration does not have: all alerts that it was told of end.
+/// The last messages to a webhook that is not in the next configuration: all alerts that it knows of end.
 pub fn parting(report: &Report) -> Vec<Encoded> {
     let last = report.alerts.iter().filter_map(|alert| match alert.change.as_deref() {
-        // It would hear of no end.
+        // It would never get the end.
         Some("begins") => None,
         Some(_) => Some(message(report, alert)),
         None if goes_on(alert) => Some(message(report, &changed(alert, "withdrawn", "ends"))),
@@ -41,13 +41,13 @@ pub fn parting(report: &Report) -> Vec<Encoded> {
     last.collect()
 }
 
-/// The first messages to the webhook that takes the place of another one, or of none: alerts that go on begin there.
+/// The first messages to a webhook that replaces another one, or none: ongoing alerts begin there.
 pub fn taking_over(report: &Report) -> Vec<Encoded> {
     let going_on = report.alerts.iter().filter(|alert| goes_on(alert));
     going_on.map(|alert| message(report, &changed(alert, &alert.state, "begins"))).collect()
 }
 
-/// Whether it has begun, and not ended.
+/// Whether it has begun and not ended.
 fn goes_on(alert: &Alert) -> bool {
     ["firing", "clearing"].contains(&alert.state.as_str())
 }
@@ -64,7 +64,7 @@ fn message(report: &Report, alert: &Alert) -> Encoded {
     Encoded { id: format!("{id}/{}", alert.rule), line: line.into() }
 }
 
-/// Writes a line of the log for each alert that begins or ends.
+/// Logs a line for each alert that begins or ends.
 pub fn log(report: &Report) {
     for Alert { rule, when, change, since, windows, unit, evidence, more, .. } in changes(report) {
         let evidence = shown(evidence, *more, unit.as_deref());

@@ -8,25 +8,25 @@ use crate::{
     rule::Operator,
 };
 
-/// A number of a report. The truth lies between the bounds, at the confidence that the report states; an exact number
-/// has equal ones.
+/// A number of a report. The truth lies between the bounds, with the confidence that the report states; the bounds of
+/// an exact number are equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Number {
     /// The number.
     pub value: f64,
     /// At least this.
     pub lower: f64,
-    /// At most this; infinite if nobody knows.
+    /// At most this; infinite if unknown.
     pub upper: f64,
 }
 
 impl Number {
-    /// A number without bounds.
+    /// An exact number.
     pub const fn exact(value: f64) -> Self {
         Self { value, lower: value, upper: value }
     }
 
-    /// A count without bounds.
+    /// An exact count.
     pub const fn count(count: u64) -> Self {
         Self::exact(count as f64)
     }
@@ -35,18 +35,18 @@ impl Number {
         Self { value: value as f64, lower: lower as f64, upper: upper as f64 }
     }
 
-    /// A count of which so much is assumed, not counted.
+    /// A count of which `assumed` is assumed, not counted.
     pub const fn assumed(count: u64, assumed: u64) -> Self {
         let (value, lower) = (count as f64, count.saturating_sub(assumed) as f64);
         Self { value, lower, upper: if assumed == 0 { value } else { f64::INFINITY } }
     }
 
-    /// The bound by which a rule judges it: if even this one is beyond the limit, the truth is.
+    /// The bound by which a rule judges it: if this is beyond the limit, so is the truth.
     pub const fn judged(self, by: Operator) -> f64 {
         if by.is_upward() { self.lower } else { self.upper }
     }
 
-    /// The same in units of which one is so much.
+    /// The same number in a unit of this size.
     #[must_use]
     pub fn per(self, scale: f64) -> Self {
         let Self { value, lower, upper } = self;
@@ -84,25 +84,25 @@ impl From<(u64, Option<Bounds>)> for Number {
     }
 }
 
-/// The fields of a row that are no part of its key.
+/// The fields of a row that are not part of its key.
 const MEASURED: [&str; 8] = ["rank", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members"];
 
-/// Whose number it is.
+/// The owner of a number.
 #[derive(Clone, Copy)]
 pub enum Holder<'r> {
-    /// All traffic's, or all of a view's.
+    /// All traffic, or everything in a view.
     All,
-    /// An interface's, in one direction.
+    /// An interface, in one direction.
     Interface(&'r str, Option<&'r str>),
-    /// That of a row of a list.
+    /// A row of a list.
     Row(&'r dyn Keyed),
-    /// That of a row in the table of an interface.
+    /// A row in the table of an interface.
     InTable(&'r str, Option<&'r str>, &'r dyn Keyed),
 }
 
 /// Something with a key.
 pub trait Keyed {
-    /// The fields of its key, by the names that reports have.
+    /// The fields of its key, by their names in reports.
     fn key(&self) -> Map<String, Value>;
 }
 
@@ -115,17 +115,17 @@ impl<T: Serialize> Keyed for T {
 }
 
 impl<'r> Holder<'r> {
-    /// That of an interface's account.
+    /// The interface of an account.
     pub fn interface(interface: &'r Interface) -> Self {
         Self::Interface(&interface.name, interface.direction.as_deref())
     }
 
-    /// That of an interface's rates.
+    /// The interface of these rates.
     pub fn rates(rates: &'r InterfaceRates) -> Self {
         Self::Interface(&rates.interface, rates.direction.as_deref())
     }
 
-    /// The interface, if it is about one.
+    /// The interface, if there is one.
     pub const fn name(&self) -> Option<&'r str> {
         match self {
             Self::Interface(name, _) | Self::InTable(name, ..) => Some(*name),

@@ -12,7 +12,7 @@ use crate::{
 /// Reasons for which bytes are assumed, not counted.
 const ASSUMED: [&str; 2] = ["socket_drop", "blind"];
 
-/// What of a ledger's lost packets is assumed, of this reason or of all.
+/// The assumed part of a ledger's lost packets, for this reason or for all.
 fn assumed(ledger: &Ledger, reason: Option<&str>) -> Tally {
     let mut all = Tally::default();
     for name in ASSUMED.iter().filter(|name| reason.is_none_or(|reason| reason == **name)) {
@@ -23,7 +23,7 @@ fn assumed(ledger: &Ledger, reason: Option<&str>) -> Tally {
     all
 }
 
-/// Packets or bytes of both.
+/// The packets or the bytes of a pair.
 const fn amount_of<T: Copy>(amount: Amount, [packets, bytes]: [T; 2]) -> T {
     match amount {
         Amount::Packets => packets,
@@ -83,7 +83,7 @@ fn of_ledger(interface: &Interface, account: Account, amount: Amount) -> Number 
     }
 }
 
-/// What of an interface is in an account, and what of that is assumed.
+/// The packets and bytes in an account of an interface, and the assumed part of them.
 fn tallies(interface: &Interface, account: Account) -> [Tally; 2] {
     let Interface { ledger, repeated, .. } = interface;
     let none = Tally::default();
@@ -110,9 +110,9 @@ fn total_bytes(report: &Report) -> Number {
     Number::assumed(report.totals.bytes, report.interfaces.iter().map(dropped).fold(0, u64::saturating_add))
 }
 
-/// The busiest second. If the daemon was held up, or if packets are in no second, there may have been a busier one.
+/// The busiest second. If the daemon was delayed, or if packets belong to no second, there may have been a busier one.
 fn busiest(rates: &InterfaceRates, amount: Amount) -> Number {
-    /// A second may be so long by the clocks.
+    /// The longest second, by the clocks, that still counts as one.
     const LONGEST: f64 = 1.5;
     let max = amount_of(amount, [rates.packets.max, rates.bytes.max]);
     let unplaced = rates.unplaced.map_or(0, |unplaced| amount_of(amount, [unplaced.packets, unplaced.bytes]));
@@ -120,7 +120,7 @@ fn busiest(rates: &InterfaceRates, amount: Amount) -> Number {
     Number { upper, ..Number::count(max) }
 }
 
-/// An entropy as a part of the most that so many keys may have. Its bounds follow from those of both.
+/// An entropy as a part of the most that this many keys can have. Its bounds follow from those of both.
 fn normalized(entropy: &Entropy) -> Number {
     let Entropy { bits, normalized, keys, confidence: _ } = *entropy;
     let part = |bits: f64, keys: u64| if keys > 1 { (bits / (keys as f64).log2()).min(1.0) } else { 0.0 };
@@ -129,7 +129,7 @@ fn normalized(entropy: &Entropy) -> Number {
     Number { value: normalized.clamp(lower, upper), lower, upper }
 }
 
-/// Calls `each` with every number there and its owner.
+/// Calls `each` with every number at this place and its owner.
 pub(super) fn visit<'r>(place: &Place, report: &'r Report, each: &mut dyn FnMut(Number, Holder<'r>)) {
     match place {
         Place::Sum(of) => sum(report, *of).into_iter().for_each(|number| each(number, Holder::All)),
@@ -219,7 +219,7 @@ const fn of_row(row: &Row, column: Column) -> Option<Estimate> {
     }
 }
 
-/// The lists in the order of this amount.
+/// The lists ordered by this amount.
 const fn ordered(report: &Report, amount: Amount) -> &Top {
     match amount {
         Amount::Packets => &report.top_by_packets,
@@ -227,7 +227,7 @@ const fn ordered(report: &Report, amount: Amount) -> &Top {
     }
 }
 
-/// Calls `each` with the packets and bytes of every row, and what of them is beyond listed addresses.
+/// Calls `each` with the packets and bytes of every row, and the part of them beyond listed addresses.
 fn top<'r>(top: &'r Top, list: Standard, each: &mut dyn FnMut([Estimate; 2], [Estimate; 2], &'r dyn Keyed)) {
     macro_rules! rows {
         ($rows:expr) => {

@@ -1,4 +1,4 @@
-//! The states of a rule. Pure: time is the number of windows.
+//! The states of a rule. A pure state machine: time is the number of windows.
 //!
 //! ```text
 //!            beyond the limit          for so many windows
@@ -12,20 +12,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a window says of a rule.
+/// What a window means for a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A number is beyond the limit, for certain.
+    /// A number is certainly beyond the limit.
     Beyond,
-    /// None is, but one is beyond the limit of the way back.
+    /// None is, but one is beyond the limit for ending.
     Between,
-    /// None is beyond either.
+    /// None is beyond either limit.
     Within,
-    /// Nothing: the window cannot be judged.
+    /// The window cannot be judged.
     Silent,
 }
 
-/// Where a rule is.
+/// The state of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum State<T> {
     /// Nothing is wrong.
@@ -33,21 +33,21 @@ pub enum State<T> {
     Inactive,
     /// A number is beyond the limit, but not for long enough.
     Pending(Since<T>),
-    /// It is so for long enough.
+    /// It has been so for long enough.
     Firing {
         /// Since when.
         since: Since<T>,
-        /// For so many windows in a row no number has been beyond the limit of the way back.
+        /// For how many windows in a row no number has been beyond the limit for ending.
         within: u32,
     },
 }
 
-/// Since when a number has been beyond the limit.
+/// How long a number has been beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Since<T> {
     /// The start of the first such window.
     pub start: T,
-    /// How many windows that is, which were judged; this one is among them.
+    /// The number of such windows that were judged, including this one.
     pub windows: u64,
 }
 
@@ -64,7 +64,7 @@ impl<T: Copy> Since<T> {
 /// What a window changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<T> {
-    /// Nothing that anybody is told of.
+    /// Nothing to report.
     None,
     /// An alert begins.
     Begins,
@@ -73,7 +73,7 @@ pub enum Change<T> {
 }
 
 impl<T: Copy> State<T> {
-    /// Goes on by a window that starts at `start`. A rule begins and ends its alerts after so many `windows`.
+    /// Advances by a window that starts at `start`. A rule takes `windows` windows to begin and to end its alerts.
     pub fn step(&mut self, verdict: Verdict, start: T, windows: u32) -> Change<T> {
         let (next, change) = match (*self, verdict) {
             (same, Verdict::Silent) => (same, Change::None),
@@ -96,7 +96,7 @@ impl<T: Copy> State<T> {
         change
     }
 
-    /// Time has passed of which there is no window: what was in a row is not in a row any more.
+    /// Time has passed without a window, so that windows are no longer in a row.
     pub fn pause(&mut self) {
         *self = match *self {
             Self::Inactive | Self::Pending(_) => Self::Inactive,
@@ -120,7 +120,7 @@ mod tests {
         *,
     };
 
-    /// A letter for each window: its state, large if something begins or ends there.
+    /// A letter for each window: its state, upper case if an alert begins or ends there.
     fn story(windows: u32, verdicts: &[Verdict]) -> String {
         let mut state = State::default();
         let letter = |(start, verdict): (usize, &Verdict)| {
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(state.step(Within, 16, 2), Change::Ends(Since { start: 11, windows: 5 }));
     }
 
-    /// Against the definition, in all stories of six windows: what the last windows were decides.
+    /// Compares with the definition for all sequences of six windows: the last windows decide.
     #[test]
     fn every_story_is_as_its_last_windows_say() {
         const VERDICTS: [Verdict; 3] = [Beyond, Between, Within];

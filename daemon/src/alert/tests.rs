@@ -1,4 +1,4 @@
-//! What rules say of reports: numbers, bounds, evidence.
+//! Judging reports by rules: numbers, bounds, evidence.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{
 
 const TEN: Duration = Duration::from_secs(10);
 
-/// The golden report, of which no CPU was late.
+/// The golden report, without late CPUs.
 fn golden() -> Report {
     let mut report: Report = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
     report.self_metrics.late_cpus.clear();
@@ -23,7 +23,7 @@ fn rule(text: &str) -> Rule {
     Rule { name: "r".to_owned(), interface: None, windows: 1, clear: when.clear(), when }
 }
 
-/// The alert that a rule makes of a report, if it makes one.
+/// The alert that a rule raises for a report, if any.
 fn judged(rule: &Rule, report: &Report) -> Option<Alert> {
     Alerts::new(std::slice::from_ref(rule), TEN).judge(report).pop()
 }
@@ -52,7 +52,7 @@ fn rules_that_are_the_same_go_on_after_a_restart() {
 #[test]
 fn numbers_are_found_under_the_names_of_the_report() {
     let report = golden();
-    // Beyond and not beyond what the golden report has there.
+    // The first is beyond the number of the golden report, the second is not.
     for (above, not) in [
         ("totals.packets > 1200344", "totals.packets > 1200345"),
         ("packets >= 1200345", "packets >= 1200346"),
@@ -83,7 +83,7 @@ fn numbers_are_found_under_the_names_of_the_report() {
     }
 }
 
-/// Every name of a report with every part has a number there, where the report has one.
+/// Every name is read from a report with all parts, if the report has such a number.
 #[test]
 fn every_name_is_read() {
     let mut report = golden();
@@ -134,7 +134,7 @@ fn only_the_bound_that_makes_it_certain_decides() {
     assert!(!fires("unique.src_ip < 100", &unique(10, 100)), "it may be 100");
     assert!(fires("unique.src_ip < 100", &unique(10, 99)));
     assert!(fires("unique.src_ip <= 100", &unique(10, 100)));
-    // A count by protocol has bounds where packets are missing.
+    // A count by protocol has bounds if packets are missing.
     let mut report = golden();
     let tcp = report.totals.bounds.unwrap().tcp_packets;
     let [above, below] = [tcp.lower - 1, tcp.upper + 1];
@@ -159,7 +159,7 @@ fn bytes_that_are_assumed_make_nothing_certain() {
     assert!(!fires("totals.bytes > 912245678", &report));
 }
 
-/// For random bounds around a truth: a rule that the truth does not meet never fires.
+/// For random bounds around a truth: a rule never fires if the truth does not meet it.
 #[test]
 fn what_is_not_true_never_fires() {
     let mut random = 7_u64;
@@ -204,7 +204,7 @@ fn an_alert_tells_its_numbers_the_farthest_first() {
     assert_eq!(first.key.len(), 1, "the key, and nothing that was measured: {:?}", first.key);
     assert_eq!(first.holder(), "src_ip 192.0.2.20");
     assert_eq!(first.amount(None), "2000 (1800 to 2200)");
-    // The smallest first where they are too small.
+    // Numbers that are too small come smallest first.
     let alert = judged(&rule("kept < 100 %"), &report).unwrap();
     assert_eq!(alert.evidence[0].holder(), "direction ingress, interface eth0");
     assert_eq!(alert.evidence[0].amount(alert.unit.as_deref()), "99.9746 (99.9745 to 99.9746) %");
@@ -307,7 +307,7 @@ fn windows_with_silence_between_them_are_not_in_a_row() {
     assert_eq!(judge(7_220, 0, false), "clearing");
     assert_eq!(judge(9_000, 0, false), "clearing", "it ends after two windows in a row");
     assert_eq!(judge(9_010, 0, false), "cleared");
-    // Where the clock was set, windows follow each other all the same.
+    // If the clock was set, windows still follow each other.
     assert_eq!(judge(9_020, 6_000, true), "pending");
     assert_eq!(judge(12_620, 6_000, false), "firing");
 }
@@ -336,7 +336,7 @@ fn another_configuration_ends_the_alerts_of_rules_that_it_does_not_have() {
     assert_eq!(told(6_000, None), ["new firing begins", "stays firing"]);
     assert_eq!(told(0, Some(&[])), ["new cleared ends", "stays cleared ends"], "they end anyway");
     assert_eq!(told(6_000, None), [""; 0]);
-    // What would begin with the last window of its rule does not begin.
+    // An alert that would begin with the last window of its rule does not begin.
     let mut alerts = Alerts::new(&next, TEN);
     alerts.part_from(&[]);
     assert_eq!(alerts.judge(&row(6_000, 6_000, 6_000)), []);
