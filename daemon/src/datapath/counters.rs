@@ -1,7 +1,7 @@
-//! The counters of the open window, read in place: the map of the CPUs' blocks, as the kernel shares it.
+//! Reads the counters of the open window in place, from a mapping of the `CPUS` map.
 //!
-//! A look at the blocks through a system call copies them whole, which is too much for once a second. Mapped, only the
-//! counters that are asked for are read.
+//! A lookup by system call copies whole blocks, which is too expensive once a second. The mapping lets the daemon read
+//! only the counters it needs.
 
 #![expect(unsafe_code, reason = "maps memory that the kernel writes, and reads it word by word")]
 
@@ -20,19 +20,19 @@ use weir_common::{
 
 use super::error::KernelError;
 
-/// All CPUs' blocks, for reading only.
+/// All CPUs' blocks, mapped read-only.
 pub struct LiveCounters {
     memory: NonNull<u8>,
     cpus: usize,
 }
 
-// SAFETY: it only reads, and its memory stays where it is until it is dropped.
+// SAFETY: it only reads, and the mapping does not move until it is dropped.
 unsafe impl Send for LiveCounters {}
 // SAFETY: as above.
 unsafe impl Sync for LiveCounters {}
 
 impl LiveCounters {
-    /// Maps the map `CPUS`, which has so many blocks.
+    /// Maps `CPUS`, which has `cpus` blocks.
     ///
     /// # Errors
     ///
@@ -47,8 +47,8 @@ impl LiveCounters {
         Ok(Self { memory, cpus })
     }
 
-    /// Everything that was ever seen on the interface of this slot, on all CPUs; nothing for a slot that cannot be.
-    /// Packets that come at this moment may be in it or not.
+    /// Everything ever seen on the interface of this slot, on all CPUs; zero for an invalid slot. Packets that arrive
+    /// during the call may or may not be included.
     pub fn seen(&self, slot: usize) -> Tally {
         if slot >= SLOTS_MAX as usize {
             return Tally::default();
@@ -58,7 +58,7 @@ impl LiveCounters {
         sets.map(|(cpu, set)| self.counter(cpu, set, slot)).sum()
     }
 
-    /// The same, with the packets of it that offloads had merged into an earlier one.
+    /// As [`Self::seen`], plus the number of packets that offloads had merged into an earlier one.
     pub fn seen_and_merged(&self, slot: usize) -> (Tally, u64) {
         if slot >= SLOTS_MAX as usize {
             return Default::default();
@@ -74,7 +74,7 @@ impl LiveCounters {
         Tally::new(word(offset_of!(Tally, packets)), word(offset_of!(Tally, bytes)))
     }
 
-    /// A word of a slot's counters, at this offset in them.
+    /// The word at this offset in a slot's counters.
     fn word(&self, cpu: usize, set: usize, slot: usize, offset: usize) -> u64 {
         let place = cpu * size_of::<Cpu>()
             + offset_of!(Cpu, counter_sets)
@@ -82,16 +82,16 @@ impl LiveCounters {
             + offset_of!(CounterSet, interfaces)
             + slot * size_of::<Counters>()
             + offset;
-        // SAFETY: within the mapping, because the CPU, the set and the slot are below their numbers, and the offset is
-        // that of a field; aligned, because blocks are and these fields are words. The kernel may write it meanwhile: a
-        // volatile read of a word is one load, and any value will do.
+        // SAFETY: in bounds, because the CPU, set and slot are in range and the offset is that of a field; aligned,
+        // because blocks are aligned and these fields are words. The kernel may write at the same time, but a volatile
+        // read of a word is one load, and any value is valid.
         unsafe { self.memory.add(place).cast::<u64>().read_volatile() }
     }
 }
 
 impl Drop for LiveCounters {
     fn drop(&mut self) {
-        // SAFETY: this mapping is this value's own, and nothing refers to it any more.
+        // SAFETY: this value owns the mapping, and no reference to it is left.
         let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.cpus * size_of::<Cpu>()) };
     }
 }

@@ -1,4 +1,4 @@
-//! The CPUs: which there are, which may come, and what the maps hold for each.
+//! The CPUs of the machine, present and possible, and what the maps hold for each.
 
 use std::{fs, io};
 
@@ -12,20 +12,20 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 const PRESENT: &str = "/sys/devices/system/cpu/present";
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
-/// CPUs that may be added to the running machine have a cache of this many flows: the binary logarithm.
+/// Flows in the cache of a CPU that may be hot-added, as a binary logarithm.
 const SPARE_BITS: u32 = 8;
-/// Their rings are no larger than this: some 4,000 records.
+/// Ring size limit for such a CPU: about 4,000 records.
 const SPARE_RING_BYTES: u32 = 256 << 10;
-/// At most this many CPUs that may be added have a place. A hypervisor may announce hundreds that never come.
+/// At most this many hot-added CPUs get a place. A hypervisor may announce hundreds that never appear.
 const SPARES_MAX: u32 = 32;
 
-/// This thread may not run on a CPU.
+/// This thread cannot run on a CPU.
 #[derive(Debug, Error)]
 #[error("cannot run on CPU {cpu}: is it offline, or not allowed (cpuset, taskset)?")]
 pub struct PinError {
     /// The CPU.
     pub cpu: u32,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: io::Error,
 }
@@ -33,20 +33,20 @@ pub struct PinError {
 /// The CPUs of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpus {
-    /// Those that run.
+    /// Online CPUs.
     pub online: Vec<u32>,
-    /// Those that are there; some may be switched off.
+    /// Present CPUs; some may be offline.
     pub present: Vec<u32>,
-    /// How many could be there, one day.
+    /// How many CPUs the machine could ever have.
     pub possible: u32,
 }
 
-/// What the maps hold for CPUs.
+/// What the maps hold for the CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Each CPU's part of the flow cache, in the order of their numbers.
+    /// Each CPU's part of the flow cache, in CPU order.
     pub blocks: Vec<CachePart>,
-    /// Slots of all parts together.
+    /// Total slots of all parts.
     pub slots: u32,
 }
 
@@ -55,14 +55,14 @@ pub struct Layout {
 pub struct CachePart {
     /// Its first slot.
     pub first_slot: u32,
-    /// The binary logarithm of how many slots it has.
+    /// The number of its slots, as a binary logarithm.
     pub bits: u32,
     /// Bytes of the CPU's ring.
     pub ring_bytes: u32,
 }
 
 impl Cpus {
-    /// A machine of this many CPUs, all of which run.
+    /// A machine with this many CPUs, all online.
     pub fn of(count: u32) -> Self {
         let all: Vec<_> = (0..count).collect();
         Self { online: all.clone(), present: all, possible: count }
@@ -75,20 +75,20 @@ impl Cpus {
     /// `/sys` is not readable.
     pub fn of_this_machine() -> Result<Self, KernelError> {
         let online = online_cpus()?;
-        // Only some containers hide these two: then nothing is known of CPUs that may come.
+        // Only some containers hide these two files. Then CPUs that may be added are unknown.
         let present = read(PRESENT).unwrap_or_else(|_| online.clone());
         let last = |cpus: &[u32]| cpus.iter().max().map_or(0, |last| last + 1);
         let possible = read(POSSIBLE).map_or(0, |cpus| last(&cpus)).max(last(&present)).max(last(&online));
         Ok(Self { online, present, possible })
     }
 
-    /// What the maps hold if each CPU that is there has a cache of `flows` flows and a ring of `ring_bytes`, powers of
-    /// two. CPUs that may be added have a small cache and a small ring, so that they are measured when they come, in
-    /// little memory.
+    /// What the maps hold if each present CPU has a cache of `flows` flows and a ring of `ring_bytes`, both powers of
+    /// two. CPUs that may be added get a small cache and a small ring: they are measured as soon as they appear, and
+    /// cost little memory.
     ///
     /// # Errors
     ///
-    /// A CPU that runs has a number that is too high.
+    /// The number of an online CPU is too high.
     pub fn layout(&self, flows: u32, ring_bytes: u32) -> Result<Layout, KernelError> {
         if let Some(&beyond) = self.online.iter().find(|cpu| **cpu >= CPUS_MAX) {
             return Err(KernelError::TooManyCpus(beyond));
@@ -108,7 +108,7 @@ impl Cpus {
     }
 }
 
-/// The CPUs that are online, each of which needs a ring.
+/// The online CPUs. Each needs a ring.
 ///
 /// # Errors
 ///
@@ -122,13 +122,13 @@ fn read(path: &str) -> io::Result<Vec<u32>> {
     numbers(text.trim_end()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
 }
 
-/// The numbers of a list such as `0-3,7`; `None` if it is none.
+/// Parses a list such as `0-3,7`; `None` if it is malformed.
 fn numbers(list: &str) -> Option<Vec<u32>> {
     let mut all = Vec::new();
     for range in list.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // No kernel has more; a wrong number must not cost memory.
+        // No kernel has more CPUs; a bad number must not cost memory.
         if last >= 1 << 16 {
             return None;
         }
@@ -141,7 +141,7 @@ fn numbers(list: &str) -> Option<Vec<u32>> {
 ///
 /// # Errors
 ///
-/// The CPU is not among those allowed.
+/// The CPU is not in the allowed set.
 pub fn pin(cpu: u32) -> Result<(), PinError> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu as usize);

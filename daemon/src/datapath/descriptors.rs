@@ -1,14 +1,14 @@
-//! File descriptors: how many the daemon needs, and whether it may have them.
+//! File descriptors: how many the daemon needs, and whether the limit allows them.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
-/// Programs, maps, links of interfaces, sinks, and what the daemon opens for a moment.
+/// For programs, maps, interface links, sinks and short-lived files.
 const BASE: u64 = 512;
-/// As many as the kernel allows by itself (`fs.nr_open`): for any number of interfaces, where no hard limit is set.
+/// The kernel's own maximum (`fs.nr_open`): enough for any number of interfaces where there is no hard limit.
 const ANY_NUMBER: u64 = 1 << 20;
 
-/// The limit of open files is too low, and may not be raised.
+/// The limit of open files is too low and cannot be raised.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error(
     "weir needs {needed} file descriptors for {cpus} CPUs, but the limit is {hard}: raise it to {needed} (`ulimit -Hn`, \
@@ -20,30 +20,30 @@ pub struct TooFew {
     hard: u64,
 }
 
-/// Raises the soft limit of open files to what a daemon needs that may have `cpus` rings and has `threads` threads that
-/// wait for something; with `any_number` of interfaces to the hard limit, as each of them is one more.
+/// Raises the soft limit of open files to what a daemon needs with up to `cpus` rings and `threads` waiting threads.
+/// With `any_number` of interfaces it raises it to the hard limit, because each interface needs one more.
 ///
 /// # Errors
 ///
-/// The hard limit is lower than what it needs in any case.
+/// The hard limit is below the minimum.
 pub fn provide(cpus: u64, threads: u64, any_number: bool) -> Result<(), TooFew> {
     let needed = needed(cpus, threads);
     let limit = getrlimit(Resource::Nofile);
     let raised = raised((limit.current, limit.maximum), needed, any_number);
     if let Some(soft) = raised.map_err(|hard| TooFew { needed, cpus, hard })? {
-        // A system call filter may forbid it, though the limit allows it; if a descriptor is missing, its opening says
-        // so.
+        // A system call filter may forbid this even if the limit allows it. If descriptors run out, opening one reports
+        // that.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(soft), ..limit });
     }
     Ok(())
 }
 
-/// Each ring is one; each thread has a waker, an epoll instance, and a valve or a socket.
+/// One per ring; per thread a waker, an epoll instance, and a valve or a socket.
 const fn needed(cpus: u64, threads: u64) -> u64 {
     BASE + cpus + 4 * threads
 }
 
-/// The soft limit to set, if it must be another one; `Err` with the hard limit if that is too low.
+/// The soft limit to set, or `None` if it need not change; `Err` with the hard limit if that is too low.
 fn raised((soft, hard): (Option<u64>, Option<u64>), needed: u64, any_number: bool) -> Result<Option<u64>, u64> {
     let Some(soft) = soft else { return Ok(None) };
     let goal = if any_number { hard.unwrap_or(ANY_NUMBER).max(needed) } else { needed };
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(raised((Some(2_000), Some(2_000)), 2_000, false), Ok(None));
         assert_eq!(raised((None, None), 2_000, false), Ok(None));
         assert_eq!(raised((Some(1_024), Some(1_999)), 2_000, false), Err(1_999));
-        // Thousands of interfaces may fit a pattern.
+        // A pattern may match thousands of interfaces.
         assert_eq!(raised((Some(1_024), Some(524_288)), 600, true), Ok(Some(524_288)));
         assert_eq!(raised((Some(1_024), None), 600, true), Ok(Some(ANY_NUMBER)));
         assert_eq!(

@@ -9,26 +9,26 @@ use weir_common::{
 
 use crate::rates::Rates;
 
-/// What was counted in one window: on one CPU, or on several.
+/// What was counted in one window, on one or more CPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
-    /// Each interface slot's counters.
+    /// Counters by interface slot.
     pub counters: Vec<Counters>,
-    /// Those of [`OTHERS`], where that is not one of these slots: of packets that no slot was found for.
+    /// Counters of [`OTHERS`], unless it is one of these slots: packets for which no slot was found.
     pub others: Counters,
     /// Packets by size class.
     pub sizes: Vec<u64>,
-    /// The largest packet in bytes, if it is of a class that has several sizes; otherwise any smaller number.
+    /// The largest packet in bytes, if its size class covers several sizes; otherwise any smaller number.
     pub largest: u64,
-    /// The lowest and the highest sampling rate of the draws that were pending when the window ended. No record tells
-    /// the rate of the packets that such a draw left out.
+    /// The lowest and the highest sampling rate of the draws that were pending when the window ended. No record has the
+    /// rate of the packets that such a draw left out.
     pub sampling: (u32, u32),
-    /// Each interface slot's rates, where packets are counted in userspace; else none.
+    /// Rates by interface slot, if packets are counted in userspace; otherwise empty.
     pub rates: Vec<Rates>,
 }
 
 impl Edge {
-    /// An edge at which nothing was counted on `interfaces` interfaces.
+    /// An edge with nothing counted, for `interfaces` interfaces.
     pub fn empty(interfaces: usize) -> Self {
         Self {
             counters: vec![Counters::default(); interfaces],
@@ -40,12 +40,12 @@ impl Edge {
         }
     }
 
-    /// Whether sampling left out packets.
+    /// Whether sampling left out any packets.
     pub fn has_left_out(&self) -> bool {
         self.counters.iter().chain([&self.others]).any(|counters| !counters.sampled_out.is_zero())
     }
 
-    /// Makes room for this many interfaces; never for fewer than before.
+    /// Makes room for this many interfaces; the number never decreases.
     pub fn provide(&mut self, interfaces: usize) {
         if interfaces > self.counters.len() {
             self.counters.resize(interfaces, Counters::default());
@@ -55,7 +55,8 @@ impl Edge {
         }
     }
 
-    /// Adds what was counted on another CPU, or in another window of the same one. Rates are not of one CPU.
+    /// Adds what another CPU, or another window of the same CPU, counted. Rates do not belong to one CPU, so they are
+    /// not added.
     pub fn add(&mut self, other: &Self) {
         let Self { counters, others, sizes, largest, sampling: (least, most), rates: _ } = other;
         for (sum, counters) in self.counters.iter_mut().zip(counters) {
@@ -74,8 +75,8 @@ fn add(sum: &mut Counters, counters: &Counters) {
     *sum = ledger.counters;
 }
 
-/// Accounts for packets that were lost before weir saw them: what they are counted as, and how much more they may have
-/// been. Packets that are `repeated` feed totals and lists on another interface.
+/// Accounts for packets that were lost before weir saw them: `counted` is the estimate, `beyond` how far the truth may
+/// exceed it. If `repeated`, these packets feed totals and lists on another interface.
 pub fn lose(counters: &mut Counters, loss: Loss, counted: Tally, beyond: Tally, repeated: bool) {
     counters.seen.add(counted);
     counters.lost[loss as usize].add(counted);
@@ -89,8 +90,8 @@ pub fn lose(counters: &mut Counters, loss: Loss, counted: Tally, beyond: Tally, 
 }
 
 impl Edge {
-    /// Accounts for packets of a slot that were missed: what they are counted as, and how much more they may have been.
-    /// Packets that are `repeated` feed totals and lists on another interface.
+    /// Accounts for missed packets of a slot: `counted` is the estimate, `beyond` how far the truth may exceed it. If
+    /// `repeated`, these packets feed totals and lists on another interface.
     pub fn miss(&mut self, slot: usize, counted: Tally, beyond: Tally, repeated: bool) {
         let counters = match self.counters.get_mut(slot) {
             None if slot != OTHERS as usize => return,
@@ -100,7 +101,7 @@ impl Edge {
         lose(counters, Loss::Blind, counted, beyond, repeated);
     }
 
-    /// Adds what is known of each slot's rates from elsewhere.
+    /// Adds rates by slot from another source.
     pub fn add_rates(&mut self, rates: Vec<Rates>) {
         if self.rates.len() < rates.len() {
             self.rates.resize_with(rates.len(), Rates::default);
@@ -109,7 +110,7 @@ impl Edge {
     }
 }
 
-/// Turns a CPU's cumulative counters, which come in two sets that take turns, into what one window counted.
+/// Turns a CPU's cumulative counters, in two alternating sets, into the counts of one window.
 #[derive(Debug)]
 pub struct EdgeReader {
     earlier: [Edge; 2],
@@ -122,17 +123,17 @@ impl EdgeReader {
         Self { earlier: [empty.clone(), empty] }
     }
 
-    /// Makes room for this many interfaces, whose counters start at zero; never for fewer than before.
+    /// Makes room for this many interfaces, whose counters start at zero; the number never decreases.
     pub fn provide(&mut self, interfaces: usize) {
         self.earlier.iter_mut().for_each(|earlier| earlier.provide(interfaces));
     }
 
-    /// How many interfaces there are.
+    /// The number of interfaces.
     pub const fn interfaces(&self) -> usize {
         self.earlier[0].counters.len()
     }
 
-    /// Puts into `edge` what was counted in the window of this epoch, once `flush` is done with it. `edge` has as many
+    /// Fills `edge` with the counts of the window of this epoch, once `flush` has finished it. `edge` has as many
     /// interfaces as this reader.
     pub fn read(&mut self, epoch: u32, cpu: &Cpu, edge: &mut Edge) {
         let parity = epoch as usize & 1;
@@ -172,7 +173,7 @@ mod tests {
             set.sizes[60] = seen;
             cpu.largest[epoch as usize & 1] = 3_000 + epoch;
             cpu.closed_rate = epoch;
-            // Whatever the window before has left.
+            // Leftovers of the previous window.
             let mut edge = Edge { sizes: vec![7; SIZE_CLASSES], ..Edge::empty(1) };
             reader.read(epoch, &cpu, &mut edge);
             assert_eq!(edge.sizes[61], 0);

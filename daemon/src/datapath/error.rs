@@ -1,4 +1,4 @@
-//! What can go wrong between the daemon and the kernel.
+//! Errors between the daemon and the kernel.
 
 use std::io;
 
@@ -10,15 +10,15 @@ use weir_common::control::CPUS_MAX;
 use super::descriptors::TooFew;
 use crate::privileges::{has, way_out};
 
-/// What the verifier asks for beside the right to load programs.
+/// What the verifier requires besides the right to load programs.
 const OF_VERIFIER: CapabilitySet = CapabilitySet::PERFMON;
-/// What it takes to load programs and to attach them.
+/// What loading and attaching programs requires.
 const OF_PROGRAMS: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMON).union(CapabilitySet::NET_ADMIN);
 
 /// Why the kernel side could not be loaded or run.
 #[derive(Debug, Error)]
 pub enum KernelError {
-    /// No privilege.
+    /// Missing privilege.
     #[error("not permitted to load eBPF programs: {}", way_out(OF_PROGRAMS))]
     NotPermitted,
     /// See [`Preemption`](super::Preemption).
@@ -37,17 +37,17 @@ pub enum KernelError {
     Program {
         /// The program.
         program: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: ProgramError,
     },
     /// A map operation failed.
     #[error("an eBPF map could not be set up")]
     Map(#[from] MapError),
-    /// What the kernel keeps for a CPU could not be read or written.
+    /// A CPU's block in the kernel could not be read or written.
     #[error("cannot read or write the counters of a CPU")]
     Block(#[source] io::Error),
-    /// A map or a program is missing from the object: it belongs to another version.
+    /// The object has no such map or program: it belongs to another version.
     #[error("the eBPF object has no `{0}`: it belongs to another version of weir")]
     Missing(&'static str),
     /// The CPUs could not be listed.
@@ -56,48 +56,49 @@ pub enum KernelError {
     /// More CPUs than rings.
     #[error("weir supports {CPUS_MAX} CPUs, but this machine has a CPU {0}")]
     TooManyCpus(u32),
-    /// A CPU was added to the machine that has no place in the maps.
+    /// A hot-added CPU has no place in the maps.
     #[error("there was no sign of CPU {0} when weir started, and no room was kept for it: restart weir to measure it")]
     NoPlace(u32),
-    /// A test-run failed.
+    /// A test run failed.
     #[error("the kernel refused to run `{program}`")]
     Run {
         /// The program.
         program: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: ProgramError,
     },
-    /// Setting up a ring's reader failed.
+    /// A ring's reader could not be set up.
     #[error("cannot wait for the rings")]
     Wait(#[source] io::Error),
     /// The map of the counters could not be mapped.
     #[error("cannot read the counters of the eBPF programs in place")]
     Counters(#[source] io::Error),
-    /// A map's file descriptor could not be shared.
+    /// A map's file descriptor could not be duplicated.
     #[error(
         "cannot open another file descriptor: raise the limit of open files (`ulimit -n`, `LimitNOFILE=` in the unit)"
     )]
     Descriptor(#[source] io::Error),
-    /// Too few file descriptors for this machine's CPUs.
+    /// The file descriptor limit is too low for this machine's CPUs.
     #[error(transparent)]
     TooFewDescriptors(#[from] TooFew),
 }
 
 impl KernelError {
-    /// Whether this process lacks a privilege, and nothing else is wrong.
+    /// Whether the only problem is a missing privilege.
     pub const fn is_not_permitted(&self) -> bool {
         matches!(self, Self::NotPermitted)
     }
 }
 
-/// What a program needs that may be missing here.
+/// What a program needs and may lack here.
 fn needs(program: &str, has_perfmon: bool) -> String {
     let linux = format!("it needs Linux {} or later", floor(program));
     if has_perfmon { linux } else { format!("{linux}, and CAP_PERFMON: {}", way_out(OF_VERIFIER)) }
 }
 
-/// The first Linux that accepts a program. The one that measures interfaces has a variant for older kernels.
+/// The first Linux version that accepts a program. The program that measures interfaces has a variant for older
+/// kernels.
 fn floor(program: &str) -> &'static str {
     if matches!(program, "weir" | "weir_linear" | "weir_generic" | "weir_gen_linear" | "flush") {
         "5.10"

@@ -1,26 +1,26 @@
-//! What newer kernels can do and older ones cannot, found out by asking this one.
+//! Detects, by asking the running kernel, what newer kernels support and older ones do not.
 
 use aya::{
     programs::{ProgramError, ProgramType, SchedClassifier, tc::TcAttachType},
     sys::{BpfHelper, is_helper_supported},
 };
 
-/// What the programs may use. Each thing has a fallback where it is missing.
+/// What the programs may use. Each feature has a fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Packets in several pieces, such as jumbo frames (Linux 5.18). Without this, native XDP cannot be attached to an
-    /// interface whose MTU exceeds a page. Generic XDP can: it sees such a packet in one piece.
+    /// Packets in several fragments, such as jumbo frames (Linux 5.18). Without this, native XDP cannot be attached to
+    /// an interface whose MTU exceeds a page. Generic XDP can, because it sees such a packet in one piece.
     pub fragments: bool,
 }
 
 impl Features {
-    /// What every kernel can do that weir supports.
+    /// What every kernel that weir supports can do.
     pub const FLOOR: Self = Self { fragments: false };
 
     /// What this kernel can do.
     ///
-    /// If the kernel refuses to answer, this assumes everything: loading the programs will then fail for the same
-    /// reason, with a better message.
+    /// If the kernel refuses to answer, this assumes everything: loading the programs then fails for the same reason,
+    /// with a better message.
     pub fn of_this_kernel() -> Self {
         Self::ask().unwrap_or(Self { fragments: true })
     }
@@ -29,7 +29,7 @@ impl Features {
     ///
     /// # Errors
     ///
-    /// No privilege, most likely.
+    /// Usually a missing privilege.
     pub fn ask() -> Result<Self, ProgramError> {
         let helper = BpfHelper::BPF_FUNC_xdp_get_buff_len;
         Ok(Self { fragments: is_helper_supported(ProgramType::Xdp, helper)? })
@@ -40,18 +40,18 @@ impl Features {
         if self.fragments { "weir" } else { "weir_linear" }
     }
 
-    /// The same in generic mode.
+    /// The program for generic mode.
     pub const fn generic_program(self) -> &'static str {
         if self.fragments { "weir_generic" } else { "weir_gen_linear" }
     }
 }
 
-/// Whether this kernel has TCX (Linux 6.6). Asks which programs are on the loopback interface: older kernels do not
-/// know that question.
+/// Whether this kernel has TCX (Linux 6.6). Queries the programs on the loopback interface; older kernels do not know
+/// that query.
 ///
 /// # Errors
 ///
-/// No privilege, most likely.
+/// Usually a missing privilege.
 pub fn has_tcx() -> Result<bool, ProgramError> {
     const EINVAL: i32 = 22;
     match SchedClassifier::query_tcx("lo", TcAttachType::Ingress) {

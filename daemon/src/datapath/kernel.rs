@@ -28,7 +28,7 @@ use super::{
 };
 use crate::interface::Way;
 
-/// The programs that [`Kernel::loaded`] tells of.
+/// The programs that [`Kernel::loaded`] reports.
 const PROGRAMS: [&str; 8] =
     ["weir", "weir_linear", "weir_generic", "weir_gen_linear", "weir_ingress", "weir_egress", "flush", "replay"];
 
@@ -37,11 +37,11 @@ const PROGRAMS: [&str; 8] =
 pub struct LoadedProgram {
     /// Its name.
     pub name: &'static str,
-    /// How many instructions the verifier examined, of the million that it allows; known from Linux 5.16 on.
+    /// How many instructions the verifier processed, out of at most a million; known since Linux 5.16.
     pub verified_instructions: Option<u32>,
 }
 
-/// The object that the build made out of `ebpf/`.
+/// The object that the build compiled from `ebpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/weir-ebpf"));
 
 /// The loaded object.
@@ -54,42 +54,42 @@ pub struct Kernel {
     features: Features,
 }
 
-/// The rings of CPUs.
+/// The rings of all CPUs.
 pub struct Rings {
     map: ArrayOfMaps<MapData>,
-    /// How large each CPU's is.
+    /// The ring size of each CPU.
     bytes: Vec<u32>,
-    /// Those that nobody reads yet.
+    /// Rings without a reader yet.
     made: BTreeMap<u32, MapData>,
 }
 
-/// The loaded object's parts, borrowed for as long as measuring lasts.
+/// The loaded object's parts, borrowed while weir measures.
 pub struct Parts<'a> {
-    /// Attached to interfaces as XDP. The variants without fragments where the kernel does not know them.
+    /// Attached to interfaces as XDP. Without fragments if the kernel does not support them.
     pub xdp: XdpPrograms<'a>,
-    /// Attached to interfaces by TCX.
+    /// Attached to interfaces through TCX.
     pub tc: TcPrograms<'a>,
     /// Closes a CPU's window.
     pub flush: FlushProgram<'a>,
     /// The rings.
     pub rings: &'a mut Rings,
-    /// Measures one captured packet; to be loaded by [`Kernel::load_replay`].
+    /// Measures one captured packet; [`Kernel::load_replay`] loads it.
     pub replay: &'a Xdp,
-    /// XDP programs that weir's own object does not have, with their names; to be loaded by [`Kernel::load_other`].
+    /// XDP programs that are not in weir's own object, by name; [`Kernel::load_other`] loads them.
     pub others: Vec<(&'a str, &'a Xdp)>,
-    /// Which slot an interface index has.
+    /// Maps interface indexes to slots.
     pub interfaces: &'a mut InterfaceTable,
 }
 
 impl Parts<'_> {
-    /// The numbers of the programs that are loaded to be attached.
+    /// The IDs of the loaded programs that are to be attached.
     pub fn attached(&self) -> Vec<u32> {
         self.xdp.loaded().chain(self.tc.loaded()).map(|program| program.id()).collect()
     }
 }
 
 impl Kernel {
-    /// Loads maps and programs, as far as this kernel supports them. Attaches nothing, and makes no rings yet.
+    /// Loads the maps, and the programs that this kernel supports. Attaches nothing and makes no rings yet.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Kernel {
         Self::load_with(plan, Features::of_this_kernel())
     }
 
-    /// As [`Kernel::load`], for a kernel that can do no more than `features`.
+    /// As [`Kernel::load`], for a kernel that supports at most `features`.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl Kernel {
         Self::load_object(OBJECT, plan, features)
     }
 
-    /// As [`Kernel::load_with`], out of another object that has the same programs and maps, and maybe more programs.
+    /// As [`Kernel::load_with`], from another object with the same programs and maps, and possibly more programs.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// As [`Kernel::load`], with the program that only replay runs instead of those that measure interfaces.
+    /// As [`Kernel::load`], with the replay program instead of those that measure interfaces.
     ///
     /// # Errors
     ///
@@ -133,12 +133,12 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// The maps, and the program that closes windows.
+    /// Loads the maps, and the program that closes windows.
     fn with_maps(object: &[u8], plan: &Plan, features: Features) -> Result<Self, KernelError> {
         if object.is_empty() {
             return Err(KernelError::NoObject);
         }
-        // Kernels before 5.11 count maps against this limit; later ones ignore it, so a refusal does not matter.
+        // Kernels before 5.11 charge maps to this limit. Later ones ignore it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
         let layout = Cpus::of_this_machine()?.layout(plan.cache_flows, plan.ring_bytes)?;
         let cpus = layout.blocks.len() as u32;
@@ -182,7 +182,7 @@ impl Kernel {
         Ok(Self { ebpf, rings, valves, blocks, interfaces, features })
     }
 
-    /// Loads the program that only replay runs.
+    /// Loads the replay program.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl Kernel {
         load_programs(&mut self.ebpf, &["replay"])
     }
 
-    /// Loads an XDP program that weir's own object does not have.
+    /// Loads an XDP program that is not in weir's own object.
     ///
     /// # Errors
     ///
@@ -224,12 +224,12 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// No more file descriptors.
+    /// No file descriptor is left.
     pub fn valves(&self) -> Result<Valves, KernelError> {
         Valves::of(&self.valves)
     }
 
-    /// The parts, to be used side by side.
+    /// Splits this into parts that can be used side by side.
     ///
     /// # Errors
     ///
@@ -249,7 +249,7 @@ impl Kernel {
                     _ if name == self.features.program() => native = Some(program),
                     _ if name == self.features.generic_program() => generic = Some(program),
                     "replay" => replay = Some(&*program),
-                    // Those of another kernel's features.
+                    // Programs for kernels with other features.
                     _ if name.starts_with("weir") => {}
                     _ => others.push((name, &*program)),
                 },
@@ -275,8 +275,8 @@ impl Kernel {
 }
 
 impl Rings {
-    /// Makes the rings of all CPUs, those too that may come: later there may be no right to do so. What a CPU has to
-    /// say waits in its ring until somebody reads it.
+    /// Makes the rings of all CPUs, including those that may be added: later the daemon may lack the privilege. A CPU's
+    /// records stay in its ring until it has a reader.
     ///
     /// # Errors
     ///
@@ -289,12 +289,12 @@ impl Rings {
         Ok(())
     }
 
-    /// The rings that are made, and that nobody reads yet, each with its CPU.
+    /// The rings that have been made and have no reader yet, with their CPUs.
     pub fn made(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
         self.made.iter().map(|(cpu, map)| (*cpu, map.fd().as_fd()))
     }
 
-    /// The ring of `cpu`: the one that is made, or a new one.
+    /// The ring of `cpu`; makes it if needed.
     ///
     /// # Errors
     ///
@@ -308,7 +308,7 @@ impl Rings {
         self.bytes.get(cpu as usize).copied().ok_or(KernelError::NoPlace(cpu))
     }
 
-    /// A ring that `cpu` writes to from now on.
+    /// Makes a ring that `cpu` writes to from now on.
     fn map_of(&mut self, cpu: u32) -> Result<MapData, KernelError> {
         let kind = aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_RINGBUF as u32;
         let definition = aya_obj::Map::new_from_params(kind, 0, 0, self.bytes_of(cpu)?, 0);

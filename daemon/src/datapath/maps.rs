@@ -1,4 +1,4 @@
-//! Maps by which the daemon tells the kernel's programs what to do.
+//! Maps through which the daemon controls the kernel programs.
 
 use std::{
     collections::HashMap,
@@ -21,20 +21,20 @@ use super::{
     syscall,
 };
 
-/// The most interfaces of which the programs can know that their packets feed elsewhere, too. The rest of the map is
-/// kept for interfaces that have a slot, and no place in the table.
+/// How many interfaces can be known to the programs as feeding elsewhere too. The rest of the map is reserved for
+/// interfaces that have a slot but no place in the table.
 pub const FEEDING_MAX: usize = (PASSING_MAX - SLOTS_MAX) as usize;
 
-/// Finds an interface's slot by its index and the direction, in the kernel.
+/// Lets the kernel programs find an interface's slot by index and direction.
 pub struct InterfaceTable {
     map: Array<MapData, [u32; 2]>,
     passing: maps::HashMap<MapData, u32, u32>,
     places: Places,
     /// What feeds, by interface index.
     feeding: HashMap<u32, Passing>,
-    /// What the map `PASSING` has, as only this daemon writes it.
+    /// The content of the map `PASSING`; only this daemon writes it.
     told: HashMap<u32, Passing>,
-    /// How many interfaces it had no room for.
+    /// How many interfaces did not fit.
     left_out: usize,
 }
 
@@ -50,7 +50,7 @@ impl InterfaceTable {
         })
     }
 
-    /// Tells the programs what they have to know of interfaces, by index; of not more than [`FEEDING_MAX`] of them.
+    /// Tells the programs what they need to know about interfaces, by index; for at most [`FEEDING_MAX`] of them.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl InterfaceTable {
         }
         self.left_out = left_out;
         let gone: Vec<u32> = before.keys().filter(|ifindex| !self.feeding.contains_key(ifindex)).copied().collect();
-        // First, so that there is room.
+        // Remove first, to make room.
         for ifindex in gone {
             self.tell(ifindex)?;
         }
@@ -84,7 +84,7 @@ impl InterfaceTable {
         Ok(())
     }
 
-    /// Gives a slot to an interface index, or to its [`weir_common::control::egress`]; or says anew what feeds.
+    /// Gives a slot to an interface index or to its [`weir_common::control::egress`] key, or updates what feeds.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl InterfaceTable {
         }
     }
 
-    /// Forgets such an entry.
+    /// Removes such an entry.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl InterfaceTable {
         }
     }
 
-    /// Writes what there is to know of an interface, if that is something else than before.
+    /// Writes an interface's entry if it has changed.
     fn tell(&mut self, ifindex: u32) -> Result<(), KernelError> {
         let mut passing = self.feeding.get(&ifindex).copied().unwrap_or_default();
         for key in [ifindex, egress(ifindex)] {
@@ -140,7 +140,7 @@ pub struct Valves {
 }
 
 impl Valves {
-    /// Lets `cpu` take one packet in `rate`; a draw that was made before still counts.
+    /// Makes `cpu` take one packet in `rate`; a pending draw still counts.
     ///
     /// # Errors
     ///
@@ -155,10 +155,10 @@ impl Valves {
     }
 }
 
-/// What the kernel keeps for each CPU, and what `flush` leaves for its caller.
+/// The kernel's block of each CPU, and what `flush` leaves for its caller.
 pub struct Blocks {
     len: u32,
-    /// Programs that are not loaded yet know the map by this descriptor.
+    /// Programs that are loaded later find the map through this descriptor.
     _cpus: Map,
     live: LiveCounters,
     handed_over: Array<MapData, [u64; size_of::<HandedOver>() / 8]>,
@@ -170,7 +170,7 @@ impl Blocks {
     ///
     /// # Errors
     ///
-    /// They are other maps than that.
+    /// The maps are not these two.
     pub fn new(cpus: Map, handed_over: Map) -> Result<Self, KernelError> {
         let Map::Array(blocks) = &cpus else { return Err(KernelError::Missing("CPUS")) };
         let Map::Array(left) = &handed_over else { return Err(KernelError::Missing("HANDED_OVER")) };
@@ -180,17 +180,17 @@ impl Blocks {
         Ok(Self { len, _cpus: cpus, live, handed_over: Array::try_from(handed_over)?, descriptors })
     }
 
-    /// Access to the same maps by these descriptors of them.
+    /// Access to the same maps through these descriptors.
     ///
     /// # Errors
     ///
-    /// They are other maps than that.
+    /// The maps are not these two.
     pub fn from_descriptors(descriptors: [OwnedFd; 2]) -> Result<Self, KernelError> {
         let [cpus, handed_over] = descriptors.map(MapData::from_fd);
         Self::new(Map::Array(cpus?), Map::Array(handed_over?))
     }
 
-    /// Descriptors of `CPUS` and `HANDED_OVER`.
+    /// The descriptors of `CPUS` and `HANDED_OVER`.
     pub const fn descriptors(&self) -> &[OwnedFd; 2] {
         &self.descriptors
     }
@@ -200,7 +200,7 @@ impl Blocks {
         self.len
     }
 
-    /// Whether no CPU has one.
+    /// Whether there are no blocks.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -220,7 +220,7 @@ impl Blocks {
         Ok(reader(&block))
     }
 
-    /// Hands the records over that the last run of `flush` took out of the cache of a CPU.
+    /// Passes on the records that the last run of `flush` took from a CPU's cache.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Changes the block of a CPU on which no program runs.
+    /// Changes the block of a CPU that runs no program.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
-//! The datapath: packets in, records out. The kernel's programs do it on each CPU; `userspace` does the same for
-//! captures and for packet sockets.
+//! The datapath: packets in, records out. The kernel programs do this on each CPU; `userspace` does the same for
+//! captures and packet sockets.
 //!
-//! A [`plan`] says how large everything is. [`kernel`] loads the [`programs`] as this kernel can take them
-//! ([`features`], `preemption`) and sets up their [`maps`]; each [`cpu`]'s [`ring`] brings its records, and at a
-//! window's end its [`edge`]: what the programs counted exactly. Where there are no programs, a [`tap`] reads packets
-//! and the program's counterpart in [`userspace`] makes records of them.
+//! A [`plan`] sets all sizes. [`kernel`] loads the [`programs`] that this kernel supports ([`features`], `preemption`)
+//! and sets up their [`maps`]. Each [`cpu`]'s [`ring`] delivers its records; at the end of a window its [`edge`] holds
+//! what the programs counted exactly. Where no programs can run, a [`tap`] reads packets, and [`userspace`] turns them
+//! into records.
 
 pub mod counters;
 pub mod cpu;

@@ -1,18 +1,18 @@
-//! Where each key of the programs' interface table has its place.
+//! Assigns each key a place in the programs' interface table.
 //!
-//! A key has few places, so that the programs need not look further. One that finds them all taken stands beside the
-//! table, in the map `PASSING`, which takes any set of interfaces. Only this daemon writes the table, so it need not
-//! ask the kernel what is in it.
+//! A key has only a few possible places, so that the programs have a short search. If they are all taken, the key goes
+//! beside the table, into the map `PASSING`, which takes any set of interfaces. Only this daemon writes the table, so
+//! it need not ask the kernel what is in it.
 
 use std::collections::HashMap;
 
 use weir_common::control::{INTERFACE_PROBES, INTERFACE_TABLE, InterfaceSlot, egress, is_egress};
 
-/// What is in the table, and what stands beside it.
+/// What is in the table and beside it.
 pub struct Places {
     /// The key at each place; 0 for none.
     keys: Box<[u32; INTERFACE_TABLE as usize]>,
-    /// The slots of the keys that found no place.
+    /// The slots of the keys that found no place in the table.
     beside: HashMap<u32, u32>,
 }
 
@@ -23,7 +23,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Takes a key in, or gives it another slot; returns its place in the table, or `None` if it stands beside it.
+    /// Inserts a key or changes its slot; returns its place in the table, or `None` if it is beside it.
     pub fn insert(&mut self, key: u32, slot: u32) -> Option<u32> {
         let free = || if self.beside.contains_key(&key) { None } else { self.find(key, 0) };
         let Some(place) = self.find(key, key).or_else(free) else {
@@ -34,7 +34,7 @@ impl Places {
         Some(place)
     }
 
-    /// Takes a key out; returns the place that it had in the table, or `None` if it had none.
+    /// Removes a key; returns the place it had in the table, or `None` if it had none.
     pub fn remove(&mut self, key: u32) -> Option<u32> {
         self.beside.remove(&key);
         let place = self.find(key, key)?;
@@ -42,19 +42,19 @@ impl Places {
         Some(place)
     }
 
-    /// The slot of a key that stands beside the table.
+    /// The slot of a key beside the table.
     pub fn beside(&self, key: u32) -> Option<u32> {
         self.beside.get(&key).copied()
     }
 
-    /// The first of a key's places that has `wanted`.
+    /// The first of a key's places that holds `wanted`.
     fn find(&self, key: u32, wanted: u32) -> Option<u32> {
         let mut places = (0..INTERFACE_PROBES).map(|probe| InterfaceSlot::place(key, probe));
         places.find(|place| self.keys[*place as usize] == wanted)
     }
 }
 
-/// The interface of a key.
+/// The interface index of a key.
 pub const fn index_of(key: u32) -> u32 {
     if is_egress(key) { egress(key) } else { key }
 }
@@ -67,12 +67,12 @@ mod tests {
 
     use super::*;
 
-    /// The most keys that have a slot of their own.
+    /// The most keys that can have a slot of their own.
     const MOST: usize = OTHERS as usize;
     /// Interface indexes are below this.
     const INDEXES: u32 = 1 << 31;
 
-    /// A table with the slots that were given, as the programs see them.
+    /// A table and the slots it should give, as the programs see it.
     #[derive(Default)]
     struct Table {
         places: Places,
@@ -97,7 +97,7 @@ mod tests {
             self.slots.remove(&key);
         }
 
-        /// As the programs do it.
+        /// Looks a key up as the programs do.
         fn slot(&self, key: u32) -> u32 {
             let mut found = (0..INTERFACE_PROBES).filter_map(|probe| self.at.get(&InterfaceSlot::place(key, probe)));
             let in_table = found.find(|(at, _)| *at == key).map(|(_, slot)| *slot);

@@ -1,4 +1,4 @@
-//! What a datapath is built from, whether it runs in the kernel or in userspace.
+//! The parameters from which a datapath is built, in the kernel or in userspace.
 
 use std::ops::RangeInclusive;
 
@@ -8,16 +8,16 @@ use weir_sketch::hash::Key;
 use super::cpu::Cpus;
 use crate::config::{self, Config, HashKey, KeyError, Packets, slots};
 
-/// Bytes of all rings together, as far as `datapath.ring: auto` decides.
+/// Bytes of all rings together under `datapath.ring: auto`.
 const RINGS_BYTES: u64 = 64 << 20;
-/// Slots of all flow caches together, as far as `datapath.cache_flows: auto` decides: 32 MiB of records.
+/// Slots of all flow caches together under `datapath.cache_flows: auto`: 32 MiB of records.
 const CACHES_FLOWS: u64 = 1 << 19;
-/// What a CPU gets: no more on a small machine, no less on a large one.
+/// Bounds of a CPU's share: the upper one applies on small machines, the lower one on large machines.
 const RING_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 20);
 const CACHE_FLOWS: RangeInclusive<u64> = (1 << 10)..=(1 << 14);
 
-/// What each CPU gets: what the configuration says, or an equal share of a fixed total, so that the memory of large
-/// machines does not grow with their CPUs.
+/// What each CPU gets: the configured size, or an equal share of a fixed total, so that memory does not grow with the
+/// number of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// Slots of its flow cache: a power of two.
@@ -49,20 +49,20 @@ pub struct Plan {
     pub cache_flows: u32,
     /// Ring size per CPU in bytes: a power of two and a multiple of the page size.
     pub ring_bytes: u32,
-    /// How many packets are taken.
+    /// The sampling rates.
     pub sampling: Packets,
     /// Interface slots in use, at most [`weir_common::control::SLOTS_MAX`].
     pub interfaces: u32,
-    /// Whose packet a tunnelled packet is.
+    /// Whether a tunnelled packet counts as its outer or its inner flow.
     pub tunnels: Tunnels,
-    /// By which UDP ports tunnels are known.
+    /// The UDP ports that identify tunnels.
     pub tunnel_ports: TunnelPorts,
 }
 
 impl Plan {
-    /// The datapath that a configuration asks for on these CPUs, with a key for its flow cache that was drawn for this
-    /// start: no other weir has it, and the next one neither. It follows from no secret that is kept, so it is worth
-    /// nothing to whoever learns it later.
+    /// The datapath that a configuration describes on these CPUs, with a flow cache key drawn for this start. No other
+    /// weir has the key, nor does the next start. It is not derived from any stored secret, so it is worthless to an
+    /// attacker who learns it later.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Plan {
         Ok(Self::new(config, HashKey::Random.key()?, cpus))
     }
 
-    /// The same with this key for its flow cache.
+    /// The same with a given flow cache key.
     pub fn new(config: &Config, slot_key: Key, cpus: &Cpus) -> Self {
         let Shares { cache_flows, ring } = Shares::new(&config.datapath, cpus);
         Self {
@@ -85,7 +85,7 @@ impl Plan {
         }
     }
 
-    /// The same for the `nth` reader of packet sockets, whose flow cache has a key of its own.
+    /// The same for the `nth` packet socket reader, whose flow cache has its own key.
     #[must_use]
     pub fn of_reader(&self, nth: usize) -> Self {
         Self { slot_key: self.slot_key.derive(&format!("reader {nth}")), ..*self }
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!([1_024, 4_096].map(shares), [(1_024, 64); 2]);
         let told = config::Datapath { cache_flows: Some(256), ring: Some(4 << 20), ..auto };
         assert_eq!(Shares::new(&told, &Cpus::of(128)), Shares { cache_flows: 256, ring: 4 << 20 });
-        // CPUs that are switched off have their share, for the day on which they come.
+        // Offline CPUs have their share, for when they come online.
         let half = Cpus { online: vec![0], ..Cpus::of(128) };
         assert_eq!(Shares::new(&auto, &half), Shares::new(&auto, &Cpus::of(128)));
     }

@@ -1,20 +1,20 @@
-//! Whether packet programs on one CPU can interrupt each other. weir counts without atomic instructions, because they
-//! cannot: the kernel runs them with softirqs disabled, and on each CPU there is one softirq at a time.
+//! Whether packet programs on one CPU can interrupt each other. weir counts without atomic instructions because they
+//! cannot: the kernel runs them with softirqs disabled, and each CPU runs one softirq at a time.
 //!
-//! On a real-time kernel (`PREEMPT_RT`) softirqs are threads, which can be preempted. Up to Linux 6.17 a lock of each
-//! CPU keeps them apart all the same. From 6.18 on it is there only with `CONFIG_PREEMPT_RT_NEEDS_BH_LOCK`: without it
-//! one packet could be counted in the middle of another, and counts would be lost without a trace.
+//! On a real-time kernel (`PREEMPT_RT`) softirqs are threads, which can be preempted. Up to Linux 6.17 a per-CPU lock
+//! still keeps them apart. From 6.18 on that lock exists only with `CONFIG_PREEMPT_RT_NEEDS_BH_LOCK`. Without it, one
+//! packet could be counted in the middle of another, and counts would be lost silently.
 
 use std::{fs, io::Read as _};
 
 use flate2::read::GzDecoder;
 use rustix::system::uname;
 
-/// The first Linux on which the lock is a choice.
+/// The first Linux on which the lock is optional.
 const CHOICE: (u32, u32) = (6, 18);
-/// How the kernel's configuration says that it is there.
+/// The line in the kernel's configuration that enables it.
 const LOCK: &str = "CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y";
-/// Bytes of a kernel's configuration at most; one has some 300,000.
+/// The most bytes read of a kernel's configuration; a usual one has about 300,000.
 const CONFIG_MAX: u64 = 4 << 20;
 
 /// Whether programs can interrupt each other on a CPU of this kernel.
@@ -22,23 +22,23 @@ const CONFIG_MAX: u64 = 4 << 20;
 pub enum Preemption {
     /// They cannot.
     None,
-    /// They cannot, though this is a real-time kernel: it has the lock.
+    /// They cannot: this is a real-time kernel, but it has the lock.
     Locked,
     /// They can.
     Possible,
-    /// They can, unless the kernel was built with the lock. Its configuration is not here to be read.
+    /// They can, unless the kernel was built with the lock. Its configuration could not be read.
     Unknown,
 }
 
 impl Preemption {
-    /// That of this kernel.
+    /// The answer for this kernel.
     pub fn of_this_kernel() -> Self {
         let uname = uname();
         let release = uname.release().to_string_lossy();
         Self::of(&release, &uname.version().to_string_lossy(), || configuration(&release))
     }
 
-    /// That of a kernel with this release (`6.18.1-rt1`), version (`#1 SMP PREEMPT_RT ...`) and configuration.
+    /// The answer for a kernel with this release (`6.18.1-rt1`), version (`#1 SMP PREEMPT_RT ...`) and configuration.
     fn of(release: &str, version: &str, configuration: impl FnOnce() -> Option<String>) -> Self {
         if !version.split_whitespace().any(|word| word == "PREEMPT_RT") {
             return Self::None;
@@ -59,7 +59,7 @@ impl Preemption {
         matches!(self, Self::None | Self::Locked)
     }
 
-    /// In words.
+    /// A description.
     pub const fn words(self) -> &'static str {
         match self {
             Self::None => "packet programs do not interrupt each other",
@@ -77,7 +77,7 @@ impl Preemption {
     }
 }
 
-/// What this kernel was built with, where that can be read.
+/// This kernel's build configuration, if it can be read.
 fn configuration(release: &str) -> Option<String> {
     let mut text = String::new();
     if let Ok(packed) = fs::File::open("/proc/config.gz") {

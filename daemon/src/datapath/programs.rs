@@ -1,4 +1,4 @@
-//! Programs that the kernel accepted, ready to be attached or run.
+//! Programs that the kernel has accepted, ready to be attached or run.
 
 use std::os::fd::BorrowedFd;
 
@@ -16,23 +16,23 @@ use weir_common::{
 use super::{error::KernelError, maps::Blocks, syscall};
 use crate::interface::Way;
 
-/// The programs of XDP.
+/// The XDP programs.
 pub struct XdpPrograms<'a> {
     /// For native mode; loaded with the object.
     pub native: &'a mut Xdp,
-    /// For generic mode; loaded with those of the tc hook.
+    /// For generic mode; loaded with the tc programs.
     pub(super) generic: &'a mut Xdp,
 }
 
 impl XdpPrograms<'_> {
-    /// Loads all of them. What the kernel refuses is refused again where it is needed, with the reason.
+    /// Loads all of them. If the kernel refuses one, the error is reported again where it is needed.
     pub fn load_all(&mut self) {
         if let Err(error) = self.generic() {
             debug!("the program for generic mode is not loaded: {error}");
         }
     }
 
-    /// Those that are loaded.
+    /// The loaded programs.
     pub fn loaded(&self) -> impl Iterator<Item = ProgramInfo> {
         [&*self.native, &*self.generic].into_iter().filter_map(|program| program.info().ok())
     }
@@ -50,17 +50,17 @@ impl XdpPrograms<'_> {
     }
 }
 
-/// The programs of the tc hook. The daemon loads them all when it starts, as far as the kernel supports them; others
-/// load each when it is first needed.
+/// The tc programs. The daemon loads all that the kernel supports when it starts; other commands load each one when
+/// they first need it.
 pub struct TcPrograms<'a> {
-    /// For packets that begin with an Ethernet header, by [`Way`].
+    /// For packets that start with an Ethernet header, by [`Way`].
     pub(super) ethernet: [&'a mut SchedClassifier; 2],
-    /// For packets that begin with an IP header.
+    /// For packets that start with an IP header.
     pub(super) ip: [&'a mut SchedClassifier; 2],
 }
 
 impl TcPrograms<'_> {
-    /// Loads all of them. What the kernel refuses is refused again where it is needed, with the reason.
+    /// Loads all of them. If the kernel refuses one, the error is reported again where it is needed.
     pub fn load_all(&mut self) {
         for (link, way) in [Link::Ethernet, Link::RawIp].into_iter().flat_map(|link| Way::ALL.map(|way| (link, way))) {
             if let Err(error) = self.get(link, way) {
@@ -69,12 +69,12 @@ impl TcPrograms<'_> {
         }
     }
 
-    /// Those that are loaded.
+    /// The loaded programs.
     pub fn loaded(&self) -> impl Iterator<Item = ProgramInfo> {
         self.ethernet.iter().chain(&self.ip).filter_map(|program| program.info().ok())
     }
 
-    /// The program for packets of this direction that begin with `link`; `None` for a link layer that no program reads.
+    /// The program for packets of this direction that start with `link`; `None` if no program supports this link layer.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl TcPrograms<'_> {
     }
 }
 
-/// The program that closes the window of a CPU, and what it leaves for its caller.
+/// The program that closes a CPU's window, and what it leaves for its caller.
 #[derive(Clone, Copy)]
 pub struct FlushProgram<'a> {
     pub(super) program: BorrowedFd<'a>,
@@ -101,12 +101,12 @@ pub struct FlushProgram<'a> {
 }
 
 impl<'a> FlushProgram<'a> {
-    /// The program behind this descriptor, which works on these maps.
+    /// The program with this descriptor, which uses these maps.
     pub const fn new(program: BorrowedFd<'a>, blocks: &'a Blocks) -> Self {
         Self { program, blocks }
     }
 
-    /// Runs it once on `cpu`, by an interrupt if this thread is on another CPU. `None` if that CPU is offline.
+    /// Runs it once on `cpu`, through an interrupt if this thread is on another CPU. `None` if that CPU is offline.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl<'a> FlushProgram<'a> {
         }
     }
 
-    /// Runs it once on this thread's CPU, on the block of `cpu`, which is offline: see [`FlushOrder`].
+    /// Runs it once on this thread's CPU, for the block of `cpu`, which is offline: see [`FlushOrder`].
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl<'a> FlushProgram<'a> {
         self.program
     }
 
-    /// The maps that go with it.
+    /// The maps that it uses.
     pub const fn blocks(&self) -> &'a Blocks {
         self.blocks
     }
@@ -151,7 +151,7 @@ impl<'a> FlushProgram<'a> {
     }
 }
 
-/// Runs a program once on a packet, on this thread's CPU; returns the program's return value.
+/// Runs a program once on a packet, on this thread's CPU; returns its return value.
 ///
 /// # Errors
 ///

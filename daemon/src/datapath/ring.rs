@@ -1,4 +1,4 @@
-//! The ring of one CPU, and what its reader waits for: several rings may have one reader.
+//! The ring of one CPU, and the events that wake its reader. A reader may have several rings.
 
 use std::{
     mem::MaybeUninit,
@@ -20,10 +20,10 @@ use weir_common::{
 use super::error::KernelError;
 use crate::waker::Waker;
 
-/// The kernel puts this much before each entry.
+/// Bytes that the kernel puts before each entry.
 const ENTRY_HEADER_BYTES: u64 = 8;
 
-/// The ring that one CPU writes to.
+/// The ring of one CPU.
 pub struct Ring {
     cpu: u32,
     bytes: u32,
@@ -41,7 +41,7 @@ impl Ring {
         self.cpu
     }
 
-    /// Hands records to `take`, in order, until none is left or a whole ring's worth is read.
+    /// Passes records to `take`, in order, until the ring is empty or a whole ring's worth has been read.
     pub fn drain(&mut self, mut take: impl FnMut(&[Record])) -> Drained {
         let mut bytes = 0;
         while bytes < u64::from(self.bytes) {
@@ -49,7 +49,7 @@ impl Ring {
                 return Drained { fill: bytes as f64 / f64::from(self.bytes), more: false };
             };
             bytes += item.len() as u64 + ENTRY_HEADER_BYTES;
-            // Entries come from our own program, so every length is known. If one were not, the ledger would not
+            // Our own program writes the entries, so every length is known. If one were not, the ledger would not
             // balance.
             if let Some(records) = record::read(&item) {
                 take(records);
@@ -59,14 +59,14 @@ impl Ring {
     }
 }
 
-/// What the reader of some rings waits for: much to read, or somebody who wakes it.
+/// What a reader of rings waits for: plenty to read, or a wake-up.
 pub struct RingEvents {
     epoll: OwnedFd,
     waker: Waker,
 }
 
 impl RingEvents {
-    /// The events of a reader that has no ring yet.
+    /// The events of a reader without rings.
     ///
     /// # Errors
     ///
@@ -78,27 +78,27 @@ impl RingEvents {
         Ok(events)
     }
 
-    /// Waits for one ring more. Another thread may be waiting meanwhile.
+    /// Adds a ring to wait for. Another thread may be waiting at the same time.
     ///
     /// # Errors
     ///
-    /// The kernel refused to wait for it.
+    /// The kernel refused.
     pub fn add(&self, ring: &Ring) -> Result<(), KernelError> {
         self.add_fd(ring.entries.as_fd())
     }
 
     fn add_fd(&self, fd: BorrowedFd<'_>) -> Result<(), KernelError> {
-        // Edge-triggered: the kernel side wakes the reader once for some hundred records, not for each.
+        // Edge-triggered: the kernel side wakes the reader once every few hundred records, not for each.
         let on_wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), on_wakeup).map_err(refused)
     }
 
-    /// Wakes the reader.
+    /// A waker for the reader.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Waits until there is much to read, somebody wakes the reader, or `timeout` has passed.
+    /// Waits until there is plenty to read, the reader is woken, or `timeout` has passed.
     ///
     /// # Errors
     ///
@@ -117,16 +117,16 @@ fn refused(error: Errno) -> KernelError {
     KernelError::Wait(error.into())
 }
 
-/// How a drain ended.
+/// The result of a drain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drained {
-    /// How full the ring was, 0 to 1.
+    /// How full the ring was, from 0 to 1.
     pub fill: f64,
-    /// Whether there may be more to read at once.
+    /// Whether there may be more to read immediately.
     pub more: bool,
 }
 
-/// How many records a ring of `bytes` bytes holds. They come [`EVICTED_MAX`] at a time.
+/// How many records a ring of `bytes` bytes holds. They arrive [`EVICTED_MAX`] at a time.
 pub const fn ring_records(bytes: u64) -> u64 {
     let together = EVICTED_MAX as u64;
     bytes / (together * size_of::<Record>() as u64 + ENTRY_HEADER_BYTES) * together
@@ -138,12 +138,12 @@ mod tests {
     use crate::clock;
 
     const BRIEF: Duration = Duration::from_millis(20);
-    /// No wait takes this long unless nothing ends it.
+    /// A wait takes this long only if nothing ends it.
     const LONG: Duration = Duration::from_secs(20);
 
     #[test]
     fn a_reader_waits_for_the_ring_for_a_waker_and_not_for_ever() {
-        // The ring is a file that becomes readable, as this is.
+        // A ring is a file that becomes readable, and so is a waker.
         let ring = Waker::new().unwrap();
         let events = RingEvents::new().unwrap();
         events.add_fd(ring.as_fd()).unwrap();

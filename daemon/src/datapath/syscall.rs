@@ -1,8 +1,8 @@
-//! bpf(2), as far as it concerns descriptors that another process has opened: aya makes programs and links only by
-//! itself, or from pins in a file system that a service may not write to.
+//! bpf(2) for descriptors that another process has opened. aya accepts only programs and links that it made itself, or
+//! pins in a file system that a service may not write to.
 //!
-//! The commands and their structures are the kernel's `include/uapi/linux/bpf.h`. The kernel takes what is left out at
-//! the end of a structure for zero.
+//! The commands and their structures come from the kernel's `include/uapi/linux/bpf.h`. The kernel treats missing
+//! fields at the end of a structure as zero.
 
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper for these commands")]
 
@@ -40,7 +40,7 @@ const ATTACH_TCX_EGRESS: u32 = 47;
 const CLASSIFIER: u32 = 3;
 /// The most programs that the kernel has at a TCX hook (`BPF_MPROG_MAX`).
 const CHAIN_MAX: usize = 64;
-/// A program's name has so many bytes with the zero at its end (`BPF_OBJ_NAME_LEN`).
+/// The size of a program's name, including the zero at the end (`BPF_OBJ_NAME_LEN`).
 const NAME_BYTES: usize = 16;
 
 /// Where a link runs its program.
@@ -48,16 +48,16 @@ const NAME_BYTES: usize = 16;
 pub enum Hook {
     /// XDP, in the driver.
     XdpNative,
-    /// XDP, behind the driver.
+    /// XDP, after the driver.
     XdpGeneric,
-    /// TCX, first of the chain, for what the interface receives.
+    /// TCX ingress, first in the chain.
     TcxIngress,
-    /// The same for what it sends.
+    /// TCX egress, first in the chain.
     TcxEgress,
 }
 
 impl Hook {
-    /// Its type, and the flags to attach a program there.
+    /// The link type, and the flags that attach a program there.
     const fn kernel(self) -> (u32, u32) {
         match self {
             Self::XdpNative => (ATTACH_XDP, XDP_NATIVE),
@@ -72,7 +72,7 @@ impl Hook {
         if matches!(self, Self::TcxEgress) { Way::Egress } else { Way::Ingress }
     }
 
-    /// Whether several programs run there, one after the other.
+    /// Whether several programs can run there in a chain.
     pub const fn is_chain(self) -> bool {
         matches!(self, Self::TcxIngress | Self::TcxEgress)
     }
@@ -113,7 +113,7 @@ struct GetInfo {
     info: u64,
 }
 
-/// `struct bpf_link_info`, of a link of XDP or TCX.
+/// `struct bpf_link_info`, for an XDP or TCX link.
 #[repr(C)]
 #[derive(Default)]
 struct LinkInfo {
@@ -125,27 +125,27 @@ struct LinkInfo {
     attach_type: u32,
 }
 
-/// What the kernel knows of a link.
+/// The kernel's information about a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkState {
-    /// The link's number.
+    /// The link's ID.
     pub id: u32,
-    /// The number of its program.
+    /// The ID of its program.
     pub program: u32,
-    /// The index of its interface; 0 if that is gone, or if somebody has detached the link.
+    /// The index of its interface; 0 if the interface is gone or the link was detached.
     pub ifindex: u32,
 }
 
-/// A program at a hook, in its place of the chain.
+/// A program in the chain of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chained {
-    /// Its number.
+    /// Its ID.
     pub program: u32,
-    /// Its link's number; 0 if it has none.
+    /// Its link's ID; 0 if it has none.
     pub link: u32,
 }
 
-/// `struct bpf_prog_info`, as far as it is asked for.
+/// The fields of `struct bpf_prog_info` that weir reads.
 #[repr(C)]
 #[derive(Default)]
 struct ProgramInfo {
@@ -191,7 +191,7 @@ struct Query {
     revision: u64,
 }
 
-/// `struct bpf_map_info`, as far as it is asked for.
+/// The fields of `struct bpf_map_info` that weir reads.
 #[repr(C)]
 #[derive(Default)]
 struct MapInfo {
@@ -222,7 +222,7 @@ struct TestRun {
     cpu: u32,
 }
 
-/// Attaches a program to an interface, until the link's last descriptor is closed.
+/// Attaches a program to an interface until the link's last descriptor is closed.
 ///
 /// # Errors
 ///
@@ -230,24 +230,24 @@ struct TestRun {
 pub fn attach(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> io::Result<OwnedFd> {
     let (attach_type, flags) = hook.kernel();
     let mut create = LinkCreate { program: number(program), ifindex, attach_type, flags };
-    // SAFETY: this structure is the one of this command.
+    // SAFETY: this is the structure of this command.
     let link = unsafe { bpf(LINK_CREATE, &mut create) }?;
-    // SAFETY: the kernel has just made this descriptor, for us.
+    // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
-/// Puts another program of the same kind in the place of a link's program. Each packet meets one of the two.
+/// Replaces a link's program with another one of the same type. Each packet is processed by exactly one of the two.
 ///
 /// # Errors
 ///
-/// The kernel refused: the interface is gone, for instance.
+/// The kernel refused, for instance because the interface is gone.
 pub fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let mut update = LinkUpdate { link: number(link), program: number(program), flags: 0, old_program: 0 };
-    // SAFETY: this structure is the one of this command.
+    // SAFETY: this is the structure of this command.
     unsafe { bpf(LINK_UPDATE, &mut update) }.map(drop)
 }
 
-/// Detaches a link, whoever else has a descriptor of it.
+/// Detaches a link, even if other processes hold descriptors of it.
 ///
 /// # Errors
 ///
@@ -258,47 +258,48 @@ pub fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     unsafe { bpf(LINK_DETACH, &mut link) }.map(drop)
 }
 
-/// What the kernel knows of a link. Needs no capability.
+/// The kernel's information about a link. Needs no capability.
 ///
 /// # Errors
 ///
-/// It is no link.
+/// The descriptor is not a link.
 pub fn state_of(link: BorrowedFd<'_>) -> io::Result<LinkState> {
     let mut info = LinkInfo::default();
-    // SAFETY: this structure begins as the kernel's, and has plain words only.
+    // SAFETY: this structure starts like the kernel's and has only plain words.
     unsafe { get_info(link, &mut info) }?;
     Ok(LinkState { id: info.id, program: info.program, ifindex: info.ifindex })
 }
 
-/// The number and the name of a program.
+/// The ID and the name of a program.
 ///
 /// # Errors
 ///
-/// It is no program.
+/// The descriptor is not a program.
 pub fn program_of(program: BorrowedFd<'_>) -> io::Result<(u32, String)> {
     let mut info = ProgramInfo::default();
-    // SAFETY: this structure begins as the kernel's, and has plain words only. What it points to is not asked for.
+    // SAFETY: this structure starts like the kernel's and has only plain words. The data that it points to is not
+    // requested.
     unsafe { get_info(program, &mut info) }?;
     let name = info.name.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok((info.id, String::from_utf8_lossy(name).into_owned()))
 }
 
-/// The name of the program with this number. Needs `CAP_SYS_ADMIN`.
+/// The name of the program with this ID. Needs `CAP_SYS_ADMIN`.
 ///
 /// # Errors
 ///
-/// There is none, or this process may not ask.
+/// There is no such program, or this process may not ask.
 pub fn program_name(id: u32) -> io::Result<String> {
     let mut order = [id, 0, 0];
     // SAFETY: these words are the structure of this command.
     let program = unsafe { bpf(PROG_GET_FD_BY_ID, &mut order) }?;
-    // SAFETY: the kernel has just made this descriptor, for us.
+    // SAFETY: the kernel has just made this descriptor for us.
     let program = unsafe { OwnedFd::from_raw_fd(program) };
     program_of(program.as_fd()).map(|(_, name)| name)
 }
 
 /// The programs at a TCX hook of an interface of this network namespace, in the order in which they run. Needs
-/// `CAP_NET_ADMIN`. Holds the kernel's lock of interfaces for the time of a copy.
+/// `CAP_NET_ADMIN`. Holds the kernel's interface lock while it copies them.
 ///
 /// # Errors
 ///
@@ -313,12 +314,12 @@ pub fn chain(ifindex: u32, hook: Hook) -> io::Result<Vec<Chained>> {
         links: links.as_mut_ptr().expose_provenance() as u64,
         ..Query::new_zeroed()
     };
-    // SAFETY: this structure is the one of this command; the kernel writes at most `count` words to each of the two
-    // places, which have room for so many and live until then.
+    // SAFETY: this is the structure of this command; the kernel writes at most `count` words to each of the two arrays,
+    // which are large enough and live until then.
     let asked = unsafe { bpf(PROG_QUERY, &mut query) };
     match asked {
         Ok(_) => {}
-        // No program was ever there.
+        // The hook has never had a program.
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     }
@@ -326,13 +327,13 @@ pub fn chain(ifindex: u32, hook: Hook) -> io::Result<Vec<Chained>> {
     Ok(both.map(|(program, link)| Chained { program, link }).collect())
 }
 
-/// Loads a program for the tc hook that passes every packet on to the next one.
+/// Loads a tc program that passes every packet to the next program.
 ///
 /// # Errors
 ///
-/// The kernel refused: `CAP_BPF` is missing, for instance.
+/// The kernel refused, for instance because `CAP_BPF` is missing.
 pub fn load_passing() -> io::Result<OwnedFd> {
-    /// `r0 = TCX_NEXT`, which is `TC_ACT_UNSPEC`, and the end.
+    /// `r0 = TCX_NEXT`, which is `TC_ACT_UNSPEC`, then exit.
     const CODE: [u64; 2] = [0xffff_ffff_0000_00b7_u64.to_le(), 0x95_u64.to_le()];
     const LICENSE: &[u8] = b"GPL\0";
     let mut load = ProgramLoad {
@@ -343,28 +344,28 @@ pub fn load_passing() -> io::Result<OwnedFd> {
         name: *b"weir_pass\0\0\0\0\0\0\0",
         ..ProgramLoad::new_zeroed()
     };
-    // SAFETY: this structure is the one of this command; the kernel only reads the two constants.
+    // SAFETY: this is the structure of this command; the kernel only reads the two constants.
     let program = unsafe { bpf(PROG_LOAD, &mut load) }?;
-    // SAFETY: the kernel has just made this descriptor, for us.
+    // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(program) })
 }
 
 /// # Safety
 ///
-/// `info` begins as the kernel's structure for what is behind this descriptor, and takes any bytes.
+/// `info` must start like the kernel's structure for this kind of descriptor, and any bytes must be valid in it.
 unsafe fn get_info<T>(of: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     let info = ptr::from_mut(info).expose_provenance() as u64;
     let mut get = GetInfo { of: number(of), bytes: size_of::<T>() as u32, info };
-    // SAFETY: this structure is the one of this command; the kernel writes at most so many bytes into `info`, which
-    // lives until then. The rest is the caller's word.
+    // SAFETY: this is the structure of this command; the kernel writes at most this many bytes into `info`, which lives
+    // until then. The caller guarantees the rest.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut get) }.map(drop)
 }
 
-/// Runs a raw tracepoint program with these arguments, on this CPU or on the thread's own; returns what it returns.
+/// Runs a raw tracepoint program with these arguments, on this CPU or on the thread's own; returns its return value.
 ///
 /// # Errors
 ///
-/// The kernel refused: that CPU is offline, for instance.
+/// The kernel refused, for instance because that CPU is offline.
 pub fn run(program: BorrowedFd<'_>, cpu: Option<u32>, arguments: [u64; 2]) -> io::Result<u32> {
     let mut order = TestRun {
         program: number(program),
@@ -374,13 +375,13 @@ pub fn run(program: BorrowedFd<'_>, cpu: Option<u32>, arguments: [u64; 2]) -> io
         cpu: cpu.unwrap_or_default(),
         ..TestRun::new_zeroed()
     };
-    // SAFETY: this structure is the one of this command; the kernel only reads the arguments, which live until then.
+    // SAFETY: this is the structure of this command; the kernel only reads the arguments, which live until then.
     unsafe { bpf(PROG_TEST_RUN, &mut order) }?;
     Ok(order.result)
 }
 
-/// An element of an array, whose elements have so many bytes as a value of this type. aya hands elements around by
-/// value, and a thread's stack has no room for several large ones.
+/// Reads an element of an array map whose elements have the size of this type. aya passes elements by value, and a
+/// thread's stack has no room for several large ones.
 ///
 /// # Errors
 ///
@@ -394,8 +395,8 @@ pub fn look_up<T: FromBytes + IntoBytes + KnownLayout>(map: BorrowedFd<'_>, inde
         value: ptr::from_mut(&mut *value).expose_provenance() as u64,
         flags: 0,
     };
-    // SAFETY: this structure is the one of this command; the kernel reads the index and writes as many bytes as an
-    // element has into `value`, which takes any bytes. Both live until then.
+    // SAFETY: this is the structure of this command; the kernel reads the index and writes one element into `value`, in
+    // which any bytes are valid. Both live until then.
     unsafe { bpf(MAP_LOOKUP_ELEM, &mut element) }?;
     Ok(value)
 }
@@ -404,7 +405,7 @@ pub fn look_up<T: FromBytes + IntoBytes + KnownLayout>(map: BorrowedFd<'_>, inde
 ///
 /// # Errors
 ///
-/// The kernel refused, as before.
+/// As for [`look_up`].
 pub fn update<T: IntoBytes + Immutable>(map: BorrowedFd<'_>, index: u32, value: &T) -> io::Result<()> {
     check_size::<T>(map)?;
     let mut element = Element {
@@ -413,27 +414,27 @@ pub fn update<T: IntoBytes + Immutable>(map: BorrowedFd<'_>, index: u32, value: 
         value: ptr::from_ref(value).expose_provenance() as u64,
         flags: 0,
     };
-    // SAFETY: this structure is the one of this command; the kernel only reads the index and as many bytes as an
-    // element has, which are those of `value`. Both live until then.
+    // SAFETY: this is the structure of this command; the kernel only reads the index and one element, which has the
+    // size of `value`. Both live until then.
     unsafe { bpf(MAP_UPDATE_ELEM, &mut element) }.map(drop)
 }
 
-/// Whether the elements of an array have the size of this type, and its index is the only key.
+/// Checks that the elements of an array map have the size of this type, and that the index is the only key.
 fn check_size<T>(map: BorrowedFd<'_>) -> io::Result<()> {
     let mut info = MapInfo::default();
-    // SAFETY: this structure begins as the kernel's, and has plain words only.
+    // SAFETY: this structure starts like the kernel's and has only plain words.
     unsafe { get_info(map, &mut info) }?;
     let is_such = info.key_bytes == 4 && info.value_bytes as usize == size_of::<T>();
     if is_such { Ok(()) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
 }
 
-/// Waits until no CPU runs a program any more that was replaced or detached before.
+/// Waits until no CPU still runs a program that was replaced or detached earlier.
 pub fn wait_for_programs() {
     /// `MEMBARRIER_CMD_GLOBAL` of membarrier(2): the kernel waits as it does before it frees a program.
     const GLOBAL: libc::c_int = 1;
-    /// A packet takes a millionth of it.
+    /// A packet takes a millionth of this.
     const LONG: Duration = Duration::from_millis(50);
-    // SAFETY: this system call has three numbers, and touches no memory.
+    // SAFETY: this system call takes three numbers and touches no memory.
     if unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } < 0 {
         thread::sleep(LONG);
     }
@@ -441,9 +442,9 @@ pub fn wait_for_programs() {
 
 /// # Safety
 ///
-/// `attribute` begins as the structure of this command does, and what it points to is as that structure says.
+/// `attribute` must start like the structure of this command, and its pointers must be valid for it.
 unsafe fn bpf<T>(command: u32, attribute: &mut T) -> io::Result<RawFd> {
-    // SAFETY: the kernel reads and writes so many bytes at this place; the rest is the caller's word.
+    // SAFETY: the kernel reads and writes this many bytes at this address; the caller guarantees the rest.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attribute), size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as RawFd) }
 }

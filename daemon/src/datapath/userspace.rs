@@ -1,5 +1,5 @@
-//! The counterpart of the kernel's program in userspace: the same parser, hash, cache and records, one packet at a
-//! time. Replay measures with it, and so does whoever reads packet sockets.
+//! The userspace counterpart of the kernel program: the same parser, hash, cache and records, one packet at a time.
+//! Replay and the packet socket readers use it.
 
 use weir_common::{
     flow::{FlowKey, Scope},
@@ -18,60 +18,60 @@ use super::{
 };
 use crate::rates::{Cut, Seconds};
 
-/// A packet, or several that an offload merged into one buffer; those share its headers.
+/// A packet, or several that an offload merged into one buffer with shared headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer<'a> {
     /// The beginning, as it was on the wire.
     pub headers: &'a [u8],
-    /// What it begins with.
+    /// The link layer of the first bytes.
     pub link: Link,
     /// The packets on the wire.
     pub tally: Tally,
-    /// What of that is not certain.
+    /// Which part of that is uncertain.
     pub uncertain: Option<Uncertain>,
-    /// When it came: see [`Record::first_tick`].
+    /// Arrival time: see [`Record::first_tick`].
     pub tick: u32,
-    /// When it came: seconds since 1970; `None` if that is not known.
+    /// Arrival time in seconds since 1970; `None` if unknown.
     pub second: Option<u64>,
-    /// Whether they feed totals and lists on another interface.
+    /// Whether these packets feed totals and lists on another interface.
     pub repeated: bool,
 }
 
 impl Buffer<'_> {
-    /// Its beginning, for the parser.
+    /// Its first bytes, for the parser.
     pub const fn beginning(&self) -> Beginning<'_> {
-        // How long a buffer of several packets is, only their offload knows; it merges nothing but IP.
+        // Only the offload knows the length of a buffer of several packets; it merges nothing but IP.
         let length = if self.tally.packets == 1 { self.tally.bytes as usize } else { UNKNOWN_LENGTH };
         Beginning { bytes: self.headers, length }
     }
 }
 
-/// What the kernel's program does on one CPU. The records that it makes go to whoever calls it.
+/// The work of the kernel program on one CPU. Its records go to the caller.
 pub struct UserspaceProgram {
     slot_key: SlotKey,
     tunnels: Tunnels,
     tunnel_ports: TunnelPorts,
     cache: Vec<Record>,
     bits: u32,
-    /// The latest packets, until so many more have been parsed: meanwhile the CPU fetches their places in the cache. By
-    /// the number of the packet.
+    /// The latest packets, until this many more have been parsed: meanwhile the CPU prefetches their cache slots.
+    /// Indexed by packet number.
     pending: [Option<Pending>; PENDING],
-    /// Packets that were parsed.
+    /// How many packets were parsed.
     parsed: usize,
     epoch: u8,
     valve: Valve,
     /// The sampling rate of the pending draw.
     drawn: u32,
-    /// Packets left out before the next is taken.
+    /// Packets still to be left out before the next one is taken.
     left_out: u32,
-    /// The state of the random numbers (`SplitMix64`; Steele, Lea, Flood, 2014).
+    /// State of the random number generator (`SplitMix64`; Steele, Lea, Flood, 2014).
     random: u64,
     edge: Edge,
-    /// Of each interface slot.
+    /// By interface slot.
     seconds: Vec<Seconds>,
 }
 
-/// How many packets are not in their records yet, at most.
+/// The most packets that are not in their records yet.
 const PENDING: usize = 4;
 
 /// A packet that is not in its record yet.
@@ -105,19 +105,19 @@ impl UserspaceProgram {
         program
     }
 
-    /// Takes one packet in `rate` from now on; a draw that was made before still counts.
+    /// Takes one packet in `rate` from now on; a pending draw still counts.
     pub fn set_rate(&mut self, rate: u32) {
         self.valve = Valve::one_in(rate);
     }
 
-    /// Makes room for this many interfaces; never for fewer than before.
+    /// Makes room for this many interfaces; the number never decreases.
     pub fn provide(&mut self, interfaces: usize) {
         self.edge.provide(interfaces);
         self.seconds.resize(self.edge.counters.len(), Seconds::default());
     }
 
-    /// Measures what came by the interface of this slot, for which there is room. If a record
-    /// has to leave the cache for it, that record goes to `evict`.
+    /// Measures a buffer from the interface of this slot, for which there must be room. If a record has to leave the
+    /// cache for it, that record goes to `evict`.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>, evict: impl FnMut(&Record)) {
         let &Buffer { headers: _, link, tally, uncertain, tick, second, repeated } = buffer;
         let taken = self.take();
@@ -157,25 +157,25 @@ impl UserspaceProgram {
         }
     }
 
-    /// Accounts for packets that a socket dropped: what they are counted as, and how much more they may have been.
-    /// Packets that are `repeated` feed totals and lists on another interface.
+    /// Accounts for packets that a socket dropped: `counted` is the estimate, `beyond` how far the truth may exceed it.
+    /// If `repeated`, these packets feed totals and lists on another interface.
     pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally, repeated: bool) {
         lose(&mut self.edge.counters[usize::from(slot)], Loss::SocketDrop, counted, beyond, repeated);
     }
 
-    /// One packet in this many is taken.
+    /// The sampling rate: one packet in this many is taken.
     pub const fn rate(&self) -> u32 {
         self.valve.rate
     }
 
-    /// The window of an interface begins at this time, in nanoseconds since 1970, if none did before. There is room for
-    /// its slot.
+    /// Starts the window of an interface at this time, in nanoseconds since 1970, unless it has started. There must be
+    /// room for its slot.
     pub fn begin(&mut self, slot: u8, time_ns: u64) {
         self.seconds[usize::from(slot)].begin(time_ns);
     }
 
-    /// Closes the window: all records leave the cache, and what was counted exactly is the edge. `cut` are the seconds
-    /// of the window.
+    /// Closes the window: all records leave the cache, and the exact counts become the edge. `cut` are the seconds of
+    /// the window.
     pub fn close(&mut self, cut: &Cut, mut evict: impl FnMut(&Record)) -> Edge {
         for nth in 0..PENDING {
             if let Some(next) = self.pending[self.parsed.wrapping_add(nth) % PENDING].take() {
@@ -190,7 +190,7 @@ impl UserspaceProgram {
         Edge { sampling: (self.drawn, self.drawn), rates, ..std::mem::replace(&mut self.edge, Edge::empty(interfaces)) }
     }
 
-    /// Whether the next packet is taken, and then how many it stands for.
+    /// Whether the next packet is taken, and if so, how many it stands for.
     fn take(&mut self) -> Option<u16> {
         if self.left_out > 0 {
             self.left_out -= 1;
@@ -204,7 +204,7 @@ impl UserspaceProgram {
     fn draw(&mut self) {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.drawn = self.valve.rate;
-        // Where every packet is taken, the logarithm would be a sixth of the time of a replay.
+        // If every packet is taken, the logarithm would cost a sixth of a replay's time.
         self.left_out = if self.drawn == 1 { 0 } else { self.valve.left_out((hash::mix(self.random) >> 32) as u32) };
     }
 
@@ -243,7 +243,7 @@ mod tests {
         })
     }
 
-    /// Ethernet, IPv4 and UDP, with this source port.
+    /// An Ethernet, IPv4 and UDP packet with this source port.
     fn udp(port: u16) -> [u8; 60] {
         let mut frame = [0; 60];
         frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
@@ -261,7 +261,7 @@ mod tests {
         frame
     }
 
-    /// Measures frames on the second interface, and closes the window: its records and its edge.
+    /// Measures frames on the second interface and closes the window; returns its records and its edge.
     fn window(program: &mut UserspaceProgram, frames: impl IntoIterator<Item = [u8; 60]>) -> (Vec<Record>, Edge) {
         let mut records = Vec::new();
         for frame in frames {

@@ -1,5 +1,5 @@
-//! A buffer from a packet socket, and the packets on the wire that it stands for. The programs at the tc hook count in
-//! the same way (`ebpf/src/skb.rs`).
+//! A buffer from a packet socket, and the packets on the wire that it stands for. The tc programs count in the same way
+//! (`ebpf/src/skb.rs`).
 
 use weir_common::{
     ledger::{Tally, Uncertain},
@@ -9,27 +9,27 @@ use weir_common::{
 
 /// A VLAN tag, in bytes.
 const VLAN_BYTES: usize = 4;
-/// The two addresses that begin an Ethernet header; the tag belongs behind them.
+/// The two addresses at the start of an Ethernet header; the tag goes after them.
 const ADDRESSES_BYTES: usize = 12;
 const UDP_BYTES: usize = 8;
 
-/// A packet's beginning as it was on the wire.
+/// Room for a packet's beginning as it was on the wire.
 pub type Scratch = [u8; REACH_MAX];
 
-/// What the socket tells of a buffer.
+/// What the socket reports about a buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame<'a> {
-    /// Its beginning.
+    /// Its first bytes.
     pub bytes: &'a [u8],
-    /// Its whole length, in bytes.
+    /// Its full length in bytes.
     pub length: u32,
-    /// The outer VLAN tag, where it is not in `bytes`.
+    /// The outer VLAN tag, if it is not in `bytes`.
     pub vlan: Option<[u8; VLAN_BYTES]>,
-    /// Payload of each packet that an offload merged, in bytes; 0 for a buffer that is one packet.
+    /// Payload bytes of each packet that an offload merged; 0 if the buffer is one packet.
     pub segment: u16,
     /// Whether these packets are fragments of one UDP packet.
     pub fragments: bool,
-    /// If the kernel tells it: the protocol of the innermost transport header, and where in `bytes` that begins.
+    /// If the kernel reports it: the protocol of the innermost transport header, and its offset in `bytes`.
     pub transport: Option<(u8, usize)>,
     /// Milliseconds, modulo 2^32.
     pub tick: u32,
@@ -38,8 +38,8 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The packets on the wire, and their bytes with their own headers each; and what of that is not certain.
-    /// `beginning` is what [`Frame::headers`] gives.
+    /// The packets on the wire and their bytes, each with its own headers, and which part of that is uncertain.
+    /// `beginning` is the result of [`Frame::headers`].
     pub fn tally(&self, link: Link, beginning: &[u8]) -> (Tally, Option<Uncertain>) {
         let tag = if self.vlan.is_some() { VLAN_BYTES as u64 } else { 0 };
         let length = u64::from(self.length) + tag;
@@ -55,7 +55,7 @@ impl Frame<'_> {
         }))
     }
 
-    /// The beginning as it was on the wire: with the VLAN tag back in its place, where it had been taken out.
+    /// The first bytes as they were on the wire: with the VLAN tag put back if it had been removed.
     pub fn headers<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
         let Some((tag, (addresses, rest))) = self.vlan.zip(self.bytes.split_at_checked(ADDRESSES_BYTES)) else {
             return self.bytes;
@@ -68,7 +68,7 @@ impl Frame<'_> {
         &scratch[..tagged + rest.len()]
     }
 
-    /// The length of all headers in `bytes`, also behind tunnels that the parser does not know.
+    /// The length of all headers in `bytes`, even after tunnels that the parser does not know.
     fn told_by_checksum(&self) -> Option<u64> {
         match self.transport? {
             (proto::TCP, at) => Some((at + usize::from(self.byte(at + 12) >> 4) * 4) as u64),
@@ -86,7 +86,7 @@ impl Frame<'_> {
 mod tests {
     use super::*;
 
-    /// What a frame counts as that came by Ethernet.
+    /// The tally of a frame from Ethernet.
     fn tally(frame: &Frame<'_>) -> Tally {
         let mut scratch = [0; REACH_MAX];
         frame.tally(Link::Ethernet, frame.headers(&mut scratch)).0
@@ -116,11 +116,11 @@ mod tests {
 
     #[test]
     fn headers_are_as_long_as_the_kernel_tells() {
-        /// Of Ethernet, IPv4, UDP and VXLAN, of Ethernet and IPv4 in them, and of TCP with 12 bytes of options.
+        /// Ethernet, IPv4, UDP and VXLAN, then Ethernet and IPv4 inside, then TCP with 12 bytes of options.
         const VXLAN: [usize; 2] = [14 + 20 + 8 + 8 + 14 + 20, 32];
-        /// Of Ethernet, two VLAN tags and IPv4.
+        /// Ethernet, two VLAN tags and IPv4.
         const TWO_TAGS: [usize; 2] = [14 + 2 * 4 + 20, 32];
-        /// Of Ethernet, IPv6 and an extension header, and of UDP.
+        /// Ethernet, IPv6 with an extension header, and UDP.
         const EXTENDED: [usize; 2] = [14 + 40 + 8, 8];
         for ([at, transport], outer, protocol) in [
             (VXLAN, [0x08, 0x00, 0x45], proto::TCP),
@@ -129,7 +129,7 @@ mod tests {
         ] {
             let mut bytes = [0; 128];
             bytes[12..15].copy_from_slice(&outer);
-            // What follows IPv4 is UDP.
+            // UDP follows IPv4.
             bytes[23] = proto::UDP;
             bytes[at + 12] = 8 << 4;
             let headers = (at + transport) as u32;

@@ -1,17 +1,17 @@
-//! Taps: interfaces measured by packet sockets (`AF_PACKET`), where eBPF is not possible or not wanted.
+//! Taps: interfaces measured through packet sockets (`AF_PACKET`), where eBPF is not possible or not wanted.
 //!
 //! ```text
-//! kernel, per tap:   packets that go one way -> the socket's ring (`socket`)
-//! reader, a thread:  rings of its taps (`tapped`) -> what was on the wire (`frame`) -> userspace program -> shard
+//! kernel, per tap:   packets of one direction -> the socket's ring (`socket`)
+//! reader, a thread:  rings of its taps (`tapped`) -> packets on the wire (`frame`) -> userspace program -> shard
 //! ```
 //!
 //! There are as many readers as taps, but no more than CPUs. A tap is a socket for one direction of one interface, so
-//! that drops are known for each direction. The attaching thread opens the tap and hands it to its reader; from then on
-//! only the reader touches it. Readers read all the time, not only when a window closes, and nothing in the eBPF path
-//! waits for them.
+//! drops are known per direction. The attaching thread opens the tap and hands it to its reader; from then on only the
+//! reader touches it. Readers read continuously, not only when a window closes, and nothing in the eBPF path waits for
+//! them.
 //!
-//! Its cost compared with eBPF: the kernel copies the beginning of each packet, and userspace parses it. What it sees:
-//! ingress after XDP and GRO and before the tc hook, egress after the tc hook and the queueing discipline.
+//! Cost compared with eBPF: the kernel copies the beginning of each packet, and userspace parses it. A tap sees ingress
+//! after XDP and GRO and before the tc hook, and egress after the tc hook and the queueing discipline.
 
 mod frame;
 mod own;
@@ -39,19 +39,19 @@ use crate::{
     waker::Waker,
 };
 
-/// What the reader of a tap is told.
+/// A command to the reader of a tap.
 pub enum Command {
-    /// Measure what this tap sees.
+    /// Measure this tap.
     Open(Box<Tapped>),
-    /// Measure what the tap of this slot has seen until now, and close it.
+    /// Measure what the tap of this slot has seen so far, and close it.
     Close(u8),
 }
 
-/// What a reader is told, and what wakes it for that.
+/// A reader's commands and its waker.
 pub struct Inbox {
-    /// What it is told, in order.
+    /// The commands, in order.
     pub commands: Receiver<Command>,
-    /// Wakes it.
+    /// Wakes the reader.
     pub waker: Waker,
 }
 
@@ -68,7 +68,7 @@ struct Handle {
     waker: Waker,
 }
 
-/// A tap, which its reader closes when this is dropped.
+/// A tap. Its reader closes it when this is dropped.
 pub struct Tap {
     slot: u8,
     feeding: Feeding,
@@ -76,7 +76,7 @@ pub struct Tap {
 }
 
 impl Taps {
-    /// Taps with rings of `ring_bytes` bytes for `readers` readers, whose inboxes these are.
+    /// Taps with rings of `ring_bytes` bytes for `readers` readers, and the inboxes of these readers.
     ///
     /// # Errors
     ///
@@ -84,8 +84,7 @@ impl Taps {
     pub fn new(readers: usize, ring_bytes: usize) -> io::Result<(Self, Vec<Inbox>)> {
         let (mut handles, mut inboxes) = (Vec::new(), Vec::new());
         for _ in 0..readers {
-            // One opening and one closing for each slot: the next ones come after the reader has closed a window or
-            // idled.
+            // One open and one close for each slot; more can only come after the reader has closed a window or idled.
             let (commands, told) = bounded(2 * SLOTS_MAX as usize);
             let waker = Waker::new()?;
             inboxes.push(Inbox { commands: told, waker: waker.clone() });
@@ -94,7 +93,7 @@ impl Taps {
         Ok((Self { readers: handles, ring_bytes, own: Arc::default() }, inboxes))
     }
 
-    /// From now on, these are the router's own addresses.
+    /// Replaces the router's own addresses.
     pub fn set_own(&self, own: Own) {
         let mut known = self.own.write().unwrap_or_else(PoisonError::into_inner);
         if *known != own {
@@ -103,7 +102,7 @@ impl Taps {
         }
     }
 
-    /// Begins to measure one direction of an interface, into a slot.
+    /// Starts to measure one direction of an interface, into a slot.
     ///
     /// # Errors
     ///
@@ -120,7 +119,7 @@ impl Taps {
 }
 
 impl Tap {
-    /// Says anew which of its packets feed totals and lists.
+    /// Changes which of its packets feed totals and lists.
     pub fn set_feeds(&self, feeds: Feeds) {
         self.feeding.set(feeds);
     }
@@ -140,18 +139,18 @@ impl Drop for Tap {
     }
 }
 
-/// Whether any of these interfaces is to be measured by a program.
+/// Whether any of these interfaces is to be measured by an eBPF program.
 pub fn needs_programs(interfaces: &[Interface]) -> bool {
     interfaces.is_empty() || interfaces.iter().any(|interface| interface.mode != Mode::AfPacket)
 }
 
-/// How many taps these interfaces may need, with programs or without.
+/// How many taps these interfaces may need, with or without programs.
 pub fn count(interfaces: &[Interface], has_programs: bool) -> usize {
     slots(interfaces.iter().filter(|interface| interface.mode == Mode::AfPacket || !has_programs)).min(TAPS_MAX)
 }
 
-/// Whether taps may replace programs that could not be loaded: this process has no privilege for eBPF but one for
-/// packet sockets, and no interface asks for a program.
+/// Whether taps may replace programs that could not be loaded: this process may not use eBPF but may open packet
+/// sockets, and no interface asks for a program.
 pub fn stand_in(error: &KernelError, interfaces: &[Interface]) -> bool {
     let leaves_it_to_weir = |interface: &Interface| matches!(interface.mode, Mode::Auto | Mode::AfPacket);
     (error.is_not_permitted() || !has_cap_bpf())

@@ -1,4 +1,4 @@
-//! Which packets the router itself sends. A packet socket is not told by which interface a packet came that is sent.
+//! Which packets the router itself sends. A packet socket does not tell through which interface a sent packet arrived.
 //! But if the router translates no addresses, only its own packets have one of its addresses as their source.
 
 use weir_common::{
@@ -6,15 +6,15 @@ use weir_common::{
     packet::{Beginning, Link, Tunnels, parse},
 };
 
-/// The most addresses of either kind that are known. A packet from a further one is taken for one that is forwarded.
+/// The most addresses of either kind that are remembered. A packet from any further address counts as forwarded.
 pub const OWN_MAX: usize = 4_096;
-/// What all addresses take, in bytes, while they are replaced.
+/// Bytes that all addresses take while they are being replaced.
 pub const OWN_BYTES: u64 = (2 * OWN_MAX * (size_of::<Address>() + size_of::<LinkAddress>())) as u64;
 
 /// An Ethernet address.
 pub type LinkAddress = [u8; 6];
 
-/// The router's own addresses: in order, each once.
+/// The router's own addresses, sorted and without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
     addresses: Vec<Address>,
@@ -22,14 +22,14 @@ pub struct Own {
 }
 
 impl Own {
-    /// These addresses of all interfaces.
+    /// The addresses of all interfaces.
     pub fn new(addresses: Vec<Address>, links: Vec<LinkAddress>) -> Self {
         Self { addresses: ordered(addresses), links: ordered(links) }
     }
 
-    /// Whether the router itself sends this packet: the outer IP header has one of its addresses as the source. A
-    /// packet without a source yet (RFC 2131 section 4.1, RFC 4862 section 5.4.2), and one that is not IP, such as ARP,
-    /// is not routed; it is the router's if its Ethernet header says so.
+    /// Whether the router itself sends this packet: the source of the outer IP header is one of its addresses. A packet
+    /// without a source yet (RFC 2131 section 4.1, RFC 4862 section 5.4.2) and a packet that is not IP, such as ARP,
+    /// are not routed; they are the router's if the Ethernet header says so.
     pub fn sends(&self, packet: &Beginning<'_>, link: Link) -> bool {
         match parse(packet, link, Tunnels::Outer).map(|parsed| parsed.key.src_ip()) {
             Ok(source) if !source.is_unspecified() => self.addresses.binary_search(&source.into()).is_ok(),
@@ -38,7 +38,7 @@ impl Own {
         }
     }
 
-    /// How many addresses of IP there are.
+    /// The number of IP addresses.
     pub fn count(&self) -> usize {
         self.addresses.len()
     }
@@ -100,7 +100,7 @@ mod tests {
         const IPV4: &[u8] = &[0x08, 0x00];
         const IPV6: &[u8] = &[0x86, 0xdd];
         for (source, expected) in [([192, 0, 2, 1], true), ([10, 0, 0, 1], true), ([10, 0, 0, 2], false)] {
-            // What is forwarded has the router's link address, too.
+            // A forwarded packet has the router's link address, too.
             for from in [MINE, OTHERS] {
                 assert_eq!(sends(from, IPV4, &ipv4(source)), expected, "{source:?}");
                 assert_eq!(sends(from, &[0x81, 0, 0, 7, 0x08, 0], &ipv4(source)), expected, "{source:?} in a VLAN");

@@ -1,14 +1,14 @@
-//! A packet socket and its ring (packet(7), `TPACKET_V3`): memory that the kernel shares and fills with the beginnings
-//! of packets, a block at a time.
+//! A packet socket and its ring (packet(7), `TPACKET_V3`): shared memory that the kernel fills with the beginnings of
+//! packets, a block at a time.
 //!
-//! `pnet` binds the socket to its interface, but does not read it. Its receiver needs a system call for each packet,
-//! does not tell the direction, loses the VLAN tag that the kernel took out, cuts long packets without notice, and does
-//! not know what the socket dropped. A ring brings all of that, hundreds of packets at a time. Its size needs no
+//! `pnet` binds the socket to its interface, but does not read it. Its receiver needs a system call per packet, does
+//! not tell the direction, loses the VLAN tag that the kernel removed, truncates long packets silently, and does not
+//! know what the socket dropped. A ring provides all of that, hundreds of packets at a time. Its size needs no
 //! `CAP_NET_ADMIN`; that of a socket's receive buffer does.
 //!
-//! The kernel counts a packet and gives it its place in the ring under one lock. So reading the socket's statistics is
-//! an exact cut: weir knows how many of the earlier packets are still in the ring. The kernel counts drops after it
-//! released that lock, so the next reading may bring the last few. None is counted twice, and none is forgotten.
+//! The kernel counts a packet and assigns its place in the ring under one lock. So reading the socket's statistics is
+//! an exact cut: weir knows how many of the earlier packets are still in the ring. The kernel counts drops after it has
+//! released that lock, so the next reading may bring the last few. None is counted twice, and none is lost.
 #![expect(unsafe_code, reason = "the socket's statistics, and memory that is shared with the kernel")]
 
 use std::{
@@ -38,26 +38,26 @@ use crate::{
     sockopt::{self, instruction},
 };
 
-/// A ring has this many blocks, or as many pages as it has: the kernel fills one while others are read.
+/// Blocks per ring, or its number of pages if that is less: the kernel fills one block while others are read.
 const BLOCKS: usize = 32;
-/// A block that is not full is handed over after this long, in milliseconds: how late a packet may be read, and a
-/// window be closed.
+/// The kernel hands over a partly filled block after this many milliseconds. It bounds how late a packet is read, and
+/// how late a window closes.
 const RETIRE_MS: c_uint = 20;
-/// What the kernel may put before and behind the beginning of a packet in the ring, at most.
+/// The most bytes that the kernel puts around the beginning of a packet in the ring.
 const FRAME_ROOM: usize = 256;
 
-/// The interface that a tap is to see.
+/// The interface that a tap captures.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its index.
     pub ifindex: u32,
-    /// What its packets begin with.
+    /// The link layer of its packets.
     pub link: packet::Link,
     /// The longest packet after the link layer's header, in bytes.
     pub mtu: u32,
-    /// Which of its packets.
+    /// The direction to capture.
     pub way: Way,
 }
 
@@ -66,20 +66,20 @@ pub struct Target<'a> {
 pub struct PacketSocket {
     socket: OwnedFd,
     blocks: Blocks,
-    /// The block that is read next, or half read.
+    /// The block that is read next, or partly read.
     block: usize,
     cursor: Option<Cursor>,
-    /// Packets that came into the ring, by the last reading of the statistics.
+    /// Packets that had entered the ring at the last reading of the statistics.
     queued: u64,
-    /// Packets that were read, or that nobody waits for any longer.
+    /// Packets that were read or given up.
     read: u64,
-    /// Packets that were counted as lost, but may still come.
+    /// Packets that were counted as lost but may still arrive.
     late: u64,
-    /// Packets in a block that could not be read, and that are not counted as lost yet.
+    /// Packets in an unreadable block that are not counted as lost yet.
     unreadable: u64,
 }
 
-/// How far a block was read.
+/// How far a block has been read.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     left: u32,
@@ -87,8 +87,8 @@ struct Cursor {
 }
 
 impl PacketSocket {
-    /// Opens a socket that sees the packets of `target`, from now on, with a ring of `bytes` bytes: a power of two, at
-    /// least a page.
+    /// Opens a socket that captures the packets of `target` from now on, with a ring of `bytes` bytes: a power of two,
+    /// at least a page.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl PacketSocket {
         sockopt::set_number(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         see_only(&socket, target.way)?;
         let blocks = Blocks::new(&socket, bytes)?;
-        // Last: until it is bound it sees nothing.
+        // Bind last: until then the socket receives nothing.
         bind(&socket, target)?;
         Ok(Self { socket, blocks, block: 0, cursor: None, queued: 0, read: 0, late: 0, unreadable: 0 })
     }
@@ -110,8 +110,8 @@ impl PacketSocket {
         unbound().is_ok()
     }
 
-    /// Hands over at most `most` packets of the next block, in order, without those that were counted as lost. Returns
-    /// how many, or `None` if no block can be read yet.
+    /// Passes on at most `most` packets of the next block, in order, without those already counted as lost. Returns how
+    /// many, or `None` if no block is ready.
     pub fn read(&mut self, most: u64, mut take: impl FnMut(&Frame<'_>)) -> Option<u64> {
         let block = self.blocks.get(self.block)?;
         let (header, _) = BlockHeader::read_from_prefix(block).ok()?;
@@ -120,7 +120,7 @@ impl PacketSocket {
         let mut read = 0;
         while left > 0 && read < most {
             let Some((next, frame)) = frame(block, at) else {
-                // The kernel writes no such block. If it did, its packets would be counted as lost.
+                // The kernel writes no such block. If it did, its packets would count as lost.
                 self.unreadable += u64::from(left);
                 self.read += u64::from(left);
                 left = 0;
@@ -147,16 +147,16 @@ impl PacketSocket {
         Some(read)
     }
 
-    /// Reads the socket's statistics and returns how many packets were dropped since the last time. Packets that came
-    /// before are in the ring: see [`PacketSocket::unread`].
+    /// Reads the socket's statistics and returns how many packets were dropped since the last call. Packets that
+    /// arrived before are in the ring: see [`PacketSocket::unread`].
     ///
     /// # Errors
     ///
-    /// The kernel does not tell.
+    /// The kernel refused.
     pub fn drops(&mut self) -> io::Result<u64> {
         let mut statistics = MaybeUninit::<libc::tpacket_stats_v3>::zeroed();
         let mut length = size_of::<libc::tpacket_stats_v3>() as socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes, which is the size of what the pointer points to.
+        // SAFETY: the kernel writes at most `length` bytes, which is the size of the pointer's target.
         let result = unsafe {
             libc::getsockopt(
                 self.socket.as_raw_fd(),
@@ -167,20 +167,19 @@ impl PacketSocket {
             )
         };
         checked(result)?;
-        // SAFETY: numbers only, all of them zero or written by the kernel.
+        // SAFETY: it has only numbers, either zero or written by the kernel.
         let libc::tpacket_stats_v3 { tp_packets, tp_drops, .. } = unsafe { statistics.assume_init() };
-        // Packets are counted with those that were dropped.
+        // `tp_packets` includes drops.
         self.queued += u64::from(tp_packets.wrapping_sub(tp_drops));
         Ok(u64::from(tp_drops) + mem::take(&mut self.unreadable))
     }
 
-    /// Packets that had come when the statistics were last looked at, and were not read yet.
+    /// Packets that had arrived at the last reading of the statistics and are still unread.
     pub const fn unread(&self) -> u64 {
         self.queued.saturating_sub(self.read)
     }
 
-    /// Waits no longer for the packets that are unread; gives how many they are. Should they come after all, they are
-    /// passed over.
+    /// Gives up the unread packets and returns how many there are. If they arrive after all, they are skipped.
     pub const fn give_up(&mut self) -> u64 {
         let unread = self.unread();
         self.read += unread;
@@ -188,8 +187,8 @@ impl PacketSocket {
         unread
     }
 
-    /// Takes note of an error of the socket's, such as that its interface went down; else it would be told as long as
-    /// somebody waits for packets.
+    /// Takes the socket's pending error, for instance that its interface went down. Until then, each wait for packets
+    /// reports it again.
     pub fn take_error(&self) -> Option<io::Error> {
         socket_error(&self.socket).ok()?.err().map(Into::into)
     }
@@ -201,7 +200,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// A packet socket that sees nothing yet.
+/// A packet socket that receives nothing yet.
 fn unbound() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?)
 }
@@ -215,12 +214,12 @@ fn bind(socket: &OwnedFd, target: &Target<'_>) -> io::Result<()> {
         ips: Vec::new(),
         flags: 0,
     };
-    // pnet has this copy of the descriptor for its own, and closes it, in every case.
+    // pnet owns this copy of the descriptor and closes it in every case.
     let copy = socket.try_clone()?.into_raw_fd();
     channel(&interface, Config { promiscuous: false, socket_fd: Some(copy), ..Config::default() }).map(drop)
 }
 
-/// Lets the socket see one direction's packets only, and of each no more than the parser reads.
+/// Restricts the socket to one direction, and to as many bytes of each packet as the parser reads.
 fn see_only(socket: &OwnedFd, way: Way) -> io::Result<()> {
     const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let (if_sent, if_received) = match way {
@@ -248,11 +247,11 @@ struct Blocks {
     count: usize,
 }
 
-// SAFETY: the memory belongs to this value alone, on whatever thread it is.
+// SAFETY: this value is the only owner of the memory, whatever thread it is on.
 unsafe impl Send for Blocks {}
 
 impl Blocks {
-    /// Lets the kernel make the ring, and maps it.
+    /// Makes the kernel create the ring, and maps it.
     fn new(socket: &OwnedFd, ring: usize) -> io::Result<Self> {
         let bytes = (ring / BLOCKS).max(page_size());
         let count = (ring / bytes).max(1);
@@ -260,7 +259,7 @@ impl Blocks {
         let request = libc::tpacket_req3 {
             tp_block_size: bytes as c_uint,
             tp_block_nr: count as c_uint,
-            // Frames are as long as their packets; the kernel only wants the numbers to agree.
+            // Frames are as long as their packets; the kernel only checks that the numbers are consistent.
             tp_frame_size: frame as c_uint,
             tp_frame_nr: (bytes / frame * count) as c_uint,
             tp_retire_blk_tov: RETIRE_MS,
@@ -279,46 +278,46 @@ impl Blocks {
         Ok(Self { memory, bytes, count })
     }
 
-    /// A block, if it is weir's to read.
+    /// A block, if weir may read it.
     fn get(&self, nth: usize) -> Option<&[u8]> {
         if self.status(nth).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: within the mapping; the kernel leaves a block alone until its status is given back, which takes this
-        // value for its own.
+        // SAFETY: within the mapping. The kernel does not touch a block until its status is given back, which needs
+        // this value mutably.
         Some(unsafe { slice::from_raw_parts(self.start(nth).as_ptr(), self.bytes) })
     }
 
-    /// Gives a block back to the kernel, wiped as far as it was `used`: where the kernel gives up on a packet half way,
-    /// it leaves the place as it was, and that is to show.
+    /// Gives a block back to the kernel and wipes the `used` part: if the kernel gives up on a packet halfway, it
+    /// leaves the memory unchanged, and the reader must be able to detect that.
     fn release(&mut self, nth: usize, used: usize) {
         let wiped = size_of::<BlockHeader>()..used.clamp(size_of::<BlockHeader>(), self.bytes);
-        // SAFETY: within the mapping, and the block is weir's until the store below.
+        // SAFETY: within the mapping, and the block belongs to weir until the store below.
         unsafe { self.start(nth).add(wiped.start).write_bytes(0, wiped.len()) };
         self.status(nth).store(libc::TP_STATUS_KERNEL, Ordering::Release);
     }
 
     fn status(&self, nth: usize) -> &AtomicU32 {
-        // SAFETY: within the mapping, aligned as a block is and a word in it, and only ever used as an atomic while the
-        // block may be the kernel's.
+        // SAFETY: within the mapping and aligned, as the block and the word in it are; it is only used as an atomic
+        // while the block may belong to the kernel.
         unsafe { AtomicU32::from_ptr(self.start(nth).add(offset_of!(BlockHeader, status)).cast().as_ptr()) }
     }
 
     fn start(&self, nth: usize) -> NonNull<u8> {
         debug_assert!(nth < self.count);
-        // SAFETY: within the mapping, for `nth` is always taken modulo `count`.
+        // SAFETY: within the mapping, because `nth` is always taken modulo `count`.
         unsafe { self.memory.add(nth * self.bytes) }
     }
 }
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this one, and nothing borrows from it any more.
+        // SAFETY: this value owns the mapping, and nothing borrows from it any more.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes * self.count) };
     }
 }
 
-/// The beginning of a block: `struct tpacket_block_desc`.
+/// The start of a block: `struct tpacket_block_desc`.
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 struct BlockHeader {
@@ -330,7 +329,7 @@ struct BlockHeader {
     used: u32,
 }
 
-/// What stands before each packet: `struct tpacket3_hdr`.
+/// The header of each packet: `struct tpacket3_hdr`.
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 struct FrameHeader {
@@ -348,7 +347,7 @@ struct FrameHeader {
     padding: u16,
 }
 
-/// What stands right before the packet: `struct virtio_net_hdr`.
+/// Directly before the packet: `struct virtio_net_hdr`.
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 struct OffloadHeader {
@@ -363,8 +362,8 @@ struct OffloadHeader {
 const _: () = assert!(size_of::<FrameHeader>() == 40 && size_of::<OffloadHeader>() == 10);
 const _: () = assert!(FRAME_ROOM >= 48 + 20 + 16 + size_of::<OffloadHeader>() + 64);
 
-/// The packet at `at` in a block, and how far it is to the next one. There is none where the kernel gave up half way;
-/// it has counted that one as dropped.
+/// The packet at `at` in a block, and the distance to the next one. There is none if the kernel gave up halfway; the
+/// kernel has counted it as dropped.
 fn frame(block: &[u8], at: usize) -> Option<(usize, Option<Frame<'_>>)> {
     let whole = block.get(at..)?;
     let (header, _) = FrameHeader::read_from_prefix(whole).ok()?;
@@ -391,7 +390,7 @@ fn frame(block: &[u8], at: usize) -> Option<(usize, Option<Frame<'_>>)> {
     ))
 }
 
-/// The VLAN tag that the kernel keeps apart, as it is on the wire.
+/// The VLAN tag that the kernel keeps separately, as it was on the wire.
 fn vlan(header: &FrameHeader) -> Option<[u8; 4]> {
     const CUSTOMER: u16 = 0x8100;
     if header.status & libc::TP_STATUS_VLAN_VALID == 0 {
@@ -409,18 +408,18 @@ const fn tick(header: &FrameHeader) -> u32 {
 }
 
 impl OffloadHeader {
-    /// The kind of a UDP packet that is to be cut into fragments (`VIRTIO_NET_HDR_GSO_UDP`).
+    /// The type of a UDP packet that is to be fragmented (`VIRTIO_NET_HDR_GSO_UDP`).
     const FRAGMENTS: u8 = 3;
-    /// In a kind, marks of what else there is: a tunnel by UDP, ECN.
+    /// Flags in a type: UDP tunnel, ECN.
     const MARKS: u8 = 0x20 | 0x40 | 0x80;
 
-    /// Bytes of payload in each of the packets that an offload merged; 0 for a packet that is one.
+    /// Payload bytes of each packet that an offload merged; 0 for a single packet.
     const fn segment(self) -> u16 {
         if self.kind == 0 { 0 } else { self.segment }
     }
 
-    /// The innermost transport header, where its checksum is left to an offload, as it is in all that the kernel
-    /// merged: its protocol, known by where its checksum is, and where it begins.
+    /// The protocol and the offset of the innermost transport header, if its checksum is left to an offload, as it is
+    /// for everything that the kernel merged. The checksum's position tells the protocol.
     const fn transport(self) -> Option<(u8, usize)> {
         const NEEDS_CHECKSUM: u8 = 1;
         if self.flags & NEEDS_CHECKSUM == 0 {
@@ -439,11 +438,11 @@ impl OffloadHeader {
 mod tests {
     use super::*;
 
-    /// A packet's header at `at`, as the kernel writes it, and what stands before the packet.
+    /// Writes a packet at `at` with its header as the kernel writes it, and the offload header before the packet.
     fn put(block: &mut [u8], at: usize, header: &[u32; 7], packet: &[u8], offload: [u8; 10]) {
         const PACKET_AT: usize = 92;
         for (nth, word) in header.iter().enumerate() {
-            // The place of the packet is among the status's neighbours: two halves of a word.
+            // The packet's offset shares a word with a neighbour of the status.
             let word = if nth == 6 { PACKET_AT as u32 } else { *word };
             block[at + nth * 4..][..4].copy_from_slice(&word.to_ne_bytes());
         }
@@ -470,8 +469,7 @@ mod tests {
         assert_eq!((plain.segment, plain.transport, plain.vlan), (0, None, None));
     }
 
-    /// A socket of no packets, with one block in its ring that holds `packets` of them, each `room` bytes from the
-    /// last.
+    /// A socket without packets, with one block in its ring that holds `packets` of them, `room` bytes apart.
     fn with_block(packets: u32, room: u32) -> PacketSocket {
         let (bytes, count) = (page_size(), 1);
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -485,7 +483,7 @@ mod tests {
         for nth in 0..packets {
             put(&mut block, (48 + nth * room) as usize, &[room, nth, 0, 3, 60, 0, 0], &[1, 2, 3], [0; 10]);
         }
-        // SAFETY: the mapping has as many bytes as the block, and nothing else knows of it.
+        // SAFETY: the mapping is as large as the block, and nothing else refers to it.
         unsafe { ptr::copy_nonoverlapping(block.as_ptr(), memory.cast(), bytes) };
         let blocks = Blocks { memory: NonNull::new(memory.cast()).unwrap(), bytes, count };
         let socket = std::fs::File::open("/dev/null").unwrap().into();
@@ -497,7 +495,7 @@ mod tests {
         let mut socket = with_block(10, 256);
         socket.queued = 4;
         assert_eq!((socket.give_up(), socket.unread()), (4, 0));
-        // The next edge: six more came.
+        // The next edge: six more arrived.
         socket.queued = 10;
         let mut ticks = Vec::new();
         assert_eq!(socket.read(socket.unread(), |frame| ticks.push(frame.tick / 1000)), Some(6));
@@ -509,7 +507,7 @@ mod tests {
     fn what_cannot_be_read_is_not_waited_for() {
         let mut socket = with_block(10, 256);
         socket.queued = 10;
-        // The third is said to be as long as no block is.
+        // Claim that the third is longer than any block.
         let third = 48 + 2 * 256 + offset_of!(FrameHeader, captured);
         // SAFETY: within the mapping, and nothing borrows from it.
         unsafe { socket.blocks.start(0).add(third).cast::<u32>().write(u32::MAX) };
@@ -527,7 +525,7 @@ mod tests {
             (1, 16, Some((proto::TCP, 84))),
             (1, 6, Some((proto::UDP, 84))),
             (1, 8, None),
-            // The card has checked it, and says nothing of its place.
+            // The card has checked it and does not report its position.
             (2, 16, None),
             (0, 0, None),
         ] {

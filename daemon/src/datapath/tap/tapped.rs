@@ -1,4 +1,4 @@
-//! One tap as its reader sees it: packets out of its socket, and an account of those that the socket dropped.
+//! One tap as its reader sees it: packets from its socket, and an account of what the socket dropped.
 
 use std::{
     io,
@@ -23,21 +23,21 @@ use weir_common::{
 use super::{super::userspace::Buffer, own::Own, socket::PacketSocket};
 use crate::clock;
 
-/// A packet that came can be read some milliseconds later. If it cannot be read after this time, it is counted as lost,
-/// and skipped if it comes after all.
+/// A packet that has arrived becomes readable some milliseconds later. After this time it counts as lost, and is
+/// skipped if it appears after all.
 const OVERDUE: Duration = Duration::from_secs(1);
-/// The pause between two looks for such a packet.
+/// The pause between two checks for such a packet.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A tap, and its account of the open window.
 pub struct Tapped {
-    /// Where its packets are counted.
+    /// The slot that its packets count for.
     pub slot: u8,
     feeding: Feeding,
     link: Link,
     socket: PacketSocket,
     sizes: Sizes,
-    /// Dropped by the socket.
+    /// Packets dropped by the socket.
     dropped: u64,
 }
 
@@ -49,12 +49,12 @@ pub struct Feeding {
 }
 
 impl Feeding {
-    /// These; `own` are the router's own addresses.
+    /// `own` are the router's own addresses.
     pub(super) fn new(feeds: Feeds, own: Arc<RwLock<Own>>) -> Self {
         Self { feeds: Arc::new(AtomicU8::new(feeds as u8)), own }
     }
 
-    /// Says anew which.
+    /// Changes which packets feed.
     pub(super) fn set(&self, feeds: Feeds) {
         self.feeds.store(feeds as u8, Ordering::Relaxed);
     }
@@ -65,34 +65,34 @@ impl Feeding {
     }
 }
 
-/// How large the buffers of a tap are. Of the buffers that it dropped, a socket only tells the number.
+/// Buffer sizes of a tap. A socket only reports how many buffers it dropped, not their size.
 struct Sizes {
-    /// Handed over by the socket in the open window: buffers, and bytes on the wire.
+    /// Received from the socket in the open window: buffers, and bytes on the wire.
     taken: Tally,
-    /// Bytes on the wire of a buffer, in the last window that had any.
+    /// Mean bytes on the wire per buffer, in the last window that had any.
     mean: u64,
-    /// The most packets, and the most bytes on the wire, of any buffer since the tap was opened; at least the longest
-    /// packet of the interface. A merged buffer that was dropped may still have been larger.
+    /// The most packets and the most bytes on the wire of any buffer since the tap was opened; at least the longest
+    /// packet of the interface. A dropped merged buffer may have been larger still.
     largest: Tally,
 }
 
 impl Tapped {
-    /// A tap whose packets begin with `link`, and of which the interface takes none longer than `mtu` bytes after that.
+    /// A tap whose packets start with `link` and have at most `mtu` bytes after that.
     pub(super) fn new(slot: u8, feeding: Feeding, link: Link, mtu: u32, socket: PacketSocket) -> Self {
         Self { slot, feeding, link, socket, sizes: Sizes::new(link, mtu), dropped: 0 }
     }
 
-    /// Which of its packets feed totals and lists, as of now.
+    /// Which of its packets currently feed totals and lists.
     pub fn feeds(&self) -> Feeds {
         self.feeding.get()
     }
 
-    /// The socket, to wait for.
+    /// The socket, for polling.
     pub const fn socket(&self) -> &PacketSocket {
         &self.socket
     }
 
-    /// Hands over at most `most` packets of the next block, if one is there.
+    /// Passes on at most `most` packets of the next block, if one is ready.
     pub fn read(&mut self, most: u64, mut measure: impl FnMut(u8, &Buffer<'_>)) -> Option<u64> {
         let feeds = self.feeds();
         let &mut Self { slot, link, ref feeding, ref mut socket, ref mut sizes, .. } = self;
@@ -112,27 +112,27 @@ impl Tapped {
         })
     }
 
-    /// Takes note of what the socket has dropped since the last time, and gives how much that is.
+    /// Accounts for what the socket has dropped since the last call, and returns how much that is.
     ///
     /// # Errors
     ///
-    /// The kernel does not tell.
+    /// The kernel refused.
     pub fn look(&mut self) -> io::Result<u64> {
         let dropped = self.socket.drops()?;
         self.dropped += dropped;
         Ok(dropped)
     }
 
-    /// Clears the socket's error: while it is set, waiting for packets returns at once.
+    /// Clears the socket's error; while it is set, waiting for packets returns at once.
     pub fn clear_error(&self) {
         if let Some(error) = self.socket.take_error() {
-            // Its interface went down, most likely, and may come up again.
+            // Most likely its interface went down; it may come up again.
             debug!(slot = self.slot, "a packet socket says: {error}");
         }
     }
 
-    /// Hands over everything that had come at the last look at the statistics. Returns what the packets are counted as
-    /// that were dropped since the last time, and how much more they may have been.
+    /// Passes on everything that had arrived at the last reading of the statistics. Returns the estimate of what was
+    /// dropped since the last call, and how far the truth may exceed it.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl Tapped {
     }
 }
 
-/// Waits until one of these can be read, or `timeout` has passed.
+/// Waits until one of these sockets is readable, or `timeout` has passed.
 ///
 /// # Errors
 ///
@@ -169,21 +169,21 @@ pub fn wait(sockets: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
 
 impl Sizes {
     fn new(link: Link, mtu: u32) -> Self {
-        /// With one VLAN tag, which the MTU leaves out as well.
+        /// With one VLAN tag, which the MTU does not include either.
         const ETHERNET_BYTES: u64 = 14 + 4;
         let header = if link == Link::Ethernet { ETHERNET_BYTES } else { 0 };
         let largest = Tally::new(1, u64::from(mtu) + header);
         Self { taken: Tally::default(), mean: largest.bytes, largest }
     }
 
-    /// Takes note of a buffer that came.
+    /// Accounts for a received buffer.
     fn take(&mut self, tally: Tally) {
         self.taken.add(Tally::new(1, tally.bytes));
         self.largest = Tally::new(self.largest.packets.max(tally.packets), self.largest.bytes.max(tally.bytes));
     }
 
-    /// Ends the window. Returns what its `dropped` buffers are counted as, and how much more they may have been. If no
-    /// buffer was measured in this window, the mean size is that of an earlier one.
+    /// Ends the window. Returns the estimate for its `dropped` buffers, and how far the truth may exceed it. If no
+    /// buffer was measured in this window, the mean size of an earlier one is used.
     fn close(&mut self, dropped: u64) -> (Tally, Tally) {
         let taken = std::mem::take(&mut self.taken);
         if taken.packets > 0 {
