@@ -1,4 +1,5 @@
-//! Alerts: rules on numbers of the report, and where to tell of them. What can never be judged is refused at its place.
+//! Alerts: rules on the numbers of a report, and where to send notifications. A rule that can never be evaluated is
+//! refused at its place.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ use crate::{
     view::Standard,
 };
 
-/// The alerts. `config` has the views; `is_whole` says whether it has all that were written.
+/// The alerts. `config` has the views; `is_whole` tells whether it has all views that the file defines.
 pub(super) fn alerts(field: &Field<'_>, config: &Config, is_whole: bool) -> Option<Alerts> {
     let names = Names {
         known: Catalogue::new(config.standard(), &config.views),
@@ -39,10 +40,10 @@ pub(super) fn alerts(field: &Field<'_>, config: &Config, is_whole: bool) -> Opti
     })
 }
 
-/// What rules may be about.
+/// What a rule may refer to.
 struct Names<'a> {
     known: Catalogue,
-    /// Standard views that are switched off.
+    /// Standard views that are turned off.
     off: Catalogue,
     is_whole: bool,
     config: &'a Config,
@@ -95,10 +96,10 @@ fn when(field: &Field<'_>, names: &Names<'_>) -> Option<When> {
 }
 
 impl Names<'_> {
-    /// No number has this name.
+    /// Reports that no number has this name.
     fn refuse(&self, field: &Field<'_>, name: &str) {
         let (known, written) = (&self.known, short(name));
-        // It may be of a view that is wrong itself.
+        // The name may belong to a view that is itself wrong.
         if !self.is_whole {
             return;
         }
@@ -107,7 +108,7 @@ impl Names<'_> {
             field.refuse(format!("the view {view} is switched off: add {view} to `standard_views`"));
             return;
         }
-        // What names a view but none of its numbers.
+        // It names a view but none of its numbers.
         let below = format!("{name}.");
         let parts: Vec<_> = known.names().filter(|known| known.starts_with(&below) && !name.is_empty()).collect();
         if !parts.is_empty() {
@@ -129,14 +130,14 @@ impl Names<'_> {
         field.refuse(format!("a report has no number {written:?}: {way_out}"));
     }
 
-    /// The names that begin as this one does, up to its first point.
+    /// The names that share its prefix up to the first dot.
     fn siblings(&self, name: &str) -> Vec<&str> {
         let Some((first, _)) = name.split_once('.') else { return Vec::new() };
         let begin = format!("{first}.");
         self.known.names().filter(|known| known.starts_with(&begin)).take(SHOWN_MAX).collect()
     }
 
-    /// The nearest names, one of each number.
+    /// The nearest names, one for each number.
     fn nearest<'k>(&self, name: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<&'k str> {
         let (mut near, mut meant) = (nearest_few(name, known), Vec::new());
         near.retain(|spelling| {
@@ -149,7 +150,7 @@ impl Names<'_> {
     }
 }
 
-/// Names that a mistake lists.
+/// The most names that a mistake lists.
 const SHOWN_MAX: usize = 12;
 
 /// `2`, `2 windows`, `1 window`.
@@ -174,7 +175,7 @@ fn windows(field: &Field<'_>, config: &Config) -> Option<u32> {
     field.count(ALERT_WINDOWS).and_then(|number| u32::try_from(number).ok())
 }
 
-/// The limit of the way back, in the unit of the limit.
+/// The limit below which the alert ends, in the unit of `when`'s limit.
 fn back(field: &Field<'_>, when: &When) -> Option<f64> {
     let text = field.number_as_written("a number such as 4000, with or without a unit")?;
     let written = match Quantity::parse(&text, when.subject.dimension) {
@@ -223,13 +224,13 @@ fn webhook(s: &mut Section<'_>) -> Option<Webhook> {
 }
 
 impl Webhook {
-    /// Whether the URL has more than a host. That is often the only secret of a webhook.
+    /// Whether the URL has more than a host. The rest is often the only secret of a webhook.
     pub(super) fn has_path(&self) -> bool {
         has_path(&self.url)
     }
 }
 
-/// A URL without what may be a secret.
+/// A URL without the parts that may be secret.
 struct Host<'a>(&'a Uri);
 
 impl fmt::Display for Host<'_> {
@@ -259,7 +260,7 @@ impl fmt::Debug for Webhook {
     }
 }
 
-/// With every setting.
+/// Writes every setting.
 impl Serialize for Rule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { name, when, interface, windows, clear } = self;

@@ -1,26 +1,26 @@
-//! Which files a configuration names.
+//! The files that a configuration names.
 
 use std::path::{Path, PathBuf};
 
 use super::{Config, File, HashKey, Http, Nats, Target, Tls};
 use crate::names::GeoFiles;
 
-/// The files that a configuration names, by what weir does with them; each with its setting, such as `sinks[1].path`.
-/// None of them need be there.
+/// The files that a configuration names, by what weir does with them, each with its setting, such as `sinks[1].path`.
+/// They need not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// Read, some of them again and again.
+    /// Files to read, some of them repeatedly.
     pub read: Vec<(String, PathBuf)>,
-    /// Written, renamed and removed.
+    /// Files to write, rename and remove.
     pub written: Vec<(String, PathBuf)>,
-    /// The folder of the spools, if there is one.
+    /// The directory of the spools, if there is one.
     pub spool: Option<PathBuf>,
     /// The control socket.
     pub socket: Option<PathBuf>,
 }
 
 impl Config {
-    /// The files that it names. `state_directory` is where the service keeps its state, if it does.
+    /// The files that this configuration names. `state_directory` is the service's state directory, if it has one.
     pub fn files(&self, state_directory: Option<&Path>) -> Files {
         let mut files = Files { socket: self.control.socket.clone(), ..Files::default() };
         let GeoFiles { asn, country } = &self.geo;

@@ -13,17 +13,17 @@ use crate::{
     text::short,
 };
 
-/// A network interface to measure, all whose names fit a pattern, or all that a default route leaves by.
+/// Interfaces to measure: one by name, all that match a pattern, or all that carry a default route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interface {
-    /// Its name or an alternative one, as Linux allows it; `*` and `?` make it a pattern. Or
+    /// Its name or an alternative name, as Linux allows it; with `*` or `?` it is a pattern. Or
     /// [`interface::DEFAULT_ROUTE`].
     pub name: String,
     /// How to attach to it.
     pub mode: Mode,
-    /// Which of its packets.
+    /// Which of its packets to measure.
     pub direction: Direction,
-    /// Which of these feed totals and lists; `None` leaves that to weir.
+    /// Which of these feed totals and lists; if `None`, weir decides.
     #[serde(serialize_with = "write_feeds")]
     pub feeds: Option<Feeds>,
 }
@@ -38,12 +38,12 @@ impl Interface {
         interface::is_pattern(&self.name)
     }
 
-    /// Whether it means whatever carries the default route.
+    /// Whether it means the interfaces that carry the default route.
     pub fn is_default_route(&self) -> bool {
         self.name == DEFAULT_ROUTE
     }
 
-    /// Whether it names one interface, which is waited for. What others mean comes and goes.
+    /// Whether it names one interface, for which weir waits. The interfaces of other entries come and go.
     pub fn is_named(&self) -> bool {
         !self.is_pattern() && !self.is_default_route()
     }
@@ -59,8 +59,8 @@ impl Interface {
         }
     }
 
-    /// Whether this is about the interface `name`, which a default route leaves by or not. A pattern never matches the
-    /// loopback.
+    /// Whether this entry covers the interface `name`; `carries_default` tells whether a default route uses it. A
+    /// pattern never matches the loopback interface.
     pub fn covers(&self, name: &str, carries_default: bool) -> bool {
         if self.is_pattern() {
             name != "lo" && interface::fits(&self.name, name)
@@ -70,12 +70,11 @@ impl Interface {
     }
 }
 
-/// Slots of interfaces, the one that they may share included.
+/// Slots for interfaces, including the shared one.
 pub(super) const SLOTS_MAX: usize = control::SLOTS_MAX as usize;
 
-/// How many slots these interfaces need: one for each direction, some for the default route, or all slots if there is a
-/// pattern. All of them include
-/// the one that interfaces share.
+/// How many slots these interfaces need: one per direction, some for the default route, or all slots if there is a
+/// pattern. The shared slot is always included.
 pub fn slots<'i>(interfaces: impl IntoIterator<Item = &'i Interface>) -> usize {
     interfaces.into_iter().map(Interface::slots).sum::<usize>().min(SLOTS_MAX)
 }
@@ -84,18 +83,18 @@ pub fn slots<'i>(interfaces: impl IntoIterator<Item = &'i Interface>) -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The best way that works for the interface.
+    /// The best mode that works for the interface.
     #[default]
     Auto,
-    /// In the driver, or not at all.
+    /// Native XDP, in the driver only.
     Native,
-    /// In the network stack, on any interface.
+    /// Generic XDP, in the network stack, on any interface.
     Generic,
-    /// At the tc hook, by TCX (from Linux 6.6 on).
+    /// The tc hook, through TCX (Linux 6.6 and later).
     Tcx,
-    /// At the tc hook, by a classic filter.
+    /// The tc hook, through a classic filter.
     Tc,
-    /// By a packet socket, without eBPF.
+    /// A packet socket, without eBPF.
     AfPacket,
 }
 
@@ -103,17 +102,17 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// Those that it receives.
+    /// Received packets.
     #[default]
     Ingress,
-    /// Those that it sends.
+    /// Sent packets.
     Egress,
     /// Both, each with its own ledger.
     Both,
 }
 
 impl Direction {
-    /// The directions that this means.
+    /// The directions that this includes.
     pub const fn ways(self) -> &'static [Way] {
         match self {
             Self::Ingress => &[Way::Ingress],
@@ -165,7 +164,7 @@ pub(super) fn interfaces(field: &Field<'_>) -> Option<Vec<Interface>> {
     Some(taken.into_iter().map(|(_, interface)| interface).collect())
 }
 
-/// A name, or a map of a name and more.
+/// A name, or a map with a name and further settings.
 fn interface(field: &Field<'_>) -> Option<Interface> {
     if !field.is_map() {
         return Some(Interface {
@@ -184,7 +183,7 @@ fn interface(field: &Field<'_>) -> Option<Interface> {
     Some(Interface { name: name?, mode, direction, feeds })
 }
 
-/// What feeds totals and lists. For `both`, `local` is about the packets that are sent.
+/// What feeds totals and lists. With `both`, `local` concerns the sent packets.
 fn feeds(field: &Field<'_>, direction: Direction) -> Option<Option<Feeds>> {
     let feeds = field.choice(&FEEDS)?;
     if feeds == Some(Feeds::Local) && direction == Direction::Ingress {
@@ -194,7 +193,7 @@ fn feeds(field: &Field<'_>, direction: Direction) -> Option<Option<Feeds>> {
     Some(feeds)
 }
 
-/// The direction. `both` may have any mode: packets that the interface sends are then measured by TCX.
+/// The direction. `both` works with any mode: TCX then measures the sent packets.
 fn direction(field: &Field<'_>, mode: Mode) -> Option<Direction> {
     let direction = field.choice(&DIRECTIONS)?;
     if direction == Direction::Egress && matches!(mode, Mode::Native | Mode::Generic) {
@@ -204,7 +203,7 @@ fn direction(field: &Field<'_>, mode: Mode) -> Option<Direction> {
     Some(direction)
 }
 
-/// An interface's name, or what stands for the default route.
+/// An interface's name, or the word for the default route.
 fn interface_or_route(field: &Field<'_>) -> Option<String> {
     let name = field.text()?;
     if name == DEFAULT_ROUTE { Some(name.to_owned()) } else { device_name(field, name) }
@@ -214,8 +213,8 @@ pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
     device_name(field, field.text()?)
 }
 
-/// What Linux takes as the name of a device (`dev_valid_name`), less control characters; or as an alternative one,
-/// which may be longer.
+/// A name that Linux accepts for a device (`dev_valid_name`) without control characters, or an alternative name, which
+/// may be longer.
 fn device_name(field: &Field<'_>, name: &str) -> Option<String> {
     let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     if !OTHER_NAME_BYTES.contains(&name.len()) {

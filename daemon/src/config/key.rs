@@ -1,4 +1,4 @@
-//! Where the key of the hashes comes from.
+//! Where the hash key comes from.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -12,28 +12,28 @@ use crate::names::open_regular;
 /// The hex digits of a key: 128 bits.
 pub const KEY_DIGITS: usize = 32;
 
-/// Bytes of a key file that are read: the digits, and white space around them.
+/// The most bytes of a key file that are read: the digits, with white space around them.
 const KEY_FILE_MAX: u64 = 256;
 
-/// What stands in for a secret wherever the configuration is shown.
+/// Replaces a secret wherever the configuration is shown.
 const SET: &str = "<set>";
 
-/// The key of the hashes, or where to get it.
+/// The hash key, or where to get it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HashKey {
-    /// A new one from the operating system at every start.
+    /// A new key from the operating system at every start.
     #[default]
     Random,
-    /// The one that is written in the configuration, shared by a fleet.
+    /// The key in the configuration, shared by a fleet.
     Given(Key),
-    /// The one in this file, as 32 hex digits.
+    /// The key in this file, as 32 hex digits.
     File(PathBuf),
 }
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The operating system gives no random bytes.
+    /// The operating system provides no random bytes.
     #[error("the operating system gives no random bytes for the hash key: {0}")]
     Random(getrandom::Error),
     /// The key file cannot be read.
@@ -47,7 +47,7 @@ pub enum KeyError {
     /// Every user may read the key file.
     #[error(transparent)]
     Exposed(#[from] Exposed),
-    /// The key file holds something else.
+    /// The key file has other content.
     #[error("{} does not hold a hash key: write 32 hex digits there, as `openssl rand -hex 16` prints", path.display())]
     Malformed {
         /// The file.
@@ -56,7 +56,7 @@ pub enum KeyError {
 }
 
 impl HashKey {
-    /// The key itself: drawn, copied or read.
+    /// Draws, copies or reads the key.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl HashKey {
         }
     }
 
-    /// Whether the key is kept from other users, as far as its file is there: a service may get it only when it starts.
+    /// Checks that other users cannot read the key, if its file exists: a service may get the file only when it starts.
     ///
     /// # Errors
     ///

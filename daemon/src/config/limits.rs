@@ -11,70 +11,71 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Bytes of a configuration file: room for every interface and sink with long headers, and small enough to read at
-/// once.
+/// Bytes of a configuration file: enough for every interface and sink with long headers, and small enough to read in
+/// one go.
 pub const FILE_MAX: usize = 128 << 10;
 
-/// Values and bytes of text once aliases are expanded. Twice the file, which a file without aliases cannot exceed: a
-/// byte makes at most one value and one byte of text.
+/// Values and bytes of text after aliases are expanded. Twice the file size, which a file without aliases cannot
+/// exceed: each byte yields at most one value and one byte of text.
 pub const EXPANDED_MAX: usize = 2 * FILE_MAX;
 
-/// Lists and maps within each other: some times as deep as any setting is.
+/// Nesting of lists and maps: several times deeper than any setting.
 pub const DEPTH_MAX: usize = 32;
 
-/// Mistakes that are listed: nobody corrects more at once.
+/// Mistakes that are listed; nobody corrects more at once.
 pub const MISTAKES_MAX: usize = 100;
 
-/// Bytes that are read to locate mistakes: the file is read once more for each. Some tenths of a second, so that of a
-/// very long file fewer mistakes are listed.
+/// Bytes that are read to locate mistakes: the file is read again for each one. This takes some tenths of a second, so
+/// fewer mistakes are listed for a very long file.
 pub const LOCATED_MAX: usize = 2 << 20;
 
-/// Bytes of an observer's name and site: a full domain name fits.
+/// Bytes of an observer's name and site; enough for a full domain name.
 pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;
 
-/// Directions of interfaces with an account of their own: a key tells them apart by one byte, and one value of it is
-/// for all others. Each costs a row of counters on every CPU.
+/// Interface directions with a ledger of their own: a key has one byte for them, and one value is for all others. Each
+/// costs a row of counters on every CPU.
 pub const INTERFACES_MAX: usize = control::OTHERS as usize;
-/// The most directions of interfaces for which weir chooses TCX by itself: see [`crate::attach`].
+/// The most interface directions for which weir chooses TCX by itself: see [`crate::attach`].
 pub const TCX_MAX: usize = 32;
 
-/// Interfaces that `default route` means. More uplinks are rare, and each costs a row of counters on every CPU.
+/// Interfaces that `default route` covers. More uplinks are rare, and each costs a row of counters on every CPU.
 pub const DEFAULT_ROUTES_MAX: usize = 4;
 
-/// Where the control socket is unless told otherwise: in the directory that systemd makes for the service.
+/// Default path of the control socket, in the directory that systemd makes for the service.
 pub const CONTROL_SOCKET: &str = "/run/weir/control.sock";
 
-/// Bytes of the path of a socket: `sun_path` has 108 with its terminator, and weir makes it under a longer name first.
+/// Bytes of a socket's path: `sun_path` has 108 with its terminator, and weir first creates the socket under a longer
+/// name.
 pub const SOCKET_BYTES: usize = 90;
 
-/// Bytes for everything: less than the program alone takes is a slip.
+/// Bytes for everything. Less than the program alone takes must be a mistake.
 pub const MEMORY: RangeInclusive<u64> = (16 << 20)..=(1 << 40);
 
-/// Views of the user: each costs time with every record.
+/// User-defined views: each costs time for every record.
 pub const VIEWS_MAX: usize = 64;
 
-/// Bytes of a view's name: it is repeated in each report.
+/// Bytes of a view's name; each report repeats it.
 pub const VIEW_NAME_BYTES: RangeInclusive<usize> = 1..=64;
 
-/// Rules of alerts: each may have an entry in every report.
+/// Alert rules: each may have an entry in every report.
 pub const ALERT_RULES_MAX: usize = 64;
 
-/// Bytes of a rule's name: it is repeated in reports, and a part of a header of the webhook.
+/// Bytes of a rule's name; reports repeat it, and it is part of a webhook header.
 pub const ALERT_NAME_BYTES: RangeInclusive<usize> = 1..=64;
 
-/// Windows in a row that a rule may wait for: with windows of ten seconds, some three hours.
+/// Consecutive windows that a rule may wait for: about three hours with windows of ten seconds.
 pub const ALERT_WINDOWS: RangeInclusive<u64> = 1..=1000;
 
-/// Fields of a view's key: more than there are.
+/// Fields of a view's key: more than exist.
 pub const FIELDS_MAX: usize = 16;
 
-/// Fields of which different values are counted together.
+/// Fields whose distinct values are counted together.
 pub const DISTINCT_FIELDS_MAX: usize = 5;
 
-/// Values of a condition. Longer lists of addresses belong into a network.
+/// Values of a condition. Longer lists of addresses belong in a network.
 pub const CONDITION_VALUES_MAX: usize = 256;
 
-/// Packet sockets: each has a ring of its own, and memory does not grow with the interfaces that fit a pattern.
+/// Packet sockets: each has its own ring, and memory must not grow with the number of interfaces that match a pattern.
 pub const TAPS_MAX: usize = 64;
 
 /// Bytes of an interface name: Linux's `IFNAMSIZ` is 16 with its terminator.
@@ -87,25 +88,25 @@ pub const OTHER_NAME_BYTES: RangeInclusive<usize> = 1..=127;
 /// would come too late.
 pub const INTERVAL: RangeInclusive<Duration> = seconds(1)..=seconds(3600);
 
-/// The seconds of a day, which the report interval divides so that every day's windows fall alike.
+/// Seconds of a day. The report interval divides it, so that windows are the same every day.
 pub const DAY_SECONDS: u64 = 86_400;
 
-/// Networks: a byte tells them apart, and one value of it is for addresses in none of them.
+/// Networks: a byte tells them apart, and one value is for addresses in none of them.
 pub const NETWORKS_MAX: usize = u8::MAX as usize;
 
-/// Bytes of a network's name: it is a word in rows of reports, not a description.
+/// Bytes of a network's name: it is a word in report rows, not a description.
 pub const NETWORK_NAME_BYTES: RangeInclusive<usize> = 1..=64;
 
-/// Prefixes of all networks together: as many as the Internet has IPv4 routes. They need at most some 60 MiB.
+/// Prefixes of all networks together: as many as the Internet has IPv4 routes. They take at most about 60 MiB.
 pub const PREFIXES_MAX: usize = 1_000_000;
 
-/// Bytes of a file of prefixes: the most prefixes, each with a short comment.
+/// Bytes of a prefix file: the maximum number of prefixes, each with a short comment.
 pub const PREFIX_FILE_MAX: u64 = 64 << 20;
 
-/// Bytes of a line in a file of prefixes: one that is longer is no text.
+/// Bytes of a line in a prefix file; a longer one is not text.
 pub const PREFIX_LINE_MAX: usize = 4096;
 
-/// Mistakes that are listed of each file of prefixes: if there are more, it is likely another kind of file.
+/// Mistakes that are listed per prefix file; more of them suggest another kind of file.
 pub const PREFIX_MISTAKES_MAX: usize = 10;
 
 /// Bytes of a database of autonomous systems or countries.
@@ -118,63 +119,63 @@ pub const TOP: RangeInclusive<u64> = 1..=100;
 /// smallest, 2^9 for the largest.
 pub const UNIQUE_ERROR: RangeInclusive<f64> = 0.002..=0.05;
 
-/// Relative standard error of distinct counts by key, of the keys that touch most, where these are not exact: each
-/// takes 32 KiB at the smallest, 256 bytes at the largest.
+/// Relative standard error of distinct counts by key, for the keys with the most distinct values, where counts are not
+/// exact: each takes 32 KiB for the smallest error, 256 bytes for the largest.
 pub const DISTINCT_ERROR: RangeInclusive<f64> = 0.005..=0.06;
 
-/// Error of top entries, of a window's total: 80,000 candidates for the smallest, 400 for the largest.
+/// Error of top entries as a share of a window's total: 80,000 candidates for the smallest, 400 for the largest.
 pub const TOP_ERROR: RangeInclusive<f64> = 0.000_05..=0.01;
 
-/// Candidates per top list at least. Fewer would lose entries of the longest list; more would not fit the CPU's caches.
+/// Minimum number of candidates per top list. Fewer would lose entries of the longest list; more would not fit the
+/// CPU's caches.
 pub const TOP_CANDIDATES: RangeInclusive<u64> = 64..=16_384;
 
-/// Flows per generation of the seen-flow filter: at the most some 170 MiB per generation at the default rate.
+/// Flows per generation of the seen-flow filter: at most about 170 MiB per generation at the default rate.
 pub const CAPACITY: RangeInclusive<u64> = 1_000..=100_000_000;
 
-/// False positives of the seen-flow filter: from about 29 bits per flow to 5.
+/// False positive rate of the seen-flow filter: from about 29 bits per flow down to 5.
 pub const FALSE_POSITIVE_RATE: RangeInclusive<f64> = 0.000_001..=0.1;
 
-/// A generation of the seen-flow filter; it also lasts no less than the report interval.
+/// Length of a generation of the seen-flow filter; also at least the report interval.
 pub const GENERATION: RangeInclusive<Duration> = seconds(10)..=seconds(86_400);
 
-/// Slots of the flow cache per CPU, a power of two: at the most 4 MiB of records per CPU.
+/// Slots of the flow cache per CPU, a power of two: at most 4 MiB of records per CPU.
 pub const CACHE_FLOWS: RangeInclusive<u64> = 256..=65_536;
 
-/// Bytes of the ring per CPU, a power of two: the least is the largest page size in use.
+/// Bytes of the ring per CPU, a power of two: the minimum is the largest page size in use.
 pub const RING: RangeInclusive<u64> = (64 << 10)..=(64 << 20);
 
-/// Bytes of a packet socket's ring, a power of two: the least is the largest page size in use.
+/// Bytes of a packet socket's ring, a power of two: the minimum is the largest page size in use.
 pub const PACKET_RING: RangeInclusive<u64> = (64 << 10)..=(256 << 20);
 
-/// One packet in how many is taken: a record has 16 bits for it.
+/// Sampling rate: one packet in this many is taken. A record has 16 bits for it.
 pub const ONE_IN: RangeInclusive<u64> = 1..=RATE_MAX as u64;
 
-/// The share of a CPU that reading its records may use. Even an idle worker needs a little.
+/// The share of a CPU that may be spent on reading its records. Even an idle worker needs a little.
 pub const CPU_SHARE: RangeInclusive<f64> = 0.01..=1.0;
 
 /// Sinks: each is a thread and a queue.
 pub const SINKS_MAX: usize = 16;
 
-/// Bytes on disk that wait for one sink: at least some reports that are on their way, and some that are not.
+/// Bytes on disk that wait for one sink: at least enough for a few reports in transit and a few waiting.
 pub const SPOOL_SIZE: RangeInclusive<u64> = 1 << 20..=1 << 40;
 
-/// How long a report may wait on disk. Durations have no days: they are hours here.
+/// How long a report may wait on disk. Durations have no days, so this is in hours.
 pub const SPOOL_AGE: RangeInclusive<Duration> = seconds(60)..=seconds(10 * 366 * 24 * 60 * 60);
 
-/// Reports that a sink holds while it is slow or dead.
+/// Reports that a sink holds while its target is slow or dead.
 pub const QUEUE: RangeInclusive<u64> = 1..=4096;
 
-/// Bytes of a file of reports before it is renamed: the largest report has some hundred KiB.
+/// Bytes of a report file before it is renamed; the largest report has some hundred KiB.
 pub const FILE_SIZE: RangeInclusive<u64> = 1 << 20..=1 << 40;
 
-/// Renamed files that stay.
+/// Renamed files that are kept.
 pub const FILES_KEPT: RangeInclusive<u64> = 1..=100;
 
-/// Numbers of an observation domain; 0 stands for none in particular (RFC 7011 section 3.1).
+/// Observation domain IDs; 0 means none in particular (RFC 7011 section 3.1).
 pub const DOMAIN: RangeInclusive<u64> = 0..=u32::MAX as u64;
 
-/// How long an HTTP sink waits for its collector.
-/// Bytes of the subject that a NATS sink publishes on: servers take a line of 4096 bytes with two subjects in it.
+/// Bytes of a NATS sink's subject: servers accept a line of 4096 bytes with two subjects in it.
 pub const NATS_SUBJECT_BYTES: RangeInclusive<usize> = 1..=255;
 
 /// Bytes of a NATS user's name.
@@ -183,5 +184,5 @@ pub const NATS_USER_BYTES: RangeInclusive<usize> = 1..=255;
 /// How long an HTTP or NATS sink waits for its collector.
 pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=seconds(60);
 
-/// Headers of an HTTP sink: what common servers still accept.
+/// Headers of an HTTP sink: as many as common servers still accept.
 pub const HEADERS_MAX: usize = 32;

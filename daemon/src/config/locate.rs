@@ -1,8 +1,8 @@
 //! Finds the line and the column of a value or a key in the text.
 //!
-//! `serde_yaml` tells a position only in an error: the position of the innermost element that it was reading. So
-//! `locate` reads the text once more for each mistake. It skips to the element that has the mistake and fails there on
-//! purpose. The position in that error is the answer.
+//! `serde_yaml` reports a position only in an error: the position of the innermost element that it was reading. So
+//! `locate` reads the text again for each mistake, skips to the element with the mistake and fails there on purpose.
+//! The position in that error is the answer.
 
 use std::fmt;
 
@@ -11,28 +11,28 @@ use serde_yaml::Deserializer;
 
 use super::mistake::Place;
 
-/// Which half of a map's entry is meant. A list's items have only a value.
+/// Which half of a map entry is meant. A list item has only a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Half {
     Key,
     Value,
 }
 
-/// The place of the element that is reached by taking, from the root down, the entry or item of each index in
-/// `steps`; where there is none, that of its nearest parent.
+/// The place of the element reached from the root by taking the entry or item of each index in `steps`; if it does not
+/// exist, the place of its nearest parent.
 pub(super) fn locate(text: &str, steps: &[usize], aim: Half) -> Option<Place> {
     let document = || Deserializer::from_str(text).next();
     in_document(document()?, steps, aim)
         .or_else(|| (0..steps.len()).rev().find_map(|depth| in_document(document()?, &steps[..depth], Half::Value)))
 }
 
-/// The same in one document of a file, without recourse to the parent.
+/// The same in one document of a file, without falling back to the parent.
 pub(super) fn in_document(document: Deserializer<'_>, steps: &[usize], aim: Half) -> Option<Place> {
     let found = Probe { steps, aim }.deserialize(document).err()?.location()?;
     Some(Place { line: found.line(), column: found.column() })
 }
 
-/// Goes to an element and fails there.
+/// Descends to an element and fails there.
 struct Probe<'s> {
     steps: &'s [usize],
     aim: Half,
@@ -83,7 +83,7 @@ impl<'de> Visitor<'de> for Path<'_> {
     }
 }
 
-/// Accepts nothing, so that whatever stands here is an error.
+/// Accepts nothing, so that any value here is an error.
 struct Here;
 
 impl Visitor<'_> for Here {

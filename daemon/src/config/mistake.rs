@@ -1,4 +1,4 @@
-//! The mistakes in a configuration, as messages for the person who wrote it.
+//! Mistakes in a configuration, as messages for the person who wrote it.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place that follows some text, which is UTF-8 to its end.
+    /// The place right after some text, which must be valid UTF-8.
     pub(super) fn after(text: &[u8]) -> Self {
         let line_start = text.iter().rposition(|b| *b == b'\n').map_or(0, |newline| newline + 1);
         let line = 1 + text.iter().filter(|b| **b == b'\n').count();
@@ -23,18 +23,18 @@ impl Place {
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where it stands; `None` if it concerns the file as a whole.
+    /// Its place; `None` if it concerns the whole file.
     pub place: Option<Place>,
-    /// The setting, such as `sinks[0].timeout`; empty if it concerns no single one.
+    /// The setting, such as `sinks[0].timeout`; empty if it concerns no single setting.
     pub path: String,
     /// What is wrong and what would be right.
     pub message: String,
 }
 
-/// Everything that is wrong with a configuration file, in the order of its lines.
+/// All mistakes in a configuration file, in line order.
 ///
-/// Displayed as one line each, `weir.yaml:12:13: report.interval: 200ms is below the minimum of 1s`, and a last one
-/// that says how to go on.
+/// Each is displayed as one line, such as `weir.yaml:12:13: report.interval: 200ms is below the minimum of 1s`, and a
+/// last line says what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes {
     file: String,
@@ -44,7 +44,7 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// The content of `file` is wrong: `list` holds what to show, `unlisted` counts what is beyond.
+    /// Mistakes in the content of `file`: `list` holds those to show, `unlisted` counts the rest.
     pub(super) fn in_content(file: &str, mut list: Vec<Mistake>, unlisted: usize) -> Self {
         list.sort_by_key(|mistake| mistake.place.map_or((1, Place { line: 0, column: 0 }), |place| (0, place)));
         let advice = "the weir.yaml that comes with weir explains every setting; `weir check --config FILE` checks \
@@ -52,20 +52,20 @@ impl Mistakes {
         Self { file: file.to_owned(), list, unlisted, advice }
     }
 
-    /// The same mistakes, of a view that is no part of a file.
+    /// The same mistakes, for a view that is not part of a file.
     #[must_use]
     pub(super) fn in_a_view(self) -> Self {
         Self { advice: "`weir replay --help` has an example, and docs/VIEWS.md explains views", ..self }
     }
 
-    /// The file could not be read as text at all.
+    /// The file could not be read as text.
     pub(super) fn unreadable(file: &str, place: Option<Place>, message: String) -> Self {
         let list = vec![Mistake { place, path: String::new(), message }];
         let advice = "mend the file, or name another one when weir is started (--config FILE)";
         Self { file: file.to_owned(), list, unlisted: 0, advice }
     }
 
-    /// The file's name as it was given.
+    /// The file's name as given.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file

@@ -1,8 +1,8 @@
-//! The configuration: what `weir.yaml` says, checked, with a value for every setting.
+//! The configuration: the content of `weir.yaml`, validated, with a value for every setting.
 //!
-//! From text to [`Config`] in three steps. `node` parses YAML into a tree of plain values. `read` takes the settings
-//! from the tree by `section`, which notes every mistake and goes on. `locate` finds the line and column of each
-//! mistake. [`Config::default`] equals the `config/weir.yaml` that ships.
+//! Text becomes a [`Config`] in three steps. `node` parses YAML into a tree of plain values. `read` takes the settings
+//! from the tree through `section`, which notes each mistake and continues. `locate` finds the line and column of each
+//! mistake. [`Config::default`] equals the shipped `config/weir.yaml`.
 
 mod alert;
 mod files;
@@ -59,64 +59,64 @@ use crate::{
     view::{Standard, View},
 };
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
-    /// Who reports.
+    /// The observer named in reports.
     pub observer: Observer,
     /// The interfaces to measure, without duplicates; their directions are at most [`limits::INTERFACES_MAX`].
     pub interfaces: Vec<Interface>,
-    /// Names for addresses: at most [`limits::NETWORKS_MAX`], whose names differ; no prefix is in two of them.
+    /// Names for addresses: at most [`limits::NETWORKS_MAX`], with different names; no prefix is in two of them.
     #[serde(serialize_with = "network::write_networks")]
     pub networks: Vec<Network>,
-    /// The databases of autonomous systems and countries.
+    /// The ASN and country databases.
     pub geo: GeoFiles,
-    /// When and how much is reported.
+    /// When to report, and how much.
     pub report: Report,
     /// How exact the estimates are.
     pub estimates: Estimates,
-    /// How weir knows that a flow is new.
+    /// How weir detects new flows.
     pub seen_flows: SeenFlows,
-    /// The views of every report that are switched on.
+    /// The standard views that are turned on.
     pub standard_views: Vec<Standard>,
-    /// The user's questions: at most [`limits::VIEWS_MAX`], each with a name of its own.
+    /// The user's views: at most [`limits::VIEWS_MAX`], with different names.
     pub views: Vec<View>,
-    /// When to tell somebody, and whom.
+    /// When to send alerts, and where.
     pub alerts: Alerts,
-    /// Bytes that daemon and kernel may take together; `None`: as much as the settings need.
+    /// Bytes that daemon and kernel may use together; `None`: as much as the settings need.
     #[serde(serialize_with = "write_budget")]
     pub memory: Option<u64>,
-    /// How a running weir is asked.
+    /// How to query a running weir.
     pub control: Control,
     /// Where Prometheus scrapes.
     pub prometheus: Prometheus,
-    /// The kernel's side.
+    /// The kernel side.
     pub datapath: Datapath,
     /// How many packets are measured.
     pub sampling: Sampling,
-    /// The most that anybody is told of addresses: sinks, the webhook of alerts, the log, the control socket and
-    /// Prometheus. A sink may be told less.
+    /// How much of addresses may be disclosed at most: to sinks, the alert webhook, the log, the control socket and
+    /// Prometheus. A sink may have a stricter limit.
     pub addresses: Addresses,
     /// The key of all hashes.
     pub hash_key: HashKey,
-    /// Whether weir takes from itself what it does not need, beside its capabilities: [`crate::sandbox`].
+    /// Whether weir drops access that it does not need, besides capabilities: [`crate::sandbox`].
     pub sandbox: bool,
-    /// Where reports go: at most [`limits::SINKS_MAX`], no two to the same target; may be empty.
+    /// Where reports go: at most [`limits::SINKS_MAX`], all to different targets; may be empty.
     pub sinks: Vec<Sink>,
-    /// Where reports wait for their sinks.
+    /// Where reports wait for sinks.
     pub spool: Spool,
 }
 
-/// Who reports.
+/// The observer named in reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Observer {
-    /// The name in reports; `None` is the host name.
+    /// The name in reports; `None` means the host name.
     pub name: Option<String>,
-    /// The place or group that reports name, if any.
+    /// The place or group named in reports, if any.
     pub site: Option<String>,
 }
 
-/// When and how much is reported.
+/// When to report, and how much.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The length of a window: whole seconds that divide a day.
@@ -133,53 +133,53 @@ pub struct Estimates {
     pub unique_error: f64,
     /// The usual distance between the bounds of a count in a top list, as a share of the window's total.
     pub top_error: f64,
-    /// Candidates kept for each top list at least.
+    /// Minimum number of candidates kept for each top list.
     pub top_candidates: usize,
 }
 
-/// How weir knows that a flow is new.
+/// How weir detects new flows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SeenFlows {
-    /// Flows that one generation holds at the false positive rate.
+    /// Flows that one generation can hold at the false positive rate.
     pub capacity: u64,
-    /// The share of new flows that weir may take for known ones.
+    /// The share of new flows that weir may mistake for known ones.
     pub false_positive_rate: f64,
-    /// How long one filter is filled; at least the report interval. A silent flow is forgotten after one to two of
-    /// these.
+    /// How long one filter is filled; at least the report interval. An idle flow is forgotten after one to two
+    /// generations.
     #[serde(serialize_with = "units::write_duration")]
     pub generation: Duration,
 }
 
-/// When to tell somebody, and whom.
+/// When to send alerts, and where.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Alerts {
-    /// At most [`limits::ALERT_RULES_MAX`], each with a name of its own.
+    /// At most [`limits::ALERT_RULES_MAX`], with different names.
     pub rules: Vec<Rule>,
-    /// Where messages go, if there are rules.
+    /// Where notifications go, if there are rules.
     pub webhook: Option<Webhook>,
 }
 
-/// Where a message goes when an alert begins or ends.
+/// Where a notification goes when an alert begins or ends.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Webhook {
-    /// Its address, `http` or `https`, without credentials. Its path may be a secret: neither `Debug` nor
-    /// [`Config::to_yaml`] shows it.
+    /// Its URL, `http` or `https`, without credentials. The path may be secret: neither `Debug` nor [`Config::to_yaml`]
+    /// shows it.
     #[serde(serialize_with = "alert::write_host")]
     pub url: Uri,
     /// How long a request may take.
     #[serde(serialize_with = "units::write_duration")]
     pub timeout: Duration,
-    /// Headers to add. Their values are secrets, too.
+    /// Headers to add. Their values are secret, too.
     #[serde(serialize_with = "write_headers")]
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Messages held while the target is slow or dead.
+    /// Notifications held while the target is slow or dead.
     pub queue: usize,
 }
 
-/// How a running weir is asked.
+/// How to query a running weir.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Control {
-    /// The Unix socket; `None` (`none`): there is none.
+    /// The Unix socket; `None` (`none`) turns it off.
     #[serde(serialize_with = "write_or_none")]
     pub socket: Option<PathBuf>,
 }
@@ -187,7 +187,7 @@ pub struct Control {
 /// Where Prometheus scrapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Prometheus {
-    /// The address; `None` (`none`): nowhere.
+    /// The address; `None` (`none`) turns it off.
     #[serde(serialize_with = "write_address")]
     pub listen: Option<SocketAddr>,
 }
@@ -204,7 +204,7 @@ fn write_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result
 }
 
 impl Control {
-    /// Whether there is something where the socket should be.
+    /// Whether something exists at the socket's path.
     pub fn is_there(&self) -> bool {
         self.socket.as_ref().is_some_and(|path| path.exists())
     }
@@ -216,26 +216,26 @@ impl Default for Control {
     }
 }
 
-/// The kernel's side.
+/// The kernel side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Datapath {
-    /// Slots of the flow cache per CPU, a power of two; `None` (`auto`): what [`crate::datapath::Shares`] gives.
+    /// Slots of the flow cache per CPU, a power of two; `None` (`auto`): as in [`crate::datapath::Shares`].
     #[serde(serialize_with = "write_or_auto")]
     pub cache_flows: Option<u32>,
-    /// Bytes of the ring per CPU, a power of two; `None` (`auto`): what [`crate::datapath::Shares`] gives.
+    /// Bytes of the ring per CPU, a power of two; `None` (`auto`): as in [`crate::datapath::Shares`].
     #[serde(serialize_with = "write_bytes_or_auto")]
     pub ring: Option<u64>,
     /// Bytes of the ring of each packet socket, a power of two.
     #[serde(serialize_with = "units::write_bytes")]
     pub packet_ring: u64,
-    /// Which flow a packet inside a tunnel belongs to.
+    /// Which flow a tunnelled packet belongs to.
     pub tunnels: Tunnels,
-    /// By which UDP ports tunnels are known.
+    /// The UDP ports that identify tunnels.
     #[serde(serialize_with = "tunnel_ports::write")]
     pub tunnel_ports: packet::TunnelPorts,
 }
 
-/// Which flow a packet inside a tunnel belongs to.
+/// Which flow a tunnelled packet belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tunnels {
@@ -258,23 +258,23 @@ impl From<Tunnels> for packet::Tunnels {
 /// How many packets are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sampling {
-    /// One in how many.
+    /// The sampling rate.
     pub packets: Packets,
-    /// The share of a CPU that reading its records may use before `auto` measures fewer packets.
+    /// The share of a CPU that may be spent on reading its records before `auto` measures fewer packets.
     pub cpu: f64,
 }
 
-/// One packet in how many is measured.
+/// The sampling rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packets {
-    /// One in this many, 1 to [`weir_common::sampling::RATE_MAX`].
+    /// One packet in this many, 1 to [`weir_common::sampling::RATE_MAX`].
     OneIn(u32),
     /// Every packet, but fewer while the daemon cannot keep up.
     Auto,
 }
 
 impl Packets {
-    /// The rate to start with.
+    /// The initial rate.
     pub const fn first_rate(self) -> u32 {
         match self {
             Self::OneIn(rate) => rate,
@@ -282,7 +282,7 @@ impl Packets {
         }
     }
 
-    /// Whether any packet can be left out.
+    /// Whether any packet may be left out.
     pub const fn leaves_out(self) -> bool {
         !matches!(self, Self::OneIn(1))
     }
@@ -297,13 +297,13 @@ impl Serialize for Packets {
     }
 }
 
-/// The word by which weir decides.
+/// The word that lets weir decide.
 const AUTO: &str = "auto";
-/// The word by which something is left out.
+/// The word that turns something off.
 const NONE: &str = "none";
 
 impl Config {
-    /// Whether this interface is measured only while a default route leaves by it.
+    /// Whether this interface is measured only while it carries a default route.
     pub fn means_only_by_route(&self, name: &str) -> bool {
         let covered = |carries_default| self.interfaces.iter().any(|interface| interface.covers(name, carries_default));
         covered(true) && !covered(false)
@@ -313,16 +313,16 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Every mistake in it, or why it cannot be read.
+    /// All mistakes in it, or why it cannot be read.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         Self::read_with_source(path).map(|(config, _)| config)
     }
 
-    /// The same, with the text that was read.
+    /// The same, and the text that was read.
     ///
     /// # Errors
     ///
-    /// Every mistake in it, or why it cannot be read.
+    /// All mistakes in it, or why it cannot be read.
     pub fn read_with_source(path: &Path) -> Result<(Self, Source), Mistakes> {
         let name = path.display().to_string();
         let mut bytes = Vec::new();
@@ -335,7 +335,7 @@ impl Config {
                 let config = Self::parse(text, &name)?.kept(path, &metadata)?;
                 Ok((config, Source::new(name, text)))
             }
-            // A file that is cut off may end within a character; its length is the mistake to tell.
+            // A truncated file may end within a character; its length is the mistake to report.
             Err(_) if bytes.len() > FILE_MAX => Err(too_long(&name)),
             Err(_) if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) => {
                 let (place, message) = (Place::after(&[]), "this is UTF-16 text: save the file as UTF-8");
@@ -348,7 +348,7 @@ impl Config {
         }
     }
 
-    /// The configuration, unless it holds a secret and every user may read its file.
+    /// Returns the configuration, unless it contains a secret and every user may read its file.
     fn kept(self, path: &Path, metadata: &Metadata) -> Result<Self, Mistakes> {
         let Some(secret) = self.secret() else { return Ok(self) };
         match Exposed::check(path, metadata) {
@@ -360,7 +360,7 @@ impl Config {
         }
     }
 
-    /// The first setting that is a secret itself, and does not name a file with one.
+    /// The first setting that is itself a secret, rather than the path of a file with one.
     fn secret(&self) -> Option<String> {
         if let HashKey::Given(_) = self.hash_key {
             return Some("hash_key".to_owned());
@@ -382,12 +382,12 @@ impl Config {
         secrets.next().map(|(nth, name)| format!("sinks[{nth}].headers.{name}"))
     }
 
-    /// Reads the text of a configuration file; `file` is its name in mistakes. Settings that are absent or null have
-    /// their defaults, so an empty text is [`Config::default`].
+    /// Parses a configuration; `file` is its name in mistakes. Missing and null settings have their defaults, so an
+    /// empty text gives [`Config::default`].
     ///
     /// # Errors
     ///
-    /// Every mistake in it; if it is no YAML, the first.
+    /// All mistakes in it; if it is not valid YAML, only the first.
     pub fn parse(text: &str, file: &str) -> Result<Self, Mistakes> {
         if text.len() > FILE_MAX {
             return Err(too_long(file));
@@ -399,12 +399,12 @@ impl Config {
         log.into_result(file, text).map(|()| config)
     }
 
-    /// Reads one view, as the command line has it, with these defaults; `file` is its name in mistakes, and the view's
-    /// own unless it has one.
+    /// Parses one view from the command line, with these defaults. `file` is its name in mistakes; `name` is the view's
+    /// name unless it sets one.
     ///
     /// # Errors
     ///
-    /// Every mistake in it; if it is no YAML, the first.
+    /// All mistakes in it; if it is not valid YAML, only the first.
     pub fn parse_view(&self, text: &str, file: &str, name: &str) -> Result<View, Mistakes> {
         let no_yaml = |mistake| Mistakes::in_content(file, vec![mistake], 0).in_a_view();
         let root = node::parse(text).map_err(no_yaml)?;
@@ -414,13 +414,13 @@ impl Config {
         view.ok_or_else(|| Mistakes::unreadable(file, None, "there is no view in it".to_owned()))
     }
 
-    /// The standard views in force: a view of the user takes the place of a table with its name.
+    /// The standard views in force. A user's view replaces the standard view of the same name.
     pub fn standard(&self) -> impl Iterator<Item = Standard> + Clone {
         let is_taken = |standard: &Standard| self.views.iter().any(|view| view.name == standard.name());
         self.standard_views.iter().copied().filter(move |standard| !(standard.is_per_interface() && is_taken(standard)))
     }
 
-    /// The configuration in force, as YAML with every setting spelled out. Secrets are replaced: the hash key by
+    /// The configuration in force, as YAML with every setting written out. Secrets are replaced: the hash key by
     /// `<set>`, header values by `***`.
     #[must_use]
     pub fn to_yaml(&self) -> String {
@@ -433,7 +433,7 @@ fn too_long(file: &str) -> Mistakes {
     Mistakes::unreadable(file, None, message)
 }
 
-/// The text without the byte order mark that some editors put before it, which is no part of its first line.
+/// The text without the byte order mark that some editors put before it. The mark is not part of the first line.
 fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }

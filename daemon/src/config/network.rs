@@ -1,4 +1,4 @@
-//! Names for addresses: `networks` of the configuration, and the files of prefixes that it names.
+//! Names for addresses: the `networks` of the configuration, and its prefix files.
 
 use std::{
     io::{self, BufRead, BufReader, Read},
@@ -23,10 +23,10 @@ pub(super) fn write_networks<S: Serializer>(networks: &[Network], serializer: S)
     serializer.collect_map(networks.iter().map(|network| (&network.name, network)))
 }
 
-/// A prefix as it was found, until all networks are read.
+/// A prefix as found, until all networks are read.
 struct PrefixEntry {
     prefix: Prefix,
-    /// Which network has it.
+    /// The network that has it.
     network: usize,
     whence: NetworkSource,
 }
@@ -39,23 +39,23 @@ enum NetworkSource {
     Line(usize),
 }
 
-/// Where the parts of a network are written.
+/// The fields of a network, for reporting mistakes.
 #[derive(Default)]
 struct Fields<'t> {
     prefixes: Vec<Field<'t>>,
     file: Option<(Field<'t>, PathBuf)>,
 }
 
-/// Networks as they are read.
+/// The networks while they are being read.
 #[derive(Default)]
 struct Reading<'t> {
     networks: Vec<Network>,
-    /// One for each network.
+    /// One entry per network.
     fields: Vec<Fields<'t>>,
     found: Vec<PrefixEntry>,
 }
 
-/// The names for addresses. This reads their files as well.
+/// Reads the names for addresses, and their files.
 pub(super) fn networks(field: &Field<'_>) -> Option<Vec<Network>> {
     let mut reading = Reading::default();
     for (name, field) in field.map(NETWORKS_MAX, "{customers: {prefixes: [192.0.2.0/24]}}")? {
@@ -116,7 +116,7 @@ impl<'t> Reading<'t> {
         self.fields.push(fields);
     }
 
-    /// The prefixes of a file, whose mistakes are noted at the field.
+    /// The prefixes of a file; its mistakes are noted at the field.
     fn file(&mut self, network: usize, field: &Field<'_>, path: &Path) -> Arc<[Prefix]> {
         let before = self.found.len();
         let mut mistakes = Listed::new(field);
@@ -144,9 +144,10 @@ impl<'t> Reading<'t> {
         self.found[before..].iter().map(|found| found.prefix).collect()
     }
 
-    /// An address has one name. So no prefix is in two networks; within one it may stand twice, which says nothing new.
+    /// An address has one name, so no prefix may be in two networks. It may be repeated within one network; that
+    /// changes nothing.
     fn refuse_shared(&mut self) {
-        // This is stable: of two that are equal, the one that is written first comes first.
+        // The sort is stable: of two equal prefixes, the one written first stays first.
         self.found.sort_by_key(|found| found.prefix);
         let equal = self.found.chunk_by(|one, other| one.prefix == other.prefix);
         let mut shared: Vec<(&PrefixEntry, &PrefixEntry)> = equal
@@ -161,7 +162,7 @@ impl<'t> Reading<'t> {
         }
     }
 
-    /// The same for one network's prefixes; each comes with the one that another network has.
+    /// The same for one network's prefixes; each is paired with the equal prefix of another network.
     fn refuse_of_one(&self, shared: &[(&PrefixEntry, &PrefixEntry)]) {
         let mut of_file = None;
         for (first, PrefixEntry { prefix, network, whence }) in shared {
@@ -200,7 +201,7 @@ impl NetworkSource {
     }
 }
 
-/// The mistakes in a file: the first are listed, the rest are counted.
+/// The mistakes in a file: the first ones are listed, the rest counted.
 struct Listed<'f, 't> {
     field: &'f Field<'t>,
     count: usize,
@@ -229,8 +230,8 @@ fn at_line(path: &Path, line: usize, message: &dyn std::fmt::Display) -> String 
     format!("{}:{line}: {message}", path.display())
 }
 
-/// Gives `take` each line that has more than a comment, with its number and without comment and white space; or the
-/// first byte that is not UTF-8. Ends with an error of `take`, or with why the file cannot be read on.
+/// Calls `take` for each line that has more than a comment, with its number, and with comment and white space removed;
+/// or with the first byte that is not UTF-8. Stops at an error of `take`, or if the file cannot be read further.
 fn read_file(path: &Path, mut take: impl FnMut(usize, Result<&str, u8>) -> Result<(), String>) -> Result<(), String> {
     let unreadable = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let mut reader = BufReader::new(open_regular(path).map_err(unreadable)?.take(PREFIX_FILE_MAX + 1));

@@ -1,8 +1,8 @@
-//! The configuration as a tree of plain values, before anything is known about their meaning.
+//! The configuration as a tree of plain values, before they are interpreted.
 //!
-//! Why not `serde_yaml::Value`: it stops at the first duplicate key. It also expands aliases so far that a small file
-//! can fill the memory. This tree keeps duplicate keys, so that `read` can report each at its place, and its size has a
-//! limit.
+//! Why not `serde_yaml::Value`: it stops at the first duplicate key, and expands aliases so far that a small file can
+//! fill the memory. This tree keeps duplicate keys, so that `read` can report each at its place, and its size is
+//! limited.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,7 +15,7 @@ use super::locate::{self, Half};
 use super::mistake::{Mistake, Place};
 use crate::text::short;
 
-/// Any YAML value. Maps keep the order of the file and keys given twice.
+/// Any YAML value. Maps keep the file's order and duplicate keys.
 #[derive(Debug)]
 pub(super) enum Node {
     Null,
@@ -25,12 +25,12 @@ pub(super) enum Node {
     Text(String),
     List(Vec<Node>),
     Map(Vec<(String, Node)>),
-    /// A value with a tag of its own (`!name ...`), which no setting has.
+    /// A value with a custom tag (`!name ...`), which no setting has.
     Tagged(String),
 }
 
 impl Node {
-    /// What this is, in a sentence that begins with "found".
+    /// Describes the value, for a sentence that begins with "found".
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Null => "nothing".to_owned(),
@@ -46,7 +46,7 @@ impl Node {
         }
     }
 
-    /// The same without the value, for what must stay secret.
+    /// The same without the value, for secrets.
     pub(super) fn describe_kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -73,16 +73,16 @@ impl Node {
     }
 }
 
-/// Opening brackets that the parser gets more of at a time, see [`parse`].
+/// Opening brackets by which the parts given to the parser grow, see [`parse`].
 const BRACKETS: usize = 1024;
 
-/// Reads the one document of a file; an empty file is [`Node::Null`].
+/// Reads the only document of a file; an empty file is [`Node::Null`].
 ///
-/// The time that the parser takes grows with the square of how deeply brackets are nested, and it tells how deep they
-/// are only at the end. So it reads a text with many brackets in growing parts first, and each part has only a few more
-/// than the one before. What is too deep is then found in the first part that has it.
+/// The parser's time grows with the square of the nesting depth of brackets, and it reports the depth only at the end.
+/// So a text with many brackets is first read in growing parts, each with only a few more brackets than the one before.
+/// Too deep nesting is then found in the first part that contains it.
 pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
-    // The parser would refuse these, too, but without their place.
+    // The parser would refuse these, too, but without a place.
     if let Some((at, c)) = text.char_indices().find(|(_, c)| c.is_control() && !"\t\r\n\u{85}".contains(*c)) {
         let place = Some(Place::after(&text.as_bytes()[..at]));
         return Err(Mistake {
@@ -93,7 +93,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
     }
     let brackets = text.match_indices(['[', '{']).map(|(at, bracket)| at + bracket.len());
     for end in brackets.skip(BRACKETS - 1).step_by(BRACKETS) {
-        // What else is wrong with a part may be right in the whole.
+        // A part may have other mistakes that the whole text does not have.
         if let Err(Fault { is_of_part: true, mistake }) = read(&text[..end], EXPANDED_MAX) {
             return Err(mistake);
         }
@@ -104,11 +104,11 @@ pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
 /// What is wrong with a text.
 struct Fault {
     mistake: Mistake,
-    /// Whether it is wrong with every text that begins like this one.
+    /// Whether every text that starts like this one has it.
     is_of_part: bool,
 }
 
-/// Reads a text whose values and bytes of text, once aliases are expanded, are at most `expanded_max`.
+/// Reads a text that has at most `expanded_max` values and bytes of text after aliases are expanded.
 fn read(text: &str, expanded_max: usize) -> Result<Node, Fault> {
     let mut documents = Deserializer::from_str(text);
     let account = Account { expanded_max, spent: Cell::new(0), refused: RefCell::new(None) };
@@ -141,7 +141,7 @@ fn fault(text: &str, account: &Account, error: &serde_yaml::Error) -> Fault {
             is_of_part: true,
         };
     }
-    // The parser counts aliases, too, and does not tell where it stopped. As many values fit up to there.
+    // The parser counts aliases, too, but does not report where it stopped. This is how many values fit up to there.
     let stopped_at = account.spent.get();
     if error.to_string().contains("repetition limit exceeded")
         && let Some(less) = stopped_at.checked_sub(1)
@@ -152,7 +152,7 @@ fn fault(text: &str, account: &Account, error: &serde_yaml::Error) -> Fault {
     Fault { mistake: syntax(text, error), is_of_part: false }
 }
 
-/// The parser's own words, with the position moved to the front of the line where it belongs.
+/// The parser's own message, with the position moved to the start of the line.
 fn syntax(text: &str, error: &serde_yaml::Error) -> Mistake {
     let mut message = error.to_string().replace("repetition limit exceeded", ALIASES);
     let place = located(error);
@@ -177,28 +177,29 @@ fn located(error: &serde_yaml::Error) -> Option<Place> {
     error.location().map(|at| Place { line: at.line(), column: at.column() })
 }
 
-/// Where an error is. The parser adds the end of a line that a text lacks, and may then find fault with what follows.
+/// The place of an error. The parser adds a missing newline at the end of a text, and may then report an error after
+/// it.
 fn place_of(text: &str, error: &serde_yaml::Error) -> Option<Place> {
     located(error).map(|place| if place.line > lines(text) { Place::after(text.as_bytes()) } else { place })
 }
 
-/// How many lines there are by YAML's line breaks.
+/// The number of lines, by YAML's line breaks.
 fn lines(text: &str) -> usize {
     1 + text.matches(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count() - text.matches("\r\n").count()
 }
 
-/// What is said of aliases that make too much of a small file.
+/// The message about aliases that expand a small file too much.
 const ALIASES: &str = "the aliases (*name) before this place repeat too much: write fewer or smaller ones";
 
-/// What a tree costs: aliases make one that is larger than its file.
+/// The size of a tree: aliases can make it larger than its file.
 struct Account {
     expanded_max: usize,
     spent: Cell<usize>,
-    /// Which limit was exceeded, in words.
+    /// A description of the exceeded limit.
     refused: RefCell<Option<String>>,
 }
 
-/// Builds a node within so many others.
+/// Builds a node at a given depth.
 #[derive(Clone, Copy)]
 struct Seed<'a> {
     account: &'a Account,
@@ -212,7 +213,7 @@ impl Seed<'_> {
         if spent <= self.account.expanded_max { Ok(()) } else { Err(self.refuse(ALIASES)) }
     }
 
-    /// The seed of what stands within a list or a map.
+    /// The seed for the content of a list or a map.
     fn within<E: de::Error>(self) -> Result<Self, E> {
         self.spend(0)?;
         if self.depth < DEPTH_MAX {

@@ -1,22 +1,21 @@
-//! Where a path leads, so that a file is known by whichever of its names.
+//! Resolves paths, so that a file is recognised by any of its names.
 
 use std::{
     fs,
     path::{Component, Path, PathBuf, absolute},
 };
 
-/// The file that a path leads to, which need not be there. What is known of links is taken from the directories that
-/// are.
+/// The file that a path leads to, which need not exist. Links are resolved in the directories that exist.
 pub(super) fn of(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| of_name(path))
 }
 
-/// Where the name itself is, which may be that of a link.
+/// The place of the name itself, which may be a link.
 pub(super) fn of_name(path: &Path) -> PathBuf {
     in_directory(path).unwrap_or_else(|| by_name(path))
 }
 
-/// A name, which need not be there, in a directory that is.
+/// A name, which need not exist, in an existing directory.
 fn in_directory(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?;
     let directory = match path.parent()? {
@@ -26,7 +25,7 @@ fn in_directory(path: &Path) -> Option<PathBuf> {
     Some(fs::canonicalize(directory).ok()?.join(name))
 }
 
-/// By the letters of the path alone.
+/// Resolves the path by its text alone.
 fn by_name(path: &Path) -> PathBuf {
     let mut place = PathBuf::new();
     for part in absolute(path).unwrap_or_else(|_| path.to_owned()).components() {

@@ -1,4 +1,4 @@
-//! From the tree of values to [`Config`]: one function per section, in the order of the file.
+//! Turns the tree of values into a [`Config`]: one function per section, in the order of the file.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::{names::GeoFiles, text::short, view::Standard};
 
 const TUNNELS: [(&str, Tunnels); 2] = [("outer", Tunnels::Outer), ("inner", Tunnels::Inner)];
 
-/// The whole configuration. After a mistake, which the field's log then holds, that setting has its default.
+/// The whole configuration. A setting with a mistake gets its default; the field's log has the mistake.
 pub(super) fn config(root: &Field<'_>) -> Config {
     if root.is_null() {
         return Config::default();
@@ -61,12 +61,12 @@ pub(super) fn config(root: &Field<'_>) -> Config {
     let mut config = config.unwrap_or_default();
     let before = root.mistakes();
     let had_all_standard = !root.has_mistakes_below("standard_views");
-    // Views have the defaults of reports and estimates.
+    // Views take their defaults from reports and estimates.
     if let Some(views) = views_field.and_then(|field| super::view::views(&field, &config)) {
         config.views = views;
     }
     let has_all_views = had_all_standard && root.mistakes() == before;
-    // Alerts are about views.
+    // Alerts refer to views.
     if let Some(alerts) = alerts_field.and_then(|field| super::alert::alerts(&field, &config, has_all_views)) {
         config.alerts = alerts;
     }
@@ -155,7 +155,7 @@ fn report(s: &mut Section<'_>) -> Report {
     }
 }
 
-/// Windows start on multiples of the interval since midnight (UTC), so that all routers' windows are the same.
+/// Windows start at multiples of the interval since midnight (UTC), so that all routers have the same windows.
 fn interval(field: &Field<'_>) -> Option<Duration> {
     let interval = field.duration(INTERVAL)?;
     let seconds = interval.as_secs();
@@ -193,8 +193,8 @@ fn seen_flows(s: &mut Section<'_>) -> SeenFlows {
     }
 }
 
-/// A flow must outlive the window that it was seen in. The mistake is at `generation`, or, if that has its default, at
-/// the interval; neither is blamed while the other is wrong by itself.
+/// A flow must be remembered longer than the window in which it was seen. The mistake is reported at `generation`, or
+/// at the interval if `generation` has its default. Neither is reported if the other one is wrong by itself.
 fn check_generation(root: &Field<'_>, config: &Config) {
     let (interval, generation) = (config.report.interval, config.seen_flows.generation);
     if generation >= interval || root.blames("report.interval") || root.blames("seen_flows.generation") {
@@ -229,7 +229,7 @@ fn datapath(s: &mut Section<'_>) -> Datapath {
     }
 }
 
-/// What `read` makes of the value; within, `None` for the word by which weir decides.
+/// What `read` makes of the value; the inner `None` stands for the word that lets weir decide.
 fn or_auto<T: Copy>(field: &Field<'_>, what: &str, read: impl FnOnce(&Field<'_>) -> Option<T>) -> Option<Option<T>> {
     if field.is_word() {
         return field.choice_of(&format!("{what} or auto"), &[(AUTO, None)]);
@@ -245,7 +245,7 @@ fn sampling(s: &mut Section<'_>) -> Sampling {
     }
 }
 
-/// Names of standard views, each once; in the order that reports have.
+/// Names of standard views without duplicates, in the order of reports.
 fn standard_views(field: &Field<'_>) -> Option<Vec<Standard>> {
     let names = Standard::ALL.map(|standard| (standard.name(), standard));
     let mut chosen = Vec::new();
@@ -259,7 +259,7 @@ fn standard_views(field: &Field<'_>) -> Option<Vec<Standard>> {
     Some(Standard::ALL.into_iter().filter(|standard| chosen.contains(standard)).collect())
 }
 
-/// A number, or the word by which weir decides.
+/// A number, or the word that lets weir decide.
 fn packets(field: &Field<'_>) -> Option<Packets> {
     if field.is_text() {
         return field.choice_of("a whole number or auto", &[(AUTO, Packets::Auto)]);
@@ -267,7 +267,7 @@ fn packets(field: &Field<'_>) -> Option<Packets> {
     field.count(ONE_IN).and_then(|rate| u32::try_from(rate).ok()).map(Packets::OneIn)
 }
 
-/// The limits are powers of two themselves, so the neighbours that are suggested lie within them.
+/// The limits are powers of two, so the suggested neighbours are within them.
 fn power_of_two(field: &Field<'_>, value: u64, show: &dyn Fn(u64) -> String) -> Option<u64> {
     if value.is_power_of_two() {
         return Some(value);
@@ -278,7 +278,7 @@ fn power_of_two(field: &Field<'_>, value: u64, show: &dyn Fn(u64) -> String) -> 
     None
 }
 
-/// A key, or a map that names its file. The field is secret: a mistyped key is one, too.
+/// A key, or a map that names its file. The field is secret, because a mistyped key is still a key.
 fn hash_key(field: &Field<'_>) -> Option<HashKey> {
     if field.is_map() {
         let file = field.section("{file: /etc/weir/hash.key}", |s| {

@@ -1,4 +1,4 @@
-//! Files that hold secrets. weir refuses one that every user of the machine may open: its secret is none.
+//! Files with secrets. weir refuses a file that every user of the machine can open, because it is no secret.
 
 use std::{
     fs::{self, Metadata},
@@ -8,13 +8,12 @@ use std::{
 
 use ureq::http::HeaderName;
 
-/// What a mode allows to users who are neither the owner nor in the group. The group may read: the service's own is
-/// one.
+/// The permissions of users other than the owner and the group. The group may read: it may be the service's own group.
 const OTHERS: u32 = 0o007;
-/// A file's permissions in its mode.
+/// The permission bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
 
-/// A file that holds a secret, and that every user may open.
+/// A file with a secret that every user can open.
 #[derive(Debug, thiserror::Error)]
 #[error("{file} holds a secret, but every user of this machine may open it (mode {mode:04o}): run `chmod o= {file}`")]
 pub struct Exposed {
@@ -23,19 +22,19 @@ pub struct Exposed {
 }
 
 impl Exposed {
-    /// Looks at what is known of an open file.
+    /// Checks the metadata of an open file.
     pub(crate) fn check(path: &Path, metadata: &Metadata) -> Result<(), Self> {
         let mode = metadata.permissions().mode() & PERMISSIONS;
         if mode & OTHERS == 0 { Ok(()) } else { Err(Self { file: path.display().to_string(), mode }) }
     }
 
-    /// Looks at a file that need not be there yet.
+    /// Checks a file that need not exist yet.
     pub(crate) fn check_path(path: &Path) -> Result<(), Self> {
         fs::metadata(path).map_or(Ok(()), |metadata| Self::check(path, &metadata))
     }
 }
 
-/// Whether a header carries a credential, by its name: `Authorization`, `X-Api-Key`, `Cookie` and the like do.
+/// Whether a header carries a credential, judged by its name, such as `Authorization`, `X-Api-Key` or `Cookie`.
 pub(in crate::config) fn is_credential(header: &HeaderName) -> bool {
     const PARTS: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
     PARTS.iter().any(|part| header.as_str().contains(part))

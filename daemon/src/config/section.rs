@@ -1,8 +1,8 @@
 //! Reads a tree of nodes key by key, and collects every mistake instead of stopping at the first.
 //!
 //! A [`Field`] is a value with its place. Its methods return the value; if the value is wrong, they note the mistake
-//! and return `None`. A [`Section`] is a map whose keys are asked for one by one. A key that nobody asked for is
-//! unknown. After a mistake the caller goes on with a default, so that the rest of the file is checked too.
+//! and return `None`. A [`Section`] is a map whose keys are read one by one. A key that was never read is unknown.
+//! After a mistake the caller continues with a default, so that the rest of the file is checked, too.
 
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
@@ -38,7 +38,7 @@ impl Log {
         self.found.borrow_mut().push(FoundKey { steps: at.steps.clone(), aim, path: at.path.clone(), message });
     }
 
-    /// Nothing if there were no mistakes, or all of them with their places in `text`.
+    /// Succeeds if there were no mistakes; otherwise returns all of them with their places in `text`.
     pub(super) fn into_result(self, file: &str, text: &str) -> Result<(), Mistakes> {
         let found = self.found.into_inner();
         if found.is_empty() {
@@ -55,7 +55,7 @@ impl Log {
     }
 }
 
-/// Where a field stands: the index of the entry or item on each level, and the path that people read.
+/// The position of a field: the index of the entry or item on each level, and the readable path.
 #[derive(Clone, Default)]
 struct At {
     steps: Vec<usize>,
@@ -93,12 +93,12 @@ impl<'t> Field<'t> {
         Self { node, at: At::default(), log, secret: false }
     }
 
-    /// The same, never quoted in a message; nor is what lies below.
+    /// The same, but neither it nor anything below it is ever quoted in a message.
     pub(super) fn secret(self) -> Self {
         Self { secret: true, ..self }
     }
 
-    /// The path that people read, such as `sinks[0].url`.
+    /// The readable path, such as `sinks[0].url`.
     pub(super) fn path(&self) -> &str {
         &self.at.path
     }
@@ -124,7 +124,7 @@ impl<'t> Field<'t> {
         self.refuse(format!("expected {what}, found {found}{way_out}"));
     }
 
-    /// How many mistakes were found so far, anywhere.
+    /// How many mistakes have been found so far, anywhere.
     pub(super) fn mistakes(&self) -> usize {
         self.log.found.borrow().len()
     }
@@ -134,7 +134,7 @@ impl<'t> Field<'t> {
         matches!(self.node, Node::Text(text) if words.contains(&text.as_str()))
     }
 
-    /// A single value as it was written: text, a number, true or false.
+    /// A single value as written: text, a number, or a boolean.
     pub(super) fn plain(&self) -> Option<String> {
         match self.node {
             Node::Text(text) => Some(text.clone()),
@@ -147,7 +147,7 @@ impl<'t> Field<'t> {
         }
     }
 
-    /// The items of a list, or the value itself if it is none.
+    /// The items of a list, or the value itself if it is not a list.
     pub(super) fn items(&self, max: usize, example: &str) -> Option<Vec<Field<'t>>> {
         if matches!(self.node, Node::List(_)) { self.list(max, example) } else { Some(vec![self.clone()]) }
     }
@@ -157,7 +157,7 @@ impl<'t> Field<'t> {
         matches!(self.node, Node::Text(_))
     }
 
-    /// Whether this is text that begins as no number does.
+    /// Whether this is text that does not start like a number.
     pub(super) fn is_word(&self) -> bool {
         matches!(self.node, Node::Text(text) if text.starts_with(char::is_alphabetic))
     }
@@ -206,7 +206,7 @@ impl<'t> Field<'t> {
         self.within(bytes, range, |bytes| show_bytes(*bytes))
     }
 
-    /// A whole number.
+    /// An integer.
     pub(super) fn count(&self, range: RangeInclusive<u64>) -> Option<u64> {
         match self.node {
             Node::Integer(number) => {
@@ -220,7 +220,7 @@ impl<'t> Field<'t> {
         }
     }
 
-    /// A count of things in memory; every such limit is far below 2^32.
+    /// A count of things in memory; all such limits are far below 2^32.
     pub(super) fn size(&self, range: RangeInclusive<u64>) -> Option<usize> {
         self.count(range).and_then(|count| usize::try_from(count).ok())
     }
@@ -235,7 +235,7 @@ impl<'t> Field<'t> {
         Some(PathBuf::from(path))
     }
 
-    /// A prefix or an address. Without quotes some IPv6 addresses are something else to YAML.
+    /// A prefix or an address. YAML reads some unquoted IPv6 addresses as something else.
     pub(super) fn prefix(&self) -> Option<Prefix> {
         let Node::Text(text) = self.node else {
             let quotes = if self.is_map() { ": an IPv6 address that ends with `:` has to be in quotes" } else { "" };
@@ -245,7 +245,7 @@ impl<'t> Field<'t> {
         text.parse().map_err(|error: PrefixError| self.refuse(error.to_string())).ok()
     }
 
-    /// Yes or no.
+    /// A boolean.
     pub(super) fn flag(&self) -> Option<bool> {
         let Node::Bool(flag) = self.node else {
             self.expected("true or false", "");
@@ -254,12 +254,12 @@ impl<'t> Field<'t> {
         Some(*flag)
     }
 
-    /// A whole number that was found within this value.
+    /// Checks an integer that was found within this value.
     pub(super) fn count_of(&self, number: u64, range: RangeInclusive<u64>) -> Option<u64> {
         self.within(number, range, u64::to_string)
     }
 
-    /// A number, or a text that begins with one, as it was written.
+    /// A number, or a text that starts with one, as written.
     pub(super) fn number_as_written(&self, what: &str) -> Option<String> {
         match self.node {
             Node::Text(text) => Some(text.clone()),
@@ -285,7 +285,7 @@ impl<'t> Field<'t> {
         self.within(number, range, |number| short(&number.to_string()))
     }
 
-    /// Text; what YAML takes for something else has to be quoted.
+    /// Text. Whatever YAML reads as something else must be quoted.
     pub(super) fn text(&self) -> Option<&'t str> {
         match self.node {
             Node::Text(text) => return Some(text),
@@ -301,7 +301,7 @@ impl<'t> Field<'t> {
         self.choice_of(&format!("one of {names}"), choices)
     }
 
-    /// The same, where `what` also names values that are no names.
+    /// The same, where `what` also describes values other than names.
     pub(super) fn choice_of<T: Copy>(&self, what: &str, choices: &[(&'static str, T)]) -> Option<T> {
         let Node::Text(text) = self.node else {
             self.expected(what, "");
@@ -316,7 +316,7 @@ impl<'t> Field<'t> {
         chosen.map(|(_, choice)| *choice)
     }
 
-    /// A list of at most `max` items, such as `example`; a longer one is refused and read to its limit.
+    /// A list of at most `max` items, such as `example`; a longer one is refused, and read up to the limit.
     pub(super) fn list(&self, max: usize, example: &str) -> Option<Vec<Field<'t>>> {
         let Node::List(items) = self.node else {
             self.expected(&format!("a list such as {example}"), "");
@@ -329,7 +329,7 @@ impl<'t> Field<'t> {
         Some(items.iter().take(max).enumerate().map(field).collect())
     }
 
-    /// A map of names that the user chooses, of at most `max` entries, such as `example`.
+    /// A map with names chosen by the user and at most `max` entries, such as `example`.
     pub(super) fn map(&self, max: usize, example: &str) -> Option<Vec<(&'t str, Field<'t>)>> {
         let Node::Map(entries) = self.node else {
             self.expected(&format!("a map such as {example}"), "");
@@ -341,7 +341,7 @@ impl<'t> Field<'t> {
         Some(self.entries(entries).take(max).collect())
     }
 
-    /// A map of known keys, such as `example`; `read` asks for each.
+    /// A map with known keys, such as `example`; `read` reads each of them.
     pub(super) fn section<T>(&self, example: &str, read: impl FnOnce(&mut Section<'t>) -> T) -> Option<T> {
         let Node::Map(entries) = self.node else {
             self.expected(&format!("a map such as {example}"), "");
@@ -353,7 +353,7 @@ impl<'t> Field<'t> {
         Some(value)
     }
 
-    /// The field that is reached by these keys, if it is there and is not null.
+    /// The field at this path of keys, if it exists and is not null.
     pub(super) fn below(&self, keys: &[&str]) -> Option<Field<'t>> {
         let [first, rest @ ..] = keys else {
             return (!self.is_null()).then(|| self.clone());
@@ -362,7 +362,7 @@ impl<'t> Field<'t> {
         self.entries(entries).find(|(key, _)| key == first)?.1.below(rest)
     }
 
-    /// Whether the setting at `path`, or a section around it, has a mistake, so that its value says nothing.
+    /// Whether the setting at `path`, or a section around it, has a mistake, so that its value means nothing.
     pub(super) fn blames(&self, path: &str) -> bool {
         self.log.found.borrow().iter().any(|found| path.starts_with(&found.path))
     }
@@ -372,7 +372,7 @@ impl<'t> Field<'t> {
         self.log.found.borrow().iter().any(|found| found.path.starts_with(path))
     }
 
-    /// Whether nothing is written here.
+    /// Whether the value is missing or null.
     pub(super) fn is_null(&self) -> bool {
         matches!(self.node, Node::Null)
     }
@@ -388,7 +388,7 @@ impl<'t> Field<'t> {
     }
 }
 
-/// A map while its keys are asked for.
+/// A map while its keys are being read.
 pub(super) struct Section<'t> {
     whole: Field<'t>,
     fields: Vec<(&'t str, Field<'t>)>,
@@ -396,19 +396,19 @@ pub(super) struct Section<'t> {
 }
 
 impl<'t> Section<'t> {
-    /// The field of a key, unless it is absent or null.
+    /// The field of a key, unless it is missing or null.
     pub(super) fn field(&mut self, key: &'static str) -> Option<Field<'t>> {
         self.known.push(key);
         let (_, field) = self.fields.iter().find(|(name, _)| *name == key)?;
         (!field.is_null()).then(|| field.clone())
     }
 
-    /// The value of a key as `read` understands it; `default` if there is none or it is wrong.
+    /// The value of a key as `read` parses it; `default` if it is missing or wrong.
     pub(super) fn get<T>(&mut self, key: &'static str, default: T, read: impl FnOnce(Field<'t>) -> Option<T>) -> T {
         self.field(key).and_then(read).unwrap_or(default)
     }
 
-    /// The section of a key as `read` understands it; the default if there is none or it is no map.
+    /// The section of a key as `read` parses it; the default if it is missing or not a map.
     pub(super) fn section<T: Default>(
         &mut self,
         key: &'static str,
@@ -418,7 +418,7 @@ impl<'t> Section<'t> {
         self.get(key, T::default(), |field| field.section(example, read))
     }
 
-    /// The value of a key that has no default; `meaning` says what to write there.
+    /// The value of a key without a default; `meaning` says what to write there.
     pub(super) fn require<T>(
         &mut self,
         key: &'static str,
@@ -432,12 +432,12 @@ impl<'t> Section<'t> {
         field.and_then(read)
     }
 
-    /// Lets every other key pass, where nothing can be said about them.
+    /// Accepts all other keys, where nothing is known about them.
     pub(super) fn pass_others(&mut self) {
         self.known.extend(self.fields.iter().map(|(key, _)| *key));
     }
 
-    /// Whether there is a key that may be this one, misspelt.
+    /// Whether some key looks like a misspelling of this one.
     pub(super) fn has_misspelt(&self, key: &'static str) -> bool {
         self.misspelt(key).is_some()
     }
@@ -446,7 +446,7 @@ impl<'t> Section<'t> {
         self.fields.iter().find(|(name, _)| *name != key && nearest(name, [key]).is_some())
     }
 
-    /// A key that is missing because it is misspelt is one mistake, not two.
+    /// Notes a missing key. If it is misspelt, that is one mistake, not two.
     pub(super) fn refuse_missing(&mut self, key: &'static str, meaning: &str) {
         if let Some((name, field)) = self.misspelt(key) {
             let name = *name;

@@ -1,4 +1,4 @@
-//! Where settings stand in a file that was read: what is wrong with some of them is found out only later.
+//! Finds settings in a file that was read earlier, because some mistakes are found only later.
 
 use super::{
     locate::{Half, locate},
@@ -6,7 +6,7 @@ use super::{
     without_mark,
 };
 
-/// The text of a configuration, and the name of its file.
+/// The text of a configuration, and its file name.
 #[derive(Clone, Debug)]
 pub struct Source {
     file: String,
@@ -14,13 +14,13 @@ pub struct Source {
 }
 
 impl Source {
-    /// This text, of the file of this name.
+    /// This text, from the file with this name.
     pub fn new(file: impl Into<String>, text: &str) -> Self {
         Self { file: file.into(), text: without_mark(text).to_owned() }
     }
 
-    /// The file, with line and column of a setting such as `sampling.packets` or `sinks[1].path`, or of the section
-    /// around it, if it is there.
+    /// The file, with the line and column of a setting such as `sampling.packets` or `sinks[1].path`, or of the section
+    /// around it, if there is one.
     pub fn place(&self, setting: &str) -> String {
         let Self { file, text } = self;
         let mut steps = Vec::new();

@@ -1,4 +1,4 @@
-//! The section `spool`: where reports wait for their sinks.
+//! The section `spool`: where reports wait for sinks.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,17 +14,17 @@ use super::{
     units,
 };
 
-/// The spool of every sink that delivers to others.
+/// The spool of every sink that delivers over the network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spool {
     /// Where it is.
     pub path: Where,
-    /// When a report is on the disk for certain.
+    /// When a report is synced to disk.
     pub fsync: Fsync,
-    /// Bytes on disk, for each sink.
+    /// Bytes on disk per sink.
     #[serde(serialize_with = "units::write_bytes")]
     pub max_size: u64,
-    /// How long a report waits; `None` (`none`): as long as there is room.
+    /// How long a report may wait; `None` (`none`): as long as there is room.
     #[serde(serialize_with = "units::write_duration_or_none")]
     pub max_age: Option<Duration>,
 }
@@ -32,23 +32,23 @@ pub struct Spool {
 /// Where the spool is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Where {
-    /// In the folder that the service has for its state, if there is one (`auto`).
+    /// In the service's state directory, if there is one (`auto`).
     #[default]
     StateDirectory,
-    /// Nowhere: reports wait in memory (`none`).
+    /// Reports wait in memory (`none`).
     Memory,
-    /// In this folder.
+    /// In this directory.
     Folder(PathBuf),
 }
 
-/// When a report is on the disk for certain.
+/// When a report is synced to disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fsync {
     /// Before it is sent.
     #[default]
     Report,
-    /// When the system likes. A crash of the machine may cost reports, and one of weir does not.
+    /// When the system decides. A machine crash may lose reports; a crash of weir does not.
     Never,
 }
 
@@ -59,7 +59,7 @@ impl Default for Spool {
 }
 
 impl Spool {
-    /// The folder of all spools, where the service has this folder for its state; `None` if reports wait in memory.
+    /// The directory of all spools, given the service's state directory; `None` if reports wait in memory.
     pub fn folder(&self, state_directory: Option<&Path>) -> Option<PathBuf> {
         match &self.path {
             Where::StateDirectory => state_directory.map(|directory| directory.join("spool")),

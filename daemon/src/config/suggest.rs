@@ -1,19 +1,19 @@
-//! "Did you mean": the known name that a misspelt one is nearest to.
+//! "Did you mean": finds the known name nearest to a misspelt one.
 
 use strsim::osa_distance;
 
-/// Bytes of a misspelt name: longer ones are near to nothing here, and would be slow to compare.
+/// Maximum bytes of a misspelt name: longer ones resemble no known name, and would be slow to compare.
 const NAME_BYTES_MAX: usize = 64;
 
-/// How many names are suggested where several are as near.
+/// How many names are suggested if several are equally near.
 const NAMES_MAX: usize = 3;
 
-/// The nearest of `known` to `name`, if it is near enough to be meant: a third of the letters may be wrong.
+/// The nearest of `known` to `name`, if it is near enough: up to a third of the letters may be wrong.
 pub(super) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     near(name, known).min_by_key(|(slips, _)| *slips).map(|(_, candidate)| candidate)
 }
 
-/// The nearest ones, where they may be several: those that are near enough, and at most one slip farther than the
+/// The nearest names, if there may be several: those that are near enough, and at most one edit farther than the
 /// nearest.
 pub(super) fn nearest_few<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<&'k str> {
     let mut all: Vec<_> = near(name, known).collect();
@@ -22,14 +22,14 @@ pub(super) fn nearest_few<'k>(name: &str, known: impl IntoIterator<Item = &'k st
     all.into_iter().take_while(|(slips, _)| *slips <= least + 1).take(NAMES_MAX).map(|(_, known)| known).collect()
 }
 
-/// Those that are near enough, each with how many slips lie between.
+/// Those that are near enough, each with its number of edits.
 fn near<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> impl Iterator<Item = (usize, &'k str)> {
     let is_short = name.len() <= NAME_BYTES_MAX;
     let name = if is_short { name.to_lowercase().replace(['-', ' '], "_") } else { String::new() };
     known
         .into_iter()
         .take_while(move |_| is_short)
-        // Letters to insert, drop, replace, or swap with a neighbour.
+        // An edit inserts, drops or replaces a letter, or swaps two neighbours.
         .map(move |candidate| (osa_distance(&name, candidate), candidate))
         .filter(|(slips, candidate)| *slips <= (candidate.len() / 3).max(1))
 }

@@ -1,4 +1,4 @@
-//! The section `datapath.tunnel_ports`: by which UDP ports tunnels are known.
+//! The section `datapath.tunnel_ports`: the UDP ports that identify tunnels.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use weir_common::packet::{PORTS_MAX, TunnelPorts, UdpTunnel};
 
 use super::section::{Field, Section};
 
-/// Port 0 is no port.
+/// Port 0 is not valid.
 const PORT: RangeInclusive<u64> = 1..=u16::MAX as u64;
 
 const fn key(kind: UdpTunnel) -> &'static str {
@@ -24,7 +24,7 @@ pub(super) fn tunnel_ports(field: &Field<'_>) -> Option<TunnelPorts> {
     field.section("{vxlan: [4789, 8472]}", read)
 }
 
-/// A kind that is not named has its usual ports, less those that are given to another one.
+/// A kind that is not set has its usual ports, except those given to another kind.
 fn read(s: &mut Section<'_>) -> TunnelPorts {
     let mut given: Vec<(UdpTunnel, u16)> = Vec::new();
     let mut named = Vec::new();
@@ -48,7 +48,7 @@ fn read(s: &mut Section<'_>) -> TunnelPorts {
     ports
 }
 
-/// Writes it, with every kind.
+/// Writes the section with every kind.
 pub(super) fn write<S: Serializer>(ports: &TunnelPorts, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(UdpTunnel::ALL.len()))?;
     for kind in UdpTunnel::ALL {

@@ -10,17 +10,17 @@ use super::NONE;
 /// Units of size, the largest first.
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// A duration with its units; `None` if it is none, is negative or does not fit.
+/// Parses a duration with units; `None` if it is malformed, negative or does not fit.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     SpanParser::new().parse_unsigned_duration(text).ok()
 }
 
-/// A duration in the form that [`parse_duration`] reads, exact to the nanosecond.
+/// A duration in the form that [`parse_duration`] accepts, exact to the nanosecond.
 pub(super) fn show_duration(duration: &Duration) -> String {
     SpanPrinter::new().unsigned_duration_to_string(duration)
 }
 
-/// A size in bytes: a whole number and a binary unit; `None` if it is none or does not fit.
+/// Parses a size in bytes, an integer with a binary unit; `None` if it is malformed or does not fit.
 pub(super) fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = text[digits.len()..].trim_start();
@@ -28,7 +28,7 @@ pub(super) fn parse_bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(*bytes)
 }
 
-/// A size in the largest unit that holds it exactly.
+/// A size in the largest unit that represents it exactly.
 pub(super) fn show_bytes(bytes: u64) -> String {
     let (name, unit) =
         SIZES.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit)).unwrap_or(&SIZES[3]);

@@ -1,4 +1,4 @@
-//! Views: the questions of the user. Each field, value and combination that makes no sense is refused at its place.
+//! Views: the user's questions. Each field, value or combination that makes no sense is refused at its place.
 
 use std::ops::RangeInclusive;
 
@@ -26,7 +26,7 @@ const ALIASES: [(&str, &[&str]); 3] = [
     ("service", &["proto", "port"]),
 ];
 
-/// All views, without those that are wrong.
+/// All valid views.
 pub(super) fn views(field: &Field<'_>, defaults: &Config) -> Option<Vec<View>> {
     let mut taken: Vec<(Field<'_>, View)> = Vec::new();
     for field in field.list(VIEWS_MAX, "[{name: web, match: {dst_port: 443}, by: [src_ip], measure: bytes}]")? {
@@ -39,7 +39,7 @@ pub(super) fn views(field: &Field<'_>, defaults: &Config) -> Option<Vec<View>> {
     Some(taken.into_iter().map(|(_, view)| view).collect())
 }
 
-/// One view; `name` is for one that needs none.
+/// One view; `name` is its default name, if it needs none.
 pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> Option<View> {
     let before = field.mistakes();
     let view = field.section("{name: web, by: [src_ip], measure: bytes}", |s| {
@@ -58,7 +58,7 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
         let entropy = s.field("entropy");
         let error = s.field("error");
         let (usual_error, errors) = errors(&measure, by.is_empty(), &defaults.estimates);
-        // Where `measure` or `by` is wrong, nobody knows yet which errors fit.
+        // If `measure` or `by` is wrong, the valid errors are not known yet.
         let is_known = field.mistakes() == before;
         let view = View {
             name: own,
@@ -87,7 +87,7 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
     (field.mistakes() == before).then_some(view)
 }
 
-/// The error that a view has without asking, and those that it may ask for.
+/// The default error of a view, and the range that it may ask for.
 const fn errors(measure: &Measure, has_one_row: bool, defaults: &Estimates) -> (f64, RangeInclusive<f64>) {
     match measure {
         Measure::Bytes | Measure::Packets | Measure::NewFlows => (defaults.top_error, TOP_ERROR),
@@ -96,7 +96,7 @@ const fn errors(measure: &Measure, has_one_row: bool, defaults: &Estimates) -> (
     }
 }
 
-/// The name of something in reports, of so many bytes.
+/// A name in reports, with this range of bytes.
 pub(super) fn view_name(field: &Field<'_>, bytes: RangeInclusive<usize>) -> Option<String> {
     let name = field.text()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -108,7 +108,7 @@ pub(super) fn view_name(field: &Field<'_>, bytes: RangeInclusive<usize>) -> Opti
     None
 }
 
-/// What only the parts together tell.
+/// Checks rules about combinations of settings.
 fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
     use field::Field as F;
     let has = |wanted: fn(&F) -> bool| view.by.iter().any(wanted);
@@ -174,7 +174,8 @@ fn check_entropy(view: &View, at: &Field<'_>) {
     }
 }
 
-/// A flow is new once, with whichever of its records weir reads first: what may differ between them says nothing of it.
+/// A flow is new once, with whichever of its records weir reads first. So fields that differ between its records cannot
+/// describe it.
 fn check_new_flows(view: &View, at: &Field<'_>, [by, conditions, per]: [Option<&Field<'_>>; 3]) {
     if let Some(per) = per.filter(|_| view.per_interface) {
         per.refuse("a flow is new once, on whichever interface weir meets it first: leave `per` out");
@@ -190,7 +191,7 @@ fn check_new_flows(view: &View, at: &Field<'_>, [by, conditions, per]: [Option<&
     }
 }
 
-/// Fields, each once; one field needs no list.
+/// Fields without duplicates; a single field needs no list.
 fn fields(field: &Field<'_>, max: usize) -> Option<Vec<field::Field>> {
     let before = field.mistakes();
     let mut fields: Vec<field::Field> = Vec::new();
@@ -347,7 +348,7 @@ fn protocol(text: &str) -> Option<u8> {
     text.parse().ok().or_else(|| protocol_number(text))
 }
 
-/// Each value as it was written, and what `read` makes of it.
+/// Each value as written, and what `read` makes of it.
 fn values<T>(field: &Field<'_>, mut read: impl FnMut(&Field<'_>, &str) -> Option<T>) -> Option<(Vec<String>, Vec<T>)> {
     let items = field.items(CONDITION_VALUES_MAX, "[80, 443]")?;
     if items.is_empty() {
@@ -380,7 +381,7 @@ fn ranges(field: &Field<'_>, of: Of, all: RangeInclusive<u32>, what: &str) -> Op
     ranges_of(field, of, all, what, |text| text.parse().ok())
 }
 
-/// Numbers and ranges of numbers, each of which `read` reads.
+/// Numbers and ranges of numbers, parsed by `read`.
 fn ranges_of(
     field: &Field<'_>,
     of: Of,
@@ -450,7 +451,7 @@ fn networks(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<Strin
     Some((texts, Values::Networks(side, names)))
 }
 
-/// Autonomous systems, as `64496` or `AS64496`.
+/// ASNs, written as `64496` or `AS64496`.
 fn systems(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
     check_needs(&[field::Field::As(side)], field, config);
     ranges_of(field, Of::As(side), 0..=u32::MAX, "number of an autonomous system", |text| {
@@ -459,7 +460,7 @@ fn systems(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String
     })
 }
 
-/// Countries by their two letters, as databases have them.
+/// Countries by their two-letter codes, as databases have them.
 fn countries(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
     check_needs(&[field::Field::Country(side)], field, config);
     let (texts, countries) = values(field, |item, text| match text.as_bytes() {
@@ -475,7 +476,7 @@ fn countries(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<Stri
     Some((texts, Values::Ranges(Of::Country(side), countries)))
 }
 
-/// Fields that need something else in the configuration.
+/// Checks that the configuration has what these fields need.
 fn check_needs(fields: &[field::Field], at: &Field<'_>, config: &Config) {
     use field::Field as F;
     for field in fields {

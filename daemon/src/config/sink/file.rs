@@ -18,14 +18,14 @@ use super::{
 /// A file of reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct File {
-    /// Its path, relative to the working directory if not absolute.
+    /// The path; relative paths start at the working directory.
     pub path: PathBuf,
-    /// Bytes that it may have: before it has more, weir renames it and begins another one. `None` (`none`): any number.
+    /// Maximum bytes: before the file grows larger, weir renames it and starts a new one. `None` (`none`): no limit.
     #[serde(serialize_with = "write_bytes_or_none")]
     pub max_size: Option<u64>,
-    /// How many renamed files stay.
+    /// How many renamed files are kept.
     pub keep: usize,
-    /// How they are packed.
+    /// How renamed files are compressed.
     pub compress: Compress,
 }
 
@@ -33,12 +33,12 @@ impl File {
     /// The default of `keep`.
     pub const KEEP: usize = 4;
 
-    /// Where it is, however its path is written.
+    /// The place of the file, however its path is written.
     pub(super) fn place(&self) -> PathBuf {
         place::of(&self.path)
     }
 
-    /// The names of renamed files, each with where it is.
+    /// The names of renamed files, and the place of each.
     fn rotated(&self) -> impl Iterator<Item = (PathBuf, PathBuf)> {
         let keep = if self.max_size.is_some() { self.keep } else { 0 };
         let place = place::of_name(&self.path);
@@ -46,7 +46,7 @@ impl File {
         each.map(move |(nth, compress)| (rotated(&self.path, nth, compress), rotated(&place, nth, compress)))
     }
 
-    /// Why the two cannot stand beside each other: what the later one says of the earlier one.
+    /// Why the two sinks conflict, as a message at the later one about the earlier one.
     pub(super) fn conflict(&self, earlier: &Self) -> Option<String> {
         let [own, other] = [self.place(), earlier.place()];
         let taken = earlier.rotated().find(|(_, place)| *place == own);
@@ -56,7 +56,7 @@ impl File {
     }
 }
 
-/// Reads the settings of such a sink.
+/// Reads the settings of this sink.
 pub(super) fn file(s: &mut Section<'_>) -> Option<File> {
     let max_size =
         s.get("max_size", None, |f| if f.is_word_of(&[NONE]) { Some(None) } else { f.bytes(FILE_SIZE).map(Some) });
@@ -71,7 +71,7 @@ pub(super) fn file(s: &mut Section<'_>) -> Option<File> {
     Some(File { path: s.require("path", "the file to append to", |f| f.file_path())?, max_size, keep, compress })
 }
 
-/// The name of the `nth` renamed file if it is packed like this; the first one is the newest.
+/// The name of the `nth` renamed file with this compression; the first is the newest.
 pub fn rotated(path: &Path, nth: usize, compress: Compress) -> PathBuf {
     let ending = match compress {
         Compress::Gzip => ".gz",

@@ -1,4 +1,4 @@
-//! The sink `http`, and what others that speak HTTP have in common with it.
+//! The sink `http`, and what it shares with other sinks that use HTTP.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,46 +16,46 @@ use super::super::{
 /// An HTTP collector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Http {
-    /// Its address, `http` or `https`, without credentials; [`Config::to_yaml`](crate::config::Config::to_yaml) does
-    /// not show its query.
+    /// Its URL, `http` or `https`, without credentials; [`Config::to_yaml`](crate::config::Config::to_yaml) does not
+    /// show its query.
     #[serde(serialize_with = "write_url")]
     pub url: Uri,
     /// How long a request may take.
     #[serde(serialize_with = "units::write_duration")]
     pub timeout: Duration,
-    /// How long connecting may take; `None` (`none`): as long as the whole request.
+    /// How long connecting may take; `None` (`none`): up to the limit of the whole request.
     #[serde(serialize_with = "units::write_duration_or_none")]
     pub connect_timeout: Option<Duration>,
     /// How long sending the request may take.
     #[serde(serialize_with = "units::write_duration_or_none")]
     pub send_timeout: Option<Duration>,
-    /// How long the collector may take to begin its answer.
+    /// How long the collector may take to start its answer.
     #[serde(serialize_with = "units::write_duration_or_none")]
     pub answer_timeout: Option<Duration>,
     /// How bodies are compressed.
     pub compress: Compress,
-    /// Headers to add. Their values are secrets: neither `Debug` nor
-    /// [`Config::to_yaml`](crate::config::Config::to_yaml) shows them.
+    /// Headers to add. Their values are secret: neither `Debug` nor [`Config::to_yaml`](crate::config::Config::to_yaml)
+    /// shows them.
     #[serde(serialize_with = "write_headers")]
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// A file with the token of `Authorization: Bearer`; it is read for each request.
+    /// A file with the token of `Authorization: Bearer`; weir reads it for each request.
     pub token_file: Option<PathBuf>,
-    /// Further headers, whose values are in files.
+    /// More headers, with their values in files.
     #[serde(serialize_with = "write_header_files")]
     pub header_files: Vec<(HeaderName, PathBuf)>,
-    /// Whom HTTPS trusts, and who weir is.
+    /// The trusted roots for HTTPS, and weir's own certificate.
     pub tls: Tls,
-    /// The proxy; `None`: that of the environment (`HTTPS_PROXY` and the like), if there is one.
+    /// The proxy; `None`: that of the environment (`HTTPS_PROXY` and the like), if any.
     #[serde(serialize_with = "write_url_or_null")]
     pub proxy: Option<Uri>,
 }
 
-/// Files for HTTPS, all in PEM format.
+/// PEM files for HTTPS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tls {
-    /// The roots that are trusted; `None`: those of the system.
+    /// The trusted roots; `None`: those of the system.
     pub ca_file: Option<PathBuf>,
-    /// weir's own certificate and those above it, for collectors that ask for one.
+    /// weir's own certificate and its chain, for collectors that require one.
     pub certificate_file: Option<PathBuf>,
     /// Its key.
     pub key_file: Option<PathBuf>,
@@ -65,17 +65,17 @@ pub struct Tls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compress {
-    /// As gzip (RFC 1952).
+    /// gzip (RFC 1952).
     #[default]
     Gzip,
-    /// As zstd (RFC 8878).
+    /// zstd (RFC 8878).
     Zstd,
-    /// Not at all.
+    /// No compression.
     None,
 }
 
 impl Compress {
-    /// Each way.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::Gzip, Self::Zstd, Self::None];
 }
 
@@ -83,8 +83,9 @@ impl Http {
     /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Where reports go: the URL, and what may tell tenants apart. That is each header but those with credentials, and
-    /// which files the others come from: what is in them changes. One tenant's reports must never go to another one.
+    /// Where reports go: the URL, and what may identify a tenant, so that one tenant's reports never go to another.
+    /// That is every header without credentials, and the paths of the files with the others, because their content
+    /// changes.
     pub(super) fn place(&self) -> String {
         let mut place = self.url.to_string();
         let mut add = |name: &str, value: &str| place.extend([" ", name, "=", value]);
@@ -100,14 +101,14 @@ impl Http {
         place
     }
 
-    /// What it says of an earlier sink with the same place.
+    /// The message about an earlier sink with the same place.
     pub(super) fn conflict(&self, earlier: &Self) -> String {
         let what = if self.headers == earlier.headers { super::SAME_PLACE } else { DIFFERS_IN_SECRETS };
         what.to_owned()
     }
 }
 
-/// Of sinks that differ in a password alone, nobody could tell whose reports wait in the spool.
+/// If sinks differ only in a password, their reports in the spool cannot be told apart.
 const DIFFERS_IN_SECRETS: &str = "write each secret into a file of its own (`token_file` or `header_files`): only secrets \
                                   in `headers` tell it from";
 
@@ -124,13 +125,13 @@ const OWN_HEADERS: [HeaderName; 6] = [
     HeaderName::from_static("idempotency-key"),
 ];
 
-/// Reads the settings of such a sink.
+/// Reads the settings of this sink.
 pub(super) fn http(s: &mut Section<'_>) -> Option<Http> {
     let url = s.require("url", "the collector, such as http://collector:8080/weir", |f| url(&f));
     settings(s, url)
 }
 
-/// All but the URL.
+/// Reads everything except the URL.
 pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>) -> Option<Http> {
     let timeout = s.get("timeout", Http::TIMEOUT, |f| f.duration(TIMEOUT));
     let compress = s.get("compress", Compress::default(), |f| f.choice(&COMPRESS));
@@ -178,7 +179,7 @@ pub(super) fn tls(field: &Field<'_>) -> Option<Tls> {
     Some(tls)
 }
 
-/// An address that is never quoted in a mistake, for it may hold credentials.
+/// A URL that is never quoted in a mistake, because it may contain credentials.
 pub(in crate::config) fn url(field: &Field<'_>) -> Option<Uri> {
     let text = field.text()?;
     let url: Uri = match text.parse() {
@@ -208,7 +209,7 @@ pub(in crate::config) fn headers(field: &Field<'_>) -> Option<Vec<(HeaderName, H
     by_header(field, "{Authorization: Bearer ...}", |_| false, header_value)
 }
 
-/// Something for each header; `is_given` says which ones are there already.
+/// A value for each header; `is_given` tells which headers are already set.
 fn by_header<T>(
     field: &Field<'_>,
     example: &str,
@@ -250,7 +251,7 @@ fn write_url_or_null<S: Serializer>(url: &Option<Uri>, serializer: S) -> Result<
     url.as_ref().map(Uri::to_string).serialize(serializer)
 }
 
-/// A URL, but for its query, which is where some collectors have their keys.
+/// Writes a URL without its query, where some collectors expect their key.
 fn write_url<S: Serializer>(url: &Uri, serializer: S) -> Result<S::Ok, S::Error> {
     match (url.to_string().split_once('?'), url.query()) {
         (Some((public, _)), Some(_)) => serializer.collect_str(&format_args!("{public}?***")),

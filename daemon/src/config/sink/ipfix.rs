@@ -12,10 +12,10 @@ use super::super::{
 };
 use crate::{text::short, view::Standard};
 
-/// The port of collectors (RFC 7011 section 10.3.4).
+/// The default port of collectors (RFC 7011 section 10.3.4).
 const PORT: u16 = 4739;
 
-/// The fields of a view for which there are information elements.
+/// The fields of a view that have information elements.
 pub const FIELDS: [&str; 13] = [
     "src_ip",
     "dst_ip",
@@ -32,24 +32,24 @@ pub const FIELDS: [&str; 13] = [
     "dst_as",
 ];
 
-/// A collector of flow records.
+/// An IPFIX collector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ipfix {
-    /// Where it is.
+    /// Its address.
     #[serde(serialize_with = "write_address")]
     pub address: Address,
-    /// How messages get there.
+    /// The transport of messages.
     pub transport: Transport,
     /// How long connecting may take, and how long the collector may take to acknowledge.
     #[serde(serialize_with = "units::write_duration")]
     pub timeout: Duration,
-    /// The view whose rows are the flow records.
+    /// The view whose rows are sent as flow records.
     pub view: String,
     /// The observation domain.
     pub domain: u32,
 }
 
-/// A host and its port.
+/// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// A name or an address.
@@ -58,11 +58,11 @@ pub struct Address {
     pub port: u16,
 }
 
-/// How messages get to the collector.
+/// The transport of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// Datagrams, of which nobody knows whether they arrive.
+    /// Datagrams; nothing tells whether they arrive.
     #[default]
     Udp,
     /// A connection.
@@ -70,7 +70,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The name in configurations.
+    /// The name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -83,7 +83,7 @@ impl Ipfix {
     /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Where its messages go: no other sink may send there, too, for both would count messages.
+    /// Where its messages go. No other sink may send there, because both would number their messages.
     pub(super) fn place(&self) -> (Transport, &Address, u32) {
         (self.transport, &self.address, self.domain)
     }
@@ -120,7 +120,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Reads the settings of such a sink.
+/// Reads the settings of this sink.
 pub(super) fn ipfix(s: &mut Section<'_>) -> Option<Ipfix> {
     let transports = [Transport::Udp, Transport::Tcp].map(|one| (one.name(), one));
     let transport = s.get("transport", Transport::default(), |f| f.choice(&transports));
@@ -131,7 +131,7 @@ pub(super) fn ipfix(s: &mut Section<'_>) -> Option<Ipfix> {
     Some(Ipfix { address, transport, timeout, view, domain })
 }
 
-/// A name or an address, with a port or without.
+/// A name or an address, with or without a port.
 fn address(field: &Field<'_>) -> Option<Address> {
     let text = field.text()?;
     let is_name = |host: &str| !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));

@@ -32,30 +32,30 @@ pub struct Sink {
     /// The kind of sink and its own settings.
     #[serde(flatten)]
     pub target: Target,
-    /// Reports that wait in memory while the target is slow or dead, where no disk has them.
+    /// Reports that wait in memory while the target is slow or dead, if they are not spooled on disk.
     pub queue: usize,
-    /// What it may know of addresses.
+    /// How much of addresses it may get.
     pub addresses: Addresses,
 }
 
-/// How much of an address may be known; the later ones are stricter.
+/// How much of an address may be disclosed; later variants are stricter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addresses {
-    /// All of them.
+    /// Whole addresses.
     #[default]
     Full,
     /// The first 24 bits of IPv4, and the first 48 of IPv6.
     Prefix,
-    /// Only whether they are IPv4 or IPv6.
+    /// Only whether it is IPv4 or IPv6.
     None,
 }
 
 impl Addresses {
-    /// All of them, in this order.
+    /// All variants, in this order.
     pub const ALL: [Self; 3] = [Self::Full, Self::Prefix, Self::None];
 
-    /// The name in configurations and reports.
+    /// The name in the configuration and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -64,7 +64,7 @@ impl Addresses {
         }
     }
 
-    /// How many bits of an address like this one may be known.
+    /// How many bits of an address of this family may be disclosed.
     pub const fn bits(self, like: IpAddr) -> u8 {
         match (self, like) {
             (Self::Full, IpAddr::V4(_)) => 32,
@@ -80,17 +80,17 @@ impl Addresses {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Target {
-    /// Standard output, one report a line.
+    /// Standard output, one report per line.
     Stdout,
-    /// A file that reports are appended to, one a line.
+    /// A file to which reports are appended, one per line.
     File(File),
-    /// A collector that takes POST requests.
+    /// A collector that accepts POST requests.
     Http(Box<Http>),
-    /// A collector of flow records.
+    /// An IPFIX collector.
     Ipfix(Ipfix),
     /// A receiver of OTLP metrics over HTTP.
     Otlp(Box<Http>),
-    /// A subject of a NATS server, of which a JetStream stream takes what is published.
+    /// A subject of a NATS server; a JetStream stream stores what is published there.
     Nats(Box<Nats>),
 }
 
@@ -99,11 +99,11 @@ impl Sink {
     pub const QUEUE: usize = 64;
 }
 
-/// What a sink says of an earlier one that has its place.
+/// The message about an earlier sink with the same place.
 const SAME_PLACE: &str = "sends to the same place as";
 
 impl Target {
-    /// Its settings, if it is spoken to over HTTP.
+    /// Its settings, if it uses HTTP.
     pub fn http(&self) -> Option<&Http> {
         match self {
             Self::Http(http) => Some(http),
@@ -112,7 +112,7 @@ impl Target {
         }
     }
 
-    /// Whether reports are made into other messages for it, which takes memory.
+    /// Whether reports are converted to another format for it, which takes memory.
     pub const fn translates(&self) -> bool {
         match self {
             Self::Ipfix(_) | Self::Otlp(_) => true,
@@ -125,8 +125,8 @@ impl Target {
         !matches!(self, Self::Stdout | Self::File(_))
     }
 
-    /// What its spool is known by: the whole target, and nothing that may change without it. No two sinks of a
-    /// configuration have the same. `None` if it has no spool.
+    /// Identifies its spool: includes the whole target, and nothing that may change while the target stays the same.
+    /// All sinks of a configuration differ in it. `None` if the sink has no spool.
     pub fn spool_key(&self) -> Option<String> {
         match self {
             Self::Stdout => None,
@@ -141,13 +141,13 @@ impl Target {
         }
     }
 
-    /// Why the two cannot stand beside each other: what the later one says of the earlier one.
+    /// Why the two sinks conflict, as a message at the later one about the earlier one.
     fn conflict(&self, earlier: &Self) -> Option<String> {
         match (self, earlier) {
             (Self::Stdout, Self::Stdout) => Some(SAME_PLACE.to_owned()),
             (Self::File(one), Self::File(other)) if one.place() != other.place() => one.conflict(other),
-            // Reports would arrive there twice, or two writers would mix their lines. The same collector with other
-            // headers is another place: headers may name a tenant.
+            // Reports would arrive twice, or two writers would mix their lines. The same collector with other headers
+            // is another place, because headers may name a tenant.
             _ if self.spool_key()? != earlier.spool_key()? => None,
             (Self::Http(one), Self::Http(other)) | (Self::Otlp(one), Self::Otlp(other)) => Some(one.conflict(other)),
             _ => Some(SAME_PLACE.to_owned()),
@@ -176,7 +176,7 @@ const KINDS: [(&str, Kind); 6] = [
 ];
 
 impl Kind {
-    /// Whether this weir was built with it; if not, that is a mistake at its name.
+    /// Whether this build includes it; if not, that is a mistake at its name.
     fn is_built(self, field: &Field<'_>) -> bool {
         let (is_built, feature, name) = match self {
             Self::Nats => (cfg!(feature = "nats"), "nats", "NATS"),
@@ -193,7 +193,7 @@ impl Kind {
     }
 }
 
-/// The list of sinks. The views of `config` are known if `has_all_views`.
+/// Reads the list of sinks. `has_all_views` tells whether the views of `config` are complete.
 pub(super) fn sinks(field: &Field<'_>, config: &Config, has_all_views: bool) -> Option<Vec<Sink>> {
     let mut taken: Vec<(Field<'_>, Sink)> = Vec::new();
     for field in field.list(SINKS_MAX, "[{type: stdout}]")? {

@@ -14,34 +14,34 @@ use super::{
     http::{Tls, tls},
 };
 
-/// A NATS server, a stream of which takes reports.
+/// A NATS server with a stream that stores reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Nats {
     /// Its address.
     pub url: NatsUrl,
-    /// What reports are published on. Some JetStream stream has to take it.
+    /// The subject on which reports are published. A JetStream stream must include it.
     pub subject: String,
-    /// How long a delivery may take, connecting included.
+    /// How long a delivery may take, including the connection.
     #[serde(serialize_with = "units::write_duration")]
     pub timeout: Duration,
-    /// A file with a user's JWT and the seed of his NKEY (`.creds`), read for each connection.
+    /// A file with a user's JWT and NKEY seed (`.creds`); weir reads it for each connection.
     pub credentials_file: Option<PathBuf>,
-    /// A file with a token, read for each connection.
+    /// A file with a token; weir reads it for each connection.
     pub token_file: Option<PathBuf>,
-    /// The user's name; his password is in `password_file`.
+    /// The user name; the password is in `password_file`.
     pub user: Option<String>,
-    /// A file with the user's password, read for each connection.
+    /// A file with the password; weir reads it for each connection.
     pub password_file: Option<PathBuf>,
-    /// Whom `tls://` trusts, and who weir is.
+    /// The trusted roots for `tls://`, and weir's own certificate.
     pub tls: Tls,
 }
 
 /// The address of a NATS server, without credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NatsUrl {
-    /// Whether the connection has to be encrypted (`tls://`).
+    /// Whether the connection must be encrypted (`tls://`).
     pub is_tls: bool,
-    /// Its name or address in small letters; an IPv6 address is in brackets.
+    /// Its name or address in lower case; an IPv6 address is in brackets.
     pub host: String,
     /// The port.
     pub port: u16,
@@ -53,7 +53,7 @@ impl Nats {
     /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Where reports go: the server and the subject. It stays the same when the connection is encrypted.
+    /// Where reports go: the server and the subject. Encryption does not change it.
     pub fn place(&self) -> String {
         format!("nats:{}:{}/{}", self.url.host, self.url.port, self.subject)
     }
@@ -72,15 +72,15 @@ impl Serialize for NatsUrl {
     }
 }
 
-/// The port that IANA has assigned to NATS.
+/// The port assigned to NATS by IANA.
 const PORT: u16 = 4222;
 
-/// Reads the settings of such a sink.
+/// Reads the settings of this sink.
 pub(super) fn nats(s: &mut Section<'_>) -> Option<Nats> {
     let url = s.require("url", "the server, such as nats://server:4222", |f| url(&f));
     let subject = s.get("subject", Nats::SUBJECT.to_owned(), |f| subject(&f));
     let timeout = s.get("timeout", Nats::TIMEOUT, |f| f.duration(TIMEOUT));
-    // Who weir is can be said once, in one of three ways.
+    // At most one of the three ways to authenticate may be set.
     let mut said: Option<&str> = None;
     let mut once = |field: &Field<'_>, name| {
         if let Some(other) = said.replace(name) {
@@ -115,7 +115,7 @@ pub(super) fn nats(s: &mut Section<'_>) -> Option<Nats> {
     Some(Nats { url: url?, subject, timeout, credentials_file, token_file, user, password_file, tls })
 }
 
-/// An address that is never quoted in a mistake, for it may hold credentials.
+/// A URL that is never quoted in a mistake, because it may contain credentials.
 fn url(field: &Field<'_>) -> Option<NatsUrl> {
     let url: Uri = match field.text()?.parse() {
         Ok(url) => url,
@@ -146,7 +146,7 @@ fn url(field: &Field<'_>) -> Option<NatsUrl> {
     None
 }
 
-/// A subject that can be published on (<https://docs.nats.io/nats-concepts/subjects>).
+/// A subject that messages can be published on (<https://docs.nats.io/nats-concepts/subjects>).
 fn subject(field: &Field<'_>) -> Option<String> {
     let subject = field.text()?;
     let mistake = if !NATS_SUBJECT_BYTES.contains(&subject.len()) {

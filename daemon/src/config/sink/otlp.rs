@@ -1,14 +1,14 @@
-//! The sink `otlp`: as `http`, but for what is sent.
+//! The sink `otlp`: as `http`, with another payload.
 
 use super::{
     super::section::Section,
     http::{Http, settings, url},
 };
 
-/// Reads the settings of such a sink.
+/// Reads the settings of this sink.
 ///
-/// Its URL is complete, as that of an exporter's metrics endpoint is (OTLP exporter specification, "Endpoint URLs for
-/// OTLP/HTTP"). A URL without a path is most often a base that lacks it: weir refuses it, and adds nothing on its own.
+/// Its URL is complete, like that of an exporter's metrics endpoint (OTLP exporter specification, "Endpoint URLs for
+/// OTLP/HTTP"). A URL without a path is usually a base URL by mistake: weir refuses it rather than appending a path.
 pub(super) fn otlp(s: &mut Section<'_>) -> Option<Http> {
     let url = s.require("url", "the receiver, such as http://collector:4318/v1/metrics", |f| {
         let url = url(&f)?;

@@ -1,8 +1,8 @@
-//! Rules of alerts that cannot be judged.
+//! Alert rules that cannot be evaluated.
 
 use super::*;
 
-/// A rule, and the mistake in it: where, and what its message has to say.
+/// A rule and its mistake: the place, and a part of the message.
 const WRONG_RULES: &[(&str, &str, &str)] = &[
     ("flood", "1:18: alerts.rules[0]", "expected a map such as {name: flood"),
     ("{when: lost > 0}", "1:18: alerts.rules[0].name", "is missing: what reports call this rule"),
@@ -117,9 +117,9 @@ fn alerts_have_limits_and_need_rules() {
     let alone = "alerts: {webhook: {url: 'http://a'}}";
     let why = "there is no rule that could send anything: add one to `rules`, or leave `webhook` out";
     assert_eq!(mistakes(alone), [format!("1:19: alerts.webhook: {why}")]);
-    // A rule that is wrong is one mistake, and not a webhook without rules besides.
+    // A wrong rule is one mistake. The webhook without rules is not reported as well.
     assert_eq!(mistakes("alerts: {rules: [{name: a, when: x > 1}], webhook: {url: 'http://a'}}").len(), 1);
-    // A view that is wrong is one mistake, and not a rule about a view that is not there besides.
+    // A wrong view is one mistake. The rule about the missing view is not reported as well.
     assert_eq!(mistakes("views: [{name: w, by: [srcip]}]\nalerts: {rules: [{name: a, when: w.bytes > 1}]}").len(), 1);
     assert_eq!(mistakes("standard_views: [sorces]\nalerts: {rules: [{name: a, when: sources.bytes > 1}]}").len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What is no configuration at all.
+//! Input that is not a configuration at all.
 
 use weir_sketch::hash::mix;
 
@@ -19,7 +19,7 @@ fn bombs_are_refused() {
             "{found:?}"
         );
     }
-    // Few values that are many: the parser counts the aliases, and does not tell where.
+    // A few values that expand to many: the parser counts the aliases and does not report where.
     let few = format!("a: &a []\nb: &b [{0}]\nc: &c [{1}]\nd: [{1}]", ["*a"; 30].join(","), ["*b"; 30].join(","));
     let few = few.replace("d: [*b", "d: [*c").replace(",*b,*b]", ",*c,*c,*c,*c,*c]");
     let found = mistakes(&few);
@@ -36,7 +36,8 @@ fn what_is_nested_too_deeply_is_refused_where_it_gets_too_deep() {
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert_eq!(mistakes(&nested(33)), [format!("1:33:{too_deep}")]);
     assert!(!mistakes(&nested(32))[0].contains("nested"), "{:?}", mistakes(&nested(32)));
-    // The parser alone would take minutes for some of these. Where the rest of a text is broken, depth is still told.
+    // The parser alone would take minutes for some of these. Excessive depth is reported even if the rest of a text is
+    // broken.
     for (text, place) in [
         ("[".repeat(FILE_MAX), "1:33:"),
         ("{a: ".repeat(FILE_MAX / 4), "1:129:"),
@@ -50,7 +51,7 @@ fn what_is_nested_too_deeply_is_refused_where_it_gets_too_deep() {
         let found = mistakes(&text);
         assert_eq!(found, [format!("{place}{too_deep}")], "{}", &text[..10]);
     }
-    // Many brackets that stand beside each other are no reason.
+    // Many brackets side by side are fine.
     assert_eq!(mistakes(&format!("observer: [{}]", "[{}],".repeat(20_000))).len(), 1);
     let second = format!("--- {{}}\n--- {}", "{a: ".repeat(30_000));
     assert!(mistakes(&second)[0].starts_with("2:5: a second YAML document"), "{:?}", mistakes(&second));
@@ -119,7 +120,7 @@ fn damaged_files_never_panic() {
             }
         }
         let text = String::from_utf8_lossy(&bytes);
-        // What YAML takes for the end of a line, and the end of the text.
+        // YAML's line breaks, and the end of the text.
         let lines = 2 + text.matches(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count();
         match parse(&text) {
             Ok(config) => drop(config.to_yaml()),

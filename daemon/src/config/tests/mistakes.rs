@@ -1,4 +1,4 @@
-//! What is wrong in a configuration is told with its place, all at once.
+//! All mistakes in a configuration are reported at once, each with its place.
 
 use super::*;
 use crate::config::limits::MISTAKES_MAX;
@@ -327,7 +327,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "report: {interval: 1h}\nseen_flows: {generation: 5x}",
         &["2:26: seen_flows.generation: expected a duration such as 10s, found the text \"5x\""],
     ),
-    // Places: quoted keys, flow and block style, several lines, aliases, other line ends, wide characters.
+    // Places: quoted keys, flow and block style, several lines, aliases, other line endings, wide characters.
     (
         "\"report\" :\n\n    # why\n    'interval':\n      \"200ms\"",
         &["5:7: report.interval: 200ms is below the minimum of 1s"],
@@ -353,7 +353,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
             "2:20: report.interval: 500ms is below the minimum of 1s",
         ],
     ),
-    // No YAML, or not one document.
+    // Not YAML, or not exactly one document.
     ("report:\n  top: 5\n interval: 10s", &["3:2: did not find expected key, while parsing a block mapping"]),
     (
         "report: {top: 5\nsinks: []",

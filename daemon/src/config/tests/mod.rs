@@ -1,4 +1,4 @@
-//! The whole way from text to configuration or mistakes.
+//! The whole path from text to a configuration or its mistakes.
 
 mod alerts;
 mod damage;
@@ -20,7 +20,7 @@ fn parse(text: &str) -> Result<Config, Mistakes> {
     Config::parse(text, "weir.yaml")
 }
 
-/// The mistakes of a text as displayed, without the file's name and the advice at the end.
+/// The mistakes of a text as displayed, without the file name and the advice at the end.
 fn mistakes(text: &str) -> Vec<String> {
     let shown = parse(text).expect_err(text).to_string();
     let (lines, _advice) = shown.rsplit_once('\n').unwrap();

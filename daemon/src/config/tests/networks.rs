@@ -1,10 +1,10 @@
-//! Networks, and the files that their prefixes come from.
+//! Networks, and their prefix files.
 
 use weir_sketch::hash::mix;
 
 use super::*;
 
-/// The mistakes of networks that read these files, which are F0, F1, ... in the text and in the mistakes.
+/// The mistakes of networks that read these files, which are called F0, F1, ... in the text and in the mistakes.
 fn with_files(text: &str, contents: &[&[u8]]) -> Result<Config, Vec<String>> {
     let text_key = contents
         .iter()

@@ -1,4 +1,4 @@
-//! Secrets are shown to nobody, and refused where every user may read them.
+//! Secrets are never shown, and refused if every user may read them.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,4 +1,4 @@
-//! What can be set: each setting is read, limited and written as it is read, and the files that ship are right.
+//! Each setting is read, limited and written back as read, and the shipped files are right.
 
 use weir_common::{
     control::Feeds,
@@ -314,7 +314,7 @@ fn every_setting_is_read() {
 #[test]
 fn printed_configuration_reads_back() {
     for text in ["", EVERYTHING, "sinks: []", "sampling: {packets: 100}", "spool: {path: none, max_age: none}"] {
-        // What is printed has no query.
+        // The printed URL has no query.
         let config = parse(&text.replace("?b=c", "?***")).unwrap();
         assert!(!parse(text).unwrap().to_yaml().contains("b=c"));
         let printed = config.to_yaml();
@@ -352,7 +352,7 @@ fn limits_are_inclusive() {
         ("sinks: [{type: http, url: 'http://a', timeout: %}]", ["100ms", "60s"], ["99ms", "61s"]),
     ];
     for (text, within, beyond) in cases {
-        // The interval must not be longer than the generation, which is not the question here.
+        // The interval must not exceed the generation, which is not tested here.
         let generation = if text.contains("interval") { "\nseen_flows: {generation: 1h}" } else { "" };
         let text = |value: &str| text.replace('%', value) + generation;
         for value in within {

@@ -1,4 +1,4 @@
-//! Sinks beside each other, and those that a weir was built without.
+//! Sinks that conflict, and sinks that are not built in.
 
 use std::slice;
 
@@ -21,7 +21,8 @@ fn two_sinks_never_have_one_spool() {
         assert_eq!(keys(&[one, two.clone()]), known);
         assert_eq!(keys(&[two]), known[1..], "whoever else there was");
     }
-    // A credential changes, so it is in no name. Whose reports wait could not be told of two that differ in it alone.
+    // A credential can change, so it is in no name. If two sinks differed only in it, their spooled reports could not
+    // be told apart.
     let [one, two] = ["headers: {Authorization: one}", "headers: {Authorization: two}"].map(of);
     assert_eq!(keys(slice::from_ref(&one)), keys(slice::from_ref(&two)));
     assert_eq!(
@@ -50,7 +51,7 @@ fn two_sinks_never_write_one_file() {
         let text = format!("sinks:\n{rotated}- {{type: file, path: {other}}}\n");
         assert!(parse(&text).is_ok(), "{other}: {:?}", mistakes(&text));
     }
-    // Without `max_size` nothing is renamed.
+    // Without `max_size` no file is renamed.
     assert!(parse("sinks: [{type: file, path: r}, {type: file, path: r.1}]").is_ok());
 }
 

@@ -1,8 +1,8 @@
-//! Views that cannot be asked, and how views are written.
+//! Invalid views, and how views are written.
 
 use super::*;
 
-/// A view, and the mistake in it: where, and what its message has to say.
+/// A view and its mistake: the place, and a part of the message.
 const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("web", "1:9: views[0]", "expected a map such as {name: web"),
     ("{by: [src_ip]}", "1:9: views[0].name", "is missing: what reports call this view"),
