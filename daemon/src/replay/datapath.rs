@@ -1,4 +1,4 @@
-//! What replay sends packets through: the counterpart of the kernel's program in userspace, or the program itself.
+//! Where replay sends packets: the userspace counterpart of the kernel program, or the kernel program itself.
 
 use weir_common::ledger::Tally;
 
@@ -13,7 +13,7 @@ use crate::{
 pub trait Datapath {
     /// Measures a packet.
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError>;
-    /// Closes the window, whose seconds are `cut`, and goes on with the empty shard `spare`.
+    /// Closes the window, whose seconds are `cut`, and continues with the empty shard `spare`.
     fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Result<Closed, KernelError>;
 }
 
@@ -34,7 +34,7 @@ impl Datapath for UserspaceCollector {
     }
 }
 
-/// When it was captured: milliseconds modulo 2^32; 0 if that is not known.
+/// Capture time in milliseconds modulo 2^32; 0 if unknown.
 pub const fn tick(packet: &Packet<'_>) -> u32 {
     const NS_PER_MS: u64 = 1_000_000;
     match packet.time_ns {
@@ -43,7 +43,7 @@ pub const fn tick(packet: &Packet<'_>) -> u32 {
     }
 }
 
-/// When it was captured: seconds since 1970, if that is known.
+/// Capture time in seconds since 1970, if known.
 pub fn second(packet: &Packet<'_>) -> Option<u64> {
     const NS_PER_SECOND: u64 = 1_000_000_000;
     packet.time_ns.map(|time_ns| time_ns / NS_PER_SECOND)

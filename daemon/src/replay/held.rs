@@ -1,4 +1,4 @@
-//! Packets that wait for their window, in the order of their times.
+//! Packets that wait for their window, in time order.
 
 use std::{
     cmp::Ordering,
@@ -9,24 +9,24 @@ use weir_common::packet::{Link, REACH_MAX};
 
 use super::capture::Packet;
 
-/// What may wait, in bytes of memory.
+/// Memory limit for waiting packets, in bytes.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Packets that were copied out of their captures, as far as anybody reads them.
+/// Packets copied from their captures, as far as the parser reads.
 #[derive(Default)]
 pub struct Held {
     packets: BinaryHeap<Waiting>,
-    /// Those without a time, in the order in which they came.
+    /// Packets without a time, in arrival order.
     untimed: VecDeque<Waiting>,
-    /// How many came.
+    /// How many packets were added.
     count: u64,
     bytes: usize,
 }
 
-/// One of them.
+/// A waiting packet.
 pub struct Waiting {
     time_ns: Option<u64>,
-    /// Which one it was: those of the same time stay in the order in which they came.
+    /// Its arrival number: packets of the same time stay in arrival order.
     nth: u64,
     link: Link,
     wire_bytes: u32,
@@ -34,7 +34,7 @@ pub struct Waiting {
 }
 
 impl Held {
-    /// Keeps a packet.
+    /// Adds a packet.
     pub fn push(&mut self, &Packet { time_ns, link, wire_bytes, captured }: &Packet<'_>) {
         let captured = captured[..captured.len().min(REACH_MAX)].into();
         let waiting = Waiting { time_ns, nth: self.count, link, wire_bytes, captured };
@@ -46,7 +46,7 @@ impl Held {
         }
     }
 
-    /// Takes the earliest packet, or the first one without a time where no other is held.
+    /// Takes the earliest packet, or the first one without a time if there is no other.
     pub fn pop(&mut self) -> Option<Waiting> {
         let Some(first) = self.packets.pop() else { return self.pop_untimed() };
         self.bytes -= first.bytes();
@@ -65,25 +65,25 @@ impl Held {
         self.packets.peek()?.time_ns
     }
 
-    /// Whether there is no room for another one.
+    /// Whether there is no room for another packet.
     pub const fn is_full(&self) -> bool {
         self.bytes >= BYTES_MAX
     }
 }
 
 impl Waiting {
-    /// The packet again.
+    /// The original packet.
     pub const fn packet(&self) -> Packet<'_> {
         Packet { time_ns: self.time_ns, link: self.link, wire_bytes: self.wire_bytes, captured: &self.captured }
     }
 
-    /// What it takes, with what the allocator keeps for it.
+    /// Its memory, including the allocator's overhead.
     const fn bytes(&self) -> usize {
         size_of::<Self>() + 16 + self.captured.len()
     }
 }
 
-/// The earliest is the greatest: a heap gives that first.
+/// The earliest packet is the greatest, because a heap returns that first.
 impl Ord for Waiting {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.time_ns, other.nth).cmp(&(self.time_ns, self.nth))

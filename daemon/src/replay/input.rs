@@ -1,4 +1,4 @@
-//! Where captures come from: files, and standard input.
+//! Sources of captures: files and standard input.
 
 use std::{
     cell::Cell,
@@ -11,14 +11,14 @@ use std::{
 /// The name that means standard input.
 const STDIN: &str = "-";
 
-/// Bytes of a capture as they are in its file, counted for the progress bar.
+/// The raw bytes of a capture file, counted for the progress bar.
 pub struct Input {
     reader: Box<dyn Read>,
     read: Rc<Cell<u64>>,
 }
 
 impl Input {
-    /// Opens a file, or standard input. What is read of it is added to `read`.
+    /// Opens a file, or standard input. The bytes read from it are added to `read`.
     ///
     /// # Errors
     ///
@@ -38,22 +38,22 @@ impl Read for Input {
     }
 }
 
-/// Whether this means standard input.
+/// Whether this path means standard input.
 pub fn is_stdin(path: &Path) -> bool {
     path == Path::new(STDIN)
 }
 
-/// What messages and reports call it.
+/// Its name in messages and reports.
 pub(super) fn name(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// How many bytes there are to read in all; `None` if that is not known.
+/// The total number of bytes to read; `None` if unknown.
 pub(super) fn size(files: &[PathBuf]) -> Option<u64> {
     files.iter().map(|file| size_of_file(file)).sum()
 }
 
-/// Whether a file can be opened again and has the same in it.
+/// Whether a file can be reopened with the same content.
 pub(super) fn can_be_read_again(path: &Path) -> bool {
     size_of_file(path).is_some()
 }

@@ -1,4 +1,4 @@
-//! Sends every captured packet through the kernel's own program, by test-run.
+//! Runs every captured packet through the kernel program, by test run.
 
 use std::sync::Arc;
 
@@ -20,28 +20,28 @@ use crate::{
     rates::{Cut, Seconds},
 };
 
-/// A frame for the kernel has at least an Ethernet header, and must fit a page. The parser never reads beyond that; the
-/// true length is in the header.
+/// A frame for the kernel has at least an Ethernet header and must fit in a page. The parser never reads beyond that;
+/// the true length is in the header.
 const FRAME_MIN: usize = 14;
 const FRAME_MAX: usize = 2048;
 const HEADER: usize = size_of::<ReplayHeader>();
-/// A packet evicts at most one record: after this many, the smallest ring is not full yet.
+/// A packet evicts at most one record, so after this many even the smallest ring is not full.
 const PACKETS_PER_DRAIN: u32 = 256;
-/// Test-run's packets come in on the loopback interface, which has this index in every network namespace.
+/// Test-run packets arrive on the loopback interface, which has this index in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// The kernel's datapath on this thread's CPU.
+/// The kernel datapath on this thread's CPU.
 pub struct KernelDatapath<'a> {
     program: &'a Xdp,
     collector: Collector<KernelSource<'a>>,
     frame: Vec<u8>,
     undrained: u32,
-    /// By the times of the capture, which the kernel's counters know nothing of.
+    /// By capture time, which the kernel's counters do not know.
     seconds: Seconds,
 }
 
 impl<'a> KernelDatapath<'a> {
-    /// A datapath that fills `shard`; `ring` is this thread's CPU's.
+    /// A datapath that fills `shard`; `ring` is the ring of this thread's CPU.
     pub fn new(parts: Parts<'a>, ring: Ring, seen: Arc<Seen>, shard: Box<Shard>) -> Result<Self, KernelError> {
         let Parts { xdp: _, tc: _, flush, rings: _, replay, interfaces, others: _ } = parts;
         interfaces.insert(LOOPBACK, 0, Feeds::All)?;
@@ -70,7 +70,7 @@ impl Datapath for KernelDatapath<'_> {
         self.frame.extend_from_slice(header.as_bytes());
         self.frame.extend_from_slice(captured);
         self.frame.resize(self.frame.len().max(HEADER + FRAME_MIN), 0);
-        // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex. The header lies
+        // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex. The header is
         // before `data`, as XDP metadata.
         let context = [HEADER as u32, self.frame.len() as u32, 0, 0, 0, 0];
         test_run(self.program, "replay", &self.frame, Some(context.as_bytes()))?;

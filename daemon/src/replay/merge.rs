@@ -1,10 +1,10 @@
-//! Several captures as one: their packets in the order of their times.
+//! Merges several captures: their packets in time order.
 //!
-//! A capture is read from its beginning to its end. So of captures that are each in order, the packets come in order;
-//! what is not in order within a capture stays so. A packet without a time comes right after the one before it.
+//! Each capture is read from start to end. So if each capture is sorted, the packets are sorted, too; a capture that is
+//! not sorted stays as it is. A packet without a time comes right after the one before it.
 //!
-//! Memory: one read buffer for each capture that is open. Where there are many captures, each is open only from its
-//! first packet to its last one, so only those of the same time are open together.
+//! Memory: one read buffer per open capture. If there are many captures, each is open only from its first packet to its
+//! last, so only those that overlap in time are open together.
 
 use std::{
     cell::Cell,
@@ -19,17 +19,17 @@ use super::{
     input::{self, Input},
 };
 
-/// So many captures may be open from the start.
+/// Up to this many captures stay open from the start.
 const KEPT_OPEN: usize = 64;
-/// What the read buffers of all captures have together at first, in bytes, and the limits of one.
+/// Initial read buffers of all captures together, in bytes, and the limits of a single one.
 const BUFFERS_BYTES: usize = 4 << 20;
 const BUFFER_BYTES: [usize; 2] = [16 << 10, 256 << 10];
 
 /// Captures that are read together.
 pub struct Merge {
     sources: Vec<Source>,
-    /// Those that have not ended, by the time of the packet that comes next or, for the one that was read last, of the
-    /// packet that it gave.
+    /// Captures that have not ended, by the time of their next packet; for the capture that was read last, by the time
+    /// of the packet it returned.
     next: BinaryHeap<Reverse<(u64, usize)>>,
     buffer_bytes: usize,
     read: Rc<Cell<u64>>,
@@ -39,14 +39,14 @@ pub struct Merge {
 
 struct Source {
     path: PathBuf,
-    /// `None` if it is not open yet or any more.
+    /// `None` if it is not open yet, or closed.
     capture: Option<Capture<Input>>,
-    /// The time of the packet that it gave last.
+    /// The time of the last packet it returned.
     time_ns: u64,
 }
 
 impl Merge {
-    /// Opens these captures, and looks at the first packet of each.
+    /// Opens these captures and peeks at the first packet of each.
     pub fn new(files: &[PathBuf]) -> Self {
         let [least, most] = BUFFER_BYTES;
         let mut merge = Self {
@@ -71,18 +71,18 @@ impl Merge {
         self.captures
     }
 
-    /// How many bytes of the files were read.
+    /// How many bytes of the files have been read.
     pub fn bytes_read(&self) -> u64 {
         self.read.get()
     }
 
-    /// What was broken, in the order of the files.
+    /// The broken captures, in the order of the files.
     pub fn into_broken(mut self) -> Vec<Broken> {
         self.broken.sort_by_key(|(nth, _)| *nth);
         self.broken.into_iter().map(|(_, broken)| broken).collect()
     }
 
-    /// The next packet of all captures; `None` at their end.
+    /// The next packet of all captures; `None` at the end.
     pub fn next_packet(&mut self) -> Option<Packet<'_>> {
         let nth = loop {
             let Reverse((time_ns, nth)) = *self.next.peek()?;
@@ -101,13 +101,13 @@ impl Merge {
             }
         };
         let Source { capture, time_ns, .. } = &mut self.sources[nth];
-        // It was looked at, so that it is there.
+        // It has been peeked at, so it exists.
         let packet = capture.as_mut()?.next_packet().ok()??;
         *time_ns = packet.time_ns.unwrap_or(*time_ns);
         Some(packet)
     }
 
-    /// When a capture's next packet comes; `None` at its end.
+    /// The time of a capture's next packet; `None` at its end.
     fn time_of(&mut self, nth: usize) -> Result<Option<u64>, Broken> {
         if self.sources[nth].capture.is_none() {
             self.sources[nth].capture = Some(self.open(nth)?);
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// A capture of packets at these milliseconds, each with `mark` as its length on the wire.
+    /// A capture of packets at these milliseconds, each with the length `mark` on the wire.
     fn capture(folder: &Path, name: &str, mark: u32, times_ms: &[u32]) -> PathBuf {
         let mut bytes = Vec::new();
         let words = |bytes: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
@@ -212,7 +212,7 @@ mod tests {
     fn of_many_captures_only_those_of_the_same_time_are_open() {
         const FILES: u32 = 3 * KEPT_OPEN as u32;
         let folder = Folder::new("many");
-        // From the last to the first, each over a part of the one before.
+        // From last to first; each overlaps the one before.
         let times = |nth: u32| [nth * 100, nth * 100 + 50, nth * 100 + 120];
         let files: Vec<_> =
             (0..FILES).rev().map(|nth| capture(folder.path(), &format!("{nth}"), nth, &times(nth))).collect();

@@ -1,4 +1,4 @@
-//! Replay: the same measurement over capture files, offline, with time from the capture.
+//! Replay: the same measurement on capture files, offline, with time taken from the capture.
 
 pub mod capture;
 mod datapath;
@@ -57,17 +57,17 @@ use crate::{
     rule::Rule,
 };
 
-/// How the time of a capture is divided into windows.
+/// How capture time is divided into windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
     /// One report for everything.
     All,
-    /// One report for each interval in which there are packets.
+    /// One report for each interval that has packets.
     Every(Duration),
 }
 
 impl Windows {
-    /// The rules for such windows.
+    /// The alert rules for such windows.
     fn alerts(self, rules: &[Rule]) -> Alerts {
         match self {
             Self::All => Alerts::of_any_length(rules),
@@ -79,44 +79,44 @@ impl Windows {
 /// What to replay, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The captures: files, or `-` for standard input. Their packets are taken in the order of time.
+    /// The captures: files, or `-` for standard input. Their packets are processed in time order.
     pub files: Vec<PathBuf>,
-    /// How their time is divided into windows.
+    /// How capture time is divided into windows.
     pub windows: Windows,
-    /// Through the kernel's program instead of its counterpart in userspace.
+    /// Use the kernel program instead of its userspace counterpart.
     pub kernel: bool,
-    /// Keys that each report tells of, as [`Ask::parse`] reads them.
+    /// Keys to look up in each report, as [`Ask::parse`] reads them.
     pub asks: Vec<String>,
-    /// Fixes the hash keys and the run's number.
+    /// Fixes the hash keys and the run ID.
     pub seed: Option<u64>,
     /// Whether to show a progress bar on standard error.
     pub progress: bool,
 }
 
-/// Why a replay could not be done.
+/// Why a replay failed.
 #[derive(Debug, Error)]
 pub enum ReplayError {
     /// A report could not be written.
     #[error("cannot write the report")]
     Write(#[from] io::Error),
-    /// A question that nothing answers.
+    /// A query that cannot be answered.
     #[error("--ask {text}: {why}")]
     Ask {
-        /// The question.
+        /// The query.
         text: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A database of addresses.
+    /// A database of addresses failed.
     #[error(transparent)]
     Geo(#[from] GeoError),
-    /// The kernel side.
+    /// The kernel side failed.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// The CPU to stay on.
+    /// Pinning to a CPU failed.
     #[error(transparent)]
     Pin(#[from] PinError),
-    /// The hash key.
+    /// The hash key is not available.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// Shards that cannot be merged.
@@ -124,11 +124,11 @@ pub enum ReplayError {
     Merge(#[from] MergeError),
 }
 
-/// Replays captures and hands the report of each window to `deliver`. Returns what was broken in the captures.
+/// Replays captures and passes the report of each window to `deliver`. Returns the broken captures.
 ///
 /// # Errors
 ///
-/// What makes the replay impossible. A broken capture does not: what could be read of it is reported.
+/// The replay is impossible. A broken capture is not an error: what could be read of it is reported.
 pub fn replay(
     config: &Config,
     options: &Options,
@@ -145,7 +145,7 @@ pub fn replay(
     });
     let asks = asks.collect::<Result<Vec<_>, _>>()?.concat();
     views.directory.assign(0, &[&interface], None);
-    // The first packet will tell the day.
+    // The first packet determines the day.
     let mut keys = Keys::new(key, key.derive("coins"), Timestamp::UNIX_EPOCH);
     let [first, spare] = [(), ()].map(|()| keys.shard(&config.estimates, &views));
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
@@ -186,7 +186,7 @@ pub fn replay(
     }
 }
 
-/// One file gives the interface its name. Several files are one interface, too.
+/// The interface name: that of the file. Several files count as one interface, too.
 fn interface_name(files: &[PathBuf]) -> String {
     match files {
         [file] if is_stdin(file) => "stdin".to_owned(),
@@ -198,8 +198,8 @@ fn interface_name(files: &[PathBuf]) -> String {
 struct Run<'a> {
     windows: Windows,
     timeline: Timeline,
-    /// Packets of later windows, while packets of the open one may still come; or packets without a time, while nothing
-    /// has told the time.
+    /// Packets of later windows while the open one may still get packets, or packets without a time before the first
+    /// one with a time.
     held: Held,
     interface: String,
     spare: Option<Box<Shard>>,
@@ -214,7 +214,7 @@ impl Run<'_> {
         progress: bool,
         mut datapath: impl Datapath,
     ) -> Result<Vec<Broken>, ReplayError> {
-        /// Progress for every single packet would cost more than the packet.
+        /// Updating the progress bar for every packet would cost more than the packet.
         const PACKETS_PER_TICK: u64 = 1 << 14;
         let bar = progress_bar(files, progress);
         let mut merge = Merge::new(files);
@@ -226,7 +226,7 @@ impl Run<'_> {
                 bar.set_position(merge.bytes_read());
             }
         }
-        // A file that is no capture is no measurement; a capture without packets is one of nothing.
+        // No report without any capture; an empty capture gets a report of nothing.
         if merge.captures() > 0 {
             self.end(&mut datapath)?;
         }
@@ -234,7 +234,7 @@ impl Run<'_> {
         Ok(merge.into_broken())
     }
 
-    /// Measures a packet, or holds it until its window is open.
+    /// Measures a packet, or holds it until its window opens.
     fn take(&mut self, packet: &Packet<'_>, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         if self.timeline.has(packet.time_ns) {
             return self.measure(packet, datapath);
@@ -248,14 +248,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether the window of the earliest packet that is held may begin when a packet of this time comes: the open one
-    /// is over, and packets of a still earlier one would have come.
+    /// Whether a packet of this time lets the window of the earliest held packet start: the open window is over, and
+    /// all packets of any earlier window should have arrived.
     fn is_next_complete(&self, time_ns: u64) -> bool {
         let is_first_settled = self.held.first_ns().is_some_and(|first_ns| time_ns.saturating_sub(first_ns) >= HOLD_NS);
         is_first_settled && self.timeline.is_over(time_ns)
     }
 
-    /// Measures the earliest packet that is held, and those of the same window. Tells whether there was one.
+    /// Measures the earliest held packet and all others of its window. Returns whether there was one.
     fn let_go(&mut self, datapath: &mut impl Datapath) -> Result<bool, ReplayError> {
         let Some(first) = self.held.pop() else { return Ok(false) };
         self.measure(&first.packet(), datapath)?;
@@ -267,7 +267,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Measures a packet in the open window, or in the next one, which then begins.
+    /// Measures a packet in the open window, or in the next one, which then starts.
     fn measure(&mut self, packet: &Packet<'_>, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         let turn = match packet.time_ns {
             Some(time_ns) => self.timeline.turn(time_ns),
@@ -294,8 +294,8 @@ impl Run<'_> {
         self.close(last, last.end_ns, datapath)
     }
 
-    /// Opens the first window. Its day is known only now, so a window of nothing is closed: the datapath gets a shard
-    /// with the key of that day.
+    /// Opens the first window. Its day is only known now, so an empty window is closed first: that gives the datapath a
+    /// shard with the key of the day.
     fn begin(&mut self, start_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         let Closing { keys, seen, .. } = &mut self.closing;
         keys.restart(time(start_ns), seen);
@@ -305,7 +305,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Closes and reports a window. The next one begins at `next_ns`.
+    /// Closes and reports a window. The next one starts at `next_ns`.
     fn close(&mut self, over: Stretch, next_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         let mut spare = self.spare.take().expect("the shard comes back at the end of each call");
         self.closing.advance(time(next_ns));
@@ -341,7 +341,7 @@ impl Run<'_> {
         Ok((self.deliver)(&report)?)
     }
 
-    /// The seconds of a window, after which the next one begins at `next_ns`.
+    /// The seconds of a window, if the next one starts at `next_ns`.
     const fn cut(&self, over: Stretch, next_ns: u64) -> Cut {
         let then = match self.windows {
             Windows::All => Then::Nothing,
@@ -355,7 +355,7 @@ fn time(ns: u64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX)
 }
 
-/// A report has microseconds: its window ends with the one in which the last packet came, and so after its start.
+/// Reports have microseconds: the window ends after the microsecond of the last packet, and so after its start.
 fn span(over: Stretch) -> Span {
     let Stretch { start_ns, end_ns, late, untimed, set_back_ns } = over;
     let back = |ns| -SignedDuration::try_from(Duration::from_nanos(ns)).unwrap_or(SignedDuration::MAX);
@@ -386,7 +386,7 @@ fn progress_bar(files: &[PathBuf], wanted: bool) -> ProgressBar {
 ///
 /// # Errors
 ///
-/// The output cannot be written to.
+/// Writing failed.
 pub fn write_json(report: &Report, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, report)?;
     out.write_all(b"\n")

@@ -1,24 +1,24 @@
-//! The time of captures: to which window each packet belongs.
+//! The time of captures: assigns each packet to a window.
 //!
-//! Time goes on with the packets, but captures are not always sorted, and a clock may have been set while one was made:
+//! Time advances with the packets. But captures are not always sorted, and a clock may have been set back during one:
 //!
-//! - A packet after the open window begins its own window, once the open one is over: until packets of [`HOLD_NS`]
-//!   later come, others may still belong to it. Nor does a window begin before a packet comes that is so much later
-//!   than its first one: others may belong to an earlier window. There are no windows without packets in between.
-//! - A packet from before the open window joins it, and is counted as late.
-//! - If late packets are all that comes, the capture's clock was set back, or one packet was stamped far in the future.
-//!   After [`LATE_MAX`] of them in a row, which also cover the length of a window, windows follow their time.
-//! - A packet without a time belongs to the open window, whatever that is.
+//! - A packet after the open window starts its own window once the open one is over: until there are packets
+//!   [`HOLD_NS`] later, others may still belong to it. Nor does a window start before there is a packet that much later
+//!   than its first one, because others may belong to an earlier window. Windows without packets are skipped.
+//! - A packet from before the open window joins it, and counts as late.
+//! - If only late packets arrive, the capture's clock was set back, or one packet had a timestamp far in the future.
+//!   After [`LATE_MAX`] of them in a row that also cover the length of a window, windows follow their time.
+//! - A packet without a time belongs to whatever window is open.
 //!
-//! So a packet far in the future waits for its time, or for the end. Timestamps that jump to and fro cost a window for
-//! each [`LATE_MAX`] packets at most, however far they jump.
+//! So a packet far in the future waits for its time, or for the end. Timestamps that jump back and forth cost at most
+//! one window per [`LATE_MAX`] packets, however far they jump.
 
 use super::Windows;
 
-/// So many late packets in a row may be out of order. More of them are what time it is now.
+/// Up to this many late packets in a row count as out of order. More of them set the current time.
 pub const LATE_MAX: u64 = 100;
 
-/// A window is over when a packet comes whose time is so much later, in nanoseconds.
+/// A window is over when a packet arrives this much later, in nanoseconds.
 pub const HOLD_NS: u64 = 10_000_000_000;
 
 /// A window, in nanoseconds since the Unix epoch.
@@ -26,31 +26,31 @@ pub const HOLD_NS: u64 = 10_000_000_000;
 pub struct Stretch {
     /// Its first nanosecond.
     pub start_ns: u64,
-    /// The first nanosecond after it; for one window over everything, after the latest packet.
+    /// The first nanosecond after it; if one window covers everything, the first after the latest packet.
     pub end_ns: u64,
-    /// Its packets that are from before it.
+    /// Late packets: from before the window.
     pub late: u64,
-    /// Its packets that have no time.
+    /// Packets without a time.
     pub untimed: u64,
-    /// By how much the clock was set back at its end, if it was.
+    /// How far the clock was set back at its end, if it was.
     pub set_back_ns: Option<u64>,
 }
 
-/// What the time of a packet means.
+/// The effect of a packet's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// It belongs to the open window.
     Stay,
-    /// It is the first: its window begins here.
+    /// It is the first packet: its window starts here.
     Begin(u64),
-    /// The open window is over, and the packet's begins here.
+    /// The open window is over, and the packet's window starts here.
     Next(Stretch, u64),
 }
 
 /// The open window, and what may end it.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeline {
-    /// The length of a window; `None` for one over everything.
+    /// The length of a window; `None` if one window covers everything.
     interval_ns: Option<u64>,
     open: Option<Stretch>,
     /// The latest packet so far that is not late.
@@ -58,7 +58,7 @@ pub struct Timeline {
     row: Row,
 }
 
-/// Late packets without another one between them.
+/// Consecutive late packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     packets: u64,
@@ -66,7 +66,7 @@ struct Row {
     latest_ns: u64,
 }
 
-/// A window ends after its last packet, so that one nanosecond has to be left.
+/// A window ends after its last packet, so one nanosecond must be left.
 const LATEST_NS: u64 = u64::MAX - 1;
 
 impl Timeline {
@@ -79,8 +79,8 @@ impl Timeline {
         Self { interval_ns, open: None, latest_ns: 0, row: Row::default() }
     }
 
-    /// Whether the open window takes a packet of this time, or without one, as soon as it comes. One window over
-    /// everything takes all that have a time.
+    /// Whether the open window takes a packet of this time, or without one, immediately. A single window over
+    /// everything takes all packets that have a time.
     pub fn has(&self, time_ns: Option<u64>) -> bool {
         match (time_ns, self.interval_ns) {
             (Some(_), None) => true,
@@ -94,7 +94,7 @@ impl Timeline {
         self.is_later(time_ns, 0)
     }
 
-    /// Whether the open window is over when a packet of this time comes, or none is open.
+    /// Whether the open window is over when a packet of this time arrives, or no window is open.
     pub fn is_over(&self, time_ns: u64) -> bool {
         self.open.is_none() || self.is_later(time_ns, HOLD_NS)
     }
@@ -104,7 +104,7 @@ impl Timeline {
         end_ns.is_some_and(|end_ns| time_ns.min(LATEST_NS) >= end_ns.saturating_add(by_ns))
     }
 
-    /// A packet without a time comes into the open window. Returns where a window begins if none was open.
+    /// Adds a packet without a time to the open window. Returns the start of a new window if none was open.
     pub fn untimed(&mut self) -> Option<u64> {
         let begins = if self.open.is_none() { Some(self.begin(0).start_ns) } else { None };
         if let Some(open) = &mut self.open {
@@ -113,7 +113,7 @@ impl Timeline {
         begins
     }
 
-    /// Goes on to the time of a packet.
+    /// Advances to the time of a packet.
     pub fn turn(&mut self, time_ns: u64) -> Turn {
         let time_ns = time_ns.min(LATEST_NS);
         let Some(open) = &mut self.open else {
@@ -141,7 +141,7 @@ impl Timeline {
         Turn::Stay
     }
 
-    /// The last window; one at the beginning of time if there was no packet.
+    /// The last window; if there was no packet, one at the beginning of time.
     pub fn end(self) -> Stretch {
         self.open.unwrap_or_else(|| self.window_of(0))
     }
@@ -161,7 +161,7 @@ impl Timeline {
         window
     }
 
-    /// The window that a packet begins.
+    /// The window that a packet starts.
     fn window_of(&self, time_ns: u64) -> Stretch {
         let interval_ns = self.interval_ns.unwrap_or(1);
         let start_ns = time_ns - time_ns % interval_ns;
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn whatever_jumps_costs_a_window_for_each_row_of_late_packets() {
-        // As expensive as it gets: each row is just long enough, and covers a window.
+        // The most expensive case: each row is just long enough and covers a window.
         let row = LATE_MAX + 2;
         let jumping = |nth: u64| if nth.is_multiple_of(row) { 2 * HOUR } else { (nth % row) * SECOND };
         let count = windows(TEN, (0..50 * row).map(|nth| DAY + jumping(nth))).len() as u64;
@@ -233,12 +233,12 @@ mod tests {
     #[test]
     fn one_packet_far_in_the_future_costs_one_window() {
         const FUTURE: u64 = DAY + 1_000 * DAY;
-        // A packet each 20 ms: 500 in each window.
+        // A packet every 20 ms: 500 in each window.
         let at = |nth: u64| if nth == 1_000 { FUTURE } else { DAY + nth * SECOND / 50 };
         let all = windows(TEN, (0..3_000).map(at));
         let starts: Vec<_> = all.iter().map(|window| window.start_ns).collect();
         let then = [0, 10].map(|second| DAY + second * SECOND);
-        // 10 s of late packets are in the window of the future, and those after it are where they belong.
+        // 10 s of late packets are in the future window; those after it are where they belong.
         let later = [30, 40, 50].map(|second| DAY + second * SECOND);
         assert_eq!(starts, [&then[..], &[FUTURE], &later[..]].concat());
         assert_eq!(all[2].late, 500);

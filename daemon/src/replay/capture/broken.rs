@@ -1,4 +1,4 @@
-//! Why a capture cannot be read: the error messages.
+//! Errors when reading a capture.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -8,14 +8,14 @@ use std::{
 use super::{DESCRIPTIONS_MAX, PACKET_BYTES_MAX};
 use crate::text::grouped;
 
-/// A capture that cannot be read, or not further.
+/// A capture that cannot be read, or not to its end.
 #[derive(Debug)]
 pub struct Broken {
-    /// The file, as it was named.
+    /// The file, as it was given.
     pub file: String,
-    /// How many packets were read before.
+    /// How many packets were read before the error.
     pub packets: u64,
-    /// Where the record that cannot be read begins, in bytes from the start of the capture, unpacked if it was packed.
+    /// Offset of the unreadable record from the start of the capture, in bytes, after decompression.
     pub offset: u64,
     /// What is wrong.
     pub reason: Reason,
@@ -30,51 +30,51 @@ pub enum Reason {
     /// Reading failed.
     #[error("cannot read it: {0}")]
     Read(#[from] io::Error),
-    /// What it is packed with, and why that cannot be unpacked.
+    /// A compressed file that cannot be decompressed.
     #[error("{}", packed(.packing, .error))]
     Packed {
-        /// The packing's name.
+        /// The name of the compression.
         packing: &'static str,
-        /// What its decoder says.
+        /// The decoder's error.
         #[source]
         error: io::Error,
     },
-    /// There is not one byte.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// Compressed, with what weir does not read.
+    /// Compressed in a format that weir does not read.
     #[error("the file is {0}-compressed: decompress it first (weir reads gzip and zstd)")]
     Compressed(&'static str),
-    /// The first bytes are no capture's.
+    /// The first bytes are not those of a capture.
     #[error("not a capture: expected pcap or pcapng, but it begins with {}", Hex(.0))]
     NotACapture(Vec<u8>),
-    /// A version that nobody wrote for decades, or noise.
+    /// A version that has been out of use for decades, or random data.
     #[error("{format} version {version} is unknown: weir reads {known}")]
     Version {
         /// The format's name.
         format: &'static str,
-        /// The major version found.
+        /// The major version that was found.
         version: u16,
-        /// The versions that are read.
+        /// The supported versions.
         known: &'static str,
     },
-    /// The file ends too early.
+    /// The file is truncated.
     #[error("the file ends inside {inside}: {} of its {} bytes are there", grouped(*.there), grouped(*.bytes))]
     CutShort {
-        /// In what it ends.
+        /// Where it ends.
         inside: Part,
-        /// How many bytes of that are there.
+        /// How many bytes of that part are present.
         there: u64,
-        /// How many there should be.
+        /// How many it should have.
         bytes: u64,
     },
-    /// A packet that claims more than [`PACKET_BYTES_MAX`].
+    /// A packet with more bytes than [`PACKET_BYTES_MAX`].
     #[error(
         "the record says {} captured bytes, the limit is {}",
         grouped(u64::from(*.0)), grouped(u64::from(PACKET_BYTES_MAX))
     )]
     Captured(u32),
-    /// A packet that does not fit into its block.
+    /// A packet that is larger than its block.
     #[error(
         "the block says {} captured bytes, but has room for {}",
         grouped(u64::from(*.captured)), grouped(u64::from(*.room))
@@ -82,11 +82,11 @@ pub enum Reason {
     Overrun {
         /// The captured length, in bytes.
         captured: u32,
-        /// What the block's length leaves for it.
+        /// What the block's length leaves for the packet.
         room: u32,
     },
-    /// A block's length that is impossible, or beyond [`BLOCK_BYTES_MAX`](super::BLOCK_BYTES_MAX)
-    /// or [`DESCRIPTION_BYTES_MAX`](super::DESCRIPTION_BYTES_MAX).
+    /// A block length that is impossible, or beyond [`BLOCK_BYTES_MAX`](super::BLOCK_BYTES_MAX) or
+    /// [`DESCRIPTION_BYTES_MAX`](super::DESCRIPTION_BYTES_MAX).
     #[error(
         "the block of type {kind:#010x} says {} bytes, possible are {smallest} to {}",
         grouped(u64::from(*.bytes)), grouped(u64::from(*.largest))
@@ -94,25 +94,25 @@ pub enum Reason {
     BlockLength {
         /// The block's type.
         kind: u32,
-        /// The length that it claims.
+        /// The length that it states.
         bytes: u32,
-        /// The smallest that this type of block can have.
+        /// The smallest length for this type.
         smallest: u32,
-        /// The largest that is read of this type.
+        /// The largest length accepted for this type.
         largest: u32,
     },
-    /// A block's length stands at both its ends; they must be equal.
+    /// A block has its length at both ends, and they must be equal.
     #[error(
         "the block's length is {} at its start, but {} at its end",
         grouped(u64::from(*.start)), grouped(u64::from(*.end))
     )]
     BlockLengths {
-        /// The length before the block's content.
+        /// The length before the content.
         start: u32,
-        /// The length behind it.
+        /// The length after the content.
         end: u32,
     },
-    /// A section without a readable byte order.
+    /// A section with an invalid byte order.
     #[error("the section's byte-order magic is {}, expected 1a 2b 3c 4d or its reverse", Hex(.0))]
     ByteOrder([u8; 4]),
     /// A packet on an interface that its section does not describe.
@@ -131,22 +131,22 @@ pub enum Reason {
     Description,
 }
 
-/// The part of a file inside which it ends.
+/// The part of a file in which it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// pcap's file header.
     FileHeader,
     /// A packet's record or block.
     Packet,
-    /// A pcapng block of another kind, or one whose kind is cut off.
+    /// A pcapng block of another type, or of an unknown type because it is truncated.
     Block,
 }
 
 impl Reason {
-    /// How many of a file's first bytes are looked at, and shown if they are no capture's.
+    /// How many of a file's first bytes are inspected, and shown if it is not a capture.
     pub(super) const FIRST_BYTES: usize = 8;
 
-    /// Says what a file that is no capture seems to be instead.
+    /// Says what a file that is not a capture seems to be.
     pub(super) fn not_a_capture(first: &[u8]) -> Self {
         const COMPRESSED: [(&[u8], &str); 3] =
             [(&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"), (b"BZh", "bzip2"), (&[0x04, 0x22, 0x4d, 0x18], "lz4")];
@@ -156,10 +156,10 @@ impl Reason {
         }
     }
 
-    /// The same of a file that is packed: what cannot be read cannot be unpacked.
+    /// The same for a compressed file: a read error then means that it cannot be decompressed.
     pub(super) fn of_packed(self, packing: Option<&'static str>) -> Self {
         match (self, packing) {
-            // What the system says of the file itself has a number.
+            // A system error about the file itself has a number.
             (Self::Read(error), Some(packing)) if error.raw_os_error().is_none() => Self::Packed { packing, error },
             (other, _) => other,
         }
@@ -192,7 +192,7 @@ impl Display for Broken {
     }
 }
 
-/// Its text says all; there is no further source to print.
+/// The message is complete; there is no further source to print.
 impl std::error::Error for Broken {}
 
 impl Display for Part {
@@ -205,7 +205,7 @@ impl Display for Part {
     }
 }
 
-/// Bytes as two digits each.
+/// Bytes in hex, two digits each.
 struct Hex<'a>(&'a [u8]);
 
 impl Display for Hex<'_> {

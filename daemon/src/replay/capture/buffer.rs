@@ -1,5 +1,5 @@
-//! A read buffer: a window that slides over what a file has inside, packed or not. It grows only when there is input to
-//! fill it.
+//! A read buffer: a window that slides over a file's decompressed content. It grows only when there is input to fill
+//! it.
 
 use std::io::{ErrorKind, Read, Result};
 
@@ -8,15 +8,15 @@ use super::{BLOCK_BYTES_MAX, packed::Unpacked};
 pub(super) struct Buffer<R> {
     reader: Unpacked<R>,
     bytes: Vec<u8>,
-    /// `bytes[start..end]` is read, but not yet taken.
+    /// `bytes[start..end]` has been read but not consumed.
     start: usize,
     end: usize,
-    /// Bytes that were taken.
+    /// Bytes consumed so far.
     offset: u64,
 }
 
 impl<R: Read> Buffer<R> {
-    /// A buffer of so many bytes at first, and of more where a record needs more.
+    /// A buffer that starts with this many bytes, and grows if a record needs more.
     ///
     /// # Errors
     ///
@@ -25,12 +25,12 @@ impl<R: Read> Buffer<R> {
         Ok(Self { reader: Unpacked::new(reader)?, bytes: vec![0; bytes], start: 0, end: 0, offset: 0 })
     }
 
-    /// What the input is packed with, if it is.
+    /// The compression of the input, if any.
     pub(super) const fn packing(&self) -> Option<&'static str> {
         self.reader.packing()
     }
 
-    /// The next `bytes` of the input, or what is left of it. `bytes` is at most [`BLOCK_BYTES_MAX`].
+    /// The next `bytes` of the input, or as many as are left. `bytes` is at most [`BLOCK_BYTES_MAX`].
     #[inline]
     pub(super) fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
         if self.end - self.start < bytes {
@@ -39,7 +39,7 @@ impl<R: Read> Buffer<R> {
         Ok(&self.bytes[self.start..self.end.min(self.start + bytes)])
     }
 
-    /// Takes `bytes` that were peeked at; they stay where they are until the next peek.
+    /// Consumes `bytes` that were peeked at; they stay in place until the next peek.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> &[u8] {
         let taken = self.start..self.start + bytes;
@@ -48,12 +48,12 @@ impl<R: Read> Buffer<R> {
         &self.bytes[taken]
     }
 
-    /// How many bytes were taken.
+    /// Bytes consumed so far.
     pub(super) const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How many bytes of memory the window has.
+    /// The memory of the window in bytes.
     #[cfg(test)]
     pub(super) const fn bytes(&self) -> usize {
         self.bytes.len()
@@ -67,7 +67,7 @@ impl<R: Read> Buffer<R> {
         self.start = 0;
         while self.end < bytes {
             if self.end == self.bytes.len() {
-                // A length is only a claim: the window doubles when it is full, not because a length says so.
+                // A length is only a claim: the window doubles when it is full, not because of a length.
                 self.bytes.resize((self.end * 2).min(BLOCK_BYTES_MAX as usize), 0);
             }
             match self.reader.read(&mut self.bytes[self.end..]) {

@@ -1,18 +1,18 @@
-//! Capture files, packet by packet: pcap and pcapng, packed with gzip or zstd or not, in bounded memory.
+//! Capture files, packet by packet: pcap and pcapng, also compressed with gzip or zstd, in bounded memory.
 //!
 //! ```text
 //! open: look at the first bytes; pcap: read the file header
 //! next: read the record's header, check its lengths, read the whole record into the buffer,
-//!       lend the packet from the buffer; a record that cannot be read ends the file
+//!       lend the packet from the buffer; an unreadable record ends the file
 //! ```
 //!
-//! pcapng's interface options, which are rarely read, are read with `pcap-parser`. All else is decoded here, for five
+//! pcapng's interface options are rare and are read with `pcap-parser`. Everything else is decoded here, for five
 //! reasons. `pcap-parser` does not know the modified format of big-endian machines. Each length must be checked before
-//! it is used. Before version 2.3, pcap had its two lengths swapped. Obsolete packet blocks of pcapng still occur. And
+//! it is used. Before version 2.3, pcap had its two lengths swapped. Obsolete pcapng packet blocks still occur. And
 //! nothing may be allocated per packet.
 //!
-//! A packet's bytes are its *original* length. Where the capture says that frames carry an FCS (the upper bits of
-//! pcap's link type, pcapng's `if_fcslen`), it is counted with them, as other tools do.
+//! A packet's bytes are its *original* length. If the capture says that frames carry an FCS (the upper bits of pcap's
+//! link type, pcapng's `if_fcslen`), it is included, as in other tools.
 
 mod broken;
 mod buffer;
@@ -35,39 +35,39 @@ use self::{
     pcapng::Pcapng,
 };
 
-/// A record with more captured bytes is broken: capture tools write no larger snapshot length.
+/// A record with more captured bytes is invalid: capture tools write no larger snapshot length.
 pub const PACKET_BYTES_MAX: u32 = 256 << 10;
-/// A longer pcapng block is broken, as for other readers. The read buffer never grows beyond it.
+/// A longer pcapng block is invalid, as for other readers. The read buffer never grows beyond this.
 pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
-/// A longer pcapng interface description is broken: its options need ten times their length when they are parsed.
+/// A longer pcapng interface description is invalid: parsing its options takes ten times their length in memory.
 pub const DESCRIPTION_BYTES_MAX: u32 = 1 << 20;
-/// A section of a pcapng capture that describes more interfaces is broken: older blocks number interfaces by 16 bits,
-/// and this many descriptions already need 4 MiB.
+/// A pcapng section that describes more interfaces is invalid: older blocks have 16 bits for the interface, and this
+/// many descriptions already take 4 MiB.
 pub const DESCRIPTIONS_MAX: usize = 1 << 16;
 
-/// A read buffer that holds many packets a system call, and is still inside a core's cache.
+/// Size of the read buffer: holds many packets per system call, but still fits a core's cache.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// One packet of a capture, borrowed from its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// When it was captured, in nanoseconds since the Unix epoch. `None` where the capture has no time (pcapng's simple
-    /// packet blocks), or one that these nanoseconds cannot tell: before 1970, or after July 2554.
+    /// Capture time in nanoseconds since the Unix epoch. `None` if the capture has no time (pcapng's simple packet
+    /// blocks), or if it does not fit: before 1970, or after July 2554.
     pub time_ns: Option<u64>,
-    /// What it begins with.
+    /// The link layer of its first bytes.
     pub link: Link,
-    /// Its length on the wire in bytes, as the record says; in a few captures that is less than what was captured.
+    /// Length on the wire in bytes, as recorded. In a few captures it is less than what was captured.
     pub wire_bytes: u32,
-    /// What was captured of it.
+    /// The captured bytes.
     pub captured: &'a [u8],
 }
 
-/// A capture that is being read.
+/// An open capture.
 pub struct Capture<R> {
     file: String,
     buffer: Buffer<R>,
     format: Format,
-    /// The next packet, if it was looked at.
+    /// The next packet, if it has been peeked at.
     next: Option<Located>,
     packets: u64,
     ended: bool,
@@ -78,13 +78,13 @@ enum Format {
     Pcapng(Pcapng),
 }
 
-/// Where the buffer holds the next packet, and what the capture says of it.
+/// Where the buffer holds the next packet, and what the capture says about it.
 struct Located {
     time_ns: Option<u64>,
     link: Link,
     wire_bytes: u32,
     captured: Range<usize>,
-    /// The whole record's length, in bytes.
+    /// Length of the whole record in bytes.
     bytes: usize,
 }
 
@@ -104,7 +104,7 @@ impl Capture<File> {
 }
 
 impl<R: Read> Capture<R> {
-    /// Reads a capture from `reader`; `file` is what error messages call it. It needs no buffering around it.
+    /// Reads a capture from `reader`, which needs no buffering; `file` is its name in error messages.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl<R: Read> Capture<R> {
         Self::with_buffer(reader, file, BUFFER_BYTES)
     }
 
-    /// The same with a read buffer of so many bytes. It grows where a record needs more.
+    /// The same with a read buffer of this many bytes. It grows if a record needs more.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// When the next packet was captured, which may be unknown; `None` at the end.
+    /// Capture time of the next packet, which may be unknown; `None` at the end.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl<R: Read> Capture<R> {
         })
     }
 
-    /// How many bytes of the capture, unpacked, lie behind the packets delivered so far.
+    /// Bytes of the decompressed capture up to the end of the last delivered packet.
     pub const fn bytes_read(&self) -> u64 {
         self.buffer.offset()
     }

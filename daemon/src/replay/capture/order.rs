@@ -31,7 +31,7 @@ impl Order {
         }
     }
 
-    /// Consecutive 32-bit words; whatever `bytes` has not is 0.
+    /// Consecutive 32-bit words; missing bytes count as 0.
     #[inline]
     pub(super) fn words<const N: usize>(self, bytes: &[u8]) -> [u32; N] {
         let mut words = [0; N];

@@ -1,24 +1,24 @@
-//! Captures that are packed with gzip (RFC 1952) or zstd (RFC 8878), recognised by their first bytes. They are unpacked
-//! while they are read, so a small file that unpacks to a large one takes no more memory than any other.
+//! Captures compressed with gzip (RFC 1952) or zstd (RFC 8878), recognised by their first bytes. They are decompressed
+//! while they are read, so a small file with large content takes no more memory than any other.
 //!
-//! Of damaged data, everything before the damage is handed over first, as far as the format allows: gzip to the byte,
-//! zstd to the block.
+//! If the data is damaged, everything before the damage is delivered first, as far as the format allows: up to the byte
+//! for gzip, up to the block for zstd.
 
 use std::io::{BufRead, BufReader, Chain, Cursor, Error, ErrorKind, Read, Result};
 
 use flate2::{Crc, bufread::DeflateDecoder};
 
-/// The first bytes of a file of another format, which [`Unpacked`] has looked at.
+/// A file of another format whose first bytes [`Unpacked`] has inspected.
 type Looked<R> = Chain<Cursor<Vec<u8>>, R>;
 
-/// How many bytes tell the packing.
+/// How many bytes identify the compression.
 const MAGIC_BYTES: usize = 4;
-/// zstd refuses what needs a larger window unless it is told otherwise (`zstd --long`): 128 MiB.
+/// zstd refuses a larger window by default (`zstd --long`): 128 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-/// So many bytes reach zstd at once. If it meets damage, it keeps back what it has unpacked in the same call.
+/// Input bytes per zstd call. On damage, zstd withholds what it decompressed in the same call.
 const SIP_BYTES: usize = 128;
 
-/// A file as it is inside, packed or not.
+/// The decompressed content of a file, which may be uncompressed.
 pub(super) enum Unpacked<R> {
     Plain(Looked<R>),
     Gzip(Box<Gunzip<BufReader<Looked<R>>>>),
@@ -26,7 +26,7 @@ pub(super) enum Unpacked<R> {
 }
 
 impl<R: Read> Unpacked<R> {
-    /// Looks at the first bytes of `reader`.
+    /// Inspects the first bytes of `reader`.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl<R: Read> Unpacked<R> {
         Ok(Self::Plain(whole))
     }
 
-    /// What it is packed with, if it is.
+    /// The compression, if any.
     pub(super) const fn packing(&self) -> Option<&'static str> {
         match self {
             Self::Plain(_) => None,
@@ -67,12 +67,12 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-/// Whether a file that begins so is zstd's: a frame, or one to be skipped (RFC 8878, 3.1).
+/// Whether a file with these first bytes is zstd: a frame, or a skippable one (RFC 8878, 3.1).
 fn is_zstd(first: &[u8]) -> bool {
     matches!(first, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// Hands over little at once.
+/// Limits the bytes per read.
 pub(super) struct SmallReads<R>(R);
 
 impl<R: BufRead> Read for SmallReads<R> {
@@ -92,16 +92,16 @@ impl<R: BufRead> BufRead for SmallReads<R> {
     }
 }
 
-/// Unpacks gzip, member by member. `flate2` has a reader for that, too; but if it meets damage, it keeps back what it
-/// has unpacked in the same call.
+/// Decompresses gzip, member by member. `flate2` has a reader for that, too, but on damage it withholds what it
+/// decompressed in the same call.
 pub(super) struct Gunzip<R> {
     /// `None` between two members.
     member: Option<DeflateDecoder<R>>,
     /// The input, between two members.
     between: Option<R>,
-    /// Of what the member has unpacked to so far.
+    /// The checksum of what the member has decompressed to so far.
     check: Crc,
-    /// What is wrong with what comes next.
+    /// The error to return next.
     damage: Option<Error>,
 }
 
@@ -112,7 +112,7 @@ impl<R: BufRead> Gunzip<R> {
         Self { member: None, between: Some(reader), check: Crc::new(), damage: None }
     }
 
-    /// Begins the next member, if there is one.
+    /// Starts the next member, if there is one.
     fn begin(&mut self) -> Result<bool> {
         if self.between.as_mut().is_none_or(|reader| reader.fill_buf().is_ok_and(<[u8]>::is_empty)) {
             return Ok(false);
@@ -124,7 +124,7 @@ impl<R: BufRead> Gunzip<R> {
         Ok(true)
     }
 
-    /// Ends the member: its checksum and its length have to be those of what was unpacked.
+    /// Ends the member: its checksum and length must match what was decompressed.
     fn end(&mut self) -> Result<()> {
         let Some(member) = self.member.take() else { return Ok(()) };
         let mut reader = member.into_inner();
@@ -154,7 +154,7 @@ impl<R: BufRead> Read for Gunzip<R> {
             };
             let before = member.total_out();
             let read = member.read(into);
-            // Also what was unpacked before an error.
+            // Includes what was decompressed before an error.
             let unpacked = (member.total_out() - before) as usize;
             self.check.update(&into[..unpacked]);
             match read {

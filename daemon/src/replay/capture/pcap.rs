@@ -12,10 +12,10 @@ use super::{
 
 const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
-/// A. Kuznetzov's patched libpcap adds interface, protocol and packet type.
+/// A. Kuznetzov's patched libpcap adds the interface, protocol and packet type.
 const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
 
-/// What the file header says.
+/// The content of the file header.
 pub(super) struct Pcap {
     magic: Magic,
     lengths: Lengths,
@@ -26,13 +26,13 @@ pub(super) struct Pcap {
 #[derive(Clone, Copy)]
 enum Lengths {
     CapturedFirst,
-    /// Before version 2.3, and in DG/UX's 543.0.
+    /// Before version 2.3, and in DG/UX's version 543.0.
     OriginalFirst,
-    /// Version 2.3 was written in both orders: the captured length is the smaller one.
+    /// Version 2.3 exists in both orders: the smaller length is the captured one.
     SmallerIsCaptured,
 }
 
-/// What a file's first bytes say.
+/// What a file's first bytes tell.
 #[derive(Clone, Copy)]
 pub(super) struct Magic {
     order: Order,
@@ -41,7 +41,7 @@ pub(super) struct Magic {
 }
 
 impl Magic {
-    /// That of a pcap file that begins so; nothing if it is no pcap file.
+    /// The magic of a pcap file with these first bytes; `None` if it is not a pcap file.
     pub(super) fn of(first: &[u8; 4]) -> Option<Self> {
         const MICROSECONDS: u32 = 0xa1b2_c3d4;
         const NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -59,7 +59,7 @@ impl Magic {
 }
 
 impl Pcap {
-    /// Reads the header of a file that begins with `magic`.
+    /// Reads the header of a file with this `magic`.
     pub(super) fn open<R: Read>(buffer: &mut Buffer<R>, magic: Magic) -> Result<Self, Reason> {
         let bytes = buffer.peek(FILE_HEADER_BYTES)?;
         if bytes.len() < FILE_HEADER_BYTES {
@@ -82,7 +82,7 @@ impl Pcap {
         Ok(pcap)
     }
 
-    /// The next record, which the buffer then holds; `None` at the end.
+    /// The next record, which is then in the buffer; `None` at the end.
     #[inline]
     pub(super) fn next<R: Read>(&self, buffer: &mut Buffer<R>) -> Result<Option<Located>, Reason> {
         let Magic { order, ns_per_tick, record_header_bytes: at } = self.magic;

@@ -14,14 +14,14 @@ use super::{
     order::Order::{self, Big, Little},
 };
 
-/// A section header's block type, the same in either byte order: what a pcapng file begins with.
+/// The block type of a section header, the same in both byte orders: a pcapng file starts with it.
 pub(super) const MAGIC: [u8; 4] = kind::SECTION.to_be_bytes();
 
 /// Block types.
 mod kind {
     pub const SECTION: u32 = 0x0a0d_0d0a;
     pub const INTERFACE: u32 = 1;
-    /// Obsolete: a 16-bit interface and a drop count where the enhanced one has a 32-bit interface.
+    /// Obsolete: has a 16-bit interface and a drop count instead of the 32-bit interface of an enhanced block.
     pub const PACKET: u32 = 2;
     pub const SIMPLE_PACKET: u32 = 3;
     pub const ENHANCED_PACKET: u32 = 6;
@@ -29,11 +29,11 @@ mod kind {
 
 /// Type and length before a block's content.
 const HEAD_BYTES: usize = 8;
-/// The length again, behind it.
+/// The length again, after the content.
 const TAIL_BYTES: usize = 4;
-/// Where a packet begins in an enhanced (or obsolete) packet block.
+/// Offset of the packet in an enhanced (or obsolete) packet block.
 const PACKET_AT: usize = HEAD_BYTES + 20;
-/// Where it begins in a simple one.
+/// Offset of the packet in a simple packet block.
 const SIMPLE_PACKET_AT: usize = HEAD_BYTES + 4;
 
 /// The section that is being read.
@@ -49,12 +49,12 @@ struct Interface {
     offset_ns: i128,
 }
 
-/// `if_tsresol`: a tick is this power of a second.
+/// `if_tsresol`: the length of a tick as a power of a second.
 #[derive(Clone, Copy)]
 enum Resolution {
-    /// 10^-n, as what a tick is multiplied with to have nanoseconds: at least a nanosecond.
+    /// 10^-n, at least a nanosecond: ticks are multiplied by this to get nanoseconds.
     Coarse(u64),
-    /// 10^-n, as what it is divided by: less than a nanosecond.
+    /// 10^-n, less than a nanosecond: ticks are divided by this.
     Fine(u64),
     /// 2^-n.
     Binary(u8),
@@ -67,7 +67,7 @@ impl Default for Pcapng {
 }
 
 impl Pcapng {
-    /// The next packet's block, which the buffer then holds; `None` at the end.
+    /// The next packet's block, which is then in the buffer; `None` at the end.
     pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<Located>, Reason> {
         while let Some((kind, bytes)) = self.block(buffer)? {
             let block = buffer.peek(bytes)?;
@@ -83,7 +83,7 @@ impl Pcapng {
         Ok(None)
     }
 
-    /// Makes the next block present and its two lengths agree; its type and length, or `None` at the end.
+    /// Loads the next block and checks that its two lengths agree; returns its type and length, or `None` at the end.
     fn block<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<(u32, usize)>, Reason> {
         let head = buffer.peek(HEAD_BYTES + 4)?;
         if head.is_empty() {
@@ -114,7 +114,7 @@ impl Pcapng {
         Ok(Some((kind, bytes)))
     }
 
-    /// Begins a section: its interfaces are its own.
+    /// Starts a section, which has its own interfaces.
     fn begin(&mut self, block: &[u8]) -> Result<(), Reason> {
         let version = self.order.u16([block[12], block[13]]);
         if version != 1 {
@@ -192,7 +192,7 @@ impl Pcapng {
 }
 
 impl Interface {
-    /// Nanoseconds since the Unix epoch, unless they are before it or beyond 64 bits: in 2554.
+    /// Nanoseconds since the Unix epoch, unless the time is before it or beyond 64 bits (in 2554).
     #[inline]
     fn time_ns(&self, ticks: u64) -> Option<u64> {
         let ns = self.resolution.ns(ticks);
@@ -208,7 +208,7 @@ impl Resolution {
         let exponent = if_tsresol & 0x7f;
         match if_tsresol {
             0..=9 => Self::Coarse(10_u64.pow(u32::from(9 - exponent))),
-            // Beyond 64 bits, no time since 1970 can be told: the divisor makes it 0.
+            // Beyond 64 bits, every possible time rounds to 0: the divisor makes it so.
             10..0x80 => Self::Fine(10_u64.checked_pow(u32::from(exponent - 9)).unwrap_or(u64::MAX)),
             0x80.. => Self::Binary(exponent),
         }
@@ -233,7 +233,7 @@ fn byte_order(magic: &[u8; 4]) -> Result<Order, Reason> {
     }
 }
 
-/// The smallest and the largest length of a block of this type.
+/// The smallest and the largest valid length of a block of this type.
 const fn lengths(kind: u32) -> (u32, u32) {
     let content = match kind {
         kind::SECTION => 16,
@@ -253,7 +253,7 @@ const fn part(kind: u32) -> Part {
     }
 }
 
-/// Whether a packet at `at` is inside its block and the limit.
+/// Checks that a packet at `at` is within its block and the limit.
 #[inline]
 fn fits(captured: u32, at: usize, block: &[u8]) -> Result<(), Reason> {
     let room = (block.len() - TAIL_BYTES - at) as u32;

@@ -14,7 +14,7 @@ fn small_pcap() -> (Vec<u8>, Vec<usize>) {
     (file.bytes, ends)
 }
 
-/// Four packets among blocks of every kind, and where each block ends, with whether it is a packet's.
+/// Four packets among blocks of every type, and where each block ends, with whether it is a packet's.
 fn small_pcapng() -> (Vec<u8>, Vec<(usize, bool)>) {
     let mut file = Writer::new(Big);
     let mut ends = Vec::new();
@@ -96,7 +96,7 @@ fn where_it_is_cut_is_said_exactly() {
     assert_eq!(complaint(&bytes[..20]), "x: the file ends inside a block: 20 of its 28 bytes are there");
 }
 
-/// Nothing panics, nothing runs on, and no byte is delivered twice.
+/// No panic, no endless loop, and no byte is delivered twice.
 #[test]
 fn every_flipped_bit_is_survived() {
     for bytes in [small_pcap().0, small_pcapng().0] {
@@ -130,7 +130,7 @@ fn what_is_no_capture_is_called_what_it_is() {
     assert!(matches!(broken.reason, Reason::Read(_)), "{broken}");
 }
 
-/// Gives one byte at a time, with interruptions, and fails at the end.
+/// Returns one byte at a time, with interruptions, and fails at the end.
 struct OneByteReader<'a> {
     bytes: Cursor<&'a [u8]>,
     interrupted: bool,

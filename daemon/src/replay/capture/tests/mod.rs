@@ -14,7 +14,7 @@ use super::{
     order::Order::{self, Big, Little},
 };
 
-/// What a packet was read as.
+/// A packet as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OwnedPacket {
     time_ns: Option<u64>,
@@ -27,7 +27,7 @@ fn packet(time_ns: impl Into<Option<u64>>, link: Link, wire_bytes: u32, captured
     OwnedPacket { time_ns: time_ns.into(), link, wire_bytes, captured: captured.to_vec() }
 }
 
-/// Every packet, and how it ended.
+/// All packets, and how reading ended.
 fn read(bytes: &[u8]) -> (Vec<OwnedPacket>, Result<(), Broken>) {
     read_from(bytes)
 }
@@ -39,7 +39,7 @@ fn read_from(reader: impl Read) -> (Vec<OwnedPacket>, Result<(), Broken>) {
         Err(broken) => return (packets, Err(broken)),
     };
     loop {
-        // Every other one is looked at first.
+        // Peek at every other one first.
         let looked = (packets.len() % 2 == 1).then(|| capture.next_time());
         match capture.next_packet() {
             Ok(Some(next)) => {
@@ -55,19 +55,19 @@ fn read_from(reader: impl Read) -> (Vec<OwnedPacket>, Result<(), Broken>) {
     }
 }
 
-/// All packets of a capture that is whole.
+/// All packets of an intact capture.
 fn read_whole(bytes: &[u8]) -> Vec<OwnedPacket> {
     let (packets, end) = read(bytes);
     end.unwrap();
     packets
 }
 
-/// What is said of a capture that is broken.
+/// The error message for a broken capture.
 fn complaint(bytes: &[u8]) -> String {
     read(bytes).1.unwrap_err().to_string()
 }
 
-/// A file that is being written.
+/// A file being written.
 struct Writer {
     order: Order,
     bytes: Vec<u8>,

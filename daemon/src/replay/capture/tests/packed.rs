@@ -4,7 +4,7 @@ use flate2::{Compression, GzBuilder, write::GzEncoder};
 
 use super::*;
 
-/// Packets that do not pack well, so that damage is behind most of them.
+/// Packets that compress badly, so that the damage comes after most of them.
 const PACKETS: u64 = 4_000;
 
 fn plain() -> Vec<u8> {
@@ -88,7 +88,7 @@ fn what_is_before_the_end_of_packed_data_is_read() {
 fn what_is_before_damage_in_packed_data_is_read() {
     let plain = plain();
     let whole = read_whole(&plain);
-    // After all of it, a block of a type that there is not (RFC 1951, 3.2.3).
+    // After everything, a block of an invalid type (RFC 1951, 3.2.3).
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(&plain).unwrap();
     encoder.flush().unwrap();
@@ -96,7 +96,7 @@ fn what_is_before_damage_in_packed_data_is_read() {
     assert!(packets == whole, "{} packets", packets.len());
     let said = end.unwrap_err().to_string();
     assert!(said.contains("after 4000 packets: the gzip data cannot be unpacked: "), "{said}");
-    // zstd keeps back a block of 128 KiB.
+    // zstd withholds a block of 128 KiB.
     let mut packed = zstd(&plain);
     let at = packed.len() * 3 / 4;
     packed[at..at + 2_000].fill(0xff);

@@ -68,7 +68,7 @@ fn every_link_type_has_its_name() {
         (166, Link::PppWithDirection),
         (204, Link::PppWithDirection),
         (105, Link::Other),
-        // An FCS of four bytes behind every frame.
+        // An FCS of four bytes after every frame.
         (0x2400_0001, Link::Ethernet),
     ] {
         let mut file = Writer::pcap(Big, MICROSECONDS, (2, 4), linktype);
