@@ -1,4 +1,4 @@
-//! How files with names are opened.
+//! Opens files with names.
 
 use std::{
     fs::{File, OpenOptions},
@@ -10,9 +10,9 @@ use rustix::fs::OFlags;
 
 use crate::plain_file::{open_by_own_links, regular};
 
-/// Opens a file to read it. A pipe is refused, for weir would wait for whoever writes to it, and a link of another user
-/// is not followed: what weir says of mistakes in a file would show what is in the one that he may not read.
+/// Opens a file for reading. Refuses a pipe, because weir would wait for its writer. Does not follow another user's
+/// link: messages about mistakes in the file would reveal content that this user may not read.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
-    // Nothing waits for a pipe.
+    // Opening a pipe must not block.
     regular(open_by_own_links(path, OpenOptions::new().read(true), OFlags::NONBLOCK)?)
 }

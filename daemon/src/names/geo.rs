@@ -1,7 +1,7 @@
-//! Autonomous systems and countries of addresses, from databases in `MaxMind`'s format.
+//! ASNs and countries of addresses, from databases in `MaxMind`'s format.
 //!
-//! A lookup takes some 200 ns (60,000 networks, 22 November 2026). That is for the rows of a report rather than for
-//! every record.
+//! A lookup takes about 200 ns (60,000 networks, 22 November 2026). That is fast enough for the rows of a report, but
+//! not for every record.
 
 use std::{
     fmt,
@@ -18,15 +18,15 @@ use serde::{
 
 use super::open_regular;
 
-/// Bytes of a database, which is read into memory: the largest that are sold fit.
+/// Bytes of a database, which is read into memory: fits the largest commercial ones.
 pub const FILE_MAX: u64 = 512 << 20;
 
-/// The files of autonomous systems and countries, in `MaxMind`'s format.
+/// The ASN and country files, in `MaxMind`'s format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GeoFiles {
-    /// The file with autonomous systems, if any.
+    /// The ASN file, if any.
     pub asn: Option<PathBuf>,
-    /// The file with countries, if any.
+    /// The country file, if any.
     pub country: Option<PathBuf>,
 }
 
@@ -40,13 +40,13 @@ pub struct Geo {
 
 type Database = Reader<Box<[u8]>>;
 
-/// Networks that are looked at to tell what a database has. Many have no record, and a few records may lack it.
+/// Networks to try when checking what a database has. Many have no record, and some records may lack the field.
 const NETWORKS_TRIED: usize = 10_000;
 
-/// What a database is for.
+/// The kind of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Autonomous systems.
+    /// ASNs.
     Asn,
     /// Countries.
     Country,
@@ -61,7 +61,7 @@ impl Key {
         }
     }
 
-    /// What its records have, and which databases are of this kind.
+    /// The field that its records need, and which databases have it.
     const fn needs(self) -> (&'static str, &'static str) {
         match self {
             Self::Asn => ("autonomous systems", "an ASN database, such as GeoLite2-ASN"),
@@ -83,7 +83,7 @@ pub enum GeoError {
         /// The reason.
         source: io::Error,
     },
-    /// The file is larger than any database.
+    /// The file is larger than any known database.
     #[error("{}: {} is longer than {} MiB, the limit for a database", key.name(), path.display(), FILE_MAX >> 20)]
     TooLong {
         /// The setting.
@@ -91,7 +91,7 @@ pub enum GeoError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is something else, or damaged.
+    /// The file is not a database, or damaged.
     #[error("{}: {} is not a database in MaxMind's format (.mmdb)", key.name(), path.display())]
     Malformed {
         /// The setting.
@@ -101,7 +101,7 @@ pub enum GeoError {
         /// The reason.
         source: MaxMindDbError,
     },
-    /// The database has something else.
+    /// The database is of another kind.
     #[error(
         "{}: {} is a database of the type {found:?}, which has no {}: name {}",
         key.name(), path.display(), key.needs().0, key.needs().1
@@ -111,7 +111,7 @@ pub enum GeoError {
         key: Key,
         /// The file.
         path: PathBuf,
-        /// Its type, as it says itself.
+        /// Its declared type.
         found: String,
     },
 }
@@ -124,8 +124,8 @@ struct AsRecord<'d> {
     organization: &'d str,
 }
 
-/// The number of an autonomous system, in whatever type the maker of the database chose: an integer of any size, or
-/// text, with or without `AS` before it.
+/// An ASN in whatever type the database's maker chose: an integer of any size, or text, with or without the prefix
+/// `AS`.
 fn as_number<'d, D: Deserializer<'d>>(deserializer: D) -> Result<u32, D::Error> {
     deserializer.deserialize_any(AsNumber)
 }
@@ -171,22 +171,22 @@ impl Geo {
         Ok(Self { asn: open(Key::Asn, asn)?, country: open(Key::Country, country)?, bytes })
     }
 
-    /// The number of an address's autonomous system, and its organization's name (which may be empty); `None` if there
-    /// is no database or it does not know the address.
+    /// The ASN of an address, and the name of the organization (which may be empty); `None` if there is no database or
+    /// it does not know the address.
     pub fn autonomous_system(&self, address: IpAddr) -> Option<(u32, &str)> {
         let AsRecord { number, organization } = self.asn.as_ref()?.lookup(address).ok()?.decode().ok()??;
         Some((number, organization))
     }
 
-    /// The country that an address is in, as two capital letters (ISO 3166-1); `None` if there is no database or it
-    /// does not know.
+    /// The country of an address, as two capital letters (ISO 3166-1); `None` if there is no database or it does not
+    /// know the address.
     pub fn country(&self, address: IpAddr) -> Option<[u8; 2]> {
         let found = self.country.as_ref()?.lookup(address).ok()?;
         let code: &str = found.decode_path(&path!["country", "iso_code"]).ok()??;
         code.as_bytes().try_into().ok().filter(|code: &[u8; 2]| code.iter().all(u8::is_ascii_uppercase))
     }
 
-    /// The memory that the databases need.
+    /// The memory of the databases in bytes.
     pub const fn memory_bytes(&self) -> usize {
         self.bytes
     }
@@ -219,10 +219,10 @@ fn open(key: Key, path: &Path, total: &mut usize) -> Result<Database, GeoError> 
     Ok(database)
 }
 
-/// Whether a database has what its setting is for. Its records tell, not the name of its type, which every maker
-/// chooses.
+/// Whether a database has what its setting needs. This checks its records, not the name of its type, which every maker
+/// chooses freely.
 fn has(key: Key, database: &Database) -> Result<bool, MaxMindDbError> {
-    // Those without a record count as well, so that this comes to an end in whatever is in the file.
+    // Networks without a record count as well, so that this ends for any content.
     let all = WithinOptions::default().include_networks_without_data();
     for record in database.networks(all)?.take(NETWORKS_TRIED) {
         let record = record?;
@@ -263,9 +263,9 @@ mod tests {
         let geo = geo(Some("asn.mmdb"), Some("country.mmdb")).unwrap();
         for (address, system, country) in [
             ("192.0.2.1", Some((64496, "Example Networks")), Some(*b"XX")),
-            // Without a name; registered elsewhere, but in no country.
+            // Without a name; registered elsewhere, but without a country.
             ("198.51.100.255", Some((4_200_000_000, "")), None),
-            // Without a number; a country that is no code.
+            // Without a number; with a country that is not a code.
             ("203.0.113.1", None, None),
             ("203.0.113.255", None, None),
             ("2001:db8::1", Some((64497, "Ex\u{e4}mple GmbH")), Some(*b"XY")),
@@ -325,8 +325,8 @@ mod tests {
         );
     }
 
-    /// Something in a database (<https://maxmind.github.io/MaxMind-DB/>, "Output Data Section"), by its type; shorter
-    /// than 29 bytes, or of fewer entries.
+    /// A database field (<https://maxmind.github.io/MaxMind-DB/>, "Output Data Section") of this type; shorter than 29
+    /// bytes, or with fewer entries.
     fn data(kind: u8, size: usize, content: &[u8]) -> Vec<u8> {
         let control = if kind < 8 { vec![kind << 5 | size as u8] } else { vec![size as u8, kind - 7] };
         [&control, content].concat()
@@ -341,7 +341,7 @@ mod tests {
         data(7, entries.len(), &content)
     }
 
-    /// A database of one node, from which all addresses lead to one record, with this number in it.
+    /// A database with one node that maps all addresses to one record with this number.
     fn asn_of(number: &[u8]) -> Vec<u8> {
         let short = |number: u8| data(5, 1, &[number]);
         let record = map(&[("autonomous_system_number", number.to_vec())]);
@@ -368,7 +368,7 @@ mod tests {
             let geo = Geo::open(&GeoFiles { asn: Some(path.clone()), country: None }).ok()?;
             geo.autonomous_system(ip("192.0.2.1")).map(|(number, _)| number)
         };
-        // Integers of 16, 32, 64 and 128 bits without a sign, and of 32 bits with one.
+        // Unsigned integers of 16, 32, 64 and 128 bits, and signed ones of 32 bits.
         for kind in [5, 6, 8, 9, 10] {
             assert_eq!(number(&data(kind, 2, &[0xfb, 0xf0])), Some(64_496), "type {kind}");
         }
@@ -384,7 +384,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
     }
 
-    /// A search tree in which all ways lead over the same 128 nodes, and end nowhere.
+    /// A search tree in which all paths cross the same 128 nodes and never end.
     #[test]
     fn a_tree_with_endless_ways_is_given_up() {
         let mut bytes = fs::read(corpus("asn.mmdb")).unwrap();

@@ -1,6 +1,5 @@
-//! What addresses and numbers are called: [`networks`] that the configuration names by their [`prefix`]es, autonomous
-//! systems and countries from databases ([`geo`]), [`protocol`]s, [`services`] by their ports, and code points
-//! ([`dscp`]).
+//! Names of addresses and numbers: [`networks`] defined in the configuration by their [`prefix`]es, ASNs and countries
+//! from databases ([`geo`]), [`protocol`]s, [`services`] by port, and DSCP code points ([`dscp`]).
 
 pub mod dscp;
 mod file;
@@ -21,13 +20,13 @@ pub use self::{
 
 use crate::interface::Directions;
 
-/// What a view's fields are read from, besides a record.
+/// What a view's fields are looked up in, besides a record.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
-    /// The networks with names.
+    /// The named networks.
     pub networks: &'a Networks,
-    /// Autonomous systems and countries.
+    /// ASNs and countries.
     pub geo: &'a Geo,
-    /// Directions of interfaces.
+    /// Interface directions.
     pub directions: &'a Directions,
 }

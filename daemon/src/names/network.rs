@@ -1,4 +1,4 @@
-//! A network: a name for addresses, with the prefixes that it is for.
+//! A network: a name for addresses, with its prefixes.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -12,11 +12,11 @@ pub struct Network {
     /// The name: letters, digits, `_`, `-` and `.`.
     #[serde(skip)]
     pub name: String,
-    /// The prefixes that the configuration has itself.
+    /// The prefixes written in the configuration.
     pub prefixes: Vec<Prefix>,
-    /// The file with more of them, if any.
+    /// The file with more prefixes, if any.
     pub file: Option<PrefixFile>,
-    /// Whether these addresses are the user's own side, as seen from the Internet.
+    /// Whether these addresses belong to the user, as opposed to the Internet.
     pub own: bool,
 }
 
@@ -25,12 +25,12 @@ pub struct Network {
 pub struct PrefixFile {
     /// Its path.
     pub path: PathBuf,
-    /// What it has. There may be a million of them, which clones share.
+    /// Its prefixes. There may be a million of them, so clones share them.
     pub prefixes: Arc<[Prefix]>,
 }
 
 impl Network {
-    /// All prefixes: those of the configuration, and those of the file.
+    /// All prefixes, from the configuration and from the file.
     pub fn all_prefixes(&self) -> impl Iterator<Item = Prefix> + '_ {
         let of_file = self.file.iter().flat_map(|file| file.prefixes.iter());
         self.prefixes.iter().chain(of_file).copied()

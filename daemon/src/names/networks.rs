@@ -1,10 +1,10 @@
-//! Which network an address belongs to: the longest prefix decides.
+//! Finds the network of an address by longest prefix match.
 //!
-//! When the configuration is read, all prefixes become ranges that do not overlap, each with the network that has it.
-//! So a lookup is only a search for the last range that begins at or before the address.
+//! When the configuration is read, all prefixes become ranges that do not overlap, each with its network. So a lookup
+//! is just a search for the last range that starts at or before the address.
 //!
-//! Why not a crate: `prefix-trie` 0.10, which is well kept, took some seven times as long in the same run, with ten
-//! prefixes and with 100,000, for it goes down bit by bit. `scripts/bench networks` measures this one.
+//! Why not a crate: `prefix-trie` 0.10, which is well maintained, took about seven times as long in the same run, with
+//! ten prefixes and with 100,000, because it descends bit by bit. `scripts/bench networks` measures this.
 
 use std::{iter, net::IpAddr};
 
@@ -12,11 +12,11 @@ use weir_common::flow::Address;
 
 use super::{Network, Prefix};
 
-/// The names of addresses. Built once from the configuration, and never changed.
+/// The names of addresses. Built from the configuration and never modified.
 #[derive(Clone, Debug)]
 pub struct Networks {
     names: Vec<String>,
-    /// By id, so that no id is out of bounds.
+    /// By ID, one entry for every possible ID, so that none is out of bounds.
     own: [bool; IDS],
     v4: Ranges<u32>,
     v6: Ranges<u128>,
@@ -24,24 +24,24 @@ pub struct Networks {
 
 const IDS: usize = u8::MAX as usize + 1;
 
-/// Where packets come from and go to, as seen from the networks that are the user's own.
+/// The direction of packets relative to the user's own networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// To an own address.
     In,
     /// From an own address.
     Out,
-    /// From and to others.
+    /// Neither address is own.
     Transit,
     /// From one own address to another.
     Internal,
 }
 
 impl Scope {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::In, Self::Out, Self::Transit, Self::Internal];
 
-    /// Its name in configuration and reports.
+    /// Its name in the configuration and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::In => "in",
@@ -53,16 +53,16 @@ impl Scope {
 }
 
 impl Networks {
-    /// The id of "in none of them". Others count from 1, in the order of the configuration.
+    /// The ID of "in none of them". The others count from 1, in the order of the configuration.
     pub const NONE: u8 = 0;
 
-    /// One network without a name, which has these prefixes.
+    /// One unnamed network with these prefixes.
     pub fn of_prefixes(prefixes: &[Prefix]) -> Self {
         let (name, prefixes) = (String::new(), prefixes.to_vec());
         Self::new(&[Network { name, prefixes, file: None, own: false }])
     }
 
-    /// The networks of a configuration, of which a byte can tell 255 apart; those beyond are left out.
+    /// The networks of a configuration. One byte tells 255 apart; any more are left out.
     pub fn new(networks: &[Network]) -> Self {
         let mut own = [false; IDS];
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -80,8 +80,8 @@ impl Networks {
         Self { names, own, v4: Ranges::new(v4), v6: Ranges::new(v6) }
     }
 
-    /// The id of the network that has the longest prefix of an address. `is_v6` says which IP version the packet had:
-    /// an IPv6 address that maps an IPv4 address is still IPv6.
+    /// The ID of the network with the longest prefix of an address. `is_v6` gives the IP version of the packet: an IPv6
+    /// address that maps an IPv4 address is still IPv6.
     #[inline]
     pub fn of(&self, address: Address, is_v6: bool) -> u8 {
         let [high, low] = address.0.map(u64::from_be);
@@ -94,13 +94,13 @@ impl Networks {
         self.names.get(index).map(String::as_str)
     }
 
-    /// The id of a name.
+    /// The ID of a name.
     pub fn id(&self, name: &str) -> Option<u8> {
         let index = self.names.iter().position(|known| known == name)?;
         u8::try_from(index + 1).ok()
     }
 
-    /// How many there are: their ids are 1 to this.
+    /// How many there are; their IDs are 1 to this.
     pub fn len(&self) -> usize {
         self.names.len()
     }
@@ -121,7 +121,7 @@ impl Networks {
         }
     }
 
-    /// The memory that this needs.
+    /// The memory of the tables in bytes.
     pub fn memory_bytes(&self) -> usize {
         let names: usize = self.names.iter().map(|name| name.capacity() + size_of::<String>()).sum();
         size_of::<Self>() + names + self.v4.memory_bytes() + self.v6.memory_bytes()
@@ -139,7 +139,7 @@ trait Number: Copy + Ord {
     /// How far this is above `base`, 0 if it is below, in units of 2^`shift`.
     fn steps(self, base: Self, shift: u8) -> u64;
 
-    /// The bits that the distance to `base` needs, which is not above this.
+    /// How many bits the distance to `base` needs; `base` is not above this.
     fn width_above(self, base: Self) -> u32;
 }
 
@@ -169,7 +169,7 @@ macro_rules! number {
 number!(u32);
 number!(u128);
 
-/// The addresses of a prefix, and the network that has it.
+/// The addresses of a prefix, and its network.
 #[derive(Clone, Copy)]
 struct Span<N> {
     first: N,
@@ -183,41 +183,42 @@ impl<N> Span<N> {
     }
 }
 
-/// Ranges that cover all numbers, found by where they begin.
+/// Ranges that cover all numbers, found by their starts.
 ///
-/// A node splits the numbers between its first key and its last one into about as many parts of equal size as it has
-/// keys. A part with few keys says where they are; one with more keys is split by a node of its own. So evenly spread
-/// keys need one node, and keys in clusters a few. The keys of a part are compared without branches, so the processor
-/// works on several lookups at once.
+/// A node splits the numbers between its first and its last key into about as many equal parts as it has keys. A part
+/// with few keys tells where they are; one with more keys has a node of its own. So evenly spread keys need one node,
+/// and clustered keys a few. The keys of a part are compared without branches, so the processor can overlap several
+/// lookups.
 #[derive(Clone, Debug)]
 struct Ranges<N> {
-    /// The first is the one to begin with.
+    /// The first is the root.
     nodes: Vec<Node<N>>,
-    /// The parts of all nodes: the index of a part's first key, or [`NODE`] with the index of a node.
+    /// The parts of all nodes: the index of a part's first key, or [`NODE`] plus the index of a node.
     parts: Vec<u32>,
-    /// The first number of each range but the lowest, in order, and [`KEYS`] times the largest number.
+    /// The first number of each range except the lowest, sorted, then [`KEYS`] times the largest number.
     keys: Vec<N>,
-    /// One more than `keys`: the network of the range below each key, and of the range that the last key begins.
+    /// One more than `keys`: the network of the range below each key, and of the range that starts at the last key.
     ids: Vec<u8>,
 }
 
-/// A node's numbers, in parts of 2^`shift`.
+/// A node: its numbers are split into parts of 2^`shift`.
 #[derive(Clone, Copy, Debug)]
 struct Node<N> {
     /// Its first key.
     base: N,
     /// Its first part.
     start: u32,
-    /// How many parts follow that one.
+    /// How many parts follow the first one.
     last: u32,
     shift: u8,
 }
 
-/// Keys of a part: with more of them the comparisons would take longer than another node.
+/// Keys per part. With more, the comparisons would take longer than another node.
 const KEYS: usize = 4;
-/// Parts of the first node, at least: so few prefixes seldom need another node, which the processor cannot foresee.
+/// Minimum number of parts of the first node. With it, a few prefixes rarely need a second node, whose branch the
+/// processor cannot predict.
 const FIRST_PARTS: usize = 256;
-/// Marks a part that has a node of its own. There are far fewer keys and nodes than this.
+/// Marks a part with its own node. There are far fewer keys and nodes than this.
 const NODE: u32 = 1 << 31;
 
 impl<N: Number> Ranges<N> {
@@ -226,8 +227,7 @@ impl<N: Number> Ranges<N> {
         let keys = firsts[1..].to_vec();
         let mut ranges = Self { nodes: Vec::new(), parts: Vec::new(), keys, ids };
         ranges.split(0, ranges.keys.len(), FIRST_PARTS);
-        // So that the last part has enough keys to compare. They are not above the largest number, so these ids are
-        // needed.
+        // The last part needs enough keys to compare. These keys can match the largest number, so they need IDs.
         ranges.keys.extend([N::MAX; KEYS]);
         ranges.ids.extend(iter::repeat_n(*ranges.ids.last().unwrap_or(&Networks::NONE), KEYS));
         ranges.nodes.shrink_to_fit();
@@ -235,7 +235,7 @@ impl<N: Number> Ranges<N> {
         ranges
     }
 
-    /// Makes a node for some keys, and the nodes below it. Each level takes three bits of the numbers or more.
+    /// Makes a node for some keys, and the nodes below it. Each level consumes at least three bits of the numbers.
     fn split(&mut self, from: usize, to: usize, least_parts: usize) -> u32 {
         let keys = self.keys.get(from..to).unwrap_or_default();
         let (base, end) = (keys.first().map_or(N::MIN, |key| *key), keys.last().map_or(N::MIN, |key| *key));
@@ -264,7 +264,7 @@ impl<N: Number> Ranges<N> {
             let part = self.parts[node.start as usize + part];
             if part & NODE == 0 {
                 let first = part as usize;
-                // Keys beyond this part are above the number, so to compare them as well changes nothing.
+                // Keys beyond this part are above the number, so comparing them as well changes nothing.
                 let keys = &self.keys[first..first + KEYS];
                 let below: usize = keys.iter().map(|key| usize::from(*key <= number)).sum();
                 return self.ids[first + below];
@@ -279,10 +279,10 @@ impl<N: Number> Ranges<N> {
     }
 }
 
-/// The first number of each range, from the least number on, and its id. Of two spans that overlap, one lies in the
-/// other, and decides there.
+/// The first number of each range, from the smallest number on, and its ID. If two spans overlap, one is inside the
+/// other, and the inner one decides.
 fn flatten<N: Number>(mut spans: Vec<Span<N>>) -> (Vec<N>, Vec<u8>) {
-    // A span comes after those that it lies in.
+    // A span comes after the spans that contain it.
     spans.sort_unstable_by(|one, other| one.first.cmp(&other.first).then(other.last.cmp(&one.last)));
     let (mut firsts, mut ids) = (vec![N::MIN], vec![Networks::NONE]);
     let mut begin = |first: N, id: u8| {
@@ -290,13 +290,13 @@ fn flatten<N: Number>(mut spans: Vec<Span<N>>) -> (Vec<N>, Vec<u8>) {
             firsts.pop();
             ids.pop();
         }
-        // Two ranges in a row with the same id are one.
+        // Two adjacent ranges with the same ID are one.
         if ids.last() != Some(&id) {
             firsts.push(first);
             ids.push(id);
         }
     };
-    // The spans that the last number lies in, the smallest last.
+    // The spans that contain the last number, the smallest last.
     let mut open: Vec<Span<N>> = Vec::new();
     for span in spans.into_iter().map(Some).chain(iter::once(None)) {
         while let Some(ended) = open.pop_if(|ended| span.is_none_or(|span| ended.last < span.first)) {
@@ -344,14 +344,14 @@ mod tests {
         networks.of(address.into(), address.is_ipv6())
     }
 
-    /// The same by looking at every prefix.
+    /// The same by checking every prefix.
     fn naive(networks: &[Network], address: IpAddr) -> u8 {
         let all = (1..).zip(networks).flat_map(|(id, network)| network.all_prefixes().map(move |prefix| (prefix, id)));
         let around = all.filter(|(prefix, _)| prefix.contains(address));
         around.max_by_key(|(prefix, _)| prefix.length()).map_or(Networks::NONE, |(_, id)| id)
     }
 
-    /// What lies at and beside the ends of every prefix.
+    /// The addresses at and next to the ends of every prefix.
     fn edges(networks: &[Network]) -> Vec<IpAddr> {
         let mut edges = Vec::new();
         for end in networks.iter().flat_map(Network::all_prefixes).flat_map(|prefix| [prefix.first(), prefix.last()]) {
@@ -458,7 +458,7 @@ mod tests {
         assert_eq!((of(&networks, Ipv4Addr::new(10, 255, 0, 0).into()), networks.id("n256")), (Networks::NONE, None));
     }
 
-    /// A random address. `spread` of its highest bits differ from one to another, so that prefixes nest.
+    /// A random address. Only `spread` of its highest bits vary, so that prefixes nest.
     fn address(random: u64, v6: bool, spread: u32) -> IpAddr {
         let [high, low] = [mix(random), mix(random ^ 1)];
         if v6 {
@@ -518,7 +518,7 @@ mod tests {
 
     #[test]
     fn chains_of_nested_prefixes_are_found() {
-        // Each is half of the one before, at its lower end or at its upper one: the worst case for parts of equal size.
+        // Each is half of the one before, at its lower or its upper end: the worst case for equal parts.
         for upper in [false, true] {
             let bits = if upper { [u32::MAX.into(), u128::MAX] } else { [0; 2] };
             let v4 = (0..=32).map(|length| Prefix::of(Ipv4Addr::from_bits(bits[0] as u32).into(), length));
@@ -543,7 +543,7 @@ mod tests {
             let bytes = hosts(count).memory_bytes() / count as usize;
             assert!((60..100).contains(&bytes), "{bytes} bytes for an IPv4 and an IPv6 address each");
         }
-        // Neighbours of one network are one range.
+        // Adjacent ranges of one network are one range.
         let neighbours = (0..4096).map(|nth| Prefix::of(Ipv4Addr::from_bits(10 << 24 | nth << 8).into(), 24)).collect();
         assert!(Networks::new(&networks(&[neighbours])).memory_bytes() < 4096);
     }

@@ -1,4 +1,4 @@
-//! Prefixes of addresses as people write them: `192.0.2.0/24`, `2001:db8::/32`, or an address alone.
+//! Address prefixes as people write them: `192.0.2.0/24`, `2001:db8::/32`, or a single address.
 
 use std::{
     fmt,
@@ -10,10 +10,9 @@ use serde::{Serialize, Serializer};
 
 use crate::text::short;
 
-/// All addresses of one IP version that begin with the same bits.
+/// All addresses of one IP version that start with the same bits.
 ///
-/// Their order is that of their first addresses, IPv4 before IPv6, and of two with the same first address the larger
-/// one comes first.
+/// They are ordered by first address, IPv4 before IPv6; of two with the same first address the larger one comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     first: IpAddr,
@@ -23,52 +22,52 @@ pub struct Prefix {
 /// Why a text is not a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
-    /// There is more than a prefix.
+    /// The text has more than a prefix.
     #[error("{0:?} is more than one prefix: write each by itself, in a file one a line, and `#` before a comment")]
     Several(String),
-    /// What stands before the slash is no address.
+    /// The part before the slash is not an address.
     #[error("{0:?} is not an IP address, and not a prefix such as 192.0.2.0/24 or 2001:db8::/32")]
     Address(String),
-    /// What stands after the slash is no number.
+    /// The part after the slash is not a number.
     #[error("{text:?} has {length:?} for its length, which is a number from 0 to {max}")]
     Length {
         /// The prefix.
         text: String,
-        /// What stands after its slash.
+        /// The part after the slash.
         length: String,
-        /// The bits of an address.
+        /// The number of bits of an address.
         max: u8,
     },
-    /// The length is longer than an address.
+    /// The length exceeds that of an address.
     #[error("{text} is longer than an address, which has {max} bits: write /{max} or less")]
     TooLong {
         /// The prefix.
         text: String,
-        /// The bits of an address.
+        /// The number of bits of an address.
         max: u8,
     },
-    /// The length is written as a mask.
+    /// The length is given as a mask.
     #[error("{text} has its length as a mask: write {meant}")]
     Mask {
         /// The prefix.
         text: String,
-        /// The same with the length as a number.
+        /// The same prefix with a numeric length.
         meant: Prefix,
     },
-    /// The address has bits beyond the length.
+    /// The address has bits set beyond the length.
     #[error("{text} is an address within a prefix: write {meant} for the prefix, or {address} for the address alone")]
     HostBits {
         /// The prefix.
         text: String,
-        /// The prefix without these bits.
+        /// The prefix with these bits cleared.
         meant: Prefix,
-        /// What stands before the slash.
+        /// The part before the slash.
         address: IpAddr,
     },
 }
 
 impl Prefix {
-    /// The prefix of this length that the address lies in; a length beyond the address is the address alone.
+    /// The prefix of this length that contains the address; too large a length gives the address alone.
     pub fn of(address: IpAddr, length: u8) -> Self {
         let length = length.min(bits(address));
         let first = match address {
@@ -91,12 +90,12 @@ impl Prefix {
         }
     }
 
-    /// How many bits its addresses have in common.
+    /// The prefix length in bits.
     pub const fn length(self) -> u8 {
         self.length
     }
 
-    /// Whether an address lies in it. No IPv4 address lies in an IPv6 prefix, nor the other way round.
+    /// Whether it contains an address. An IPv6 prefix contains no IPv4 address, and the other way round.
     pub fn contains(self, address: IpAddr) -> bool {
         Self::of(address, self.length) == self
     }
@@ -109,7 +108,7 @@ const fn bits(address: IpAddr) -> u8 {
     }
 }
 
-/// The bits of an address beyond a prefix of this length.
+/// The bits of an address after a prefix of this length.
 fn below_v4(length: u8) -> u32 {
     u32::MAX.checked_shr(length.into()).unwrap_or(0)
 }

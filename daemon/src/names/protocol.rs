@@ -44,7 +44,7 @@ pub fn protocol_name(number: u8) -> Cow<'static, str> {
     Cow::Borrowed(name)
 }
 
-/// The number of the protocol with this name, as [`protocol_name`] has it.
+/// The number of the protocol with this name, as given by [`protocol_name`].
 pub fn protocol_number(name: &str) -> Option<u8> {
     (0..=u8::MAX).find(|number| protocol_name(*number) == name)
 }
