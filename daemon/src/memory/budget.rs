@@ -1,7 +1,6 @@
-//! What to do when a configuration needs more memory than it allows: which views take most, and which changes would
-//! fit.
+//! What to do if a configuration needs more memory than it allows: which views take most, and which changes would fit.
 //!
-//! Each change that is proposed was planned like a configuration that has it, so it is accepted when somebody types it.
+//! Each proposed change was planned as a complete configuration, so it is accepted when the user makes it.
 
 use std::{cmp::Reverse, fmt, slice, sync::Arc};
 
@@ -14,13 +13,13 @@ use crate::{
     view::Standard,
 };
 
-/// The views that a refusal names.
+/// How many views a refusal names.
 const NAMED: usize = 5;
-/// The user's views for each of which a change is looked for.
+/// For how many of the user's views a change is sought.
 const VIEWS_CHANGED: usize = 3;
-/// Errors to try, the smallest that fits is proposed.
+/// Errors to try; the smallest that fits is proposed.
 const ERRORS: [f64; 5] = [0.000_5, 0.001, 0.002, 0.005, *TOP_ERROR.end()];
-/// Capacities of the filter of seen flows to try, the largest that fits is proposed.
+/// Capacities of the seen-flow filter to try; the largest that fits is proposed.
 const CAPACITIES: [u64; 6] = [1_000_000, 500_000, 200_000, 100_000, 50_000, 10_000];
 
 /// More memory than the configuration allows.
@@ -31,35 +30,35 @@ const CAPACITIES: [u64; 6] = [1_000_000, 500_000, 200_000, 100_000, 50_000, 10_0
     mib(*allowed), mib(*needed), mib(*views), largest.join(", "), Proposed(fitting), needed.div_ceil(1 << 20)
 )]
 pub struct OverBudget {
-    /// What is allowed, in bytes.
+    /// The allowed bytes.
     pub allowed: u64,
-    /// What is needed, in bytes.
+    /// The needed bytes.
     pub needed: u64,
-    /// What views take of it, in bytes.
+    /// The bytes that views take of it.
     pub views: u64,
-    /// The views that take most, with what they take.
+    /// The largest views, with their size.
     pub largest: Vec<String>,
-    /// Changes that fit, each by itself. None if even the smallest settings do not.
+    /// Changes that fit, each by itself. Empty if even the smallest settings do not fit.
     pub fitting: Vec<Fitting>,
 }
 
 /// Changes that fit together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitting {
-    /// What to change.
+    /// The changes.
     pub changes: Vec<Change>,
-    /// What the configuration then needs, at most, in bytes.
+    /// The most bytes that the configuration needs with them.
     pub needed: u64,
 }
 
-/// One setting that is changed.
+/// A changed setting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// `estimates.top_error`.
     TopError(f64),
-    /// The standard views that stay.
+    /// The remaining standard views.
     Standard(Vec<Standard>),
-    /// The error of a view of the user.
+    /// The error of a user's view.
     ViewError {
         /// Its name.
         view: String,
@@ -123,11 +122,12 @@ impl fmt::Display for Proposed<'_> {
 }
 
 impl Memory {
-    /// Whether all of it is within what `config` allows, of which this is the plan on a machine with these CPUs.
+    /// Checks that the total is within what `config` allows. This must be the plan of `config` on a machine with these
+    /// CPUs.
     ///
     /// # Errors
     ///
-    /// It is more; which views take most, and what would fit.
+    /// It needs more; tells which views take most, and what would fit.
     pub fn check_budget(&self, config: &Config, views: &Arc<Views>, cpus: &Cpus) -> Result<(), OverBudget> {
         let (Some(allowed), needed) = (config.memory, self.total()) else { return Ok(()) };
         if needed <= allowed {
@@ -144,7 +144,7 @@ impl Memory {
     }
 }
 
-/// What can be changed: for each setting the changes to try, those that leave most first.
+/// The possible changes: for each setting the changes to try, starting with the smallest change.
 fn ladders(config: &Config, prices: &Prices) -> Vec<Vec<Change>> {
     let errors_above = |error: f64| ERRORS.into_iter().filter(move |larger| *larger > error);
     let mut ladders: Vec<Vec<Change>> = vec![errors_above(config.estimates.top_error).map(Change::TopError).collect()];
@@ -153,7 +153,7 @@ fn ladders(config: &Config, prices: &Prices) -> Vec<Vec<Change>> {
     let (standard, own) = prices.views.split_at(in_force.len().min(prices.views.len()));
     let mut standard: Vec<_> = in_force.iter().zip(standard).collect();
     standard.sort_by_key(|(_, price)| price.bytes);
-    // A rule of an alert needs its view.
+    // An alert rule needs its view.
     let is_watched = |one: &Standard| config.alerts.rules.iter().any(|rule| rule.standard() == Some(*one));
     standard.retain(|(one, _)| !is_watched(one));
     let staying = |count: usize| {
@@ -177,7 +177,7 @@ fn ladders(config: &Config, prices: &Prices) -> Vec<Vec<Change>> {
     ladders
 }
 
-/// Looks for changes that fit.
+/// Searches for changes that fit.
 struct Search<'a> {
     plan: &'a Memory,
     config: &'a Config,
@@ -186,7 +186,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// For each setting the least change that fits by itself; if there is none, the fewest strong ones together.
+    /// For each setting the smallest change that fits by itself; if there is none, the fewest largest changes together.
     fn fitting(&self, ladders: &[Vec<Change>]) -> Vec<Fitting> {
         let alone: Vec<_> = ladders
             .iter()
@@ -200,7 +200,7 @@ impl Search<'_> {
     }
 
     fn fit(&self, changes: &[Change]) -> Option<Fitting> {
-        // Names of addresses take the same as before, and need no second reading of their files.
+        // Names of addresses take as much as before, so their files need not be read again.
         let mut config = Config { networks: Vec::new(), geo: Default::default(), ..self.config.clone() };
         changes.iter().for_each(|change| change.apply(&mut config));
         let views = Views::new(&config, slots(&config.interfaces)).ok()?;
@@ -221,7 +221,7 @@ mod tests {
         memory.check_budget(&config, &views, &Cpus::of(cpus)).map(|()| memory.total())
     }
 
-    /// A configuration after somebody typed what a message says, in the place of a setting that was there.
+    /// A configuration after the user has followed the message, with an existing setting replaced.
     fn typed(text: &str, change: &Change) -> String {
         let told = change.to_string();
         let (setting, place) = told.strip_prefix('`').unwrap().split_once('`').unwrap();

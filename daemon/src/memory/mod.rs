@@ -1,5 +1,5 @@
 //! The memory that a configuration needs: one fixed number, known before the daemon starts. `budget` says what to
-//! change when it is more than the configuration allows.
+//! change if that is more than the configuration allows.
 
 pub mod allocator;
 mod budget;
@@ -39,38 +39,38 @@ use crate::{
 
 pub use self::budget::{Change, Fitting, OverBudget};
 
-/// The program itself: code, stacks of its threads, TLS, allocator, and lines of the log that wait for a reader.
+/// The program itself: code, thread stacks, TLS, allocator, and log lines that are not written yet.
 const BASE_BYTES: u64 = 18 << 20;
-/// What the daemon needs while it loads its programs, before it has its sketches: the kernel's types, and the object.
+/// What the daemon needs to load its programs, before it has sketches: the kernel's types and the object.
 const LOADING_BYTES: u64 = 46 << 20;
-/// The largest report without its lists, and the largest entry of a list, that were measured as JSON.
+/// The largest report without its lists, and the largest list entry, measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
-/// A row of the last window, in both orders, for those who ask.
+/// A row of the last window, in both orders, for queries.
 const LISTED_BYTES: u64 = 2 * bytes_of::<Ranked<ViewKey>>();
-/// What a sink sends at once, as it is in the spool, as JSON, and as the body of a request.
+/// A delivery of a sink: as spooled, as JSON, and as a request body.
 const DELIVERY_BYTES: u64 = 3 << 20;
-/// An entry of a list and an interface's account as messages of OTLP: each number is a point with all attributes.
-/// Records of IPFIX take less.
+/// A list entry and an interface's ledger as OTLP messages: each number is a point with all attributes. IPFIX records
+/// take less.
 pub(crate) const ENTRY_MESSAGES_BYTES: u64 = 8 << 10;
 const INTERFACE_MESSAGES_BYTES: u64 = 64 << 10;
-/// An interface's account as JSON, with every reason in it for thousands of packets, millions in all, and with bounds.
+/// An interface's ledger as JSON, with every reason for thousands of packets, millions in total, and with bounds.
 const INTERFACE_BYTES: u64 = 1880;
-/// An alert as JSON with all its evidence, and what the webhook gets besides.
+/// An alert as JSON with all its evidence, plus the webhook's data.
 const ALERT_BYTES: u64 = 1024 + EVIDENCE_MAX as u64 * ENTRY_BYTES;
-/// Names of addresses that take less are not worth a line.
+/// Names of addresses are listed only if they take at least this much.
 const NAMES_SHOWN: u64 = 64 << 10;
-/// Each worker has the shard of the open window and the one of the next.
+/// Each worker has the shards of the open and of the next window.
 pub const SHARDS_PER_WORKER: u64 = 2;
-/// Each CPU's reader has the counters of an even and of an odd window, by which the next one of that kind is told.
+/// Each CPU's reader keeps the counters of an even and of an odd window, to compute the next window of the same set.
 const EDGES_PER_CPU: u64 = 2;
-/// A worker's sum of the window that it closes, the counters of the CPU that it reads, and two sums on their way.
+/// A worker's sum for the closing window, the counters of the CPU it is reading, and two sums in transit.
 const EDGES_PER_WORKER: u64 = 4;
-/// Threads that read rings, at most: more of them are needed by nobody who samples when they do not keep up.
+/// The most threads that read rings. More are never needed, because sampling starts when they cannot keep up.
 const WORKERS_MAX: usize = 8;
-/// What the kernel keeps for a CPU besides its flow cache and its ring.
+/// The kernel's memory for a CPU besides its flow cache and its ring.
 const BLOCK_BYTES: u64 = bytes_of::<Cpu>() + bytes_of::<HandedOver>() + bytes_of::<Valve>() + REACH_MAX as u64;
-/// The tables of both objects of programs, for parsing: mainly the steps over tags, by `EtherType`.
+/// The parser's tables in both program objects: mainly the steps over tags, by `EtherType`.
 const TABLES_BYTES: u64 = 2 * (68 << 10);
 /// The ring is mapped twice in a row, so that entries never wrap.
 const RING_MAPPINGS: u64 = 2;
@@ -78,13 +78,13 @@ const RING_MAPPINGS: u64 = 2;
 /// The memory that a configuration needs, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// CPUs that run, each of which has a ring; none where no program is loaded.
+    /// Online CPUs, each with a ring; 0 if no program is loaded.
     pub cpus: u64,
-    /// Threads that read rings, each of which needs shards.
+    /// Threads that read rings, each with shards.
     pub workers: u64,
-    /// Readers of packet sockets, each of which needs shards and a cache.
+    /// Packet socket readers, each with shards and a cache.
     pub readers: u64,
-    /// Packet sockets, at most, each of which has a ring.
+    /// The most packet sockets, each with a ring.
     pub taps: u64,
     /// One packet socket's ring.
     pub packet_ring: u64,
@@ -92,38 +92,38 @@ pub struct Memory {
     pub reader_cache: u64,
     /// One thread's sketches for one window.
     pub shard: u64,
-    /// Prefixes of networks, and databases of addresses.
+    /// Network prefixes and address databases.
     pub names: u64,
-    /// The filter of seen flows.
+    /// The seen-flow filter.
     pub seen_flows: u64,
     /// One CPU's ring.
     pub ring: u64,
     /// The flow caches, in the kernel.
     pub caches: u64,
-    /// Counters, valves and buffers of all CPUs that there are or that may come, and tables, in the kernel.
+    /// Counters, valves and buffers of all present and possible CPUs, and tables, in the kernel.
     pub blocks: u64,
-    /// The rings of CPUs that may come, in the kernel.
+    /// The rings of CPUs that may be added, in the kernel.
     pub spare_rings: u64,
-    /// One CPU's counters of interfaces, in the daemon: of the two windows before.
+    /// One CPU's interface counters in the daemon, for the two previous windows.
     pub counters: u64,
-    /// One worker's: sums of its CPUs.
+    /// One worker's sums over its CPUs.
     pub sums: u64,
     /// The seconds of packet sockets.
     pub seconds: u64,
-    /// The router's own addresses, by which packet sockets know its packets.
+    /// The router's own addresses, by which packet sockets recognise its packets.
     pub own: u64,
-    /// Reports that wait in the queues of the sinks, at most.
+    /// The most that reports waiting in sink queues take.
     pub queues: u64,
-    /// The last reports, for those who ask, where no queue has them.
+    /// The last reports, for queries, if no queue holds them.
     pub kept: u64,
-    /// The rows of the last window, for those who ask.
+    /// The rows of the last window, for queries.
     pub listed: u64,
-    /// What is on its way from the spools, and what is known of their files, at most.
+    /// The most that deliveries from the spools, and the index of spool files, take.
     pub spools: u64,
 }
 
 impl Memory {
-    /// The memory of `config`, with these views, on a machine with these CPUs, with programs in the kernel or without.
+    /// The memory of `config` with these views, on a machine with these CPUs, with or without programs in the kernel.
     pub fn plan(config: &Config, views: &Arc<Views>, cpus: &Cpus, has_programs: bool) -> Self {
         let online = cpus.online.len();
         let Shares { cache_flows, ring } = Shares::new(&config.datapath, cpus);
@@ -141,7 +141,7 @@ impl Memory {
         let messages = config.alerts.webhook.as_ref().map_or(0, |webhook| webhook.queue as u64);
         let alerts = config.alerts.rules.len() as u64 * ALERT_BYTES;
         let interfaces = slots(&config.interfaces) as u64;
-        // A full queue has the last reports, too, in the same memory.
+        // A long enough queue holds the last reports, too, in the same memory.
         let shares_reports =
             config.sinks.iter().any(|sink| sink.queue >= REPORTS_KEPT && matches!(sink.addresses, Addresses::Full));
         let report = REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts;
@@ -175,7 +175,7 @@ impl Memory {
         }
     }
 
-    /// The daemon's resident memory, at most.
+    /// The daemon's resident memory at most.
     pub fn resident(&self) -> u64 {
         let loading = if self.cpus > 0 { LOADING_BYTES } else { 0 };
         self.measuring().max(loading)
@@ -197,25 +197,25 @@ impl Memory {
             + self.spools
     }
 
-    /// The memory of the kernel's maps besides the rings of CPUs that run.
+    /// The memory of the kernel's maps except the rings of online CPUs.
     pub const fn kernel(&self) -> u64 {
         self.caches + self.blocks + self.spare_rings
     }
 
-    /// How many sketches of each view there are.
+    /// The number of sketches per view.
     pub const fn shards(&self) -> u64 {
         SHARDS_PER_WORKER * (self.workers + self.readers)
     }
 
-    /// The memory of daemon and kernel together. Rings count once: the daemon has the kernel's own pages mapped.
+    /// The memory of daemon and kernel together. Rings count once, because the daemon maps the kernel's pages.
     pub fn total(&self) -> u64 {
         self.resident() - self.cpus * (RING_MAPPINGS - 1) * self.ring + self.kernel()
     }
 }
 
 impl Memory {
-    /// A limit for the service (`MemoryMax=`), in full mebibytes: room for all of it, for sketches twice, as while
-    /// another configuration is made ready, and for the maps and rings of an earlier weir beside those of this one.
+    /// A limit for the service (`MemoryMax=`), in whole mebibytes: the total, a second set of sketches while a new
+    /// configuration is prepared, and the maps and rings of an earlier weir.
     pub fn limit(&self) -> u64 {
         let sketches = self.shards() * self.shard;
         let earlier = self.kernel() + self.cpus * self.ring;
@@ -223,12 +223,13 @@ impl Memory {
     }
 }
 
-/// The resident set of this process, in bytes. `None` if `/proc` does not say, for example at the limit of open files.
+/// The resident set of this process in bytes. `None` if `/proc` is not readable, for example at the limit of open
+/// files.
 pub fn resident_bytes() -> Option<u64> {
     resident_of(&fs::read_to_string("/proc/self/statm").ok()?)
 }
 
-/// Out of `/proc/self/statm`: sizes in pages, of which the second one is the resident set.
+/// Parses `/proc/self/statm`: sizes in pages, the second of which is the resident set.
 fn resident_of(statm: &str) -> Option<u64> {
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
     pages.checked_mul(rustix::param::page_size() as u64)
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn many_cpus_need_no_more_than_planned_with_or_without_thousands_of_interfaces() {
-        // A pattern may need the accounts of all interfaces.
+        // A pattern may need the ledgers of all interfaces.
         let plan_of = |interfaces: &str, cpus| {
             let config = Config::parse(&format!("interfaces: {interfaces}"), "test").unwrap();
             let views = Views::new(&config, slots(&config.interfaces)).unwrap();
@@ -366,7 +367,7 @@ mod tests {
             assert!(plan.total() <= limit, "{interfaces}: {plan}");
             assert_eq!(plan.workers, WORKERS_MAX as u64);
         }
-        // The unit's limit is for the largest default plan.
+        // The unit's limit is that of the largest default plan.
         let unit = include_str!("../../../config/weir.service");
         assert!(unit.contains("\nMemoryMax=1G\n") && plan_of("[\"*\"]", 128).limit() <= 1 << 30);
         let few = default_plan(2, true);
@@ -415,7 +416,7 @@ mod tests {
         let (few, more) = (plan(&all), plan(&Cpus { possible: 4, ..all.clone() }));
         assert_eq!((few.spare_rings, more.spare_rings), (0, 512 << 10));
         assert!(more.to_string().contains("0.5 MiB rings of CPUs that may come"), "{more}");
-        // One that is switched off has its ring in its whole size.
+        // An offline CPU has a full-size ring.
         assert_eq!(plan(&Cpus { online: vec![0], ..all }).spare_rings, few.ring);
     }
 }
