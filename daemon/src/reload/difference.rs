@@ -1,4 +1,4 @@
-//! In what two configurations differ, and what of that cannot change while weir runs.
+//! Differences between two configurations, and which of them cannot be applied while weir runs.
 
 use std::borrow::Cow;
 
@@ -8,25 +8,25 @@ use crate::{
     sandbox::Places,
 };
 
-/// What was decided when weir was started, and stays.
+/// What was decided at the start and cannot change.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// Whether there are programs, and not packet sockets only.
+    /// Whether there are programs, not only packet sockets.
     pub has_programs: bool,
-    /// Whether these can leave packets out.
+    /// Whether they can sample.
     pub can_sample: bool,
-    /// Whether there are threads that read packet sockets.
+    /// Whether there are packet socket readers.
     pub has_readers: bool,
     /// Whether weir may still attach filters to the classic tc hook.
     pub can_filter: bool,
-    /// The folders and files that it can reach; `None`: all that its user may.
+    /// The directories and files that it can reach; `None`: all that its user may.
     pub places: Option<Places>,
 }
 
-/// A setting that cannot change, and why.
+/// A setting that cannot change, and why not.
 pub type Refused = (Cow<'static, str>, Cow<'static, str>);
 
-/// The sections in which something differs.
+/// The sections that differ.
 pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
     let Config {
         observer,
@@ -75,7 +75,7 @@ pub fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
     all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
 }
 
-/// The settings that differ and cannot change while weir runs, each with the reason.
+/// The changed settings that cannot be applied while weir runs, each with the reason.
 pub fn needs_restart(old: &Config, new: &Config, started: &Started) -> Vec<Refused> {
     let mut all: Vec<Refused> = Vec::new();
     let mut note = |differs: bool, name: &'static str, why: &'static str| {
@@ -129,8 +129,8 @@ pub fn needs_restart(old: &Config, new: &Config, started: &Started) -> Vec<Refus
     all
 }
 
-/// Interface slots that the way from one configuration to another needs, where so many are provided for: what leaves
-/// keeps its slot until its last window is reported.
+/// Interface slots needed for the transition between two configurations, given the `provided` ones: an interface that
+/// is removed keeps its slot until its last window is reported.
 pub fn slots_between(old: &Config, new: &Config, provided: usize) -> usize {
     if old.interfaces == new.interfaces {
         return provided;

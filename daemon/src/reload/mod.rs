@@ -1,12 +1,12 @@
 //! Applies another configuration to a running weir; every packet is still counted.
 //!
 //! ```text
-//! SIGHUP, `weir reload`  ->  reloader:    reads the whole file, refuses it or makes everything ready
-//!                            coordinator: takes what is ready at the end of the window
+//! SIGHUP, `weir reload`  ->  reloader:    reads the whole file; refuses it or prepares everything
+//!                            coordinator: applies it at the end of the window
 //! ```
 //!
-//! Programs stay attached, and flows that were seen stay known. A configuration that is refused changes nothing. What
-//! cannot change while weir runs is in [`difference`].
+//! Programs stay attached, and seen flows stay known. A refused configuration changes nothing. [`difference`] lists
+//! what cannot change while weir runs.
 
 pub mod difference;
 pub mod reading;
@@ -33,20 +33,20 @@ use crate::{
     waker::Waker,
 };
 
-/// What a reload came to: what has changed, or why nothing has.
+/// The outcome of a reload: what has changed, or why nothing has.
 pub type Outcome = Result<Reloaded, String>;
 
-/// A configuration that was accepted.
+/// An accepted configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reloaded {
     /// When it takes effect: at the end of the open window.
     pub applies_at: Timestamp,
-    /// The sections in which something has changed. Files that the configuration names are read again in any case.
+    /// The sections that have changed. Files named in the configuration are reread in any case.
     pub changed: Vec<String>,
 }
 
 impl Reloaded {
-    /// As a line for people, at this time.
+    /// A readable line, as of this time.
     pub fn at(&self, now: Timestamp) -> String {
         let changed = if self.changed.is_empty() {
             "no setting has changed; the files that it names are read again".to_owned()
@@ -58,12 +58,12 @@ impl Reloaded {
     }
 }
 
-/// Somebody wants the configuration to be read again.
+/// A request to reload the configuration.
 #[derive(Debug)]
 pub struct Request {
     /// Where the outcome goes.
     pub reply: Sender<Outcome>,
-    /// Is woken when it is there.
+    /// Woken when the outcome is there.
     pub waker: Waker,
 }
 
@@ -72,9 +72,9 @@ pub struct Request {
 pub struct InForce {
     /// The configuration.
     pub config: Arc<Config>,
-    /// Interface slots that are provided for.
+    /// The number of interface slots that are provided.
     pub interfaces: usize,
-    /// How many configurations were in force before.
+    /// How many configurations were in force earlier.
     pub generation: u64,
 }
 
@@ -87,21 +87,21 @@ pub struct Prepared {
     pub views: Arc<Views>,
     /// Interface slots for which its views have room.
     pub interfaces: usize,
-    /// The memory that is planned for it, resident, in bytes.
+    /// The resident memory planned for it, in bytes.
     pub memory_bytes: u64,
-    /// Its sinks that are not those of the configuration in force.
+    /// Its sinks that the configuration in force does not have.
     pub opened: Vec<(Sink, Outbox)>,
-    /// Its webhook, if that is not the one of the configuration in force.
+    /// Its webhook, if it differs from the one in force.
     pub webhook: Option<Outbox>,
-    /// The generation of the configuration in force from which it differs in this.
+    /// The generation of the configuration in force against which this was prepared.
     pub from: u64,
 }
 
-/// Offers the coordinator what is ready. It answers when that takes effect; `None` if another configuration has come
-/// into force meanwhile.
+/// Offers a prepared configuration to the coordinator. The answer is when it takes effect, or `None` if another
+/// configuration has come into force in the meantime.
 #[derive(Debug)]
 pub struct Offer {
-    /// What is ready.
+    /// The prepared configuration.
     pub prepared: Prepared,
     /// Where the answer goes.
     pub reply: Sender<Option<Timestamp>>,
@@ -109,20 +109,20 @@ pub struct Offer {
 
 /// The coordinator's side.
 pub struct Reloads {
-    /// What is ready.
+    /// The prepared configurations.
     pub offers: Receiver<Offer>,
     in_force: Arc<Mutex<InForce>>,
-    /// Ends the reloader when it is dropped.
+    /// Ends the reloader when dropped.
     _end: Sender<Infallible>,
 }
 
 impl Reloads {
-    /// Whether what is prepared differs from the configuration in force in what it says.
+    /// Whether the configuration that this was prepared against is still in force.
     pub fn is_current(&self, prepared: &Prepared) -> bool {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner).generation == prepared.from
     }
 
-    /// Another configuration is in force.
+    /// Notes that another configuration is in force.
     pub fn note(&self, config: &Arc<Config>, interfaces: usize) {
         let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = in_force.generation + 1;

@@ -1,4 +1,5 @@
-//! Reading a configuration takes as long as the files that it names have it. Nobody waits for that when weir stops.
+//! Reads a configuration in the background. Files that it names may take arbitrarily long, and stopping weir must not
+//! wait for them.
 
 use std::thread;
 
@@ -11,19 +12,19 @@ use crate::config::{Config, Source};
 pub struct Read {
     /// The configuration.
     pub config: Config,
-    /// Where its settings stand.
+    /// The places of its settings.
     pub source: Source,
 }
 
-/// What comes of reading a configuration: it, or what is wrong with it.
+/// The configuration, or what is wrong with it.
 pub type Reading = Receiver<Result<Read, String>>;
 
-/// Reads on a thread of its own, which may be left behind.
+/// Reads on a separate thread, which may be abandoned.
 pub fn aside(read: impl FnOnce() -> Result<Read, String> + Send + 'static) -> Reading {
     let (reader, reading) = bounded(1);
     let failed = reader.clone();
     let thread = thread::Builder::new().name("weir-reread".to_owned()).spawn(move || {
-        // Whoever asked may be gone.
+        // The requester may be gone.
         let _ = reader.send(read());
     });
     if let Err(error) = thread {

@@ -1,4 +1,4 @@
-//! The thread that reads the configuration again. It does all that takes time, or that can fail.
+//! The thread that reloads the configuration. It does everything that takes time or can fail.
 
 use std::{
     convert::Infallible,
@@ -31,25 +31,25 @@ use crate::{
     text::with_causes,
 };
 
-/// How long the coordinator may take to answer: it may be closing a window.
+/// How long to wait for the coordinator: it may be closing a window.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Begins to read the configuration, as it was read at the start.
+/// Starts to read the configuration in the same way as at the start.
 pub type Reread<'a> = &'a (dyn Fn() -> Reading + Sync);
 
-/// What the system says of a file that may not be opened (EACCES).
+/// The system's error for a file that may not be opened (EACCES).
 const NOT_PERMITTED: &str = "(os error 13)";
 
-/// Why nothing comes of a reload while weir ends.
+/// Why a reload fails while weir stops.
 const STOPPING: &str = "weir is stopping";
 
-/// Makes other configurations ready.
+/// Prepares other configurations.
 pub struct Reloader<'a> {
     reread: Reread<'a>,
     started: Started,
     spools: Option<Place>,
     cpus: &'a Cpus,
-    /// Threads that wait for something.
+    /// Threads that wait for events.
     threads: u64,
     hangups: Receiver<()>,
     requests: Receiver<Request>,
@@ -59,7 +59,7 @@ pub struct Reloader<'a> {
 }
 
 impl<'a> Reloader<'a> {
-    /// A reloader, and the coordinator's side of it. It goes to work at each of `hangups`, and for each of `requests`.
+    /// A reloader, and the coordinator's side of it. Each of `hangups` and each of `requests` triggers a reload.
     pub fn new(
         (reread, hangups): (Reread<'a>, Receiver<()>),
         requests: Receiver<Request>,
@@ -74,7 +74,7 @@ impl<'a> Reloader<'a> {
         (Self { reread, started, spools, cpus, threads, hangups, requests, end, offers, in_force }, reloads)
     }
 
-    /// Works until the coordinator's side is gone.
+    /// Runs until the coordinator's side is gone.
     pub fn run(mut self) {
         loop {
             select! {
@@ -85,7 +85,7 @@ impl<'a> Reloader<'a> {
                 },
                 recv(self.requests) -> request => match request {
                     Ok(Request { reply, waker }) => {
-                        // Whoever asked may be gone.
+                        // The requester may be gone.
                         let _ = reply.send(self.reload("weir reload"));
                         waker.wake();
                     }
@@ -95,9 +95,9 @@ impl<'a> Reloader<'a> {
         }
     }
 
-    /// Reads the configuration, and says in the log what came of it; `asked_by` whom.
+    /// Reloads the configuration and logs the outcome; `asked_by` names the trigger.
     fn reload(&self, asked_by: &str) -> Outcome {
-        // systemd asks for the time, too.
+        // systemd needs the time, too.
         notify(&NotifyState::monotonic_usec_now().map_or_else(|_| vec![], |now| vec![NotifyState::Reloading, now]));
         let outcome = self.prepare();
         notify(&[NotifyState::Ready]);
@@ -107,7 +107,7 @@ impl<'a> Reloader<'a> {
                 info!(asked_by, changed, %applies_at, "the configuration is valid, and applies from the end of this window on");
             }
             Err(why) => {
-                // One line, however many mistakes there are.
+                // A single line, however many mistakes there are.
                 let why = why.trim_end().replace('\n', "; ");
                 error!(asked_by, "the configuration stays as it is: {why}");
             }
@@ -127,7 +127,7 @@ impl<'a> Reloader<'a> {
         }
     }
 
-    /// Waits for the configuration, but not longer than weir runs.
+    /// Waits for the configuration, but only while weir runs.
     fn read(&self) -> Result<Read, String> {
         let reading = (self.reread)();
         select! {
@@ -139,13 +139,13 @@ impl<'a> Reloader<'a> {
         }
     }
 
-    /// Names what else may be the reason if a file cannot be opened.
+    /// Adds the sandbox as a possible reason if a file cannot be opened.
     fn with_sandbox(&self, why: String) -> String {
         let is_closed = self.started.places.is_some() && why.contains(NOT_PERMITTED);
         if is_closed { format!("{why}\nBesides, {HINT}") } else { why }
     }
 
-    /// Makes everything that the configuration needs.
+    /// Creates everything that the configuration needs.
     fn make_ready(&self, base: &InForce, Read { config, source }: Read) -> Result<Prepared, String> {
         let at = |setting: &str, what: &str| format!("{}: {what}", source.place(setting));
         if config.interfaces.is_empty() {
@@ -180,8 +180,8 @@ impl<'a> Reloader<'a> {
         })
     }
 
-    /// Hands over what is ready. Gives the time from which it applies; nothing if something else has come into force
-    /// since it was made.
+    /// Hands over a prepared configuration. Returns the time from which it applies, or `None` if another one has come
+    /// into force since it was prepared.
     fn offer(&self, prepared: Prepared) -> Result<Option<Timestamp>, String> {
         let ends = || STOPPING.to_owned();
         let (reply, answer) = bounded(1);
@@ -200,8 +200,8 @@ mod tests {
     const STARTED: Started =
         Started { has_programs: false, can_sample: false, has_readers: true, can_filter: false, places: None };
 
-    /// What a weir that measures `eth0` says when its file is read again as `reread` has it. It is stopped after that,
-    /// or before, as soon as something comes from `stop`.
+    /// The outcome for a weir that measures `eth0` if `reread` provides its new configuration. The weir is stopped
+    /// afterwards, or as soon as something arrives on `stop`.
     fn outcome(reread: Reread<'_>, stop: Option<&Receiver<()>>) -> Outcome {
         let in_force = Config::parse("interfaces: [{name: eth0, mode: afpacket}]", "weir.yaml").unwrap();
         let (ask, requests) = bounded(1);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_weir_that_stops_waits_for_no_file() {
-        // The sender stays: this file is never read to its end.
+        // Keep the sender: reading this file never ends.
         let (begun, begins) = bounded(1);
         let (_reader, reading) = bounded(1);
         let reread = || {
