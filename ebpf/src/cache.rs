@@ -12,12 +12,12 @@ use crate::{
     ring,
 };
 
-/// Adds a packet, or several that an offload merged, to its flow's record. A record of another flow in the same slot is
-/// evicted. The packet's key has its scope; `sample` makes what its record takes.
+/// Adds a packet, or several that an offload merged, to its flow's record. If the slot has a record of another flow,
+/// that one is evicted. The packet's key must have its scope; `sample` makes what the record takes.
 #[inline(always)]
 pub fn count(cpu: &mut Cpu, parsed: &Parsed, sample: impl Fn() -> Sample) -> Option<()> {
     let place = hash::place(&slot_key(), parsed);
-    // SAFETY: an element that is this CPU's: nothing else runs on it until the program ends.
+    // SAFETY: this element belongs to this CPU, and nothing else runs on it until the program ends.
     let record = unsafe { &mut *cache_place(cpu, place)? };
     let packet = sample();
     if record.takes(&parsed.key, packet) {
@@ -26,7 +26,7 @@ pub fn count(cpu: &mut Cpu, parsed: &Parsed, sample: impl Fn() -> Sample) -> Opt
         if !record.is_empty() {
             ring::evict(this_cpu(), cpu, record);
         }
-        // Made anew, so that nothing of it has to outlive the call above.
+        // Call it again, so that no part of it has to outlive the call above.
         *record = Record::first(parsed.key, sample());
     }
     Some(())

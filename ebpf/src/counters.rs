@@ -1,4 +1,4 @@
-//! The open window's counters, by which every packet is accounted for.
+//! The open window's counters, which account for every packet.
 
 use weir_common::{cpu::Cpu, flow::Scope, ledger::Counters};
 

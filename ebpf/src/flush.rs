@@ -1,18 +1,19 @@
-//! The window's edge on one CPU.
+//! Closes a window on one CPU.
 //!
-//! The first call opens the next epoch by one store. From then on packets count in the other set of counters, and their
-//! keys differ from every record of the closed window. So no packet is torn between two windows, however many calls
-//! follow: the closed window has the records with its epoch, and its counters stand still. The first call hands over
-//! those that wait for the ring, and each further one those of a part of the cache. They go through a map and never
-//! through the ring: its lock sleeps on real-time kernels before 6.12, and an interrupt must not sleep.
+//! The first call opens the next epoch with a single store. From then on packets count in the other set of counters,
+//! and their keys differ from every record of the closed window. So no packet is split between two windows, however
+//! many calls follow: the closed window has the records with its epoch, and its counters no longer change. The first
+//! call hands over the records that wait for the ring, and each further call those of a part of the cache. They go
+//! through a map, never through the ring: the ring's lock sleeps on real-time kernels before 6.12, and an interrupt
+//! must not sleep.
 //!
-//! A call comes in one of three ways:
+//! There are three kinds of calls:
 //!
 //! | runs | meets | guard |
 //! |---|---|---|
-//! | on the CPU, in an interrupt | a packet that is half counted | it finds `in_packet`, does nothing, and is called again |
-//! | on the CPU, in a system call | a packet may interrupt it | the packet finds `busy`, and leaves the cache alone |
-//! | elsewhere: the CPU is offline | the CPU may come back | the same; [`FlushOrder`] tells the order of things |
+//! | on the CPU, in an interrupt | a half-counted packet | it finds `in_packet`, does nothing, and is called again |
+//! | on the CPU, in a system call | a packet may interrupt it | the packet finds `busy` and leaves the cache alone |
+//! | elsewhere: the CPU is offline | the CPU may come back | the same; [`FlushOrder`] has the order of steps |
 
 use weir_common::{
     control::{Flush, FlushOrder, Flushed},
@@ -25,11 +26,11 @@ use crate::{
     sampling,
 };
 
-/// Cache slots that one call visits: as many as it can hand over. The verifier follows each turn of the loop: with more
-/// turns, older kernels refuse the program for its number of jumps, and newer ones take longer to load it.
+/// Cache slots that one call visits: as many as it can hand over. The verifier follows each iteration of the loop. With
+/// more of them, older kernels refuse the program for its number of jumps, and newer ones take longer to load it.
 const SLOTS_PER_CALL: u32 = HANDED_OVER_MAX as u32;
 
-/// What `closing` says while a window is being closed. What was evicted first comes first, as in userspace's twin.
+/// The first value of `closing` while a window is being closed. Records evicted earlier come first, as in userspace.
 const EVICTED_FIRST: u32 = 1;
 const CACHE_NEXT: u32 = 2;
 
@@ -41,7 +42,7 @@ const RELEASE: u64 = FlushOrder::Release as u64;
 #[inline(always)]
 pub fn flush(id: u32, order: u64) -> Flushed {
     let none = Flushed { state: Flush::NoBlock, records: 0 };
-    // SAFETY: that CPU's block. The table above says who else may use it, and what keeps them apart.
+    // SAFETY: the block of that CPU. The table above lists its other users and how they are kept apart.
     let (Some(cpu), Some(handed_over)) =
         (CPUS.get_ptr_mut(id).map(|cpu| unsafe { &mut *cpu }), HANDED_OVER.get_ptr_mut(id))
     else {
@@ -61,7 +62,7 @@ pub fn flush(id: u32, order: u64) -> Flushed {
         cpu.cursor = 0;
         cpu.closed_rate = rate;
         let next = cpu.epoch.wrapping_add(1);
-        // The daemon has read it: it closes one window after the other.
+        // The daemon has read it, because it closes one window after the other.
         *at(&mut cpu.largest, (next & 1) as usize) = 0;
         store(&mut cpu.epoch, next);
     }
@@ -69,7 +70,7 @@ pub fn flush(id: u32, order: u64) -> Flushed {
     if order == CLAIM {
         return again;
     }
-    // SAFETY: only the daemon reads it, and it does so between two calls.
+    // SAFETY: only the daemon reads it, between two calls.
     let flushed = hand_over(cpu, unsafe { &mut *handed_over });
     if order == CLOSE {
         store(&mut cpu.busy, 0);
@@ -77,12 +78,12 @@ pub fn flush(id: u32, order: u64) -> Flushed {
     flushed.unwrap_or(none)
 }
 
-/// The records that wait for the ring; then part after part of the cache; then what waits for the ring by then.
+/// Hands over the waiting records, then the cache part by part, then the records waiting by then.
 #[inline(always)]
 fn hand_over(cpu: &mut Cpu, handed_over: &mut HandedOver) -> Option<Flushed> {
     let epoch = cpu.epoch.wrapping_sub(1) as u8;
     let slots = slots(cpu);
-    // Counted in the block: the verifier would follow each number that a local one could have.
+    // Counted in the block, because the verifier would follow each possible value of a local variable.
     cpu.handed_over = 0;
     if cpu.closing == EVICTED_FIRST {
         cpu.closing = CACHE_NEXT;
@@ -93,25 +94,25 @@ fn hand_over(cpu: &mut Cpu, handed_over: &mut HandedOver) -> Option<Flushed> {
             if cpu.cursor >= slots {
                 break;
             }
-            // SAFETY: a slot of this CPU's; packets leave the cache alone while `busy` is set.
+            // SAFETY: a slot of this CPU; packets leave the cache alone while `busy` is set.
             let record = unsafe { &mut *cache_slot(cpu, cpu.cursor)? };
             if !record.is_empty() && record.key.epoch() == epoch {
                 move_record(record, at(handed_over, cpu.handed_over as usize));
                 cpu.handed_over += 1;
             }
-            // The same goes for how far it came: this is stored, and loaded again in the next turn.
+            // Likewise, the cursor is stored here and loaded again in the next iteration.
             let next = cpu.cursor + 1;
             store(&mut cpu.cursor, next);
         }
         return Some(Flushed { state: Flush::Again, records: cpu.handed_over });
     }
-    // Packets that came between two calls may have evicted more.
+    // Packets between two calls may have evicted more records.
     let evicted = hand_over_evicted(cpu, handed_over);
     cpu.closing = 0;
     Some(Flushed { state: Flush::Done, records: evicted })
 }
 
-/// The records that wait for the ring; gives how many there are.
+/// Hands over the records that wait for the ring, and returns how many there are.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "the verifier follows one index, but not two iterators")]
 fn hand_over_evicted(cpu: &mut Cpu, handed_over: &mut HandedOver) -> u32 {
@@ -126,13 +127,13 @@ fn hand_over_evicted(cpu: &mut Cpu, handed_over: &mut HandedOver) -> u32 {
     evicted
 }
 
-/// Moves a record word by word. Of a plain copy the compiler makes a call that copies byte by byte, and the verifier
-/// follows each turn of that loop.
+/// Moves a record word by word. For a plain copy the compiler calls a function that copies byte by byte, and the
+/// verifier follows each iteration of that loop.
 #[inline(always)]
 fn move_record(from: &mut Record, to: &mut Record) {
     let (from, to) = (core::ptr::from_mut(from).cast::<u64>(), core::ptr::from_mut(to).cast::<u64>());
     for nth in 0..WORDS {
-        // SAFETY: two records, valid, aligned, and of so many words.
+        // SAFETY: two valid, aligned records with this many words.
         unsafe {
             to.add(nth).write_volatile(from.add(nth).read_volatile());
             from.add(nth).write_volatile(0);
@@ -140,7 +141,7 @@ fn move_record(from: &mut Record, to: &mut Record) {
     }
 }
 
-/// How many slots the CPU's cache has.
+/// The number of slots in the CPU's cache.
 #[inline(always)]
 fn slots(cpu: &Cpu) -> u32 {
     1 << (u64::BITS - cpu.place_shift)

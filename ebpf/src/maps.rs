@@ -1,7 +1,7 @@
-//! The maps: all memory that the kernel side uses, allocated when it is loaded.
+//! The maps: all memory of the kernel side, allocated when it is loaded.
 //!
-//! What belongs to a CPU is an element of a plain array, not of a per-CPU one. Then it lies in one piece, it begins at
-//! a cache line (an array that could be mapped begins at a page), and finding it takes no load.
+//! Data of one CPU is an element of a plain array, not of a per-CPU array. Then it is contiguous and aligned to a cache
+//! line (a mappable array starts at a page), and its address needs no load.
 
 use core::arch::asm;
 
@@ -21,40 +21,40 @@ use weir_common::{
 
 use crate::packet::Scratch;
 
-/// Flow-cache slots of all CPUs; the loader says how many there are.
+/// Flow cache slots of all CPUs; the loader sets the actual number.
 const CACHE_SLOTS: usize = 4096;
-/// Userspace makes the inner maps, with the configured size. This prototype only tells their type.
+/// Userspace creates the inner maps with the configured size. This prototype only defines their type.
 const RING_PROTOTYPE_BYTES: usize = 4096;
-/// `BPF_F_MMAPABLE`: the array begins at a page.
+/// `BPF_F_MMAPABLE`: the array starts at a page.
 const PAGE_ALIGNED: usize = 1 << 10;
-/// `BPF_F_NO_PREALLOC`: an element takes memory when it is there.
+/// `BPF_F_NO_PREALLOC`: an element takes memory only once it exists.
 const NO_PREALLOCATION: usize = 1;
 
-/// Which slot an interface index has.
+/// The slot of each interface index.
 #[btf_map]
 pub static INTERFACES: Array<InterfaceSlot, { INTERFACE_TABLE as usize }> = Array::new();
 
-/// By interface index a [`weir_common::control::Passing`], where it says anything.
+/// A [`weir_common::control::Passing`] by interface index, where it is not the default.
 #[btf_map]
 pub static PASSING: HashMap<u32, u32, { PASSING_MAX as usize }, NO_PREALLOCATION> = HashMap::new();
 
-/// Each CPU's block; the loader says how many there are.
+/// Each CPU's block; the loader sets the number of CPUs.
 #[btf_map]
 pub static CPUS: Array<Cpu, 1, PAGE_ALIGNED> = Array::new();
 
-/// Each CPU's flow cache, one after the other; the loader says how many slots there are in all.
+/// The flow caches of all CPUs, one after the other; the loader sets the total number of slots.
 #[btf_map]
 pub static CACHE: Array<Record, CACHE_SLOTS, PAGE_ALIGNED> = Array::new();
 
-/// Each CPU's valve, which userspace turns; the loader says how many there are.
+/// Each CPU's valve, which userspace sets; the loader sets the number of CPUs.
 #[btf_map]
 pub static VALVES: Array<Valve, 1, PAGE_ALIGNED> = Array::new();
 
-/// What `flush` took out of each CPU's cache in its last call; the loader says how many CPUs there are.
+/// The records that `flush` took from each CPU's cache in its last call; the loader sets the number of CPUs.
 #[btf_map]
 pub static HANDED_OVER: Array<HandedOver, 1> = Array::new();
 
-/// Each CPU's copy of a packet's headers, for packets that cannot be read in place.
+/// A copy of a packet's headers per CPU, for packets that cannot be read in place.
 #[btf_map]
 pub static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 
@@ -70,21 +70,21 @@ static SLOT_KEY: SlotKey = SlotKey([0; 9]);
 #[unsafe(no_mangle)]
 static SAMPLING: u32 = 0;
 
-/// Set by the loader: not 0 to look into tunnels.
+/// Set by the loader: not 0 if tunnels are looked into.
 #[unsafe(no_mangle)]
 static LOOK_INTO_TUNNELS: u32 = 0;
 
-/// Set by the loader: by UDP destination port the [`UdpTunnel`], or 0. To find one takes a load, however many there
-/// are.
+/// Set by the loader: the [`UdpTunnel`] of each UDP destination port, or 0. A lookup takes one load, however many ports
+/// there are.
 #[unsafe(no_mangle)]
 static TUNNEL_PORTS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// Reads a constant that the loader sets: one load, at the place where the value is needed. The compiler can neither
-/// move nor drop a volatile read, and for a plain read it would put in the value that stands here.
+/// Reads a constant that the loader sets: one load, where the value is needed. The compiler can neither move nor drop a
+/// volatile read; for a plain read it would use the initial value given here.
 macro_rules! constant {
     ($name:ident, $instruction:literal, $at:expr) => {{
         let value: u64;
-        // SAFETY: read-only data of this program, at a place within it.
+        // SAFETY: read-only data of this program, within bounds.
         unsafe {
             asm!($instruction, out(reg) value, in(reg) &raw const $name, const $at, options(pure, readonly, nostack));
         }
@@ -115,18 +115,18 @@ pub fn slot_key() -> SlotKey {
     ])
 }
 
-/// Whether packets may be left out. The verifier reads this constant too, and drops the code that cannot run.
+/// Whether packets may be left out. The verifier knows this constant, too, and drops unreachable code.
 #[inline(always)]
 pub fn is_sampling() -> bool {
     constant!(SAMPLING) != 0
 }
 
-/// How far the parser looks: as the loader says.
+/// Look as far as the loader has set.
 #[derive(Clone, Copy)]
 pub struct Configured;
 
 impl Look for Configured {
-    /// The verifier reads this constant too, and skips the code that cannot run.
+    /// The verifier knows this constant, too, and skips unreachable code.
     #[inline(always)]
     fn tunnels(self) -> Tunnels {
         match constant!(LOOK_INTO_TUNNELS) {
@@ -165,15 +165,15 @@ pub fn cache_slot(cpu: &Cpu, slot: u32) -> Option<*mut Record> {
 #[inline(always)]
 pub fn cache_place(cpu: &Cpu, place: u64) -> Option<*mut Record> {
     let (mut slot, shift) = (place, u64::from(cpu.place_shift));
-    // One instruction; LLVM would mask the shift.
+    // A single instruction; LLVM would mask the shift.
     // SAFETY: register arithmetic only; the shift is less than 64.
     unsafe { asm!("{0} >>= {1}", inout(reg) slot, in(reg) shift, options(pure, nomem, nostack)) };
     CACHE.get_ptr_mut(cpu.first_slot + slot as u32)
 }
 
 /// The element at `index`, modulo the array's length, which must be a power of two. The mask is in assembly: LLVM would
-/// compare one register and use another, or drop the mask where LLVM can prove that it is needless and the verifier
-/// cannot.
+/// compare one register and use another, or drop the mask where it can prove that the mask is redundant but the
+/// verifier cannot.
 #[inline(always)]
 pub fn at<T, const N: usize>(array: &mut [T; N], index: usize) -> &mut T {
     const { assert!(N.is_power_of_two()) };
@@ -184,8 +184,8 @@ pub fn at<T, const N: usize>(array: &mut [T; N], index: usize) -> &mut T {
     unsafe { array.get_unchecked_mut(masked) }
 }
 
-/// Stores what an interrupt on this CPU reads. An instruction of its own, and memory is as the program says before
-/// and after it: the compiler moves nothing across.
+/// Stores a value that an interrupt on this CPU reads. This is one instruction, and a compiler barrier: nothing is
+/// moved across it.
 #[inline(always)]
 pub fn store(place: &mut u32, value: u32) {
     // SAFETY: the reference is valid and aligned.

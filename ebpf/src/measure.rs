@@ -1,9 +1,9 @@
-//! The hot path: what is done for each packet, at every hook.
+//! The hot path: what every hook does for each packet.
 //!
-//! The code does this, in a form that the verifier accepts:
+//! The code does the following, in a form that the verifier accepts:
 //!
 //! ```text
-//! slot     = interface table[ifindex]               or: passing[ifindex], where it has no place in the table
+//! slot     = interface table[ifindex]               or: passing[ifindex], if it has no place in the table
 //! in_packet = 1; at the end of each line that passes: in_packet = 0
 //! counters = this CPU's counters[epoch's parity][slot];  seen += packet, and its size
 //! has fed totals and lists on another interface?  repeated += packet, else  sizes[length] += 1
@@ -11,13 +11,13 @@
 //! key      = parse(packet)      or: skipped[reason] += packet, pass
 //! record   = this CPU's cache[hash(key)]
 //! record.key == key ? record += packet : (evict record into the ring; record = packet)
-//! flags of TCP that begin or end a connection?  tcp[each of them] += 1
+//! TCP flags that begin or end a connection?  tcp[each of them] += 1
 //! pass
 //! ```
 //!
-//! A call keeps only four registers, and to the compiler each kernel helper is a call. So common packets come first, in
-//! an order in which few values must outlive a call. What other packets need is in functions of its own: inlined, it
-//! would take registers from the common ones.
+//! Only four registers survive a call, and to the compiler each kernel helper is a call. So common packets come first,
+//! in an order that keeps few values alive across calls. Code for other packets is in separate functions: inlined, it
+//! would take registers from the common path.
 
 use core::arch::asm;
 
@@ -39,46 +39,46 @@ use crate::{
     ring, sampling,
 };
 
-/// A packet, as a hook has it.
+/// A packet as seen by a hook.
 pub trait Packet: Copy {
-    /// The index of its interface, or [`weir_common::control::egress`] of that for a packet that the interface sends.
+    /// The index of its interface, or its [`weir_common::control::egress`] key for a packet that the interface sends.
     fn interface(self) -> u32;
-    /// The index of the interface that it came by, for a packet that the router sends; 0 for the router's own packets,
-    /// and for all that are received.
+    /// For a packet that the router sends, the index of the interface through which it arrived; 0 for the router's own
+    /// packets and for all received packets.
     fn came_by(self) -> u32;
-    /// One packet, or as many as an offload merged into this one.
+    /// One packet, or as many as an offload merged into it.
     fn tally(self) -> Tally;
     /// Whether an offload merged several packets.
     #[inline(always)]
     fn is_merged(self) -> bool {
         false
     }
-    /// What is not certain of merged packets; to be asked after [`Packet::tally`].
+    /// What is uncertain about merged packets; call it after [`Packet::tally`].
     #[inline(always)]
     fn uncertain(self) -> Uncertain {
         Uncertain::default()
     }
-    /// When it came: see [`Record::first_tick`].
+    /// Arrival time: see [`Record::first_tick`].
     #[inline(always)]
     fn tick(self) -> u32 {
-        // SAFETY: the helper takes no argument; the verifier makes it a load.
+        // SAFETY: the helper takes no argument; the verifier turns it into a load.
         unsafe { bpf_jiffies64() as u32 }
     }
-    /// Calls `found` with the flow of a common packet, whose headers have fixed places; `None` for any other packet.
+    /// Calls `found` with the flow of a common packet, whose headers are at fixed offsets; `None` for any other packet.
     fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T>;
-    /// The flow of a packet that is not a common one, or the reason why it has none.
+    /// The flow of a packet that is not common, or the reason why it has none.
     fn walk(self) -> Result<Parsed, Skip>;
 }
 
 /// Counts a packet.
 ///
-/// `None` if a map lookup fails. The maps' sizes rule that out, but the verifier wants it handled.
+/// `None` if a map lookup fails. The sizes of the maps rule that out, but the verifier requires the check.
 #[inline(always)]
 pub fn measure(packet: impl Packet) -> Option<()> {
     let tally = packet.tally();
     let entry = interface_slot(packet.interface())?;
-    // SAFETY: this CPU's block: no other packet is measured on this CPU before this one's end, and `flush` goes away
-    // when it finds `in_packet`.
+    // SAFETY: this CPU's block. No other packet is measured on this CPU until this one is finished, and `flush` returns
+    // at once if it finds `in_packet`.
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(this_cpu())? };
     store(&mut cpu.in_packet, 1);
     let counted = count_seen(packet, cpu, entry, tally);
@@ -86,7 +86,7 @@ pub fn measure(packet: impl Packet) -> Option<()> {
     counted
 }
 
-/// Counts a packet: from here on, it is half counted.
+/// Counts a packet: it is half counted from here on.
 #[inline(always)]
 fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> Option<()> {
     let mut scope = Scope::new(entry as u8, cpu.epoch as u8);
@@ -107,14 +107,14 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
             note_largest(cpu, scope, tally);
         }
     }
-    // SAFETY: of every scope.
+    // SAFETY: this is true for every scope.
     unsafe { core::hint::assert_unchecked(scope.is_apart()) };
     if is_sampling() {
-        // The verifier knows which, and drops either this call or all that follows it.
+        // The verifier knows the answer, and drops either this call or everything after it.
         return measure_sampled(packet, cpu, scope, tally);
     }
     let counted = packet.common(
-        // Inlined in both places that call it, or the key would go through memory.
+        // Inlined in both places that call it; otherwise the key would go through memory.
         #[inline(always)]
         |parsed: Parsed| count_common(packet, parsed, cpu, scope, tally),
     );
@@ -124,7 +124,7 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
     }
 }
 
-/// Counts what there is to say of a merged buffer only.
+/// Counts what applies only to a merged buffer.
 #[cold]
 #[inline(never)]
 fn count_merged(packet: impl Packet, counters: &mut Counters, tally: Tally) {
@@ -134,7 +134,7 @@ fn count_merged(packet: impl Packet, counters: &mut Counters, tally: Tally) {
     counters.uncertain.most.add(most);
 }
 
-/// The largest packet of a window: classes of large packets have several sizes.
+/// Notes the largest packet of a window, because classes of large packets cover several sizes.
 #[cold]
 #[inline(never)]
 fn note_largest(cpu: &mut Cpu, scope: Scope, tally: Tally) {
@@ -145,13 +145,13 @@ fn note_largest(cpu: &mut Cpu, scope: Scope, tally: Tally) {
     }
 }
 
-/// Counts a packet that is not a common one.
+/// Counts a packet that is not common.
 #[inline(never)]
 fn measure_uncommon(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tally) -> Option<()> {
     count_parsed(packet, packet.walk(), cpu, scope, tally, 1)
 }
 
-/// Counts any packet, or leaves it out, if sampling is on.
+/// Counts any packet, or leaves it out, with sampling on.
 #[inline(never)]
 fn measure_sampled(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tally) -> Option<()> {
     let Some(sampling) = sampling::take(this_cpu(), cpu) else {
@@ -175,12 +175,12 @@ fn count_common(packet: impl Packet, parsed: Parsed, cpu: &mut Cpu, scope: Scope
     let marks = Marks(opaque(Marks::new(&parsed, 1).0));
     let parsed = Parsed { key: parsed.key.with_scope(scope), tos: marks.tos(), ..parsed };
     count(packet, &parsed, cpu, tally, marks)?;
-    // Last, because hardly anything of the packet has to outlive this.
+    // This is last, because it needs hardly anything of the packet.
     count_connections(cpu, &parsed, marks);
     Some(())
 }
 
-/// The same number, of which the compiler does not know how it came about.
+/// The same number, with its origin hidden from the compiler.
 #[inline(always)]
 fn opaque(mut number: u64) -> u64 {
     // SAFETY: register arithmetic only.
@@ -192,19 +192,19 @@ fn opaque(mut number: u64) -> u64 {
 #[inline(always)]
 fn count_connections(cpu: &mut Cpu, parsed: &Parsed, marks: Marks) {
     if marks.tcp_flags() & TcpPackets::COUNTED != 0 {
-        // Of what is in an opaque number, the compiler does not keep the parts, which every packet would pay for.
+        // The compiler cannot keep parts of an opaque number in registers; every packet would pay for that.
         count_tcp(cpu, opaque(parsed.key.tail()), marks);
     }
 }
 
-/// The same for a packet of which this is known, by its key's tail and its marks.
+/// The same for a packet of which only its key's tail and its marks are known.
 #[cold]
 #[inline(never)]
 fn count_tcp(cpu: &mut Cpu, tail: u64, marks: Marks) {
     counters(cpu, Scope::of_tail(tail)).tcp.count(marks.tcp_flags(), marks.sampling().into());
 }
 
-/// Counts a packet that is not a common one, or one that sampling took.
+/// Counts a packet that is not common, or one that sampling took.
 #[inline(always)]
 fn count_parsed(
     packet: impl Packet,
@@ -218,7 +218,7 @@ fn count_parsed(
         Ok(parsed) => {
             let marks = Marks(opaque(Marks::new(&parsed, sampling).0));
             let parsed = Parsed { key: parsed.key.with_scope(scope), tos: marks.tos(), ..parsed };
-            // First here: the verifier follows what comes after a record once more for each way that led to it.
+            // This is first here, because the verifier repeats everything after a record for each path that led to it.
             count_connections(cpu, &parsed, marks);
             count(packet, &parsed, cpu, tally, marks)
         }
@@ -229,26 +229,26 @@ fn count_parsed(
     }
 }
 
-/// Counts a packet into its flow's record. Its key has its scope.
+/// Counts a packet into its flow's record. Its key must have its scope.
 #[inline(always)]
 fn count(packet: impl Packet, parsed: &Parsed, cpu: &mut Cpu, tally: Tally, marks: Marks) -> Option<()> {
     let sample = #[inline(always)]
     || Sample { tally, tick: packet.tick(), vlan: parsed.vlan, marks };
     if cpu.busy != 0 {
-        // This packet has interrupted `flush`, which some kernels allow: the cache is `flush`'s.
+        // This packet has interrupted `flush`, which some kernels allow, so the cache belongs to `flush`.
         ring::emit(this_cpu(), cpu, &Record::first(parsed.key, sample()));
         return Some(());
     }
     cache::count(cpu, parsed, sample)
 }
 
-/// Whether a packet has fed totals and lists on another interface, where not all packets feed.
+/// Whether a packet has fed totals and lists on another interface, if not all packets feed here.
 #[inline(always)]
 fn has_fed(feeds: u32, came_by: u32) -> bool {
     feeds == Feeds::None as u32 || passing(came_by).has_fed()
 }
 
-/// The slot of an interface, and what feeds: see [`InterfaceSlot::slot`].
+/// The slot of an interface and what it feeds: see [`InterfaceSlot::slot`].
 #[inline(always)]
 fn interface_slot(key: u32) -> Option<u32> {
     for probe in 0..INTERFACE_PROBES {
@@ -260,7 +260,7 @@ fn interface_slot(key: u32) -> Option<u32> {
     Some(without_place(key))
 }
 
-/// The same for an interface that has no place in the table: others have them all, or it has no slot of its own.
+/// The same for an interface without a place in the table: all its places are taken, or it has no slot of its own.
 #[inline(never)]
 fn without_place(key: u32) -> u32 {
     let is_egress = is_egress(key);
@@ -268,7 +268,7 @@ fn without_place(key: u32) -> u32 {
     InterfaceSlot::new(key, passing.slot(is_egress), passing.feeds(is_egress)).slot
 }
 
-/// What is known of an interface beside its slot.
+/// What is known about an interface besides its slot.
 #[inline(always)]
 fn passing(ifindex: u32) -> Passing {
     // SAFETY: the daemon replaces whole words.

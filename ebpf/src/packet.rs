@@ -1,4 +1,4 @@
-//! Reads packets in a way that the verifier can follow.
+//! Reads packets in a form that the verifier can follow.
 
 use core::{arch::asm, marker::PhantomData};
 
@@ -14,12 +14,12 @@ pub struct Frame {
     data_end: usize,
     captured: usize,
     length: usize,
-    /// The index of the interface that it came in by.
+    /// The index of the interface through which it arrived.
     ifindex: usize,
 }
 
 impl Frame {
-    /// The context's packet, which is `length` bytes long, and of which at most `captured` bytes are real.
+    /// The context's packet, which is `length` bytes long, of which at most `captured` bytes are real.
     #[inline(always)]
     pub fn new(ctx: &XdpContext, captured: usize, length: usize) -> Self {
         Self { data: ctx.data(), data_end: ctx.data_end(), captured, length, ifindex: ctx.ingress_ifindex() }
@@ -32,7 +32,7 @@ impl Frame {
     }
 }
 
-/// `N` bytes that were proven to lie inside the packet, for as long as the packet is borrowed.
+/// `N` bytes that are proven to be inside the packet, for as long as the packet is borrowed.
 pub struct Proven<'a, const N: usize>(*const u8, PhantomData<&'a ()>);
 
 impl Bytes for Frame {
@@ -44,7 +44,7 @@ impl Bytes for Frame {
             return None;
         }
         let (mut start, mut end): (usize, usize);
-        // The verifier proves a range for the register that was compared. So the address must be computed once, and
+        // The verifier proves a range for the register that was compared. So the address must be computed once and
         // compared as it is. LLVM would share parts of the sum with other reads, and turn `start + N > data_end` into a
         // comparison of `start`, which proves nothing. Assembly stays as written.
         // SAFETY: register arithmetic only.
@@ -90,18 +90,18 @@ impl Bytes for Frame {
     }
 }
 
-/// A number below 2^16, for the verifier, too.
+/// A number that the verifier, too, knows to be below 2^16.
 #[inline(always)]
 fn place(number: u16) -> usize {
     let mut place = usize::from(number);
-    // In assembly, or LLVM would see that this does nothing.
+    // In assembly, because LLVM would see that this does nothing.
     // SAFETY: register arithmetic only.
     unsafe { asm!("{0} &= 0xffff", inout(reg) place, options(pure, nomem, nostack)) };
     place
 }
 
-/// A zero that the verifier takes for 0 or -1: the sign of an interface's index, negated. An index is
-/// positive, but the verifier does not know that.
+/// A zero that the verifier takes for 0 or -1: the sign of an interface index, negated. An index is positive, but the
+/// verifier does not know that.
 #[inline(always)]
 pub fn unknown_zero(ifindex: usize) -> usize {
     let zero;
@@ -110,17 +110,17 @@ pub fn unknown_zero(ifindex: usize) -> usize {
     zero
 }
 
-/// Combines `at` with an [`unknown_zero`], so that the verifier forgets what it knows of `at`. All the paths that lead
-/// here then look the same to it, and it follows them on together, once. The mask bounds the result for the verifier;
-/// no header reaches that far, and a VLAN has no more bits.
+/// Combines `at` with an [`unknown_zero`], so that the verifier forgets what it knows about `at`. Then all paths that
+/// lead here look the same to it, and it continues only once. The mask bounds the result for the verifier; no header
+/// reaches that far, and a VLAN has no more bits.
 ///
-/// By exclusive or: the verifier knows that the zero is 0 or -1, and of a sum it would know as much as before.
+/// Uses exclusive or: the verifier knows that the zero is 0 or -1, and a sum would not make it forget anything.
 #[inline(always)]
 fn forget(at: usize, zero: usize) -> usize {
     const BOUND: usize = 0x0fff;
     const { assert!(BOUND >= REACH_MAX + HEADER_MAX) };
     let forgotten;
-    // In assembly, or LLVM would see that this does nothing.
+    // In assembly, because LLVM would see that this does nothing.
     // SAFETY: register arithmetic only.
     unsafe {
         asm!("{0} ^= {1}", "{0} &= {2}",
@@ -137,7 +137,7 @@ fn forget_word(mut number: u64, zero: usize) -> u64 {
     number
 }
 
-/// One load at any alignment. Packets are unaligned, and the compiler would build an unaligned read out of single
+/// One load at any alignment. Packets are unaligned, and the compiler would assemble an unaligned read from single
 /// bytes.
 macro_rules! load {
     ($window:expr, $at:ident of $n:ident, $type:ty, $instruction:literal) => {{
@@ -170,16 +170,16 @@ impl<const N: usize> Window<N> for Proven<'_, N> {
     }
 }
 
-/// Room for a packet's beginning, for [`Bytes::forget_all`], and for what is not certain.
+/// Room for a packet's beginning, for [`Bytes::forget_all`], and for what is uncertain.
 #[repr(C)]
 pub struct Scratch {
     beginning: [u8; REACH_MAX],
     places: [u16; PLACES],
-    /// What is not certain of the packet, if an offload merged it.
+    /// What is uncertain about the packet, if an offload merged it.
     pub uncertain: Uncertain,
 }
 
-/// A packet's beginning, copied into memory of the program's own.
+/// A packet's beginning, copied into the program's own memory.
 pub struct Copied {
     data: *const Scratch,
     copied: usize,
@@ -189,8 +189,7 @@ pub struct Copied {
 }
 
 impl Copied {
-    /// The first `copied` bytes, which are in an element of a map, of a packet of `length` bytes; and an
-    /// [`unknown_zero`].
+    /// A packet of `length` bytes, of which the first `copied` bytes are in a map element; and an [`unknown_zero`].
     #[inline(always)]
     pub const fn new(data: *const Scratch, copied: usize, length: usize, zero: usize) -> Self {
         Self { data, copied, length, zero }
@@ -205,7 +204,7 @@ impl Bytes for Copied {
         if at + N > self.copied {
             return None;
         }
-        // The verifier wants the bound on the very register that is added.
+        // The verifier needs the bound on the same register that is added.
         let mut at = at;
         // SAFETY: register arithmetic only.
         unsafe { asm!("{0} += 0", inout(reg) at, options(pure, nomem, nostack)) };
@@ -232,12 +231,12 @@ impl Bytes for Copied {
         forget_word(number, self.zero)
     }
 
-    /// Through memory of a map, of which the verifier knows nothing.
+    /// Through map memory, whose content the verifier does not track.
     #[inline(always)]
     fn forget_all<const PLACE: usize>(&self, number: usize) -> usize {
         const { assert!(PLACE < PLACES) };
         let forgotten;
-        // SAFETY: a place behind the copy, in the same element; nothing else runs on this CPU until the program ends.
+        // SAFETY: a place after the copy in the same element; nothing else runs on this CPU until the program ends.
         unsafe {
             asm!("*(u16 *)({0} + {2}) = {1}", "{1} = *(u16 *)({0} + {2})",
                 in(reg) self.data, inout(reg) number => forgotten, const REACH_MAX + 2 * PLACE, options(nostack));

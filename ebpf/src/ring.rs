@@ -1,4 +1,4 @@
-//! The ring of each CPU, which a worker reads.
+//! Each CPU's ring, which a worker reads.
 
 use aya_ebpf::{
     bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
@@ -15,16 +15,16 @@ use crate::{
     maps::{RINGS, at},
 };
 
-/// Does not wake the reader, who looks by itself several times a second.
+/// Does not wake the reader, which polls several times a second.
 const NO_WAKEUP: u64 = BPF_RB_NO_WAKEUP as u64;
 
-/// Evicts a record. It waits until there are [`EVICTED_MAX`], because a reservation in the ring costs some 50 ns and
-/// one serves for all of them. If the ring has no room for these, the record is counted as lost, in its own window and
+/// Evicts a record. It waits until there are [`EVICTED_MAX`] of them, because a reservation in the ring costs about 50
+/// ns and one serves them all. If the ring has no room for these, each record is counted as lost in its own window and
 /// interface.
 #[inline(always)]
 pub fn evict(id: u32, cpu: &mut Cpu, record: &Record) {
     if cpu.evicted_count as usize >= EVICTED_MAX {
-        // The whole array, because older verifiers can follow a constant length only.
+        // Writes the whole array, because older verifiers only accept a constant length.
         if let Err(loss) = write(id, &cpu.evicted, wakeup(id, cpu.ring_bytes)) {
             return lose(cpu, record, loss);
         }
@@ -34,8 +34,8 @@ pub fn evict(id: u32, cpu: &mut Cpu, record: &Record) {
     cpu.evicted_count += 1;
 }
 
-/// Writes a record to the ring at once, while `flush` owns the cache and the waiting records. If there is no room, the
-/// record is counted as lost.
+/// Writes a record to the ring immediately, while `flush` owns the cache and the waiting records. If there is no room,
+/// the record is counted as lost.
 #[inline(always)]
 pub fn emit(id: u32, cpu: &mut Cpu, record: &Record) {
     if let Err(loss) = write(id, record, NO_WAKEUP) {
@@ -59,14 +59,14 @@ fn write<T>(id: u32, entry: &T, flags: u64) -> Result<(), Loss> {
     ring.output_untyped::<T>(entry, flags).map_err(|_| Loss::RingFull)
 }
 
-/// Wakes the reader at the one write that finds the ring a quarter full. The reader also looks by itself several times
-/// a second. A wake-up takes an interrupt, which costs 10 us where a hypervisor delivers it.
+/// Wakes the reader with the one write that finds the ring a quarter full. The reader also polls several times a
+/// second. A wake-up takes an interrupt, which costs 10 us under a hypervisor.
 #[inline(always)]
 fn wakeup(id: u32, ring_bytes: u32) -> u64 {
     const WRITE_BYTES: u64 = size_of::<[Record; EVICTED_MAX]>() as u64 + 8;
     let Some(ring) = RINGS.get(id) else { return NO_WAKEUP };
     let quarter = u64::from(ring_bytes / 4);
-    // SAFETY: a map's reference is the pointer that the kernel gave for it.
+    // SAFETY: a map reference is the pointer that the kernel returned for it.
     let waiting =
         unsafe { bpf_ringbuf_query(core::ptr::from_ref(ring).cast_mut().cast(), u64::from(BPF_RB_AVAIL_DATA)) };
     if (quarter..quarter + WRITE_BYTES).contains(&waiting) { u64::from(BPF_RB_FORCE_WAKEUP) } else { NO_WAKEUP }

@@ -6,7 +6,7 @@ use weir_common::{cpu::Cpu, sampling::Valve};
 use crate::maps::VALVES;
 
 /// How many packets this one stands for; `None` if it is left out. Each packet that is taken makes one draw, which
-/// tells how many are left out after it.
+/// determines how many are left out after it.
 #[inline(always)]
 pub fn take(id: u32, cpu: &mut Cpu) -> Option<u16> {
     if cpu.rate == 0 {
@@ -21,7 +21,7 @@ pub fn take(id: u32, cpu: &mut Cpu) -> Option<u16> {
     Some(rate)
 }
 
-/// The rate by which the present draw was made; before the first draw, the rate that it will use.
+/// The rate of the pending draw; before the first draw, the rate that it will use.
 #[inline(always)]
 pub fn pending(id: u32, cpu: &Cpu) -> Option<u32> {
     if cpu.rate == 0 { Some(VALVES.get(id)?.rate) } else { Some(cpu.rate) }
@@ -30,7 +30,7 @@ pub fn pending(id: u32, cpu: &Cpu) -> Option<u32> {
 #[inline(always)]
 fn draw(id: u32, cpu: &mut Cpu) -> Option<()> {
     // One load for both numbers, because userspace may change them at any time.
-    // SAFETY: an element of the map, whose first eight bytes they are, aligned.
+    // SAFETY: the aligned first eight bytes of a map element.
     let word = unsafe { VALVES.get_ptr(id)?.cast::<u64>().read_volatile() };
     let valve = Valve { rate: word as u32, scale: (word >> 32) as u32, padding: [0; 7] };
     cpu.rate = valve.rate;

@@ -1,7 +1,7 @@
-//! XDP: packets in the driver's memory, before there is a socket buffer; in generic mode, out of one.
+//! XDP: packets in the driver's memory, before there is a socket buffer; in generic mode, from a socket buffer.
 //!
 //! In generic mode the router's own multicast and broadcast packets come back as copies for its own sockets. The
-//! interface did not receive them, and they are not counted: see `weir_common::packet::is_looped_back`.
+//! interface did not receive them, so they are not counted: see `weir_common::packet::is_looped_back`.
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -29,8 +29,8 @@ pub fn weir(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// As [`weir`], for kernels before Linux 5.18: they do not know packets in several pieces, and refuse a program that
-/// says it takes them.
+/// As [`weir`], for kernels before Linux 5.18: they do not support packets with fragments, and refuse a program that
+/// declares support.
 #[xdp]
 pub fn weir_linear(ctx: XdpContext) -> u32 {
     let _ = measure(Linear(ctx.as_ptr().cast()));
@@ -49,7 +49,7 @@ pub fn weir_gen_linear(ctx: XdpContext) -> u32 {
     measure_received(Linear(ctx.as_ptr().cast()))
 }
 
-/// Measures what the interface has received, and no copy of what it sends.
+/// Measures received packets, but no copies of sent ones.
 #[inline(always)]
 fn measure_received(packet: impl Xdp) -> u32 {
     if !is_looped_back(&packet.frame()) {
@@ -58,7 +58,7 @@ fn measure_received(packet: impl Xdp) -> u32 {
     XDP_PASS
 }
 
-/// A packet as XDP has it.
+/// A packet as seen by XDP.
 trait Xdp: Packet {
     /// The packet, with its length.
     fn frame(self) -> Frame;
@@ -88,7 +88,7 @@ pub fn replay(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// A packet of one piece or more.
+/// A packet, with or without fragments.
 #[derive(Clone, Copy)]
 pub struct Whole(*mut xdp_md);
 
@@ -116,7 +116,7 @@ impl Packet for Whole {
     }
     #[inline(always)]
     fn tally(self) -> Tally {
-        // SAFETY: the context is the one that the kernel passed to this program.
+        // SAFETY: the kernel passed this context to the program.
         Tally::new(1, unsafe { bpf_xdp_get_buff_len(self.0) })
     }
     #[inline(always)]
@@ -129,7 +129,7 @@ impl Packet for Whole {
     }
 }
 
-/// A packet in one piece, for kernels that lack the helper that returns the length of all pieces.
+/// A packet without fragments, for kernels that lack the helper for the length of all fragments.
 #[derive(Clone, Copy)]
 struct Linear(*mut xdp_md);
 
@@ -169,8 +169,7 @@ impl Captured {
         if header + size_of::<ReplayHeader>() > ctx.metadata_end() {
             return None;
         }
-        // SAFETY: the header lies within the metadata, by the check above; 4-byte alignment is the kernel's rule for
-        // it.
+        // SAFETY: the check above proves that the header is within the metadata; the kernel aligns metadata to 4 bytes.
         Some(unsafe { *(header as *const ReplayHeader) })
     }
 
@@ -214,7 +213,7 @@ impl Packet for Captured {
             if header + size_of::<ReplayHeader>() > ctx.metadata_end() {
                 return Link::Other;
             }
-            // SAFETY: as in `header`. The compiler reads it again, too.
+            // SAFETY: as in `header`. The volatile read makes the compiler read it again.
             Link::from_code(unsafe { (&raw const (*(header as *const ReplayHeader)).link).read_volatile() } as u8)
         };
         walk_captured(&self.frame(header), Link::from_code(header.link as u8), again, Configured)

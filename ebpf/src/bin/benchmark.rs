@@ -1,15 +1,14 @@
-//! The object that only `scripts/bench datapath` loads: weir's programs and maps, and these programs beside them.
+//! The object for `scripts/bench datapath` only: weir's programs and maps, plus these programs.
 //!
 //! | program | runs | does |
 //! |---|---|---|
-//! | `baseline` | by test-run | nothing: what a run costs without weir |
-//! | `draw` | by test-run | draws one of a million flows (Zipf 1.1), and nothing else |
-//! | `two_flows` | by test-run | the same as `weir`, as if packets were of two flows in turn |
-//! | `all_miss` | by test-run | the same as `weir`, as if every packet began a new flow |
-//! | `zipf` | by test-run | the same as `weir`, as if packets were of a million flows (Zipf 1.1) |
+//! | `baseline` | by test run | nothing: what a run costs without weir |
+//! | `draw` | by test run | draws one of a million flows (Zipf 1.1), and nothing else |
+//! | `two_flows` | by test run | the same as `weir`, with packets of two flows in turn |
+//! | `all_miss` | by test run | the same as `weir`, with a new flow for every packet |
+//! | `zipf` | by test run | the same as `weir`, with packets of a million flows (Zipf 1.1) |
 //!
-//! Test-run repeats one packet. To the hot path, which knows nothing of that, each repetition is shown with another
-//! source address.
+//! A test run repeats one packet. The hot path sees each repetition with another source address.
 
 #![no_std]
 #![no_main]
@@ -30,43 +29,43 @@ use weir_ebpf::{
     xdp::Whole,
 };
 
-/// Passes.
+/// Passes the packet.
 #[xdp(frags)]
 pub fn baseline(_ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// Draws a flow as [`zipf`] does, and passes: what the draw costs, which no real packet pays.
+/// Draws a flow as [`zipf`] does, and passes the packet. This is the cost of the draw, which real packets do not have.
 #[xdp(frags)]
 pub fn draw(_ctx: XdpContext) -> u32 {
     let mask = Vary::Zipf.mask(nth());
-    // SAFETY: register arithmetic only, and its result goes nowhere: the mask is made because somebody takes it.
+    // SAFETY: register arithmetic only, and the result is unused: it forces the compiler to compute the mask.
     unsafe { asm!("{0} += 0", inout(reg) mask => _, options(nomem, nostack)) };
     XDP_PASS
 }
 
-/// Measures packets as those of two flows in turn.
+/// Measures packets as if they were of two flows in turn.
 #[xdp(frags)]
 pub fn two_flows(ctx: XdpContext) -> u32 {
     let _ = measure(Varied(Whole::new(&ctx), Vary::InTurn));
     XDP_PASS
 }
 
-/// Measures every packet as one of a flow of its own.
+/// Measures every packet as if it had its own flow.
 #[xdp(frags)]
 pub fn all_miss(ctx: XdpContext) -> u32 {
     let _ = measure(Varied(Whole::new(&ctx), Vary::Each));
     XDP_PASS
 }
 
-/// Measures every packet as one of a million flows, of which some are much larger than others.
+/// Measures packets as if they were of a million flows, some much larger than others.
 #[xdp(frags)]
 pub fn zipf(ctx: XdpContext) -> u32 {
     let _ = measure(Varied(Whole::new(&ctx), Vary::Zipf));
     XDP_PASS
 }
 
-/// A packet of a flow that depends on its place in the count.
+/// A packet whose flow depends on its number.
 #[derive(Clone, Copy)]
 struct Varied(Whole, Vary);
 
@@ -99,7 +98,7 @@ impl Packet for Varied {
     }
 }
 
-/// The place of this packet in the count of all that a program was shown.
+/// The number of this packet among all that a program has seen.
 #[inline(always)]
 fn nth() -> u64 {
     static mut SHOWN: u64 = 0;
@@ -110,14 +109,14 @@ fn nth() -> u64 {
     }
 }
 
-/// What a packet's source address is changed by.
+/// What to change a packet's source address by.
 #[derive(Clone, Copy)]
 enum Vary {
-    /// Whether its place in the count is odd: two flows take turns.
+    /// Whether its number is odd: two flows take turns.
     InTurn,
-    /// Its place in the count: each packet begins a new flow.
+    /// Its number: each packet starts a new flow.
     Each,
-    /// A draw from a million flows, of which the nth largest has n^-1.1 of the packets (Zipf).
+    /// A draw from a million flows, of which the nth largest has a share of packets proportional to n^-1.1 (Zipf).
     Zipf,
 }
 
@@ -133,15 +132,16 @@ impl Vary {
     }
 }
 
-/// A flow's rank below 2^20 by Zipf's law, out of 64 random bits. Ranks come in octaves, each less likely than the one
-/// before by 2^-0.1; within an octave all are equally likely. Without a branch, of which the CPU would mispredict some.
-/// Not inlined: the hot path needs the stack for itself.
+/// A flow's rank below 2^20 by Zipf's law, from 64 random bits. Ranks come in octaves, each less likely than the one
+/// before by 2^-0.1; within an octave all ranks are equally likely. There is no branch, because the CPU would
+/// mispredict some. Not inlined, because the hot path needs the stack for itself.
 #[inline(never)]
 const fn rank(random: u64) -> u64 {
     const OCTAVES: usize = 20;
-    /// Below each of these 32-bit numbers lies the probability of the octaves up to it.
+    /// The cumulative probabilities of the octaves, as 32-bit numbers: a draw below one of them is in that octave or an
+    /// earlier one.
     const UP_TO: [u64; OCTAVES] = {
-        /// 2^-0.1, and the reciprocal of the sum of its powers, as parts of 2^32.
+        /// 2^-0.1, and the reciprocal of the sum of its powers, in units of 2^-32.
         const RATIO: u64 = 4_007_346_186;
         const FIRST: u64 = 383_496_602;
         let (mut octave, mut share, mut up_to) = (0, FIRST, [0; OCTAVES]);
@@ -155,7 +155,7 @@ const fn rank(random: u64) -> u64 {
     let draw = random >> 32;
     let (mut octave, mut nth) = (0, 0);
     while nth < OCTAVES - 1 {
-        // 1 where the draw lies beyond.
+        // 1 if the draw is beyond this octave.
         octave += (UP_TO[nth] - 1).wrapping_sub(draw) >> 63;
         nth += 1;
     }

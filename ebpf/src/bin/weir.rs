@@ -1,4 +1,4 @@
-//! The object that ships with weir: the library's programs and maps, and no others.
+//! The object that ships with weir: only the library's programs and maps.
 
 #![no_std]
 #![no_main]
