@@ -1,15 +1,15 @@
-//! What userspace and the kernel's programs tell each other besides records.
+//! What userspace and the kernel programs exchange besides records.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Slots of interfaces: as many as the byte of a key can tell apart, and a power of two.
+/// Number of interface slots: as many as a key's byte can tell apart, and a power of two.
 pub const SLOTS_MAX: u32 = 256;
-/// The slot of all interfaces that have none of their own.
+/// The shared slot of all interfaces without a slot of their own.
 pub const OTHERS: u32 = SLOTS_MAX - 1;
-/// Entries of the table that finds an interface's slot: a power of two. So many that hardly ever more interfaces want
-/// the same places than there are. Those that do are found by their [`Passing`].
+/// Entries of the table that finds an interface's slot, a power of two. It is large enough that a key rarely finds all
+/// its places taken. Such keys are found through their [`Passing`].
 pub const INTERFACE_TABLE: u32 = 4096;
-/// How many places of that table an interface index may have.
+/// How many possible places an interface index has in that table.
 pub const INTERFACE_PROBES: u32 = 4;
 /// The most interfaces that have a [`Passing`].
 pub const PASSING_MAX: u32 = 65_536;
@@ -22,18 +22,18 @@ pub const CPUS_MAX: u32 = 1024;
 pub struct InterfaceSlot {
     /// The kernel's interface index, or its [`egress`]; 0 for a free entry.
     pub ifindex: u32,
-    /// The interface's slot, in the order of the configuration; and above its eight bits the code of what [`Feeds`].
+    /// The interface's slot, in the order of the configuration; above its eight bits, the code of its [`Feeds`].
     pub slot: u32,
 }
 
-/// Which of an interface's packets feed totals and lists. A packet that several measured interfaces carry feeds once.
+/// Which of an interface's packets feed totals and lists. A packet on several measured interfaces feeds once.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Feeds {
-    /// All of them.
+    /// All packets.
     #[default]
     All = 0,
-    /// Of the packets that it sends those that did not come by an interface on which they have fed: the router's own.
+    /// Of the sent packets, those that did not arrive on an interface where they have fed: the router's own.
     Local = 1,
     /// None: they feed on another interface.
     None = 2,
@@ -50,14 +50,14 @@ impl Feeds {
     }
 }
 
-/// What the programs know of any interface, measured or not: whether packets that came by it have fed totals and lists,
-/// and what it feeds itself and into which slots, in case that the interface table has no place for it.
+/// What the programs know about any interface, measured or not: whether packets that arrived on it have fed totals and
+/// lists, and, if the interface table has no place for it, what it feeds and into which slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passing(pub u32);
 
 impl Passing {
-    /// Whether packets that came by this interface have fed; what it feeds of those that it receives and sends. Both
-    /// directions are counted in [`OTHERS`], where the interface table does not say otherwise.
+    /// Whether packets that arrived on this interface have fed, and what it feeds of the received and of the sent ones.
+    /// Both directions count in [`OTHERS`], unless the interface table says otherwise.
     pub const fn new(has_fed: bool, received: Feeds, sent: Feeds) -> Self {
         Self(has_fed as u32 | (received as u32) << 2 | (sent as u32) << 4)
     }
@@ -68,7 +68,7 @@ impl Passing {
         Self(self.0 & !(0xff << shift) | (OTHERS - slot) << shift)
     }
 
-    /// Whether packets that came by this interface have fed.
+    /// Whether packets that arrived on this interface have fed.
     #[inline(always)]
     pub const fn has_fed(self) -> bool {
         self.0 & 1 != 0
@@ -104,14 +104,14 @@ impl InterfaceSlot {
     /// The `probe`th place of a key in the table.
     #[inline(always)]
     pub const fn place(key: u32, probe: u32) -> u32 {
-        /// 2^32 divided by the golden ratio: keys at equal distances are far apart (Knuth, TAOCP volume 3, 6.4).
+        /// 2^32 divided by the golden ratio: it spreads equally spaced keys (Knuth, TAOCP volume 3, 6.4).
         const GOLDEN: u32 = 0x9e37_79b1;
         ((key.wrapping_mul(GOLDEN) >> (u32::BITS - INTERFACE_TABLE.ilog2())) + probe) & (INTERFACE_TABLE - 1)
     }
 }
 
-/// The table's key for packets that an interface sends. The interface index itself, which is below 2^31, is the key for
-/// packets that it receives.
+/// The table's key for packets that an interface sends. For received packets the key is the interface index itself,
+/// which is below 2^31.
 #[inline(always)]
 pub const fn egress(ifindex: u32) -> u32 {
     ifindex ^ (1 << 31)
@@ -123,15 +123,15 @@ pub const fn is_egress(key: u32) -> bool {
     key >> 31 != 0
 }
 
-/// What one call of the `flush` program is to do with the block of a CPU.
+/// What one call of the `flush` program does with a CPU's block.
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushOrder {
-    /// Close the window: the next part of it. For a call on that very CPU.
+    /// Close the next part of the window. For a call on that CPU.
     Close = 0,
-    /// End the window, and keep packets away from the cache: the CPU was offline a moment ago.
+    /// End the window, and keep packets away from the cache: the CPU was just offline.
     Claim = 1,
-    /// Close the window: the next part of it. For a call on another CPU. The CPU was offline after a [`Self::Claim`],
+    /// Close the next part of the window. For a call on another CPU. The CPU was still offline after a [`Self::Claim`],
     /// so no packet is half counted there. If it comes online now, its packets leave the cache alone.
     CloseOffline = 2,
     /// Let packets use the cache again.
@@ -141,34 +141,34 @@ pub enum FlushOrder {
 /// The result of one call of the `flush` program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flushed {
-    /// How far it came.
+    /// How far it got.
     pub state: Flush,
-    /// How many records were handed over: the first so many of [`crate::cpu::HandedOver`].
+    /// How many records were handed over, at the start of [`crate::cpu::HandedOver`].
     pub records: u32,
 }
 
-/// How far a call of the `flush` program came.
+/// How far a call of the `flush` program got.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
     /// Call again.
     Again = 0,
-    /// The call met a packet that is half counted, and did nothing: call again.
+    /// The call interrupted a half-counted packet and did nothing: call again.
     Busy = 1,
-    /// The window is closed on this CPU: its counters stand still. What is missing of its records is in the ring.
+    /// The window is closed on this CPU: its counters no longer change. Its remaining records are in the ring.
     Done = 2,
     /// This CPU has no block.
     NoBlock = 3,
 }
 
 impl Flushed {
-    /// As the program's return value.
+    /// The program's return value.
     #[inline(always)]
     pub const fn code(self) -> u32 {
         self.state as u32 | self.records << 8
     }
 
-    /// The meaning of the program's return value.
+    /// Decodes the program's return value.
     pub const fn from_code(code: u32) -> Option<Self> {
         let state = match code & 0xff {
             0 => Flush::Again,
@@ -181,7 +181,7 @@ impl Flushed {
     }
 }
 
-/// The XDP metadata in front of a captured packet that is replayed through the kernel.
+/// The XDP metadata in front of a captured packet that is replayed in the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ReplayHeader {
@@ -191,11 +191,11 @@ pub struct ReplayHeader {
     pub captured: u32,
     /// The code of its [`crate::packet::Link`].
     pub link: u32,
-    /// When it was captured: milliseconds modulo 2^32.
+    /// Capture time in milliseconds modulo 2^32.
     pub tick: u32,
 }
 
-// XDP metadata comes in multiples of four bytes.
+// XDP metadata has a multiple of four bytes.
 const _: () = assert!(size_of::<ReplayHeader>() == 16);
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::proto;
 pub struct Address(pub [u64; 2]);
 
 impl Address {
-    /// The IPv4 address whose four octets, read in memory order, are `word`.
+    /// The IPv4 address whose four octets in memory order are `word`.
     #[inline(always)]
     pub const fn from_v4_word(word: u32) -> Self {
         let mapped = if cfg!(target_endian = "little") {
@@ -73,28 +73,28 @@ impl From<IpAddr> for Address {
 
 /// Bits of [`FlowKey::class`].
 ///
-/// Of these only the IP version tells flows apart. Reports show no other bit beside addresses, ports and protocol, so
-/// no other bit may be a part of what they count by: see [`FlowKey::identity`].
+/// Only the IP version distinguishes flows. Reports show no other bit besides addresses, ports and protocol, so no
+/// other bit may be part of what they count by: see [`FlowKey::identity`].
 pub mod class {
     /// The packet is IPv6; without this bit it is IPv4.
     pub const V6: u8 = 1;
     /// A fragment of a packet, the first or a later one. The key has no ports, and the record takes no TCP flags.
     ///
     /// Only the first fragment has the ports. If its key had them, the fragments of one packet would belong to two
-    /// flows that nothing could join. So all fragments of a packet share one key: addresses, protocol and this bit. For
-    /// IPv6 the protocol is that of the fragment header, which is the same in all fragments. A whole packet with an
-    /// IPv6 fragment header (an "atomic fragment", RFC 6946) is no fragment, and has its ports.
+    /// flows that could not be joined. So all fragments of a packet share one key: addresses, protocol and this bit.
+    /// For IPv6 the protocol is that of the fragment header, which is the same in all fragments. A whole packet with an
+    /// IPv6 fragment header (an "atomic fragment", RFC 6946) is not a fragment and has its ports.
     pub const FRAGMENT: u8 = 2;
-    /// The transport header is not in the packet, or the packet was cut off before it. The key has no ports.
+    /// The transport header is missing, or the packet was cut off before it. The key has no ports.
     pub const NO_TRANSPORT: u8 = 4;
 }
 
-/// What makes two packets the same flow.
+/// The fields that identify a flow.
 ///
 /// A key is five words, which the kernel hashes and compares in a few instructions: four for the addresses and one for
-/// everything else. Inside the flow cache a key also has an interface and an epoch: a flow on two interfaces, or on
-/// both sides of a window's edge, has two records. So have its fragments and whole packets, where neither have ports.
-/// [`FlowKey::identity`] removes all of that, and what is left is the flow.
+/// everything else. In the flow cache a key also has an interface and an epoch: a flow on two interfaces, or on both
+/// sides of a window's edge, has two records. So do a flow's fragments and its whole packets, even if the protocol has
+/// no ports. [`FlowKey::identity`] removes all of that and leaves the flow.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct FlowKey {
@@ -102,26 +102,26 @@ pub struct FlowKey {
     pub src: Address,
     /// Destination address.
     pub dst: Address,
-    /// From the lowest bit on: destination port (16 bits), source port (16), protocol (8), class (7), whether it is
+    /// From the lowest bit: destination port (16 bits), source port (16), protocol (8), class (7), whether it is
     /// repeated (1), interface, epoch (8 each).
     tail: u64,
 }
 
 const _: () = assert!(size_of::<FlowKey>() == 40 && align_of::<FlowKey>() == 8);
 
-/// An interface slot, a window, and whether the packets feed totals and lists on another interface. A flow has a record
-/// of its own for each of these.
+/// An interface slot, a window, and whether the packets feed totals and lists on another interface. A flow has a
+/// separate record for each combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope(u64);
 
 impl Scope {
-    /// The scope of an interface slot and of a window's number modulo 256.
+    /// The scope of an interface slot and a window number modulo 256.
     #[inline(always)]
     pub const fn new(interface: u8, epoch: u8) -> Self {
         Self((interface as u64) << INTERFACE | (epoch as u64) << EPOCH)
     }
 
-    /// The scope of a key, out of its [`FlowKey::tail`].
+    /// The scope of a key, from its [`FlowKey::tail`].
     #[inline(always)]
     pub const fn of_tail(tail: u64) -> Self {
         Self(tail & !(REPEATED - 1))
@@ -140,8 +140,8 @@ impl Scope {
         self.0 & REPEATED != 0
     }
 
-    /// Whether it leaves the rest of a key alone, as every scope does: the kernel's program tells the compiler, who
-    /// would not know for sure that the IP version stays.
+    /// Whether it leaves the rest of a key alone, as every scope does. The kernel program asserts it, because the
+    /// compiler cannot prove that the IP version is preserved.
     #[inline(always)]
     pub const fn is_apart(self) -> bool {
         self.0 & (REPEATED - 1) == 0
@@ -165,21 +165,21 @@ const PROTO: u32 = 32;
 const CLASS: u32 = 40;
 const INTERFACE: u32 = 48;
 const EPOCH: u32 = 56;
-/// The highest bit of the class, which no class has, is the lowest of a scope.
+/// The lowest bit of a scope is the highest bit of the class field, which no class uses.
 const SCOPE: u32 = INTERFACE - 1;
 const REPEATED: u64 = 1 << SCOPE;
-/// What of the last word is a part of the flow: ports, protocol, IP version.
+/// The part of the last word that belongs to the flow: ports, protocol, IP version.
 const IDENTITY: u64 = (class::V6 as u64) << CLASS | ((1 << CLASS) - 1);
 
 impl FlowKey {
-    /// The key of a flow without ports and without scope. `proto` is the IP protocol number (IANA); `class` has bits of
+    /// The key of a flow without ports and scope. `proto` is the IP protocol number (IANA); `class` has bits of
     /// [`class`], such as the IP version.
     #[inline(always)]
     pub const fn new(src: Address, dst: Address, proto: u8, class: u8) -> Self {
         Self { src, dst, tail: (proto as u64) << PROTO | (class as u64) << CLASS }
     }
 
-    /// The same key with ports. It must have none yet. For ICMP and `ICMPv6` they are the type and the code.
+    /// The same key with ports, which it must not have yet. For ICMP and `ICMPv6` they are the type and the code.
     #[must_use]
     #[inline(always)]
     pub const fn with_ports(self, src_port: u16, dst_port: u16) -> Self {
@@ -210,7 +210,7 @@ impl FlowKey {
         self
     }
 
-    /// The same key with a scope. It must have none yet.
+    /// The same key with a scope, which it must not have yet.
     #[must_use]
     #[inline(always)]
     pub const fn with_scope(mut self, scope: Scope) -> Self {
@@ -218,7 +218,7 @@ impl FlowKey {
         self
     }
 
-    /// The key of other words.
+    /// Maps each word of the key.
     #[must_use]
     #[inline(always)]
     pub fn map_words(self, to: impl Fn(u64) -> u64) -> Self {
@@ -226,7 +226,7 @@ impl FlowKey {
         Self { src: Address(src.0.map(&to)), dst: Address(dst.0.map(&to)), tail: to(tail) }
     }
 
-    /// The key without its scope: the same on any interface, in any window.
+    /// The key without its scope: equal on all interfaces and in all windows.
     #[must_use]
     #[inline]
     pub const fn without_scope(mut self) -> Self {
@@ -234,8 +234,8 @@ impl FlowKey {
         self
     }
 
-    /// The flow: addresses, ports and protocol, in one direction. On any interface, in any window, and whether its
-    /// packets are whole, fragments, or cut off before their ports.
+    /// The flow: addresses, ports and protocol in one direction. It is the same on any interface, in any window, and
+    /// for whole packets, fragments and packets that are cut off before their ports.
     #[must_use]
     #[inline]
     pub const fn identity(mut self) -> Self {
@@ -255,8 +255,8 @@ impl FlowKey {
         self.tail as u16
     }
 
-    /// The port that tells the service: the lower of the two, which is the same in both directions of a conversation. 0
-    /// where there are none, and for ICMP, which has its type and code there.
+    /// The port that identifies the service: the lower of the two, which is the same in both directions of a
+    /// conversation. 0 if there are none, and for ICMP, whose type and code are in their place.
     #[inline(always)]
     pub const fn port(&self) -> u16 {
         let (src, dst) = (self.src_port(), self.dst_port());
@@ -273,13 +273,13 @@ impl FlowKey {
         (self.tail >> PROTO) as u8
     }
 
-    /// The IP version, and what the key lacks: bits of [`class`].
+    /// The IP version and what the key lacks: bits of [`class`].
     #[inline(always)]
     pub const fn class(&self) -> u8 {
         (self.tail >> CLASS) as u8 & 0x7f
     }
 
-    /// The interface slot and the window, and whether the packets feed on another interface.
+    /// The interface slot, the window, and whether the packets feed on another interface.
     #[inline(always)]
     pub const fn scope(&self) -> Scope {
         Scope::of_tail(self.tail)
@@ -297,8 +297,8 @@ impl FlowKey {
         self.scope().epoch()
     }
 
-    /// The key as five words without the epoch, so that a flow keeps its place in the cache from window to window. The
-    /// TOS byte has the epoch's room.
+    /// The key as five words without the epoch, so that a flow keeps its place in the cache across windows. The TOS
+    /// byte takes the epoch's bits.
     ///
     /// Addresses are numbers here, so that neighbours differ in the lowest bits, which affect every bit of a product.
     #[inline(always)]
@@ -308,7 +308,7 @@ impl FlowKey {
         [u64::from_be(a), u64::from_be(b), u64::from_be(c), u64::from_be(d), last]
     }
 
-    /// Whether two keys of the parser are equal. The first words of IPv4 addresses are always equal, and are not
+    /// Whether two keys from the parser are equal. The first words of IPv4 addresses are always equal, so they are not
     /// compared.
     #[inline(always)]
     pub const fn is_same(&self, other: &Self) -> bool {
@@ -329,12 +329,12 @@ impl FlowKey {
         self.class() & class::V6 != 0
     }
 
-    /// The source address as the packet had it.
+    /// The source address as in the packet.
     pub const fn src_ip(&self) -> IpAddr {
         ip(self.src, self.is_v6())
     }
 
-    /// The destination address as the packet had it.
+    /// The destination address as in the packet.
     pub const fn dst_ip(&self) -> IpAddr {
         ip(self.dst, self.is_v6())
     }
@@ -355,7 +355,7 @@ impl fmt::Debug for FlowKey {
     }
 }
 
-/// The IP address of the version that the packet had: a mapped address inside a real IPv6 packet stays IPv6.
+/// The IP address in the packet's IP version: a mapped address in a real IPv6 packet stays IPv6.
 pub const fn ip(address: Address, v6: bool) -> IpAddr {
     let octets = address.octets();
     if v6 {

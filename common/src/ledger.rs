@@ -31,18 +31,18 @@ impl Tally {
         self.bytes = self.bytes.wrapping_add(other.bytes);
     }
 
-    /// What was added since `earlier`, when both are readings of one cumulative counter.
+    /// What was added since `earlier`, if both are readings of one cumulative counter.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self { packets: self.packets.wrapping_sub(earlier.packets), bytes: self.bytes.wrapping_sub(earlier.bytes) }
     }
 
-    /// The mean size of a packet, in bytes; 0 if there is no packet.
+    /// The mean packet size in bytes; 0 if there are no packets.
     #[inline(always)]
     pub const fn mean_bytes(self) -> u64 {
         match self.packets {
             0 => 0,
-            // This spares most packets a division.
+            // Saves the division for most packets.
             1 => self.bytes,
             packets => self.bytes / packets,
         }
@@ -54,31 +54,31 @@ impl Tally {
     }
 }
 
-/// Packets of which it is not certain how many they are on the wire, or how long: those of some buffers that an offload
-/// merged, and some that were lost before weir saw them. They are counted as what they are at least.
+/// Packets whose number or length on the wire is uncertain: those of some buffers that an offload merged, and some that
+/// were lost before weir saw them. They count as the minimum.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Uncertain {
-    /// What they are counted as.
+    /// The minimum, as counted.
     pub least: Tally,
-    /// What they are at most.
+    /// The maximum.
     pub most: Tally,
 }
 
 impl Uncertain {
-    /// Adds others.
+    /// Adds other uncertain packets.
     pub const fn add(&mut self, other: Self) {
         self.least.add(other.least);
         self.most.add(other.most);
     }
 
-    /// What was added since `earlier`, when both are readings of the same cumulative counters.
+    /// What was added since `earlier`, if both are readings of the same cumulative counters.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self { least: self.least.since(earlier.least), most: self.most.since(earlier.most) }
     }
 
-    /// How much more than counted they may be.
+    /// By how much the truth may exceed the count.
     pub const fn beyond(self) -> Tally {
         self.most.since(self.least)
     }
@@ -100,9 +100,9 @@ macro_rules! reasons {
         pub enum $name { $($(#[$variant_doc])* $variant,)+ }
 
         impl $name {
-            /// Every reason, in the order of the counters.
+            /// All reasons, in the order of the counters.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-            /// How many reasons there are.
+            /// The number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
             /// The reason's name in reports.
@@ -114,27 +114,27 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a packet that was seen has no flow key. Each is a counter.
+    /// Why a packet that was seen has no flow key. Each reason has a counter.
     Skip {
         /// Address resolution (`EtherType` 0x0806).
         Arp = "arp",
         /// Link layer discovery (0x88cc).
         Lldp = "lldp",
-        /// An IEEE 802.3 length instead of an `EtherType`, and none behind it (SNAP): spanning tree, IS-IS.
+        /// An IEEE 802.3 length instead of an `EtherType`, and no `EtherType` after it (SNAP): spanning tree, IS-IS.
         Llc = "llc",
-        /// MPLS (0x8847, 0x8848) without a sound IP header behind it: a pseudowire, a control channel, or a packet that
-        /// was captured only in part.
+        /// MPLS (0x8847, 0x8848) without a valid IP header after it: a pseudowire, a control channel, or a packet that
+        /// was only partly captured.
         Mpls = "mpls",
         /// More MPLS labels than [`crate::packet::MPLS_LABELS_MAX`].
         MplsDepth = "mpls_depth",
         /// PPP over Ethernet: discovery (0x8863), or a session (0x8864) of an unknown version.
         Pppoe = "pppoe",
-        /// PPP of another protocol than IP and MPLS: link control, authentication, address negotiation; or IP that PPP
-        /// has compressed, encrypted or split.
+        /// PPP with a protocol other than IP and MPLS: link control, authentication, address negotiation; or IP that
+        /// PPP has compressed, encrypted or split.
         Ppp = "ppp",
         /// `MACsec` (0x88e5): the payload is encrypted.
         Macsec = "macsec",
-        /// Any other protocol above the link layer; IP may be inside, in a way that is not read.
+        /// Any other protocol above the link layer; it may contain IP in a way that weir does not parse.
         NonIp = "non_ip",
         /// The packet ends inside its link-layer header.
         TruncatedLink = "truncated_link",
@@ -146,52 +146,53 @@ reasons! {
         BadIpHeader = "bad_ip_header",
         /// More IPv6 extension headers than [`crate::packet::EXTENSION_HEADERS_MAX`].
         ExtensionDepth = "extension_depth",
-        /// A capture's link type that weir does not read.
+        /// A capture's link type that weir does not support.
         LinkType = "link_type",
     }
 }
 
 reasons! {
-    /// Why a packet that may have had a flow key is missing from the records. Each is a counter.
+    /// Why a packet that may have had a flow key is missing from the records. Each reason has a counter.
     Loss {
         /// The ring was full when its record was evicted: userspace did not keep up.
         RingFull = "ring_full",
-        /// Its CPU had no ring yet: the CPU came online while the daemon ran, and the daemon notices after a second.
+        /// Its CPU had no ring yet: the CPU came online while the daemon ran, and the daemon notices it within a
+        /// second.
         NoRing = "no_ring",
         /// A packet socket dropped it: its ring was full because userspace did not keep up, or the socket could not
         /// describe the buffer. The socket counts buffers, so packets that an offload had merged count as one. Their
         /// bytes are an estimate: see [`Counters::lost`].
         SocketDrop = "socket_drop",
-        /// An earlier weir had read its record, and was killed before it could report it. The next weir finds out how
+        /// An earlier weir had read its record and was killed before it could report it. The next weir determines how
         /// many these are.
         Restart = "restart",
-        /// weir was blind: somebody had removed its program, or stood in front of it. These are the packets that the
-        /// interface counted and weir did not see. Nobody knows what was in them; their bytes are the interface's
-        /// count.
+        /// weir was blind: another program had removed weir's, or ran before it. These are the packets that the
+        /// interface counted and weir did not see. Their content is unknown; their bytes are from the interface's
+        /// counter.
         Blind = "blind",
     }
 }
 
 impl Loss {
-    /// Reasons for which a packet was never looked at: not counted by its size or flags, and not drawn by sampling.
+    /// Reasons for which a packet was never parsed: its size and flags are not counted, and sampling did not draw it.
     pub const UNREAD: [Self; 2] = [Self::SocketDrop, Self::Blind];
 }
 
-/// Packets that begin or end TCP connections, each as many as the sampling rate says that it stands for: without
-/// sampling these are exact counts.
+/// Packets that begin or end TCP connections. Each counts as many times as its sampling rate says; without sampling
+/// these are exact counts.
 ///
-/// A packet counts under each name that fits. SYN and SYN-ACK exclude each other. RST and FIN count whatever else is
-/// set: a packet with FIN and SYN, which no sound sender makes, is in two of them. An offload merges no two packets
-/// with such a flag into one buffer, so a buffer counts as 1.
+/// A packet counts under each name that applies. SYN and SYN-ACK exclude each other. RST and FIN count whatever else is
+/// set: a packet with FIN and SYN, which no correct sender makes, counts in two of them. Offloads never merge two
+/// packets with such a flag into one buffer, so a buffer counts as 1.
 ///
-/// They are counted where the flags are read: not of fragments, of packets that end before the flags, of those inside a
-/// tunnel that is not looked into, and of those that sampling leaves out.
+/// They are counted where the flags are parsed. This excludes fragments, packets that end before the flags, those
+/// inside a tunnel that is not looked into, and those that sampling leaves out.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct TcpPackets {
-    /// SYN without ACK: somebody wants to connect.
+    /// SYN without ACK: a connection request.
     pub syn: u64,
-    /// SYN with ACK: somebody accepts.
+    /// SYN with ACK: an accepted connection.
     pub syn_ack: u64,
     /// RST.
     pub rst: u64,
@@ -232,7 +233,7 @@ impl TcpPackets {
         self.fin = self.fin.wrapping_add(fin);
     }
 
-    /// What was counted since `earlier`, when both are readings of the same cumulative counters.
+    /// What was counted since `earlier`, if both are readings of the same cumulative counters.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self {
@@ -244,13 +245,13 @@ impl TcpPackets {
     }
 }
 
-/// Packets by [`coarse_class`]. Packets that an offload merged count as so many of their mean size.
+/// Packets by [`coarse_class`]. Packets that an offload merged count with their mean size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct PacketSizes(pub [u64; COARSE_CLASSES]);
 
 impl PacketSizes {
-    /// Counts packets whose mean size is of this [`crate::size::size_class`].
+    /// Counts packets whose mean size is in this [`crate::size::size_class`].
     #[inline(always)]
     pub const fn count(&mut self, class: usize, packets: u64) {
         let class = &mut self.0[coarse_class(class)];
@@ -262,7 +263,7 @@ impl PacketSizes {
         self.0.iter_mut().zip(other.0).for_each(|(sum, packets)| *sum = sum.wrapping_add(packets));
     }
 
-    /// What was counted since `earlier`, when both are readings of the same cumulative counters.
+    /// What was counted since `earlier`, if both are readings of the same cumulative counters.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self(core::array::from_fn(|class| self.0[class].wrapping_sub(earlier.0[class])))
@@ -273,12 +274,12 @@ impl PacketSizes {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Counters {
-    /// Every packet.
+    /// All packets.
     pub seen: Tally,
     /// Packets that offloads had merged into an earlier one: the number of packets minus the number of socket buffers
     /// that they came in.
     pub merged: u64,
-    /// Every packet by its size, except for those of [`Loss::UNREAD`]: their sizes are not known.
+    /// All packets by size, except those of [`Loss::UNREAD`], whose sizes are unknown.
     pub sizes: PacketSizes,
     /// Packets that sampling left out.
     pub sampled_out: Tally,
@@ -289,11 +290,10 @@ pub struct Counters {
     /// Packets without a flow key, by [`Skip`].
     pub skipped: [Tally; Skip::COUNT],
     /// Packets whose record could not be handed over, by [`Loss`]. All numbers are exact, except the bytes of
-    /// [`Loss::SocketDrop`]. The kernel tells only how many packets a socket dropped. Each of them is taken to have the
-    /// mean size of the packets that the same socket handed over in the same window, or in the last window that had
-    /// any.
+    /// [`Loss::SocketDrop`]: the kernel only reports how many packets a socket dropped. Each counts with the mean size
+    /// of the packets from the same socket in the same window, or in the last window that had any.
     pub lost: [Tally; Loss::COUNT],
-    /// Of the packets seen, those that are not certain.
+    /// Of the packets seen, those that are uncertain.
     pub uncertain: Uncertain,
 }
 
@@ -314,7 +314,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Adds what was counted elsewhere, or in another window.
+    /// Adds counts from elsewhere, or from another window.
     pub fn add(&mut self, other: &Self) {
         let Self { seen, merged, sizes, sampled_out, repeated, tcp, skipped, lost, uncertain } = other;
         self.seen.add(*seen);
@@ -328,7 +328,7 @@ impl Counters {
         self.uncertain.add(*uncertain);
     }
 
-    /// What was counted since `earlier`, when both are readings of the same cumulative counters.
+    /// What was counted since `earlier`, if both are readings of the same cumulative counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -345,7 +345,7 @@ impl Counters {
     }
 }
 
-/// One interface's account of one window.
+/// The account of one interface in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// What the datapath counted.
@@ -355,7 +355,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Adds another ledger: of another CPU, or of another window.
+    /// Adds the ledger of another CPU or window.
     pub fn add(&mut self, other: &Self) {
         let Self { counters, attributed } = other;
         self.attributed.add(*attributed);
@@ -372,7 +372,7 @@ impl Ledger {
         self.counters.lost.iter().copied().sum()
     }
 
-    /// Those of them that were never looked at.
+    /// The lost packets that were never parsed.
     pub fn unread(&self) -> Tally {
         Loss::UNREAD.iter().map(|reason| self.counters.lost[*reason as usize]).sum()
     }
@@ -382,7 +382,7 @@ impl Ledger {
         self.counters.skipped.iter().copied().sum()
     }
 
-    /// Whether the law of this module holds, for packets and for bytes.
+    /// Whether this module's equation holds for packets and for bytes.
     pub fn balances(&self) -> bool {
         let accounted: Tally =
             [self.attributed, self.counters.sampled_out, self.skipped(), self.lost()].into_iter().sum();
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(ledger.fed(), Tally::new(2, 180));
     }
 
-    /// Of all 256 combinations of flags half have each flag, and a quarter have two of them.
+    /// Of all 256 combinations of flags, half have each flag and a quarter have two of them.
     #[test]
     fn connections_are_counted_by_each_flag_that_a_packet_has() {
         let count = |flags: u8| {

@@ -1,4 +1,4 @@
-//! What crosses from the kernel to userspace: records, fixed in size and layout.
+//! The records that go from the kernel to userspace, with a fixed size and layout.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -6,10 +6,10 @@ use crate::{flow::FlowKey, ledger::Tally, packet::Parsed};
 
 /// What one flow did on one CPU since it was last evicted from that CPU's flow cache.
 ///
-/// All its packets have the same TOS and the same VLAN, as they have the same interface. So sums of records by these
-/// are exact. They are not in the key: [`FlowKey::identity`] names the flow without them.
+/// All its packets have the same TOS, VLAN and interface, so sums of records by these are exact. TOS and VLAN are not
+/// in the key: [`FlowKey::identity`] identifies the flow without them.
 ///
-/// It is also a slot of the flow cache, and one cache line, so that eviction is a plain copy.
+/// A record is also a slot of the flow cache, and one cache line, so that eviction is a plain copy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Record {
@@ -25,7 +25,7 @@ pub struct Record {
     pub tcp_flags: u8,
     /// The TOS byte of all its packets: see [`Parsed::tos`](crate::packet::Parsed::tos).
     pub tos: u8,
-    /// When its first packet came: the kernel's ticks (jiffies) modulo 2^32. In userspace, and of captures:
+    /// Arrival time of its first packet: the kernel's ticks (jiffies) modulo 2^32. In userspace and for captures:
     /// milliseconds modulo 2^32.
     pub first_tick: u32,
     /// Ticks from its first packet to its last. It never wraps: see [`Record::takes`].
@@ -36,14 +36,14 @@ pub struct Record {
 
 const _: () = assert!(size_of::<Record>() == 64 && align_of::<Record>() == 8);
 
-/// How many words of 64 bits a record has.
+/// The number of 64-bit words in a record.
 pub const WORDS: usize = size_of::<Record>() / 8;
-/// Words that hold several numbers, which are loaded, compared and stored together: packets, sampling rate, TCP flags
-/// and TOS in one; the times and the VLAN in the other.
+/// Words with several fields that are loaded, compared and stored together: packets, sampling rate, TCP flags and TOS
+/// in one; the times and the VLAN in the other.
 const STATE: usize = core::mem::offset_of!(Record, packets) / 8;
 const TIMES: usize = core::mem::offset_of!(Record, first_tick) / 8;
 
-/// Where each of them begins in its word.
+/// The bit offset of each field in its word.
 const PACKETS: u32 = if cfg!(target_endian = "little") { 0 } else { 32 };
 const SAMPLING: u32 = if cfg!(target_endian = "little") { 32 } else { 16 };
 const TCP_FLAGS: u32 = if cfg!(target_endian = "little") { 48 } else { 8 };
@@ -55,31 +55,31 @@ const VLAN: u32 = if cfg!(target_endian = "little") { 48 } else { 0 };
 /// What a record takes from a packet, besides its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The packet and its bytes. More than one packet if an offload merged some.
+    /// The packet and its bytes; several packets if an offload merged them.
     pub tally: Tally,
-    /// When it came; see [`Record::first_tick`].
+    /// Arrival time: see [`Record::first_tick`].
     pub tick: u32,
     /// Its VLAN.
     pub vlan: u16,
-    /// The rest.
+    /// The other fields.
     pub marks: Marks,
 }
 
 impl Sample {
-    /// What a record takes from a parsed packet; one in `sampling` was taken.
+    /// What a record takes from a parsed packet; `sampling` is the sampling rate.
     #[inline(always)]
     pub const fn new(parsed: &Parsed, tally: Tally, tick: u32, sampling: u16) -> Self {
         Self { tally, tick, vlan: parsed.vlan, marks: Marks::new(parsed, sampling) }
     }
 }
 
-/// Sampling rate, TCP flags and TOS of a packet, as a record has them in one of its words: one number, where the
-/// kernel's program would have to keep three.
+/// Sampling rate, TCP flags and TOS of a packet, laid out as in a record's word: one number, where the kernel program
+/// would otherwise have to keep three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks(pub u64);
 
 impl Marks {
-    /// The marks of a parsed packet; one in `sampling` was taken.
+    /// The marks of a parsed packet; `sampling` is the sampling rate.
     #[inline(always)]
     pub const fn new(parsed: &Parsed, sampling: u16) -> Self {
         let Parsed { key: _, tcp_flags, tos, vlan: _ } = *parsed;
@@ -106,9 +106,9 @@ impl Marks {
 }
 
 impl Record {
-    /// A count with this bit may have no room for all packets that an offload merges into one.
+    /// A count with this bit set may have no room for all packets that an offload can merge.
     const FULL: u32 = 1 << 31;
-    /// What of the word [`STATE`] says whether a packet belongs here.
+    /// The bits of the word [`STATE`] that tell whether a packet belongs here.
     const SAME: u64 = (Self::FULL as u64) << PACKETS | (u16::MAX as u64) << SAMPLING | (u8::MAX as u64) << TOS;
 
     /// The record of a flow's first packet.
@@ -121,13 +121,13 @@ impl Record {
         record
     }
 
-    /// Whether a packet of the flow `key` belongs to this record, and its numbers have room. A packet that comes too
-    /// long after the first one, or before it, begins a new record.
+    /// Whether a packet of the flow `key` belongs to this record, and the record's fields have room for it. A packet
+    /// too long after the first one, or before it, starts a new record.
     #[inline(always)]
     pub fn takes(&self, key: &FlowKey, packet: Sample) -> bool {
         let [state, times] = self.words();
         let other_vlan = (times >> VLAN) as u16 ^ packet.vlan;
-        // One branch for VLAN and duration: of both, the upper sixteen bits have to be zero.
+        // One branch for VLAN and duration: the upper sixteen bits must be zero in both.
         self.key.is_same(key)
             && (state ^ packet.marks.0) & Self::SAME == 0
             && elapsed(times, packet.tick) | u64::from(other_vlan) << 48 < 1 << 48
@@ -165,14 +165,14 @@ impl Record {
     }
 }
 
-/// Ticks since a record's first packet, in the upper half of a word: a shift less where the duration has its place
-/// there.
+/// Ticks since a record's first packet, in the upper half of a word: this saves a shift if the duration is in that
+/// half.
 #[inline(always)]
 const fn elapsed(times: u64, tick: u32) -> u64 {
     ((tick as u64) << 32).wrapping_sub(times >> FIRST_TICK << 32)
 }
 
-/// The records of one entry of a ring. `None` if no entry has this length or this alignment.
+/// The records of a ring entry. `None` if no entry has this length or alignment.
 #[inline]
 pub fn read(entry: &[u8]) -> Option<&[Record]> {
     <[Record]>::ref_from_bytes(entry).ok().filter(|records| !records.is_empty())

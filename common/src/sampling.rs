@@ -1,7 +1,7 @@
-//! Sampling: one packet in N, at random, so that no pattern in the traffic can hide between the samples.
+//! Sampling: one packet in N, at random, so that no traffic pattern can hide between the samples.
 //!
-//! Each packet is taken with the probability 1/N, independently of all others. There is no draw for each packet. One
-//! draw says how many packets are left out before the next one is taken, which follows the geometric distribution
+//! Each packet is taken with probability 1/N, independently of all others. There is no draw per packet. One draw
+//! determines how many packets are left out before the next one is taken, which follows the geometric distribution
 //! (Vitter, 1987). A packet that is taken stands for N packets, so sums of taken packets, times N, are unbiased. They
 //! stay unbiased while N changes: the next draw uses the new N, and each packet stands for the N of its own draw.
 
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// The largest N.
 pub const RATE_MAX: u32 = u16::MAX as u32;
 
-/// How many packets one CPU leaves out. Userspace sets it for the kernel side.
+/// The sampling rate of one CPU. Userspace sets it for the kernel side.
 ///
 /// It fills a cache line, so that CPUs do not share one.
 #[repr(C)]
@@ -38,7 +38,7 @@ impl Valve {
         Self { rate, scale: (scale * 65_536.0) as u32, padding: [0; 7] }
     }
 
-    /// How many packets to leave out before the next one is taken, from a random number of 32 bits.
+    /// How many packets to leave out before the next one is taken, from a 32-bit random number.
     ///
     /// By inversion: with u uniform in (0, 1], floor(log u / log(1 - 1/N)) is geometric.
     #[inline(always)]
@@ -47,12 +47,12 @@ impl Valve {
     }
 }
 
-/// -log2((x + 1) / 2^32), with 16 fractional bits, computed bit by bit by squaring.
+/// -log2((x + 1) / 2^32), with 16 fractional bits, computed bit by bit through squaring.
 #[inline(always)]
 const fn minus_log2(x: u32) -> u32 {
     const BITS: u32 = 16;
     let x = x as u64 + 1;
-    // Between 2^31 and 2^32, which stand for 1 and 2.
+    // Between 2^31 and 2^32, which represent 1 and 2.
     let exponent = 63 - x.leading_zeros();
     let mut mantissa = if exponent > 31 { x >> (exponent - 31) } else { x << (31 - exponent) };
     let mut fraction = 0;
@@ -86,7 +86,7 @@ mod tests {
         assert!([0, 1, u32::MAX / 2, u32::MAX].iter().all(|random| Valve::OPEN.left_out(*random) == 0));
     }
 
-    /// The middle of each of many equal parts of the random numbers: their mean is the mean of all.
+    /// The midpoints of many equal parts of the random numbers: their mean is the mean of all.
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn one_packet_in_n_is_taken_on_average() {

@@ -1,13 +1,13 @@
-//! Packet-size classes, fine ones for all interfaces together and coarse ones for each interface.
+//! Packet size classes: fine ones for all interfaces together, and coarse ones for each interface.
 //!
-//! Fine classes are exact for packets up to an ordinary MTU, within 1/64 for jumbo frames, and within 1/16 for packets
-//! that offloads merged. Coarse classes are those that counters of switches have (RFC 2819).
+//! Fine classes are exact up to an ordinary MTU, within 1/64 for jumbo frames, and within 1/16 for packets that
+//! offloads merged. Coarse classes are those of switch counters (RFC 2819).
 //!
-//! The kernel counts packets per class, because a record has only the sum of bytes of a flow. There are three linear
-//! ranges, and not the octaves of an HDR histogram, because the verifier follows two comparisons more easily than a
+//! The kernel counts packets per class, because a record has only the sum of a flow's bytes. There are three linear
+//! ranges, rather than the octaves of an HDR histogram, because the verifier follows two comparisons more easily than a
 //! logarithm.
 
-/// Sizes below this have a class of their own. Classes from this number on have several sizes.
+/// Sizes below this have one class each. Classes from this number on cover several sizes.
 pub const EXACT: u64 = 2048;
 /// Sizes below this share a class of [`JUMBO_STEP`] bytes.
 const JUMBO: u64 = 16 << 10;
@@ -18,7 +18,7 @@ const MERGED_STEP: u64 = 1024;
 
 const JUMBO_FIRST: u64 = EXACT;
 const MERGED_FIRST: u64 = JUMBO_FIRST + (JUMBO - EXACT) / JUMBO_STEP;
-/// How many classes there are.
+/// The number of classes.
 pub const SIZE_CLASSES: usize = (MERGED_FIRST + (MERGED - JUMBO) / MERGED_STEP) as usize;
 
 /// The class of a packet of `bytes` bytes, always below [`SIZE_CLASSES`].
@@ -47,30 +47,30 @@ pub const fn class_bytes(class: usize) -> u64 {
     }
 }
 
-/// The largest size of a class, in bytes: the last one has all that is larger.
+/// The largest size of a class, in bytes; the last class has no upper limit.
 pub const fn class_end(class: usize) -> u64 {
     if class + 1 < SIZE_CLASSES { class_bytes(class + 1) - 1 } else { u64::MAX }
 }
 
-/// How many coarse classes there are.
+/// The number of coarse classes.
 pub const COARSE_CLASSES: usize = 8;
-/// The largest size of each coarse class, in bytes; the last class has all that is larger. They are those of RFC 2819
-/// and the one behind them: 1,518 bytes are the longest ordinary packet with one VLAN tag, and up to 2,047 are those
-/// that have more tags or labels.
+/// The largest size of each coarse class, in bytes; the last class has no upper limit. They are those of RFC 2819 and
+/// one more: 1,518 bytes is the longest ordinary packet with one VLAN tag, and packets up to 2,047 have more tags or
+/// labels.
 pub const COARSE_EDGES: [u64; COARSE_CLASSES - 1] = [64, 127, 255, 511, 1023, 1518, 2047];
 
 /// The coarse class of the packets of a fine class ([`size_class`]), always below [`COARSE_CLASSES`].
 ///
-/// Sizes of real traffic are of all classes in turn, so a chain of comparisons would mislead the processor: this is a
-/// look-up. Of its table most traffic uses a few cache lines. It looks up the class and not the size, because that
-/// would need a comparison that the fine class needs, too. The verifiers of Linux 6.1 and before follow a second one
-/// the same way and the other way, and refuse what they find there.
+/// In real traffic, sizes alternate between all classes, so the processor would mispredict a chain of comparisons; this
+/// is a table lookup. Most traffic uses only a few cache lines of the table. The index is the class, not the size,
+/// because the size would need another comparison like that of the fine class. The verifiers of Linux 6.1 and earlier
+/// follow the second comparison both ways, and refuse what they find there.
 #[inline(always)]
 pub const fn coarse_class(class: usize) -> usize {
     COARSE_TABLE[class] as usize % COARSE_CLASSES
 }
 
-/// The coarse class of each fine class. No edge lies within a fine class.
+/// The coarse class of each fine class. No edge is inside a fine class.
 static COARSE_TABLE: [u8; SIZE_CLASSES] = {
     let mut table = [0; SIZE_CLASSES];
     let (mut fine, mut coarse) = (0, 0);

@@ -1,4 +1,4 @@
-//! What sketches need to know about flow keys and tallies: their bytes in an image, and which of two is larger.
+//! What sketches need to know about flow keys and tallies: their bytes in an image, and which of two tallies is larger.
 
 use weir_sketch::{
     Columns,
@@ -24,15 +24,15 @@ impl Columns for Tally {
     fn magnitude(self) -> u64 {
         self.bytes
     }
-    /// A packet is worth 512 bytes, in units of four bytes. So the largest flows by packets and by bytes both have
-    /// large scores.
+    /// A packet is worth 512 bytes, in units of four bytes. So both the largest flows by packets and those by bytes
+    /// have high scores.
     #[inline(always)]
     fn score(self) -> u64 {
         (self.bytes >> 2) + (Ord::min(self.packets, 1 << 54) << 7)
     }
 }
 
-/// The number that makes a flow large.
+/// The number by which a flow is large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// By packets.
@@ -42,7 +42,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The number of this metric.
+    /// This metric of a tally.
     #[inline(always)]
     pub const fn of(self, tally: Tally) -> u64 {
         match self {
@@ -51,7 +51,7 @@ impl Metric {
         }
     }
 
-    /// The tally whose numbers these are.
+    /// The tally with these numbers.
     #[inline(always)]
     pub fn each(mut number: impl FnMut(Self) -> u64) -> Tally {
         Tally::new(number(Self::Packets), number(Self::Bytes))

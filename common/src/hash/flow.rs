@@ -4,12 +4,13 @@ use weir_sketch::hash::KeyedHash;
 
 use crate::flow::FlowKey;
 
-/// The hashes that a flow is counted by.
+/// The hashes by which a flow is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowHashes {
     /// Of the source address.
     pub source: u64,
-    /// Of the destination address. (This is another function than for sources: an address that is both has two hashes.)
+    /// Of the destination address, with another function: an address that is both source and destination has two
+    /// hashes.
     pub destination: u64,
     /// Of both addresses, in this order.
     pub pair: u64,
@@ -24,6 +25,7 @@ impl FlowHashes {
     ///
     /// Each is strongly universal: a sum of products of words with secret numbers. The parts share products, so five
     /// hashes take six products. IPv4 and IPv6 addresses with the same bits have different hashes.
+    /// hashes take six products. IPv4 and IPv6 addresses with the same bits have different hashes.
     #[inline(always)]
     pub const fn new(hash: &KeyedHash, key: &FlowKey) -> Self {
         let key = key.identity();
@@ -32,7 +34,7 @@ impl FlowHashes {
         let destination = hash.part(2, c).and(hash.part(3, d));
         let pair = source.and(destination);
         let service = (key.proto() as u64) << 16 | key.port() as u64;
-        // The version chooses the offset, which costs no product.
+        // The version selects the offset, which takes no product.
         let version = key.is_v6() as usize;
         Self {
             source: hash.whole(version, source),
@@ -74,7 +76,7 @@ mod tests {
 
     type Nth = fn(u64) -> Address;
 
-    /// Sources as attackers and address plans make them.
+    /// Sources as in attacks and in address plans.
     const FAMILIES: [(&str, Nth); 4] = [
         ("random addresses", |n| Address([weir_sketch::hash::mix(n), weir_sketch::hash::mix(!n)])),
         ("IPv4 networks of 16 bits in a row", |n| Address::from_v4_word((n as u32).rotate_left(16).to_be())),
@@ -82,15 +84,15 @@ mod tests {
         ("IPv6 networks in a row", |n| Address::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(n) << 64))),
     ];
 
-    /// Products of words with secret numbers promise that two keys are independent, and no more. Counts of distinct
-    /// keys need more: of three keys in a row the third follows from the other two, up to [`KeyedHash`]'s finaliser.
+    /// Products of words with secret numbers only guarantee that any two keys are independent. Counts of distinct keys
+    /// need more: of three consecutive keys the third follows from the other two, up to [`KeyedHash`]'s finaliser.
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn distinct_keys_in_rows_are_counted_as_surely_as_random_ones() {
         const SEEDS: u64 = 400;
         const COUNTS: [u64; 5] = [1, 72, 1_000, 6_000, 30_000];
-        // Eight or more of 400 bounds at 99.9 % fail once in 93 million runs; 260 or more of 400 at 50 % once in a
-        // billion. One of all 20 pairs of counts does so once in four million.
+        // Eight or more failures of 400 bounds at 99.9 % occur once in 93 million runs; 260 or more of 400 at 50 % once
+        // in a billion. For any of the 20 pairs of counts that is once in four million.
         for (name, family) in FAMILIES {
             let mut failures = [[0; 2]; COUNTS.len()];
             for seed in 0..SEEDS {

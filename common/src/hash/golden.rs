@@ -1,4 +1,4 @@
-//! What every machine must find alike, whatever the order of its bytes: hashes of flows.
+//! Hashes of flows that must be equal on every machine, whatever its byte order.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ use crate::{
 const KEY: Key = Key([7, 9]);
 const ITEMS: u64 = 100;
 
-/// One word for many, in order.
+/// Combines many words into one; the order matters.
 fn digest(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0, combine)
 }

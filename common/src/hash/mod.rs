@@ -1,9 +1,9 @@
-//! Keyed hashes of flows: one for the flow cache, and those by which sketches count.
+//! Keyed hashes of flows: one for the flow cache, and those of the sketches.
 //!
 //! | hash | for | cost | promises |
 //! |---|---|---|---|
 //! | [`slot`] | the flow cache in the kernel, which has no 128-bit products | one multiplication a word | two flows seldom share a slot; if many do, that costs evictions, never a wrong count |
-//! | `FlowHashes` (feature `sketch`) | the sketches | two multiplications a word | what `weir_sketch::hash` promises of any item |
+//! | `FlowHashes` (feature `sketch`) | the sketches | two multiplications a word | what `weir_sketch::hash` promises for any item |
 
 #[cfg(feature = "sketch")]
 mod flow;
@@ -17,7 +17,7 @@ pub use slot::{SlotKey, place, slot};
 
 /// A bijection that spreads every input bit over the word (the finaliser of `SplitMix64`; Steele, Lea, Flood, 2014).
 ///
-/// For the kernel's programs; `weir_sketch::hash` has the same for everybody else.
+/// This one is for the kernel programs; `weir_sketch::hash` has the same for all others.
 #[inline(always)]
 pub const fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

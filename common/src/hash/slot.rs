@@ -1,47 +1,47 @@
-//! The slot of a flow in the flow cache. It is the same in the kernel and in replay.
+//! The slot of a flow in the flow cache, the same in the kernel and in replay.
 
 #[cfg(feature = "sketch")]
 use weir_sketch::hash::{Key, sip};
 
 use crate::packet::Parsed;
 
-/// The key of [`slot`]: one secret word for each word of a flow key, one more for three words of IPv6 addresses, and
-/// one for the VLAN.
+/// The key of [`slot`]: one secret word for each word of a flow key, one more for each of three words of IPv6
+/// addresses, and one for the VLAN.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SlotKey(pub [u64; 9]);
 
 #[cfg(feature = "sketch")]
 impl SlotKey {
-    /// The slot key that follows from a secret.
+    /// Derives the slot key from a secret.
     pub fn new(key: Key) -> Self {
         Self(core::array::from_fn(|word| sip(key, &[word as u8]) | 1))
     }
 }
 
-/// The slot of a packet in a cache of two to the `bits` slots, `bits` from 1 to 32. The same in the kernel and in
+/// The slot of a packet in a cache with 2^`bits` slots, `bits` from 1 to 32. It is the same in the kernel and in
 /// replay.
 #[inline(always)]
 pub const fn slot(key: &SlotKey, parsed: &Parsed, bits: u32) -> u32 {
     (place(key, parsed) >> (u64::BITS - bits)) as u32
 }
 
-/// The place of a packet's record in a cache of any size: the slot is the highest bits of it.
+/// The place of a packet's record in a cache of any size: its highest bits are the slot.
 ///
-/// Packets of one flow with another TOS or VLAN have a record of their own, so they have a place of their own. Else a
-/// flow that mixes them (ECN sets two bits of TOS; a mirror port shows a routed packet in two VLANs) would evict its
-/// own records all the time.
+/// Packets of one flow with another TOS or VLAN have a separate record, so they need a separate place. Otherwise a flow
+/// that mixes them (ECN sets two bits of TOS; a mirror port shows a routed packet in two VLANs) would keep evicting its
+/// own records.
 ///
 /// This is multilinear hashing (Carter and Wegman, 1979; Lemire and Kaser, 2014): a sum of products with secret words,
-/// modulo 2^64. It is cheap because the products do not wait for each other. The last product separates neighbouring
-/// flows (ports or addresses in a row), whose sums are similar.
+/// modulo 2^64. It is cheap because the products are independent. The last product separates neighbouring flows
+/// (consecutive ports or addresses), whose sums are similar.
 ///
-/// A product modulo 2^64 carries a difference only upwards: of a word that differs in its highest bit alone, it has one
-/// bit, and two such words cancel each other whatever the key. Of IPv6 addresses, senders choose every bit. So all but
-/// the last of their words are multiplied twice: as numbers and with their bytes reversed. Of any difference in these
-/// words, one of the two has a bit below 2^32, so the sums of the two flows are equal with a probability of 2^-32.
-/// Flows that differ in the last word alone never have the same sum, because its key is odd. In an IPv4 address no bit
-/// is that high.
+/// A product modulo 2^64 carries a difference only upwards: if a word differs only in its highest bit, its product
+/// does, too, and two such words cancel each other with every key. Senders choose every bit of an IPv6 address. So all
+/// but the last of these words are multiplied twice: as numbers and with their bytes reversed. Then any difference in
+/// them has a bit below 2^32 in one of the two, so the sums of the two flows are equal with a probability of 2^-32.
+/// Flows that differ only in the last word never have the same sum, because its key is odd. IPv4 addresses have no bits
+/// that high.
 #[inline(always)]
 pub const fn place(key: &SlotKey, parsed: &Parsed) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -49,7 +49,8 @@ pub const fn place(key: &SlotKey, parsed: &Parsed) -> u64 {
     (sum ^ sum >> 32).wrapping_mul(ODD)
 }
 
-/// The sum of products. Each word has a factor of its own: two that share one cancel each other with every key.
+/// The sum of products. Each word has its own factor: two words with the same factor would cancel each other with every
+/// key.
 #[inline(always)]
 const fn sum(key: &SlotKey, parsed: &Parsed) -> u64 {
     let Parsed { key: flow, tcp_flags: _, tos, vlan } = parsed;
@@ -66,7 +67,7 @@ const fn sum(key: &SlotKey, parsed: &Parsed) -> u64 {
             .wrapping_add(words[1].swap_bytes().wrapping_mul(g))
             .wrapping_add(words[2].swap_bytes().wrapping_mul(h));
     }
-    // Of untagged packets the compiler knows that there is no VLAN.
+    // The compiler knows that untagged packets have no VLAN.
     sum.wrapping_add((*vlan as u64).wrapping_mul(i))
 }
 
@@ -80,7 +81,7 @@ mod tests {
         vec::Vec,
     };
 
-    /// 4,096 balls in 4,096 bins fill 1 - 1/e = 63 % of them; whatever flows have in common must not change that.
+    /// 4,096 balls in 4,096 bins fill 1 - 1/e = 63 % of them. What the flows have in common must not change that.
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn neighbouring_flows_spread_over_the_slots() {
@@ -112,9 +113,9 @@ mod tests {
         }
     }
 
-    /// A product modulo 2^64 carries a difference only upwards, so those of high bits used to cancel each other: two
-    /// flows shared a slot with every key. Over many keys, each pair is a fair coin of 1 in 256: of 4,096 keys 16 on
-    /// average, and 60 with a probability below 10^-15.
+    /// A product modulo 2^64 carries a difference only upwards, so differences in high bits used to cancel each other:
+    /// two flows shared a slot with every key. Over many keys, each pair shares a slot with probability 1 in 256: with
+    /// 16 of 4,096 keys on average, and with 60 with a probability below 10^-15.
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn no_two_flows_share_a_slot_with_every_key() {
@@ -124,7 +125,7 @@ mod tests {
             Parsed::new(FlowKey::new(Address([a, b]), Address([c, d]), 17, class::V6).with_ports(5_000, 53))
         };
         let base = [0x2001_0db8_0000_0000, 1, 0x2001_0db8_0001_0000, 2];
-        // Differences in one or two words, in the highest bits and in what is the highest in memory order.
+        // Differences in one or two words, in the highest bits and in the highest bits in memory order.
         let differences = [1 << 63, 1 << 62, 3 << 62, 1 << 56, 1 << 48, 1 << 63 | 1 << 31, 1 << 7, 1 << 63 | 1 << 7];
         for one in 0..4 {
             for other in 0..4 {
@@ -145,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Every bit of a packet's words that a sender chooses, by what it adds to the sum when it is set.
+    /// For each bit of a packet's words that a sender chooses, what setting it adds to the sum.
     fn differences(key: &SlotKey, base: Parsed) -> Vec<u64> {
         let is_v6 = base.key.is_v6();
         let FlowKey { src, dst, .. } = base.key;
@@ -170,9 +171,9 @@ mod tests {
         packets.iter().map(|packet| sum(key, packet).wrapping_sub(unchanged)).collect()
     }
 
-    /// A sum is linear: two packets that differ in some bits have the same sum where what these bits add, or take away,
-    /// is nothing together. So this looks at all packets that differ in up to four bits, of all words. By chance there
-    /// is such a pair with one key in a hundred million.
+    /// The sum is linear: two packets have the same sum if the contributions of the bits in which they differ cancel
+    /// out. So this checks all packets that differ in up to four bits of any words. By chance such a pair exists for
+    /// one key in a hundred million.
     #[test]
     #[cfg_attr(miri, ignore = "some hundred thousand sums: says nothing about memory")]
     fn no_few_bits_of_any_words_cancel_each_other() {
@@ -189,7 +190,7 @@ mod tests {
                 for (other, second) in differences.iter().enumerate().take(one) {
                     for sum in [first.wrapping_add(*second), first.wrapping_sub(*second)] {
                         assert_ne!(sum, 0, "bits {one} and {other}");
-                        // A pair, or the same with all signs turned, and a third bit that is all of it.
+                        // The sign does not matter; a third bit may cancel a pair, too.
                         let sum = sum.min(sum.wrapping_neg());
                         let bits = [one, other];
                         if let Some(known) = sums.insert(sum, bits) {
@@ -206,8 +207,8 @@ mod tests {
         }
     }
 
-    /// A flow that mixes TOS bytes or VLANs must not evict its own records. Of each of these, 256 packets in 4,096
-    /// slots have 248 slots on average.
+    /// A flow that mixes TOS bytes or VLANs must not evict its own records. 256 packets with different values have 248
+    /// of 4,096 slots on average.
     #[test]
     fn each_tos_and_each_vlan_of_a_flow_has_a_slot_of_its_own() {
         let address = |host: u128| Address::from(Ipv6Addr::from_bits((0x2001_0db8 << 96) + host));

@@ -1,4 +1,4 @@
-//! A short cut for common packets, which are nearly all packets.
+//! A fast path for common packets, which are nearly all packets.
 
 use super::{
     Bytes, Look, Parsed, Tunnels, Window, ethertype,
@@ -11,14 +11,14 @@ use crate::{
 };
 
 /// The result of `found` for a whole TCP or UDP packet over IPv4 without options, or over IPv6 without extension
-/// headers, in an untagged Ethernet frame. `None` for every other packet.
+/// headers, in an untagged Ethernet frame. `None` for any other packet.
 ///
-/// All headers have fixed places, so one check of the packet's length is enough for IPv4, and two are enough for IPv6.
-/// `found` is compiled into each of the two branches: in IPv4's branch, half of the bits of the addresses are known.
+/// All headers are at fixed offsets, so one check of the packet's length is enough for IPv4, and two for IPv6. `found`
+/// is compiled into each of the two branches: in the IPv4 branch, half of the address bits are known.
 #[inline(always)]
 pub fn common<B: Bytes + ?Sized, T>(packet: &B, look: impl Look, found: impl FnOnce(Parsed) -> T) -> Option<T> {
     const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
-    // Ethernet, IPv4 and TCP: 14, 20 and 20 bytes. A UDP packet is padded to more.
+    // Ethernet, IPv4 and TCP: 14, 20 and 20 bytes. UDP packets are padded to more.
     let frame = packet.first::<54>()?;
     match frame.be16::<12>() {
         ethertype::IPV4 => {
@@ -26,7 +26,7 @@ pub fn common<B: Bytes + ?Sized, T>(packet: &B, look: impl Look, found: impl FnO
                 return None;
             }
             let proto = frame.u8::<23>();
-            // A length of 0 is that of what an offload merged.
+            // A buffer that an offload merged has a length of 0.
             let room = frame.be16::<16>().wrapping_sub(20);
             let tcp_flags = match proto {
                 proto::TCP if room >= FLAGS_END as u16 => frame.u8::<47>(),
@@ -62,7 +62,7 @@ pub fn common<B: Bytes + ?Sized, T>(packet: &B, look: impl Look, found: impl FnO
     }
 }
 
-/// The packet with its ports. `None` for a tunnel that is to be looked into.
+/// The packet with its ports. `None` for a tunnel that has to be looked into.
 #[inline(always)]
 fn whole(parsed: Parsed, ports: u32, look: impl Look) -> Option<Parsed> {
     let key = parsed.key.with_both_ports(u32::from_be(ports));

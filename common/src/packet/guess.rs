@@ -1,21 +1,22 @@
-//! What a payload is whose type nothing tells.
+//! Guesses what a payload without a declared type is.
 //!
-//! The first four bits say little: the address that begins an Ethernet frame in a pseudowire may begin with 4 or 6,
-//! too. So a header counts as one of IP only if all of it agrees with itself and with the packet: lengths, and the
-//! checksum of IPv4. IP within such a frame is not looked for, because that takes old kernels' verifiers too long.
+//! The first four bits tell little: the address at the start of an Ethernet frame in a pseudowire may begin with 4 or
+//! 6, too. So a header counts as IP only if all its fields are consistent with each other and with the packet: lengths,
+//! and the IPv4 checksum. IP within such a frame is not looked for, because that takes too long in old kernels'
+//! verifiers.
 
 use super::{Bytes, Payload, Window, ethertype};
 use crate::proto;
 
-/// What may follow a packet in its frame where it is shorter than Ethernet's shortest frame, or the checksum was
+/// How many bytes may follow a packet in its frame if it is shorter than Ethernet's minimum, or if the checksum was
 /// captured as well.
 const PADDING_MAX: i64 = 6;
-/// The most that the length of an IP header can say. In longer packets, which an offload merged, it is 0.
+/// The largest value of the length in an IP header. In longer packets, which an offload merged, it is 0.
 const LENGTH_MAX: i64 = 0xffff;
-/// No packet is longer than this; [`UNKNOWN_LENGTH`](super::UNKNOWN_LENGTH) is.
+/// No packet is longer than this, only [`UNKNOWN_LENGTH`](super::UNKNOWN_LENGTH) is.
 const KNOWN_MAX: i64 = u32::MAX as i64;
 
-/// The IP packet of a payload; of another `EtherType` if there is none.
+/// The IP packet in a payload; has another `EtherType` if there is none.
 #[inline(always)]
 pub(super) fn ip<B: Bytes + ?Sized>(packet: &B, at: usize) -> Payload {
     let ethertype = match packet.u8(at).unwrap_or(0) >> 4 {
@@ -26,14 +27,14 @@ pub(super) fn ip<B: Bytes + ?Sized>(packet: &B, at: usize) -> Payload {
     Payload { ethertype, at }
 }
 
-/// The bytes of the packet from `at` on; negative if it ends before. Only what comes out of a subtraction is compared:
-/// of a length that was compared, the verifier would remember what it learned, and follow each case to the end.
+/// The bytes of the packet from `at` on; negative if it ends before. Only the results of subtractions are compared. If
+/// the length itself were compared, the verifier would remember what it learned and follow each case to the end.
 #[inline(always)]
 fn room<B: Bytes + ?Sized>(packet: &B, at: usize) -> i64 {
     (packet.length() as i64).wrapping_sub(at as i64)
 }
 
-/// Whether a sound header of IPv4 is at `at` (RFC 791 section 3.1).
+/// Whether a valid IPv4 header is at `at` (RFC 791 section 3.1).
 #[inline(always)]
 pub(super) fn is_ipv4<B: Bytes + ?Sized>(packet: &B, at: usize) -> bool {
     let Some(ip) = packet.window::<20>(at) else { return false };
@@ -56,8 +57,8 @@ pub(super) fn is_ipv4<B: Bytes + ?Sized>(packet: &B, at: usize) -> bool {
     sum == 0xffff
 }
 
-/// RFC 1071: the sum of all words of 16 bits, carries added, whatever the byte order. Folded at each step, it is one
-/// number to the verifier however many there were.
+/// RFC 1071: the sum of all 16-bit words with carries added, in any byte order. It is folded at each step, so the
+/// verifier sees the same kind of number however many words there were.
 #[inline(always)]
 const fn folded(sum: u64) -> u64 {
     let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
@@ -65,14 +66,14 @@ const fn folded(sum: u64) -> u64 {
     (sum & 0xffff) + (sum >> 16)
 }
 
-/// Whether a sound header of IPv6 is at `at` (RFC 8200 section 3). There is no checksum, but the length is that of the
+/// Whether a valid IPv6 header is at `at` (RFC 8200 section 3). There is no checksum, but the length must match the
 /// packet.
 #[inline(always)]
 pub(super) fn is_ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> bool {
     const HEADER: usize = 40;
     let Some(ip) = packet.window::<HEADER>(at) else { return false };
     let (payload, room) = (i64::from(ip.be16::<4>()), room(packet, at + HEADER));
-    // Options are a payload.
+    // A header with options has a payload.
     let fits = payload <= room && room - payload <= PADDING_MAX && (payload > 0 || ip.u8::<6>() != proto::HOP_BY_HOP);
     let fits = fits || payload == 0 && room > LENGTH_MAX;
     ip.be16::<0>() >> 12 == 6 && (fits || room > KNOWN_MAX)

@@ -1,4 +1,4 @@
-//! From the beginning of a packet to its IP header: link layer, tags, PPP over Ethernet, MPLS.
+//! From the start of a packet to its IP header: link layer, tags, PPP over Ethernet, MPLS.
 
 use super::{
     Bytes, Link, MPLS_LABELS_MAX, Payload, Window, ethertype, guess,
@@ -33,11 +33,11 @@ pub(super) fn begin<B: Bytes + ?Sized>(packet: &B, link: Link) -> Result<Payload
     }
 }
 
-/// What Cisco's HDLC begins with, in the place of PPP's address (RFC 1547 section 4.3.1).
+/// The first byte of Cisco's HDLC, in place of PPP's address (RFC 1547 section 4.3.1).
 const CISCO_UNICAST: u8 = 0x0f;
 const CISCO_BROADCAST: u8 = 0x8f;
 
-/// An IP packet, by its version field: there is nothing else in the packet.
+/// An IP packet, by its version field; the packet contains nothing else.
 #[inline(always)]
 fn by_version<B: Bytes + ?Sized>(packet: &B) -> Result<Payload, Skip> {
     match packet.u8(0).ok_or(Skip::TruncatedIp)? >> 4 {
@@ -47,7 +47,7 @@ fn by_version<B: Bytes + ?Sized>(packet: &B) -> Result<Payload, Skip> {
     }
 }
 
-/// The payload behind tags, LLC, PPP over Ethernet and MPLS labels, in this order.
+/// The payload after tags, LLC, PPP over Ethernet and MPLS labels, in this order.
 #[inline(always)]
 pub(super) fn unwrap<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> Result<Payload, Skip> {
     let mut payload = untag(packet, payload)?;
@@ -81,9 +81,9 @@ fn pppoe<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Payload, Skip> {
     ppp(packet, at + 6)
 }
 
-/// By the protocol field (IANA, PPP DLL protocol numbers). Before it there may be the address and control fields (RFC
-/// 1662 section 3.1), which two sides can agree to leave out (RFC 1661 section 6.6); and of the protocol the first
-/// byte, where that is 0 (section 6.5). Only the last byte of a protocol is odd.
+/// By the protocol field (IANA, PPP DLL protocol numbers). The address and control fields may come before it (RFC 1662
+/// section 3.1); the two sides can agree to omit them (RFC 1661 section 6.6), and to omit the first byte of the
+/// protocol if it is 0 (section 6.5). Only the last byte of a protocol is odd.
 #[inline(always)]
 fn ppp<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Payload, Skip> {
     const ADDRESS_AND_CONTROL: u16 = 0xff03;
@@ -102,7 +102,7 @@ fn ppp<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Payload, Skip> {
     Ok(Payload { ethertype, at })
 }
 
-/// RFC 3032 section 2.1: where the label stack ends, which does not tell what it carries.
+/// RFC 3032 section 2.1: finds the end of the label stack, which does not tell what it carries.
 #[inline(always)]
 fn labels<B: Bytes + ?Sized>(packet: &B, mut at: usize) -> Result<usize, Skip> {
     const BOTTOM_OF_STACK: u8 = 1;
@@ -116,7 +116,7 @@ fn labels<B: Bytes + ?Sized>(packet: &B, mut at: usize) -> Result<usize, Skip> {
     Err(Skip::MplsDepth)
 }
 
-/// `AF_INET` is 2 everywhere; `AF_INET6` is 10, 24, 28 or 30 by system; in either byte order.
+/// `AF_INET` is 2 everywhere; `AF_INET6` is 10, 24, 28 or 30, depending on the system; in either byte order.
 #[inline(always)]
 fn loopback<B: Bytes + ?Sized>(packet: &B) -> Result<Payload, Skip> {
     let family = packet.window::<4>(0).ok_or(Skip::TruncatedLink)?;
@@ -132,7 +132,7 @@ fn loopback<B: Bytes + ?Sized>(packet: &B) -> Result<Payload, Skip> {
     Ok(Payload { ethertype, at: 4 })
 }
 
-/// Linux cooked capture, which has a hardware type at `hardware`. Of some, what looks like an `EtherType` is something
+/// Linux cooked capture with a hardware type at `hardware`. For some types, what looks like an `EtherType` is something
 /// else (<https://www.tcpdump.org/linktypes/LINKTYPE_LINUX_SLL.html>): frame relay, 802.11, netlink.
 #[inline(always)]
 fn cooked<B: Bytes + ?Sized>(packet: &B, hardware: usize, payload: Payload) -> Result<Payload, Skip> {

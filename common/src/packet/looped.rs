@@ -1,17 +1,17 @@
-//! Copies of the router's own multicast and broadcast packets, as XDP sees them in generic mode.
+//! Copies of the router's own multicast and broadcast packets, as generic XDP sees them.
 //!
-//! The kernel hands such a copy to the router's own sockets by way of the interface that sends the packet, before it
-//! has a link header (`dev_loopback_xmit()`). The interface has not received it, and does not count it. The tc hook and
-//! packet sockets are told what it is; XDP is not, and takes its IP header for one of Ethernet.
+//! The kernel delivers such a copy to the router's own sockets through the sending interface, before it has a link
+//! header (`dev_loopback_xmit()`). The interface has not received it and does not count it. The tc hook and packet
+//! sockets are told what it is; XDP is not, and takes its IP header for an Ethernet header.
 
 use super::{Bytes, Window, ethertype, guess};
 
-/// Whether a frame is such a copy: a whole IP packet begins with its first byte and ends with its last, and none where
-/// an Ethernet header would end.
+/// Whether a frame is such a copy: a whole IP packet starts at its first byte and ends at its last, and there is none
+/// at the end of an Ethernet header.
 ///
-/// A received frame would need addresses that agree with its length and, for IPv4, make a checksum right: by chance one
-/// frame in 65,536 to an address that fits. Who makes such frames on purpose can hide only those that hold no IP packet
-/// of their own, or one behind a tag. The interface has counted them, and weir says that it did not see them.
+/// A received frame would need addresses that are consistent with its length and, for IPv4, that make a checksum right:
+/// by chance one frame in 65,536 to a suitable address. An attacker can only hide frames that contain no IP packet, or
+/// one after a tag. The interface has counted them, and weir reports that it did not see them.
 #[inline(always)]
 pub fn is_looped_back<B: Bytes + ?Sized>(frame: &B) -> bool {
     const ETHERNET: usize = 14;
@@ -29,7 +29,7 @@ pub fn is_looped_back<B: Bytes + ?Sized>(frame: &B) -> bool {
         }
 }
 
-/// IPv6 has no broadcast. A multicast address begins with `ff`, and is never a source (RFC 4291 section 2.7).
+/// IPv6 has no broadcast. A multicast address starts with `ff` and is never a source (RFC 4291 section 2.7).
 #[inline(always)]
 fn is_ipv6_multicast<B: Bytes + ?Sized>(frame: &B) -> bool {
     const HEADER: usize = 40;
@@ -44,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    /// An IPv4 header with its checksum, and after it so much that the packet has this length.
+    /// An IPv4 header with its checksum, followed by enough bytes for this packet length.
     fn ipv4(src: [u8; 4], dst: [u8; 4], options: usize, length: usize) -> Vec<u8> {
         let mut packet = vec![0; length];
         packet[0] = 0x45 + options as u8;
@@ -68,7 +68,7 @@ mod tests {
         packet
     }
 
-    /// The packet as a frame that was received, with these addresses.
+    /// The packet as a received frame with these addresses.
     fn framed(addresses: [u8; 12], packet: &[u8]) -> Vec<u8> {
         let ethertype = if packet[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
         [&addresses[..], &ethertype, packet].concat()
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_packet_without_a_link_header_is_a_copy_whatever_its_addresses_are() {
-        // Most of these sources look like an `EtherType`, of IPv4, IPv6, VLAN, MPLS, ARP.
+        // Most of these sources look like an `EtherType` of IPv4, IPv6, VLAN, MPLS or ARP.
         for src in [[10, 0, 0, 1], [8, 0, 69, 7], [134, 221, 96, 1], [129, 0, 0, 8], [136, 71, 0, 16], [8, 6, 0, 1]] {
             for dst in [[255; 4], [10, 0, 0, 255], [239, 1, 2, 3], [224, 0, 0, 22]] {
                 for (options, length) in [(0, 28), (0, 49), (1, 32), (10, 1_500), (0, 9_000)] {
@@ -115,7 +115,7 @@ mod tests {
     fn a_received_packet_is_no_copy_even_where_its_addresses_pass_for_a_header() {
         let inside = [ipv4([192, 0, 2, 1], [198, 51, 100, 7], 0, 60), ipv6([0x20, 0x01], 0x20, 60)];
         for mut inside in inside {
-            // To an address that begins an IPv4 header of the frame's length, from one with the right checksum.
+            // To an address that starts an IPv4 header with the frame's length, from one with the right checksum.
             let [high, low] = ((inside.len() + 14) as u16).to_be_bytes();
             let addresses = |sum: u16| {
                 let [first, second] = sum.to_be_bytes();

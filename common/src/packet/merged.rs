@@ -1,7 +1,7 @@
 //! Buffers that stand for several packets: an offload merged these (GRO), or will split the buffer into them (GSO).
 //!
-//! On the wire each packet has all headers of the buffer, from the link layer's to the innermost transport header,
-//! those of tunnels as well. So their bytes follow from how long all headers are together: [`headers`] reads it.
+//! On the wire each packet has all headers of the buffer, from the link layer to the innermost transport header,
+//! including those of tunnels. So the bytes follow from the total length of the headers, which [`headers`] finds.
 
 use super::{Bytes, Link, Payload, REACH_MAX, Window, ethertype, link};
 use crate::{
@@ -9,14 +9,13 @@ use crate::{
     proto,
 };
 
-/// A segment size that says: the packets are as long as the parts that the buffer consists of (`GSO_BY_FRAGS`, which
-/// SCTP uses).
+/// A special segment size: each packet is as long as one of the buffer's parts (`GSO_BY_FRAGS`, used by SCTP).
 pub const BY_PARTS: u64 = 0xffff;
 
-/// The most headers that are walked.
+/// The most headers that are parsed.
 const STEPS_MAX: usize = 20;
 
-/// No step looks farther than this, from where a header begins.
+/// No step reads further than this from the start of a header.
 const FARTHEST: usize = 44;
 
 const UDP_BYTES: usize = 8;
@@ -24,32 +23,32 @@ const UDP_BYTES: usize = 8;
 const SCTP_BYTES: usize = 12;
 /// The fragment header of IPv6 (RFC 8200 section 4.5).
 const FRAGMENT_BYTES: u64 = 8;
-/// The hop-by-hop header that Linux puts into a buffer whose length IPv6 cannot tell (RFC 2675). No packet has it.
+/// The hop-by-hop header that Linux adds to a buffer too long for IPv6's length field (RFC 2675). No packet has it.
 const JUMBO_BYTES: usize = 8;
 const IPV6_BYTES: usize = 40;
-/// What encryption adds to a packet behind its payload: padding, its length, the next header, and a check (RFC 4303
-/// section 2). The network card does it, after the buffer was counted.
+/// What encryption adds after a packet's payload: padding, its length, the next header, and a check value (RFC 4303
+/// section 2). The network card adds it, after the buffer was counted.
 const TRAILER_MAX: u64 = 255 + 2 + 64;
-/// Headers that cannot be read are taken to be no longer than this, all together.
+/// Assumed maximum length of headers that cannot be read, all together.
 const UNREAD_MAX: u64 = 2 * REACH_MAX as u64;
-/// The longest that an IP header can say.
+/// The longest length that an IP header can state.
 const IP_LENGTH_MAX: u64 = 0xffff;
 
 /// A buffer of several packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// Its bytes, from the first header that its packets have on the wire.
+    /// Its bytes from the first header that its packets have on the wire.
     pub length: u64,
-    /// Bytes of payload in each packet but the last, which may have fewer; or [`BY_PARTS`].
+    /// Payload bytes in each packet except the last, which may have fewer; or [`BY_PARTS`].
     pub segment: u64,
-    /// How many packets; 0 if whoever made the buffer does not tell.
+    /// The number of packets; 0 if the buffer's maker does not tell.
     pub segments: u64,
-    /// Whether the packets, if they are UDP, are fragments of one packet (UFO): then only the first has the UDP header.
-    /// `None` if whoever made the buffer does not tell.
+    /// Whether UDP packets are fragments of one packet (UFO): then only the first has the UDP header. `None` if the
+    /// buffer's maker does not tell.
     pub fragments: Option<bool>,
 }
 
-/// All headers of a buffer, from the first byte to the payload of the innermost transport header.
+/// All headers of a buffer, from its first byte to the payload of the innermost transport header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
     /// Their length in the buffer, in bytes.
@@ -58,13 +57,13 @@ pub struct Headers {
     pub on_wire: u64,
     /// Whether the innermost IP header is IPv6.
     pub is_v6: bool,
-    /// Whether the innermost transport header is of UDP.
+    /// Whether the innermost transport header is UDP.
     pub is_udp: bool,
 }
 
 impl Merged {
-    /// The packets on the wire, with these headers each, and where it is not certain how many or how long these are,
-    /// how much there may be at most. Then the number of packets and of bytes is the least.
+    /// The packets on the wire, each with these headers. If their number or length is uncertain, the tally is the
+    /// minimum, and the maximum is returned as well.
     #[inline(always)]
     pub fn tally(self, headers: Option<Headers>) -> (Tally, Option<Uncertain>) {
         match headers {
@@ -83,15 +82,14 @@ impl Merged {
         }
     }
 
-    /// The packets if nothing is known of their headers but what their number says. Something may be behind their
-    /// payload, too.
+    /// The packets if only their number is known and not their headers. Something may also follow their payload.
     #[inline(always)]
     fn unread(self) -> (Tally, Option<Uncertain>) {
         let (fewest, many) = match self.segments {
             0 => (self.needed(UNREAD_MAX.min(self.length.saturating_sub(1))).max(1), self.needed(0).max(1)),
             told => (told, told),
         };
-        // All packets but the last are full, and the last has a byte of payload at least.
+        // All packets except the last are full, and the last has at least one byte of payload.
         let (shortest, longest) = match self.segment {
             BY_PARTS => (0, self.length),
             full => (self.length.saturating_sub(many * full), self.length.saturating_sub((fewest - 1) * full)),
@@ -107,7 +105,7 @@ impl Merged {
         Tally::new(packets, self.length.saturating_sub(headers.in_buffer) + packets * headers.on_wire)
     }
 
-    /// Whether the buffer can be of so many packets with these headers.
+    /// Whether the buffer can have that many packets with these headers.
     #[inline(always)]
     fn fits(self, headers: Headers) -> bool {
         let is_told = self.segments == 0 || self.segment == BY_PARTS;
@@ -119,7 +117,7 @@ impl Merged {
         if self.segments == 0 { self.needed(headers).max(1) } else { self.segments }
     }
 
-    /// How many packets it takes for what follows the headers.
+    /// How many packets are needed for the bytes after the headers.
     #[inline(always)]
     fn needed(self, headers: u64) -> u64 {
         let payload = self.length.saturating_sub(headers);
@@ -128,7 +126,7 @@ impl Merged {
     }
 }
 
-/// What counts as `least` and may be as much as `most`; certain where there is no difference.
+/// Counts as `least`, but may be as much as `most`; certain if they are equal.
 #[inline(always)]
 fn uncertain(least: Tally, most: Tally) -> (Tally, Option<Uncertain>) {
     let is_certain = least.packets == most.packets && least.bytes == most.bytes;
@@ -136,15 +134,15 @@ fn uncertain(least: Tally, most: Tally) -> (Tally, Option<Uncertain>) {
 }
 
 impl Headers {
-    /// Of a buffer in which so many bytes of them are absent on the wire.
+    /// Headers of a buffer, of which `absent` bytes are not on the wire.
     #[inline(always)]
     const fn new(in_buffer: usize, absent: usize, is_v6: usize, is_udp: bool) -> Self {
         let on_wire = in_buffer.saturating_sub(absent) as u64;
         Self { in_buffer: in_buffer as u64, on_wire, is_v6: is_v6 != 0, is_udp }
     }
 
-    /// Those of each fragment of a UDP packet, whose own header is payload of the first. IPv6 has a fragment header,
-    /// which the buffer has not.
+    /// The headers of each fragment of a UDP packet; its UDP header is payload of the first. IPv6 adds a fragment
+    /// header, which the buffer does not have.
     #[inline(always)]
     const fn of_fragments(self) -> Self {
         let on_wire = self.on_wire.saturating_sub(UDP_BYTES as u64) + if self.is_v6 { FRAGMENT_BYTES } else { 0 };
@@ -152,15 +150,15 @@ impl Headers {
     }
 }
 
-/// All headers of a merged buffer of `length` bytes that begins with `link`; `None` if they cannot be read.
+/// All headers of a merged buffer of `length` bytes that starts with `link`; `None` if they cannot be read.
 ///
-/// It walks header by header, and forgets how it came there: so the verifier goes through each kind of header once for
-/// each step.
+/// It goes header by header and forgets its path, so the verifier checks each kind of header once per step.
 #[inline(always)]
 pub fn headers<B: Bytes + ?Sized>(packet: &B, link: Link, length: u64) -> Option<Headers> {
     let Payload { ethertype, at } = link::begin(packet, link).ok()?;
     let mut next = Next { kind: by_type(ethertype), at };
-    // Where the latest UDP header ends, or 0: tunnels in UDP are known by their looks only, and may be payload.
+    // Where the latest UDP header ends, or 0. Tunnels in UDP are only recognised by their content, so they may be
+    // payload.
     let mut plain = 0;
     let (mut absent, mut is_v6) = (0, 0);
     for _ in 0..STEPS_MAX {
@@ -197,12 +195,12 @@ pub fn headers<B: Bytes + ?Sized>(packet: &B, link: Link, length: u64) -> Option
             None => break,
         }
     }
-    // What was not followed to its end, because that is beyond reach, may have been a tunnel.
+    // What is beyond reach was not followed to its end and may have been a tunnel.
     let is_beyond = next.at > REACH_MAX - FARTHEST;
     if plain == 0 || is_beyond { None } else { Some(Headers::new(plain, absent, is_v6, true)) }
 }
 
-/// The next header: an `EtherType` or, below these, a protocol number, and where it begins.
+/// The next header, as an `EtherType` or, for smaller values, a protocol number; and its offset.
 #[derive(Clone, Copy)]
 struct Next {
     kind: u16,
@@ -225,7 +223,7 @@ const MOBILITY: u16 = proto::MOBILITY as u16;
 const HIP: u16 = proto::HIP as u16;
 const SHIM6: u16 = proto::SHIM6 as u16;
 
-/// IPv4 and what follows it. If the `buffer`'s length is given, the packet has to end where that does.
+/// IPv4 and what follows it. If the `buffer`'s length is given, the packet must end with the buffer.
 #[inline(always)]
 fn ipv4<B: Bytes + ?Sized>(packet: &B, at: usize, buffer: Option<u64>) -> Option<Next> {
     let ip = packet.window::<20>(at)?;
@@ -246,14 +244,15 @@ fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize, buffer: Option<u64>) -> Option
     Some(Next { kind: ip.u8::<6>().into(), at: payload })
 }
 
-/// Whether an IP header says what there is in the buffer from `at` on. What is too long for its field is not told.
+/// Whether an IP header's length field matches the buffer from `at` on. Lengths that do not fit the field are not
+/// checked.
 #[inline(always)]
 fn is_told(told: u16, length: u64, at: usize) -> bool {
     let rest = length.saturating_sub(at as u64);
     u64::from(told) == if rest > IP_LENGTH_MAX { 0 } else { rest }
 }
 
-/// What follows a header that is neither IP nor a transport header.
+/// What follows a header that is neither IP nor transport.
 #[inline(always)]
 fn between<B: Bytes + ?Sized>(packet: &B, kind: u16, at: usize) -> Option<Next> {
     let of_type = |at: usize| Some(Next { kind: by_type(packet.be16(at)?), at: at + 2 });
@@ -271,7 +270,7 @@ fn between<B: Bytes + ?Sized>(packet: &B, kind: u16, at: usize) -> Option<Next> 
             let is_last = label.u8::<2>() & BOTTOM_OF_STACK != 0;
             Some(Next { kind: if is_last { by_version(label.u8::<4>()) } else { MPLS }, at: at + 4 })
         }
-        // PPP's numbers of IPv4 and IPv6.
+        // PPP's protocol numbers for IPv4 and IPv6.
         ethertype::PPPOE_SESSION => match packet.be16(at + 6)? {
             0x0021 => Some(Next { kind: IPV4, at: at + 8 }),
             0x0057 => Some(Next { kind: IPV6, at: at + 8 }),
@@ -282,7 +281,7 @@ fn between<B: Bytes + ?Sized>(packet: &B, kind: u16, at: usize) -> Option<Next> 
     }
 }
 
-/// A protocol number that is reserved: no header.
+/// A reserved protocol number: no header.
 const NOTHING: u16 = 0xff;
 
 /// IP by its version.
@@ -295,13 +294,13 @@ const fn by_version(first: u8) -> u16 {
     }
 }
 
-/// An `EtherType`, and not the length that may be in its place.
+/// An `EtherType`, unless it is a length.
 #[inline(always)]
 const fn by_type(ethertype: u16) -> u16 {
     if ethertype < ethertype::FIRST { NOTHING } else { ethertype }
 }
 
-/// RFC 2784 and RFC 2890, and ERSPAN of types II and III behind a sequence number.
+/// RFC 2784 and RFC 2890, and ERSPAN types II and III after a sequence number.
 #[inline(always)]
 fn gre<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Next> {
     const CHECKSUM: u16 = 15;
@@ -319,8 +318,8 @@ fn gre<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Next> {
     }
 }
 
-/// What a UDP payload carries if it is a tunnel, by its looks and whatever the port. Chance can look like that: whether
-/// the packet inside ends where the buffer does has to be checked.
+/// The content of a UDP payload if it looks like a tunnel, whatever the port. It may be a coincidence, so the caller
+/// must check that the inner packet ends with the buffer.
 #[inline(always)]
 fn in_udp<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Next> {
     /// Neither version 1 nor a control message (draft-ietf-intarea-gue-09 section 3.1).
@@ -330,7 +329,7 @@ fn in_udp<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Next> {
     let header = packet.window::<8>(at)?;
     let (first, second, fourth) = (header.u8::<0>(), header.u8::<1>(), header.u8::<3>());
     if matches!(first >> 4, 4 | 6) {
-        // At once: FOU, bareudp, GUE of version 1.
+        // IP without a header before it: FOU, bareudp, GUE version 1.
         return Some(Next { kind: by_version(first), at });
     }
     let geneve = header.be16::<2>();

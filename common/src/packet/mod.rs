@@ -1,18 +1,18 @@
-//! The parser: it finds the flow key of a packet, or the reason why there is none.
+//! The parser: finds the flow key of a packet, or the reason why it has none.
 //!
 //! The kernel, replay and fuzzing use the same source, so they cannot disagree. It is generic over [`Bytes`], because
-//! the eBPF verifier wants a proof for each access that it ends before the packet does. Every loop is bounded by a
-//! constant, and everything is inlined. The verifiers of Linux 6.1, 6.12 and 6.18 accept it.
+//! the eBPF verifier needs a proof that each access is within the packet. Every loop is bounded by a constant, and
+//! everything is inlined. The verifiers of Linux 6.1, 6.12 and 6.18 accept it.
 //!
-//! A key needs addresses and a protocol. A packet that has both is attributed to a flow. If its transport header is
+//! A key needs addresses and a protocol. A packet with both is attributed to a flow. If its transport header is
 //! missing, the key has no ports, and its [`class`](crate::flow::class) says so. Every other packet is counted under
 //! its [`Skip`].
 //!
-//! [`parse`] first tries the [`common`] packets, whose headers have fixed places. [`walk`] takes all others header by
-//! header: `link` up to the first IP header (over `tag`s, PPP and MPLS), `network` through it, `transport`, and, if
+//! [`parse`] first tries the [`common`] packets, whose headers are at fixed offsets. [`walk`] parses all others header
+//! by header: `link` up to the first IP header (over `tag`s, PPP and MPLS), `network` through it, `transport`, and, if
 //! tunnels are looked into, `tunnel` up to the next one.
 //!
-//! Where nothing says what follows (behind MPLS, in GTP-U), `guess` takes something for IP only if its header is sound.
+//! Where no type field says what follows (after MPLS, in GTP-U), `guess` accepts IP only if its header is valid.
 
 mod common;
 mod guess;
@@ -35,33 +35,33 @@ pub use self::{
     tunnel::{Look, PORTS_MAX, TunnelPorts, UdpTunnel},
 };
 
-/// The parser looks no further than this many bytes into a packet.
+/// The parser reads at most this many bytes of a packet.
 pub const REACH_MAX: usize = 512;
-/// No header that the parser passes over is longer than this many bytes, whatever it says: IPv6's (RFC 8200 section 4)
-/// have a length of one byte, in units of eight, and a few bytes that it does not count.
+/// The longest header that the parser can skip, in bytes. IPv6 extension headers (RFC 8200 section 4) have a one-byte
+/// length in units of eight, plus a few bytes that it does not count.
 pub const HEADER_MAX: usize = 2100;
-/// Tags that are unwrapped: of VLANs (802.1Q, 802.1ad), and others that stand before an `EtherType`.
+/// Tags that are removed: VLAN tags (802.1Q, 802.1ad), and others before an `EtherType`.
 pub const VLAN_TAGS_MAX: usize = 4;
-/// MPLS labels that are popped.
+/// MPLS labels that are removed.
 pub const MPLS_LABELS_MAX: usize = 4;
-/// IPv6 extension headers, and authentication headers over IPv4, that are walked.
+/// IPv6 extension headers, and authentication headers over IPv4, that are parsed.
 pub const EXTENSION_HEADERS_MAX: usize = 8;
-/// Stands for the length of a packet whose length is not known.
+/// The length of a packet if it is not known.
 pub const UNKNOWN_LENGTH: usize = usize::MAX >> 1;
-/// Tunnels that are looked into, one inside the other.
+/// Nested tunnels that are looked into.
 pub const TUNNELS_MAX: usize = 2;
 
-/// How many numbers [`Bytes::forget_all`] has places for.
+/// How many places [`Bytes::forget_all`] has for numbers.
 pub const PLACES: usize = 8;
 
 /// Read access to a packet.
 pub trait Bytes {
-    /// `N` bytes that are there.
+    /// `N` bytes that are known to exist.
     type Window<'a, const N: usize>: Window<N>
     where
         Self: 'a;
 
-    /// The `N` bytes at `at`. `None` means that the packet, or [`REACH_MAX`], ends before.
+    /// The `N` bytes at `at`. `None` if the packet, or [`REACH_MAX`], ends before.
     fn window<const N: usize>(&self, at: usize) -> Option<Self::Window<'_, N>>;
 
     /// The first `N` bytes.
@@ -70,32 +70,31 @@ pub trait Bytes {
         self.window(0)
     }
 
-    /// How long the whole packet is, of which the beginning can be read; [`UNKNOWN_LENGTH`] where that is not known.
+    /// The length of the whole packet, of which only the beginning can be read; [`UNKNOWN_LENGTH`] if not known.
     fn length(&self) -> usize;
 
-    /// `at`, of which the verifier shall not know how it came about: else it would follow each of the many ways that
-    /// lead to a header apart from the others. It is at most [`REACH_MAX`] and [`HEADER_MAX`] together, or a number of
-    /// twelve bits.
+    /// Returns `at` with its origin hidden from the verifier, which would otherwise follow each of the many paths to a
+    /// header separately. It is at most [`REACH_MAX`] plus [`HEADER_MAX`], or a number of twelve bits.
     #[inline(always)]
     fn forget(&self, at: usize) -> usize {
         at
     }
 
-    /// Any number, of which the verifier shall know nothing.
+    /// Returns any number with everything about it hidden from the verifier.
     #[inline(always)]
     fn forget_word(&self, number: u64) -> u64 {
         number
     }
 
-    /// A number below 2^16, of which the verifier shall know no more than that. Each of a loop's numbers has another
-    /// `PLACE`, up to [`PLACES`].
+    /// Returns a number below 2^16; that is all the verifier knows about it afterwards. Each number in a loop needs its
+    /// own `PLACE`, up to [`PLACES`].
     #[inline(always)]
     fn forget_all<const PLACE: usize>(&self, number: usize) -> usize {
         number
     }
 
-    /// A place in a table of 2^16 entries. Verifiers before Linux 6.0 do not know that a number is below 2^16 once its
-    /// bytes were swapped.
+    /// An index into a table of 2^16 entries. Verifiers before Linux 6.0 do not know that a number is below 2^16 after
+    /// its bytes were swapped.
     #[inline(always)]
     fn place(&self, number: u16) -> usize {
         usize::from(number)
@@ -113,7 +112,7 @@ pub trait Bytes {
     }
 }
 
-/// `N` bytes that are there, to be read at constant offsets: that a read lies within is checked when it is compiled.
+/// `N` bytes that are known to exist, read at constant offsets: bounds are checked at compile time.
 pub trait Window<const N: usize> {
     /// The byte at `AT`.
     fn u8<const AT: usize>(&self) -> u8;
@@ -128,7 +127,7 @@ pub trait Window<const N: usize> {
 /// The beginning of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning<'a> {
-    /// What there is of it.
+    /// The available bytes.
     pub bytes: &'a [u8],
     /// See [`Bytes::length`].
     pub length: usize,
@@ -194,15 +193,15 @@ fn part<const N: usize, const AT: usize, const LENGTH: usize>(bytes: &[u8; N]) -
     core::array::from_fn(|nth| bytes[AT + nth])
 }
 
-/// What a packet begins with. Routers have Ethernet; captures have more.
+/// The link layer. Routers have Ethernet; captures have more.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// Ethernet II or IEEE 802.3.
     Ethernet,
-    /// An IP header at once.
+    /// An IP header first.
     RawIp,
-    /// BSD loopback: a 4-byte address family, in the byte order of whoever captured.
+    /// BSD loopback: a 4-byte address family, in the byte order of the capturing machine.
     Loopback,
     /// Linux cooked capture, version 1.
     Sll,
@@ -211,16 +210,16 @@ pub enum Link {
     /// PPP, with or without the HDLC-like address and control bytes (RFC 1662); or Cisco's HDLC (RFC 1547 section
     /// 4.3.1).
     Ppp,
-    /// PPP behind a byte for the direction, which may stand in the place of the address.
+    /// PPP after a byte for the direction, which may replace the address.
     PppWithDirection,
     /// PPP over Ethernet, without the Ethernet header.
     Pppoe,
-    /// A link type that weir does not read.
+    /// A link type that weir does not support.
     Other,
 }
 
 impl Link {
-    /// Every link type; the position is its code.
+    /// All link types; the position is the code.
     pub const ALL: [Self; 9] = [
         Self::Ethernet,
         Self::RawIp,
@@ -250,17 +249,18 @@ impl Link {
     }
 }
 
-/// Whose packet a tunnelled packet is.
+/// Whether a tunnelled packet belongs to the outer or to the inner flow.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tunnels {
-    /// The tunnel's: the key is of the outermost IP header.
+    /// The tunnel: the key is that of the outermost IP header.
     #[default]
     Outer,
-    /// That of whoever talks through it: the key is of the innermost IP header that can be read, behind at most
-    /// [`TUNNELS_MAX`] tunnels.
+    /// The inner flow: the key is that of the innermost IP header that can be read, inside at most [`TUNNELS_MAX`]
+    /// tunnels.
     ///
-    /// Where nothing can be read inside (encrypted, cut short, a fragment, no IP), the key is the tunnel's: looking
+    /// If nothing inside can be read (encrypted, truncated, a fragment, not IP), the key is the tunnel's. So looking
+    /// into tunnels never loses a key.
     /// into tunnels costs no packet its key.
     Inner,
 }
@@ -272,16 +272,16 @@ pub struct Parsed {
     pub key: FlowKey,
     /// The TCP flags, 0 for other protocols.
     pub tcp_flags: u8,
-    /// The TOS byte of IPv4 or the traffic class of IPv6, of the IP header that the key is of: DSCP in the upper six
-    /// bits (RFC 2474), ECN in the lower two (RFC 3168).
+    /// The TOS byte of IPv4 or the traffic class of IPv6, from the IP header that the key is from: DSCP in the upper
+    /// six bits (RFC 2474), ECN in the lower two (RFC 3168).
     pub tos: u8,
-    /// The VLAN identifier of the frame's outermost tag, also where the key is of a packet inside a tunnel; 0 if there
-    /// is none. A tag of identifier 0 has a priority only, and is no VLAN (IEEE 802.1Q).
+    /// The VLAN ID of the frame's outermost tag, even if the key is from a packet inside a tunnel; 0 if there is none.
+    /// A tag with ID 0 has only a priority and is not a VLAN (IEEE 802.1Q).
     pub vlan: u16,
 }
 
 impl Parsed {
-    /// A packet of a flow, and nothing else: no TCP flags, TOS 0, no VLAN.
+    /// A packet of a flow with nothing else: no TCP flags, TOS 0, no VLAN.
     #[inline(always)]
     pub const fn new(key: FlowKey) -> Self {
         Self { key, tcp_flags: 0, tos: 0, vlan: 0 }
@@ -300,13 +300,13 @@ mod ethertype {
     pub const MPLS_MULTICAST: u16 = 0x8848;
     pub const PPPOE_DISCOVERY: u16 = 0x8863;
     pub const PPPOE_SESSION: u16 = 0x8864;
-    /// LLC in frames that are too long for a length (draft-ietf-isis-ext-eth-01).
+    /// LLC in frames too long for a length field (draft-ietf-isis-ext-eth-01).
     pub const LONG_LLC: u16 = 0x8870;
     pub const PROVIDER_VLAN: u16 = 0x88a8;
     pub const ERSPAN_II: u16 = 0x88be;
     pub const LLDP: u16 = 0x88cc;
     pub const MACSEC: u16 = 0x88e5;
-    /// A backbone's service (IEEE 802.1ah).
+    /// A backbone service (IEEE 802.1ah).
     pub const SERVICE: u16 = 0x88e7;
     pub const FABRIC_PATH: u16 = 0x8903;
     /// Cisco's security group tag.
@@ -319,15 +319,15 @@ mod ethertype {
     /// Q-in-Q before 802.1ad.
     pub const OLD_QINQ: u16 = 0x9100;
     pub const OLDER_QINQ: u16 = 0x9200;
-    /// A switch chip's tag as Linux has it (`ETH_P_EDSA`).
+    /// A switch chip's tag as defined by Linux (`ETH_P_EDSA`).
     pub const EDSA: u16 = 0xdada;
-    /// Reserved: nothing says what it is, and it is to be guessed.
+    /// Reserved: the type is unknown and must be guessed.
     pub const UNKNOWN: u16 = 0xffff;
-    /// Smaller values are an IEEE 802.3 length.
+    /// Smaller values are IEEE 802.3 lengths.
     pub const FIRST: u16 = 0x0600;
 }
 
-/// The flow of a packet that begins with `link`.
+/// The flow of a packet that starts with `link`.
 ///
 /// # Errors
 ///
@@ -342,7 +342,7 @@ pub fn parse<B: Bytes + ?Sized>(packet: &B, link: Link, look: impl Look) -> Resu
     walk(packet, link, look)
 }
 
-/// The same as [`parse`], header by header from the first on: slower, and right for every packet.
+/// As [`parse`], but header by header from the start: slower, and correct for every packet.
 ///
 /// # Errors
 ///
@@ -352,8 +352,7 @@ pub fn walk<B: Bytes + ?Sized>(packet: &B, link: Link, look: impl Look) -> Resul
     walk_captured(packet, link, || link, look)
 }
 
-/// The same, where the link type is read once more for the VLAN: the verifier then takes the ways behind all link types
-/// for one.
+/// The same, but rereads the link type for the VLAN, so that the verifier merges the paths of all link types.
 ///
 /// # Errors
 ///
@@ -366,7 +365,7 @@ pub fn walk_captured<B: Bytes + ?Sized>(
     look: impl Look,
 ) -> Result<Parsed, Skip> {
     let parsed = innermost(packet, link, look)?;
-    // Read last and from the beginning: a number that is kept all the way costs the verifier more ways than that.
+    // Read last and from the start: keeping a number all the way would cost the verifier more paths.
     Ok(Parsed { vlan: tag::vlan(packet, again()), ..parsed })
 }
 
@@ -374,7 +373,7 @@ pub fn walk_captured<B: Bytes + ?Sized>(
 #[inline(always)]
 fn innermost<B: Bytes + ?Sized>(packet: &B, link: Link, look: impl Look) -> Result<Parsed, Skip> {
     let mut payload = link::begin(packet, link)?;
-    // Not an `Option`: of `None`, LLVM would spill a register that was never written, which the verifier refuses.
+    // Not an `Option`: for `None`, LLVM would spill a register that was never written, which the verifier refuses.
     let (mut outer, mut has_outer) = (Parsed::new(FlowKey::default()), false);
     for _ in 0..TUNNELS_MAX + 1 {
         let layer = match layer(packet, payload) {
@@ -385,21 +384,21 @@ fn innermost<B: Bytes + ?Sized>(packet: &B, link: Link, look: impl Look) -> Resu
         if matches!(look.tunnels(), Tunnels::Outer) {
             return Ok(layer.parsed);
         }
-        // Whatever the layer was, to the verifier the ways through it end here as one.
+        // Whatever the layer was, its paths merge here for the verifier.
         let key = layer.parsed.key.map_words(|word| packet.forget_word(word));
         let parsed = Parsed { key, ..layer.parsed };
         match tunnel::inside(packet, &Layer { parsed, at: packet.forget(layer.at) }, look) {
             Some(inside) => payload = inside,
             None => return Ok(parsed),
         }
-        // No tunnel is TCP. To say so halves the ways that the verifier follows.
+        // No tunnel is TCP. Stating it halves the paths that the verifier follows.
         (outer, has_outer) = (Parsed { tcp_flags: 0, ..parsed }, true);
     }
-    // There is another tunnel, one too deep.
+    // There is another tunnel, but it is nested too deep.
     Ok(outer)
 }
 
-/// Something with an `EtherType`, and where it begins.
+/// A payload: its `EtherType` and its offset.
 #[derive(Clone, Copy)]
 struct Payload {
     ethertype: u16,
@@ -412,14 +411,14 @@ fn with_type_at<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Payload, Ski
     Ok(Payload { ethertype: packet.be16(at).ok_or(Skip::TruncatedLink)?, at: at + 2 })
 }
 
-/// What an IP header and those behind it say, and where the transport header begins.
+/// The content of an IP header and its extension headers, and the offset of the transport header.
 #[derive(Clone, Copy)]
 struct Layer {
     parsed: Parsed,
     at: usize,
 }
 
-/// Down to the transport header.
+/// Parses up to the transport header.
 #[inline(always)]
 fn layer<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> Result<Layer, Skip> {
     let Payload { ethertype, at } = link::unwrap(packet, payload)?;

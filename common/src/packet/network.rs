@@ -7,8 +7,8 @@ use crate::{
     proto,
 };
 
-/// The bits of IPv4's flags and fragment offset (RFC 791 section 3.1) that say: more fragments follow, or this is not
-/// the first.
+/// The bits of IPv4's flags and fragment offset (RFC 791 section 3.1) that are set in fragments: more fragments follow,
+/// or this is not the first.
 pub(super) const FRAGMENTED_V4: u16 = 0x3fff;
 /// The same bits of IPv6's fragment offset and flags (RFC 8200 section 4.5). An atomic fragment (RFC 6946) has none of
 /// them.
@@ -23,14 +23,14 @@ pub(super) fn ipv4<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Layer, Sk
     if first >> 4 != 4 || header < 20 {
         return Err(Skip::BadIpHeader);
     }
-    // The options must be there too, or the transport header is not where it seems.
+    // The options must be present, too; otherwise the transport header is not where it seems to be.
     if packet.u8(at + header - 1).is_none() {
         return Err(Skip::TruncatedIp);
     }
     let src = Address::from_v4_word(ip.word32::<12>());
     let dst = Address::from_v4_word(ip.word32::<16>());
     let parsed = Parsed { tos: ip.u8::<1>(), ..Parsed::new(FlowKey::new(src, dst, ip.u8::<9>(), 0)) };
-    // A length of 0 is that of what an offload merged: it wraps.
+    // A buffer that an offload merged has a length of 0: this wraps.
     let room = ip.be16::<2>().wrapping_sub(header as u16);
     let at = packet.forget(at + header);
     if ip.be16::<6>() & FRAGMENTED_V4 != 0 {
@@ -50,7 +50,7 @@ pub(super) fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Layer, Sk
     let src = Address([ip.word64::<8>(), ip.word64::<16>()]);
     let dst = Address([ip.word64::<24>(), ip.word64::<32>()]);
     let key = FlowKey::new(src, dst, ip.u8::<6>(), class::V6);
-    // A length of 0 is that of a jumbogram (RFC 2675), or of what an offload merged.
+    // A jumbogram (RFC 2675), or a buffer that an offload merged, has a length of 0.
     let room = match ip.be16::<4>() {
         0 => u16::MAX,
         length => length,
@@ -58,14 +58,14 @@ pub(super) fn ipv6<B: Bytes + ?Sized>(packet: &B, at: usize) -> Result<Layer, Sk
     behind(packet, at + 40, room, Parsed { tos: (first >> 4) as u8, ..Parsed::new(key) })
 }
 
-/// What follows an IP header, by its number.
+/// What follows an IP header, by protocol number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// The protocol that the packet is for.
+    /// The packet's protocol.
     Protocol,
     /// An extension header whose length is in 8-byte units.
     Extension,
-    /// The same, unless it ends the chain (RFC 6275 section 6.1.1): then it is the protocol.
+    /// As [`Self::Extension`], unless it ends the chain (RFC 6275 section 6.1.1): then it is the protocol.
     ExtensionOrProtocol,
     /// The fragment header.
     Fragment,
@@ -87,7 +87,7 @@ static KINDS_V6: [Kind; 256] = {
     kinds
 };
 
-/// Over IPv4 the authentication header is the only extension header. The other numbers are protocols there.
+/// Over IPv4 the authentication header is the only extension header. The other numbers are protocols.
 #[inline(always)]
 fn kind(proto: u8, is_v6: bool) -> Kind {
     match proto {
@@ -97,8 +97,8 @@ fn kind(proto: u8, is_v6: bool) -> Kind {
     }
 }
 
-/// RFC 8200 section 4: the extension headers from `at` on, in the `room` bytes that the packet has. The key's protocol
-/// is the number of the first one.
+/// RFC 8200 section 4: the extension headers from `at` on, within the packet's `room` bytes. The key's protocol is the
+/// number of the first one.
 #[inline(always)]
 fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, room: u16, parsed: Parsed) -> Result<Layer, Skip> {
     let key = parsed.key;
@@ -109,18 +109,18 @@ fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, room: u16, parsed: Parse
         let kind = kind(this, key.is_v6());
         if kind == Kind::Protocol {
             let parsed = transport(packet, at, end, Parsed { key: key.with_proto(this), ..parsed });
-            // Nothing is behind the end.
+            // Nothing comes after the end.
             return Ok(Layer { parsed, at: if at < end { at } else { REACH_MAX } });
         }
-        // No header is shorter than eight bytes. Where the next one begins depends on the length of this one only, and
-        // nothing else should have to wait for that.
+        // No header is shorter than eight bytes. The offset of the next header depends only on this one's length, so
+        // that nothing else delays it.
         if at + 8 > end {
             return Err(Skip::TruncatedIp);
         }
         let header = packet.window::<8>(at).ok_or(Skip::TruncatedIp)?;
         let (next, units) = (header.u8::<0>(), usize::from(header.u8::<1>()));
         let more = match kind {
-            // RFC 4302 section 2.2: in 4-byte units, less two.
+            // RFC 4302 section 2.2: in units of 4 bytes, minus two.
             Kind::Authentication => units * 4,
             Kind::Fragment if header.be16::<2>() & FRAGMENTED_V6 != 0 => {
                 return Ok(Layer { parsed: fragment(Parsed { key: key.with_proto(next), ..parsed }), at });

@@ -1,16 +1,16 @@
-//! Tags between the addresses of a frame and the `EtherType` of what it carries: of VLANs, and others that end with
+//! Tags between the addresses of a frame and the `EtherType` of its payload: VLAN tags, and others that end with
 //! another `EtherType`.
 
 use super::{Bytes, Link, Payload, VLAN_TAGS_MAX, Window, ethertype, with_type_at};
 use crate::ledger::Skip;
 
-/// The step over a tag of a VLAN.
+/// The length of a VLAN tag.
 const VLAN: usize = 4;
-/// The addresses that begin an Ethernet header.
+/// The addresses at the start of an Ethernet header.
 const ADDRESSES: u8 = 12;
 
-/// By `EtherType`, the bytes to the next one; 0 if it is none of a tag. A table takes one load, and shows the verifier
-/// one way; comparisons would show it one for each kind of tag.
+/// For each `EtherType`, the bytes to the next one; 0 if it is not a tag. A table takes one load and gives the verifier
+/// one path; comparisons would give it one path per kind of tag.
 static STEPS: [u8; 1 << 16] = {
     let mut steps = [0; 1 << 16];
     // IEEE 802.1Q.
@@ -22,23 +22,23 @@ static STEPS: [u8; 1 << 16] = {
     steps[ethertype::HSR as usize] = 2 + 4;
     steps[ethertype::E_TAG as usize] = 2 + 6;
     steps[ethertype::EDSA as usize] = 2 + 6;
-    // One option, the security group tag.
+    // A single option, the security group tag.
     steps[ethertype::CISCO_METADATA as usize] = 2 + 6;
     // A service identifier and a frame.
     steps[ethertype::SERVICE as usize] = 2 + 4 + ADDRESSES;
-    // A tag of the fabric and a frame.
+    // A fabric tag and a frame.
     steps[ethertype::FABRIC_PATH as usize] = 2 + 2 + ADDRESSES;
     steps[ethertype::TRANSPARENT_ETHERNET as usize] = 2 + ADDRESSES;
     steps
 };
 
-/// The bytes from this `EtherType` to the next one; 0 if it is none of a tag.
+/// The bytes from this `EtherType` to the next one; 0 if it is not a tag.
 #[inline(always)]
 pub(super) fn step<B: Bytes + ?Sized>(packet: &B, ethertype: u16) -> usize {
     usize::from(STEPS[packet.place(ethertype) & (STEPS.len() - 1)])
 }
 
-/// The payload behind all tags.
+/// The payload after all tags.
 #[inline(always)]
 pub(super) fn untag<B: Bytes + ?Sized>(packet: &B, mut payload: Payload) -> Result<Payload, Skip> {
     for _ in 0..VLAN_TAGS_MAX + 1 {
@@ -51,7 +51,7 @@ pub(super) fn untag<B: Bytes + ?Sized>(packet: &B, mut payload: Payload) -> Resu
     Err(Skip::VlanDepth)
 }
 
-/// What follows LLC or `MACsec`, whose lengths are their own; the payload itself where it is neither, or cannot be
+/// What follows LLC or `MACsec`, which have lengths of their own; the payload itself if it is neither, or cannot be
 /// read.
 #[inline(always)]
 pub(super) fn open<B: Bytes + ?Sized>(packet: &B, payload: Payload) -> Result<Payload, Skip> {
@@ -71,7 +71,7 @@ fn snap<B: Bytes + ?Sized>(packet: &B, at: usize) -> usize {
     if is_snap { 6 } else { 0 }
 }
 
-/// IEEE 802.1AE: the payload can be read if it was neither encrypted nor changed.
+/// IEEE 802.1AE: the payload can be read if it was neither encrypted nor modified.
 #[inline(always)]
 fn macsec<B: Bytes + ?Sized>(packet: &B, at: usize) -> usize {
     const VERSION_ENCRYPTED_CHANGED: u8 = 0x8c;
@@ -82,8 +82,7 @@ fn macsec<B: Bytes + ?Sized>(packet: &B, at: usize) -> usize {
     }
 }
 
-/// The identifier of the outermost VLAN, without its priority; 0 if there is no tag of a VLAN. Before that tag there
-/// may be one other.
+/// The ID of the outermost VLAN, without its priority; 0 if there is no VLAN tag. One other tag may come before it.
 #[inline(always)]
 pub(super) fn vlan<B: Bytes + ?Sized>(packet: &B, link: Link) -> u16 {
     const IDENTIFIER: u16 = 0x0fff;
@@ -93,7 +92,7 @@ pub(super) fn vlan<B: Bytes + ?Sized>(packet: &B, link: Link) -> u16 {
         Link::Sll2 => (0, 20),
         _ => return 0,
     };
-    // One way to the verifier, whatever the link type.
+    // One path for the verifier, whatever the link type.
     let (type_at, at) = (packet.forget(type_at), packet.forget(at));
     let mut payload = Payload { ethertype: packet.be16(type_at).unwrap_or(0), at };
     let step = step(packet, payload.ethertype);
@@ -103,6 +102,6 @@ pub(super) fn vlan<B: Bytes + ?Sized>(packet: &B, link: Link) -> u16 {
     }
     let Payload { ethertype, at } = payload;
     let tag = if self::step(packet, ethertype) == VLAN { packet.be16(packet.forget(at)).unwrap_or(0) } else { 0 };
-    // One number to the verifier, with a tag and without.
+    // One number for the verifier, with or without a tag.
     packet.forget(usize::from(tag & IDENTIFIER)) as u16
 }

@@ -57,7 +57,7 @@ fn ethernet(tags: &[u16], ethertype: u16, payload: &[u8]) -> Vec<u8> {
 
 const TCP_SYN: [u8; 20] = [0xc7, 0x38, 0x01, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0, 0, 0, 0, 0, 0];
 
-/// What the parser says, with the short cut and without.
+/// The parser's result, with and without the fast path.
 fn both(bytes: &[u8], link: Link, tunnels: Tunnels) -> Result<Parsed, Skip> {
     let parsed = parse(bytes, link, tunnels);
     assert_eq!(parsed, walk(bytes, link, tunnels), "{bytes:02x?}");
@@ -103,9 +103,9 @@ fn tos_is_the_byte_that_the_ip_header_has() {
         for (tags, next) in
             [(&[][..], 6), (&[][..], 17), (&[0x8100][..], 6), (&[][..], 58), (&[][..], 0), (&[][..], 44)]
         {
-            // Behind a header of eight bytes, or a fragment header: the first byte says TCP.
+            // After a header of eight bytes, or a fragment header: the first byte says TCP.
             let mut ip6 = v6(next, &[&[6, 0, 1, 4, 0, 0, 0, 0][..], &TCP_SYN].concat());
-            // The lower half of the second byte is the flow label's, which has every bit set.
+            // The lower half of the second byte belongs to the flow label, whose bits are all set.
             ip6[0] |= tos >> 4;
             ip6[1..4].copy_from_slice(&[tos << 4 | 0x0f, 0xff, 0xff]);
             assert_eq!(flow(&ethernet(tags, 0x86dd, &ip6)).map(|parsed| parsed.tos), Ok(tos), "{next}");
@@ -224,7 +224,7 @@ fn ipv6_extension_headers_are_walked_up_to_the_limit() {
     payload.resize(24, 0);
     payload.extend_from_slice(&TCP_SYN);
     assert_eq!(flow(&ethernet(&[], 0x86dd, &v6(51, &payload))).unwrap().key.src_port(), 51000);
-    // The others are in units of eight bytes, of which the first is not counted.
+    // The others are in units of eight bytes, not counting the first.
     for header in [0, 43, 60, 135, 139, 140] {
         for units in [0, 1, 5] {
             let mut payload = vec![6, units];
@@ -241,7 +241,7 @@ fn a_header_at_the_end_of_the_chain_is_the_protocol() {
     for header in [135, 139, 140] {
         let key = flow(&ethernet(&[], 0x86dd, &v6(header, &[59, 0, 0, 0, 0, 0, 0, 0]))).unwrap().key;
         assert_eq!((key.proto(), key.src_port(), key.class()), (header, 0, class::V6));
-        // Also where it is not the first.
+        // Even if it is not the first.
         let chain = [header, 0, 1, 4, 0, 0, 0, 0, 59, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(flow(&ethernet(&[], 0x86dd, &v6(0, &chain))).unwrap().key, key);
     }
@@ -274,10 +274,10 @@ fn what_is_behind_the_end_of_the_ip_packet_is_padding() {
             let flags = if proto == 6 { flags } else { 0 };
             let mut ip4 = v4(proto, 0, 0, &TCP_SYN);
             ip4[2..4].copy_from_slice(&(20 + room as u16).to_be_bytes());
-            // The length 0 of IPv6 is that of a jumbogram.
+            // In IPv6, length 0 means a jumbogram.
             let mut ip6 = v6(proto, &TCP_SYN);
             ip6[4..6].copy_from_slice(&(room as u16).to_be_bytes());
-            // Behind an extension header of eight bytes.
+            // After an extension header of eight bytes.
             let mut extended = v6(60, &[&[proto, 0, 1, 4, 0, 0, 0, 0][..], &TCP_SYN].concat());
             extended[4..6].copy_from_slice(&(8 + room as u16).to_be_bytes());
             for (ethertype, ip) in
@@ -295,7 +295,7 @@ fn what_is_behind_the_end_of_the_ip_packet_is_padding() {
     let mut cut = v6(60, &[6, 0, 1, 4, 0, 0, 0, 0]);
     cut[4..6].copy_from_slice(&7_u16.to_be_bytes());
     assert_eq!(flow(&ethernet(&[], 0x86dd, &cut)), Err(Skip::TruncatedIp), "an extension header in the padding");
-    // What an offload merged has a length of 0.
+    // A buffer that an offload merged has a length of 0.
     let mut merged = v4(6, 0, 0, &TCP_SYN);
     merged[2..4].fill(0);
     assert_eq!(flow(&ethernet(&[], 0x0800, &merged)).unwrap().key.dst_port(), 443);
@@ -402,7 +402,7 @@ fn every_link_type_finds_the_same_flow() {
         assert_eq!(both(&bytes, link, Tunnels::Outer), Ok(expected), "{link:?} {bytes:02x?}");
     }
     for (at, link) in [(2, Link::Sll), (8, Link::Sll2)] {
-        // Of these hardware types, the protocol is no `EtherType`.
+        // With these hardware types, the protocol is not an `EtherType`.
         for hardware in [770_u16, 801, 802, 803, 824] {
             let mut cooked = if link == Link::Sll { sll.clone() } else { sll2.clone() };
             cooked[at..at + 2].copy_from_slice(&hardware.to_be_bytes());
@@ -425,7 +425,7 @@ fn every_link_type_finds_the_same_flow() {
     }
 }
 
-/// Under Miri, which interprets some thousand times slower, every fifth place only.
+/// Miri interprets about a thousand times slower, so only every fifth place.
 const STEP: usize = if cfg!(miri) { 5 } else { 1 };
 
 #[test]
@@ -461,7 +461,7 @@ fn windows_lie_within_the_packet_and_the_reach() {
 #[test]
 fn nothing_beyond_the_reach_is_read() {
     let mut packet = ethernet(&[], 0x86dd, &v6(60, &[]));
-    // A destination-options header of 512 bytes: TCP behind it is out of reach.
+    // A destination options header of 512 bytes: TCP after it is out of reach.
     packet.extend_from_slice(&[6, 63]);
     packet.resize(14 + 40 + 512, 0);
     packet.extend_from_slice(&TCP_SYN);
@@ -477,7 +477,7 @@ fn ip_behind_pppoe_and_mpls_is_found() {
         let tagged = expected.map(|parsed| Parsed { vlan: TAG, ..parsed });
         assert_eq!(flow(&ethernet(&[0x8100], 0x8864, &session)), tagged);
         for labels in 1..=MPLS_LABELS_MAX {
-            // All bits of the traffic class, which stands beside the bottom's.
+            // All bits of the traffic class, which is next to the bottom bit.
             let mut stack = [0, 1, 0x0e, 64].repeat(labels);
             stack[labels * 4 - 2] |= 1;
             stack.extend_from_slice(&ip);
@@ -495,7 +495,7 @@ fn the_authentication_header_is_walked_over_ipv4_too() {
     let ah = [&[6, 4][..], &[0; 22], &TCP_SYN].concat();
     let key = flow(&ethernet(&[], 0x0800, &v4(51, 0, 0, &ah))).unwrap().key;
     assert_eq!((key.proto(), key.src_port()), (6, 51000));
-    // IPv6's other extension headers are protocols there.
+    // IPv6's other extension headers are protocols in IPv4.
     let behind = [&[60, 4][..], &[0; 22], &TCP_SYN].concat();
     let key = flow(&ethernet(&[], 0x0800, &v4(51, 0, 0, &behind))).unwrap().key;
     assert_eq!((key.proto(), key.src_port()), (60, 0));
@@ -511,7 +511,7 @@ fn tunnels_are_looked_into_when_asked_and_to_a_depth() {
     let look = |frame: &[u8]| both(frame, Link::Ethernet, Tunnels::Inner).unwrap();
     let (once, twice) = (vxlan(&inner), vxlan(&vxlan(&inner)));
     assert_eq!(flow(&once).unwrap().key.dst_port(), 4789);
-    // The VLAN is the frame's, which has none, and not the one inside.
+    // The VLAN is that of the frame, which has none, not the one inside.
     let seen_inside = Parsed { vlan: 0, ..flow(&inner).unwrap() };
     assert_eq!(look(&once), seen_inside);
     assert_eq!(look(&twice), seen_inside);
@@ -525,7 +525,7 @@ fn tunnels_are_looked_into_when_asked_and_to_a_depth() {
     assert_eq!(look(&marked), Parsed { tos: 0xb8, vlan: 4094, ..seen_inside });
     let outside = flow(&marked).unwrap();
     assert_eq!((outside.tos, outside.vlan), (0x28, 4094));
-    // Where the inner packet cannot be read, the tunnel's key stays.
+    // If the inner packet cannot be read, the tunnel's key stays.
     for end in 42..once.len() {
         let parsed = look(&once[..end]);
         let inner_ip = end >= 42 + 8 + 18 + 40;
@@ -533,7 +533,7 @@ fn tunnels_are_looked_into_when_asked_and_to_a_depth() {
     }
 }
 
-/// What tags begin with, up to the next `EtherType`: of tags other than those of VLANs.
+/// The start of tags up to the next `EtherType`, for tags other than VLAN tags.
 fn tags() -> Vec<(u16, Vec<u8>)> {
     let frame = [2; 12];
     vec![
@@ -546,10 +546,10 @@ fn tags() -> Vec<(u16, Vec<u8>)> {
         (0xdada, vec![0, 0, 0xc0, 8, 0, 1]),
         (0x8903, [&[0, 0x41][..], &frame].concat()),
         (0x6558, frame.to_vec()),
-        // MACsec that authenticates only, with an identifier and without.
+        // MACsec with authentication only, with and without an identifier.
         (0x88e5, vec![0x03, 0, 0, 0, 0, 1]),
         (0x88e5, vec![0x63, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 0, 1]),
-        // SNAP behind a length, and behind the type that stands for one.
+        // SNAP after a length, and after the type that replaces a length.
         (0x0040, vec![0xaa, 0xaa, 3, 0, 0, 0]),
         (0x8870, vec![0xaa, 0xaa, 3, 0, 0, 0]),
         (0x9200, vec![0, 7]),
@@ -566,7 +566,7 @@ fn ip_is_found_behind_every_kind_of_tag() {
             let vlan = if tag == 0x9200 { 7 } else { 0 };
             let found = flow(&ethernet(&[], tag, &next(ethertype, &ip)));
             assert_eq!(found, Ok(Parsed { vlan, ..expected }), "{tag:#06x}");
-            // A VLAN before it, and behind it.
+            // A VLAN before it and after it.
             let found = flow(&ethernet(&[0x8100], tag, &next(ethertype, &ip)));
             assert_eq!(found, Ok(Parsed { vlan: TAG, ..expected }), "{tag:#06x} behind a tag");
             if !matches!(tag, 0x0040 | 0x8870 | 0x88e5) {
@@ -599,7 +599,7 @@ fn tags_that_cannot_be_read_are_skipped_under_their_names() {
     assert_eq!((deep(VLAN_TAGS_MAX - 1), deep(VLAN_TAGS_MAX)), (Ok(()), Err(Skip::VlanDepth)));
 }
 
-/// IP behind labels, and what only looks like it.
+/// IP after labels, and what only looks like it.
 #[test]
 fn behind_labels_only_sound_headers_are_ip() {
     let behind = |payload: &[u8]| ethernet(&[], 0x8847, &[&[0, 12, 0x81, 0xff], payload].concat());
@@ -608,7 +608,7 @@ fn behind_labels_only_sound_headers_are_ip() {
     {
         let expected = flow(&ethernet(&[], ethertype, &ip));
         assert_eq!(flow(&behind(&ip)), expected);
-        // Ethernet whose first address begins with any four bits, with a control word and without, tagged and not.
+        // Ethernet whose first address starts with any four bits, with and without a control word, tagged and untagged.
         for first in 0..16 {
             for tags in [&[][..], &[0x8100], &[0x88a8, 0x8100]] {
                 let mut frame = ethernet(tags, ethertype, &ip);
@@ -620,7 +620,7 @@ fn behind_labels_only_sound_headers_are_ip() {
         }
         let padded = [&ip[..], &[0; 7]].concat();
         assert_eq!(flow(&behind(&padded)), if ethertype == 0x86dd { Err(Skip::Mpls) } else { expected });
-        // No bit of an IPv4 header may be another one; of an IPv6 header only the version and the length tell.
+        // No bit of an IPv4 header may change; in an IPv6 header only the version and the length tell.
         let bits = if ethertype == 0x0800 { 0..8 * (ip.len() - 20) } else { 0..4 };
         for bit in bits.chain(if ethertype == 0x0800 { 0..0 } else { 32..45 }) {
             let mut flipped = ip.clone();
@@ -630,13 +630,13 @@ fn behind_labels_only_sound_headers_are_ip() {
         for end in 0..ip.len() {
             let cut = behind(&ip[..end]);
             assert_eq!(flow(&cut), Err(Skip::Mpls), "cut to {end}: it is shorter than it says");
-            // A capture that has only the beginning: the packet itself is as long as it says.
+            // A capture with only the beginning: the packet itself is as long as it says.
             let length = 18 + ip.len();
             let found = walk(&Beginning { bytes: &cut, length }, Link::Ethernet, Tunnels::Outer);
             assert_eq!(found.is_ok(), end >= ip.len() - 20, "captured to {end}");
         }
     }
-    // Merged packets are longer than the header can say, or their length is not known.
+    // Merged packets are longer than the header can state, or their length is unknown.
     for (mut ip, at) in [(v4(6, 0, 0, &TCP_SYN), 2), (v6(6, &TCP_SYN), 4)] {
         ip[at..at + 2].fill(0);
         if at == 2 {

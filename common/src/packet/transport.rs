@@ -3,17 +3,17 @@
 use super::{Bytes, Parsed, Window};
 use crate::{flow::class, proto};
 
-/// Where both ports end, from the begin of a transport header.
+/// The end of both ports, from the start of a transport header.
 pub(super) const PORTS_END: usize = 4;
-/// Where the flags of TCP end.
+/// The end of the TCP flags.
 pub(super) const FLAGS_END: usize = 14;
-/// Where the type and the code of ICMP end.
+/// The end of the ICMP type and code.
 const TYPE_END: usize = 2;
 
-/// Reads ports, or the type and code of ICMP, and the flags of TCP, from a header at `at` of a packet that ends at
-/// `end`. A frame may go on there: short ones are padded.
+/// Reads the ports, or the type and code of ICMP, and the TCP flags, from a header at `at` of a packet that ends at
+/// `end`. The frame may be longer, because short ones are padded.
 ///
-/// Both ports are one read. From two optional reads LLVM would make a pointer where the verifier wants a number.
+/// Both ports are one read. From two optional reads LLVM would make a pointer where the verifier needs a number.
 #[inline(always)]
 pub(super) fn transport<B: Bytes + ?Sized>(packet: &B, at: usize, end: usize, parsed: Parsed) -> Parsed {
     let Parsed { mut key, mut tcp_flags, tos, vlan } = parsed;

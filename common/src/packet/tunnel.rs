@@ -5,12 +5,12 @@
 use super::{Bytes, Layer, Payload, Tunnels, Window, ethertype, with_type_at};
 use crate::{flow::class, proto};
 
-/// The most GTP-U extension headers that are walked (3GPP TS 29.281 section 5.2).
+/// The most GTP-U extension headers that are parsed (3GPP TS 29.281 section 5.2).
 const GTP_EXTENSION_HEADERS_MAX: usize = 4;
 
 const UDP_HEADER: usize = 8;
 
-/// A tunnel that is known by its UDP destination port.
+/// A tunnel identified by its UDP destination port.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UdpTunnel {
@@ -25,14 +25,14 @@ pub enum UdpTunnel {
 }
 
 impl UdpTunnel {
-    /// Every kind; the position is its number less one.
+    /// All kinds; the position is the number minus one.
     pub const ALL: [Self; 4] = [Self::Vxlan, Self::VxlanGpe, Self::Geneve, Self::GtpU];
 
     const fn place(self) -> usize {
         self as usize - 1
     }
 
-    /// The kind with this number; `None` for 0, and for numbers that none has.
+    /// The kind with this number; `None` for 0 and for unknown numbers.
     #[inline(always)]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -45,19 +45,18 @@ impl UdpTunnel {
     }
 }
 
-/// The most ports that a kind of tunnel has.
+/// The most ports of one kind of tunnel.
 pub const PORTS_MAX: usize = 8;
 
-/// The UDP destination ports of each kind of tunnel; a place that is free has 0.
+/// The UDP destination ports of each kind of tunnel; a free place has 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelPorts(pub [[u16; PORTS_MAX]; UdpTunnel::ALL.len()]);
 
 impl TunnelPorts {
-    /// No port.
+    /// No ports.
     pub const NONE: Self = Self([[0; PORTS_MAX]; UdpTunnel::ALL.len()]);
 
-    /// Those that IANA lists, and 8472, the port that Linux gives VXLAN unless it is told another one
-    /// (`net/vxlan` of Linux: `vxlan_port`).
+    /// The ports assigned by IANA, and 8472, Linux's default port for VXLAN (`net/vxlan` of Linux: `vxlan_port`).
     pub const USUAL: Self = {
         let mut ports = Self::NONE.0;
         ports[UdpTunnel::Vxlan.place()][0] = 4789;
@@ -68,7 +67,7 @@ impl TunnelPorts {
         Self(ports)
     };
 
-    /// One port more, if there is a free place.
+    /// Adds a port, if there is a free place.
     pub fn add(&mut self, kind: UdpTunnel, port: u16) {
         if let Some(free) = self.0[kind.place()].iter_mut().find(|port| **port == 0) {
             *free = port;
@@ -89,7 +88,7 @@ impl TunnelPorts {
 
 /// How far the parser looks.
 pub trait Look: Copy {
-    /// Whose packet a tunnelled packet is.
+    /// Whether a tunnelled packet belongs to the outer or to the inner flow.
     fn tunnels(self) -> Tunnels;
     /// The kind of tunnel with this UDP destination port.
     fn udp(self, port: u16) -> Option<UdpTunnel>;
@@ -121,7 +120,7 @@ impl Look for (Tunnels, &TunnelPorts) {
     }
 }
 
-/// What the tunnel carries. `None` if this is no tunnel, or cannot be read.
+/// The content of the tunnel. `None` if this is not a tunnel, or cannot be read.
 #[inline(always)]
 pub(super) fn inside<B: Bytes + ?Sized>(packet: &B, layer: &Layer, look: impl Look) -> Option<Payload> {
     let Layer { parsed, at } = *layer;
@@ -156,7 +155,7 @@ fn ethernet<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
     with_type_at(packet, packet.forget(at) + 12).ok()
 }
 
-/// A payload of a type that may be a whole Ethernet frame.
+/// A payload with a type, which may be a whole Ethernet frame.
 #[inline(always)]
 fn typed<B: Bytes + ?Sized>(packet: &B, ethertype: u16, at: usize) -> Option<Payload> {
     match ethertype {
@@ -165,8 +164,8 @@ fn typed<B: Bytes + ?Sized>(packet: &B, ethertype: u16, at: usize) -> Option<Pay
     }
 }
 
-/// RFC 2784 and RFC 2890, which include NVGRE (RFC 7637) and ERSPAN (draft-foschiano-erspan-03). Version 1 (PPTP) and
-/// the source routes of RFC 1701 are not read.
+/// RFC 2784 and RFC 2890, including NVGRE (RFC 7637) and ERSPAN (draft-foschiano-erspan-03). Version 1 (PPTP) and the
+/// source routes of RFC 1701 are not supported.
 #[inline(always)]
 fn gre<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
     const CHECKSUM: u16 = 0x8000;
@@ -191,7 +190,7 @@ fn gre<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
 
 #[inline(always)]
 fn erspan_iii<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
-    /// The frame type, of which 0 is Ethernet.
+    /// The frame type; 0 is Ethernet.
     const FRAME_TYPE: u16 = 0x7c00;
     /// A subheader of eight bytes follows.
     const SUBHEADER: u16 = 0x0001;
@@ -250,11 +249,11 @@ fn geneve<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
 /// 3GPP TS 29.281 section 5.1.
 #[inline(always)]
 fn gtp_u<B: Bytes + ?Sized>(packet: &B, at: usize) -> Option<Payload> {
-    /// Version 1 of GTP, and not of GTP'.
+    /// GTP version 1, and not GTP'.
     const VERSION_AND_PROTOCOL: u8 = 0xf0;
     const GTP_1: u8 = 0x30;
     const EXTENSION: u8 = 0x04;
-    /// If any of extension, sequence number and N-PDU number is there, the header has room for all three.
+    /// If any of extension, sequence number and N-PDU number is present, the header has room for all three.
     const OPTIONAL: u8 = 0x07;
     const G_PDU: u8 = 255;
     let header = packet.window::<8>(at)?;

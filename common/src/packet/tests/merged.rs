@@ -1,14 +1,14 @@
-//! Merged buffers are the packets that they stand for: each with all headers, however many there are.
+//! Merged buffers count as the packets they stand for: each with all headers, however many there are.
 
 #![expect(clippy::needless_pass_by_value, reason = "stacks of headers read better without a reference at each level")]
 
 use super::*;
 use crate::ledger::{Tally, Uncertain};
 
-/// Headers, and how many bytes follow them in the buffer.
+/// Headers, given how many bytes follow them in the buffer.
 type Stack<'a> = &'a dyn Fn(usize) -> Vec<u8>;
 
-/// An IP header before these headers and so many bytes of payload, with its length: 0 where the field is too short.
+/// An IP header before these headers and this much payload, with its length: 0 if the field is too small.
 fn ip4(proto: u8, options: usize, inner: Vec<u8>, payload: usize) -> Vec<u8> {
     let mut ip = v4(proto, 0, options, &inner);
     let length = u16::try_from(ip.len() + payload).unwrap_or(0);
@@ -47,13 +47,13 @@ fn in_udp(port: u16, header: &[u8], inner: &[u8], payload: usize) -> Vec<u8> {
     frame(0x0800, ip4(17, 0, udp(port, &[header, inner].concat()), payload))
 }
 
-/// The packets by arithmetic: each has all headers but those that are `absent`, and at most a segment of payload.
+/// The packets by arithmetic: each has all headers except the `absent` ones, and at most one segment of payload.
 fn on_the_wire(headers: usize, payload: usize, segment: usize) -> Tally {
     let packets = payload.div_ceil(segment);
     Tally::new(packets as u64, (payload + packets * headers) as u64)
 }
 
-/// What a buffer counts as whose number of packets is told, and one whose number is not.
+/// The tallies of a buffer with a known number of packets, and of one with an unknown number.
 fn tallies(stack: &[u8], link: Link, payload: usize, segment: usize) -> [Tally; 2] {
     let length = (stack.len() + payload) as u64;
     let beginning = [stack, &vec![0; payload.min(REACH_MAX)]].concat();
@@ -67,7 +67,7 @@ fn tallies(stack: &[u8], link: Link, payload: usize, segment: usize) -> [Tally; 
     })
 }
 
-/// If no header could be read, the bounds have room for the truth, and for what encryption adds behind each packet.
+/// If no header could be read, the bounds must include the truth, and what encryption adds after each packet.
 fn assert_bounds(merged: Merged, truth: Tally) {
     let (least, bounds) = merged.tally(None);
     let most = bounds.map_or(least, |bounds| bounds.most);
@@ -134,7 +134,7 @@ fn every_packet_has_all_headers() {
     assert_eq!(tallies(&raw, Link::RawIp, 3_000, 1_348), [on_the_wire(raw.len(), 3_000, 1_348); 2]);
 }
 
-/// UDP that an offload cut into datagrams, each with what looks like a tunnel: what is inside ends before the buffer
+/// UDP that an offload split into datagrams, each of which looks like a tunnel: the inner packet ends before the buffer
 /// does.
 #[test]
 fn what_only_looks_like_a_tunnel_is_payload() {
@@ -162,7 +162,7 @@ fn buffers_beyond_the_length_of_ip() {
     assert_eq!(tallies(&v4, Link::Ethernet, PAYLOAD, SEGMENT), [on_the_wire(v4.len(), PAYLOAD, SEGMENT); 2]);
     let jumbo = [&[6, 0, 0xc2, 4, 0, 2, 0x4a, 0x18][..], &tcp()].concat();
     let v6 = frame(0x86dd, ip6(0, jumbo, PAYLOAD));
-    // The header that tells the length is in the buffer, and on the wire it is not.
+    // The header with the length is in the buffer, but not on the wire.
     assert_eq!(tallies(&v6, Link::Ethernet, PAYLOAD, SEGMENT), [on_the_wire(v6.len() - 8, PAYLOAD, SEGMENT); 2]);
     let without = frame(0x86dd, ip6(6, tcp(), PAYLOAD));
     assert_eq!(tallies(&without, Link::Ethernet, PAYLOAD, SEGMENT), [on_the_wire(without.len(), PAYLOAD, SEGMENT); 2]);
@@ -199,7 +199,7 @@ fn fragments_of_one_udp_packet() {
     }
 }
 
-/// A tunnel's options may reach so far that nobody sees what is inside. It might be plain UDP.
+/// A tunnel's options may be so long that the content is out of reach. It might be plain UDP.
 #[test]
 fn headers_beyond_reach_are_uncertain() {
     let options = [&[63, 0, 0x65, 0x58, 0, 0, 7, 0][..], &[0; 252]].concat();

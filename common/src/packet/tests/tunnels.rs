@@ -1,8 +1,8 @@
-//! Every tunnel that is looked into, and every reason why the tunnel's own key stays.
+//! Every tunnel that is looked into, and every reason to keep the tunnel's own key.
 
 use super::*;
 
-/// What all tunnels carry here: TCP over IPv6.
+/// The content of all tunnels here: TCP over IPv6.
 fn inner() -> Vec<u8> {
     v6(6, &TCP_SYN)
 }
@@ -17,7 +17,7 @@ fn udp(port: u16, header: &[u8], payload: &[u8]) -> Vec<u8> {
     [&udp, header, payload].concat()
 }
 
-/// The flow of a packet whose IPv4 payload is `transport`, and whether it is the one inside the tunnel.
+/// Whether the flow of a packet with the IPv4 payload `transport` is the one inside the tunnel.
 fn is_inside(proto: u8, transport: &[u8]) -> bool {
     let frame = ethernet(&[], 0x0800, &v4(proto, 0, 0, transport));
     let found = both(&frame, Link::Ethernet, Tunnels::Inner).unwrap();
@@ -169,7 +169,7 @@ fn a_cut_tunnel_header_leaves_the_tunnels_key() {
     }
 }
 
-/// Whether the key is of the IPv6 packet inside, of a packet of which only so much of the transport was captured.
+/// Whether the key is from the inner IPv6 packet, if only the first `end` bytes were captured.
 fn is_inside_ip(proto: u8, transport: &[u8], end: usize) -> bool {
     let frame = ethernet(&[], 0x0800, &v4(proto, 0, 0, transport));
     let packet = Beginning { bytes: &frame[..34 + end], length: frame.len() };
