@@ -1,5 +1,5 @@
-//! What became of the reports of a sink. Its threads write it down, and whoever asks never waits for a disk or a
-//! collector.
+//! The account of a sink: what became of its reports. The sink's threads update it, so reading it never waits for a
+//! disk or a collector.
 
 use std::{
     collections::BTreeMap,
@@ -14,43 +14,43 @@ use crate::{
     spool::{Holding, Spool},
 };
 
-/// A sink's account. Its rule: every report that was offered, or that an earlier weir has left, waits, is delivered or
-/// is lost.
+/// A sink's account. Invariant: every report that was offered or inherited from an earlier weir is waiting, delivered
+/// or lost.
 #[derive(Debug)]
 pub(super) struct Account {
     pub name: String,
-    /// What it is given, in words: one, and several.
+    /// What the sink carries, in words: singular and plural.
     pub carries: [&'static str; 2],
     pub has_spool: bool,
-    /// Taken by whoever asks the spool, which may wait for its disk. So an older answer never takes the place of a
-    /// newer one.
+    /// Held while the spool is asked, which may wait for its disk. So an older answer never replaces a newer one.
     asking: Mutex<()>,
     tally: Mutex<Tally>,
 }
 
-/// The numbers.
+/// The counters.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// Reports that are not in the spool yet.
     pub incoming: u64,
-    /// Reports that were lost before they came into the spool, and that it does not know of yet.
+    /// Reports that were lost before they reached the spool, and that the spool does not know of yet.
     pub unsaid: u64,
     pub delivered: u64,
     pub failed_attempts: u64,
     pub last_error: Option<String>,
     pub closed: bool,
     holding: Holding,
-    /// How many lost reports the log has told of.
+    /// How many lost reports have been logged.
     told: BTreeMap<Reason, u64>,
 }
 
 impl Tally {
-    /// Reasons for which reports are lost, with their number: when the first one is, and whenever it has doubled.
+    /// The loss reasons that are due for the log, with their counts: on the first loss, and each time the count has
+    /// doubled.
     fn news(&mut self) -> Vec<(Reason, u64)> {
         let mut news = Vec::new();
         for (reason, count) in &self.holding.lost {
             let told = self.told.entry(*reason).or_default();
-            // Of a refused one the log has told with the answer.
+            // Refused reports have been logged already, with the sink's answer.
             if *reason != Reason::Refused && *count >= (2 * *told).max(1) {
                 *told = *count;
                 news.push((*reason, *count));
@@ -60,7 +60,7 @@ impl Tally {
     }
 }
 
-/// Why reports are lost, for the log.
+/// Why reports are lost, as the log puts it.
 const fn why(reason: Reason) -> &'static str {
     match reason {
         Reason::SpoolFull => "the spool or its disk is full, so the oldest go, and tombstones name them",
@@ -77,12 +77,12 @@ impl Account {
         Self { name, carries, has_spool, asking: Mutex::default(), tally: Mutex::default() }
     }
 
-    /// The numbers, for a few instructions; they are never left half changed, so that a poisoned lock does no harm.
+    /// Locks the counters, for a few instructions. They are never left half changed, so a poisoned lock does no harm.
     pub fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes down what the spool holds, together with another change of the numbers.
+    /// Notes what the spool holds, together with another change of the counters.
     pub fn note(&self, spool: &Spool, change: impl FnOnce(&mut Tally)) {
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let holding = spool.holding();

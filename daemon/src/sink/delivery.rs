@@ -1,4 +1,4 @@
-//! The thread of a sink that delivers what waits in the spool, in order.
+//! The thread of a sink that delivers the reports in the spool, in order.
 
 use std::{
     any::Any,
@@ -31,34 +31,34 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// The thread.
 pub(super) struct Delivery {
     pub sink: Box<dyn Sink>,
-    /// What the sink may know of addresses.
+    /// How much of each address the sink may see.
     pub addresses: Addresses,
     pub account: Arc<Account>,
     pub spool: Arc<Spool>,
-    /// Rings when something waits; disconnected when no more comes.
+    /// Rings when something is waiting; disconnected when nothing more will come.
     pub bell: Receiver<()>,
     pub ends: Receiver<Instant>,
-    /// When to give up; none while reports may still come.
+    /// When to give up; `None` while reports may still come.
     pub deadline: Option<Instant>,
     pub failing: bool,
     /// What the sink has refused, and may take yet.
     pub doubts: Doubts,
     /// What it said to the last of these.
     pub answer: String,
-    /// So many reports go one by one, because one of them was refused in a batch.
+    /// How many reports still go one by one, because one of them was refused in a batch.
     pub alone: usize,
     pub _here: Sender<Infallible>,
 }
 
-/// How carrying a batch ended.
+/// How the delivery of a batch ended.
 enum Carried {
     /// Nothing waits.
     Nothing,
-    /// It is delivered or given up: on to the next.
+    /// It was delivered or given up: go on to the next.
     Settled,
-    /// The end has come.
+    /// The deadline has passed.
     TooLate,
-    /// The sink takes no more.
+    /// The sink accepts nothing any more.
     Closed,
     /// The sink takes nothing at this time.
     Refused,
@@ -67,7 +67,7 @@ enum Carried {
 impl Delivery {
     pub fn run(mut self) {
         let spool = self.spool.clone();
-        // The sink before this one, with the same spool, may not have ended yet.
+        // The previous sink with the same spool may still be running.
         let _turn = spool.turn();
         let (mut pause, mut refused_pause) = (BACKOFF_MIN, BACKOFF_MIN);
         while !self.too_late() {
@@ -81,10 +81,10 @@ impl Delivery {
                 }
             };
             pause = BACKOFF_MIN;
-            // The sink's own state is of one delivery at a time: the next one begins anew.
+            // The state inside the sink concerns one delivery at a time: the next one starts afresh.
             match panic::catch_unwind(AssertUnwindSafe(|| self.carry(&batch))) {
                 Ok(Carried::Nothing) => {
-                    // Perhaps there were only damaged ones.
+                    // Perhaps all of them were damaged.
                     self.account.note(&self.spool, |_| {});
                     if !self.wait() {
                         return;
@@ -104,7 +104,7 @@ impl Delivery {
         }
     }
 
-    /// The batch as the sink may have it.
+    /// The batch with addresses masked as the sink requires.
     fn masked(&self, mut batch: Batch) -> Batch {
         if self.addresses == Addresses::Full {
             return batch;
@@ -115,7 +115,7 @@ impl Delivery {
         batch
     }
 
-    /// Nobody takes what comes from now on.
+    /// Drops everything from now on: nobody will take it.
     fn discard(mut self) {
         loop {
             self.spool.clear();
@@ -126,7 +126,7 @@ impl Delivery {
         }
     }
 
-    /// Waits for something to deliver. Returns whether something may come.
+    /// Waits for something to deliver. Returns whether anything may still come.
     fn wait(&mut self) -> bool {
         match self.deadline {
             Some(deadline) => self.bell.recv_deadline(deadline).is_ok(),
@@ -199,7 +199,7 @@ impl Delivery {
         let Ok(newest) = self.spool.newest(self.doubts.since()) else { return false };
         let batch = self.masked(newest);
         let [one] = &batch.parcels[..] else { return false };
-        // What it panics over is found when its turn comes.
+        // If the sink panics over it, that is handled when its turn comes.
         let delivered = panic::catch_unwind(AssertUnwindSafe(|| self.sink.deliver(&batch.parcels)));
         match delivered {
             Ok(Ok(())) => {
@@ -236,7 +236,7 @@ impl Delivery {
         Carried::Refused
     }
 
-    /// A report is kept aside, and a tombstone stands for it; a tombstone goes.
+    /// Keeps a refused report aside, with a tombstone in its place; drops a refused tombstone.
     fn set_aside(&mut self, parcel: &Parcel, answer: &str) {
         let (sink, id) = (&self.account.name, &parcel.encoded.id);
         let [one, _] = self.account.carries;
@@ -265,7 +265,7 @@ impl Delivery {
         self.account.note(&self.spool, |_| {});
     }
 
-    /// Whether the end has come, and another attempt is no use: the disk has all that waits.
+    /// Whether the sink is ending and another attempt is pointless, because everything that waits is on disk.
     fn is_over(&mut self) -> bool {
         self.too_late() || self.deadline.is_some() && self.account.has_spool && self.spool.holding().in_memory == 0
     }
@@ -281,8 +281,8 @@ impl Delivery {
         self.deadline.is_some_and(|deadline| now() >= deadline)
     }
 
-    /// Pauses before the next attempt, at least for as long as the sink asks for, and returns the longest pause after
-    /// that; the end interrupts it and starts over with the shortest.
+    /// Pauses before the next attempt, at least for as long as the sink asks, and returns the next maximum pause. The
+    /// end of the sink interrupts the pause and resets the maximum to the shortest.
     fn rest(&mut self, longest: Duration, after: Option<Duration>) -> Duration {
         let pause = jittered(longest).max(after.unwrap_or_default());
         let longer = (longest * 2).min(BACKOFF_MAX);
@@ -321,7 +321,7 @@ impl Delivery {
         }
     }
 
-    /// A report that the sink panicked over is not tried again: it would panic again.
+    /// Gives up a report that the sink panicked over: it would panic again.
     fn panicked(&mut self, batch: &Batch, cause: &(dyn Any + Send)) {
         let text = cause.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("no message");
@@ -382,8 +382,7 @@ impl Delivery {
     }
 }
 
-/// Between nothing and the whole of a pause, at random: the windows of all routers end together, but their retries
-/// should not come together.
+/// A random part of a pause. The windows of all routers end at the same time, but their retries should not.
 fn jittered(longest: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish();
     longest.mul_f64(random as f64 / u64::MAX as f64)
@@ -437,7 +436,7 @@ mod tests {
     fn a_pause_is_anything_up_to_its_longest() {
         let pauses: Vec<_> = (0..200).map(|_| jittered(BACKOFF_MAX)).collect();
         assert!(pauses.iter().all(|pause| *pause <= BACKOFF_MAX), "{pauses:?}");
-        // Each of these fails once in 2^200.
+        // Each of these fails with a probability of 1 in 2^200.
         assert!(pauses.iter().any(|pause| *pause < BACKOFF_MAX / 2), "{pauses:?}");
         assert!(pauses.iter().any(|pause| *pause > BACKOFF_MAX / 2), "{pauses:?}");
     }

@@ -1,4 +1,4 @@
-//! Between the measurement and a sink's threads: it never blocks the one, and never grows.
+//! The queue between the measurement and a sink's threads. It never blocks the measurement, and its size is bounded.
 
 use std::{
     collections::VecDeque,
@@ -9,8 +9,8 @@ use std::{
 use super::account::Account;
 use crate::report::{Encoded, Ids};
 
-/// Reports that are not in the spool yet. While its disk hangs they are more and more, up to a limit: then the oldest
-/// goes.
+/// Reports that are not in the spool yet. While the spool's disk hangs they accumulate up to a limit; beyond it the
+/// oldest is dropped.
 #[derive(Debug)]
 pub(super) struct Inbox {
     capacity: usize,
@@ -21,7 +21,7 @@ pub(super) struct Inbox {
 #[derive(Debug, Default)]
 struct Content {
     reports: VecDeque<Encoded>,
-    /// Reports that were dropped here, and that are older than those.
+    /// Reports that were dropped here. They are older than `reports`.
     lost: Vec<Ids>,
     has_ended: bool,
 }
@@ -39,7 +39,7 @@ impl Inbox {
         Self { capacity, content: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Adds a report; in place of the oldest one, if there are too many.
+    /// Adds a report, and drops the oldest one if there are too many.
     pub fn offer(&self, report: Encoded, account: &Account) {
         let mut content = self.lock();
         content.reports.push_back(report);
@@ -60,7 +60,7 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    /// Waits for the next report; `None` if no more come.
+    /// Waits for the next report; `None` if no more will come.
     pub fn next(&self) -> Option<Next> {
         let content = self.lock();
         let mut content = self
@@ -72,7 +72,7 @@ impl Inbox {
         (report.is_some() || !lost.is_empty()).then_some(Next { lost, report })
     }
 
-    /// No more reports come.
+    /// Declares that no more reports will come.
     pub fn end(&self) {
         self.lock().has_ended = true;
         self.changed.notify_all();

@@ -1,4 +1,4 @@
-//! The thread of a sink that puts reports into the spool, one after the other.
+//! The thread of a sink that moves reports into the spool, one after the other.
 
 use std::{convert::Infallible, io, sync::Arc};
 
@@ -20,11 +20,11 @@ use crate::{
 /// The thread.
 pub(super) struct Keeper {
     pub account: Arc<Account>,
-    /// What the sink may know of addresses.
+    /// How much of each address the sink may see.
     pub addresses: Addresses,
     pub inbox: Arc<Inbox>,
     pub spool: Arc<Spool>,
-    /// Wakes the delivery thread when something waits; it is gone when no more comes.
+    /// Wakes the delivery thread when something is waiting; dropped when nothing more will come.
     pub bell: Sender<()>,
     pub _here: Sender<Infallible>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Keeper {
 impl Keeper {
     pub fn run(self) {
         let mut is_failing = false;
-        // What an earlier weir has left is known from now on.
+        // From here on the account includes what an earlier weir has left.
         self.account.note(&self.spool, |_| {});
         self.ring();
         while let Some(Next { lost, report }) = self.inbox.next() {
@@ -51,12 +51,12 @@ impl Keeper {
             self.say(kept, &mut is_failing);
             self.ring();
         }
-        // What is said to wait for the next start is there.
+        // Checks that the files that are to wait for the next start are still there.
         self.spool.miss();
         self.account.note(&self.spool, |_| {});
     }
 
-    /// Waking the delivery thread once is enough.
+    /// One wake-up of the delivery thread is enough.
     fn ring(&self) {
         let _ = self.bell.try_send(());
     }

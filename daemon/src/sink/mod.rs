@@ -42,22 +42,22 @@ pub use self::{
 };
 use crate::spool::Parcel;
 
-/// Where reports go.
+/// A destination of reports.
 pub trait Sink: Send {
     /// The sink's name in logs and reports, without secrets.
     fn name(&self) -> String;
 
-    /// What it is given, in words: one, and several.
+    /// What the sink carries, in words: singular and plural.
     fn carries(&self) -> [&'static str; 2] {
         ["a report", "reports"]
     }
 
-    /// How many reports it takes at once, at most.
+    /// Maximum number of reports per call.
     fn batch(&self) -> usize {
         1
     }
 
-    /// How many bytes of JSON it takes at once, beyond the first report.
+    /// Maximum bytes of JSON per call, beyond the first report.
     fn batch_bytes(&self) -> usize {
         1 << 20
     }
@@ -75,20 +75,20 @@ pub enum DeliveryError {
     Unavailable {
         /// What went wrong.
         message: String,
-        /// How long the sink wants to be left alone.
+        /// How long the sink asks to be left alone.
         after: Option<Duration>,
     },
-    /// The sink does not take these reports together. One that is refused alone is given up if another one passes; a
-    /// sink that refuses every report has another trouble, and all wait.
+    /// The sink does not take these reports together. A report that is refused alone is given up if another one is
+    /// accepted; if the sink refuses every report, the fault is elsewhere, and all of them wait.
     #[error("{0}")]
     Refused(String),
-    /// No report will be taken any more: the sink stops, and drops all that still come.
+    /// No report will be taken any more: the sink stops, and drops everything that still comes.
     #[error("{0}")]
     Closed(String),
 }
 
 impl DeliveryError {
-    /// It may work later.
+    /// An error after which a retry may work.
     pub const fn unavailable(message: String) -> Self {
         Self::Unavailable { message, after: None }
     }
@@ -96,7 +96,7 @@ impl DeliveryError {
 
 /// Writes a line to `out`, in one call if the system accepts it whole.
 ///
-/// `torn` says whether the last line there lacks its newline, because of a crash or a full disk. Then that line is
+/// `torn` says whether the last line there lacks its newline, because of a crash or a full disk. If so, that line is
 /// ended first, so that it does not spoil the next report. `torn` is kept up to date, also after an error.
 fn write_line(out: &mut impl Write, torn: &mut bool, line: &[u8]) -> io::Result<()> {
     let line = if *torn { Cow::Owned([b"\n", line].concat()) } else { Cow::Borrowed(line) };

@@ -17,7 +17,7 @@ use crate::{
 /// Why a sink cannot be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The system refused something.
+    /// The system refused a resource.
     #[error("cannot open the {name} sink")]
     System {
         /// Which one.
@@ -26,23 +26,23 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
-    /// The HTTP sink's settings.
+    /// The settings of the HTTP sink are not valid.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// A file with a secret.
+    /// A file with a secret cannot be used.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// The NATS sink's certificates or key.
+    /// The certificates or the key of the NATS sink cannot be used.
     #[cfg(feature = "nats")]
     #[error("cannot open the nats sink")]
     Nats(#[source] super::nats::TlsError),
-    /// This weir was built without a sink. The configuration says so before.
+    /// This weir was built without the sink. The configuration check reports that earlier.
     #[cfg(not(all(feature = "nats", feature = "otlp")))]
     #[error("this weir was built without the {0} sink")]
     NotBuilt(&'static str),
 }
 
-/// Opens every sink, each on threads of its own; reports for it wait in `spools`, if there is such a place.
+/// Opens every sink, each on its own threads; its reports wait in `spools`, if that is given.
 ///
 /// # Errors
 ///
@@ -75,8 +75,8 @@ fn open_one(sink: &config::Sink, spool: Option<(&Place, &str)>) -> Result<Outbox
     Outbox::start(target, sink.queue, sink.addresses, spool).map_err(|source| OpenError::System { name, source })
 }
 
-/// Looks at the files that sinks need, as [`open`] and their first request do. Returns what is wrong with secrets,
-/// which are read for each request, so that sinks wait for them.
+/// Checks the files that sinks need, as [`open`] and their first request do. Returns what is wrong with secrets. These
+/// are read for each request, so a sink with a missing secret waits for it.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ pub fn check(sinks: &[config::Sink]) -> Result<Vec<String>, OpenError> {
     Ok(wrong)
 }
 
-/// Whether systemd makes this file when it starts a service (`LoadCredential=`), and the service does not run.
+/// Whether systemd creates this file when it starts a service (`LoadCredential=`), and the service is not running.
 fn is_credential_of_service(file: &Path) -> bool {
     file.starts_with("/run/credentials") && file.parent().is_some_and(|folder| !folder.exists())
 }
@@ -141,7 +141,7 @@ fn options(http: &config::Http) -> Options {
     }
 }
 
-/// Opens the webhook, which gets messages of alerts, on a thread of its own behind its own queue.
+/// Opens the webhook, which gets alert messages, on its own thread with its own queue.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
-//! What the measurement has of a sink: it gives reports, and never waits.
+//! The measurement's side of a sink: it hands over reports, and never waits.
 //!
-//! Behind it are two threads. The keeper puts reports into the spool, and the delivery thread sends what is there.
+//! Behind it are two threads. The keeper moves reports into the spool, and the delivery thread sends them from there.
 
 use std::{
     convert::Infallible,
@@ -29,16 +29,16 @@ use crate::{
     spool::{Limits, Spool, place::Place},
 };
 
-/// The longest that [`Outbox::finish`] waits, whatever it is told.
+/// The upper limit of the time that [`Outbox::finish`] waits.
 const FINISH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Of the reports that may wait in memory, this part may wait for a disk that hangs.
+/// One in this many of the reports that may wait in memory may be waiting for a disk that hangs.
 const INBOX: usize = 4;
 
 /// Takes reports without ever blocking, and hands them to a sink on other threads, in order.
 ///
-/// A report that fails is tried again until it succeeds or the sink refuses it, while newer ones wait: in the spool, or
-/// without one in memory. If there is no room, the oldest waiting report is dropped, because the newest matter most,
-/// and a tombstone is delivered in its place. Dropping an outbox drops what waits in memory.
+/// A report that fails is tried again until it succeeds or the sink refuses it. Meanwhile newer ones wait: in the
+/// spool, or without one in memory. If there is no room, the oldest waiting report is dropped, because the newest
+/// matter most, and a tombstone is delivered in its place. Dropping an outbox drops what waits in memory.
 #[derive(Debug)]
 pub struct Outbox {
     account: Arc<Account>,
@@ -49,12 +49,12 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Starts the sink's threads. At most `capacity` reports (at least one) wait in memory. `addresses` says what
-    /// the sink may know of them. `spool` says where all spools are, and
-    /// the sink's whole target; `None` if nothing of this sink waits on disk.
+    /// Starts the sink's threads. At most `capacity` reports (at least one) wait in memory. `addresses` says how much
+    /// of each address the sink may see. `spool` is the place of all spools, and the sink's full target; `None` if
+    /// nothing of this sink waits on disk.
     ///
     /// # Errors
-    /// The system grants no thread.
+    /// The system cannot start a thread.
     pub fn start(
         sink: Box<dyn Sink>,
         capacity: usize,
@@ -71,7 +71,7 @@ impl Outbox {
             let (account, here) = (account.clone(), here.clone());
             move || {
                 privileges::give_up_all_but_files();
-                // It is never opened if no thread opens it.
+                // If the keeper thread never starts, nothing opens the spool.
                 let Ok(spool) = opened.recv() else { return };
                 let delivery = Delivery {
                     sink,
@@ -104,7 +104,7 @@ impl Outbox {
             move || {
                 privileges::give_up_all_but_files();
                 let spool = place.open(&account.name, &target, capacity - capacity / INBOX);
-                // The delivery thread waits for it.
+                // The delivery thread is waiting for it.
                 let _ = spool_in.send(spool.clone());
                 drop((spool_in, place));
                 Keeper { account, addresses, inbox, spool, bell, _here: here }.run();
@@ -114,21 +114,21 @@ impl Outbox {
         Ok(Self { account, entrance: Intake::Disk(inbox), ending, gone })
     }
 
-    /// Takes a report. If too many wait, the oldest of them is lost, and counted as such.
+    /// Takes a report. If too many are waiting, the oldest of them is lost, and counted as lost.
     pub fn offer(&self, report: Encoded) {
         match &self.entrance {
             Intake::Disk(inbox) => inbox.offer(report, &self.account),
             Intake::Memory { spool, bell, addresses } => {
-                // Memory takes it.
+                // Keeping in memory never fails.
                 let _ = spool.keep(privacy::applied(*addresses, report), 0);
                 self.account.note(spool, |_| {});
-                // Waking the delivery thread once is enough.
+                // One wake-up of the delivery thread is enough.
                 let _ = bell.try_send(());
             }
         }
     }
 
-    /// Whether the sink takes no more reports, for good.
+    /// Whether the sink has stopped accepting reports for good.
     pub fn is_closed(&self) -> bool {
         self.account.tally().closed
     }
@@ -138,16 +138,15 @@ impl Outbox {
         self.account.metrics()
     }
 
-    /// No more reports come: delivers what waits, and returns how many reports are left undelivered after `timeout`.
-    ///
-    /// A pause between two attempts ends at once. A sink that still hangs then is left behind with its threads. One
-    /// that fails, and has all that waits on disk, is not waited for.
+    /// Declares that no more reports will come, delivers what is waiting, and returns how many reports are undelivered
+    /// after `timeout`. A pause between two attempts ends at once. A sink that still hangs by then is abandoned with
+    /// its threads. A sink that fails and has everything on disk is not waited for.
     pub fn finish(self, timeout: Duration) -> u64 {
         self.end(deadline_in(timeout)).metrics().queued
     }
 
-    /// Finishes several outboxes within one `timeout`; returns the last account of each, in order, where `queued` is
-    /// what was left undelivered.
+    /// Finishes several outboxes within one `timeout`. Returns the last account of each, in order; `queued` is the
+    /// number of undelivered reports.
     pub fn finish_all(outboxes: impl IntoIterator<Item = Self>, timeout: Duration) -> Vec<SinkMetrics> {
         let deadline = deadline_in(timeout);
         let endings: Vec<_> = outboxes.into_iter().map(|outbox| outbox.end(deadline)).collect();
@@ -155,7 +154,7 @@ impl Outbox {
     }
 
     fn end(self, deadline: Instant) -> Ending {
-        // The channel has room for this one message; a delivery thread that is gone needs none.
+        // The channel has room for this one message; if the delivery thread is gone, the message does not matter.
         let _ = self.ending.try_send(deadline);
         Ending { account: self.account.clone(), gone: self.gone.clone(), deadline }
     }
@@ -163,7 +162,7 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        // Without a keeper the bell goes with this, which tells the delivery thread.
+        // Without a keeper, dropping the bell tells the delivery thread.
         if let Intake::Disk(inbox) = &self.entrance {
             inbox.end();
         }
@@ -173,12 +172,12 @@ impl Drop for Outbox {
 /// Where reports go in.
 #[derive(Debug)]
 enum Intake {
-    /// To the keeper, who writes them to a disk.
+    /// To the keeper, which writes them to a disk.
     Disk(Arc<Inbox>),
-    /// Into the spool, which is in memory and never has anybody wait.
+    /// Into the spool, which is in memory and never blocks.
     Memory {
         spool: Arc<Spool>,
-        /// The delivery thread's.
+        /// Wakes the delivery thread.
         bell: Sender<()>,
         addresses: Addresses,
     },
@@ -192,14 +191,14 @@ struct Ending {
 }
 
 impl Ending {
-    /// The last account, when the threads are gone or the deadline has passed.
+    /// The last account, once the threads have ended or the deadline has passed.
     fn metrics(self) -> SinkMetrics {
         let _ = self.gone.recv_deadline(self.deadline);
         self.account.metrics()
     }
 }
 
-/// Lets sinks deliver what waits within `timeout`, and says in the log what they did not deliver.
+/// Lets sinks deliver what is waiting within `timeout`, and logs what they did not deliver.
 pub fn finish(outboxes: Vec<Outbox>, timeout: Duration) {
     end_all(outboxes, timeout, "for the next start");
 }
@@ -217,8 +216,8 @@ fn end_all(outboxes: Vec<Outbox>, timeout: Duration, until: &str) {
     }
 }
 
-/// The same for sinks that the configuration has no more, or with other settings, on a thread of its own: whoever calls
-/// has better things to do.
+/// Finishes sinks that the configuration has removed or changed, on a thread of its own, so that the caller does not
+/// wait.
 pub fn farewell(outboxes: Vec<Outbox>, timeout: Duration) {
     if outboxes.is_empty() {
         return;
@@ -293,7 +292,7 @@ mod tests {
         assert_eq!(collector.keys(), ["a/b/1", "a/b/1", "a/b/1", "a/b/2"]);
     }
 
-    /// Panics over the second report.
+    /// Panics on the second report.
     struct PanicsOnce(mpsc::Sender<String>);
 
     impl Sink for PanicsOnce {
@@ -324,7 +323,7 @@ mod tests {
         assert!(error.contains("the sink panicked") && error.contains("this one is too much"), "{error}");
     }
 
-    /// Refuses all reports until it is told better, and those with this id in any case.
+    /// Refuses all reports until told otherwise, and always the one with this id.
     struct RefusesSome {
         takes: Arc<AtomicBool>,
         never: &'static str,
@@ -507,7 +506,7 @@ mod tests {
         let (release, released) = mpsc::channel::<()>();
         let collector = Collector::new(3, move |_| {
             arrived.send(()).unwrap();
-            // From the second request on the test's end is gone.
+            // From the second request on the test's end of the channel is gone.
             let _ = released.recv();
             (200, String::new())
         });
@@ -524,7 +523,7 @@ mod tests {
 
     #[test]
     fn a_hanging_collector_neither_blocks_nor_fills_memory() {
-        // Connections are accepted by the system, and never answered.
+        // The system accepts connections, and nobody answers.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let outbox = outbox(&listener.local_addr().unwrap().to_string(), 8);
         let report = encoded("a/b/1");
@@ -577,7 +576,7 @@ mod tests {
         assert_eq!(gone.recv_timeout(LONG), Err(RecvTimeoutError::Disconnected));
     }
 
-    /// A folder of spools, gone with the test.
+    /// A temporary folder of spools.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -596,7 +595,7 @@ mod tests {
         }
     }
 
-    /// A collector that has the same name wherever it listens.
+    /// A collector with the same name wherever it listens.
     struct Named(Http);
 
     impl Sink for Named {
@@ -629,7 +628,7 @@ mod tests {
             first.offer(encoded(&id(seq)));
             wait_until("it is on disk", || first.metrics().spool.is_some_and(|spool| spool.reports == seq));
         }
-        // Nobody waits for a collector that does not answer.
+        // Nothing waits for a collector that does not answer.
         assert_eq!(first.finish(LONG), 9);
 
         let collector = Collector::answering([200]);
@@ -663,7 +662,7 @@ mod tests {
     #[test]
     fn a_report_that_is_refused_in_a_batch_costs_itself_alone() {
         let folder = Folder::new("poison");
-        // The first request takes a report out of the way, so that the next three wait together.
+        // The first request takes one report, so that the next three wait together.
         let (arrived, arrivals) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let collector = Collector::new(7, move |number| {
@@ -671,7 +670,8 @@ mod tests {
             if number == 0 {
                 released.recv().unwrap();
             }
-            // All three; the first of them; the second, the third, which passes, the second again; its tombstone.
+            // The requests: all three; the first; the second; the third, which is accepted; the second again; its
+            // tombstone.
             ([200, 422, 200, 422, 200, 422, 200][number], "no such table".to_owned())
         });
         let outbox = spooled(&collector.address, &folder.place());

@@ -1,4 +1,4 @@
-//! What a sink may know of addresses. It is applied before anything of a report is written for that sink.
+//! How much of each address a sink may see. Masking happens before anything of a report is written for that sink.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,12 +11,12 @@ use crate::{
     report::{Encoded, Report, Spread, Top},
 };
 
-/// The part of a report that tells who measured: its addresses are not those of anybody's traffic.
+/// The part of a report about who measured it: its addresses belong to no traffic.
 const OBSERVER: &str = "observer";
-/// The field by which a reader knows.
+/// The field that tells a reader how addresses are masked.
 const ADDRESSES: &str = "addresses";
 
-/// A report as anybody may have it.
+/// A report with its addresses masked.
 pub fn of_report(addresses: Addresses, report: Report) -> Report {
     if addresses == Addresses::Full {
         return report;
@@ -40,12 +40,12 @@ pub fn of_report(addresses: Addresses, report: Report) -> Report {
     })
 }
 
-/// A report as this sink may have it.
+/// An encoded report, masked for this sink.
 pub(super) fn applied(addresses: Addresses, report: Encoded) -> Encoded {
     if addresses == Addresses::Full {
         return report;
     }
-    // What weir has encoded is JSON. Anything else would go nowhere rather than everywhere.
+    // What weir has encoded is JSON. Anything else would be withheld rather than exposed.
     let Ok(mut value @ Value::Object(_)) = serde_json::from_slice(&report.line) else {
         return Encoded { line: b"{}\n".as_slice().into(), ..report };
     };
@@ -55,7 +55,7 @@ pub(super) fn applied(addresses: Addresses, report: Encoded) -> Encoded {
     Encoded { line: line.into(), ..report }
 }
 
-/// No row of a list has more than the report has in all.
+/// Limits each row of a list to the total of the report.
 fn limit_lists(fields: &mut Map<String, Value>) {
     let totals = fields.get("totals").cloned().unwrap_or_default();
     for top in ["top", "top_by_packets"] {
@@ -67,9 +67,9 @@ fn limit_lists(fields: &mut Map<String, Value>) {
     }
 }
 
-/// A report out of the spool as this sink may have it: the sink may have known more of addresses when it was kept.
+/// A report from the spool, masked for this sink: when it was kept, the sink may have been allowed to see more.
 pub(super) fn ensured(addresses: Addresses, report: Encoded) -> Encoded {
-    // As a key this is nowhere else: inside a text its quotes would be escaped.
+    // This matches only as a key: inside a string its quotes would be escaped.
     let says = |known: Addresses| {
         let field = format!("\"{ADDRESSES}\":\"{}\"", known.name());
         report.line.windows(field.len()).any(|part| part == field.as_bytes())
@@ -82,7 +82,7 @@ pub(super) fn ensured(addresses: Addresses, report: Encoded) -> Encoded {
     if is_enough { report } else { applied(addresses, report) }
 }
 
-/// Masks a whole report, and notes that.
+/// Masks a whole report, and notes that in it.
 fn mask_fields(addresses: Addresses, report: &mut Value) {
     let Value::Object(fields) = report else { return };
     for (name, value) in &mut *fields {
@@ -95,7 +95,7 @@ fn mask_fields(addresses: Addresses, report: &mut Value) {
     fields.insert(ADDRESSES.to_owned(), Value::from(addresses.name()));
 }
 
-/// Masks every address and every prefix in a value, wherever it is, also in what will be added to reports one day.
+/// Masks every address and prefix in a value, wherever it is, including fields that will be added to reports later.
 fn mask(addresses: Addresses, value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -142,7 +142,7 @@ mod tests {
         String::from_utf8(applied(addresses, encoded("a/b/1")).line.to_vec()).unwrap()
     }
 
-    /// What the log and the webhook are told is made of the report itself.
+    /// Log and webhook messages are made of the report itself.
     #[test]
     fn no_address_is_left_in_a_report_that_everybody_has_masked() {
         let report: Report = serde_json::from_slice(&encoded("a/b/1").line).unwrap();
@@ -196,7 +196,7 @@ mod tests {
             (Addresses::None, Addresses::Prefix, Addresses::None),
             (Addresses::Prefix, Addresses::Full, Addresses::Prefix),
         ] {
-            // What a report says of itself decides, so it begins without the golden one's.
+            // The report's own field decides, so the test starts without the golden report's.
             let mut first = kept(Addresses::Full);
             first.line = text(first.clone()).replace("\"addresses\":\"prefix\",", "").into_bytes().into();
             let waiting = applied(kept_as, first.clone());

@@ -1,13 +1,13 @@
-//! Rows of a list that have become the same key, because a sink may not know what told them apart: they are one row.
+//! Merges rows of a list whose keys have become equal, because masking has removed what distinguished them.
 //!
-//! Counts and their bounds are added. A row of different values (`distinct`) cannot be: two addresses of a network may
-//! have met the same ones. There are at least as many as the larger of the two, and at most as many as both.
+//! Counts and their bounds are added. Numbers of distinct values (`distinct`) cannot be added: two addresses of a
+//! network may have met the same values. Together they are at least the larger of the two, and at most their sum.
 
 use std::{cmp::Reverse, collections::HashMap};
 
 use serde_json::{Map, Value};
 
-/// Fields of a row that are no part of its key.
+/// Fields of a row that are not part of its key.
 const MEASURED: [&str; 11] =
     ["rank", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members", "value", "lower", "upper"];
 /// Fields that are added; those of `beyond` are two of them.
@@ -63,7 +63,7 @@ fn merge(rows: &mut Vec<Value>) {
     }
 }
 
-/// What is printed of a row's key.
+/// The key of a row, as text.
 fn key(row: &Value) -> String {
     let fields = row.as_object().into_iter().flatten().filter(|(name, _)| !MEASURED.contains(&name.as_str()));
     let key: Map<String, Value> = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -82,7 +82,7 @@ fn add(row: &mut Value, other: &Value) {
             _ => {}
         }
     }
-    // Evidence of an alert: a number with bounds, of which nobody knows here whether it is a count.
+    // Evidence of an alert: a number with bounds. Whether it is a count is not known here.
     if row.contains_key("lower") && row.contains_key("value") {
         let mut evidence = Value::Object(std::mem::take(row));
         unite(&mut evidence, &Value::Object(other.clone()));
@@ -92,7 +92,7 @@ fn add(row: &mut Value, other: &Value) {
     }
 }
 
-/// Adds value and bounds, and what was sampled.
+/// Adds values, bounds and sampled counts.
 fn add_estimates(one: &mut Value, other: &Value) {
     for name in ["value", "lower", "upper", "sampled"] {
         if let (Some(a), Some(b)) = (one.get(name), other.get(name)) {
@@ -101,7 +101,7 @@ fn add_estimates(one: &mut Value, other: &Value) {
     }
 }
 
-/// Bounds of what both have together, if they may have some in common.
+/// Bounds of the union of two sets that may overlap.
 fn unite(one: &mut Value, other: &Value) {
     for (name, together) in [("value", larger as fn(&Value, &Value) -> Value), ("lower", larger), ("upper", sum)] {
         if let (Some(a), Some(b)) = (one.get(name), other.get(name)) {
@@ -122,7 +122,8 @@ fn larger(one: &Value, other: &Value) -> Value {
     if number(one) < number(other) { other.clone() } else { one.clone() }
 }
 
-/// By what the rows of a list are in order, the largest first; nothing of it if they are few and alike in all.
+/// The number by which the rows of a list are sorted, largest first. For a few rows that are alike in everything, it
+/// does not matter.
 fn order(rows: &[Value]) -> Option<&'static str> {
     let falls = |name: &&str| {
         rows.first().is_some_and(|row| size(row, name).is_some())
@@ -135,7 +136,7 @@ fn size(row: &Value, name: &str) -> Option<u64> {
     row.get("beyond").unwrap_or(row)[name]["value"].as_u64()
 }
 
-/// Puts rows in order, and ranks them anew.
+/// Sorts rows, and updates their ranks.
 fn sort(rows: &mut [Value], order: Option<&str>) {
     if let Some(by) = order {
         rows.sort_by_key(|row| Reverse(size(row, by)));
@@ -147,7 +148,7 @@ fn sort(rows: &mut [Value], order: Option<&str>) {
     }
 }
 
-/// No row has more than all of its table: of that, these are at most so many.
+/// Caps each count: no row exceeds the total of its table.
 pub(super) fn limit(rows: &mut Value, name: &str, upper: &Value) {
     let Some(most) = upper.as_u64() else { return };
     for row in rows.as_array_mut().into_iter().flatten() {

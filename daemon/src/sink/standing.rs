@@ -11,11 +11,11 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Looks whether sinks have closed since the last time, and says where reports still go.
+    /// Checks whether sinks have closed since the last call, and logs where reports still go.
     ///
     /// # Errors
     ///
-    /// All are closed: which, and why. Without any sink there is nothing to close.
+    /// All are closed: which, and why. Without any sink nothing can be closed.
     pub fn look(&mut self, outboxes: &[Outbox]) -> Result<(), String> {
         let (closed, open): (Vec<_>, Vec<_>) = outboxes.iter().partition(|outbox| outbox.is_closed());
         if std::mem::replace(&mut self.closed, closed.len()) == closed.len() {
@@ -44,7 +44,7 @@ mod tests {
     };
     use crate::config::Addresses;
 
-    /// A sink whose reader is there or gone, and which has been offered a report.
+    /// A sink that has been offered a report, and whose reader is present or gone.
     fn sink(reader_stays: bool) -> (Outbox, Option<io::PipeReader>) {
         let (reader, writer) = io::pipe().unwrap();
         let reader = reader_stays.then_some(reader);

@@ -9,12 +9,12 @@ use std::{
 use super::{DeliveryError, Sink, write_line};
 use crate::spool::Parcel;
 
-/// Standard output without a buffer: a delivered report is written.
+/// Standard output without a buffer: a delivered report has been written.
 #[derive(Debug)]
 pub struct Stdout {
     out: fs::File,
     torn: bool,
-    /// A terminal that is closed gives an error of its own.
+    /// A closed terminal gives an error of its own.
     is_terminal: bool,
 }
 
@@ -36,7 +36,7 @@ impl From<OwnedFd> for Stdout {
 }
 
 impl Stdout {
-    /// Whether nobody will ever read what is written: the reader of the pipe is gone, or the terminal is.
+    /// Whether nobody will ever read the output: the reader of the pipe is gone, or the terminal is.
     fn is_gone(&self, error: &io::Error) -> bool {
         let hung_up = rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO);
         error.kind() == io::ErrorKind::BrokenPipe || self.is_terminal && hung_up
@@ -72,7 +72,7 @@ mod tests {
         let mut stdout = Stdout::from(OwnedFd::from(writer));
         let mut lines = BufReader::new(reader).lines();
         for seq in [1, 2] {
-            // The golden report is smaller than a pipe's buffer, so that this cannot block.
+            // The golden report is smaller than a pipe's buffer, so this cannot block.
             let report = parcels([seq]);
             stdout.deliver(&report).unwrap();
             assert_eq!(lines.next().unwrap().unwrap().as_bytes(), report[0].encoded.line.trim_ascii_end());

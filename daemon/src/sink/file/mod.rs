@@ -19,15 +19,15 @@ pub use self::rotation::Rotation;
 use super::{DeliveryError, Sink, write_line};
 use crate::{confined, plain_file, spool::Parcel};
 
-/// Permissions of a file that is created: traffic data is for the owner, and for the group of those who collect it.
+/// Mode of a new file: traffic data is for the owner, and for the group that collects it.
 const MODE: u32 = 0o640;
 
-/// A file of reports (NDJSON). weir rotates it if it is told to, and so may others: if it was moved or deleted, a new
-/// one is created.
+/// A file of reports (NDJSON). weir rotates it if configured to. Others may rotate it, too: if it was moved or deleted,
+/// a new one is created.
 ///
-/// A report is delivered when the system has accepted it; it is not synced to the disk. If it is the file's last line
-/// already, because weir was killed before it took note of that, it is not written again. A named pipe accepts reports
-/// only while somebody reads it.
+/// A report is delivered when the system has accepted it; it is not synced to the disk. A report that is already the
+/// last line of the file is not written again: weir may have been killed before it noted the delivery. A named pipe
+/// accepts reports only while a process reads it.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
@@ -38,10 +38,10 @@ pub struct File {
 #[derive(Debug)]
 struct Open {
     file: fs::File,
-    /// Device and inode: what the path must still lead to.
+    /// Device and inode that the path must still lead to.
     identity: (u64, u64),
     torn: bool,
-    /// Whether weir has written nothing yet: an earlier one may have written what is to be written first.
+    /// Whether weir has written nothing yet: an earlier weir may already have written the first report.
     is_new: bool,
 }
 
@@ -74,7 +74,7 @@ impl File {
             open.torn = torn;
         }
         if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
-            // The next one who reads the pipe begins with a whole line.
+            // The next reader of the pipe starts with a whole line.
             self.open = None;
             return Err(nobody_reads());
         }
@@ -88,7 +88,7 @@ impl File {
         })
     }
 
-    /// Whether the path leads to another file than the one that is open, or to none.
+    /// Whether the path leads to another file than the open one, or to none.
     fn moved(&self) -> io::Result<bool> {
         let Some(open) = &self.open else { return Ok(false) };
         match fs::metadata(&self.path) {
@@ -100,14 +100,14 @@ impl File {
 }
 
 impl Open {
-    /// Its bytes; `None` if it is a pipe or a device.
+    /// The size in bytes; `None` for a pipe or a device.
     fn size(&self) -> io::Result<Option<u64>> {
         let metadata = self.file.metadata()?;
         Ok(metadata.is_file().then_some(metadata.len()))
     }
 
-    /// Takes back what a full disk took of a line: it would be in the way of what fits later. Returns whether there was
-    /// something.
+    /// Removes the part of a line that a full disk has accepted, which would be in the way of later reports that fit.
+    /// Returns whether there was anything to remove.
     fn cut(&self, size: u64) -> io::Result<bool> {
         let is_longer = self.size()?.is_some_and(|now| now > size);
         if is_longer {
@@ -116,7 +116,7 @@ impl Open {
         Ok(is_longer)
     }
 
-    /// Whether its last line is this one.
+    /// Whether this is the last line of the file.
     fn ends_with(&self, line: &[u8]) -> io::Result<bool> {
         let Some(start) = self.size()?.and_then(|size| size.checked_sub(line.len() as u64)) else { return Ok(false) };
         let mut last = vec![0; line.len()];
@@ -145,27 +145,28 @@ impl Open {
     }
 }
 
-/// Keeps other weirs from a file: two of them would mix their reports, and rotate it twice. It is free again when it is
-/// closed.
+/// Locks the file against other weirs: two of them would mix their reports and rotate it twice. Closing the file
+/// unlocks it.
 fn lock(file: &fs::File) -> io::Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(io::Error::new(
             ErrorKind::ResourceBusy,
             "another process has locked it: does another weir write to it?",
         )),
-        // Some file systems have no locks.
+        // Some file systems do not support locks.
         _ => Ok(()),
     }
 }
 
-/// Opens a named pipe for writing only. Who also reads it fills it for nobody; who waits for a reader waits for ever.
+/// Opens a named pipe for writing only. With read access weir would fill the pipe without a reader; a blocking open
+/// would wait for a reader for ever.
 fn open_pipe(path: &Path) -> io::Result<fs::File> {
     let opened = plain_file::open_by_own_links(path, fs::OpenOptions::new().write(true), OFlags::NONBLOCK);
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ENXIO) => nobody_reads(),
         _ => error,
     })?;
-    // From now on a slow reader is waited for, so that it gets whole lines.
+    // From here on, writes wait for a slow reader, so that it gets whole lines.
     fcntl_setfl(&file, OFlags::empty())?;
     Ok(file)
 }
@@ -203,7 +204,7 @@ mod tests {
     };
     use crate::config::Compress;
 
-    /// A directory of one test, gone with it.
+    /// A temporary directory for one test.
     struct Directory(PathBuf);
 
     impl Directory {
@@ -224,7 +225,7 @@ mod tests {
         Rotation { max_size, keep, compress: Compress::None }
     }
 
-    /// The ids in a file, which may be packed.
+    /// The ids in a file, which may be compressed.
     fn ids(path: &Path) -> Vec<String> {
         let bytes = fs::read(path).unwrap();
         let mut text = String::new();
@@ -270,7 +271,7 @@ mod tests {
         sink.deliver(&parcels([4])).unwrap();
         assert_eq!((ids(&old), ids(&path)), (vec![id(3)], vec![id(4)]));
 
-        // Rotation by copying: the same file, cut to nothing.
+        // Rotation by copying: the same file, truncated.
         fs::write(&path, "").unwrap();
         sink.deliver(&parcels([5])).unwrap();
         assert_eq!(ids(&path), [id(5)]);
@@ -301,7 +302,7 @@ mod tests {
         let names = ["reports.ndjson", "reports.ndjson.1", "reports.ndjson.2"].map(|name| directory.0.join(name));
         assert_eq!(names.map(|name| ids(&name)), [vec![id(9)], vec![id(7), id(8)], vec![id(5), id(6)]]);
         assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 3);
-        // Another run goes on with what is there; a report that is too large has a file of its own.
+        // The next run appends to the existing file; a report that is too large gets a file of its own.
         drop(sink);
         File::new(&path, Some(plain(2 * line, 2))).deliver(&parcels([8])).unwrap();
         assert_eq!(ids(&path), [id(9), id(8)]);
@@ -331,10 +332,10 @@ mod tests {
         assert_eq!(found(), expected([("", 4), (".1.zst", 3), (".2.gz", 2), (".3.gz", 1)]));
         deliver(Compress::None, 5..=5);
         assert_eq!(found(), expected([("", 5), (".1", 4), (".2.zst", 3), (".3.gz", 2)]));
-        // One that was left plain is packed with the next one.
+        // A file that was left uncompressed is compressed with the next one.
         deliver(Compress::Gzip, 6..=6);
         assert_eq!(found(), expected([("", 6), (".1.gz", 5), (".2.gz", 4), (".3.zst", 3)]));
-        // One that cannot be packed stays as it is, and no report is held up.
+        // A file that cannot be compressed stays as it is, and no report is held up.
         fs::create_dir(directory.0.join("reports.ndjson.unfinished")).unwrap();
         deliver(Compress::Gzip, 7..=7);
         fs::remove_dir(directory.0.join("reports.ndjson.unfinished")).unwrap();
@@ -350,14 +351,14 @@ mod tests {
         fs::write(&secret, "only root may read this\n").unwrap();
         let mut sink = File::new(&path, Some(Rotation { max_size: 1, keep: 3, compress: Compress::Gzip }));
         sink.deliver(&parcels([1])).unwrap();
-        // Whoever owns the folder puts these there.
+        // The owner of the folder puts these there.
         symlink("secret", of(".1")).unwrap();
         symlink("secret", of(".unfinished")).unwrap();
         sink.deliver(&parcels([2])).unwrap();
         assert!(!of(".2.gz").exists(), "the file that the link leads to was packed");
         assert_eq!(ids(&of(".1.gz")), [id(1)]);
         assert_eq!(fs::read_to_string(&secret).unwrap(), "only root may read this\n");
-        // Nor is a report written through a link of another user.
+        // Nor does weir write a report through another user's link.
         fs::remove_file(&path).unwrap();
         symlink("secret", &path).unwrap();
         if std::os::unix::fs::lchown(&path, Some(12_345), None).is_ok() {

@@ -1,4 +1,4 @@
-//! Renaming a file of reports when it is large enough, and packing those that were renamed.
+//! Renames a file of reports when it is large enough, and compresses the renamed files.
 
 use std::{
     fs,
@@ -15,25 +15,25 @@ use crate::{
     plain_file,
 };
 
-/// When a file is renamed, how many renamed ones stay, and whether these are packed: `reports.1` or `reports.1.gz` is
-/// the newest, `reports.2` the one before.
+/// When to rename a file, how many renamed files to keep, and whether to compress them: `reports.1` or `reports.1.gz`
+/// is the newest, `reports.2` the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Bytes that a file may have; a report that is larger has a file of its own.
+    /// The maximum size of a file in bytes; a larger report gets a file of its own.
     pub max_size: u64,
-    /// Renamed files that stay, at least one.
+    /// How many renamed files to keep, at least one.
     pub keep: usize,
-    /// How they are packed.
+    /// How they are compressed.
     pub compress: Compress,
 }
 
 impl Rotation {
-    /// Renames the file, and those that were renamed before, however they are packed; the oldest goes. Then packs all
-    /// that are not: also one that an earlier weir was killed over.
+    /// Renames the file and those that were renamed before, compressed or not; the oldest is deleted. Then compresses
+    /// all that are not compressed yet, including one that was left when an earlier weir was killed.
     ///
     /// # Errors
     ///
-    /// A file cannot be renamed. One that cannot be packed stays as it is, which is said in the log.
+    /// A file cannot be renamed. A file that cannot be compressed stays as it is, with a line in the log.
     pub fn rotate(self, path: &Path) -> io::Result<()> {
         for compress in Compress::ALL {
             let _ = fs::remove_file(config::rotated(path, self.keep, compress));
@@ -43,7 +43,7 @@ impl Rotation {
         }
         rename(path, &config::rotated(path, 1, Compress::None))?;
         if self.compress != Compress::None {
-            // One name for all: the next one replaces what a crash has left of it.
+            // All files use the same temporary name: the next one replaces whatever a crash has left.
             let unfinished = unfinished(path);
             for nth in 1..=self.keep {
                 let plain = config::rotated(path, nth, Compress::None);
@@ -57,9 +57,9 @@ impl Rotation {
         Ok(())
     }
 
-    /// Packs a file under another name; it is gone when that one is complete.
+    /// Compresses a file under another name, and removes it when the compressed one is complete.
     fn pack(self, plain: &Path, unfinished: &Path, packed: &Path) -> io::Result<()> {
-        // The folder may be another user's: what is packed is a file, and no link to one that he may not read.
+        // The folder may be another user's: compress only a file, never a link to one that this user may not read.
         let mut from = plain_file::open(plain)?;
         let out = plain_file::replace(unfinished, MODE)?;
         let written = self.write_packed(&mut from, out).and_then(|()| fs::rename(unfinished, packed));
@@ -81,12 +81,12 @@ impl Rotation {
             Compress::None => drop(io::copy(plain, &mut out)?),
         }
         out.flush()?;
-        // The plain file goes next: the packed one has to be on the disk before.
+        // The plain file is removed next, so the compressed one must be on disk first.
         out.sync_all()
     }
 }
 
-/// Where a file is while it is packed.
+/// The name of the compressed file until it is complete.
 fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".unfinished");

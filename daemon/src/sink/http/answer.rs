@@ -9,12 +9,12 @@ use ureq::{
 
 use crate::clock;
 
-/// How much of the body of a refusal an error quotes: enough for a sentence.
+/// How much of the body of a refusal is quoted in the error: enough for a sentence.
 const REFUSAL_BYTES_MAX: u64 = 200;
-/// The longest that a collector may ask to be left alone.
+/// The longest pause that a collector may ask for.
 const AFTER_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Whether this refusal says nothing of the report itself.
+/// Whether this refusal says nothing about the report itself.
 pub(super) fn may_pass(status: StatusCode) -> bool {
     const PASSING: [StatusCode; 6] = [
         StatusCode::UNAUTHORIZED,
@@ -42,14 +42,14 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(after.min(AFTER_MAX))
 }
 
-/// An answer other than 2xx in one line: status, where a redirect leads, and the beginning of its body.
+/// An answer other than 2xx in one line: status, target of a redirect, and the beginning of its body.
 pub(super) fn refusal(response: &mut Response<Body>) -> String {
     let mut message = response.status().to_string();
     if let Some(location) = response.headers().get(header::LOCATION) {
         message += &format!(", redirects are not followed, configure the URL {location:?}");
     }
     let mut body = Vec::new();
-    // Any part that arrives is quoted.
+    // Whatever part arrives is quoted.
     let _ = response.body_mut().as_reader().take(REFUSAL_BYTES_MAX).read_to_end(&mut body);
     let text = String::from_utf8_lossy(&body);
     let words: Vec<_> =

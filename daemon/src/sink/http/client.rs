@@ -1,4 +1,4 @@
-//! How weir speaks to an HTTP server, whatever it sends: connection, headers, secrets, TLS, proxy, compression, and
+//! How weir talks to an HTTP server, whatever the content: connection, headers, secrets, TLS, proxy, compression, and
 //! what an answer means.
 
 use std::{io::Read, time::Duration};
@@ -22,9 +22,9 @@ use crate::{
     text::with_causes,
 };
 
-/// How much of an answer is read. With a larger one the connection cannot be used again.
+/// How much of an answer is read. After a larger one the connection cannot be reused.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
-/// zstd's own default: as fast as gzip at its fastest, and a quarter smaller.
+/// zstd's own default: as fast as the fastest gzip level, and a quarter smaller.
 const ZSTD_LEVEL: i32 = 3;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -39,26 +39,26 @@ pub(in crate::sink) struct Client {
     early: AnsweredEarly,
 }
 
-/// How a collector is spoken to.
+/// The options of a connection to a collector.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How long an attempt may take, from resolving the name to the end of the answer.
+    /// The timeout of an attempt, from resolving the name to the end of the answer.
     pub timeout: Duration,
-    /// How long connecting may take; `None`: as long as all of it.
+    /// The timeout of connecting; `None`: only `timeout` applies.
     pub connect_timeout: Option<Duration>,
-    /// How long sending the request may take; `None`: the same.
+    /// The timeout of sending the request; `None`: the same.
     pub send_timeout: Option<Duration>,
-    /// How long the server may take to begin its answer; `None`: the same.
+    /// How long the server may take until its answer begins; `None`: the same.
     pub answer_timeout: Option<Duration>,
     /// How bodies are compressed.
     pub compress: Compress,
-    /// Headers that come on top, and replace weir's own of the same name.
+    /// Additional headers; they replace weir's own of the same name.
     pub headers: Vec<(String, String)>,
     /// Headers whose values are in files.
     pub secrets: Vec<SecretHeader>,
-    /// Whom HTTPS trusts, and who weir is.
+    /// Which authorities HTTPS trusts, and weir's own certificate.
     pub tls: Tls,
-    /// The proxy; `None`: that of the environment, if there is one.
+    /// The proxy; `None`: the one from the environment, if any.
     pub proxy: Option<Uri>,
 }
 
@@ -73,19 +73,19 @@ pub enum HttpError {
         /// Why it does not parse.
         cause: ureq::http::uri::InvalidUri,
     },
-    /// The URL has no host, or another scheme.
+    /// The URL has no host, or its scheme is not HTTP or HTTPS.
     #[error("{0:?} is not a URL of the form http://host/path or https://host/path")]
     NotHttp(String),
     /// The URL contains a password, which is not repeated here.
     #[error("a user name or password in a URL would end up in logs: give an `Authorization` header instead")]
     Credentials,
-    /// A file with certificates or a key.
+    /// A file with certificates or a key cannot be used.
     #[error(transparent)]
     Pem(#[from] PemError),
-    /// The proxy.
+    /// The proxy cannot be used.
     #[error("{url:?} cannot be the proxy: {cause}")]
     Proxy {
-        /// What was given.
+        /// The URL of the proxy.
         url: String,
         /// Why not.
         cause: ureq::Error,
@@ -93,13 +93,13 @@ pub enum HttpError {
     /// A header's name has characters that HTTP does not allow.
     #[error("{0:?} is not the name of an HTTP header")]
     HeaderName(String),
-    /// A header's value, which may be a secret and is not repeated here, has characters that HTTP does not allow.
+    /// A header's value has characters that HTTP does not allow. It may be a secret, so it is not repeated here.
     #[error("the value of the header {0:?} contains a line break or another control character")]
     HeaderValue(String),
 }
 
 impl Client {
-    /// A server at `url`, which is sent bodies of this type.
+    /// A client for the server at `url` that sends bodies of this type.
     ///
     /// # Errors
     /// The URL or another option is not valid.
@@ -149,7 +149,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The first that has none.
+    /// The first file without a valid secret.
     pub(in crate::sink) fn check_secrets(&self) -> Result<(), SecretError> {
         self.secrets.iter().try_for_each(|secret| secret.value().map(drop))
     }
@@ -164,12 +164,12 @@ impl Client {
         self.origin() + self.uri.path()
     }
 
-    /// Sends a body, which is the concatenation of `parts`, for this batch. Returns the answer's body, if the server
-    /// has taken it: as much of it as arrives and is not too large.
+    /// Sends the concatenation of `parts` as the body for this batch. If the server has accepted it, returns the body
+    /// of the answer: as much as arrives and is not too large.
     ///
     /// # Errors
     ///
-    /// [`DeliveryError::Refused`] for an answer of 4xx, but for those that may pass. Everything else may work later.
+    /// [`DeliveryError::Refused`] for an answer of 4xx, except those that may pass. Everything else may work later.
     pub(in crate::sink) fn post(&self, batch: &[Parcel], parts: &[&[u8]]) -> Result<Vec<u8>, DeliveryError> {
         let request = self.request(batch, parts)?;
         let _ = self.early.take();
@@ -180,7 +180,7 @@ impl Client {
             return Err(DeliveryError::unavailable(message));
         }
         if status.is_success() {
-            // Delivered, whether or not the rest of the answer arrives.
+            // The report is delivered, whether or not the rest of the answer arrives.
             let mut answer = Vec::new();
             let _ = response.body_mut().as_reader().take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
             return Ok(answer);
@@ -225,8 +225,8 @@ fn origin(uri: &Uri) -> String {
     format!("{}://{host}", uri.scheme_str().unwrap_or_default())
 }
 
-/// A proxy that is told the whole URL of each request, as RFC 9112 section 3.2.2 has it for `http://`, or one that
-/// makes a tunnel (CONNECT): usual proxies make none to port 80.
+/// The proxy as one that gets the whole URL of each request, as RFC 9112 section 3.2.2 requires for `http://`, or as
+/// one that makes a tunnel (CONNECT): usual proxies refuse a tunnel to port 80.
 fn divided(proxy: Option<Proxy>, uri: &Uri) -> (Option<Proxy>, Option<Proxy>) {
     match proxy {
         Some(proxy) if proxy.is_no_proxy(uri) => (None, None),
@@ -237,7 +237,7 @@ fn divided(proxy: Option<Proxy>, uri: &Uri) -> (Option<Proxy>, Option<Proxy>) {
     }
 }
 
-/// Who weir is to a proxy (RFC 7617): the environment may have a user name and a password in the proxy's URL.
+/// The credentials for a proxy (RFC 7617): the proxy's URL in the environment may contain a user name and a password.
 fn credentials(proxy: &Proxy) -> Option<HeaderValue> {
     if proxy.username().is_none() && proxy.password().is_none() {
         return None;

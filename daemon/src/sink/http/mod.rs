@@ -18,20 +18,20 @@ pub use self::{
 use super::{DeliveryError, Sink};
 use crate::{config::Compress, spool::Parcel};
 
-/// Reports that one request has, at most.
+/// Maximum number of reports in one request.
 pub(super) const BATCH: usize = 100;
 
 /// A collector that takes reports as the bodies of POST requests (NDJSON, one report a line).
 ///
 /// The header `Idempotency-Key` is the report's id, or the ids of the first and the last one of a batch, the same in
-/// every attempt. Delivered means an answer of 2xx that came after the request. 4xx refuses the reports, but for those
-/// that may pass: 401, 403 and 404 (a token that has expired, a collector that is being deployed), 408, 425 and 429.
-/// Everything else may work later. `Retry-After` is honoured. Redirects are not followed. HTTPS trusts the roots of the
-/// platform, unless others are given.
+/// every attempt. Delivered means an answer of 2xx that came after the whole request was sent. 4xx refuses the reports,
+/// except for statuses that may pass: 401, 403 and 404 (a token that has expired, a collector that is being deployed),
+/// 408, 425 and 429. Everything else may work later. `Retry-After` is honoured. Redirects are not followed. HTTPS
+/// trusts the roots of the platform, unless others are given.
 #[derive(Debug)]
 pub struct Http {
     client: Client,
-    /// Whether it takes messages of alerts instead of reports.
+    /// Whether it takes alert messages instead of reports.
     is_webhook: bool,
 }
 
@@ -44,8 +44,7 @@ impl Http {
         Ok(Self { client: Client::new(url, "application/x-ndjson", options)?, is_webhook: false })
     }
 
-    /// A webhook at `url`, which takes messages of alerts, each as JSON that is not compressed. All else is as with
-    /// [`Http::new`].
+    /// A webhook at `url`, which takes alert messages, each as uncompressed JSON. Otherwise like [`Http::new`].
     ///
     /// # Errors
     /// The URL or a header is not valid.
@@ -58,7 +57,7 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// The first that has none.
+    /// The first file without a valid secret.
     pub fn check_secrets(&self) -> Result<(), SecretError> {
         self.client.check_secrets()
     }

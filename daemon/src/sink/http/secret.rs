@@ -1,4 +1,4 @@
-//! Headers whose values are in files: a token that is renewed is read anew with each request.
+//! Headers whose values are in files. They are read again for each request, so that a renewed token takes effect.
 
 use std::{
     io::{self, Read},
@@ -10,7 +10,7 @@ use ureq::http::{HeaderName, HeaderValue};
 
 use crate::{config::Exposed, names::open_regular};
 
-/// Bytes that a token may have: servers take no longer headers.
+/// Maximum size of a token in bytes: servers accept no longer headers.
 const BYTES_MAX: u64 = 16 << 10;
 
 /// A header with a secret.
@@ -18,16 +18,16 @@ const BYTES_MAX: u64 = 16 << 10;
 pub struct SecretHeader {
     /// Its name.
     pub name: HeaderName,
-    /// What comes before the secret, such as `Bearer `.
+    /// The prefix of the secret, such as `Bearer `.
     pub before: &'static str,
-    /// The file with the secret, and nothing else but blanks around it.
+    /// The file with the secret, with nothing else but whitespace around it.
     pub file: PathBuf,
 }
 
-/// Why there is no secret in a file. It never repeats what is there.
+/// Why a file gives no secret. The error never repeats the content.
 #[derive(Debug, Error)]
 pub enum SecretError {
-    /// The system refuses it.
+    /// The file cannot be read.
     #[error("cannot read {file}, which has the header `{name}`: {error}")]
     Unreadable {
         /// The file.
@@ -40,7 +40,7 @@ pub enum SecretError {
     /// Every user may read it.
     #[error(transparent)]
     Exposed(#[from] Exposed),
-    /// There is something else in it.
+    /// The content is not a valid value.
     #[error("{file} should have the header `{name}` in one line of at most {BYTES_MAX} characters")]
     NoValue {
         /// The file.
@@ -51,11 +51,11 @@ pub enum SecretError {
 }
 
 impl SecretHeader {
-    /// The header's value, as the file has it now.
+    /// The header's value as it is in the file now.
     ///
     /// # Errors
     ///
-    /// The file has no such value, or everybody may read it.
+    /// The file has no such value, or every user may read it.
     pub fn value(&self) -> Result<HeaderValue, SecretError> {
         let Self { name, before, file: path } = self;
         let (file, name) = (path.display().to_string(), name.clone());

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{config::Tls, report::Encoded};
 
-/// Far longer than anything here takes; only a failing test waits for it.
+/// Far longer than anything takes here; only a failing test waits for it.
 pub(in crate::sink) const LONG: Duration = Duration::from_secs(20);
 
 /// One request as it arrived.
@@ -50,7 +50,7 @@ pub(in crate::sink) struct Collector {
 }
 
 impl Collector {
-    /// Answers each of `requests` requests, given its number from 0, with a status and a body.
+    /// Answers `requests` requests, each with a status and a body that depend on its number from 0.
     pub(in crate::sink) fn new(requests: usize, answer: impl Fn(usize) -> (u16, String) + Send + 'static) -> Self {
         let server = Server::http("127.0.0.1:0").unwrap();
         let address = server.server_addr().to_string();
@@ -192,7 +192,7 @@ fn several_reports_are_one_request() {
     for (nth, request) in collector.received().into_iter().enumerate() {
         assert_eq!(request.header("Idempotency-Key").unwrap(), format!("{}..{}", id(1), id(3)));
         let mut body = Vec::new();
-        // One member, for those who read only one.
+        // One gzip member, for collectors that read only the first.
         GzDecoder::new(&*request.body).read_to_end(&mut body).map_or_else(|_| body = request.body.clone(), drop);
         assert!(body == expected, "request {nth}");
     }
@@ -206,7 +206,7 @@ fn what_does_not_answer_is_unavailable() {
     let error = sink.deliver(&parcels([1])).unwrap_err();
     assert!(matches!(&error, DeliveryError::Unavailable { message, .. } if message.contains("timeout")), "{error:?}");
     drop(silent);
-    // With time enough, what is refused does not look like what is late.
+    // With enough time, a refusal cannot be mistaken for a timeout.
     let mut sink = Http::new(&url, options(LONG)).unwrap();
     let error = sink.deliver(&parcels([1])).unwrap_err();
     assert!(matches!(&error, DeliveryError::Unavailable { message, .. } if message.contains("refused")), "{error:?}");
@@ -246,7 +246,7 @@ fn a_mistake_is_named_and_a_secret_is_not() {
     assert!(error.contains("\"x-token\"") && !error.contains("s3cret"), "{error}");
 }
 
-/// A file of one test, which only its owner may read; gone with it.
+/// A temporary file that only its owner may read.
 struct Private(PathBuf);
 
 impl Private {
@@ -367,7 +367,7 @@ fn an_answer_before_the_request_was_read_is_no_delivery() {
     let hasty = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
-        // It closes without an error: all has been read.
+        // The client closes without an error: everything has been read.
         let _ = stream.read_to_end(&mut Vec::new());
         let (mut stream, _) = listener.accept().unwrap();
         let head = read_head(&mut stream);
@@ -391,7 +391,7 @@ fn an_answer_before_the_request_was_read_is_no_delivery() {
 #[test]
 fn each_part_of_a_request_has_a_limit_of_its_own() {
     const SHORT: Option<Duration> = Some(Duration::from_millis(100));
-    /// Far more than the buffers of both sides take.
+    /// Far more than the buffers of both sides hold.
     const MANY: usize = 3000;
     let why = |reports: usize, options: Options| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -401,14 +401,14 @@ fn each_part_of_a_request_has_a_limit_of_its_own() {
         let DeliveryError::Unavailable { message, .. } = error else { panic!("{error:?}") };
         message
     };
-    // The kernel takes the connection, and nobody reads.
+    // The kernel accepts the connection, and nobody reads from it.
     let sending = why(MANY, Options { send_timeout: SHORT, ..options(LONG) });
     assert!(sending.contains("send"), "{sending}");
     let answering = why(1, Options { answer_timeout: SHORT, ..options(LONG) });
     assert!(answering.contains("response"), "{answering}");
 }
 
-/// Certificates for a collector and a router, by an authority of one test.
+/// Certificates for a collector and a router, signed by an authority for one test.
 struct Certificates {
     authority: String,
     collector: (CertificateDer<'static>, PrivateKeyDer<'static>),
@@ -436,8 +436,8 @@ impl Certificates {
         }
     }
 
-    /// A collector that takes one report, from a router that it knows; returns its URL. Its thread says whether a
-    /// report came.
+    /// Starts a collector that takes one report from a router that it knows; returns its URL. Its thread returns
+    /// whether a report came.
     fn serve(&self) -> (String, JoinHandle<bool>) {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(CertificateDer::pem_slice_iter(self.authority.as_bytes()).map(Result::unwrap));
@@ -500,7 +500,7 @@ fn https_trusts_the_given_roots_and_shows_a_certificate() {
         drop(sink);
         assert_eq!(server.join().unwrap(), arrives, "{tls:?}");
     }
-    // Mistakes are told when the sink is opened.
+    // Mistakes are reported when the sink is opened.
     let why = |tls: Tls| Http::new("https://127.0.0.1/", Options { tls, ..options(LONG) }).unwrap_err().to_string();
     let swapped = Tls { ca_file: Some(known[2].0.clone()), ..Tls::default() };
     assert!(why(swapped).contains("has no certificate in PEM format"));

@@ -1,4 +1,4 @@
-//! Whom HTTPS trusts, and by which certificate weir is known.
+//! Which authorities HTTPS trusts, and weir's own certificate.
 
 use std::{
     io::{self, Read},
@@ -14,13 +14,13 @@ use crate::{
     names::open_regular,
 };
 
-/// Bytes that are read of a file: all roots of a system have some hundred KiB.
+/// How many bytes of a file are read: all roots of a system have some hundred KiB.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Why a file with certificates or a key cannot be used. It never repeats what is there.
+/// Why a file with certificates or a key cannot be used. The error never repeats the content.
 #[derive(Debug, Error)]
 pub enum PemError {
-    /// The system refuses it.
+    /// The file cannot be read.
     #[error("cannot read {file}: {error}")]
     Unreadable {
         /// The file.
@@ -31,7 +31,7 @@ pub enum PemError {
     /// Every user may read the key.
     #[error(transparent)]
     Exposed(#[from] Exposed),
-    /// There is something else in it.
+    /// The file does not contain what is needed.
     #[error("{file} has no {what} in PEM format")]
     Missing {
         /// The file.
@@ -45,21 +45,21 @@ pub enum PemError {
 ///
 /// # Errors
 ///
-/// A file is not what it should be.
+/// A file cannot be used.
 pub(super) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Result<TlsConfig, PemError> {
     let roots = match ca_file {
         Some(file) => RootCerts::Specific(Arc::new(certificates(file)?)),
         None => RootCerts::PlatformVerifier,
     };
     let mut tls = TlsConfig::builder().root_certs(roots);
-    // The configuration has both or none.
+    // The configuration ensures that both are there or none.
     if let (Some(chain), Some(key)) = (certificate_file, key_file) {
         tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(chain)?, private_key(key)?)));
     }
     Ok(tls.build())
 }
 
-/// The certificates of a file.
+/// The certificates in a file.
 pub(in crate::sink) fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, PemError> {
     let pem = read(file)?;
     let all: Vec<_> = parse_pem(&pem)
@@ -75,7 +75,7 @@ pub(in crate::sink) fn certificates(file: &Path) -> Result<Vec<Certificate<'stat
     }
 }
 
-/// The private key of a file that not every user may read.
+/// The private key in a file, which must not be readable by every user.
 pub(in crate::sink) fn private_key(file: &Path) -> Result<PrivateKey<'static>, PemError> {
     let pem = read(file)?;
     Exposed::check_path(file)?;

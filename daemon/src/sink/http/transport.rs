@@ -1,8 +1,8 @@
-//! The connection under a request. It does what ureq does not: it names the whole URL to a proxy, and it sees a server
-//! that answers before it has read the request.
+//! The connection under a request. It adds two things to ureq: it sends the whole URL to a proxy, and it notices a
+//! server that answers before it has read the request.
 //!
-//! The last byte of a request waits for a moment. Whatever has been answered by then cannot be an answer to the whole
-//! request. A server that is honest pays with that moment, once per request.
+//! The last byte of a request is held back for a moment. Whatever has been answered by then cannot be an answer to the
+//! whole request. With an honest server the cost is this moment, once per request.
 
 use std::{
     fmt,
@@ -25,9 +25,9 @@ use ureq::{
 
 use crate::sink::delivery::now;
 
-/// How long the last byte waits, besides twice the time that connecting took.
+/// How long the last byte is held back, in addition to twice the connect time.
 const MOMENT: Duration = Duration::from_millis(20);
-/// The longest that it waits.
+/// The longest time that it is held back.
 const MOMENT_MAX: Duration = Duration::from_millis(500);
 
 /// Whether the answer to the last request came before the request had left.
@@ -35,7 +35,7 @@ const MOMENT_MAX: Duration = Duration::from_millis(500);
 pub(super) struct AnsweredEarly(Arc<AtomicBool>);
 
 impl AnsweredEarly {
-    /// Whether it did; the next request begins anew.
+    /// Whether it did; resets it for the next request.
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
@@ -49,7 +49,7 @@ impl AnsweredEarly {
 #[derive(Debug)]
 pub(super) struct Connections {
     early: AnsweredEarly,
-    /// What comes before the path in a request to a proxy: `http://host:port` of the collector.
+    /// The prefix of the path in a request to a proxy: `http://host:port` of the collector.
     origin: Option<String>,
     inner: DefaultConnector,
 }
@@ -97,7 +97,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the last byte of a request, once the server has had a moment to answer without it. Returns whether it has.
+    /// Sends the last byte of a request, after giving the server a moment to answer without it. Returns whether the
+    /// server did.
     fn finish(&mut self, last: u8, timeout: NextTimeout) -> Result<bool, Error> {
         let moment = self.moment.min(*timeout.after);
         let is_early = match self.inner.await_input(NextTimeout { after: moment.into(), ..timeout }) {
@@ -108,7 +109,7 @@ impl Connection {
         if is_early {
             self.early.note();
         }
-        // Whoever has answered may have closed the connection: the answer still says why.
+        // A server that has answered may have closed the connection: its answer still says why.
         self.send(&[last], timeout).or_else(|error| if is_early { Ok(()) } else { Err(error) })?;
         Ok(is_early)
     }
@@ -153,7 +154,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Finds the server that connections lead to: the proxy, if each request names its URL to one.
+/// Resolves the server to connect to: the proxy, if requests carry the whole URL to one.
 #[derive(Debug)]
 pub(super) struct Names {
     proxy: Option<Uri>,

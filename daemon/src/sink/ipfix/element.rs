@@ -1,6 +1,6 @@
 //! Information elements, by their numbers in IANA's registry "IPFIX Information Elements" (RFC 7012).
 
-/// How many bytes there were. weir counts those of the link layer, like [`LAYER_2_OCTETS`].
+/// Byte count. weir counts the bytes of the link layer, as in [`LAYER_2_OCTETS`].
 pub const OCTETS: u16 = 1;
 pub const PACKETS: u16 = 2;
 pub const PROTOCOL: u16 = 4;
@@ -20,7 +20,7 @@ pub const DST_V6: u16 = 28;
 pub const SRC_V6_LENGTH: u16 = 29;
 pub const DST_V6_LENGTH: u16 = 30;
 pub const ICMP_V4: u16 = 32;
-/// One packet in this many was sampled. IANA has newer elements for it; this is the one that collectors read.
+/// One packet in this many was sampled. IANA has newer elements for this, but collectors read this one.
 pub const SAMPLING_INTERVAL: u16 = 34;
 pub const VLAN: u16 = 58;
 pub const IP_VERSION: u16 = 60;
@@ -32,7 +32,7 @@ pub const DOMAIN: u16 = 149;
 /// In milliseconds since 1970.
 pub const START: u16 = 152;
 pub const END: u16 = 153;
-/// Packets that were seen and not measured, since the exporter began (RFC 7011 section 4.2).
+/// Packets that were seen and not measured since the exporter began (RFC 7011 section 4.2).
 pub const IGNORED_PACKETS: u16 = 164;
 pub const IGNORED_OCTETS: u16 = 165;
 pub const DSCP: u16 = 195;

@@ -1,4 +1,4 @@
-//! Messages as RFC 7011 section 3 has them. The kept libraries for IPFIX read messages, and weir only writes them.
+//! Messages as in RFC 7011 section 3. The maintained IPFIX libraries read messages, but weir only writes them.
 
 /// The version in a message's header.
 const VERSION: u16 = 10;
@@ -10,15 +10,16 @@ const OPTIONS_TEMPLATES: u16 = 3;
 /// The first set of data, and the number of the first template.
 const DATA: u16 = 256;
 
-/// A record: elements in order, and their values. So a template can never differ from its records.
+/// A record: elements in order, with their values. Templates are made from it, so they can never differ from their
+/// records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     shape: Shape,
     values: Vec<u8>,
 }
 
-/// What a template says: the elements, each with its number and bytes. The first `scopes` say what the others are
-/// about: with some it is an options template.
+/// The content of a template: the elements, each with its number and length in bytes. The first `scopes` elements are
+/// scopes; with any of them it is an options template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Shape {
     scopes: u16,
@@ -26,14 +27,14 @@ struct Shape {
 }
 
 impl Record {
-    /// An option of what this element says.
+    /// An option whose scope is this element.
     pub fn about<const N: usize>(element: u16, value: [u8; N]) -> Self {
         let mut record = Self::default().with(element, value);
         record.shape.scopes = 1;
         record
     }
 
-    /// The same with another element.
+    /// Adds another element.
     pub fn with<const N: usize>(mut self, element: u16, value: [u8; N]) -> Self {
         self.shape.elements.push((element, N as u16));
         self.values.extend(value);
@@ -70,23 +71,23 @@ pub struct Templates(Vec<Shape>);
 #[derive(Debug)]
 pub struct Messages<'t> {
     templates: &'t mut Templates,
-    /// What begins each of them, but for its length.
+    /// The header of every message, except for its length.
     time: u32,
     domain: u32,
     /// Records that were sent before, modulo 2^32.
     sequence: u32,
     bytes_max: usize,
     done: Vec<Vec<u8>>,
-    /// The one in the making; its sets may still grow.
+    /// The message that is being built; its sets may still grow.
     message: Vec<u8>,
     records: u32,
-    /// The set in the making, and where it begins.
+    /// The set that is being built, and where it begins.
     set: Option<(u16, usize)>,
 }
 
 impl<'t> Messages<'t> {
-    /// Messages of at most so many bytes, exported at `time` in seconds since 1970. `sequence` is the number of records
-    /// that the collector was sent before. Templates that it knows already are said again if `again`.
+    /// Messages of at most this many bytes, exported at `time` in seconds since 1970. `sequence` is the number of
+    /// records that the collector was sent before. If `again`, templates that it already knows are repeated.
     pub fn new(
         templates: &'t mut Templates,
         domain: u32,
@@ -106,7 +107,7 @@ impl<'t> Messages<'t> {
         messages
     }
 
-    /// Adds a record, and before it its template, if the collector does not know it.
+    /// Adds a record, preceded by its template if the collector does not know it.
     pub fn add(&mut self, record: &Record) {
         let known = self.templates.0.iter().position(|shape| *shape == record.shape);
         let nth = known.unwrap_or_else(|| {
@@ -131,7 +132,7 @@ impl<'t> Messages<'t> {
         let numbers = head.into_iter().chain(elements.iter().flat_map(|(element, bytes)| [*element, *bytes]));
         let bytes: Vec<u8> = numbers.flat_map(u16::to_be_bytes).collect();
         self.put(set, &bytes);
-        // nfacctd reads one template of options in a set.
+        // nfacctd reads only one options template per set.
         self.end_set();
     }
 
@@ -172,13 +173,13 @@ impl<'t> Messages<'t> {
         }
     }
 
-    /// The length of what begins here, which is after its first two bytes.
+    /// Writes the length of the structure that begins at `start`, after its first two bytes.
     fn write_length(&mut self, start: usize) {
         let length = (self.message.len() - start) as u16;
         self.message[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// The messages, and the number of records that the collector has been sent after them.
+    /// The messages, and the number of records that the collector has been sent including these.
     pub fn finish(mut self) -> (Vec<Vec<u8>>, u32) {
         self.end();
         (self.done, self.sequence)

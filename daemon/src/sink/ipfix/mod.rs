@@ -1,4 +1,4 @@
-//! Reports as flow records of IPFIX (RFC 7011), for collectors that read these.
+//! Reports as IPFIX flow records (RFC 7011).
 
 mod element;
 mod message;
@@ -25,19 +25,19 @@ use crate::{
     spool::Parcel,
 };
 
-/// Reports that are sent at once over a connection; datagrams go report by report.
+/// How many reports go at once over a connection; with datagrams each report is sent alone.
 const BATCH: usize = 100;
 
-/// How often weir looks whether datagrams still lead to the collector: a name server that does not answer may take
-/// seconds each time.
+/// How often weir checks whether datagrams still lead to the collector: each check may take seconds if a name server
+/// does not answer.
 const LOOK_UP: Duration = Duration::from_secs(60);
 
 /// A collector of flow records.
 ///
 /// Each report becomes options (sampling, names of interfaces, exact counts and loss of each interface) and one flow
-/// record for each row of a view. IPFIX has no words for bounds, and collectors give no answer: over TCP a report is
-/// delivered when the collector's system has acknowledged it, over UDP when it has left. A tombstone has no form in
-/// IPFIX, and is passed over.
+/// record for each row of a view. IPFIX cannot express bounds, and collectors give no answer: over TCP a report is
+/// delivered when the collector's system has acknowledged it, over UDP when it has left. Tombstones are skipped,
+/// because IPFIX has no form for them.
 #[derive(Debug)]
 pub struct Ipfix {
     address: Address,
@@ -50,19 +50,19 @@ pub struct Ipfix {
     ignored: Ignored,
 }
 
-/// What lasts as long as a connection, and with datagrams as long as the exporter.
+/// State that lasts as long as a connection, or with datagrams as long as the exporter.
 #[derive(Debug)]
 struct Session {
     way: Way,
     templates: Templates,
-    /// When the way was found, or looked at last.
+    /// When the path was opened or last checked.
     looked: Instant,
-    /// Records that were sent, modulo 2^32.
+    /// Records sent so far, modulo 2^32.
     sequence: u32,
 }
 
 impl Ipfix {
-    /// A collector; it is looked for with the first report.
+    /// The sink for a collector, which is resolved with the first report.
     pub fn new(config: &config::Ipfix) -> Self {
         let config::Ipfix { address, transport, timeout, view, domain } = config.clone();
         Self { address, transport, timeout, view, domain, session: None, ignored: Ignored::default() }
@@ -83,7 +83,7 @@ impl Ipfix {
 }
 
 impl Session {
-    /// Whether another one is needed.
+    /// Whether a new session is needed.
     fn is_over(&mut self, address: &Address, now: Instant) -> bool {
         if self.way.is_closed() {
             return true;
@@ -145,7 +145,7 @@ impl Sink for Ipfix {
                 Ok(())
             }
             Err(error) => {
-                // A collector that got a part of it begins anew, too.
+                // A collector that got only a part of it starts afresh, too.
                 if self.transport == Transport::Tcp
                     && let Some(session) = self.session.take()
                 {

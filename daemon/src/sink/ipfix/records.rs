@@ -1,4 +1,5 @@
-//! What of a report IPFIX has words for: rows as flow records, and options with names, sampling and loss of interfaces.
+//! The parts of a report that IPFIX can express: rows as flow records, and options with names, sampling and loss of
+//! interfaces.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -15,16 +16,16 @@ use crate::{
     view::{Standard, field::TCP_FLAGS},
 };
 
-/// Bytes of an interface's name. Collectors read texts of a fixed length, filled up with zeros.
+/// Bytes of an interface's name. Collectors read strings of fixed length, padded with zeros.
 const NAME_BYTES: usize = 16;
 const EGRESS: &str = "egress";
 
 /// Packets and bytes that were lost since the exporter began.
 #[derive(Clone, Debug, Default)]
 pub struct Ignored {
-    /// Of all interfaces.
+    /// The sum over all interfaces.
     all: Tally,
-    /// Of each interface and direction that the last report has. One that comes back begins anew.
+    /// For each interface and direction of the last report. An interface that comes back starts at zero.
     each: BTreeMap<(String, Option<String>), Tally>,
 }
 
@@ -50,7 +51,7 @@ impl Ignored {
     }
 }
 
-/// Everything of a report that is exported: options first, for a collector needs them to read the flows.
+/// All records of a report: options first, because a collector needs them to read the flows.
 pub fn of_report(report: &Report, view: &str, domain: u32, ignored: &mut Ignored) -> Vec<Record> {
     ignored.add(report);
     let domain = || Record::about(ie::DOMAIN, domain.to_be_bytes());
@@ -58,12 +59,12 @@ pub fn of_report(report: &Report, view: &str, domain: u32, ignored: &mut Ignored
         let [start, end] = [report.window.start, report.window.end].map(|time| time.as_millisecond().to_be_bytes());
         record.with(ie::START, start).with(ie::END, end)
     };
-    // Without the algorithm beside it: nfcapd passes over both together.
+    // Without the sampling algorithm beside it: nfcapd ignores records that have both.
     let mut records = vec![domain().with(ie::SAMPLING_INTERVAL, report.top.sampling.to_be_bytes())];
     let mut named = HashSet::new();
     let names = report.interfaces.iter().filter_map(|interface| Some((interface.index?, &interface.name)));
     for (index, name) in names.filter(|(index, _)| named.insert(*index)) {
-        // Just so: nfcapd reads a scope, a number and one name.
+        // Exactly this form: nfcapd reads a scope, a number and one name.
         let record = domain().with(ie::INGRESS_INTERFACE, index.to_be_bytes());
         records.push(record.with(ie::INTERFACE_NAME, text::<NAME_BYTES>(name)));
     }
@@ -73,7 +74,7 @@ pub fn of_report(report: &Report, view: &str, domain: u32, ignored: &mut Ignored
         let seen = with_counts(in_window(Record::about(element, index.to_be_bytes())), packets, bytes);
         records.push(with_ignored(seen, ignored.of(interface)));
     }
-    // As RFC 7011 section 4.2 has it.
+    // As in RFC 7011 section 4.2.
     records.push(with_ignored(in_window(domain()), ignored.all));
     records.extend(rows(report, view).iter().filter_map(|row| flow(report, row, in_window(Record::default()))));
     records
@@ -92,7 +93,7 @@ fn with_ignored(record: Record, ignored: Tally) -> Record {
         .with(ie::IGNORED_OCTETS, ignored.bytes.to_be_bytes())
 }
 
-/// The element and the value that name an interface and its direction; 0 if the interface has no number.
+/// The element and value that identify an interface and its direction; 0 if the interface has no number.
 fn side(interface: &Interface) -> (u16, u32) {
     let is_egress = interface.direction.as_deref() == Some(EGRESS);
     (if is_egress { ie::EGRESS_INTERFACE } else { ie::INGRESS_INTERFACE }, interface.index.unwrap_or(0))
@@ -103,7 +104,7 @@ pub(super) fn has_view(report: &Report, view: &str) -> bool {
     view == Standard::Flows.name() || report.views.iter().any(|one| one.name == view)
 }
 
-/// The rows of the view; none if the report does not have it.
+/// The rows of the view; empty if the report does not have it.
 fn rows(report: &Report, view: &str) -> Vec<Row> {
     let Some(view) = report.views.iter().find(|one| one.name == view) else {
         return if view == Standard::Flows.name() { flows(report) } else { Vec::new() };
@@ -119,7 +120,7 @@ fn rows(report: &Report, view: &str) -> Vec<Row> {
     rows.map(with_interface).collect()
 }
 
-/// The largest flows, by bytes or by packets. One that is in both lists comes once.
+/// The largest flows, by bytes or by packets. A flow that is in both lists appears once.
 fn flows(report: &Report) -> Vec<Row> {
     let mut known = HashSet::new();
     let all = report.top.flows.iter().chain(&report.top_by_packets.flows);
@@ -135,7 +136,7 @@ fn flow(report: &Report, row: &Row, record: Record) -> Option<Record> {
     Some(with_counts(with_interface(with_icmp(record, &row.key, proto), &row.key, report), packets, bytes))
 }
 
-/// What was sampled: the collector multiplies it with the sampling interval, as it does for any exporter.
+/// The sampled count: the collector multiplies it by the sampling interval, as for any exporter.
 fn sampled(estimate: &Estimate) -> u64 {
     estimate.sampled.unwrap_or(estimate.value)
 }
@@ -172,7 +173,7 @@ fn with_number(record: Record, field: &str, number: u64, proto: Option<u8>) -> R
     }
 }
 
-/// An address, and its length if it is a network's. The elements are those of IPv4 and its length, of IPv6 and its
+/// Adds an address, with its prefix length if it is a network. The elements are IPv4 and its length, then IPv6 and its
 /// length.
 fn with_address(record: Record, text: &str, [v4, v4_length, v6, v6_length]: [u16; 4]) -> Record {
     let (address, length) = match text.split_once('/') {
@@ -194,7 +195,7 @@ const fn is_icmp(proto: Option<u8>) -> bool {
     matches!(proto, Some(ICMP | ICMPV6))
 }
 
-/// Type and code of ICMP, which reports have in the place of ports.
+/// Adds type and code of ICMP, which reports have in place of ports.
 fn with_icmp(record: Record, key: &Map<String, Value>, proto: Option<u8>) -> Record {
     let number = |field| key.get(field).and_then(Value::as_u64).map(|number| number as u8);
     match (proto, number("src_port"), number("dst_port")) {
@@ -204,7 +205,7 @@ fn with_icmp(record: Record, key: &Map<String, Value>, proto: Option<u8>) -> Rec
     }
 }
 
-/// By which interface the packets came or went; the other one is 0, for it is not known.
+/// Adds the interface by which the packets came or went; the other one is unknown, and 0.
 fn with_interface(record: Record, key: &Map<String, Value>, report: &Report) -> Record {
     let Some(name) = key.get("interface") else { return record };
     let way = key.get("direction");
@@ -214,13 +215,13 @@ fn with_interface(record: Record, key: &Map<String, Value>, report: &Report) -> 
     record.with(ie::INGRESS_INTERFACE, ingress.to_be_bytes()).with(ie::EGRESS_INTERFACE, egress.to_be_bytes())
 }
 
-/// The flags of these letters.
+/// The TCP flags that these letters stand for.
 fn tcp_flags(letters: &str) -> u8 {
     let bits = TCP_FLAGS.iter().zip(0..).filter(|((_, letter), _)| letters.contains(*letter));
     bits.fold(0, |flags, (_, bit)| flags | 1 << bit)
 }
 
-/// As much of a text as there is room for, filled up with zeros.
+/// The beginning of a string as far as it fits, padded with zeros.
 fn text<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [0; N];
     let end = text.floor_char_boundary(N);

@@ -1,4 +1,4 @@
-//! How messages get to a collector: datagrams, or a connection (RFC 7011 section 10).
+//! Transport of messages to a collector: datagrams, or a connection (RFC 7011 section 10).
 
 use std::{
     io::{self, ErrorKind, Write},
@@ -15,14 +15,14 @@ use crate::{
     sockopt,
 };
 
-/// Datagrams of this size pass every path of IPv6 in one piece, headers included (RFC 8200 section 5).
+/// Datagrams of this size pass every IPv6 path unfragmented, headers included (RFC 8200 section 5).
 const DATAGRAM_BYTES: usize = 1280 - 40 - 8;
-/// A connection has no such limit, and collectors read one message at a time.
+/// A connection has no such limit, but collectors read one message at a time.
 const STREAM_BYTES: usize = 16 << 10;
-/// How often weir looks whether the collector has acknowledged.
+/// How often weir checks whether the collector has acknowledged.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What leads to the collector.
+/// The path to the collector.
 #[derive(Debug)]
 pub enum Way {
     Datagrams(UdpSocket),
@@ -30,7 +30,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Leads to one of the addresses of this name.
+    /// Opens a path to one of the addresses of this name.
     pub fn open(address: &Address, transport: Transport, timeout: Duration) -> io::Result<Self> {
         let mut error = io::Error::new(ErrorKind::NotFound, "the name has no address");
         for address in resolve(address)? {
@@ -58,7 +58,7 @@ impl Way {
         })
     }
 
-    /// Bytes that a message may have.
+    /// Maximum size of a message in bytes.
     pub const fn message_bytes(&self) -> usize {
         match self {
             Self::Datagrams(_) => DATAGRAM_BYTES,
@@ -66,8 +66,8 @@ impl Way {
         }
     }
 
-    /// Whether the collector has to be told of templates again: a datagram that had them may be lost, and the collector
-    /// may be another one now.
+    /// Whether templates have to be repeated: a datagram with them may have been lost, and the collector may have been
+    /// replaced.
     pub const fn forgets(&self) -> bool {
         matches!(self, Self::Datagrams(_))
     }
@@ -81,24 +81,24 @@ impl Way {
         !is_open || stream.set_nonblocking(false).is_err()
     }
 
-    /// Whether datagrams lead there no more: the name has another address, or the router has. Who cannot look that up
-    /// sends where it was.
+    /// Whether datagrams no longer lead to the collector: its name has another address, or the router has. If the
+    /// lookup fails, weir keeps sending to the old address.
     pub fn has_moved(&self, address: &Address) -> bool {
         let Self::Datagrams(socket) = self else { return false };
         has_moved(socket, address).unwrap_or(false)
     }
 
-    /// Ends a connection that the collector takes nothing from. What it has not taken is sent again over another one,
-    /// so the system must not go on to send it.
+    /// Aborts a connection on which the collector reads nothing. Its unread messages are sent again over another
+    /// connection, so the system must not go on sending them here.
     pub fn abandon(self) {
         if let Self::Stream(stream) = self {
-            // If that fails, some records are there twice.
+            // If this fails, some records arrive twice.
             let _ = set_socket_linger(&stream, Some(Duration::ZERO));
         }
     }
 
-    /// Sends messages. On a connection it waits until the collector's system has acknowledged all of them, for as long
-    /// as `timeout`.
+    /// Sends messages. On a connection, waits up to `timeout` until the collector's system has acknowledged all of
+    /// them.
     pub fn send(&mut self, messages: &[Vec<u8>], timeout: Duration) -> io::Result<()> {
         match self {
             Self::Datagrams(socket) => messages.iter().try_for_each(|message| socket.send(message).map(|_| ())),
@@ -120,12 +120,12 @@ impl Way {
     }
 }
 
-/// The addresses that the name has now.
+/// The current addresses of the name.
 fn resolve(Address { host, port }: &Address) -> io::Result<impl Iterator<Item = SocketAddr>> {
     (host.as_str(), *port).to_socket_addrs()
 }
 
-/// A socket whose datagrams go there, from the address that the routes choose now.
+/// A UDP socket connected to this address, with the local address that the routes choose now.
 fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -136,7 +136,8 @@ fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Whether the collector has another address now, or the router another one for it. A socket keeps both for ever.
+/// Whether the collector now has another address, or the router another local address for it. A connected socket keeps
+/// both for ever.
 fn has_moved(socket: &UdpSocket, address: &Address) -> io::Result<bool> {
     let peer = socket.peer_addr()?;
     if !resolve(address)?.any(|known| known == peer) {

@@ -31,19 +31,18 @@ use tokio::{
 use super::{BATCH, login::login, quoted, tls, unavailable};
 use crate::{config::Nats, sink::DeliveryError};
 
-/// A connection that ends with what it was made for: it is never made again by itself, for then the secrets would be
-/// old ones, and messages of an attempt that was given up could come beside those of the next one.
+/// A connection for one purpose that never reconnects by itself: it would use old secrets, and messages of an abandoned
+/// attempt could mix with those of the next one.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: Client,
     stream: jetstream::Context,
-    /// What the server has said, or that it is gone.
+    /// What the server has reported, or that it is gone.
     trouble: watch::Receiver<Option<String>>,
     driver: Driver,
 }
 
-/// The thread that drives a connection, also between deliveries: it answers when the server asks whether anybody is
-/// there.
+/// The thread that drives a connection, also between deliveries: it answers the server's pings.
 #[derive(Debug)]
 pub(super) struct Driver {
     handle: Handle,
@@ -54,7 +53,7 @@ pub(super) struct Driver {
 
 impl Driver {
     fn start() -> std::io::Result<Self> {
-        // Looking up a name is all that blocks.
+        // Only name lookups block.
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -65,7 +64,7 @@ impl Driver {
         let (stop, stopped) = oneshot::channel();
         let (here, ended) = channel::bounded::<Infallible>(0);
         thread::Builder::new().name("nats".to_owned()).spawn(move || {
-            // It ends with an error: nothing is ever sent.
+            // The receiver ends with an error, because nothing is ever sent.
             let _ = runtime.block_on(stopped);
             drop(runtime);
             drop(here);
@@ -73,14 +72,14 @@ impl Driver {
         Ok(Self { handle, stop: Some(stop), ended })
     }
 
-    /// Whether its thread has ended, or does so within this time.
+    /// Whether its thread has ended, or ends within this time.
     pub fn has_ended(&self, within: Duration) -> bool {
         self.ended.recv_timeout(within) == Err(RecvTimeoutError::Disconnected)
     }
 }
 
 impl Connection {
-    /// Connects. If that fails, `last` is the thread that still may look up the name.
+    /// Connects. If that fails, `last` is set to the thread that may still be looking up the name.
     pub fn open(settings: &Nats, within: Duration, last: &mut Option<Driver>) -> Result<Self, DeliveryError> {
         let failed = |why: String| unavailable(quoted(&format!("cannot connect to {}: {why}", settings.url)));
         let (said, trouble) = watch::channel(None);
@@ -106,18 +105,18 @@ impl Connection {
         };
         let stream = {
             let _entered = driver.handle.enter();
-            // Each delivery has a deadline of its own, which is earlier.
+            // Each delivery has its own, earlier deadline.
             ContextBuilder::new().timeout(2 * settings.timeout).max_ack_inflight(BATCH).build(client.clone())
         };
         Ok(Self { client, stream, trouble, driver })
     }
 
-    /// Whether nothing is known that is against it.
+    /// Whether no problem is known.
     pub fn is_up(&self) -> bool {
         self.client.connection_state() == State::Connected && self.trouble.borrow().is_none()
     }
 
-    /// What the server said of itself.
+    /// What the server has said about itself.
     pub fn info(&self) -> ServerInfo {
         self.client.server_info()
     }
@@ -126,7 +125,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Not all have come: the connection is of no more use. Why, in words.
+    /// Not all answers have come, and the connection cannot be used any more. The error says why, in words.
     pub fn publish(
         &mut self,
         subject: &str,
@@ -171,7 +170,7 @@ impl Connection {
     }
 }
 
-/// How to connect; `said` gets the first trouble.
+/// The options of a connection; `said` gets the first problem.
 fn options(within: Duration, said: watch::Sender<Option<String>>) -> ConnectOptions {
     let was_connected = Arc::new(AtomicBool::new(false));
     ConnectOptions::new()

@@ -1,4 +1,4 @@
-//! Who weir is to a NATS server: secrets in files, which are read for each connection.
+//! How weir identifies itself to a NATS server: secrets in files, which are read for each connection.
 
 use std::{
     io::{self, Read},
@@ -13,31 +13,31 @@ use crate::{
     names::open_regular,
 };
 
-/// Bytes that a file with a secret may have: credentials have some 2 KiB.
+/// Maximum size of a file with a secret in bytes: credentials have some 2 KiB.
 const BYTES_MAX: u64 = 16 << 10;
 
-/// Why there is no secret in a file. It never repeats what is there.
+/// Why a file gives no secret. The error never repeats the content.
 #[derive(Debug, Error)]
 pub(super) enum LoginError {
-    /// The system refuses it.
+    /// The file cannot be read.
     #[error("cannot read {file}, which has the {what}: {error}")]
     Unreadable { file: String, what: &'static str, error: io::Error },
     /// Every user may read it.
     #[error(transparent)]
     Exposed(#[from] Exposed),
-    /// There is something else in it.
+    /// The content is not such a secret.
     #[error("{file} should have the {what} in one line of at most {BYTES_MAX} characters")]
     NoSecret { file: String, what: &'static str },
-    /// It is no file of credentials.
+    /// It is not a credentials file.
     #[error("{0} should have a user's JWT and the seed of his NKEY, as `nsc generate creds` writes them")]
     NoCredentials(String),
 }
 
-/// Adds who weir is.
+/// Adds the credentials.
 ///
 /// # Errors
 ///
-/// A file has no such secret, or everybody may read it.
+/// A file has no such secret, or every user may read it.
 pub(super) fn login(options: ConnectOptions, settings: &Nats) -> Result<ConnectOptions, LoginError> {
     if let Some(file) = &settings.credentials_file {
         let text = read(file, "credentials")?;
@@ -52,7 +52,7 @@ pub(super) fn login(options: ConnectOptions, settings: &Nats) -> Result<ConnectO
     }
 }
 
-/// A secret that is a line of its file, and nothing else but blanks around it.
+/// Reads a secret of one line from a file that has nothing else but whitespace around it.
 fn line(file: &Path, what: &'static str) -> Result<String, LoginError> {
     let text = read(file, what)?;
     let secret = text.trim();

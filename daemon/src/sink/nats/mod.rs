@@ -1,4 +1,4 @@
-//! Reports to a stream of NATS JetStream.
+//! Sends reports to a stream of NATS JetStream.
 
 mod connection;
 mod login;
@@ -23,25 +23,26 @@ pub use self::tls::TlsError;
 use super::{DeliveryError, Sink, delivery::now};
 use crate::{config, spool::Parcel, text::visible};
 
-/// Messages that are on their way at once, at most.
+/// Maximum number of messages in flight.
 const BATCH: usize = 100;
-/// Characters of what a server says that an error quotes: enough for a sentence.
+/// How many characters of a server's message are quoted in an error: enough for a sentence.
 const QUOTED_MAX: usize = 200;
-/// How a message's headers begin and end, and what each of them takes beside its name and value.
+/// The frame of a message's headers, and the overhead of each header.
 const HEADERS_FRAME: usize = "NATS/1.0\r\n\r\n".len();
 const HEADER_FRAME: usize = ": \r\n".len();
 
-/// A subject of a NATS server, of which a JetStream stream takes what is published.
+/// A subject of a NATS server that a JetStream stream captures.
 ///
 /// Each report and tombstone is a message: a line of JSON without its newline. Its header `Nats-Msg-Id` is its id, so
-/// that the stream keeps it once if it is sent again within the stream's duplicate window. Delivered means that the
-/// stream has acknowledged all messages of a batch. After anything but that and an answer of the stream, the connection
-/// is closed, so that nothing of this attempt is sent beside the next one; that one reads the files with secrets again.
+/// the stream stores it once even if it is sent again within the stream's duplicate window. Delivered means that the
+/// stream has acknowledged all messages of a batch. If the stream neither acknowledges nor answers with an error, the
+/// connection is closed, so that nothing of this attempt is sent alongside the next one. The next one reads the files
+/// with secrets again.
 #[derive(Debug)]
 pub struct Nats {
     settings: config::Nats,
     connection: Option<Connection>,
-    /// The thread of the last connection, which may still look up the server's name.
+    /// The thread of the last connection, which may still be looking up the server's name.
     last: Option<Driver>,
 }
 
@@ -57,7 +58,7 @@ impl Nats {
         Ok(Self { settings: settings.clone(), connection: None, last: None })
     }
 
-    /// The connection, which is made if there is none.
+    /// The open connection, or a new one.
     fn connected(&mut self, until: Instant) -> Result<&mut Connection, DeliveryError> {
         if self.connection.as_ref().is_some_and(|connection| !connection.is_up()) {
             self.hang_up();
@@ -100,15 +101,15 @@ impl Nats {
     }
 }
 
-/// What a stream will say of this message again: it is larger than `max_msg_size`, or its headers are.
+/// Answers that a stream would give again to the same message: the message or its headers exceed `max_msg_size`.
 const REFUSALS: [ErrorCode; 2] = [ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM, ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM];
 
-/// What the stream has told.
+/// The stream's own error.
 fn told(error: &PublishError) -> Option<&jetstream::Error> {
     error.source().and_then(|source| source.downcast_ref())
 }
 
-/// Whether an error is an answer to its message, after which the connection is as good as before.
+/// Whether an error is an answer to its message, after which the connection is still usable.
 fn is_answer(error: &PublishError) -> bool {
     matches!(error.kind(), PublishErrorKind::StreamNotFound | PublishErrorKind::MaxPayloadExceeded)
         || told(error).is_some()
@@ -160,7 +161,7 @@ impl Sink for Nats {
             self.hang_up();
         }
         let failures: Vec<_> = errors.iter().map(|error| self.failure(error, info.jetstream)).collect();
-        // What may work later goes first: then all of them are tried again.
+        // A temporary failure has precedence: then all messages are tried again.
         let may_pass = |failure: &&DeliveryError| matches!(failure, DeliveryError::Unavailable { .. });
         failures.iter().find(may_pass).or(failures.first()).cloned().map_or(Ok(()), Err)
     }
@@ -188,7 +189,7 @@ impl<'a> Message<'a> {
         headers
     }
 
-    /// Its bytes as the server counts them: headers and payload.
+    /// Its size in bytes as the server counts it: headers and payload.
     fn bytes(&self) -> usize {
         let headers = [(NATS_MESSAGE_ID.as_ref(), self.id), (Self::TYPE, Self::JSON)];
         let headers: usize = headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_FRAME).sum();
@@ -204,7 +205,7 @@ const fn unavailable(message: String) -> DeliveryError {
     DeliveryError::unavailable(message)
 }
 
-/// A text with words of a server, in one line that a terminal may show.
+/// Quotes the server's words in one line that is safe to print on a terminal.
 fn quoted(text: &str) -> String {
     text.chars().map(visible).take(QUOTED_MAX).collect()
 }

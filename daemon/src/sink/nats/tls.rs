@@ -1,4 +1,4 @@
-//! Whom a connection to a NATS server trusts, and by which certificate weir is known: as with HTTPS.
+//! Which authorities a connection to a NATS server trusts, and weir's own certificate: as with HTTPS.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::{
     sink::http::tls::{PemError, certificates, private_key},
 };
 
-/// Why there are no settings of TLS.
+/// Why the TLS settings cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// A file is not what it should be.
+    /// A file does not contain what is needed.
     #[error(transparent)]
     Pem(#[from] PemError),
     /// A certificate or a key cannot be used, or the system has no roots.
@@ -31,7 +31,7 @@ pub enum TlsError {
 ///
 /// # Errors
 ///
-/// A file is not what it should be.
+/// A file cannot be used.
 pub(super) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Result<ClientConfig, TlsError> {
     let builder =
         ClientConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;
@@ -45,7 +45,7 @@ pub(super) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Resul
         }
         None => builder.with_platform_verifier()?,
     };
-    // The configuration has both or none.
+    // The configuration ensures that both are there or none.
     match (certificate_file, key_file) {
         (Some(chain), Some(key)) => {
             let chain = certificates(chain)?.iter().map(der).collect();

@@ -1,4 +1,4 @@
-//! What a receiver says that has taken a request: perhaps it rejects some of the points all the same.
+//! What a receiver says after it has accepted a request: it may still reject some of the points.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::{
     text::{escaped, short},
 };
 
-/// So often it is logged, at most: a receiver that rejects some points does so with every report.
+/// At most one log line per this time: a receiver that rejects some points does so with every report.
 const PERIOD: Duration = Duration::from_secs(10 * 60);
 
-/// What was said since the start.
+/// Answers since the start.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    /// Points that were rejected since the last line of the log.
+    /// Points rejected since the last log line.
     rejected: u64,
-    /// When that was.
+    /// When the last line was logged.
     logged: Option<Duration>,
 }
 
 impl Answers {
-    /// Logs what the receiver rejects, or warns of. OTLP says not to send it again. An answer that is something else
-    /// says nothing: there are proxies, and receivers that answer in JSON.
+    /// Logs rejected points and warnings of the receiver. OTLP says not to send them again. An answer in another format
+    /// is ignored: it may come from a proxy, or a receiver that answers in JSON.
     pub fn judge(&mut self, sink: &str, answer: &[u8]) {
         let now = clock::now().monotonic;
         if let Some(line) = self.line(answer, now) {
@@ -33,7 +33,7 @@ impl Answers {
         }
     }
 
-    /// What is to be logged, if it is time.
+    /// The line to log, if one is due.
     fn line(&mut self, answer: &[u8], now: Duration) -> Option<String> {
         let response = ExportMetricsServiceResponse::decode(answer).ok()?;
         let ExportMetricsPartialSuccess { rejected_data_points, error_message } = response.partial_success?;

@@ -1,4 +1,4 @@
-//! Makes metrics of numbers: sums, gauges, estimates with their bounds, and histograms.
+//! Turns numbers into metrics: sums, gauges, estimates with their bounds, and histograms.
 
 use jiff::Timestamp;
 use opentelemetry_proto::tonic::{
@@ -12,17 +12,17 @@ use serde_json::Value;
 
 use crate::report::Estimate;
 
-/// What tells the points of a metric apart.
+/// The attributes that distinguish the points of a metric.
 pub(super) type Attributes = Vec<KeyValue>;
 
-/// What a metric is called, its unit (UCUM), and what it means.
+/// A metric's name, its unit (UCUM), and its description.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name<'n>(pub &'n str, pub &'n str, pub &'n str);
 
-/// The end of a name, a part of its description, and the number that it means.
+/// The suffix of a name, a part of its description, and a function that gets the number.
 pub(super) type Told<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-/// Value, lower and upper bound of an estimate.
+/// The value, lower bound and upper bound of an estimate.
 const BOUNDS: [Told<Estimate>; 3] = [
     ("", "", |estimate| estimate.value),
     (".lower", " Lower bound.", |estimate| estimate.lower),
@@ -41,7 +41,7 @@ pub(super) fn interface_attributes(name: &str, direction: Option<&String>) -> At
     attributes
 }
 
-/// An attribute with a field of the report, in its own type.
+/// An attribute with a field of the report, of the same type.
 pub(super) fn field(key: &str, value: &Value) -> KeyValue {
     use any_value::Value::{BoolValue, DoubleValue, IntValue, StringValue};
     let value = match value {
@@ -61,12 +61,12 @@ fn attribute(key: &str, value: any_value::Value) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
 }
 
-/// OTLP has signed integers: what is beyond their largest is the largest. No window of a network has so many.
+/// OTLP integers are signed, so larger numbers are capped. No network reaches that in one window.
 fn int(number: u64) -> Number {
     Number::AsInt(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// Nanoseconds since 1970; 0, which means not known, for what is before that.
+/// Nanoseconds since 1970; 0, which means unknown, for earlier times.
 fn nanoseconds(time: Timestamp) -> u64 {
     u64::try_from(time.as_nanosecond()).unwrap_or_default()
 }
@@ -80,22 +80,22 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Of the window from `start` to `end`.
+    /// Metrics of the window from `start` to `end`.
     pub fn within(start: Timestamp, end: Timestamp) -> Self {
         Self { start: nanoseconds(start), end: nanoseconds(end), all: Vec::new() }
     }
 
-    /// At this time, in seconds since 1970. When what they count began is not known.
+    /// Metrics at this time, in seconds since 1970, whose counting began at an unknown time.
     pub const fn at(seconds: u64) -> Self {
         Self { start: 0, end: seconds.saturating_mul(1_000_000_000), all: Vec::new() }
     }
 
-    /// All of them.
+    /// All metrics.
     pub fn finish(self) -> Vec<Metric> {
         self.all
     }
 
-    /// What was counted in the window: deltas, which only add up.
+    /// Counts of the window: deltas, which can be summed.
     pub fn sum(&mut self, name: Name<'_>, points: impl IntoIterator<Item = (Attributes, u64)>) {
         let point = |(attributes, number)| self.point(attributes, self.start, int(number));
         let data_points: Vec<_> = points.into_iter().map(point).collect();
@@ -104,12 +104,12 @@ impl Metrics {
         self.push(name, is_empty, Data::Sum(Sum { data_points, aggregation_temporality, is_monotonic: true }));
     }
 
-    /// Whole numbers as they are at the end of the window.
+    /// Whole numbers as of the end of the window.
     pub fn gauge(&mut self, name: Name<'_>, points: impl IntoIterator<Item = (Attributes, u64)>) {
         self.numbers(name, points.into_iter().map(|(attributes, number)| (attributes, int(number))));
     }
 
-    /// Numbers with a fraction as they are at the end of the window.
+    /// Floating-point numbers as of the end of the window.
     pub fn real(&mut self, name: Name<'_>, points: impl IntoIterator<Item = (Attributes, f64)>) {
         self.numbers(name, points.into_iter().map(|(attributes, number)| (attributes, Number::AsDouble(number))));
     }
@@ -121,7 +121,7 @@ impl Metrics {
         self.push(name, is_empty, Data::Gauge(Gauge { data_points }));
     }
 
-    /// Estimates of the window, with their bounds as metrics of their own.
+    /// Estimates of the window, with their bounds as separate metrics.
     pub fn estimate(
         &mut self,
         Name(name, unit, description): Name<'_>,
@@ -133,8 +133,7 @@ impl Metrics {
         }
     }
 
-    /// How many of the window are in each class. A class is its upper edge (inclusive) and a number; the last one has
-    /// all that are larger, too.
+    /// Counts per class. A class is its upper edge (inclusive) and a count; the last one includes everything larger.
     pub fn histogram<'c>(&mut self, name: Name<'_>, points: impl IntoIterator<Item = (Attributes, &'c [(u64, u64)])>) {
         let point = |(attributes, classes): (Attributes, &[(u64, u64)])| {
             let (_, below) = classes.split_last()?;

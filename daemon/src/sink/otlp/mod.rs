@@ -1,7 +1,7 @@
 //! Reports as OTLP metrics (OpenTelemetry Protocol 1, OTLP/HTTP with binary protobuf).
 //!
-//! A report is one `ResourceMetrics`, and so is a tombstone. Everything of a report has the times of its window: what
-//! is sent again is the same points at the same times. docs/collectors/otlp.md names all metrics.
+//! A report is one `ResourceMetrics`, and so is a tombstone. Every point of a report has the times of its window, so a
+//! retry sends the same points with the same times. docs/collectors/otlp.md lists all metrics.
 
 mod answer;
 mod metrics;
@@ -32,14 +32,13 @@ const NAME: &str = "weir";
 
 /// Bytes of JSON in one request: as metrics they are at most [`GROWTH`] times as many, which is 1 MiB.
 const BATCH_BYTES: usize = (1 << 20) / GROWTH;
-/// How much larger a report is as metrics than as JSON, at most: each bound of each row is a point with all attributes.
+/// The most that a report grows from JSON to metrics: each bound of each row becomes a point with all attributes.
 const GROWTH: usize = 6;
 
 /// A receiver of OTLP metrics.
 ///
-/// It is spoken to as an [`Http`](super::Http) collector is, and its answers mean the same. So more of them are tried
-/// again than OTLP asks for (429, 502, 503, 504): a report is not given up because a proxy on the way answers 404 or
-/// 500.
+/// weir treats it like an [`Http`](super::Http) collector, and its answers mean the same. So more statuses are retried
+/// than OTLP asks for (429, 502, 503, 504): a report is not given up because a proxy in between answers 404 or 500.
 #[derive(Debug)]
 pub struct Otlp {
     client: Client,
@@ -47,7 +46,7 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// A receiver at `url`, which is complete: `http://collector:4318/v1/metrics`.
+    /// A receiver at `url`, which is the complete URL: `http://collector:4318/v1/metrics`.
     ///
     /// # Errors
     /// The URL or another option is not valid.
@@ -78,8 +77,8 @@ impl Sink for Otlp {
     }
 }
 
-/// A request with this report or tombstone. A request with several is these one after the other: protobuf concatenates
-/// repeated fields. So only one report at a time is in memory as messages.
+/// A request with this report or tombstone. A request with several is their concatenation, because protobuf
+/// concatenates repeated fields. So only one report at a time is in memory as messages.
 fn encoded(parcel: &Parcel) -> Result<Vec<u8>, DeliveryError> {
     let Parcel { is_report, time, encoded, .. } = parcel;
     let mapped = if *is_report {
@@ -94,7 +93,7 @@ fn encoded(parcel: &Parcel) -> Result<Vec<u8>, DeliveryError> {
     Ok(ExportMetricsServiceRequest { resource_metrics: vec![mapped] }.encode_to_vec())
 }
 
-/// These metrics of one observer.
+/// These metrics as the resource of one observer.
 fn of_resource(attributes: Vec<KeyValue>, version: &str, metrics: Vec<Metric>) -> ResourceMetrics {
     let scope =
         InstrumentationScope { name: NAME.to_owned(), version: version.to_owned(), ..InstrumentationScope::default() };

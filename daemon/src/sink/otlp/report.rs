@@ -1,4 +1,4 @@
-//! The metrics of a report. They are the numbers that Prometheus is told, but each for its window.
+//! The metrics of a report: the same numbers as for Prometheus, but each for its window.
 
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 
@@ -12,7 +12,7 @@ use crate::report::{
     Tally, TcpPackets, Totals, Unique,
 };
 
-/// What a tally has, each with its unit.
+/// The parts of a tally, each with its unit.
 const UNITS: [(&str, Told<Tally>); 2] = [
     ("{packet}", ("packets", "Packets", |tally| tally.packets)),
     ("By", ("bytes", "Bytes on the wire", |tally| tally.bytes)),
@@ -31,7 +31,7 @@ pub(super) fn mapped(report: &Report) -> ResourceMetrics {
     of_alerts(&mut metrics, report);
     of_self(&mut metrics, &report.self_metrics);
     let Observer { name, id, boot_id: _, seq: _, version, site } = &report.observer;
-    // Names of OpenTelemetry's semantic conventions for resources, where there is one.
+    // Names from OpenTelemetry's semantic conventions for resources, where one exists.
     let mut resource = vec![
         text("service.name", NAME),
         text("service.version", version),
@@ -74,7 +74,7 @@ fn of_totals(metrics: &mut Metrics, totals: &Totals) {
     metrics.sum(Name("weir.protocol.packets", "{packet}", "Packets of flows, by protocol."), protocols);
 }
 
-/// The attributes of an interface, and one more.
+/// The attributes of an interface, plus one.
 fn with(interface: &Interface, key: &str, value: &str) -> Attributes {
     let mut attributes = interface_attributes(&interface.name, interface.direction.as_ref());
     attributes.push(text(key, value));
@@ -100,7 +100,7 @@ fn of_ledgers(metrics: &mut Metrics, interfaces: &[Interface]) {
     metrics.histogram(Name("weir.interface.packet.size", "By", "Packets by their bytes on the wire."), sizes);
 }
 
-/// Where the packets of an interface went.
+/// What became of the packets of an interface.
 fn parts(interface: &Interface, of: fn(&Tally) -> u64) -> Vec<(Attributes, u64)> {
     let Ledger { seen: _, attributed, sampled_out, skipped, lost, uncertain: _ } = &interface.ledger;
     let whole = [("attributed", attributed), ("sampled_out", sampled_out)];
@@ -162,7 +162,7 @@ fn of_interfaces(metrics: &mut Metrics, interfaces: &[Interface]) {
     metrics.real(Name("weir.interface.kept", "1", "The share of packets that were not lost."), kept);
 }
 
-/// A distribution as points, by the share of values that are at most so large. None if nothing was counted.
+/// A distribution as points, one for each quantile. Empty if nothing was counted.
 fn quantiles(attributes: &Attributes, of: &Histogram) -> Vec<(Attributes, u64)> {
     let Histogram { count, min, p50, p90, p99, max, buckets: _ } = *of;
     if count == 0 {
@@ -241,7 +241,7 @@ fn of_self(metrics: &mut Metrics, of: &SelfMetrics) {
     of_sinks(metrics, sinks);
 }
 
-/// These count since the start of the daemon, which a report does not tell: so they are no sums.
+/// These count since the start of the daemon, which a report does not contain, so they cannot be sums.
 fn of_sinks(metrics: &mut Metrics, sinks: &[SinkMetrics]) {
     let all =
         |number: fn(&SinkMetrics) -> u64| sinks.iter().map(move |sink| (vec![text("sink", &sink.name)], number(sink)));

@@ -1,9 +1,9 @@
-//! Rows of views. There are as many as the view has keys, but at most its `top` at a time.
+//! Rows of views. A view gives as many series as it has keys, but at most its `top` at a time.
 
 use super::metrics::{Attributes, Metrics, Name, field, interface_attributes, text};
 use crate::report::{Bits, Estimate, Row, Sums, View};
 
-/// A part of a name with its unit, and the number that it means.
+/// A part of a name with its unit, and a function that gets the number.
 type Measured<T, N> = (&'static str, &'static str, fn(&T) -> N);
 
 /// Each number of a row that a view may measure.
@@ -50,7 +50,7 @@ pub(super) fn of_views(metrics: &mut Metrics, views: &[View]) {
     }
 }
 
-/// The attributes of a row: with the fields of its key. No two attributes of a point may have the same name.
+/// The attributes of a row, including the fields of its key. No two attributes of a point may have the same name.
 fn with_key(mut attributes: Attributes, row: &Row) -> Attributes {
     for (name, value) in &row.key {
         if attributes.iter().all(|known| known.key != *name) {

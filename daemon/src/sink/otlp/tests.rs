@@ -1,4 +1,4 @@
-//! What is sent, decoded again, against the report itself.
+//! Compares the decoded request with the report itself.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,7 @@ const GOLDEN: &str = include_str!("../../../tests/golden/report.json");
 /// All points of each metric, with their attributes.
 type Points = BTreeMap<String, Vec<(BTreeMap<String, Value>, Point)>>;
 
-/// What is known of a point: kind, start, end, and its number or numbers.
+/// A point: kind, start, end, and its number or numbers.
 #[derive(Clone, Debug, PartialEq)]
 struct Point {
     kind: &'static str,
@@ -92,7 +92,7 @@ fn points(resource: &ResourceMetrics) -> Points {
     all
 }
 
-/// What a report should come to, made of its JSON alone.
+/// The expected points of a report, from its JSON alone.
 #[derive(Default)]
 struct Expected {
     start: u64,
@@ -286,7 +286,7 @@ fn of_self(all: &mut Expected, own: &Value) {
     }
 }
 
-/// A line of JSON as the spool has it.
+/// A line of JSON as it is in the spool.
 fn parcel(line: &str) -> Parcel {
     Parcel::report(Encoded { id: "7f3c9a52/0000b41d/42".to_owned(), line: line.as_bytes().into() })
 }
@@ -378,7 +378,7 @@ fn a_tombstone_is_a_sum_at_the_time_of_what_is_lost() {
     assert_eq!(attributes(&resource.resource.unwrap().attributes)["service.instance.id"], "7f3c9a52");
 }
 
-/// Every value of the golden report in turn is replaced by some odd ones.
+/// Replaces every value of the golden report in turn with some odd ones.
 #[test]
 fn odd_reports_are_mapped_or_refused() {
     let golden: Value = serde_json::from_str(GOLDEN).unwrap();
@@ -466,7 +466,7 @@ fn several_are_one_request() {
 
 #[test]
 fn an_answer_is_judged_as_that_of_any_collector() {
-    // PartialSuccess of the specification: 3 points are rejected, and why.
+    // The specification's PartialSuccess: 3 points are rejected, and why.
     let partial = "\n\x06\x08\x03\x12\x02no";
     let answers =
         [(200, partial), (200, "ok"), (503, ""), (429, ""), (404, ""), (500, ""), (400, "\x08\x03"), (413, "")];
@@ -501,7 +501,7 @@ fn a_request_stays_within_what_is_planned() {
     assert!(body.len() < GROWTH * line.len(), "{} bytes of JSON are {} of metrics", line.len(), body.len());
 }
 
-/// Bytes of memory that a text, or a list, takes beside its own structure.
+/// Heap bytes of a string or list, without its own structure.
 fn allocated(bytes: usize) -> usize {
     (bytes + size_of::<usize>()).next_multiple_of(16)
 }
@@ -547,7 +547,7 @@ fn rows_take_no_more_memory_than_planned() {
         .map(|metric| match metric.data.as_ref().unwrap() {
             Data::Gauge(gauge) => {
                 let points = &gauge.data_points;
-                // A list that grew may have room for as many again.
+                // A list that has grown may have spare capacity of the same size.
                 2 * size_of_val(&points[..])
                     + points.iter().map(|one| size_of_attributes(&one.attributes)).sum::<usize>()
             }

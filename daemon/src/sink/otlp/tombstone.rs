@@ -1,4 +1,4 @@
-//! The metrics of a tombstone: a loss is seen where the reports would have been.
+//! The metrics of a tombstone: the loss appears where the reports would have been.
 
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 
