@@ -1,4 +1,4 @@
-//! `weir spool`: what waits on disk, for people. It reads the same folders as a running weir, and disturbs nothing.
+//! `weir spool`: shows and changes what waits on disk. It works on the folders of a running weir without disturbing it.
 
 use std::{
     io::{self, Write},
@@ -21,20 +21,20 @@ use crate::{
     text::{grouped, visible},
 };
 
-/// Why the command does not do what it is told.
+/// Why the command fails.
 #[derive(Debug, Error)]
 pub enum SpoolError {
-    /// The system refuses something.
+    /// The system refuses an operation.
     #[error("cannot {what} {}: {error}", path.display())]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// With which file or folder.
+        /// Its file or folder.
         path: PathBuf,
         /// Why not.
         error: io::Error,
     },
-    /// There is nothing by this name.
+    /// Nothing has this name.
     #[error("nothing in {} is called {name:?}: `weir spool ls` lists what is there", path.display())]
     NotThere {
         /// The name that was given.
@@ -81,8 +81,8 @@ impl Spools {
         Self { path }
     }
 
-    /// All that is there, in the order in which it is delivered, a sink after the other; or only what these names mean:
-    /// the folder of a sink, or the id of a report.
+    /// Everything in the spools, one sink after the other, in the order of delivery; or only what these names stand
+    /// for: the folder of a sink, or the id of a report.
     ///
     /// # Errors
     ///
@@ -108,8 +108,8 @@ impl Spools {
         Ok(items)
     }
 
-    /// Removes a report, so that it is delivered no more; a tombstone is delivered in its place. A refused report and a
-    /// tombstone go without a trace.
+    /// Removes a report, so that it is not delivered any more; a tombstone is delivered in its place. A refused report
+    /// or a tombstone is removed without a trace.
     ///
     /// # Errors
     ///
@@ -128,8 +128,8 @@ impl Spools {
         }
     }
 
-    /// Has a refused report tried again, at the end of the line: by a running weir with its next report, else by the
-    /// next one. Returns false for what was not refused.
+    /// Marks a refused report to be tried again, at the end of the line: by a running weir with its next report,
+    /// otherwise at the next start. Returns false if the report was not refused.
     ///
     /// # Errors
     ///
@@ -146,11 +146,11 @@ impl Spools {
     }
 }
 
-/// Writes what is on disk as a table, a sink after the other.
+/// Writes what is on disk as a table, one sink after the other.
 ///
 /// # Errors
 ///
-/// `out` takes no more.
+/// `out` cannot be written.
 pub fn write_list(items: &[Item], out: &mut impl Write) -> io::Result<()> {
     for of_sink in items.chunk_by(|one, next| one.sink == next.sink) {
         let Some(first) = of_sink.first() else { continue };
@@ -173,7 +173,7 @@ pub fn write_list(items: &[Item], out: &mut impl Write) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// `out` takes no more.
+/// `out` cannot be written.
 pub fn write_json(items: &[Item], out: &mut impl Write) -> io::Result<()> {
     for Item { sink, time, id, bytes, state, .. } in items {
         let line = serde_json::json!({"sink": sink, "id": id, "time": time, "bytes": bytes, "state": state});
@@ -205,11 +205,11 @@ impl Item {
         }
     }
 
-    /// It as one line of JSON: the report, or the tombstone.
+    /// The report or tombstone as one line of JSON.
     ///
     /// # Errors
     ///
-    /// The file is not what was written, or is gone.
+    /// The file is damaged or gone.
     pub fn line(&self) -> Result<Vec<u8>, SpoolError> {
         match self.name.content {
             Content::Tombstone(reason) => Ok(encoded(&Tombstone::new(&self.name.ids, reason)).line.to_vec()),

@@ -17,7 +17,7 @@ use super::{
 use crate::report::{Encoded, Reason, Tombstone};
 
 impl Spool {
-    /// Waits until nobody else delivers, and has it so as long as the guard lives.
+    /// Waits until no other sink delivers; the guard reserves delivery for the caller.
     pub fn turn(&self) -> MutexGuard<'_, ()> {
         self.delivering.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,7 +73,7 @@ impl Spool {
         Some(entry)
     }
 
-    /// What is to be delivered of an entry; `None` if its file turns out to be lost, and there is a tombstone now.
+    /// What to deliver for an entry; `None` if its file turns out to be lost, and a tombstone has replaced it.
     fn read(&self, entry: &Entry) -> io::Result<Option<Parcel>> {
         let (number, time) = (entry.number, entry.time);
         let reason = match (&entry.what, &self.files, entry.name()) {
@@ -105,7 +105,7 @@ impl Spool {
         Ok(None)
     }
 
-    /// Puts a tombstone in the place of a report whose file is no use.
+    /// Replaces a report whose file is unusable by a tombstone.
     pub(super) fn replace(&self, number: u64, reason: Reason) {
         let state = &mut *self.state();
         let Some(at) = state.line.position(number) else { return };
@@ -119,7 +119,7 @@ impl Spool {
         }
     }
 
-    /// A batch has arrived: its reports are needed no more.
+    /// A batch has arrived: forgets its reports.
     pub fn delivered(&self, batch: &Batch) {
         let mut state = self.state();
         let line = &mut state.line;
@@ -131,30 +131,30 @@ impl Spool {
         drop(state);
         let Some(files) = &self.files else { return };
         for name in arrived.iter().filter_map(Entry::name) {
-            // A file that stays is delivered again after a restart: whoever gets it knows its id.
+            // If the file remains, it is delivered again after a restart: the receiver recognises its id.
             if let Err(error) = files.remove(&name.to_string())
                 && error.kind() == ErrorKind::NotFound
             {
-                // Somebody has removed it while it was on its way. It has arrived all the same.
+                // Somebody removed it while it was being delivered. It has arrived all the same.
                 let _ = files.remove(&removed(&name).to_string());
             }
         }
     }
 
-    /// A batch was not taken, for good: what of it is to be delivered may be chosen anew.
+    /// A batch was not accepted, so the next one may be chosen afresh.
     pub fn put_back(&self) {
         self.state().line.sent.clear();
     }
 
-    /// The sink will never take this report or tombstone. A report is kept aside, with the answer to it, and a
-    /// tombstone stands for it.
+    /// The sink will never accept this report or tombstone. A report is kept aside together with the sink's answer, and
+    /// a tombstone takes its place.
     pub fn refused(&self, parcel: &Parcel, answer: &str) {
         let state = &mut *self.state();
         state.line.sent.clear();
         let Some(at) = state.line.position(parcel.number) else { return };
         let file = state.line.entries[at].name();
         if parcel.is_report && !state.line.entries[at].is_report() {
-            // It was dropped on its way, and its tombstone says why.
+            // It was dropped in flight, and its tombstone says why.
             return;
         }
         let (What::File(ids, _) | What::Lost { ids, .. }) = state.line.entries[at].what else {
@@ -167,7 +167,7 @@ impl Spool {
         }
         state.line.entries[at].what = What::Lost { ids, reason: Reason::Refused, has_file: false };
         *state.lost.entry(Reason::Refused).or_default() += 1;
-        // First the tombstone: between the two, a crash must not lose the report without a word.
+        // The tombstone comes first: a crash between the two steps must not lose the report silently.
         self.put_up(state, at);
         let (Some(files), Some(name @ Name { content: Content::Report(stored), .. })) = (&self.files, file) else {
             return;
@@ -188,7 +188,7 @@ impl Spool {
         }
     }
 
-    /// Takes refused reports back into the line that somebody wants to be tried again.
+    /// Puts refused reports back in line if `weir spool retry` was run on them.
     pub(super) fn take_back(&self) {
         let Some(files) = &self.files else { return };
         let state = &mut *self.state();
@@ -205,7 +205,7 @@ impl Spool {
         state.ready = state.line.next;
     }
 
-    /// Puts a file with this name at the end of the line. Returns whether there was one.
+    /// Puts a file with this name at the end of the line. Returns whether it was there.
     pub(super) fn requeue(&self, state: &mut State, wanted: &Name, stored: Stored) -> bool {
         let Some(files) = &self.files else { return false };
         let waiting = Name { number: state.line.next, content: Content::Report(stored), ..*wanted };
@@ -214,8 +214,8 @@ impl Spool {
         }
         self.sync_names(files.as_ref());
         let Name { time, ids, .. } = waiting;
-        // A tombstone that has not left yet says what is no longer true. A crash before this finds both, and puts the
-        // report aside again.
+        // A tombstone that has not been sent yet is no longer true. A crash before this point leaves both, and the next
+        // start puts the report aside again.
         let is_its = |entry: &Entry| match entry.what {
             What::Lost { ids: lost, reason: Reason::Refused, .. } => lost == ids,
             _ => false,
@@ -250,15 +250,15 @@ pub(super) fn encoded(tombstone: &Tombstone) -> Encoded {
     Encoded { id: tombstone.id.clone(), line: line.into() }
 }
 
-/// Whether a file is not what was written, or cannot be read any more.
+/// Whether a file is damaged, or cannot be read any more.
 fn is_damage(error: &io::Error) -> bool {
-    // EIO: the disk cannot read it. IsADirectory and ELOOP: there is a folder or a link in its place.
+    // EIO: the disk cannot read it. IsADirectory and ELOOP: a folder or a link is in its place.
     use ErrorKind::{InvalidData, InvalidInput, IsADirectory, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | IsADirectory | UnexpectedEof)
         || matches!(error.raw_os_error(), Some(libc::EIO | libc::ELOOP))
 }
 
-/// A report's line, if these are the bytes that were stored.
+/// Unpacks a report's line, after checking that these are the bytes that were stored.
 pub(super) fn unpack(bytes: &[u8], stored: Stored) -> io::Result<Vec<u8>> {
     if Stored::of(bytes) != stored {
         return Err(io::Error::new(ErrorKind::InvalidData, "the file's content is not what its name says"));

@@ -1,4 +1,4 @@
-//! The files of one spool, as few operations as it needs: so a test can stand in for a disk that loses power.
+//! The file operations of a spool. They are few, so that a test can simulate a disk that loses power.
 
 use std::{
     fs::{self, File},
@@ -10,31 +10,33 @@ use std::{
 
 use crate::plain_file;
 
-/// What a file in a spool may have: reports are for the owner, and for the group of those who collect them.
+/// Mode of files in a spool: reports are for the owner, and for the group that collects them.
 const FILE_MODE: u32 = 0o640;
 const DIRECTORY_MODE: u32 = 0o750;
-/// A file that is larger is not read, whatever its name says: the largest report that is kept, packed to a quarter.
+/// Larger files are not read, whatever their names say: this is the largest report that is kept, compressed to a
+/// quarter.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// A folder of files with plain names.
 ///
-/// What was written may be lost in a crash, unless it was synced; what was created, renamed or removed, until
-/// [`sync_names`](Self::sync_names) has returned. Until then a crash may keep any of these changes and lose others. A
-/// rename is done wholly or not at all.
+/// A crash may lose what was written, unless it was synced. It may also lose a file that was created, renamed or
+/// removed, until [`sync_names`](Self::sync_names) has returned. Until then a crash may keep any of these changes and
+/// lose others. A rename is atomic.
 pub(super) trait Files: Send + Sync {
     /// The names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Reads a file; gives an error if it has more than `bytes_max`.
+    /// Reads a file; fails if it has more than `bytes_max`.
     fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>>;
-    /// Writes a file, in place of one of this name; with `sync`, its bytes are on the disk then.
+    /// Writes a file, replacing one of the same name; with `sync`, its content is on the disk on return.
     fn write(&self, name: &str, bytes: &[u8], sync: bool) -> io::Result<()>;
-    /// Brings the names of all files to the disk.
+    /// Syncs the names of all files to the disk.
     fn sync_names(&self) -> io::Result<()>;
-    /// Gives a file another name, in place of one that has it.
+    /// Renames a file, replacing one that has the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Whether the folder is the one that was opened. If not, the next call says that it is: what is there now counts.
+    /// Whether the folder is still the one that was opened. If not, the next call returns true: from then on the new
+    /// folder counts.
     fn is_there(&self) -> bool {
         true
     }
@@ -44,22 +46,22 @@ pub(super) trait Files: Send + Sync {
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// The folder as it was found last. While this is open, no other one has its number.
+    /// The folder as it was last found. While this handle is open, no other folder can get its inode number.
     known: Arc<Mutex<Option<File>>>,
 }
 
 impl Folder {
-    /// The folder at `path`. It is created when it is needed.
+    /// The folder at `path`, which is created when needed.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), known: Arc::default() }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Creates it, and the folders above.
+    /// Creates it and its parent folders.
     pub fn create(&self) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.path)
     }
@@ -67,7 +69,7 @@ impl Folder {
     fn open_to_write(&self, name: &str) -> io::Result<File> {
         let path = self.path.join(name);
         match plain_file::replace(&path, FILE_MODE) {
-            // Somebody has removed the folder.
+            // The folder has been removed.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.create()?;
                 plain_file::replace(&path, FILE_MODE)
@@ -83,7 +85,7 @@ impl Files for Folder {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
-        // weir's own names are all text.
+        // weir's own names are all valid UTF-8.
         entries.filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose()).collect()
     }
 
@@ -120,7 +122,7 @@ impl Files for Folder {
         let number = |file: &File| file.metadata().ok().map(|data| (data.dev(), data.ino()));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *known, now);
-        // It is looked at for the first time, or cannot be opened now as before.
+        // This is the first check, or the folder can still not be opened.
         before.is_none() || before.as_ref().and_then(number) == known.as_ref().and_then(number)
     }
 

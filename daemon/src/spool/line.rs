@@ -1,14 +1,14 @@
-//! What waits, in order. It is in memory: the files say the same, as far as a disk takes them.
+//! What waits, in order. It is kept in memory, and the files mirror it as far as the disk accepts them.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::name::{Content, Name, Stored};
 use crate::report::{Encoded, Ids, Reason};
 
-/// A file takes whole blocks, and an empty one its place in a directory.
+/// A file occupies whole blocks, and an empty file occupies space in its directory.
 const BLOCK: u64 = 4096;
 
-/// One thing that waits.
+/// One entry that waits.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     /// Its place in line.
@@ -23,9 +23,9 @@ pub(super) struct Entry {
 pub(super) enum What {
     /// A report in a file.
     File(Ids, Stored),
-    /// A report that no disk has.
+    /// A report that is only in memory.
     Memory(Encoded),
-    /// Reports that are lost. A file says so, too, if a disk took it.
+    /// Reports that are lost. A file says so, too, if the disk accepted it.
     Lost { ids: Ids, reason: Reason, has_file: bool },
 }
 
@@ -41,7 +41,7 @@ impl Entry {
         Some(Name { number, time, ids, content })
     }
 
-    /// Which reports it is about; `None` if they are not weir's.
+    /// The ids of its reports; `None` if they are not weir's.
     pub fn ids(&self) -> Option<Ids> {
         match &self.what {
             What::File(ids, _) | What::Lost { ids, .. } => Some(*ids),
@@ -54,12 +54,12 @@ impl Entry {
         !matches!(self.what, What::Lost { .. })
     }
 
-    /// Whether it is a report that no disk has.
+    /// Whether it is a report that is only in memory.
     pub const fn is_in_memory(&self) -> bool {
         matches!(self.what, What::Memory(_))
     }
 
-    /// What its file takes of the spool.
+    /// How many bytes its file occupies in the spool.
     pub fn charge(&self) -> u64 {
         match &self.what {
             What::File(_, stored) => charge(stored.bytes),
@@ -69,7 +69,7 @@ impl Entry {
     }
 }
 
-/// What a file of so many bytes takes of the spool.
+/// How many bytes a file of this size occupies in the spool.
 pub(super) const fn charge(bytes: u64) -> u64 {
     if bytes == 0 { BLOCK } else { bytes.next_multiple_of(BLOCK) }
 }
@@ -85,7 +85,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Adds what came last.
+    /// Appends an entry.
     pub fn push(&mut self, time: u64, what: What) {
         self.entries.push_back(Entry { number: self.next, time, what });
         self.next += 1;
@@ -97,7 +97,7 @@ impl Line {
         self.entries.range(at..).find(|entry| !without.contains(&entry.number))
     }
 
-    /// Where the entry with this number is.
+    /// The index of the entry with this number.
     pub fn position(&self, number: u64) -> Option<usize> {
         self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
     }
@@ -107,19 +107,19 @@ impl Line {
         self.sent.contains(&entry.number)
     }
 
-    /// The oldest entry that may be dropped and is such a one.
+    /// The index of the oldest entry that may be dropped and fulfils `is`.
     pub fn oldest(&self, is: impl Fn(&Entry) -> bool) -> Option<usize> {
         self.entries.iter().position(|entry| is(entry) && !self.is_sent(entry))
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub fn remove(&mut self, nth: usize) -> Option<Entry> {
         let removed = self.entries.remove(nth)?;
         self.sent.retain(|number| *number != removed.number);
         Some(removed)
     }
 
-    /// What all files take.
+    /// How many bytes all files occupy.
     pub fn charge(&self) -> u64 {
         self.entries.iter().map(Entry::charge).sum()
     }

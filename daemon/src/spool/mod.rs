@@ -1,13 +1,13 @@
-//! The spool: reports on disk before they are sent, until their sink has taken them.
+//! The spool: reports are on disk before they are sent, until their sink has accepted them.
 //!
-//! Each sink has a folder of its own, and each report a file. The file's name says all about it (`name.rs`), and its
-//! content is the report's JSON, packed with gzip: `zcat` reads it. There is nothing else, so nothing else can break. A
-//! crash in the middle of writing leaves a file named `unfinished`. A file that is not what its name says costs that
-//! one report.
+//! Each sink has its own folder, and each report is a file. The file's name holds all its metadata (`name.rs`), and its
+//! content is the report's JSON, compressed with gzip: `zcat` reads it. There is no other state that could break. A
+//! crash while writing leaves a file named `unfinished`. A file that does not match its name costs only that one
+//! report.
 //!
-//! A report that has to go before it was delivered leaves a [tombstone](crate::report::Tombstone) in its place. So who
-//! reads the reports knows which ones are missing, and why. What a disk does not take waits in memory, by the same
-//! rules.
+//! A report that has to be dropped before delivery leaves a [tombstone](crate::report::Tombstone) in its place. So the
+//! reader of the reports knows which ones are missing, and why. What the disk does not accept waits in memory, by the
+//! same rules.
 
 pub mod command;
 mod delivery;
@@ -38,29 +38,29 @@ use crate::{
     report::{Encoded, Ids, Reason},
 };
 
-/// The name of a file while it is written.
+/// The name of a file while it is being written.
 const UNFINISHED: &str = "unfinished";
-/// What the answer to a refused report is called, after the report's own name.
+/// The suffix of the file with the answer to a refused report, after the report's own name.
 const ANSWER: &str = ".answer";
-/// Bytes that a report may have when it is unpacked: far more than the largest.
+/// Maximum size of an uncompressed report in bytes: far more than the largest.
 const REPORT_BYTES_MAX: u64 = 64 << 20;
-/// Tombstones that wait, at most. It takes as many restarts without a collector to have more.
+/// Maximum number of waiting tombstones. To exceed it takes as many restarts without a collector.
 const TOMBSTONES_MAX: usize = 1024;
-/// Refused reports that are kept for people to look at.
+/// Maximum number of refused reports that are kept for inspection.
 const REFUSED_MAX: usize = 100;
-/// Of what a spool may have, this part may be on its way at once, and this part may be refused reports.
+/// One in this many of a spool's bytes may be in flight at once, and the same share may be refused reports.
 const PART: u64 = 4;
 
-/// How much a spool may hold, and how sure it is.
+/// How much a spool may hold, and how durable it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all files, each in whole blocks.
+    /// Size of all files in bytes, each in whole blocks.
     pub bytes: u64,
     /// How long a report may wait.
     pub age: Option<Duration>,
-    /// Reports that wait in memory, because no disk takes them, besides one that is on its way.
+    /// How many reports may wait in memory, because the disk does not accept them, in addition to one in flight.
     pub memory: usize,
-    /// Whether a report is kept only when the disk has it for certain (`fsync`).
+    /// Whether a report counts as kept only once it is safely on disk (`fsync`).
     pub sync: bool,
 }
 
@@ -71,20 +71,20 @@ pub struct Spool {
     files: Option<Box<dyn Files>>,
     limits: Limits,
     state: Mutex<State>,
-    /// Taken by whoever keeps a report.
+    /// Held while a report is being kept.
     keeping: Mutex<()>,
-    /// Taken by the one that delivers.
+    /// Held by the sink that delivers.
     delivering: Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     line: Line,
-    /// What comes from this place on is not kept yet.
+    /// Entries from this number on are not kept yet.
     ready: u64,
-    /// Refused reports that are still there, the oldest first.
+    /// Refused reports that still exist, the oldest first.
     refused: VecDeque<Name>,
-    /// Reports that are lost since the start.
+    /// Reports lost since the start.
     lost: BTreeMap<Reason, u64>,
     /// Of these and of earlier ones, those whose tombstone was given up since the start.
     untold: u64,
@@ -95,7 +95,7 @@ struct State {
 pub struct Holding {
     /// Reports that wait, on disk and in memory.
     pub reports: u64,
-    /// Of these, those that only memory has.
+    /// Of these, those that are only in memory.
     pub in_memory: u64,
     /// Bytes on disk, in whole blocks.
     pub bytes: u64,
@@ -105,10 +105,10 @@ pub struct Holding {
     pub untold: u64,
 }
 
-/// What is delivered at once: reports and tombstones, as lines of JSON.
+/// What is delivered in one go: reports and tombstones, as lines of JSON.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Each with its place in line.
+    /// The reports and tombstones, each with its place in line.
     pub parcels: Vec<Parcel>,
 }
 
@@ -126,7 +126,7 @@ pub struct Parcel {
 }
 
 impl Limits {
-    /// What each spool may hold, by the configuration; each sink's queue says what may wait in memory.
+    /// The limits of each spool according to the configuration; the queue of each sink limits what may wait in memory.
     pub fn of(config: &config::Spool) -> Self {
         Self { bytes: config.max_size, age: config.max_age, memory: 1, sync: config.fsync == config::Fsync::Report }
     }
@@ -136,14 +136,14 @@ impl Limits {
         Self { bytes: 0, age: None, memory: reports, sync: false }
     }
 
-    /// Bytes of memory that all names of a full spool take.
+    /// How many bytes of memory the names of a full spool take.
     pub const fn index_bytes(&self) -> u64 {
         self.bytes / charge(0) * size_of::<Entry>() as u64
     }
 }
 
 impl State {
-    /// Bytes of all files, in whole blocks.
+    /// Size of all files in bytes, in whole blocks.
     fn bytes(&self) -> u64 {
         self.line.charge() + self.refused_bytes()
     }
@@ -165,14 +165,14 @@ impl Parcel {
         self.number
     }
 
-    /// A report that was in no spool.
+    /// A report that was never in a spool.
     #[cfg(test)]
     pub fn report(encoded: Encoded) -> Self {
         Self { number: 0, time: 0, is_report: true, encoded }
     }
 }
 
-/// What only memory has is lost with it: tombstones say so, as far as the disk takes them.
+/// What is only in memory is lost on drop: tombstones record it, as far as the disk accepts them.
 impl Drop for Spool {
     fn drop(&mut self) {
         if self.files.is_none() {
@@ -180,7 +180,7 @@ impl Drop for Spool {
         }
         let mut state = self.state();
         while let Some(at) = state.line.entries.iter().position(Entry::is_in_memory) {
-            // Each time there is one less.
+            // Each pass removes one.
             let _ = self.bury(&mut state, at, Reason::QueueFull);
         }
     }
@@ -213,7 +213,7 @@ impl Spool {
     ///
     /// # Errors
     ///
-    /// Why no disk has it. The next call tries again.
+    /// Why it is not on disk. The next call tries again.
     pub fn keep(&self, report: Encoded, now: u64) -> io::Result<()> {
         let _keeping = self.keeping();
         self.take_back();
@@ -227,7 +227,7 @@ impl Spool {
         saved
     }
 
-    /// Reports that were lost before they came here, in order.
+    /// Records reports that were lost before they reached the spool, in order.
     pub fn note_lost(&self, ids: &[Ids], reason: Reason, now: u64) {
         let _keeping = self.keeping();
         for ids in ids {
@@ -244,7 +244,7 @@ impl Spool {
         self.keeping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what only memory has to the disk, the oldest first.
+    /// Writes what is only in memory to the disk, the oldest first.
     fn save(&self) -> io::Result<()> {
         let Some(files) = &self.files else { return Ok(()) };
         let waiting: Vec<_> = {
@@ -254,7 +254,7 @@ impl Spool {
         };
         for (number, time, what) in waiting {
             let What::Memory(report) = what else { continue };
-            // A message that is no report has no file.
+            // A message that is not a report gets no file.
             let Some(ids) = Ids::of(&report.id) else { continue };
             let bytes = gzip(&[&report.line]);
             let stored = Stored::of(&bytes);
@@ -273,7 +273,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Writes a file. A disk that is full gets room: the oldest reports go.
+    /// Writes a file. If the disk is full, the oldest reports are dropped to make room.
     fn write(&self, files: &dyn Files, name: &str, bytes: &[u8]) -> io::Result<()> {
         let Limits { sync, .. } = self.limits;
         loop {
@@ -281,7 +281,7 @@ impl Spool {
             match written {
                 Ok(()) => break,
                 Err(error) => {
-                    // The part that was written takes room, too.
+                    // The part that was written occupies space, too.
                     let _ = files.remove(UNFINISHED);
                     if !is_full(&error) || !self.drop_oldest_file() {
                         return Err(error);
@@ -300,22 +300,22 @@ impl Spool {
         while self.state().bytes() + bytes > self.limits.bytes && self.drop_oldest_file() {}
     }
 
-    /// Drops the oldest report that has a file and is not on its way. Returns whether there was one.
+    /// Drops the oldest report that has a file and is not in flight. Returns whether there was one.
     fn drop_oldest_file(&self) -> bool {
         let mut state = self.state();
-        // Refused reports are already told of as lost.
+        // Refused reports have already been reported as lost.
         if let (Some(files), Some(refused)) = (&self.files, state.refused.pop_front()) {
             remove_refused(files.as_ref(), &refused);
             return true;
         }
         let is_file = |entry: &Entry| matches!(entry.what, What::File(..));
-        // If nothing else is left, one that is on its way goes, too. If it arrives all the same, its tombstone goes
-        // with it. If it does not, the tombstone names it, and what came after it is kept.
+        // If nothing else is left, a report in flight is dropped, too. If it arrives all the same, its tombstone is
+        // removed with it. If it does not, the tombstone names it, and later reports are kept.
         let oldest = state.line.oldest(is_file).or_else(|| state.line.entries.iter().position(is_file));
         oldest.is_some_and(|oldest| self.bury(&mut state, oldest, Reason::SpoolFull).is_ok())
     }
 
-    /// Puts tombstones in the place of reports that are gone with their folder, if somebody has removed it.
+    /// Replaces reports by tombstones if their files are gone because somebody has removed the folder.
     pub fn miss(&self) {
         let Some(files) = &self.files else { return };
         if files.is_there() {
@@ -333,7 +333,7 @@ impl Spool {
         }
     }
 
-    /// Drops reports that have waited for too long at `now`.
+    /// Drops reports that are too old at `now`.
     fn expire(&self, now: u64) {
         let Some(age) = self.limits.age else { return };
         let latest = now.saturating_sub(age.as_secs());
@@ -344,7 +344,7 @@ impl Spool {
         {}
     }
 
-    /// Drops what is too much for memory.
+    /// Drops what exceeds the limit of memory.
     fn shed(&self) {
         let state = &mut *self.state();
         let excess = |line: &Line, is: fn(&Entry) -> bool, most: usize| {
@@ -352,7 +352,7 @@ impl Spool {
             (many > most).then(|| line.oldest(is)).flatten()
         };
         while let Some(oldest) = excess(&state.line, Entry::is_in_memory, self.limits.memory + 1) {
-            // What only memory has goes even if the disk does not take its tombstone.
+            // A report that is only in memory is dropped even if the disk does not accept its tombstone.
             let _ = self.bury(state, oldest, Reason::QueueFull);
         }
         while let Some(oldest) = excess(&state.line, |entry| !entry.is_report(), TOMBSTONES_MAX) {
@@ -373,7 +373,7 @@ impl Spool {
     ///
     /// # Errors
     ///
-    /// The report has a file, and the disk takes no change.
+    /// The report has a file, and the disk cannot be changed.
     fn bury(&self, state: &mut State, at: usize, reason: Reason) -> io::Result<()> {
         let line = &mut state.line;
         let entry = &line.entries[at];
@@ -384,7 +384,7 @@ impl Spool {
             return Ok(());
         };
         let file = entry.name();
-        // None of those that are on their way: what they stand for goes when they arrive.
+        // Never a tombstone in flight: it is removed when it arrives, with all that it stands for.
         let before = at.checked_sub(1).map(|before| &line.entries[before]);
         let before = before.filter(|before| !line.is_sent(before) && !line.is_sent(entry));
         let joined = before.and_then(|before| match &before.what {
@@ -406,7 +406,7 @@ impl Spool {
             (Some(files), Some(earlier), file) => {
                 match (files.rename(&earlier.to_string(), &stone.to_string()), file) {
                     (Ok(()), Some(file)) => {
-                        // Without the first a crash might lose the report and keep the tombstone as it was.
+                        // Without syncing first, a crash might lose the report and keep the old tombstone.
                         if self.sync_names(files.as_ref()) {
                             let _ = files.remove(&file.to_string());
                         }
@@ -414,7 +414,7 @@ impl Spool {
                     (Ok(()), None) => drop(self.sync_names(files.as_ref())),
                     (Err(error), Some(_)) => return Err(error),
                     (Err(_), None) => {
-                        // Each has a tombstone of its own, and this one is in memory.
+                        // Each report keeps its own tombstone, and this one is in memory.
                         line.entries[at].what = What::Lost { ids, reason, has_file: false };
                         count(&mut state.lost);
                         return Ok(());
@@ -441,7 +441,8 @@ impl Spool {
         Ok(())
     }
 
-    /// Makes the file of a tombstone that has none. It is no harm if the disk does not take it: then it is in memory.
+    /// Writes the file of a tombstone that has none. If the disk does not accept it, the tombstone stays in memory,
+    /// which does no harm.
     fn put_up(&self, state: &mut State, at: usize) {
         let entry = &mut state.line.entries[at];
         if let (Some(files), Entry { number, time, what: What::Lost { ids, reason, has_file } }) = (&self.files, entry)
@@ -455,13 +456,13 @@ impl Spool {
         files.write(&name.to_string(), b"", self.limits.sync).is_ok() && self.sync_names(files)
     }
 
-    /// Returns whether all names are on the disk, as far as that is asked for.
+    /// Returns whether all names are on the disk, or need not be.
     fn sync_names(&self, files: &dyn Files) -> bool {
         !self.limits.sync || files.sync_names().is_ok()
     }
 
-    /// The state, for a few instructions, and for as long as it takes to rename files. It is never left half changed,
-    /// so that a poisoned lock does no harm.
+    /// Locks the state, for a few instructions and while files are renamed. It is never left half changed, so a
+    /// poisoned lock does no harm.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -498,7 +499,7 @@ fn remove_refused(files: &dyn Files, name: &Name) {
     let _ = files.remove(&name.to_string());
 }
 
-/// Whether a disk has no room.
+/// Whether a disk is full.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

@@ -17,33 +17,33 @@ const REFUSED: &str = ".refused";
 const RETRY: &str = ".retry";
 const TOMBSTONE: &str = ".tombstone";
 
-/// What a file's name says.
+/// The content of a file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     /// Its place in line: files are delivered in this order.
     pub number: u64,
     /// When the window of the first report ended, in seconds since 1970.
     pub time: u64,
-    /// Which reports.
+    /// Its reports.
     pub ids: Ids,
     /// What is in the file.
     pub content: Content,
 }
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// A report that waits.
     Report(Stored),
     /// A report that the collector has refused.
     Refused(Stored),
-    /// A report that was refused and is to be tried again: somebody has said so (`weir spool retry`).
+    /// A report that was refused and is to be tried again, at the request of `weir spool retry`.
     Retry(Stored),
     /// Nothing: the reports are lost.
     Tombstone(Reason),
 }
 
-/// A file's bytes.
+/// The bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     /// How many.
@@ -53,14 +53,14 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// What would be stored.
+    /// The size and checksum of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self { bytes: bytes.len() as u64, crc: crc32fast::hash(bytes) }
     }
 }
 
 impl Name {
-    /// Reads a name; `None` if weir gives no file such a name.
+    /// Parses a name; `None` if weir gives no file such a name.
     pub fn read(text: &str) -> Option<Self> {
         let (rest, kind) = [[REPORT, REFUSED].concat().as_str(), [REPORT, RETRY].concat().as_str(), REPORT, TOMBSTONE]
             .iter()
@@ -79,7 +79,7 @@ impl Name {
             _ => return None,
         };
         let name = Self { number: number(place)?, time: number(time)?, ids, content };
-        // There is one way to write it, and there is always a next place.
+        // Each name has only one spelling, and there is always a next number.
         (name.to_string() == text && name.number < u64::MAX / 2).then_some(name)
     }
 }

@@ -1,4 +1,4 @@
-//! Where the spools of all sinks are: one folder, which one weir has for itself, with a folder for each sink.
+//! The place of all spools: one folder, used by one weir alone, with a folder for each sink.
 
 use std::{
     collections::HashMap,
@@ -15,9 +15,9 @@ use crate::{
     lock::{Lock, LockError},
 };
 
-/// The file that a running weir has locked.
+/// The file that a running weir keeps locked.
 pub(super) const LOCK: &str = "lock";
-/// Characters of a folder's name that come from the sink's.
+/// How many characters of a folder's name come from the sink's name.
 const NAME_CHARS: usize = 64;
 
 /// The folder of all spools.
@@ -29,21 +29,21 @@ pub struct Place {
     _lock: Arc<Lock>,
 }
 
-/// Spools that are in use: while one sink ends, the next one for the same target has the same spool.
+/// Spools in use: while one sink ends, the next one for the same target shares its spool.
 type Used = Mutex<HashMap<String, Weak<Spool>>>;
 
 impl Place {
-    /// Creates the folder, and those above. If that fails, [`Place::take`] tells it.
+    /// Creates the folder and its parents. If that fails, [`Place::take`] reports it.
     pub fn provide(path: &Path) {
         let _ = Folder::new(path).create();
     }
 
-    /// Takes a folder, which is created if it is not there. `limits` are those of each sink; its own queue decides how
-    /// much may wait in memory.
+    /// Locks a folder, and creates it if needed. `limits` apply to each sink, except that the queue of each sink limits
+    /// what may wait in memory.
     ///
     /// # Errors
     ///
-    /// Another weir has it, or the system refuses something.
+    /// Another weir uses the folder, or the system refuses an operation.
     pub fn take(path: &Path, limits: Limits) -> Result<Self, LockError> {
         let failed = |error| LockError::System { what: "create", path: path.to_owned(), error };
         Folder::new(path).create().map_err(failed)?;
@@ -51,8 +51,8 @@ impl Place {
         Ok(Self { path: path.to_owned(), limits, used: Arc::default(), _lock: Arc::new(lock) })
     }
 
-    /// The spool of a sink, which has this name and this target: the one that is in use for it, or that of its folder.
-    /// A disk that does not let itself be read is said in the log, and reports wait in memory.
+    /// The spool of the sink with this name and target: the one that is already in use for it, or the one in its
+    /// folder. If the disk cannot be read, this is logged, and reports wait in memory.
     pub fn open(&self, sink: &str, target: &str, memory: usize) -> Arc<Spool> {
         let name = folder_name(sink, target);
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +100,7 @@ impl Place {
         }
     }
 
-    /// Says in the log which folders belong to no sink: what waits there is delivered to nobody.
+    /// Logs which folders belong to no sink: their reports are delivered to nobody.
     pub fn tell_unused(&self, targets: &[String]) {
         let known: Vec<_> = targets.iter().map(|target| checksum(target)).collect();
         for (name, files) in folders(&self.path).unwrap_or_default() {
@@ -114,7 +114,7 @@ impl Place {
     }
 }
 
-/// The folders of sinks, and how many files of weir's each has. Other folders, too, may be beside them.
+/// The folders of sinks, with the number of weir's files in each. Unrelated folders may be among them.
 pub(super) fn folders(path: &Path) -> io::Result<Vec<(String, usize)>> {
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(path)? {
@@ -133,8 +133,8 @@ pub(super) fn folders(path: &Path) -> io::Result<Vec<(String, usize)>> {
     Ok(folders)
 }
 
-/// The folder of a sink: its name, so that people know it, and a checksum of its whole target, which may have more than
-/// is said of it in public.
+/// The folder of a sink: its readable name, and a checksum of its full target, which may contain more than is made
+/// public.
 fn folder_name(sink: &str, target: &str) -> String {
     let name: String =
         sink.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(NAME_CHARS).collect();

@@ -1,4 +1,4 @@
-//! What a spool finds when it is opened, and what it makes of it. Only names are read, so it takes no time, however
+//! What a spool does with the files that it finds when it is opened. It reads only their names, so this is fast however
 //! much waits.
 
 use std::{collections::VecDeque, io};
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::report::Reason;
 
-/// Reports that may have been on their way when an earlier weir ended. A collector may have them, so none of them is
-/// dropped.
+/// Number of reports that may have been in flight when an earlier weir ended. A collector may have them, so none of
+/// them is dropped.
 const ON_THEIR_WAY: usize = 100;
 
 /// What was found.
@@ -24,18 +24,18 @@ pub struct Found {
     pub tombstones: u64,
     /// Whether a crash left a report half written.
     pub unfinished: bool,
-    /// Files that are not weir's, and stay as they are.
+    /// Files that are not weir's. They are left alone.
     pub foreign: u64,
 }
 
 impl Spool {
-    /// Opens a folder of files, whatever is in it.
+    /// Opens a folder, whatever files are in it.
     ///
     /// # Errors
     ///
     /// The folder cannot be listed.
     pub(super) fn open(files: Box<dyn Files>, limits: Limits) -> io::Result<(Self, Found)> {
-        // From now on it is known if somebody removes the folder.
+        // From here on the spool notices if somebody removes the folder.
         files.is_there();
         let mut found = Found::default();
         let (mut line, mut refused, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
@@ -67,7 +67,7 @@ impl Spool {
             let is_free = entries.back().is_none_or(|last: &Entry| last.number < entry.number);
             if is_free { entries.push_back(entry) } else { displaced.push(entry) }
         }
-        // Only without fsync a crash leaves two files with one place.
+        // Only without fsync can a crash leave two files with the same number.
         for mut entry in displaced {
             let old = entry.name();
             entry.number = next;
@@ -107,7 +107,7 @@ impl Spool {
     }
 }
 
-/// Finishes what a crash has interrupted: a report that a tombstone stands for goes.
+/// Finishes what a crash has interrupted: drops reports that already have a tombstone.
 fn finish(line: &mut Vec<Entry>, refused: &mut Vec<Name>, files: &dyn Files) {
     let lost: Vec<_> = line
         .iter()

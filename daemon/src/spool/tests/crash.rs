@@ -1,4 +1,4 @@
-//! A crash after every step, and with everything that a disk may keep or lose then.
+//! Simulates a crash after every step, with every state in which it may leave the disk.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::report::Reason;
 
-/// Of so many pending changes all combinations are tried, and of more only some.
+/// Up to this many pending changes all combinations are tried, with more only some.
 const ALL_COMBINATIONS: usize = 7;
 const SOME: u64 = 32;
 
@@ -34,7 +34,7 @@ impl Random {
 /// What was promised until the power failed.
 #[derive(Default)]
 struct Promised {
-    /// Reports that the disk has, as the spool said.
+    /// Reports that are on disk according to the spool.
     kept: BTreeSet<u64>,
     /// Reports and tombstones that a collector has.
     received: Received,
@@ -42,8 +42,8 @@ struct Promised {
     offered: BTreeSet<u64>,
 }
 
-/// Lets a spool work as sinks do, with a random order of things, until the power fails or the work is done. Returns
-/// what was promised, and whether the power has failed.
+/// Uses a spool as sinks do, in random order, until the power fails or the work is done. Returns what was promised, and
+/// whether the power has failed.
 fn work(disk: &Arc<Disk>, limits: Limits, seed: u64) -> (Promised, bool) {
     let mut random = Random(seed);
     let mut promised = Promised::default();
@@ -67,7 +67,7 @@ fn work(disk: &Arc<Disk>, limits: Limits, seed: u64) -> (Promised, bool) {
             3 => {
                 let batch = spool.batch(1, 4096, &BTreeSet::new()).unwrap();
                 if let Some(parcel) = batch.parcels.first() {
-                    // The collector has seen a tombstone that it refuses.
+                    // The collector has seen a tombstone even if it refuses it.
                     if !parcel.is_report {
                         promised.received.take(&batch);
                     }
@@ -87,7 +87,7 @@ fn work(disk: &Arc<Disk>, limits: Limits, seed: u64) -> (Promised, bool) {
     (promised, false)
 }
 
-/// Every image that a crash may leave of this disk, or some of them if there are too many.
+/// Every state in which a crash may leave this disk, or some of them if there are too many.
 fn images(disk: &Disk, random: &mut Random) -> Vec<Arc<Disk>> {
     let pending = disk.pending();
     let combinations: Vec<u64> = match pending {
@@ -149,7 +149,7 @@ fn without_fsync_a_crash_costs_reports_but_never_the_spool() {
             for image in images(&disk, &mut Random(steps as u64)) {
                 let spool = open(&image, small(false));
                 let after = Received::drain(&spool, 5);
-                // What is not as it was written is told of, and the rest is as it was.
+                // Damage is reported, and everything else is unchanged.
                 assert!(after.reports.iter().all(|seq| promised.offered.contains(seq)), "{after:?}");
                 assert!(spool.keep(report(99), 2000).is_ok(), "it goes on");
                 assert_eq!(Received::drain(&spool, 5).reports, [99]);

@@ -1,4 +1,4 @@
-//! A disk that loses power: it keeps what was synced, and of everything else whatever a crash leaves.
+//! A disk that loses power: it keeps what was synced, and whatever part of the rest a crash leaves.
 
 use std::{
     collections::BTreeMap,
@@ -19,12 +19,12 @@ struct State {
     contents: Vec<Content>,
     /// As they are on the disk for certain.
     synced: BTreeMap<String, usize>,
-    /// Changes of names that may or may not be on the disk, in order.
+    /// Renames and other changes of names that may or may not be on the disk, in order.
     pending: Vec<Change>,
-    /// Steps until the power fails; none: it stays.
+    /// Steps until the power fails; `None`: it does not fail.
     steps: Option<usize>,
     has_failed: bool,
-    /// Bytes that all files may have.
+    /// Maximum bytes of all files.
     room: Option<usize>,
     is_read_only: bool,
 }
@@ -56,7 +56,7 @@ impl Rest {
 }
 
 impl Disk {
-    /// The power fails after so many steps.
+    /// Makes the power fail after this many steps.
     pub fn fail_after(&self, steps: usize) {
         self.state().steps = Some(steps);
     }
@@ -176,7 +176,7 @@ impl Files for Arc<Disk> {
 
     fn write(&self, name: &str, bytes: &[u8], sync: bool) -> io::Result<()> {
         let mut state = self.state();
-        // First the bytes come, and then they are synced.
+        // The bytes are written first, and then synced.
         state.change()?;
         let there = state.names.get(name).map_or(0, |content| state.contents[*content].bytes.len());
         if state.room.is_some_and(|room| state.used() - there + bytes.len() > room) {

@@ -1,4 +1,4 @@
-//! The spool against a disk that loses power, against a plain queue, and against every flipped byte.
+//! Tests the spool against a disk that loses power, against a plain queue, and against every flipped byte.
 
 mod crash;
 mod disk;
@@ -11,7 +11,7 @@ use crate::report::{Encoded, Reason, Tombstone};
 
 /// The report with this number, of one run.
 fn report(seq: u64) -> Encoded {
-    // Not all of one size, and not all small.
+    // Reports of different sizes, not all of them small.
     let filling: String = (0..seq % 7 * 40).map(|nth| char::from(b'a' + ((nth * seq + nth) % 26) as u8)).collect();
     let id = id(seq);
     let line = format!("{{\"id\":\"{id}\",\"filling\":\"{filling}\"}}\n");
@@ -29,7 +29,7 @@ fn open(disk: &Arc<disk::Disk>, limits: Limits) -> Spool {
     Spool::open(files, limits).expect("a folder that can be listed can be opened").0
 }
 
-/// What a collector gets of everything that waits: numbers of reports, and tombstones.
+/// What a collector receives when everything is delivered: numbers of reports, and tombstones.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Received {
     reports: Vec<u64>,
@@ -37,7 +37,7 @@ struct Received {
 }
 
 impl Received {
-    /// Takes all that waits, `count` at a time.
+    /// Delivers everything, `count` at a time.
     fn drain(spool: &Spool, count: usize) -> Self {
         let mut received = Self::default();
         loop {

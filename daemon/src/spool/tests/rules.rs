@@ -1,4 +1,4 @@
-//! What stays and what goes.
+//! Which reports are kept and which are dropped.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -65,7 +65,7 @@ fn a_full_spool_keeps_the_newest_and_says_which_are_lost() {
     keep(&spool, 1..=20);
     assert!(spool.holding().bytes <= 6 * 4096, "{:?}", spool.holding());
     assert_eq!(spool.holding().lost[&Reason::SpoolFull], 15);
-    // Also after a restart.
+    // The same after a restart.
     let spool = open(&disk, Limits { bytes: 6 * 4096, ..ROOMY });
     let batch = spool.batch(1, 1 << 20, &BTreeSet::new()).unwrap();
     let mut received = Received::default();
@@ -163,7 +163,7 @@ fn what_waits_too_long_goes() {
     let spool = open(&disk, Limits { age: Some(Duration::from_secs(60)), ..ROOMY });
     spool.keep(report(1), 1000).unwrap();
     spool.keep(report(2), 1010).unwrap();
-    // A clock that was set back makes nothing old.
+    // Setting the clock back makes no report too old.
     spool.keep(report(3), 10).unwrap();
     spool.keep(report(4), 1061).unwrap();
     let received = Received::drain(&spool, 10);
@@ -182,7 +182,7 @@ fn a_refused_report_is_kept_aside_and_told_of() {
     assert!(aside.iter().any(|name| disk.content(name) == b"422 Unprocessable Entity: no such table"));
     let received = Received::drain(&open(&disk, ROOMY), 10);
     assert_eq!(received, Received { reports: vec![2, 3], lost: vec![(1, 1, Reason::Refused)] });
-    // A tombstone that is refused is gone.
+    // A refused tombstone is removed.
     let spool = open(&disk, ROOMY);
     keep(&spool, [4]);
     spool.refused(&spool.batch(1, 1 << 20, &BTreeSet::new()).unwrap().parcels[0], "no");
@@ -262,7 +262,7 @@ fn a_full_disk_has_room_for_the_newest_also_where_all_others_are_on_their_way() 
     let all: BTreeSet<u64> = after.reports.iter().copied().chain(after.lost_numbers()).collect();
     assert_eq!(all, (1..=9).collect(), "{after:?}");
     assert!(after.lost.iter().all(|(.., reason)| *reason == Reason::SpoolFull) && after.reports.ends_with(&[8, 9]));
-    // Or the attempt was no failure after all: then there is nothing to tell.
+    // Or the attempt succeeded after all: then there is nothing to report.
     spool.delivered(&tried);
     let after = Received::drain(&spool, 10);
     assert!(after.lost_numbers().all(|seq| seq > 6) && after.reports.last() == Some(&9), "{after:?}");
