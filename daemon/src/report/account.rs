@@ -1,4 +1,4 @@
-//! The ledger in a report: made from the measured ledger. A reader of the report can check its sum again.
+//! The ledger in a report, made from the measured ledger. A reader of the report can verify its sum.
 
 use weir_common::ledger as measured;
 
@@ -46,7 +46,7 @@ impl From<&measured::Uncertain> for Uncertain {
 }
 
 impl Uncertain {
-    /// Adds that of another window.
+    /// Adds another window's tally.
     pub(super) fn add(&mut self, Self { packets, bytes }: Self) {
         for (sum, more) in [(&mut self.packets, packets), (&mut self.bytes, bytes)] {
             sum.lower = sum.lower.saturating_add(more.lower);
@@ -56,7 +56,7 @@ impl Uncertain {
 }
 
 impl Ledger {
-    /// Whether every packet and every byte seen is accounted for; false too where the sum exceeds 64 bits.
+    /// Whether every packet and byte seen is accounted for; also false if the sum exceeds 64 bits.
     pub fn balances(&self) -> bool {
         let Self { seen, attributed, sampled_out, skipped, lost, uncertain: _ } = self;
         let parts = [attributed, sampled_out].into_iter().chain(skipped.values()).chain(lost.values());
@@ -64,7 +64,7 @@ impl Ledger {
         sum == Some(*seen)
     }
 
-    /// The share of the seen packets that were not lost, 0 to 1; 1 when none was seen.
+    /// The share of the seen packets that were not lost, 0 to 1; 1 if none was seen.
     pub fn kept(&self) -> f64 {
         let lost = self.lost.values().fold(0_u64, |sum, tally| sum.saturating_add(tally.packets));
         match self.seen.packets {

@@ -74,7 +74,7 @@ pub(super) const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Whole numbers that a float has exactly are written as such.
+/// Writes a whole number without a fraction, if the float represents it exactly.
 fn plain<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     const WHOLE_MAX: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
     if number.fract() == 0.0 && (0.0..WHOLE_MAX).contains(number) {
@@ -92,7 +92,8 @@ fn plain_or_none<S: Serializer>(number: &Option<f64>, serializer: S) -> Result<S
 }
 
 impl Evidence {
-    /// Whose number it is, in words that a terminal does not obey. Empty if it is of all traffic.
+    /// The owner of the number, in words that are safe to print on a terminal. Empty if the number is about all
+    /// traffic.
     pub fn holder(&self) -> String {
         let field = |(name, value): (&String, &Value)| match value {
             Value::String(text) => format!("{name} {text}"),
@@ -102,7 +103,7 @@ impl Evidence {
         fields.join(", ").chars().map(visible).collect()
     }
 
-    /// The number with its bounds, if it has some, in this unit.
+    /// The number in this unit, with its bounds if it has any.
     pub fn amount(&self, unit: Option<&str>) -> String {
         let Self { key: _, value, lower, upper } = self;
         let unit = unit.map_or_else(String::new, |unit| format!(" {unit}"));
@@ -114,7 +115,7 @@ impl Evidence {
     }
 }
 
-/// A block for each alert: its rule and state, what is watched for, and the numbers that decided.
+/// A block for each alert: its rule and state, the condition, and the numbers that decided.
 pub(super) fn grid(alerts: &[Alert]) -> Grid {
     let mut grid = Grid::new([Left, Left, Left]);
     for Alert { rule, when, state, change, since, windows, needed, clear: _, unit, evidence, more } in alerts {

@@ -21,10 +21,10 @@ use crate::{
     view::{By, Standard, ViewKey},
 };
 
-/// A report's number, and what follows from it.
+/// A report's observer and ids, which depend on its number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Numbered {
-    /// Who reports.
+    /// The observer.
     pub observer: Observer,
     /// The report's id.
     pub id: String,
@@ -36,17 +36,17 @@ pub struct Numbered {
 pub struct Context<'a> {
     /// The fingerprint of the window's key.
     pub key_id: u64,
-    /// The time.
+    /// When the window began and ended.
     pub span: Span,
-    /// Who measured, and the report's number.
+    /// The observer and the report's ids.
     pub numbered: Numbered,
-    /// What was asked.
+    /// The views.
     pub views: Arc<Views>,
-    /// What is known of the keys that were asked for.
+    /// The results for the keys that were asked for.
     pub asked: &'a [Found],
     /// The interfaces.
     pub interfaces: Vec<MeasuredInterface>,
-    /// What it cost.
+    /// What measuring and reporting cost.
     pub self_metrics: SelfMetrics,
 }
 
@@ -91,7 +91,7 @@ impl Report {
             key_id: format!("{key_id:016x}"),
             window: window(span),
             observer,
-            // They are made of all the rest.
+            // Alerts are derived from everything else.
             alerts: Vec::new(),
             interfaces: interfaces
                 .into_iter()
@@ -122,7 +122,7 @@ impl Report {
     }
 }
 
-/// How many seconds of the wall clock are wholly within a window.
+/// How many seconds of the wall clock lie wholly within a window.
 fn whole_seconds(span: Span) -> u64 {
     let ns = |time: Timestamp| u64::try_from(time.as_nanosecond()).unwrap_or(0);
     Cut::whole_seconds(ns(span.start), ns(span.end))
@@ -175,7 +175,7 @@ fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPack
     }
 }
 
-/// A number with so many digits that a millionth can be told.
+/// A number with six decimal places, rounded by `to_whole`.
 fn digits(number: f64, to_whole: fn(f64) -> f64) -> f64 {
     to_whole(number * 1e6) / 1e6
 }
@@ -197,7 +197,7 @@ fn bounds(estimate: weir_sketch::Estimate) -> Bounds {
     Bounds { lower, upper }
 }
 
-/// With bounds at a confidence, if something is missing.
+/// The totals, with bounds at a confidence if packets are missing.
 fn totals(seen: ledger::Tally, protocols: Protocols<weir_sketch::Estimate>, missing: Option<f64>) -> Totals {
     let Protocols { ipv4, ipv6, tcp, udp, icmp, other } = protocols;
     Totals {
@@ -321,8 +321,8 @@ mod tests {
         measure::{new_flows::Asked, order::Closed, shard::Shard},
     };
 
-    /// What comes to lists of so many rows: few large packets of 10.0.0.1, many small fragments of 10.0.1.1, and one
-    /// source that has more of both, if there is one `more`.
+    /// A summary with lists of this many rows: few large packets of 10.0.0.1, many small fragments of 10.0.1.1, and, if
+    /// `more` is given, one source that has more of both.
     fn summary(top: usize, more: Option<[u8; 4]>) -> (Arc<Views>, Summary) {
         let (views, key) = (Views::built_in(&Estimates::default(), top), Key([1, 2]));
         let seen = Seen::with_capacity(100, 0.01, key.id());

@@ -1,4 +1,4 @@
-//! A report as it is sent.
+//! A report in the form in which it is sent.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use super::Report;
 /// A report ready to be sent, or the message of an alert; cheap to clone for several sinks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// Its id, which no other one has; the same in every attempt.
+    /// Its unique id, the same in every attempt.
     pub id: String,
-    /// It as one line of JSON, its newline included.
+    /// The report as one line of JSON, including the newline.
     pub line: Arc<[u8]>,
 }
 

@@ -1,19 +1,19 @@
 //! Aligned columns for a terminal.
 //!
-//! Own code, because these tables have no borders, no wrapping and no blanks at the ends of lines. The only work that
-//! is left for a crate is to fill columns with blanks, and that takes some thirty lines here.
+//! No crate, because these tables have no borders, no wrapping and no trailing spaces. What is left is padding, which
+//! takes some thirty lines here.
 
 use std::io::{self, Write};
 
 use crate::text::visible;
 
-/// Blanks between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
 
-/// How a text stands out where colour is wanted.
+/// The emphasis of a text where colour is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// Not at all.
+    /// No emphasis.
     #[default]
     Plain,
     /// Bold: a heading.
@@ -36,7 +36,7 @@ impl Tone {
     }
 }
 
-/// A text with its tone, without what a terminal would obey.
+/// A text with its tone, without control characters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     text: String,
@@ -48,7 +48,7 @@ impl Cell {
         Self { text: text.as_ref().chars().map(visible).collect(), tone }
     }
 
-    /// Columns on the terminal. Wide characters (East Asian) count as narrow ones.
+    /// Its width in terminal columns. Wide characters (East Asian) count as narrow ones.
     fn width(&self) -> usize {
         self.text.chars().count()
     }
@@ -67,7 +67,7 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// To which side a column is flush.
+/// The side to which a column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     /// Words.
@@ -76,7 +76,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Rows whose cells stand below each other.
+/// Rows whose cells are aligned in columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Grid {
     columns: Vec<Align>,
@@ -85,7 +85,7 @@ pub(crate) struct Grid {
 
 #[derive(Clone, Debug)]
 enum Row {
-    /// One cell a column; columns that lack one are blank.
+    /// One cell per column; missing columns stay blank.
     Cells(Vec<Cell>),
     /// Text across all columns, which does not widen them.
     Across(Vec<Cell>),
@@ -114,13 +114,13 @@ impl Grid {
         widths
     }
 
-    /// How wide the aligned rows are.
+    /// The width of the aligned rows.
     pub(crate) fn width(&self) -> usize {
         let widths = self.widths();
         widths.iter().sum::<usize>() + GAP.len() * widths.len()
     }
 
-    /// Writes all rows, indented by one gap, without blanks at the end of a line.
+    /// Writes all rows, indented by one gap, without trailing spaces.
     pub(crate) fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
         let widths = self.widths();
         for row in &self.rows {
@@ -139,7 +139,7 @@ impl Grid {
     }
 
     fn write_cells(&self, cells: &[Cell], widths: &[usize], color: bool, out: &mut impl Write) -> io::Result<()> {
-        // Blanks are written only when something follows them.
+        // Spaces are written only when something follows them.
         let mut owed = 0;
         for ((cell, width), align) in cells.iter().zip(widths).zip(&self.columns) {
             let blanks = width - cell.width();

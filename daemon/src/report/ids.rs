@@ -1,9 +1,9 @@
-//! Which reports: ids of one run, with numbers that follow each other.
+//! Ranges of reports: ids of one run with consecutive numbers.
 
 use std::fmt;
 
-/// Reports of one run of one observer, from the first number to the last. Written `7f3c9a52/b41d0c11/40-42`, or as the
-/// id of a report if it is only one.
+/// Reports of one run of one observer, from the first number to the last. Written as `7f3c9a52/b41d0c11/40-42`, or as
+/// the report's id if it is only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids {
     observer: u32,
@@ -13,7 +13,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// The report with this id; `None` if no report of weir's has such an id.
+    /// The range with only this id; `None` if it is not the id of one of weir's reports.
     pub fn of(id: &str) -> Option<Self> {
         let mut parts = id.split('/');
         let (observer, run, seq) = (parts.next()?, parts.next()?, parts.next()?);
@@ -21,7 +21,7 @@ impl Ids {
         Self::read(observer, run, seq, seq)
     }
 
-    /// Reads the parts as they are written in names of files.
+    /// Parses the parts as they are written in file names.
     pub(crate) fn read(observer: &str, run: &str, first: &str, last: &str) -> Option<Self> {
         let (first, last) = (number(first)?, number(last)?);
         let ids = Self { observer: word(observer)?, run: word(run)?, first, last };
@@ -48,17 +48,17 @@ impl Ids {
         self.last
     }
 
-    /// How many reports these are.
+    /// The number of reports.
     pub const fn count(&self) -> u64 {
         self.last - self.first + 1
     }
 
-    /// Whether all of `other` are among these.
+    /// Whether this range contains all of `other`.
     pub const fn cover(&self, other: &Self) -> bool {
         self.observer == other.observer && self.run == other.run && self.first <= other.first && other.last <= self.last
     }
 
-    /// These and `next`, if those are of the same run and follow at once.
+    /// This range extended by `next`, if that is of the same run and follows immediately.
     pub fn and(&self, next: &Self) -> Option<Self> {
         let follow = self.observer == next.observer && self.run == next.run && self.last.checked_add(1)? == next.first;
         follow.then_some(Self { last: next.last, ..*self })
@@ -72,13 +72,13 @@ impl fmt::Display for Ids {
     }
 }
 
-/// Eight hexadecimal digits, as weir writes them.
+/// Parses eight hexadecimal digits, as weir writes them.
 fn word(text: &str) -> Option<u32> {
     let is_written_so = text.len() == 8 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     is_written_so.then(|| u32::from_str_radix(text, 16).ok()).flatten()
 }
 
-/// A number without signs and leading zeros.
+/// Parses a number without a sign or leading zeros.
 pub(crate) fn number(text: &str) -> Option<u64> {
     let is_written_so = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     is_written_so.then(|| text.parse().ok()).flatten()

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde::Serializer;
 
-/// A time with six digits after the second, whatever they are. Readers that guess the form of a column from its first
-/// value (pandas) refuse the next one if it has another, and texts are in the order of time. Six digits are what most
-/// databases keep.
+/// Writes a time with always six digits after the second. Readers that infer the format of a column from its first
+/// value (pandas) reject a later value in another format, and with a fixed length the order of texts is the order of
+/// time. Six digits are what most databases keep.
 pub(super) fn fixed<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{time:.6}"))
 }

@@ -37,7 +37,7 @@ pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
 pub use union::{REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use view::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 
-/// The longest text of [`Interface::trouble`], in characters.
+/// The maximum length of [`Interface::trouble`], in characters.
 pub const TROUBLE_MAX: usize = 120;
 /// The schema that these structs serialise to.
 pub const SCHEMA: &str = "weir.report/1";
@@ -576,7 +576,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// What a sketch says, and how many were sampled of it, if not all were.
+    /// The estimate of a sketch, and how many were sampled, if not all were.
     pub(crate) fn new(estimate: weir_sketch::Estimate, sampled: Option<u64>) -> Self {
         let weir_sketch::Estimate { value, lower, upper } = estimate;
         Self { value, lower, upper, sampled }

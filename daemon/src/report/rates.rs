@@ -1,4 +1,4 @@
-//! What interfaces carried in each second, in a report.
+//! The rates of interfaces in each second, in a report.
 
 use hdrhistogram::Histogram as Recorded;
 use schemars::JsonSchema;
@@ -40,7 +40,7 @@ pub struct InterfaceRates {
 }
 
 impl InterfaceRates {
-    /// Of a window of so many seconds. Nothing if there was no whole second, or if nobody looked.
+    /// The rates of a window of this many seconds. `None` if it had no whole second, or if the counters were not read.
     pub(super) fn new(interface: &MeasuredInterface, rates: &Rates, seen: Tally, seconds: u64) -> Option<Self> {
         if rates.most.is_zero() && !seen.is_zero() {
             return None;
@@ -61,7 +61,7 @@ impl InterfaceRates {
     }
 }
 
-/// A distribution of rates whose smallest and largest are known exactly. Buckets end at powers of two, less one.
+/// A distribution of rates whose minimum and maximum are exact. Buckets end at powers of two, minus one.
 fn distribution(recorded: &Recorded<u32>, [min, max]: [u64; 2]) -> Histogram {
     let quantile = |share| recorded.value_at_quantile(share).clamp(min, max);
     let (mut buckets, mut low) = (Vec::new(), 0);

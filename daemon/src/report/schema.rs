@@ -19,14 +19,14 @@ pub fn report_schema() -> String {
     format!("{:#}\n", schema.as_value())
 }
 
-/// The JSON Schema of a tombstone, which stands in the place of reports that are lost.
+/// The JSON Schema of a tombstone, which replaces lost reports.
 pub fn tombstone_schema() -> String {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Tombstone>();
     schema.insert("title".to_owned(), json!("weir tombstone"));
     format!("{:#}\n", schema.as_value())
 }
 
-/// Says "IPv4 or IPv6" in words of the standard, which has no format `ip`.
+/// Replaces the format `ip`, which the standard does not have, by "IPv4 or IPv6".
 struct SpellOutIp;
 
 impl Transform for SpellOutIp {
@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// A report with every field present; also the sample of the tests of tables and sinks.
+    /// A report with every field present; also the sample for the tests of tables and sinks.
     const GOLDEN: &str = include_str!("../../tests/golden/report.json");
 
     fn validator() -> Validator {

@@ -1,4 +1,4 @@
-//! Packet sizes in a report: finely of all interfaces together, and in few classes of each.
+//! Packet sizes in a report: a fine distribution for all interfaces together, and a few classes for each interface.
 
 use weir_common::{ledger::PacketSizes, size::COARSE_EDGES};
 
@@ -17,7 +17,7 @@ const EDGES: [u64; 12] = {
     edges
 };
 
-/// The upper edge of the last coarse class, which has all larger packets, too.
+/// The upper edge of the last coarse class, which includes all larger packets.
 const LAST_EDGE: u64 = EDGES[EDGES.len() - 1];
 
 /// The distribution of all packets.

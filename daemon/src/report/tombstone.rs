@@ -1,4 +1,4 @@
-//! What is delivered in the place of reports that are lost: a tombstone says which, and why.
+//! Tombstones: delivered in place of lost reports, they say which reports are lost, and why.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 6] =
         [Self::SpoolFull, Self::QueueFull, Self::TooOld, Self::Damaged, Self::Refused, Self::Removed];
 

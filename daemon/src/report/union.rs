@@ -1,8 +1,8 @@
-//! Several windows taken together: what their reports say of all of them, with bounds.
+//! The union of several windows: what their reports say about all of them, with bounds.
 //!
-//! What a list does not name had at most what is left of the window without those that it names. So bounds are narrow
-//! for what is listed in each window, and wide for what is listed in few. A bound holds if those of all windows do: the
-//! chances that they do not are added up (Boole's inequality).
+//! A key that a list does not name had at most the window's total minus that of the named keys. So bounds are narrow
+//! for keys that every window lists, and wide for keys that few list. A bound holds if those of all windows do: the
+//! probabilities that they do not are added up (Boole's inequality).
 
 use std::collections::HashMap;
 
@@ -15,28 +15,27 @@ use super::{
     TopPrefix, Totals, TotalsBounds, Unique, View, ViewTable, Window,
 };
 
-/// How many reports are kept to be put together, at most.
+/// Maximum number of reports that are kept for a union.
 pub const REPORTS_KEPT: usize = 5;
 /// The schema that [`Union`] serialises to.
 pub const UNION_SCHEMA: &str = "weir.union/1";
 
-/// What one observer measured in several windows, one after the other. Its parts have the shapes and names of a
-/// report's.
+/// What one observer measured in several consecutive windows. Its parts have the structure and names of a report's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Union {
     /// The schema's name and version.
     pub schema: String,
     /// The ids of the reports, the oldest first.
     pub reports: Vec<String>,
-    /// From the begin of the first window to the end of the last; `seconds` are those of all windows.
+    /// From the start of the first window to the end of the last; `seconds` is the sum of all windows.
     pub window: Window,
-    /// Who measured, as the last report has it.
+    /// The observer, as in the last report.
     pub observer: Observer,
-    /// Each interface with its exact account. What does not add up is as in its last report.
+    /// Each interface with its exact account. What cannot be summed is as in its last report.
     pub interfaces: Vec<Interface>,
     /// Sums over all interfaces.
     pub totals: Totals,
-    /// Distinct addresses and flows: at least as many as in any window, and at most the sum.
+    /// Distinct addresses and flows: at least as many as in any one window, and at most the sum.
     pub unique: Unique,
     /// Flows that were not seen before.
     pub new_flows: NewFlows,
@@ -46,13 +45,13 @@ pub struct Union {
     pub top_by_packets: Top,
     /// Views of bytes and packets.
     pub views: Vec<View>,
-    /// The other views and the lists of prefixes, by name: what they count does not add up, or they are not in each
+    /// The other views and the lists of prefixes, by name: their counts cannot be summed, or they are not in every
     /// report.
     pub left_out: Vec<String>,
 }
 
 impl Union {
-    /// Takes reports of one observer together, the oldest first; `None` if there is none.
+    /// The union of one observer's reports, the oldest first; `None` if there are none.
     pub fn of(reports: &[Report]) -> Option<Self> {
         let (first, last) = (reports.first()?, reports.last()?);
         let windows = || reports.iter().map(|report| report.window);
@@ -88,8 +87,8 @@ impl Union {
     }
 }
 
-/// Which lists of prefixes the reports have. What a prefix has beyond its members depends on who they are, and that is
-/// another thing in each window.
+/// Which lists of prefixes the reports have. What a prefix has beyond its members depends on which members are listed,
+/// and that differs from window to window.
 fn prefixes_left_out(reports: &[Report]) -> impl Iterator<Item = String> {
     let has = |of: fn(&Top) -> &[TopPrefix]| reports.iter().any(|report| !of(&report.top).is_empty());
     let sources = has(|top| &top.source_prefixes).then(|| "source_prefixes".to_owned());
@@ -164,7 +163,7 @@ fn new_flows(reports: &[Report]) -> NewFlows {
     }
 }
 
-/// Each interface and direction, in the order in which they came.
+/// Each interface and direction, in the order of the first appearance.
 fn interfaces(reports: &[Report]) -> Vec<Interface> {
     let mut all: Vec<Vec<&Interface>> = Vec::new();
     for interface in reports.iter().flat_map(|report| &report.interfaces) {
@@ -207,13 +206,13 @@ fn interface(parts: &[&Interface]) -> Option<Interface> {
     Some(sum)
 }
 
-/// What weir has seen, without what it missed while it was blind.
+/// What weir itself has seen, without what it missed while it was blind.
 fn seen_itself(Ledger { seen, lost, .. }: &Ledger) -> Tally {
     let missed = lost.get(Loss::Blind.name()).copied().unwrap_or_default();
     Tally { packets: seen.packets.saturating_sub(missed.packets), bytes: seen.bytes.saturating_sub(missed.bytes) }
 }
 
-/// The coverage of all windows that tell theirs, each by what the interface counted.
+/// The coverage of all windows that state theirs, weighted by what the interface counted.
 fn together_covered(
     parts: &[&Interface],
     seen: impl Fn(&Ledger) -> u64,
@@ -269,12 +268,12 @@ fn tcp(parts: &[&Interface]) -> super::TcpPackets {
 /// A list in one window.
 struct Listed {
     rows: Vec<Row>,
-    /// What a key that is not among the rows had at most.
+    /// The upper bound of a key that is not among the rows.
     others: Tally,
 }
 
 impl Listed {
-    /// The rows of all that there was; each packet counts for one key.
+    /// A list of these rows out of a total; each packet counts for one key.
     fn of(rows: Vec<Row>, total: Tally) -> Self {
         let mut others = total;
         for row in &rows {
@@ -286,7 +285,7 @@ impl Listed {
     }
 }
 
-/// The rows of all windows, the largest first by what they had at least.
+/// The rows of all windows, in descending order of their lower bounds.
 fn together(windows: &[Listed], by_packets: bool) -> Vec<Row> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut parts: Vec<Vec<Option<&Row>>> = Vec::new();
@@ -307,7 +306,7 @@ fn together(windows: &[Listed], by_packets: bool) -> Vec<Row> {
     rows
 }
 
-/// A key's row in each window that lists it, added up.
+/// The sum of a key's rows in the windows that list it, with bounds for the others.
 fn sum_of(parts: &[Option<&Row>], windows: &[Listed]) -> Option<Row> {
     let sum = |of: fn(&Row) -> Option<Estimate>, others: fn(&Tally) -> u64| {
         let mut sum = Estimate { value: 0, lower: 0, upper: 0, sampled: None };
@@ -360,12 +359,12 @@ fn list<E: Serialize + DeserializeOwned>(
     together(&windows, by_packets).iter().filter_map(converted).collect()
 }
 
-/// An entry as a row, and back: the same fields in another type.
+/// Converts an entry to a row and back: the same fields in another type.
 fn converted<A: Serialize, B: DeserializeOwned>(entry: &A) -> Option<B> {
     serde_json::from_value(serde_json::to_value(entry).ok()?).ok()
 }
 
-/// A view in all windows; `None` if it is not in each of them, or does not add up.
+/// A view over all windows; `None` if not every window has it, or if it cannot be summed.
 fn view(last: &View, reports: &[Report]) -> Option<View> {
     let by_packets = match last.measure.as_str()? {
         "bytes" => false,
@@ -374,7 +373,7 @@ fn view(last: &View, reports: &[Report]) -> Option<View> {
     };
     let same = |view: &&View| view.name == last.name && view.by == last.by && view.measure == last.measure;
     let views: Vec<&View> = reports.iter().map(|report| report.views.iter().find(same)).collect::<Option<_>>()?;
-    // Of a packet both addresses are hosts: it counts for two keys.
+    // Both addresses of a packet are hosts, so it counts for two keys.
     let counts_twice = last.by.iter().any(|field| field == "host" || field.starts_with("host/"));
     let listed = |rows: &[Row], total: &Sums| {
         let total = Tally { packets: total.packets.upper, bytes: total.bytes.upper };
@@ -438,7 +437,7 @@ fn tables(
                     windows.push(listed(&table.rows, table.total.as_ref()?));
                     total = Some(sums(total, table.total?));
                 }
-                // There is no table where nothing matched, of what was measured.
+                // The window has no table, because nothing that was measured matched.
                 None => {
                     let others = unmeasured(report, one);
                     total = Some(sums(total, at_most(others)));
@@ -452,13 +451,13 @@ fn tables(
     Some(all)
 }
 
-/// What was left out or lost on a table's interface in a window: nobody knows what it would have matched.
+/// What was sampled out or lost on a table's interface in a window: how much of it would have matched is unknown.
 fn unmeasured(report: &Report, table: &ViewTable) -> Tally {
     let mut all = Tally::default();
     let is_same = |interface: &&Interface| interface.name == table.interface && interface.direction == table.direction;
     for Ledger { sampled_out, lost, .. } in report.interfaces.iter().filter(is_same).map(|of| &of.ledger) {
         std::iter::once(sampled_out).chain(lost.values()).for_each(|tally| add(&mut all, *tally));
-        // The sizes of these are assumed. None was larger than the largest packet, as far as anybody knows.
+        // The sizes of these packets are assumed. As far as is known, none exceeded the largest packet.
         let mut dropped = Tally::default();
         for reason in Loss::UNREAD {
             add(&mut dropped, lost.get(reason.name()).copied().unwrap_or_default());
@@ -469,7 +468,7 @@ fn unmeasured(report: &Report, table: &ViewTable) -> Tally {
     all
 }
 
-/// What may have been anything up to this much.
+/// An unknown amount up to this bound.
 fn at_most(most: Tally) -> Sums {
     let up_to = |upper| Estimate { value: 0, lower: 0, upper, sampled: None };
     Sums { packets: up_to(most.packets), bytes: up_to(most.bytes) }
@@ -555,7 +554,7 @@ mod tests {
         assert_eq!((packets(1).value, packets(1).lower, packets(1).upper), (40, 40, 50), "10 are left of the first");
     }
 
-    /// Whatever was in the windows: bounds hold for each row.
+    /// Bounds hold for each row, whatever the windows contain.
     #[test]
     fn bounds_hold_whatever_was_listed() {
         let mut state = 1_u64;

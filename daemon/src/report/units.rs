@@ -1,6 +1,6 @@
 //! Numbers with decimal prefixes and units, for people.
 
-/// Decimal prefixes, each a thousand times the one before.
+/// Decimal prefixes, each a thousand times the previous one.
 const PREFIXES: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
 
 /// A count with a decimal prefix: `999`, `12.3 k`.
@@ -26,7 +26,7 @@ pub(super) fn scaled(value: f64, unit: &str) -> String {
     format!("{number} {prefix}{unit}").trim_end().to_owned()
 }
 
-/// A share of 1 in percent: `12.3 %`. A share that is almost nothing or almost all is not rounded to 0 % or 100 %.
+/// A share of 1 in percent: `12.3 %`. A share close to nothing or to all is not rounded to 0 % or 100 %.
 pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 0.05 {

@@ -102,7 +102,7 @@ pub struct Bits {
 
 impl Entropy {
     fn new(entropy: &Measured) -> Self {
-        /// Digits that are shown; bounds are rounded outwards.
+        /// Bits are rounded to this precision, and bounds outwards.
         const PARTS: f64 = 1e6;
         let Measured { value, lower, upper, keys, confidence } = *entropy;
         let bits = Bits {
@@ -190,7 +190,7 @@ impl Spread {
     }
 }
 
-/// What is known of the keys that were asked for.
+/// The answers for the keys that were asked for.
 pub fn answers(plan: &Views, found: &[Found], interfaces: &[MeasuredInterface]) -> Vec<Row> {
     let answer = |Found { view: nth, key, known }: &Found| {
         let Question { by, view, .. } = &plan.questions[*nth];
@@ -212,8 +212,8 @@ impl View {
         iter::once(whole).chain(tables)
     }
 
-    /// Whether its rows become series in databases of metrics. Those keep a series for each key that was ever a row, so
-    /// rows of addresses are only for those who asked for them.
+    /// Whether its rows become series in metrics databases. These keep a series for every key that ever had a row, so
+    /// rows of addresses are exported only on request.
     pub fn has_series(&self) -> bool {
         self.name != Standard::Talkers.name()
     }
@@ -260,7 +260,7 @@ fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredIn
     let key = |key: &ViewKey| {
         let mut shown = question.by.show(key, plan.facts(), |slot, shown| show_interface(slot, interfaces, shown));
         if question.view.per_interface {
-            // The table says it.
+            // The table states it already.
             shown.remove("interface");
             shown.remove("direction");
         }
@@ -302,13 +302,13 @@ impl Sums {
 }
 
 impl Row {
-    /// Packets and bytes, without a key yet.
+    /// A row of packets and bytes, without a key yet.
     fn of_sums<K>(row: &Ranked<K>) -> Self {
         let Sums { packets, bytes } = Sums::new(row);
         Self { packets: Some(packets), bytes: Some(bytes), ..Self::default() }
     }
 
-    /// Flows, new flows or different values, without a key yet.
+    /// A row of flows, new flows or distinct values, without a key yet.
     fn of_count(measure: &Measure, count: Sketched) -> Self {
         let counted = Some(Estimate::new(count, None));
         match measure {
@@ -318,7 +318,7 @@ impl Row {
         }
     }
 
-    /// The same with its key.
+    /// Adds the rank and the key.
     fn of(self, rank: Option<u32>, key: Map<String, Value>) -> Self {
         Self { rank, key, ..self }
     }

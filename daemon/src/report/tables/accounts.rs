@@ -1,4 +1,4 @@
-//! What a report says of interfaces, of all packets together, and of weir itself.
+//! The parts of a report about interfaces, all packets together, and weir itself.
 
 use super::super::{
     Bounds, Distinct, Histogram, Interface, NewFlows, SelfMetrics, SinkMetrics, Tally, TcpBounds, TcpPackets, Totals,
@@ -13,11 +13,11 @@ use super::super::{
 use super::words::{ALIAS_MAX, confidence_text, off, ratio, shortened};
 use crate::text::grouped;
 
-/// The longest bar of a chart, in columns.
+/// The maximum length of a bar in a chart, in columns.
 pub(super) const BAR: usize = 32;
-/// Below this share of an interface's packets something is wrong.
+/// Coverage below this share is shown as trouble.
 const COVERAGE_MIN: f64 = 0.999;
-/// The longest error of a sink that is shown, in characters.
+/// How much of a sink's error is shown, in characters.
 const ERROR_MAX: usize = 90;
 
 pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
@@ -104,7 +104,7 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
     grid
 }
 
-/// Packets that begin or end TCP connections; nothing where there were none.
+/// Packets that begin or end TCP connections; `None` if there were none.
 pub(super) fn connections(tcp: &TcpPackets) -> Option<String> {
     let TcpPackets { syn, syn_ack, rst, fin, bounds } = *tcp;
     let bounds = bounds.map(|TcpBounds { confidence: _, syn, syn_ack, rst, fin }| [syn, syn_ack, rst, fin]);
@@ -254,7 +254,7 @@ pub(super) fn with_dropped(text: String, dropped: u64) -> String {
     if dropped > 0 { format!("{text}, {} dropped", grouped(dropped)) } else { text }
 }
 
-/// A bar for a share of 1, in eighths of a column; the least share that is not nothing shows.
+/// A bar for a share of 1, in eighths of a column; the smallest non-zero share is visible.
 pub(super) fn bar(share: f64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;

@@ -1,4 +1,4 @@
-//! Lists of the largest, by source and destination, and of prefixes.
+//! Top lists, by source and destination, and of prefixes.
 
 use super::super::{
     Estimate, TopFlow, TopPrefix, Totals,
@@ -12,15 +12,15 @@ use super::super::{
 use super::words::{address, endpoint, has_ports, in_column, measured, ratio, towards, with_name};
 use crate::names::services::service_name;
 
-/// The widest that a list of flows or pairs gets before source and destination share one column, in columns.
+/// Maximum width of a list of flows or pairs, in columns. If it is wider, source and destination share one column.
 const WIDTH_MAX: usize = 100;
-/// How many of each list are shown; a report in JSON has all.
+/// How many rows of each list are shown; the JSON has all.
 pub(super) const ROWS_MAX: usize = 10;
 
 /// One line of a ranking.
 pub(super) struct Entry {
     rank: u32,
-    /// What it is about: one to three columns of text, the last of which may start with an arrow.
+    /// The key: one to three columns of text, the last of which may start with an arrow.
     pub(super) what: Vec<String>,
     packets: Estimate,
     bytes: Estimate,
@@ -40,8 +40,7 @@ pub(super) fn flow_entry(flow: &TopFlow) -> Entry {
         }
         "icmp" | "icmpv6" => (format!("{proto} {src_port}/{dst_port}"), address(*src_ip), address(*dst_ip)),
         proto if has_ports(proto) => {
-            // The lower port is that of the service.
-            // The lower port is that of the service. Beside the longest addresses there is no room for its name.
+            // The lower port is that of the service. With the longest addresses there is no room for its name.
             let named = with_name(proto.to_owned(), service_name(Some(proto), *src_port.min(dst_port)));
             (named, endpoint(*src_ip, *src_port), endpoint(*dst_ip, *dst_port))
         }
@@ -50,7 +49,7 @@ pub(super) fn flow_entry(flow: &TopFlow) -> Entry {
     Entry::new(*rank, [proto, src, towards(&dst)], *packets, *bytes)
 }
 
-/// A ranking in one line an entry, or, where that is too wide, with the last text column below the one before it.
+/// A ranking with one line per entry or, if that is too wide, with the last text column below the one before it.
 pub(super) fn ranking(by: &str, entries: &[Entry], totals: &Totals, together: bool) -> Grid {
     let flat = grid_of(by, entries, totals, (together, false));
     let foldable = entries.first().is_some_and(|entry| entry.what.len() > 1);
@@ -107,7 +106,7 @@ pub(super) fn grid_of(by: &str, entries: &[Entry], totals: &Totals, (together, f
     grid
 }
 
-/// A line for each network: what it has beyond its listed members, the share of that, all that it has, and its members.
+/// A line for each network: its traffic beyond the listed members, the share of that, all its traffic, and its members.
 pub(super) fn prefixes_grid(by: &str, prefixes: &[TopPrefix], totals: &Totals) -> Grid {
     let mut grid = Grid::new([Right, Left].into_iter().chain([Right; 5]));
     let by_packets = by == "packets";

@@ -1,6 +1,6 @@
 //! A report as tables for a terminal of about a hundred columns.
 //!
-//! `accounts` has what is exact, `lists` what is largest, `views` the rows of views, `sizes` those of packet sizes, and
+//! `accounts` has the exact numbers, `lists` the top lists, `views` the rows of views, `sizes` the packet sizes, and
 //! `words` how numbers and names are written.
 
 mod accounts;
@@ -28,10 +28,10 @@ use super::{
 };
 use crate::text::grouped;
 
-/// How tables look.
+/// The style of tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Whether headings are bold, captions faint and trouble red.
+    /// Whether to make headings bold, captions faint and trouble red.
     pub color: bool,
 }
 
@@ -102,7 +102,7 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
     page.section("WEIR ITSELF", "", &costs(self_metrics))
 }
 
-/// Writes several windows taken together as tables.
+/// Writes the union of several windows as tables.
 ///
 /// # Errors
 /// Those of `out`.
@@ -146,7 +146,7 @@ pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what is known of keys in a window.
+/// Writes the answers for keys in a window.
 ///
 /// # Errors
 /// Those of `out`.
@@ -155,10 +155,11 @@ pub fn write_answers(window: &Window, answers: &[Row], out: &mut impl Write) -> 
     page.answers(&interval(window), answers, window.seconds)
 }
 
-/// Where sections are written to.
+/// The output for sections.
 struct Page<'a, W> {
     style: Style,
-    /// Whether it is about several windows: then a value is of those that list its key, and only bounds are shown.
+    /// Whether it is about several windows: then a value covers only the windows that list its key, and only bounds are
+    /// shown.
     together: bool,
     out: &'a mut W,
 }
@@ -180,7 +181,7 @@ impl<W: Write> Page<'_, W> {
         Ok(())
     }
 
-    /// What is known of the keys that were asked for: sums, and behind them counts.
+    /// The answers for the keys that were asked for: sums first, then counts.
     fn answers(&mut self, remark: &str, answers: &[Row], seconds: f64) -> io::Result<()> {
         let (sums, counts): (Vec<&Row>, Vec<&Row>) = answers.iter().partition(|row| row.bytes.is_some());
         if !sums.is_empty() || counts.is_empty() {
@@ -286,7 +287,7 @@ impl<W: Write> Page<'_, W> {
 
     fn prefixes(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
         let Top { by, source_prefixes, destination_prefixes, .. } = top;
-        // What is beyond the listed addresses needs the bounds of their list as well: see `TopPrefix::beyond`.
+        // What is beyond the listed addresses also needs the bounds of the list of addresses: see `TopPrefix::beyond`.
         let both = (1.0 - 2.0 * (1.0 - top.confidence)).max(0.0);
         let remark = remark_of(&Top { confidence: both, ..top.clone() });
         for (what, prefixes) in [("SOURCE", source_prefixes), ("DESTINATION", destination_prefixes)] {
@@ -317,7 +318,7 @@ fn interval(window: &Window) -> String {
     format!("{} – {} UTC ({seconds} s)", start.strftime("%Y-%m-%d %H:%M:%S%.f"), end.strftime(format))
 }
 
-/// What a reader has to know before he reads the numbers of a window.
+/// What a reader must know before reading the numbers of a window.
 fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
     let Window { start: _, end: _, seconds: _, clock_step_seconds, late_packets, untimed_packets } = *window;
     let mut remarks = Vec::new();

@@ -15,7 +15,7 @@ use super::{
     words::ratio,
 };
 
-/// A line for each interface: which share of its packets has which size. Nothing unless there are several to compare.
+/// A line for each interface: the share of its packets in each size class. `None` unless there are several to compare.
 pub(super) fn grid(interfaces: &[Interface]) -> Option<Grid> {
     if interfaces.len() < 2 {
         return None;

@@ -16,22 +16,22 @@ use super::{
 };
 use crate::names::{dscp::dscp_name, services::service_name};
 
-/// Rows of a table: more are in the JSON.
+/// Maximum number of rows in a table; the JSON has all.
 const ROWS_MAX: usize = 20;
 /// The largest type of ICMP and `ICMPv6` that is in use.
 const ICMP_TYPE_MAX: u16 = 161;
-/// Rows of a list of floods or scans.
+/// Maximum number of rows in a list of floods or scans.
 const SPREAD_ROWS_MAX: usize = 5;
-/// The caption of a row's part of the total.
+/// The caption of a row's share of the total.
 const SHARE: &str = "share";
 
-/// A line for each row: its rank, the fields of its key, what was measured, its share of the total, and the rate of
-/// that over so many seconds.
+/// A line for each row: its rank, the fields of its key, what was measured, its share of the total, and the rate over
+/// this many seconds.
 pub(super) fn grid(view: &View, (rows, total): (&[Row], Option<&Sums>), seconds: f64, aliases: &Aliases<'_>) -> Grid {
     let Some(first) = rows.first() else { return Grid::new([Left]) };
     let fields: Vec<&str> = view.by.iter().map(|field| field.split('/').next().unwrap_or(field)).collect();
     let keys: Vec<&String> = first.key.keys().collect();
-    // An interface has its direction beside it, which is no field of its own.
+    // The direction is shown beside its interface; it is not a field of the view.
     let mut columns: Vec<&str> = Vec::new();
     for field in fields {
         columns.push(field);
@@ -78,7 +78,7 @@ pub(super) fn spread(counted: &str, rows: &[Row]) -> Grid {
     grid
 }
 
-/// A line for each key that was asked for, of views of bytes and packets.
+/// A line for each key that was asked for, in views of bytes and packets.
 pub(super) fn answers(answers: &[&Row], seconds: f64) -> Grid {
     let mut grid = Grid::new([Left].into_iter().chain([Right; 5]).chain([Left]));
     let captions = captions(&Value::Null, &Row::default(), false).into_iter().chain(["view".to_owned()]);
@@ -91,7 +91,7 @@ pub(super) fn answers(answers: &[&Row], seconds: f64) -> Grid {
     grid
 }
 
-/// A line for each key that was asked for, of views that count flows or different values.
+/// A line for each key that was asked for, in views that count flows or distinct values.
 pub(super) fn counts(answers: &[&Row]) -> Grid {
     let mut grid = Grid::new([Left, Right, Right, Left, Left]);
     grid.row(["", "", "±", "", "view"].map(|caption| Cell::new(caption, Faint)));
@@ -169,7 +169,7 @@ fn numbers(measure: &Value, row: &Row, total: Option<&Sums>, seconds: f64) -> Ve
     }
 }
 
-/// The value of a field, with the name that people know it by.
+/// The value of a field, with its common name.
 fn with_meaning(field: &str, key: &Map<String, Value>) -> String {
     let value = key.get(field);
     let number = value.and_then(Value::as_u64);
@@ -178,7 +178,7 @@ fn with_meaning(field: &str, key: &Map<String, Value>) -> String {
         "port" | "src_port" | "dst_port" => {
             let (proto, port) =
                 (key.get("proto").and_then(Value::as_str), number.and_then(|port| port.try_into().ok()));
-            // Without the protocol, the lower source ports may be types of ICMP.
+            // Without a protocol, small source ports may be ICMP types.
             let is_port = field != "src_port" || proto.is_some() || port > Some(ICMP_TYPE_MAX);
             port.filter(|_| is_port).and_then(|port| service_name(proto, port)).map(str::to_owned)
         }

@@ -1,14 +1,14 @@
-//! Numbers, addresses and names as they are written in tables.
+//! How tables write numbers, addresses and names.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 use super::super::{Bits, Entropy, Estimate, Interface, units::percent};
 use crate::{names::services::service_name, text::grouped};
 
-/// The longest alias of an interface that is shown, in characters.
+/// How much of an interface's alias is shown, in characters.
 pub(super) const ALIAS_MAX: usize = 30;
 
-/// How evenly a view's measure is spread over its keys.
+/// How evenly a view's measure is distributed over its keys.
 pub(super) fn entropy_text(entropy: &Entropy) -> String {
     let Entropy { bits: Bits { value, lower, upper }, normalized, keys, confidence } = *entropy;
     let sure = if confidence < 1.0 { format!(" at {}", confidence_text(confidence)) } else { String::new() };
@@ -23,12 +23,12 @@ pub(super) fn in_words(keys: &Estimate) -> String {
     format!("{} {}", grouped(keys.value), if keys.value == 1 { "key" } else { "keys" })
 }
 
-/// A confidence with no more digits than it has, down to a hundredth of a percent.
+/// A confidence with only the digits it needs, down to a hundredth of a percent.
 pub(super) fn confidence_text(confidence: f64) -> String {
     format!("{} % confidence", (confidence * 10_000.0).round() / 100.0)
 }
 
-/// An estimate and how far the truth may be off, both for a column.
+/// An estimate and its maximum error, both for a column.
 pub(super) fn measured(estimate: &Estimate, text: impl Fn(u64) -> String) -> [String; 2] {
     let Estimate { value, lower, upper, sampled: _ } = *estimate;
     let error = match off(value, lower, upper) {
@@ -38,7 +38,7 @@ pub(super) fn measured(estimate: &Estimate, text: impl Fn(u64) -> String) -> [St
     [text(value), error]
 }
 
-/// Makes the numbers of a flush-right column stand below each other: what has no prefix gets a blank in its place.
+/// Aligns the numbers of a flush-right column: a space replaces a missing prefix.
 pub(super) fn in_column(text: fn(u64) -> String, unit: &str) -> impl Fn(u64) -> String {
     let blanks = if unit.is_empty() { "  " } else { " " };
     move |value| if value < 1000 { text(value) + blanks } else { text(value) }
@@ -63,7 +63,7 @@ pub(super) fn service(proto: &str, port: u16) -> String {
     }
 }
 
-/// A number with its name for people.
+/// A number with its common name.
 pub(super) fn with_name(number: String, name: Option<impl AsRef<str>>) -> String {
     match name {
         Some(name) => format!("{number} ({})", name.as_ref()),
@@ -71,7 +71,7 @@ pub(super) fn with_name(number: String, name: Option<impl AsRef<str>>) -> String
     }
 }
 
-/// What the operator calls each interface.
+/// The operator's alias of each interface.
 pub(super) struct Aliases<'r>(BTreeMap<&'r str, &'r str>);
 
 pub(super) fn aliases(interfaces: &[Interface]) -> Aliases<'_> {
@@ -95,7 +95,7 @@ pub(super) fn shortened(text: &str, max: usize) -> String {
         None => text.to_owned(),
     }
 }
-/// How far the truth may be from an estimate, on the side where it may be farther.
+/// The maximum error of an estimate, on the side where it is larger.
 pub(super) const fn off(value: u64, lower: u64, upper: u64) -> u64 {
     let (below, above) = (value.saturating_sub(lower), upper.saturating_sub(value));
     if below > above { below } else { above }
