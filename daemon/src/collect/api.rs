@@ -1,4 +1,4 @@
-//! What is said over HTTP. Each path is the same: a sender may be configured with any.
+//! The HTTP side. Every path is equivalent, so a sender may be configured with any.
 
 use std::{
     sync::{
@@ -29,21 +29,21 @@ use super::{
 };
 use crate::{privileges, serve::ClientSlot};
 
-/// Bytes of all bodies that are in memory at a time.
+/// Maximum bytes of all bodies in memory at a time.
 const BODIES_BYTES_MAX: usize = 128 << 20;
-/// Bodies that are unpacked and read at a time; others wait for their turn, in the order in which they came.
+/// How many bodies are unpacked and read at a time; others wait for their turn, in order of arrival.
 const READERS: usize = 2;
 /// How long a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
-/// How much of a body that is refused is read and forgotten. A client that is cut off while it sends sees a broken
-/// connection, and not the answer.
+/// How much of a refused body is read and discarded. A client that is cut off while it sends sees a broken connection
+/// instead of the answer.
 const FORGOTTEN_BYTES_MAX: usize = 256 << 20;
 /// When a sender may try again.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");
-/// A web page of somebody else cannot have a browser send these types without asking the server first, which says no.
+/// A foreign web page cannot make a browser send these types without a preflight request, which is refused.
 const CONTENT_TYPES: [&str; 2] = ["application/x-ndjson", "application/ndjson"];
 
-/// What requests are answered by.
+/// State for answering requests.
 #[derive(Debug)]
 pub struct Api {
     token: Option<Token>,
@@ -53,7 +53,7 @@ pub struct Api {
     readers: Arc<Semaphore>,
 }
 
-/// An answer that is not 200: the status, and why.
+/// An answer other than 200: the status, and why.
 #[derive(Debug)]
 struct No(StatusCode, String);
 
@@ -67,17 +67,17 @@ struct Said {
 }
 
 impl Api {
-    /// Answers those who know the token, if there is one.
+    /// Serves clients that know the token, if there is one.
     pub fn new(token: Option<Token>, keeper: Keeper) -> Self {
         Self { token, keeper, held: Arc::default(), readers: Arc::new(Semaphore::new(READERS)) }
     }
 
-    /// How requests get here.
+    /// The HTTP routes.
     pub fn router(self) -> Router {
         Router::new().fallback(take).with_state(Arc::new(self))
     }
 
-    /// Whether a request is to be read at all.
+    /// Whether to read a request at all.
     fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<Packing, No> {
         if self.token.as_ref().is_some_and(|token| !token.is_in(headers)) {
             let why = "send the token of this collector: `Authorization: Bearer TOKEN`";
@@ -118,10 +118,10 @@ impl Api {
         Ok((bytes.into(), held))
     }
 
-    /// Stores what is in a body. While it is unpacked and read, the others are served.
+    /// Stores the content of a body. While it is unpacked and read, other requests are served.
     async fn keep(&self, body: Bytes, packing: Packing) -> Result<Kept, Refused> {
         let turn = self.readers.clone().acquire_owned().await.map_err(|_| Refused::Ending)?;
-        // A client that hangs up leaves its turn only when the work is done.
+        // The turn of a client that hangs up ends only when the work is done.
         let read = move || {
             privileges::give_up_all();
             (Checked::read(&body, packing), turn)
@@ -138,14 +138,14 @@ fn too_large() -> No {
     No(StatusCode::PAYLOAD_TOO_LARGE, why)
 }
 
-/// A share of the memory for bodies, given back when this is dropped.
+/// A share of the memory for bodies, released on drop.
 struct Held {
     all: Arc<AtomicUsize>,
     mine: usize,
 }
 
 impl Held {
-    /// Takes so many bytes more; false if there are not so many.
+    /// Reserves this many more bytes; false if that exceeds the limit.
     fn add(&mut self, bytes: usize) -> bool {
         let before = self.all.fetch_add(bytes, Ordering::Relaxed);
         self.mine += bytes;
@@ -161,7 +161,7 @@ impl Drop for Held {
 
 async fn take(State(api): State<Arc<Api>>, Extension(slot): Extension<Arc<ClientSlot>>, request: Request) -> Response {
     let (head, mut body) = request.into_parts();
-    // It waits for a word before it sends the body, and gets the answer instead.
+    // The client waits for a go-ahead before it sends the body, and gets the answer instead.
     let is_waiting = head.headers.contains_key(EXPECT);
     let packing = match api.admit(&head.method, &head.headers) {
         Ok(packing) => packing,
@@ -188,7 +188,7 @@ async fn take(State(api): State<Arc<Api>>, Extension(slot): Extension<Arc<Client
     }
 }
 
-/// Reads the rest of a body for nothing.
+/// Reads and discards the rest of a body.
 async fn forget(body: &mut Body) {
     let rest = async {
         let mut bytes = 0;

@@ -1,20 +1,20 @@
-//! A body as it was sent, and the lines in it.
+//! The body of a request, and the lines in it.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use axum::{body::Bytes, http::HeaderMap, http::header::CONTENT_ENCODING};
 use flate2::bufread::GzDecoder;
 
-/// Bytes of a body as it is sent.
+/// Maximum bytes of a body as it is sent.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
-/// Bytes of a body when it is unpacked. weir sends some 1 MiB at a time, or one report.
+/// Maximum bytes of an unpacked body. weir sends some 1 MiB at a time, or one report.
 pub const UNPACKED_BYTES_MAX: u64 = 32 << 20;
-/// Lines of a body, also those with nothing in them. weir sends 100 at a time.
+/// Maximum number of lines in a body, including empty ones. weir sends 100 at a time.
 pub const LINES_MAX: u64 = 10_000;
-/// Members of a body that is packed by gzip, also those with nothing in them: each costs some microseconds, however
-/// little comes out of it. weir sends one.
+/// Maximum number of gzip members in a body, including empty ones: each costs some microseconds, however little it
+/// unpacks to. weir sends one.
 pub const MEMBERS_MAX: u64 = 10_000;
-/// Memory that a zstd frame may ask for, as a power of two: 8 MiB, which every level up to 19 does with.
+/// Memory that a zstd frame may ask for, as a power of two: 8 MiB, enough for every level up to 19.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 /// How a body is packed.
@@ -29,7 +29,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// What the headers of a request say; `None` if it is something else.
+    /// The packing according to a request's headers; `None` if it is another one.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(CONTENT_ENCODING).into_iter();
         let (value, further) = (values.next(), values.next());
@@ -40,7 +40,7 @@ impl Packing {
     }
 }
 
-/// Why a body has no further line.
+/// Why no further line can be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// It is too large.
@@ -86,7 +86,7 @@ impl Read for Members<'_> {
 }
 
 impl<'b> Lines<'b> {
-    /// The lines of a body that is packed so.
+    /// The lines of a body with this packing.
     pub fn new(body: &'b Bytes, packing: Packing) -> Result<Self, BodyError> {
         let unpacked: Box<dyn BufRead + 'b> = match packing {
             Packing::None => Box::new(&body[..]),
@@ -107,7 +107,7 @@ impl<'b> Lines<'b> {
     /// The body is too large, has too many lines, or cannot be unpacked.
     pub fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
         self.line.clear();
-        // A byte more than may be, to tell whether there is one.
+        // One byte more than allowed, to tell whether there is one.
         let read = (&mut self.unpacked).take(self.left + 1).read_until(b'\n', &mut self.line);
         let read = read.map_err(BodyError::Damaged)? as u64;
         self.left = self.left.checked_sub(read).ok_or(BodyError::TooLarge)?;

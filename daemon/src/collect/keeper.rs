@@ -1,5 +1,5 @@
-//! The thread that has the database, and what it is given: the lines of a body, which it stores in one transaction. A
-//! body is unpacked and read before, in the turn of the connection that sent it, so nobody holds the database up.
+//! The thread that owns the database. It is given the lines of a body, and stores them in one transaction. A body is
+//! unpacked and read before that, in the turn of its connection, so that no client holds up the database.
 
 use std::{collections::HashSet, convert::Infallible, io, str, thread};
 
@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{clock, privileges, text::with_causes};
 
-/// Bodies that wait for the database.
+/// How many bodies may wait for the database.
 const QUEUE: usize = 2;
-/// Lines that are wrong of which an answer tells.
+/// How many invalid lines an answer lists.
 const MISTAKES_MAX: usize = 16;
 
-/// A line that is wrong.
+/// An invalid line.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Mistake {
     /// Its number in the body, from 1.
@@ -30,14 +30,14 @@ pub struct Mistake {
     pub error: String,
 }
 
-/// What became of a body.
+/// The result of storing a body.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// The ids of all its lines that are in the database now, each once.
     pub stored: Vec<String>,
-    /// The first lines that are wrong.
+    /// The first invalid lines.
     pub mistakes: Vec<Mistake>,
-    /// How many lines are wrong.
+    /// The number of invalid lines.
     pub wrong: u64,
 }
 
@@ -47,7 +47,7 @@ pub enum Refused {
     /// It is too large, or cannot be unpacked.
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// The database does not take it now.
+    /// The database cannot store it now.
     #[error("the database cannot be written")]
     Store(#[from] StoreError),
     /// The thread has ended.
@@ -62,16 +62,16 @@ struct Job {
     answer: oneshot::Sender<Answer>,
 }
 
-/// Hands bodies to the thread. It ends when the last of these is dropped.
+/// Hands bodies to the thread, which ends when the last of these handles is dropped.
 #[derive(Clone, Debug)]
 pub struct Keeper(mpsc::Sender<Job>);
 
 impl Keeper {
-    /// Starts the thread. What is returned beside the keeper is closed when the thread has ended.
+    /// Starts the thread. The receiver is disconnected when the thread has ended.
     ///
     /// # Errors
     ///
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     pub fn start(mut store: Store) -> io::Result<(Self, Receiver<Infallible>)> {
         let (give, mut jobs) = mpsc::channel::<Job>(QUEUE);
         let (open, ended) = bounded(0);
@@ -82,14 +82,14 @@ impl Keeper {
             while let Some(Job { body, answer }) = jobs.blocking_recv() {
                 let kept = keep(&mut store, body);
                 health.look(&kept);
-                // Whoever has hung up sends it again, and it is there already.
+                // A client that has hung up sends it again, and finds it stored.
                 let _ = answer.send(kept);
             }
         })?;
         Ok((Self(give), ended))
     }
 
-    /// Stores the lines of a body. When it returns, that is on disk.
+    /// Stores the lines of a body. On return they are on disk.
     ///
     /// # Errors
     ///
@@ -101,19 +101,19 @@ impl Keeper {
     }
 }
 
-/// What a body turns out to be, once it is unpacked and read. The thread of the database has nothing to do with that.
+/// The content of a body, unpacked and parsed. The database thread takes no part in that.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// The lines that are right.
+    /// The valid lines.
     lines: Vec<String>,
-    /// The first lines that are wrong.
+    /// The first invalid lines.
     mistakes: Vec<Mistake>,
-    /// How many lines are wrong.
+    /// The number of invalid lines.
     wrong: u64,
 }
 
 impl Checked {
-    /// Unpacks a body and reads its lines.
+    /// Unpacks a body and parses its lines.
     ///
     /// # Errors
     ///
@@ -144,14 +144,14 @@ impl Checked {
     }
 }
 
-/// Stores each line that is right, in one transaction.
+/// Stores the valid lines in one transaction.
 fn keep(store: &mut Store, body: Checked) -> Answer {
     let now = clock::now().wall;
     let mut batch = store.begin()?;
     let Checked { lines, mistakes, wrong } = body;
     let (mut kept, mut known, mut others) = (Kept { mistakes, wrong, ..Kept::default() }, HashSet::new(), None);
     for text in &lines {
-        // It was read before.
+        // It was parsed successfully before.
         let Ok(line) = Line::read(text) else { continue };
         if batch.put(&line, text, now)? == Before::Other {
             others = Some(line.id().to_owned());
@@ -171,7 +171,7 @@ fn keep(store: &mut Store, body: Checked) -> Answer {
     Ok(kept)
 }
 
-/// Says in the log when the database does not take anything, and when it does again: once each.
+/// Logs once when the database stops accepting anything, and once when it accepts again.
 #[derive(Debug, Default)]
 struct Health {
     is_ill: bool,

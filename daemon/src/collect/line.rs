@@ -10,15 +10,15 @@ use crate::{
     text::short,
 };
 
-/// Bytes of an id, or of a part of it.
+/// Maximum bytes of an id, or of a part of it.
 const ID_BYTES_MAX: usize = 256;
-/// How deep lists and objects may be inside each other. A report has some ten; readers of JSON, those of databases
-/// among them, give up at their own limits, and then on every row.
+/// Maximum nesting of lists and objects. A report has some ten levels. JSON parsers, including those of databases, have
+/// their own limits, and would then fail on every row.
 const DEPTH_MAX: usize = 64;
-/// `SQLite` has integers with a sign.
+/// `SQLite` integers are signed.
 const NUMBER_MAX: u64 = i64::MAX as u64;
 
-/// What a line is.
+/// The content of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'l> {
     /// A report.
@@ -27,18 +27,18 @@ pub enum Line<'l> {
     Tombstone(TombstoneLine<'l>),
 }
 
-/// What the columns of a report are.
+/// The columns of a report.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ReportLine<'l> {
-    /// Unique for ever.
+    /// Globally unique.
     pub id: Cow<'l, str>,
-    /// Who measured.
+    /// The observer.
     pub observer: ObserverFields<'l>,
     /// The number of the report.
     pub seq: i64,
     /// The id of the report before it.
     pub previous: Option<Cow<'l, str>>,
-    /// When its window began, to the millisecond: such texts are in the order of time.
+    /// When its window began, to the millisecond: the order of such texts is the order of time.
     pub window_start: String,
     /// When its window ended.
     pub window_end: String,
@@ -48,12 +48,12 @@ pub struct ReportLine<'l> {
     pub bytes: Option<i64>,
 }
 
-/// What the columns of a tombstone are.
+/// The columns of a tombstone.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TombstoneLine<'l> {
-    /// Unique for ever.
+    /// Globally unique.
     pub id: Cow<'l, str>,
-    /// Who measured.
+    /// The observer.
     pub observer: ObserverFields<'l>,
     /// The first report that was dropped.
     pub first_seq: i64,
@@ -65,7 +65,7 @@ pub struct TombstoneLine<'l> {
     pub reason: Cow<'l, str>,
 }
 
-/// Who measured.
+/// The fields of an observer.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 pub struct ObserverFields<'l> {
     /// Its identity.
@@ -84,7 +84,7 @@ pub struct ObserverFields<'l> {
     seq: Option<u64>,
 }
 
-/// What is read of a line. Everything else is kept as it is, also what later versions add.
+/// The fields that are parsed. Everything else is kept unchanged, including what later versions add.
 #[derive(Deserialize)]
 struct Fields<'l> {
     #[serde(borrow, default)]
@@ -122,7 +122,7 @@ struct TotalsFields {
 }
 
 impl<'l> Line<'l> {
-    /// Reads a line, without its line break.
+    /// Parses a line, without its line break.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ fn number(name: &str, value: u64) -> Result<i64, String> {
     i64::try_from(value).map_err(|_| format!("{name} {value} is above {NUMBER_MAX}"))
 }
 
-/// Whether no list or object of a JSON text is deeper than may be.
+/// Whether a JSON text stays within the maximum nesting.
 fn is_shallow(text: &str) -> bool {
     let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
     for byte in text.bytes() {
@@ -259,7 +259,7 @@ fn missing(name: &str) -> String {
     format!("`{name}` is missing")
 }
 
-/// A time as text of a fixed length, so that texts are in the order of time.
+/// A time as text of a fixed length, so that the order of texts is the order of time.
 pub fn sortable(time: Timestamp) -> String {
     format!("{time:.3}")
 }

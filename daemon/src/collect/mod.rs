@@ -4,9 +4,9 @@
 //! sender -> api (who may, what, how large; unpack, read lines) -> keeper (one thread: one transaction) -> `SQLite` file
 //! ```
 //!
-//! An answer is sent when the database has the reports on disk. So a sender that gets no answer sends again, and what
-//! arrives twice is kept once: `id` is unique. Whatever the database cannot take now is answered 503, and is not lost:
-//! the sender keeps it.
+//! The collector answers once the reports are on disk in the database. A sender that gets no answer sends again, and
+//! what arrives twice is stored once, because `id` is unique. If the database cannot store reports now, the answer is
+//! 503, and nothing is lost, because the sender keeps them.
 
 mod api;
 mod body;
@@ -37,35 +37,35 @@ use crate::{
 
 const LIMITS: Limits = Limits { connections: 64, request: Duration::from_secs(60), grace: Duration::from_secs(5) };
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// The database; it is made if it is not there.
+    /// The database; it is created if it does not exist.
     pub database: &'a Path,
-    /// The file with the token that senders have to know.
+    /// The file with the token that senders must present.
     pub token_file: Option<&'a Path>,
-    /// Whether everybody may send, also from other machines.
+    /// Whether any client may send, also from other machines.
     pub for_everybody: bool,
 }
 
-/// Why nothing is collected, or not any more.
+/// Why the collector cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
-    /// Other machines could send, and nothing keeps them from it.
+    /// Other machines could send, and nothing prevents it.
     #[error(
         "{0} can be reached from other machines, and everybody there could store reports: give a token by \
          --token-file FILE, or listen at 127.0.0.1, or say --no-token"
     )]
     Open(SocketAddr),
-    /// The token.
+    /// The token cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The database.
+    /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The address.
+    /// The address cannot be used.
     #[error("cannot listen at {address}: {cause}")]
     Listen {
         /// The address.
@@ -76,16 +76,16 @@ pub enum CollectError {
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// The server or the thread of the database has ended by itself.
+    /// The server or the database thread has ended by itself.
     #[error("the collector broke off: what it has answered is in {}, and senders repeat the rest", .0.display())]
     Broken(PathBuf),
 }
 
-/// Collects until a signal asks it to end.
+/// Collects until a signal ends it.
 ///
 /// # Errors
 ///
-/// What keeps it from starting, or from going on.
+/// Why it cannot start or go on.
 pub fn run(options: Options<'_>, signals: &Signals) -> Result<(), CollectError> {
     let Options { listen, database, token_file, for_everybody } = options;
     let token = token_file.map(Token::read).transpose()?;
@@ -107,7 +107,7 @@ pub fn run(options: Options<'_>, signals: &Signals) -> Result<(), CollectError> 
         database.display()
     );
     let is_broken = wait(signals, [server.ended(), &ended]);
-    // It finishes the requests that have begun, and then nobody gives the keeper anything more.
+    // The server finishes the requests that have begun; after that nothing more reaches the keeper.
     drop(server);
     let _ = ended.recv();
     if is_broken { Err(CollectError::Broken(database.to_owned())) } else { Ok(()) }
@@ -119,7 +119,8 @@ fn wait(signals: &Signals, [server, keeper]: [&crossbeam::channel::Receiver<Infa
     loop {
         select! {
             recv(signals.stop) -> _ => return false,
-            // There is no configuration to read again: it ends, as a program does whose terminal is closed.
+            // There is no configuration to reload, so SIGHUP ends the collector, as it ends a program whose terminal is
+            // closed.
             recv(hangups) -> hangup => match hangup {
                 Ok(()) => return false,
                 Err(_) => hangups = never(),

@@ -1,7 +1,7 @@
-//! The database: a file of `SQLite` in which each report and each tombstone is once.
+//! The database: an `SQLite` file with each report and each tombstone once.
 //!
-//! A transaction is on disk before it is answered (write-ahead log, `synchronous=FULL`). Others may read while it is
-//! written.
+//! A transaction is on disk before it is answered (write-ahead log, `synchronous=FULL`). Other processes may read
+//! meanwhile.
 
 use std::{
     fs::{self, OpenOptions},
@@ -18,13 +18,13 @@ use rustix::fs::OFlags;
 use super::line::{Line, ReportLine, TombstoneLine, sortable};
 use crate::plain_file;
 
-/// Marks a file as this database: `weir`.
+/// Identifies a file as this database: `weir`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"weir");
 /// The version of the tables.
 const VERSION: i32 = 1;
-/// How long a lock of somebody else is waited for.
+/// How long to wait for another process's lock.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(5);
-/// Reports say who talks with whom: the file is for its owner and its group.
+/// Reports reveal who talks to whom: the file is for its owner and its group.
 const MODE: u32 = 0o640;
 
 const TABLES: &str = "
@@ -64,13 +64,13 @@ CREATE INDEX tombstones_by_observer ON tombstones (observer_id, boot_id, first_s
 /// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is none.
+    /// The file does not exist.
     #[error("there is no database {}: `weir collect --listen ADDRESS --database {}` makes one", .0.display(), .0.display())]
     Missing(PathBuf),
     /// It belongs to another program.
     #[error("{} is the database of another program: name another file", .0.display())]
     Foreign(PathBuf),
-    /// A later weir has made it.
+    /// It was created by a later version of weir.
     #[error("{} was made by a later weir (tables of version {version}, this weir knows {VERSION}): use that one", path.display())]
     Later {
         /// The file.
@@ -78,10 +78,10 @@ pub enum StoreError {
         /// Its version.
         version: i32,
     },
-    /// The file has gone while it was used.
+    /// The file was moved or deleted while in use.
     #[error("{} is not the file any more that was opened: put it back, or start the collector again", .0.display())]
     Moved(PathBuf),
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("cannot make {}: {cause}", path.display())]
     Make {
         /// The file.
@@ -89,17 +89,17 @@ pub enum StoreError {
         /// Why not.
         cause: io::Error,
     },
-    /// `SQLite` says no.
+    /// `SQLite` reports an error.
     #[error("{}: {cause}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The error.
         cause: rusqlite::Error,
     },
 }
 
-/// How much is in it.
+/// The numbers of stored reports and tombstones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Reports.
@@ -117,25 +117,25 @@ pub struct Store {
     file: (u64, u64),
 }
 
-/// What a line was in the database.
+/// Whether a line was in the database before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
     /// It was not there.
     Absent,
     /// It was there.
     Same,
-    /// Another text with its id was there, and stays.
+    /// A different text with its id was there, and stays.
     Other,
 }
 
 impl Store {
-    /// Opens the database, and makes it if it is not there.
+    /// Opens the database, and creates it if it does not exist.
     ///
     /// # Errors
     ///
-    /// It cannot be opened or made, or it is something else.
+    /// It cannot be opened or created, or the file is something else.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        // SQLite follows links, whoever has made them.
+        // SQLite follows links, no matter who has created them.
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(MODE);
         match plain_file::open_by_own_links(path, &options, OFlags::empty()) {
@@ -158,11 +158,11 @@ impl Store {
         Ok(Self { connection, path: path.to_owned(), file })
     }
 
-    /// How much is in it.
+    /// The numbers of stored reports and tombstones.
     ///
     /// # Errors
     ///
-    /// `SQLite` says no.
+    /// `SQLite` reports an error.
     pub fn counts(&self) -> Result<Counts, StoreError> {
         let counts = self.connection.query_row(
             "SELECT (SELECT count(*) FROM reports), (SELECT count(*) FROM tombstones)",
@@ -172,13 +172,13 @@ impl Store {
         counts.map_err(|cause| self.says(cause))
     }
 
-    /// Begins a transaction, which is undone unless it is committed.
+    /// Begins a transaction, which is rolled back unless it is committed.
     ///
     /// # Errors
     ///
-    /// Nothing can be written now.
+    /// The database cannot be written now.
     pub fn begin(&mut self) -> Result<Batch<'_>, StoreError> {
-        // SQLite would go on to write into a file that nobody finds any more.
+        // SQLite would keep writing into a file that no longer has a name.
         if identity(&self.path).ok() != Some(self.file) {
             return Err(StoreError::Moved(self.path.clone()));
         }
@@ -189,7 +189,7 @@ impl Store {
             .map_err(|cause| StoreError::Sqlite { path: path.clone(), cause })
     }
 
-    /// Waits no longer than this for locks of somebody else.
+    /// Limits how long to wait for locks of other processes.
     #[cfg(test)]
     pub(super) fn wait_for_locks(&self, time: Duration) {
         self.connection.busy_timeout(time).unwrap();
@@ -207,7 +207,7 @@ pub struct Batch<'s> {
 }
 
 impl Batch<'_> {
-    /// Stores a line, unless its id is there.
+    /// Stores a line, unless its id is already there.
     ///
     /// # Errors
     ///
@@ -269,21 +269,21 @@ impl Batch<'_> {
         Ok(if same { Before::Same } else { Before::Other })
     }
 
-    /// Puts it on disk.
+    /// Commits the transaction to disk.
     ///
     /// # Errors
     ///
-    /// It cannot be written: nothing of it is stored.
+    /// It cannot be written, and nothing of it is stored.
     pub fn commit(self) -> Result<(), StoreError> {
         self.transaction.commit().map_err(|cause| StoreError::Sqlite { path: self.path.to_owned(), cause })
     }
 }
 
-/// Opens the database to look at it.
+/// Opens the database for reading.
 ///
 /// # Errors
 ///
-/// There is none, or it cannot be opened.
+/// It does not exist, or it cannot be opened.
 pub fn look(path: &Path) -> Result<Connection, StoreError> {
     if matches!(fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound) {
         return Err(StoreError::Missing(path.to_owned()));
@@ -294,7 +294,7 @@ pub fn look(path: &Path) -> Result<Connection, StoreError> {
     if check(&connection, path)? { Ok(connection) } else { Err(StoreError::Missing(path.to_owned())) }
 }
 
-/// A connection that makes no file.
+/// Opens a connection without creating a file.
 fn connect(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).and_then(|connection| {
@@ -304,7 +304,7 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     connection.map_err(|cause| StoreError::Sqlite { path: path.to_owned(), cause })
 }
 
-/// Whether the tables are there.
+/// Whether the tables exist.
 fn check(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let says = |cause| StoreError::Sqlite { path: path.to_owned(), cause };
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(says);
@@ -328,7 +328,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A directory that goes with its owner.
+    /// A temporary directory.
     pub(in crate::collect) struct Folder(pub(in crate::collect) PathBuf);
 
     impl Folder {
@@ -351,7 +351,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A report with a number and the id of the one before it. Runs follow each other as the letters do.
+    /// A report with a number and the id of its predecessor. Runs are in alphabetical order.
     pub(in crate::collect) fn report(boot: &str, seq: u64, previous: Option<&str>) -> String {
         let previous = previous.map_or_else(String::new, |id| format!(r#""previous":"{id}","#));
         format!(

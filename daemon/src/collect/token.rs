@@ -1,4 +1,4 @@
-//! The token that senders have to know.
+//! The token that senders must present.
 
 use std::{
     fmt,
@@ -13,13 +13,13 @@ use crate::{config::Exposed, names::open_regular};
 
 /// A shorter one could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
-/// Bytes of the file that are read.
+/// How many bytes of the file are read.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// A secret that is in each request, as `Authorization: Bearer TOKEN`. It is never shown.
+/// A secret that each request carries as `Authorization: Bearer TOKEN`. It is never shown.
 pub struct Token(String);
 
-/// Why there is no token.
+/// Why the token cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
@@ -33,7 +33,7 @@ pub enum TokenError {
     /// Every user may read it.
     #[error(transparent)]
     Exposed(#[from] Exposed),
-    /// It holds something else.
+    /// The content is not a token.
     #[error(
         "{} does not hold a token: write one line of at least {TOKEN_BYTES_MIN} letters and digits there, as \
          `openssl rand -hex 32` prints",
@@ -47,7 +47,7 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, everybody may open it, or it has something else in it.
+    /// The file cannot be read, every user may read it, or its content is not a token.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let unreadable = |cause| TokenError::Unreadable { path: path.to_owned(), cause };
         let file = open_regular(path).map_err(unreadable)?;
@@ -61,7 +61,7 @@ impl Token {
         Ok(Self(String::from_utf8_lossy(token).into_owned()))
     }
 
-    /// Whether a request has it. How long that takes does not depend on how much of it is right.
+    /// Whether a request carries it. The comparison takes the same time however much of it is right.
     pub fn is_in(&self, headers: &HeaderMap) -> bool {
         let Some(value) = headers.get(AUTHORIZATION) else { return false };
         let Some((scheme, token)) = value.as_bytes().split_at_checked("bearer ".len()) else { return false };

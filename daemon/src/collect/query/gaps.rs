@@ -1,21 +1,21 @@
 //! Which reports are missing.
 //!
-//! The reports of a run of the daemon are numbered without a gap, and each names the one before it, also if that is of
-//! an earlier run. So what is missing is known: the numbers between reports of a run, and those between the last report
-//! of a run that is here and the one that the next run names. A tombstone explains the numbers that it has. What was
-//! before the first report of an observer may never have been sent here.
+//! The reports of a run of the daemon are numbered without gaps, and each names its predecessor, even if that is from
+//! an earlier run. So missing reports are known: the numbers between reports of a run, and those between the last
+//! stored report of a run and the one that the next run names. A tombstone explains the numbers that it covers. Reports
+//! before the first stored one of an observer may never have been sent here.
 //!
-//! What is missing at the end cannot be known: the observer may be switched off.
+//! Whether reports are missing at the end cannot be known: the observer may be switched off.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
-/// Numbers of reports of one run that follow each other and are missing for the same reason.
+/// Consecutive numbers of one run that are missing for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gap {
-    /// The identity of who measured.
+    /// The identity of the observer.
     pub observer: String,
     /// The run of the daemon.
     pub boot_id: String,
@@ -23,11 +23,11 @@ pub struct Gap {
     pub first_seq: u64,
     /// The last number.
     pub last_seq: u64,
-    /// How many numbers.
+    /// The number of reports.
     pub reports: u64,
-    /// Whether something explains it.
+    /// What explains it.
     pub status: Status,
-    /// The reason that a tombstone gives.
+    /// The reason in the tombstone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -36,36 +36,36 @@ pub struct Gap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Nothing does.
+    /// Nothing.
     Unexplained,
     /// A tombstone: the sender had to drop the reports.
     Dropped,
-    /// There was no earlier report of this observer.
+    /// No earlier report of this observer is stored.
     BeforeFirst,
 }
 
-/// How many reports are missing in these gaps.
+/// The number of reports that are missing in these gaps.
 pub(super) fn reports<'g>(gaps: impl IntoIterator<Item = &'g Gap>, chosen: impl Fn(Status) -> bool) -> u64 {
     gaps.into_iter().filter(|gap| chosen(gap.status)).fold(0, |sum, gap| sum.saturating_add(gap.reports))
 }
 
-/// Numbers that follow each other, both ends included.
+/// A range of numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     first: u64,
     last: u64,
 }
 
-/// What is here of a run.
+/// What is stored of a run.
 #[derive(Debug, Default)]
 struct Run {
-    /// The numbers of its reports, in order, as few spans as possible.
+    /// The numbers of its reports, in order, merged into as few spans as possible.
     reports: Vec<Span>,
-    /// Its tombstones, by their first number.
+    /// Its tombstones, in the order of their first numbers.
     tombstones: Vec<(Span, String)>,
-    /// Which report its first one names as the one before it: run and number.
+    /// The predecessor that its first report names: run and number.
     previous: Option<(String, u64)>,
-    /// When its last window began, or its last tombstone came: runs are in this order.
+    /// When its last window began, or its last tombstone arrived: runs are sorted by this.
     at: String,
 }
 
@@ -132,29 +132,29 @@ pub(super) fn gaps(connection: &Connection, observer: Option<&str>) -> rusqlite:
     Ok(gaps)
 }
 
-/// Run and number of an id.
+/// The run and number in an id.
 fn parts(id: &str) -> Option<(String, u64)> {
     let mut parts = id.split('/').skip(1);
     let (boot_id, seq) = (parts.next()?, parts.next()?);
     Some((boot_id.to_owned(), seq.parse().ok()?))
 }
 
-/// What is missing before all that is here of a run: in which run, and its numbers.
+/// The gap before the first number that is known of a run: its run and numbers.
 fn before(boot_id: &str, run: &Run, earlier: Option<&Run>, runs: &[(String, Run)]) -> Option<(String, Span)> {
     let first = run.first();
     let begins_with_report = run.reports.first().is_some_and(|span| span.first == first);
     let (boot, last) = match &run.previous {
         Some((boot, seq)) if begins_with_report => (&**boot, *seq),
-        // It says that it is the first.
+        // The report says that it is the first.
         None if begins_with_report => return None,
         _ => (boot_id, first.checked_sub(1)?),
     };
     let other = runs.iter().find(|(known, _)| known == boot && known != boot_id);
     let from = match (other, earlier) {
         (Some((_, other)), _) => other.last() + 1,
-        // Numbers go on after a restart, unless the observer has forgotten them.
+        // Numbers go on after a restart, unless the observer has lost its state.
         (None, Some(earlier)) if earlier.last() < last => earlier.last() + 1,
-        // The number that a tombstone begins after may be that of the run before.
+        // The number before a tombstone may be that of the previous run.
         (None, Some(earlier)) if earlier.last() == last && !begins_with_report => return None,
         (None, Some(_)) if boot == boot_id => 1,
         (None, Some(_)) => last,
@@ -164,27 +164,26 @@ fn before(boot_id: &str, run: &Run, earlier: Option<&Run>, runs: &[(String, Run)
 }
 
 impl Run {
-    /// The first number that is known of it.
+    /// Its first known number.
     fn first(&self) -> u64 {
         let firsts = self.reports.first().into_iter().chain(self.tombstones.first().map(|(span, _)| span));
         firsts.map(|span| span.first).min().unwrap_or_default()
     }
 
-    /// The last number that is known of it.
+    /// Its last known number.
     fn last(&self) -> u64 {
         let lasts = self.reports.last().into_iter().chain(self.tombstones.iter().map(|(span, _)| span));
         lasts.map(|span| span.last).max().unwrap_or_default()
     }
 
-    /// Numbers between the first and the last that are known of which there is no report, with the reason of a
-    /// tombstone.
+    /// Numbers between the first and the last known one that have no report, with the reason of a tombstone.
     fn missing(&self) -> Vec<(Span, Option<String>)> {
         let mut missing: Vec<(Span, Option<String>)> = Vec::new();
         let mut tombstones = self.tombstones.iter().peekable();
         let mut next = self.first();
         let end = Span { first: self.last() + 1, last: self.last() + 1 };
         for report in self.reports.iter().chain([&end]) {
-            // The numbers from `next` to the report are missing.
+            // The numbers from `next` up to the report are missing.
             while next < report.first {
                 while tombstones.next_if(|(span, _)| span.last < next).is_some() {}
                 let (until, reason) = match tombstones.peek() {
@@ -240,7 +239,7 @@ mod tests {
     fn numbers_that_follow_each_other_have_no_gap() {
         assert_eq!(found(&[]), [""; 0]);
         assert_eq!(found(&[report("a", 1, None), follows("a", 2), follows("a", 3)]), [""; 0]);
-        // After a restart they go on, or begin again.
+        // After a restart numbers go on, or start again.
         assert_eq!(found(&[report("a", 1, None), report("b", 2, Some("7f/a/1")), follows("b", 3)]), [""; 0]);
         assert_eq!(found(&[report("a", 1, None), follows("a", 2), report("b", 1, None)]), [""; 0]);
     }
@@ -261,7 +260,7 @@ mod tests {
                 "a 8-9 Unexplained"
             ]
         );
-        // Tombstones that overlap, and one of a report that came all the same.
+        // Overlapping tombstones, and one for a report that arrived all the same.
         assert_eq!(
             with(&[tombstone("a", 2, 5, "too_old"), tombstone("a", 4, 10, "spool_full"), follows("a", 8)]),
             ["a 2-5 Dropped too_old", "a 6-7 Dropped spool_full", "a 9-9 Dropped spool_full"]
@@ -277,12 +276,12 @@ mod tests {
         assert_eq!(found(&explained), ["a 2-3 Dropped queue_full"]);
         // The beginning of the next run.
         assert_eq!(found(&[one.clone(), follows("b", 4)]), ["b 2-3 Unexplained"]);
-        // A run of which nothing is here.
+        // A run of which nothing is stored.
         assert_eq!(found(&[one.clone(), report("c", 4, Some("7f/b/3"))]), ["b 2-3 Unexplained"]);
-        // A run that began at 1 again, and whose first reports are missing.
+        // A run that started at 1 again, and whose first reports are missing.
         let again = [one.clone(), follows("a", 2), follows("a", 3), follows("a", 4), follows("b", 3)];
         assert_eq!(found(&again), ["b 1-2 Unexplained"]);
-        // A tombstone is all that is here of the next run.
+        // Only a tombstone is stored of the next run.
         assert_eq!(found(&[one.clone(), tombstone("b", 2, 3, "removed")]), ["b 2-3 Dropped removed"]);
         assert_eq!(found(&[one, tombstone("b", 3, 3, "removed")]), ["b 2-2 Unexplained", "b 3-3 Dropped removed"]);
     }

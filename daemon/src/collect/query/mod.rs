@@ -1,5 +1,5 @@
-//! What the database has (`weir collect query`): as tables for people, or as lines of JSON. It reads the state of one
-//! instant, also while the collector writes.
+//! Prints the content of the database (`weir collect query`): as tables for people, or as lines of JSON. It reads a
+//! consistent snapshot, even while the collector writes.
 
 mod gaps;
 mod rows;
@@ -23,7 +23,7 @@ use crate::{
     text::grouped,
 };
 
-/// Rows of a table, unless it is said how many.
+/// Default number of rows in a table.
 const ROWS: u32 = 20;
 
 /// What to print.
@@ -39,31 +39,31 @@ pub enum Topic {
     Tombstones,
 }
 
-/// What is asked.
+/// The options of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'q> {
     /// What to print.
     pub topic: Topic,
-    /// Whether as JSON.
+    /// Whether to print JSON.
     pub json: bool,
     /// Only this observer.
     pub observer: Option<&'q str>,
-    /// How many rows.
+    /// Maximum number of rows.
     pub limit: Option<u32>,
 }
 
-/// Why there is no answer.
+/// Why a query fails.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The database.
+    /// The database cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The output.
+    /// The output cannot be written.
     #[error(transparent)]
     Write(#[from] io::Error),
 }
 
-/// Looks into a database and writes what is asked for.
+/// Runs a query and writes the result.
 ///
 /// # Errors
 ///
@@ -103,7 +103,7 @@ pub fn run(path: &Path, query: &Query<'_>, out: &mut impl Write) -> Result<(), Q
     Ok(())
 }
 
-/// A heading with the side to which its column is flush.
+/// The heading and alignment of a column.
 type Column = (&'static str, Align);
 
 /// Writes rows as JSON, or as a table.
@@ -131,7 +131,7 @@ fn write<R: Serialize>(
     grid.write(false, out)
 }
 
-/// Says how many rows there are besides those of a table.
+/// Writes how many rows there are beyond those shown in a table.
 fn more(json: bool, shown: usize, all: u64, what: &str, out: &mut impl Write) -> io::Result<()> {
     if json || shown as u64 >= all {
         return Ok(());
@@ -139,7 +139,7 @@ fn more(json: bool, shown: usize, all: u64, what: &str, out: &mut impl Write) ->
     writeln!(out, "  the latest {shown} of {} {what}: --limit NUMBER prints more", grouped(all))
 }
 
-/// A number that need not be known.
+/// A number that may be unknown.
 fn optional(number: Option<i64>, text: fn(u64) -> String) -> String {
     number.and_then(|number| u64::try_from(number).ok()).map_or_else(|| "-".to_owned(), text)
 }

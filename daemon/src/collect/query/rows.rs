@@ -1,4 +1,4 @@
-//! Windows, tombstones and observers, as the database has them.
+//! Windows, tombstones and observers, as they are in the database.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
@@ -14,9 +14,9 @@ pub struct Window {
     pub start: String,
     /// When its window ended.
     pub end: String,
-    /// The identity of who measured.
+    /// The identity of the observer.
     pub observer: String,
-    /// The name of who measured.
+    /// The name of the observer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The run of the daemon.
@@ -36,9 +36,9 @@ pub struct Window {
 pub struct Tombstone {
     /// Its id.
     pub id: String,
-    /// When it came.
+    /// When it arrived.
     pub received_at: String,
-    /// The identity of who measured.
+    /// The identity of the observer.
     pub observer: String,
     /// The run of the daemon.
     pub boot_id: String,
@@ -52,7 +52,7 @@ pub struct Tombstone {
     pub reason: String,
 }
 
-/// Who has sent reports.
+/// An observer that has sent reports.
 #[derive(Debug, Serialize)]
 pub struct Observer {
     /// Its identity.
@@ -63,9 +63,9 @@ pub struct Observer {
     /// Its site, as its last report says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Runs of the daemon.
+    /// The number of its runs.
     pub runs: u64,
-    /// Reports that are here.
+    /// The number of its stored reports.
     pub reports: u64,
     /// When the first window began.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,13 +73,13 @@ pub struct Observer {
     /// When the last window ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_window: Option<String>,
-    /// Reports that are missing, and that it said it dropped.
+    /// Missing reports that it has declared as dropped.
     pub dropped: u64,
-    /// Reports that are missing without a reason.
+    /// Missing reports without an explanation.
     pub unexplained: u64,
 }
 
-/// The latest windows, the oldest of them first.
+/// The latest windows, in ascending order.
 pub(super) fn windows(
     connection: &Connection,
     observer: Option<&str>,
@@ -103,7 +103,7 @@ pub(super) fn windows(
     latest(connection, sql, observer, limit, window)
 }
 
-/// The latest tombstones, the oldest of them first.
+/// The latest tombstones, in ascending order.
 pub(super) fn tombstones(
     connection: &Connection,
     observer: Option<&str>,
@@ -133,7 +133,7 @@ fn latest<R>(
     limit: Option<u32>,
     row: fn(&Row<'_>) -> rusqlite::Result<R>,
 ) -> rusqlite::Result<Vec<R>> {
-    // A limit below zero is none.
+    // A negative limit means no limit.
     let limit = limit.map_or(-1, i64::from);
     let mut rows: Vec<R> =
         connection.prepare(sql)?.query_map(params![observer, limit], row)?.collect::<Result<_, _>>()?;
@@ -141,14 +141,14 @@ fn latest<R>(
     Ok(rows)
 }
 
-/// How many rows of a table are of an observer.
+/// The number of rows in a table, of one observer or of all.
 pub(super) fn count(connection: &Connection, table: &str, observer: Option<&str>) -> rusqlite::Result<u64> {
     let sql = format!("SELECT count(*) FROM {table} WHERE ?1 IS NULL OR observer_id = ?1");
     let count: i64 = connection.query_row(&sql, params![observer], |row| row.get(0))?;
     Ok(count.unsigned_abs())
 }
 
-/// All observers, also those of which there are only tombstones.
+/// All observers, including those with only tombstones.
 pub(super) fn observers(
     connection: &Connection,
     observer: Option<&str>,
