@@ -1,4 +1,4 @@
-//! What the coordinator writes down for those who ask, once a window.
+//! What the coordinator publishes once a window, for clients to query.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use crate::{
     report::{Encoded, REPORTS_KEPT, Report},
 };
 
-/// What is told without asking the coordinator.
+/// The answers that do not need the coordinator.
 #[derive(Debug)]
 pub struct Board(Mutex<Known>);
 
@@ -19,9 +19,9 @@ pub struct Board(Mutex<Known>);
 struct Known {
     identity: Identity,
     latest: Option<Latest>,
-    /// What keeps weir from seeing all packets now.
+    /// Why weir does not see all packets now.
     troubles: Vec<String>,
-    /// The last reports of one configuration as they go to the sinks, the oldest first; the last one is `latest`.
+    /// The last reports of one configuration, as the sinks get them, the oldest first; the last one is `latest`.
     reports: VecDeque<Encoded>,
 }
 
@@ -48,11 +48,11 @@ impl Board {
         Self(Mutex::new(Known { identity, latest: None, troubles: Vec::new(), reports: VecDeque::new() }))
     }
 
-    /// Writes down a report, and what can be asked about its window.
+    /// Publishes a report, and what can be asked about its window.
     pub fn publish(&self, report: &Report, encoded: &Encoded, views: &Arc<Views>) {
         let mut known = self.lock();
         let status = Status::new(&known.identity, Some(report));
-        // Another configuration may ask other questions by the same names.
+        // Another configuration may use the same names for other questions.
         if known.latest.as_ref().is_some_and(|latest| !Arc::ptr_eq(&latest.askable.views, views)) {
             known.reports.clear();
         }
@@ -64,12 +64,12 @@ impl Board {
         known.reports.push_back(encoded.clone());
     }
 
-    /// Writes down what keeps weir from seeing all packets now, or did so in the window that is open.
+    /// Publishes why weir does not see all packets now, or did not in the open window.
     pub fn warn(&self, troubles: Vec<String>) {
         self.lock().troubles = troubles;
     }
 
-    /// What kept weir from seeing all packets in the window of the last report, keeps it now, or did so since then.
+    /// Why weir did not see all packets in the window of the last report, since then, or now.
     pub fn troubles(&self) -> Vec<String> {
         let known = self.lock();
         let mut all = known.troubles.clone();
@@ -85,7 +85,7 @@ impl Board {
         all
     }
 
-    /// Another configuration is in force.
+    /// Another configuration has taken effect.
     pub fn change(&self, interval_seconds: u64, memory_bytes: u64) {
         let identity = &mut self.lock().identity;
         (identity.interval_seconds, identity.memory_bytes) = (interval_seconds, memory_bytes);
@@ -96,7 +96,7 @@ impl Board {
         self.lock().reports.back().cloned()
     }
 
-    /// So many of the last reports of the configuration in force, or as many as there are, the oldest first.
+    /// This many of the last reports of the current configuration, or as many as there are, the oldest first.
     pub fn last(&self, count: usize) -> Vec<Encoded> {
         let known = self.lock();
         let passed = known.reports.len().saturating_sub(count);
@@ -108,7 +108,7 @@ impl Board {
         self.lock().latest.as_ref().map(|latest| latest.askable.clone())
     }
 
-    /// How weir is.
+    /// The status of weir.
     pub fn status(&self) -> Status {
         let known = self.lock();
         let status = known.latest.as_ref().map(|latest| latest.status.clone());
@@ -116,7 +116,7 @@ impl Board {
         Status { troubles: known.troubles.clone(), ..status }
     }
 
-    /// What it holds is whole at any time, so a thread that died with the lock spoils nothing.
+    /// The content is consistent at any time, so a thread that panicked with the lock held does no harm.
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

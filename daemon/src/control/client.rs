@@ -1,4 +1,4 @@
-//! Asks a running weir.
+//! Queries a running weir.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -19,22 +19,22 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum AskError {
-    /// There is no socket.
+    /// The socket does not exist.
     #[error(
         "no weir answers at {0}: there is no such socket. Is weir running? `--socket PATH` names the socket of its \
          `control:` section"
     )]
     NotThere(PathBuf),
-    /// A socket without a weir.
+    /// No weir listens on the socket.
     #[error("no weir answers at {0}: the one that made this socket has ended")]
     Gone(PathBuf),
-    /// Owner and group only.
+    /// Only owner and group may connect.
     #[error("not permitted to open {0}: {way}", way = way_in(geteuid().is_root()))]
     NotPermitted(PathBuf),
-    /// Anything else of the system.
+    /// Any other error of the system.
     #[error("cannot talk to the weir at {0}: {1}")]
     Broken(PathBuf, #[source] io::Error),
-    /// Its time is over.
+    /// The time is up.
     #[error(
         "the weir at {path} has not answered within {seconds} s: it is very busy, or was stopped. Ask again; what it does \
          is in its log (`journalctl -u weir`)"
@@ -42,27 +42,27 @@ pub enum AskError {
     Busy {
         /// The socket.
         path: PathBuf,
-        /// How long it was asked.
+        /// How long the client has waited.
         seconds: u64,
     },
-    /// The end instead of an answer.
+    /// The connection ended without an answer.
     #[error(
         "the weir at {0} has ended the connection without an answer: it is stopping, or too many others ask it. Ask \
          again; what it does is in its log (`journalctl -u weir`)"
     )]
     Silent(PathBuf),
-    /// Not this protocol.
+    /// The answer is not in this protocol.
     #[error("what answers at {0} is no weir of this version")]
     Foreign(PathBuf),
-    /// The request is wrong.
+    /// The request is invalid.
     #[error("{0}")]
     Refused(String),
-    /// There is no answer now.
+    /// No answer is available now.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// How this user gets at the socket.
+/// How this user gets access to the socket.
 const fn way_in(is_root: bool) -> &'static str {
     if is_root {
         "root needs the capability CAP_DAC_OVERRIDE, or the rights of the user that weir runs as"
@@ -71,11 +71,11 @@ const fn way_in(is_root: bool) -> &'static str {
     }
 }
 
-/// Asks the weir whose control socket is `path`, and waits for its answer.
+/// Sends a command to the weir with this control socket, and waits for its answer.
 ///
 /// # Errors
 ///
-/// Why there is none.
+/// Why there is no answer.
 pub fn ask(path: &Path, command: Command) -> Result<Box<RawValue>, AskError> {
     ask_within(PATIENCE, path, command)
 }
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of something at the socket that does this with a client.
+    /// The error message for a server that treats its client like this.
     fn said(name: &str, serve: impl FnOnce(UnixStream) + Send + 'static) -> String {
         let path = std::env::temp_dir().join(format!("weir-client-{name}-{}", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
@@ -138,7 +138,7 @@ mod tests {
         assert!(silent.contains("ended the connection without an answer"), "{silent}");
         let busy = said("busy", |mut stream| {
             hear(&mut stream);
-            // Until the client has gone.
+            // Until the client has disconnected.
             let _ = stream.read(&mut [0]);
         });
         assert!(busy.contains("has not answered within 0 s"), "{busy}");

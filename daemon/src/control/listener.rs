@@ -1,4 +1,4 @@
-//! The socket in the file system: made so that nobody else can open it for a moment, and removed at the end.
+//! The socket in the file system: created so that no other user can open it even for a moment, and removed at the end.
 
 use std::{
     fs, io,
@@ -19,32 +19,31 @@ const MODE: u32 = 0o660;
 /// Why there is no socket.
 #[derive(Debug, Error)]
 pub enum ListenError {
-    /// Another weir answers there.
+    /// Another weir listens there.
     #[error("another weir uses it: name another file with `control: {{socket: PATH}}`, or `socket: none`")]
     InUse,
-    /// A file of another kind.
+    /// The file is not a socket.
     #[error("there is a file already that is no socket: remove it, or name another with `control: {{socket: PATH}}`")]
     NoSocket,
-    /// The system said no.
+    /// The system refuses it.
     #[error(
         "{0}: name a file in a directory that weir may write to, with `control: {{socket: PATH}}`, or `socket: none`"
     )]
     System(#[from] io::Error),
 }
 
-/// The directory of a socket, if it was made for it; it is removed when this is dropped.
+/// The directory of a socket, if it was created for it. It is removed on drop.
 #[derive(Debug)]
 pub struct Directory(Option<PathBuf>);
 
 impl Directory {
-    /// Makes the directory that a socket is to be in, if it is missing. If that fails, no socket can be made, which
-    /// opening the socket tells.
+    /// Creates the directory for a socket if it is missing. If that fails, opening the socket reports it.
     pub fn provide(socket: Option<&Path>) -> Self {
         let directory = socket.and_then(Path::parent).filter(|directory| !directory.as_os_str().is_empty());
         Self(directory.filter(|directory| fs::create_dir(directory).is_ok()).map(Path::to_owned))
     }
 
-    /// The directory that was made.
+    /// The directory, if it was created.
     pub fn made(&self) -> Option<&Path> {
         self.0.as_deref()
     }
@@ -52,12 +51,12 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Unless there is something else in it.
+        // Fails if the directory is not empty.
         self.0.iter().for_each(|directory| drop(fs::remove_dir(directory)));
     }
 }
 
-/// Where clients connect; removes its file when it is dropped.
+/// The listening socket; removes its file on drop.
 #[derive(Debug)]
 pub struct Listener {
     socket: UnixListener,
@@ -66,18 +65,18 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Makes the socket. One that a killed weir has left is replaced.
+    /// Creates the socket. One left by a killed weir is replaced.
     ///
     /// # Errors
     ///
-    /// Another weir answers there, or it cannot be made.
+    /// Another weir listens there, or it cannot be created.
     pub fn open(path: &Path) -> Result<Self, ListenError> {
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err(ListenError::NoSocket),
             Ok(_) if UnixStream::connect(path).is_ok() => return Err(ListenError::InUse),
             _ => {}
         }
-        // Under another name until nobody else may open it.
+        // It has another name until its mode is set.
         let mut made = path.as_os_str().to_owned();
         made.push(format!(".{}", std::process::id()));
         let made = PathBuf::from(made);
@@ -97,7 +96,7 @@ impl Listener {
         }
     }
 
-    /// The socket, which never blocks.
+    /// The non-blocking socket.
     pub const fn socket(&self) -> &UnixListener {
         &self.socket
     }
@@ -105,7 +104,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Another weir may have taken the place of this one.
+        // Another weir may have replaced this one.
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
@@ -134,7 +133,7 @@ mod tests {
         drop(listener);
         assert!(!path.exists());
 
-        // What a killed weir left is replaced, and nothing else is.
+        // Only the socket of a killed weir is replaced.
         drop(UnixListener::bind(&path).unwrap());
         let second = Listener::open(&path).unwrap();
         assert!(UnixStream::connect(&path).is_ok());

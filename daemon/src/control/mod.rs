@@ -7,9 +7,9 @@
 //! coordinator:  writes the board at each window's end, and looks keys up in the sketches of the last window
 //! ```
 //!
-//! The server is one thread. It never waits for a client, so one that hangs or floods costs nobody else anything.
-//! Whoever may open the socket may read everything: its mode is 0660. What changes something is for root and for the
-//! user that weir runs as: the kernel tells who asks.
+//! The server is one thread. It never waits for a client, so a client that hangs or floods does not affect the others.
+//! Every user who may open the socket may read everything: its mode is 0660. Only root and the user that weir runs as
+//! may change something: the kernel tells which user a client runs as.
 
 mod board;
 pub mod client;
@@ -46,41 +46,41 @@ use crate::{
     waker::Waker,
 };
 
-/// Keys that the coordinator is asked for, and where its answer goes.
+/// Keys to look up, from the server to the coordinator.
 #[derive(Debug)]
 pub struct Question {
     /// The keys.
     pub asks: Vec<Ask>,
-    /// The views that they were understood by.
+    /// The views that the keys were parsed with.
     pub views: Arc<Views>,
-    /// Where the answer goes: what is known of each; `None` if the last window was not that of these views.
+    /// Receives the answer: what is known of each key; `None` if the last window had other views.
     pub reply: Sender<Option<Asked>>,
 }
 
-/// Interfaces that the coordinator is to detach from, and where its answer goes.
+/// A request to the coordinator to detach from interfaces.
 #[derive(Debug)]
 pub struct Release {
     /// Their names; all if there is none.
     pub interfaces: Vec<String>,
-    /// Where the answer goes: what weir has detached from, or which of them it does not measure.
+    /// Receives the answer: what weir has detached from, or which of the interfaces it does not measure.
     pub reply: Sender<Result<Vec<String>, String>>,
 }
 
 /// The coordinator's side.
 #[derive(Debug)]
 pub struct Control {
-    /// What is told without asking the coordinator.
+    /// The answers that do not need the coordinator.
     pub board: Arc<Board>,
-    /// What it is asked.
+    /// Questions to the coordinator.
     pub questions: Receiver<Question>,
-    /// What it is told.
+    /// Requests to detach.
     pub releases: Receiver<Release>,
     end: Waker,
 }
 
 impl Control {
     /// Opens the socket, and answers on a thread of `scope` until this is dropped. If the socket cannot be opened, weir
-    /// says so and measures without it.
+    /// logs it and measures without it.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Control {
         board: Arc<Board>,
         reload: Sender<Request>,
     ) -> io::Result<Self> {
-        // One waits while the coordinator answers another.
+        // One question waits while the coordinator answers another.
         let (ask, questions) = bounded(1);
         let (release, releases) = bounded(1);
         let end = Waker::new()?;

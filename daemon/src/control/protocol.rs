@@ -1,22 +1,22 @@
-//! What is said over the control socket: a line of JSON there, and a line back.
+//! The protocol of the control socket: one line of JSON each way.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use crate::report::{Row, Window};
 
-/// The version of the protocol. A request with another one is refused.
+/// The version of the protocol. Requests with another version are refused.
 pub const VERSION: u32 = 1;
 
-/// What a client wants.
+/// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {
-    /// How weir is.
+    /// The status of weir.
     Status,
-    /// The last report; or so many of the last ones, the oldest first.
+    /// The last report, or the last few, the oldest first.
     Report {
-        /// How many, at most.
+        /// Maximum number of reports.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last: Option<u32>,
     },
@@ -37,7 +37,7 @@ pub enum Command {
 impl Command {
     const NAMES: [&'static str; 5] = ["status", "report", "ask", "reload", "detach"];
 
-    /// Whether it changes something. Then it is only for root and for the user that weir runs as.
+    /// Whether it changes something, which only root and weir's own user may do.
     pub const fn is_for_owner(&self) -> bool {
         matches!(self, Self::Reload | Self::Detach { .. })
     }
@@ -48,20 +48,20 @@ impl Command {
 pub struct Request {
     /// The version of the protocol.
     pub version: u32,
-    /// What is wanted.
+    /// The command.
     #[serde(flatten)]
     pub command: Command,
 }
 
-/// What comes back.
+/// A response.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// What was asked for: a [`Status`](super::Status), a [`Report`](crate::report::Report) or several, [`Asked`],
-    /// [`Reloaded`](crate::reload::Reloaded), or [`Detached`]; as it came, so that a report is the same bytes for all
-    /// who get it.
+    /// The answer: a [`Status`](super::Status), a [`Report`](crate::report::Report) or several, [`Asked`],
+    /// [`Reloaded`](crate::reload::Reloaded), or [`Detached`]. It is kept as raw JSON, so that every reader of a report
+    /// gets the same bytes.
     Answer(Box<RawValue>),
-    /// The request was wrong.
+    /// The request is invalid.
     Refused(String),
     /// It cannot be answered now.
     Unavailable(String),
@@ -70,20 +70,20 @@ pub enum Response {
 /// What is known of some keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
-    /// The report of the window that this is about.
+    /// The report of the window that the answers are about.
     pub report_id: String,
     /// That window.
     pub window: Window,
-    /// What each view that has such keys knows of each key, in the order of the question.
+    /// The answers of all views that have such keys, in the order of the question.
     pub answers: Vec<Row>,
 }
 
 /// What weir has detached from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detached {
-    /// The number of its process.
+    /// Its process id.
     pub pid: u32,
-    /// Each interface and direction, in words; interfaces without an account of their own are not among them.
+    /// Each interface and direction, in words, except interfaces without an account of their own.
     pub from: Vec<String>,
 }
 
@@ -93,11 +93,11 @@ impl Request {
         Self { version: VERSION, command }
     }
 
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, for whoever wrote the client.
+    /// What is wrong with it, for the author of the client.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         let value: Value = serde_json::from_slice(line).map_err(|error| format!("the request is no JSON: {error}"))?;
         match value.get("version").and_then(Value::as_u64) {

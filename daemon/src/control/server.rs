@@ -1,4 +1,4 @@
-//! Answers clients, one request each, without ever waiting for one of them.
+//! Answers clients, one request each, without ever blocking on one of them.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -30,39 +30,40 @@ use crate::{
     waker::Waker,
 };
 
-/// Clients at a time. With one more, the one goes that has waited longest without having asked anything.
+/// Maximum number of clients. One more replaces the client that has been connected longest without a request.
 const CLIENTS_MAX: usize = 64;
-/// New clients between two looks at all of them.
+/// How many new clients are accepted before all are served again.
 const ACCEPTED_MAX: usize = 8;
-/// After some work the server rests for so long: a flood of clients gets at most [`ACCEPTED_MAX`] answers in that time.
+/// The server pauses this long after some work, so a flood of clients gets at most [`ACCEPTED_MAX`] answers in that
+/// time.
 const REST: Duration = Duration::from_millis(1);
-/// How long a client may take, from its connection to the last byte of its answer.
+/// How long a client may take, from connecting to the last byte of its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a request.
+/// Maximum bytes of a request.
 const REQUEST_MAX: usize = 16 << 10;
-/// Keys in a request.
+/// Maximum number of keys in a request.
 const KEYS_MAX: usize = 64;
-/// What is said before the first report.
+/// The answer before the first report.
 const NO_WINDOW: &str = "no window has ended since weir was started";
-/// What is said to those whose configuration is not read in time.
+/// The answer to a client whose configuration is not read in time.
 const STILL_READING: &str = "weir still reads the configuration, and has not decided about it: its log will say what \
                              comes of that (`journalctl -u weir`)";
-/// Measuring goes first where the system lets a thread say so.
+/// Measuring has priority, where the system lets a thread lower its own.
 const NICENESS: i32 = 10;
 
-/// What asks the coordinator, by views that the keys were understood by.
+/// Asks the coordinator, with the views that the keys were parsed with.
 pub type Coordinator = Box<dyn Fn(Arc<Views>, Vec<Ask>) -> Result<Asked, String> + Send>;
 
-/// What tells the coordinator to detach from interfaces.
+/// Tells the coordinator to detach from interfaces.
 pub type Releaser = Box<dyn Fn(Vec<String>) -> Result<Vec<String>, String> + Send>;
 
-/// Those who know what is not on the board.
+/// Sources of answers that are not on the board.
 pub struct Others {
-    /// The coordinator.
+    /// Asks the coordinator.
     pub coordinator: Coordinator,
-    /// The same, for what it is told.
+    /// Tells the coordinator to detach.
     pub release: Releaser,
-    /// The way to the reloader.
+    /// Reaches the reloader.
     pub reload: Sender<Request>,
 }
 
@@ -72,12 +73,12 @@ pub struct Server {
     end: Waker,
     board: Arc<Board>,
     others: Others,
-    /// Is woken when an answer has come for a client that waits.
+    /// Woken when an answer has arrived for a waiting client.
     ready: Waker,
     /// The user that weir runs as.
     owner: Uid,
     clients: Vec<Client>,
-    /// [`PATIENCE`], but in tests.
+    /// [`PATIENCE`], except in tests.
     patience: Duration,
 }
 
@@ -89,15 +90,15 @@ struct Client {
 }
 
 enum State {
-    /// So much of its request has come.
+    /// The part of its request that has arrived.
     Asking(Vec<u8>),
-    /// The answer to its request is on its way.
+    /// The answer to its request is being prepared.
     Waiting(Receiver<Outcome>),
-    /// What is left of its answer; the first part from this byte on.
+    /// What remains of its answer; the first part starts at this byte.
     Answered { parts: Vec<Part>, sent: usize },
 }
 
-/// The first bytes of a memory that several clients may share.
+/// The first bytes of a buffer that several clients may share.
 struct Part {
     memory: Arc<[u8]>,
     bytes: usize,
@@ -118,7 +119,7 @@ impl State {
 }
 
 impl Server {
-    /// A server of this socket; it ends when `end` is woken.
+    /// A server on this socket; it ends when `end` is woken.
     ///
     /// # Errors
     ///
@@ -129,9 +130,9 @@ impl Server {
         Ok(Self { listener, end, board, others, ready, owner, clients, patience: PATIENCE })
     }
 
-    /// Answers until it is told to end.
+    /// Serves clients until `end` is woken.
     pub fn run(mut self) {
-        // A system call filter may refuse it, which does no harm.
+        // A system call filter may refuse this, which does no harm.
         let _ = setpriority_process(None, NICENESS);
         while !self.wait() {
             self.accept();
@@ -143,7 +144,7 @@ impl Server {
         }
     }
 
-    /// Waits until there is something to do. Tells whether that is to end.
+    /// Waits until there is something to do. Returns whether the server has to end.
     fn wait(&self) -> bool {
         let own = [self.end.as_fd(), self.ready.as_fd(), self.listener.socket().as_fd()];
         let mut fds: Vec<_> = own.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -151,7 +152,7 @@ impl Server {
         let now = clock::now().monotonic;
         let left = self.clients.iter().map(|client| client.left(self.patience, now)).min();
         let left = left.and_then(|left| Timespec::try_from(left).ok());
-        // Interrupted, or without memory: whatever it is, looking at all of them does no harm.
+        // An error means an interruption or lack of memory; serving all clients does no harm in any case.
         let _ = poll(&mut fds, left.as_ref());
         self.ready.clear();
         !fds[0].revents().is_empty()
@@ -159,13 +160,13 @@ impl Server {
 
     fn accept(&mut self) {
         for _ in 0..ACCEPTED_MAX {
-            // Nobody is there any more, or no descriptor is left for now.
+            // No client is left, or no descriptor is free at the moment.
             let Ok((stream, _)) = self.listener.socket().accept() else { return };
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
             if self.clients.len() == CLIENTS_MAX {
-                // They are in the order in which they came.
+                // They are in order of arrival.
                 let idle = self.clients.iter().position(|client| matches!(client.state, State::Asking(_)));
                 self.clients.remove(idle.unwrap_or(0));
             }
@@ -174,7 +175,7 @@ impl Server {
         }
     }
 
-    /// Whether the client stays. One that waits for a reload is told when its time is over, and gets time to read that.
+    /// Whether the client stays. If it waits for a reload and its time is up, it gets an answer and time to read it.
     fn has_time(&self, client: &mut Client, now: Duration) -> bool {
         if client.left(self.patience, now) > Duration::ZERO {
             return true;
@@ -187,7 +188,7 @@ impl Server {
         waits
     }
 
-    /// Reads and writes what is possible now. Tells whether the client stays.
+    /// Reads and writes what is possible now. Returns whether the client stays.
     fn step(&self, client: &mut Client) -> bool {
         if let State::Asking(request) = &mut client.state {
             match read_line(&mut client.stream, request) {
@@ -220,7 +221,7 @@ impl Server {
         false
     }
 
-    /// What becomes of a client with this request. A report is the same memory for all who want it.
+    /// The client's next state after this request. All readers of a report share its memory.
     fn answer(&self, line: Result<&[u8], String>, client: &UnixStream) -> State {
         let command = line.and_then(protocol::Request::parse).map(|request| request.command);
         let response = match command.and_then(|command| self.permit(command, client)) {
@@ -234,7 +235,7 @@ impl Server {
             }
             Ok(Command::Report { last: None }) => match self.board.report() {
                 Some(report) => {
-                    // Without the end of its line.
+                    // Without the newline.
                     let bytes = report.line.len() - 1;
                     let report = Part { memory: report.line, bytes };
                     let parts = vec![Part::from(*b"{\"answer\":"), report, Part::from(*b"}\n")];
@@ -294,14 +295,14 @@ impl Server {
     }
 }
 
-/// Reports as a list; each is the same memory for all who want it.
+/// Reports as a list. All readers of a report share its memory.
 fn several(reports: Vec<Encoded>) -> Vec<Part> {
     let mut parts = vec![Part::from(*b"{\"answer\":[")];
     for (nth, report) in reports.into_iter().enumerate() {
         if nth > 0 {
             parts.push(Part::from(*b","));
         }
-        // Without the end of its line.
+        // Without the newline.
         let bytes = report.line.len() - 1;
         parts.push(Part { memory: report.line, bytes });
     }
@@ -330,11 +331,11 @@ impl Client {
     }
 }
 
-/// Reads what has come, until a line is whole. `Ok(Some(Err))` is a line that is too long.
+/// Reads what has arrived, until a line is complete. `Ok(Some(Err))` is a line that is too long.
 ///
 /// # Errors
 ///
-/// The client is gone.
+/// The client has disconnected.
 fn read_line<'r>(stream: &mut impl Read, request: &'r mut Vec<u8>) -> io::Result<Option<Result<&'r [u8], String>>> {
     let mut bytes = [0; 4096];
     loop {
@@ -377,7 +378,7 @@ mod tests {
         report::Report,
     };
 
-    /// Ends the server when it is dropped.
+    /// Ends the server on drop.
     struct Ending(Waker);
 
     impl Drop for Ending {
@@ -386,9 +387,9 @@ mod tests {
         }
     }
 
-    /// A server with the golden report, and a coordinator that knows nothing of any key.
+    /// A server with the golden report, and a coordinator that knows no key.
     fn with_server(name: &str, has_report: bool, test: impl FnOnce(&Path)) {
-        // Its reloader refuses the first time, accepts the second time, and is gone then.
+        // Its reloader refuses the first time, accepts the second time, and has ended after that.
         let accepted = Reloaded { applies_at: Timestamp::UNIX_EPOCH, changed: vec!["views".to_owned()] };
         let mut outcomes = [Err("line 3: no".to_owned()), Ok(accepted)].into_iter();
         let reload = move |Request { reply, waker }| {
@@ -400,7 +401,7 @@ mod tests {
         with_reloader(name, has_report, PATIENCE, reload, test);
     }
 
-    /// The same, with a reloader that goes on as long as it says so.
+    /// The same with a reloader that goes on while it returns true.
     fn with_reloader(
         name: &str,
         has_report: bool,
@@ -448,12 +449,12 @@ mod tests {
         assert!(!directory.exists());
     }
 
-    /// What is answered to this command.
+    /// The answer to this command.
     fn told(path: &Path, command: Command) -> Value {
         serde_json::from_str(ask(path, command).unwrap().get()).unwrap()
     }
 
-    /// What is answered to these bytes.
+    /// The answer to these bytes.
     fn say(path: &Path, bytes: &[u8]) -> Value {
         let mut stream = UnixStream::connect(path).unwrap();
         stream.write_all(bytes).unwrap();
@@ -519,7 +520,7 @@ mod tests {
 
     #[test]
     fn a_reload_that_takes_long_is_told_so() {
-        // Each request is kept, and nothing comes of it.
+        // Each request is accepted and never answered.
         let mut kept = Vec::new();
         let reload = move |request| {
             kept.push(request);
@@ -554,12 +555,12 @@ mod tests {
     #[test]
     fn clients_that_hang_hold_nobody_up() {
         with_server("hangs", true, |path| {
-            // Some say nothing, some half a request, and some do not read their answer.
+            // Some send nothing, some half a request, and some do not read their answer.
             let mut hanging = Vec::new();
             for nth in 0..4 * CLIENTS_MAX {
                 let mut stream = UnixStream::connect(path).unwrap();
                 let bytes: &[u8] = [&b""[..], b"{\"version\":1,", b"{\"version\":1,\"command\":\"report\"}\n"][nth % 3];
-                // It may be out already.
+                // It may have been disconnected already.
                 let _ = stream.write_all(bytes);
                 hanging.push(stream);
                 if nth % 16 == 0 {

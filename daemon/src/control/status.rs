@@ -1,4 +1,4 @@
-//! How a running weir is, in a few lines.
+//! The status of a running weir, in a few lines.
 
 use std::fmt;
 
@@ -26,21 +26,21 @@ pub struct Identity {
     pub memory_bytes: u64,
 }
 
-/// How weir is.
+/// The status of weir.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Who answers.
+    /// The weir that answers.
     #[serde(flatten)]
     pub identity: Identity,
-    /// What the last report says; absent before the first one.
+    /// A summary of the last report; absent before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_report: Option<LastReport>,
-    /// What keeps weir from seeing all packets now, or did so in the window that is open.
+    /// Why weir does not see all packets now, or did not in the open window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
 }
 
-/// The last report, in short.
+/// A summary of the last report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastReport {
     /// Its id.
@@ -80,13 +80,13 @@ pub struct InterfaceStatus {
     /// For how many seconds weir may not have seen its packets; absent if it was not blind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blind_seconds: Option<f64>,
-    /// What kept weir from seeing all packets; absent if nothing did.
+    /// Why weir did not see all packets; absent if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
 impl Status {
-    /// How weir is after this report.
+    /// The status after this report.
     pub fn new(identity: &Identity, report: Option<&Report>) -> Self {
         let last_report = report.map(|report| LastReport {
             id: report.id.clone(),
@@ -113,7 +113,7 @@ impl Status {
         Self { identity: identity.clone(), last_report, troubles: Vec::new() }
     }
 
-    /// As one line, for `systemctl status`: what each of the first interfaces carries, and what is lost.
+    /// The status as one line, for `systemctl status`: what the first interfaces carry, and what is lost.
     pub fn line(&self) -> String {
         const SHOWN: usize = 4;
         let Some(last) = &self.last_report else { return "no report yet".to_owned() };
@@ -140,7 +140,7 @@ impl Status {
         if known.is_empty() { line } else { format!("{line}; {}", known.join(", ")) }
     }
 
-    /// As lines for people, at this time.
+    /// The status as lines for people, at this time.
     pub fn at(&self, now: Timestamp) -> impl fmt::Display {
         StatusText { status: self, now }.to_string()
     }
@@ -208,7 +208,7 @@ impl fmt::Display for StatusText<'_> {
     }
 }
 
-/// A length of time for people, to the second.
+/// A duration for people, to the second.
 fn ago(time: SignedDuration) -> String {
     let whole = SignedDuration::from_secs(time.as_secs().max(0));
     let round = SpanRound::new().largest(Unit::Day).days_are_24_hours();
