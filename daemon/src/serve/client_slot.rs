@@ -1,4 +1,4 @@
-//! Who is being served, and for whom weir waits.
+//! Which clients are being served, and which of them weir waits for.
 
 use std::{
     sync::{
@@ -10,12 +10,12 @@ use std::{
 
 use tokio::task::AbortHandle;
 
-/// The place of one client, with the time since which weir waits for it.
+/// The slot of one client, with the time since when weir has been waiting for it.
 #[derive(Debug)]
 pub struct ClientSlot {
     /// When its connection or its last request began, in milliseconds of the monotonic clock.
     since_ms: AtomicU64,
-    /// How many tasks work for it. It is not the client then that lets weir wait.
+    /// How many tasks work for it. While there are any, weir does not wait for the client.
     working: AtomicUsize,
 }
 
@@ -24,12 +24,12 @@ pub struct ClientSlot {
 pub struct Busy(Arc<ClientSlot>);
 
 impl ClientSlot {
-    /// The slot of a client that connects now.
+    /// A slot for a client that connects now.
     pub(super) fn new(now: Duration) -> Self {
         Self { since_ms: AtomicU64::new(millis(now)), working: AtomicUsize::new(0) }
     }
 
-    /// From now on weir works for the client.
+    /// Marks that weir works for the client, until the guard is dropped.
     pub fn busy(self: &Arc<Self>) -> Busy {
         self.working.fetch_add(1, Ordering::Relaxed);
         Busy(self.clone())
@@ -40,7 +40,7 @@ impl ClientSlot {
         self.since_ms.store(millis(now), Ordering::Relaxed);
     }
 
-    /// How long the client may still let weir wait, of `all` that it may.
+    /// How much of `all`, the total time that weir waits for a client, is left.
     pub(super) fn left(&self, all: Duration, now: Duration) -> Duration {
         if self.is_busy() {
             return all;
@@ -76,7 +76,7 @@ impl ClientSlots {
         Self { max, taken: Vec::new() }
     }
 
-    /// Sees to it that a slot is free: if none is, the client goes that has let weir wait longest. Returns false if
+    /// Frees a slot if all are taken, by disconnecting the client that weir has waited for longest. Returns false if
     /// weir waits for none of them.
     pub(super) fn free_one(&mut self) -> bool {
         self.taken.retain(|(_, task)| !task.is_finished());

@@ -1,8 +1,8 @@
-//! A small HTTP server for what weir offers over HTTP. Its clients are foreign, so each of them has limits.
+//! A small HTTP server for everything that weir serves over HTTP. Its clients are untrusted, so each has limits.
 //!
-//! It is one thread with a runtime of its own, and it has no capability. Clients share a fixed number of slots. Where
-//! all are taken, a new client gets the slot of the one that has let weir wait longest: clients that connect and say
-//! nothing, or that send a byte a second, keep nobody out.
+//! It is one thread with its own runtime and without capabilities. Clients share a fixed number of slots. If all are
+//! taken, a new client replaces the one that weir has waited for longest. So clients that connect and stay silent, or
+//! send a byte a second, keep nobody out.
 
 mod client_slot;
 
@@ -40,27 +40,28 @@ use self::client_slot::ClientSlots;
 pub use self::client_slot::{Busy, ClientSlot};
 use crate::{clock, log::Lasting, privileges};
 
-/// Bytes of a request's line and headers.
+/// Maximum bytes of a request's line and headers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Headers of a request.
+/// Maximum number of headers in a request.
 const HEADERS_MAX: usize = 64;
 /// How long a client has for the head of a request, and how long a connection may be idle.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(20);
-/// How long weir waits after an error of accept(2): there is no descriptor left, and some will be given back.
+/// Pause after an error of accept(2): no descriptor is left, and some will be released.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What clients may take.
+/// The limits of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// How long a request may take, from its head to the last byte of the answer, without the time that weir takes.
+    /// How long a request may take, from its head to the last byte of the answer, not counting the time that weir
+    /// takes.
     pub request: Duration,
-    /// How long requests that have begun may go on when the server is to end.
+    /// How long requests that have begun may go on when the server has to end.
     pub grace: Duration,
 }
 
-/// A server on a thread of its own. It ends when this is dropped.
+/// A server on its own thread. It ends on drop.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -70,12 +71,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at an address and answers by `router`, whose handlers get the [`ClientSlot`] of their client as an
+    /// Listens at an address and serves `router`, whose handlers get the [`ClientSlot`] of their client as an
     /// extension.
     ///
     /// # Errors
     ///
-    /// Nobody can listen there, or the system refuses a thread or a descriptor.
+    /// The address cannot be used, or the system refuses a thread or a descriptor.
     pub fn start(name: &str, address: SocketAddr, router: Router, limits: Limits) -> io::Result<Self> {
         let listener = StdListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -96,12 +97,12 @@ impl Server {
         Ok(Self { address, end, ended, thread })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Is closed when the server has ended, which it does by itself only if its thread dies.
+    /// Disconnected when the server has ended. That happens by itself only if its thread dies.
     pub const fn ended(&self) -> &Receiver<Infallible> {
         &self.ended
     }
@@ -109,7 +110,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It fails only if the thread has ended.
+        // This fails only if the thread has ended.
         let _ = self.end.send(true);
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was printed when it happened.
@@ -118,13 +119,14 @@ impl Drop for Server {
     }
 }
 
-/// Takes clients until the end, and then gives them a little time to finish.
+/// Accepts clients until the end, and then gives them a little time to finish.
 async fn accept(listener: TcpListener, router: Router, limits: Limits, mut ending: watch::Receiver<bool>) {
     let mut clients = JoinSet::new();
     let mut slots = ClientSlots::new(limits.connections);
     let mut taking = Lasting::new("take a connection");
     loop {
-        // Only one that has ended; an empty set gives `None` at once, and must not keep the loop busy.
+        // Removes only tasks that have ended. On an empty set `join_next` gives `None` at once, and the loop would
+        // spin.
         while clients.try_join_next().is_some() {}
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -136,7 +138,7 @@ async fn accept(listener: TcpListener, router: Router, limits: Limits, mut endin
         };
         let slot = Arc::new(ClientSlot::new(clock::now().monotonic));
         if !slots.free_one() {
-            // Nobody waits for a client: all are being served, and this one may try again.
+            // weir waits for none of its clients, because all are being served. This one may try again.
             continue;
         }
         let task = clients.spawn(serve(stream, router.clone(), slot.clone(), limits, ending.clone()));
@@ -146,7 +148,7 @@ async fn accept(listener: TcpListener, router: Router, limits: Limits, mut endin
     let _ = timeout(limits.grace, async { while clients.join_next().await.is_some() {} }).await;
 }
 
-/// Serves one client, one request after the other.
+/// Serves one client, request by request.
 async fn serve(
     stream: TcpStream,
     router: Router,
@@ -154,7 +156,7 @@ async fn serve(
     limits: Limits,
     mut ending: watch::Receiver<bool>,
 ) {
-    // Without it small answers would still arrive.
+    // Small answers would arrive without it, too.
     let _ = stream.set_nodelay(true);
     let service = service(router, slot.clone());
     let connection = http1::Builder::new()
@@ -168,7 +170,7 @@ async fn serve(
     loop {
         let left = slot.left(limits.request, clock::now().monotonic);
         tokio::select! {
-            // What is wrong with a request is the client's business, and it has been told.
+            // Errors in a request are the client's, and it has been told.
             _ = connection.as_mut() => return,
             () = sleep(left) => {
                 if slot.left(limits.request, clock::now().monotonic).is_zero() {
@@ -183,7 +185,7 @@ async fn serve(
     }
 }
 
-/// The router, which is told whom it serves.
+/// The router, with the client's slot attached to each request.
 fn service(
     router: Router,
     slot: Arc<ClientSlot>,
@@ -212,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// Far longer than anything here takes; only a failing test waits for it.
+    /// Far longer than anything takes here; only a failing test waits for it.
     const LONG: Duration = Duration::from_secs(20);
     const LIMITS: Limits = Limits { connections: 4, request: LONG, grace: LONG };
 
@@ -227,7 +229,7 @@ mod tests {
         stream
     }
 
-    /// What the server says to this, until it closes the connection.
+    /// What the server answers to these bytes, until it closes the connection.
     fn answer(server: &Server, request: &[u8]) -> String {
         let mut stream = connect(server);
         // A server that has closed the connection has said why before.
@@ -251,7 +253,7 @@ mod tests {
             assert!(answer(&server, HELLO).ends_with("hello"));
         }
         let mut first = Vec::new();
-        // A close may come as a reset, because the server has not read what was sent.
+        // A close may arrive as a reset, because the server has not read what was sent.
         let _ = silent[0].read_to_end(&mut first);
         assert!(first.is_empty());
     }
