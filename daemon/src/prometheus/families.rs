@@ -1,4 +1,4 @@
-//! What of a report and of the sums is told, and under which names.
+//! Which numbers of a report and of the sums are exported, and under which names.
 
 use std::borrow::Cow;
 
@@ -14,21 +14,21 @@ use crate::report::{
     Totals, Unique, View,
 };
 
-/// A part of a name, a part of its description, and the number that it means.
+/// A part of a name, a part of its description, and a function that gets the number.
 type Told<T, N = u64> = (&'static str, &'static str, fn(&T) -> N);
 
-/// Value, lower and upper bound: what follows the name of an estimate.
+/// Value, lower and upper bound: the suffixes of an estimate's names.
 const BOUNDS: [Told<Estimate>; 3] = [
     ("", "", |estimate| estimate.value),
     ("_lower", " Lower bound.", |estimate| estimate.lower),
     ("_upper", " Upper bound.", |estimate| estimate.upper),
 ];
 
-/// What a tally has.
+/// The parts of a tally.
 const UNITS: [Told<Tally>; 2] =
     [("packets", "Packets", |tally| tally.packets), ("bytes", "Bytes", |tally| tally.bytes)];
 
-/// The text of a scrape; before the first window there is little to tell.
+/// The text of a scrape; before the first window it has only a few numbers.
 pub(super) fn write(latest: Option<&Latest>, format: Format) -> String {
     let mut page = Page::new(format);
     let version = [(vec![label("version", env!("CARGO_PKG_VERSION"))], 1_u64)];
@@ -169,7 +169,7 @@ fn of_estimates(page: &mut Page, report: &Report) {
     }
 }
 
-/// Each number of a row that a view may measure, with its unit.
+/// The numbers of a row that a view may measure, with their units.
 const MEASURES: [Told<Row, Option<Estimate>>; 5] = [
     ("packets", "packets", |row| row.packets),
     ("bytes", "bytes", |row| row.bytes),
@@ -349,7 +349,7 @@ mod tests {
         assert!(!told(&latest));
     }
 
-    /// The rules of `OpenMetrics` that a scraper refuses a text for.
+    /// Checks the rules of `OpenMetrics` that make a scraper reject a text.
     #[test]
     fn each_family_is_declared_once_and_each_number_is_there_once() {
         let text = write(Some(&latest()), Format::OpenMetrics);

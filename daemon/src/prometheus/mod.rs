@@ -6,7 +6,7 @@
 //! server:      a thread of its own; a scrape takes what is here and writes it as text
 //! ```
 //!
-//! Nobody waits: the coordinator swaps a pointer. What a scrape costs is bounded by the size of a report.
+//! Nothing waits: the coordinator swaps a pointer. The cost of a scrape is bounded by the size of a report.
 //!
 //! | path | tells |
 //! |---|---|
@@ -49,7 +49,7 @@ use crate::{
 };
 
 const LIMITS: Limits = Limits { connections: 16, request: Duration::from_secs(10), grace: Duration::from_millis(500) };
-/// How much later than the interval a window may end: late CPUs are waited for.
+/// How much later than the interval a window may end, because it waits for late CPUs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The coordinator's side.
@@ -63,21 +63,21 @@ pub struct Exporter {
 #[derive(Debug)]
 struct Shared {
     board: Arc<Board>,
-    /// Whether only this machine can connect.
+    /// Whether only clients on this machine can connect.
     is_local: bool,
     state: Mutex<Known>,
 }
 
-/// What is known after the last window.
+/// The state after the last window.
 #[derive(Clone, Debug)]
 struct Known {
-    /// When the last window ended, or weir began, on the monotonic clock.
+    /// When the last window ended, or weir started, on the monotonic clock.
     at: Duration,
     interval: Duration,
     latest: Option<Arc<Latest>>,
 }
 
-/// The last report, and the sums of all.
+/// The last report, and the sums over all reports.
 #[derive(Debug)]
 struct Latest {
     report: Report,
@@ -85,7 +85,7 @@ struct Latest {
 }
 
 impl Exporter {
-    /// Answers at this address, until it is dropped. If nobody can listen there, weir says so and measures without it.
+    /// Serves at this address until it is dropped. If the address cannot be used, weir logs it and measures without it.
     pub fn open(listen: SocketAddr, board: Arc<Board>, interval: Duration) -> Option<Self> {
         let known = Known { at: clock::now().monotonic, interval, latest: None };
         let shared = Arc::new(Shared { board, is_local: listen.ip().is_loopback(), state: Mutex::new(known) });
@@ -101,7 +101,7 @@ impl Exporter {
         }
     }
 
-    /// A window has ended with this report.
+    /// Publishes the report of a window that has ended.
     pub fn publish(&mut self, report: &Report) {
         self.sums.add(report);
         let latest = Arc::new(Latest { report: report.clone(), sums: self.sums.clone() });
@@ -109,23 +109,23 @@ impl Exporter {
         known.at = clock::now().monotonic;
         let before = known.latest.replace(latest);
         drop(known);
-        // Freed without the lock.
+        // Freed after the lock is released.
         drop(before);
     }
 
-    /// Another interval is in force.
+    /// Another interval has taken effect.
     pub fn change(&self, interval: Duration) {
         self.shared.lock().interval = interval;
     }
 }
 
 impl Shared {
-    /// What it holds is whole at any time, so a thread that died with the lock spoils nothing.
+    /// The content is consistent at any time, so a thread that panicked with the lock held does no harm.
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known now. The lock is held for as long as it takes to copy a pointer.
+    /// The current state. The lock is held only while a pointer is copied.
     fn known(&self) -> Known {
         self.lock().clone()
     }
@@ -142,8 +142,8 @@ fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// A web page of somebody else may have a browser on this machine ask here, under a name that leads to 127.0.0.1. So a
-/// server for this machine alone is asked by address, or as localhost.
+/// A foreign web page may make a browser on this machine send requests here, under a name that resolves to 127.0.0.1
+/// (DNS rebinding). So a local server accepts only addresses and localhost as its name.
 async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default());
     if shared.is_local && host.is_some_and(|host| !is_local_name(host)) {
@@ -169,7 +169,7 @@ async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respo
     packed(&headers, format.content_type(), text.into_bytes())
 }
 
-/// An answer as it is, or packed with gzip if the client asks for that. Numbers and names pack to a tenth.
+/// A response as it is, or compressed with gzip if the client asks for that. Numbers and names shrink to a tenth.
 fn packed(asked: &HeaderMap, content_type: &'static str, body: Vec<u8>) -> Response {
     let names = [(CONTENT_TYPE, content_type), (VARY, "accept-encoding")];
     if takes_gzip(asked) {
@@ -179,7 +179,7 @@ fn packed(asked: &HeaderMap, content_type: &'static str, body: Vec<u8>) -> Respo
     }
 }
 
-/// Whether a client takes gzip (RFC 9110 section 12.5.3). What it says of gzip itself counts more than `*`.
+/// Whether a client accepts gzip (RFC 9110 section 12.5.3). An entry for gzip itself overrides `*`.
 fn takes_gzip(asked: &HeaderMap) -> bool {
     let mut any = false;
     for value in asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()) {

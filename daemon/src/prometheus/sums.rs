@@ -1,13 +1,13 @@
-//! Sums over all windows since the start. Only these may be counters: a number of a window goes up and down.
+//! Sums over all windows since the start. Only these may be counters: the numbers of single windows go up and down.
 
 use std::collections::BTreeMap;
 
 use crate::report::{Interface, Ledger, Report, Tally, TcpPackets, Totals};
 
-/// Interfaces that are remembered. Of those that are in no report any more, the oldest are forgotten beyond this.
+/// How many interfaces are remembered. Beyond this, those that have been absent from reports longest are forgotten.
 const REMEMBERED_MAX: usize = 512;
 
-/// Which of the packets of an interface a part of its ledger has: kind and reason.
+/// A part of an interface's ledger: kind and reason.
 pub(super) type Part = (&'static str, String);
 
 /// The sums.
@@ -15,11 +15,11 @@ pub(super) type Part = (&'static str, String);
 pub(super) struct Sums {
     /// Windows that have ended.
     pub(super) windows: u64,
-    /// Of all interfaces.
+    /// The sums over all interfaces.
     pub(super) totals: Totals,
     /// Records that the kernel sent.
     pub(super) records: u64,
-    /// By name and direction.
+    /// The sums by name and direction.
     pub(super) interfaces: BTreeMap<(String, Option<String>), InterfaceSums>,
 }
 
@@ -28,13 +28,13 @@ pub(super) struct Sums {
 pub(super) struct InterfaceSums {
     /// All packets that weir saw.
     pub(super) seen: Tally,
-    /// Where they went. The sum is `seen`.
+    /// What became of them. They add up to `seen`.
     pub(super) parts: BTreeMap<Part, Tally>,
     /// Packets that feed totals and lists on another interface.
     pub(super) repeated: Tally,
     /// Packets that begin or end TCP connections: SYN, SYN with ACK, RST, FIN.
     pub(super) tcp: [u64; 4],
-    /// The last window that had it.
+    /// The last window in which the interface appeared.
     last: u64,
 }
 
@@ -76,7 +76,7 @@ impl Sums {
         self.forget();
     }
 
-    /// Interfaces come and go, under ever new names.
+    /// Interfaces come and go, with ever new names.
     fn forget(&mut self) {
         while self.interfaces.len() > REMEMBERED_MAX {
             let oldest = self.interfaces.iter().min_by_key(|(_, sums)| sums.last);
@@ -139,7 +139,7 @@ mod tests {
                 assert_eq!(parts, sums.seen);
             }
         }
-        // An interface that is in no report any more keeps its sums.
+        // An interface that no longer appears in reports keeps its sums.
         let mut without = report.clone();
         without.interfaces.clear();
         sums.add(&without);

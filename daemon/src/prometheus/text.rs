@@ -1,13 +1,13 @@
 //! The text of a scrape.
 //!
-//! Own code: the crate `prometheus-client` writes `OpenMetrics` alone, and the older text format names counters
-//! otherwise. Prometheus asks for `OpenMetrics`; `promtool check metrics`, curl and older agents get the other one.
+//! No crate: `prometheus-client` writes only `OpenMetrics`, and the older text format names counters differently.
+//! Prometheus asks for `OpenMetrics`; `promtool check metrics`, curl and older agents get the older format.
 
 use std::{borrow::Cow, collections::HashSet, fmt::Write as _};
 
 use crate::text::visible;
 
-/// How numbers are written.
+/// The format of a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// `OpenMetrics` 1.0.
@@ -17,7 +17,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The one that a client accepts, by its header `Accept`.
+    /// The format for a client, according to its header `Accept`.
     pub(super) fn accepted(accept: &str) -> Self {
         let named = |part: &str| part.split(';').next().unwrap_or_default().trim() == "application/openmetrics-text";
         if accept.split(',').any(named) { Self::OpenMetrics } else { Self::Plain }
@@ -31,23 +31,23 @@ impl Format {
     }
 }
 
-/// What a family of numbers is.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It only grows, until weir is started again.
+    /// It only grows, until weir restarts.
     Counter,
     /// It goes up and down.
     Gauge,
-    /// Its labels are what it says; its number is 1.
+    /// Its labels carry the information; its value is 1.
     Info,
 }
 
-/// A number.
+/// A value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
     /// A count.
     Whole(u64),
-    /// A measure.
+    /// A measured value.
     Real(f64),
 }
 
@@ -63,7 +63,7 @@ impl From<f64> for Number {
     }
 }
 
-/// Names and values that tell the numbers of a family apart.
+/// Names and values that distinguish the numbers of a family.
 pub(super) type Labels<'r> = Vec<(Cow<'r, str>, Cow<'r, str>)>;
 
 /// A label.
@@ -71,7 +71,7 @@ pub(super) fn label<'r>(name: &'static str, value: impl Into<Cow<'r, str>>) -> (
     (Cow::Borrowed(name), value.into())
 }
 
-/// The text so far.
+/// A text that is being built.
 #[derive(Debug)]
 pub(super) struct Page {
     text: String,
@@ -83,8 +83,9 @@ impl Page {
         Self { text: String::new(), format }
     }
 
-    /// Writes a family, unless it has no numbers. Its name ends with its unit, where it has one. What ends the name of
-    /// a counter (`_total`) or of an info (`_info`) is added. Of numbers with the same labels the first is written.
+    /// Writes a family, unless it has no numbers. Its name ends with its unit, where it has one; the suffix of a
+    /// counter (`_total`) or of an info (`_info`) is added. If several numbers have the same labels, only the first is
+    /// written.
     pub(super) fn family<'r, N: Into<Number>>(
         &mut self,
         name: &str,
@@ -114,7 +115,7 @@ impl Page {
                     help,
                 );
             }
-            // Writing into memory cannot fail.
+            // Writing to memory cannot fail.
             let _ = match number.into() {
                 Number::Whole(number) => writeln!(self.text, "{name}{suffix}{labels} {number}"),
                 Number::Real(number) if number == f64::INFINITY => writeln!(self.text, "{name}{suffix}{labels} +Inf"),
@@ -148,7 +149,7 @@ impl Page {
     }
 }
 
-/// Labels as they are written. Of two with the same name the first counts.
+/// Formats labels. If two have the same name, only the first is written.
 fn written_labels(labels: &Labels<'_>) -> String {
     let mut names = HashSet::new();
     let mut text = String::new();
@@ -165,7 +166,7 @@ fn written_labels(labels: &Labels<'_>) -> String {
                 '\\' => text.push_str("\\\\"),
                 '"' => text.push_str("\\\""),
                 '\n' => text.push_str("\\n"),
-                // A terminal would obey the name of an interface.
+                // The name of an interface may contain control characters.
                 other => text.push(visible(other)),
             }
         }
