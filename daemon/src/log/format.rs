@@ -1,7 +1,7 @@
-//! What a line of the log looks like.
+//! The format of log lines.
 //!
-//! Names in it come from anywhere: interfaces, their aliases, paths, what a collector answers. What a terminal would
-//! obey is escaped, in every format, and an entry is always one line.
+//! Names in it may come from anywhere: interfaces, their aliases, paths, a collector's answers. Control characters are
+//! escaped in every format, and an entry is always one line.
 
 use std::{env, fmt, io::IsTerminal as _, os::fd::AsFd};
 
@@ -19,11 +19,11 @@ use crate::{
     text::{escaped, visible},
 };
 
-/// The variable that chooses the format, where the command line does not.
+/// The variable that sets the format, unless the command line does.
 pub const VARIABLE: &str = "WEIR_LOG_FORMAT";
-/// By this systemd tells a service which file is the journal: its device and its inode.
+/// systemd's variable that tells a service which file is the journal: its device and inode.
 const JOURNAL_STREAM: &str = "JOURNAL_STREAM";
-/// Where it is set, terminals get no colours (no-color.org).
+/// If this variable is set, terminals get no colours (no-color.org).
 const NO_COLOR: &str = "NO_COLOR";
 
 /// The formats that can be asked for.
@@ -39,11 +39,11 @@ pub enum Format {
 }
 
 impl Format {
-    /// What the variable says, if it says something.
+    /// The format in the variable, if it is set.
     ///
     /// # Errors
     ///
-    /// It says something else.
+    /// The variable has another value.
     pub fn of_environment() -> Result<Option<Self>, String> {
         match env::var(VARIABLE) {
             Ok(text) if !text.is_empty() => Self::of(&text).map(Some),
@@ -57,20 +57,20 @@ impl Format {
     }
 }
 
-/// How lines look.
+/// The style of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// JSON, not text.
+    /// JSON instead of text.
     pub json: bool,
-    /// With the priority in front that journald takes off, `<4>` (sd-daemon(3)). It has a time of its own for each
-    /// line.
+    /// With the prefix for the priority that journald removes, `<4>` (sd-daemon(3)). The journal adds its own time to
+    /// each line.
     pub journal: bool,
     /// With colours.
     pub colours: bool,
 }
 
 impl Style {
-    /// For this format on standard error, as it is.
+    /// The style for this format on the current standard error.
     pub fn of_stderr(format: Format) -> Self {
         let stderr = std::io::stderr();
         let journal = env::var(JOURNAL_STREAM).is_ok_and(|stream| is_the_file(stderr.as_fd(), &stream));
@@ -85,7 +85,7 @@ impl Style {
         }
     }
 
-    /// An entry as a line, its end included.
+    /// Formats an entry as a line, including the newline.
     pub fn line(self, level: Level, time: Timestamp, entry: &Entry) -> String {
         let priority = self.priority(level);
         if self.json {
@@ -109,7 +109,7 @@ impl Style {
         line + "\n"
     }
 
-    /// Something that is said without a time, in one or more lines.
+    /// Formats a message without a time, in one or more lines.
     pub fn told(self, level: Level, text: &str) -> String {
         if self.json {
             let entry = Entry { message: text.to_owned(), ..Entry::default() };
@@ -139,13 +139,13 @@ const fn colour(level: Level) -> &'static str {
     }
 }
 
-/// Whether a file is that of a device and an inode, `8:1234`.
+/// Whether a file has this device and inode, `8:1234`.
 fn is_the_file(file: impl AsFd, stream: &str) -> bool {
     let Some((device, inode)) = stream.split_once(':') else { return false };
     fstat(file).is_ok_and(|stat| Ok(stat.st_dev) == device.parse() && Ok(stat.st_ino) == inode.parse())
 }
 
-/// An object without anything that a terminal would obey.
+/// A JSON object without control characters.
 fn object(level: Level, time: Timestamp, Entry { message, fields }: &Entry) -> String {
     let fields: Map<_, _> = fields.iter().map(|(name, value)| ((*name).to_owned(), value.to_json())).collect();
     let level = level.as_str().to_ascii_lowercase();
@@ -153,7 +153,7 @@ fn object(level: Level, time: Timestamp, Entry { message, fields }: &Entry) -> S
         json!({"time": format!("{time:.6}"), "level": level, "message": message, "fields": fields}).to_string();
     let mut safe = String::with_capacity(object.len());
     for character in object.chars() {
-        // JSON has escaped those below 0x20 itself. All others that are obeyed have at most four digits.
+        // JSON itself has escaped those below 0x20. All other characters to escape fit in four hex digits.
         match visible(character) == character {
             true => safe.push(character),
             false => safe += &format!("\\u{:04x}", u32::from(character)),
@@ -162,12 +162,12 @@ fn object(level: Level, time: Timestamp, Entry { message, fields }: &Entry) -> S
     safe
 }
 
-/// What is logged.
+/// A log entry.
 #[derive(Debug, Default)]
 pub struct Entry {
     /// What happened.
     pub message: String,
-    /// To what, and how much.
+    /// Its details.
     pub fields: Vec<(&'static str, FieldValue)>,
 }
 
@@ -178,7 +178,7 @@ pub enum FieldValue {
     Text(String),
     /// Text as it is.
     Shown(String),
-    /// A number, or yes or no.
+    /// A number or a boolean.
     Value(Value),
 }
 
@@ -192,7 +192,7 @@ impl FieldValue {
 }
 
 impl Entry {
-    /// What was logged.
+    /// The entry of an event.
     pub fn of(event: &Event<'_>) -> Self {
         let mut entry = Self::default();
         event.record(&mut entry);
@@ -202,7 +202,7 @@ impl Entry {
     fn take(&mut self, field: &Field, value: FieldValue) {
         match (field.name(), value) {
             ("message", FieldValue::Text(text) | FieldValue::Shown(text)) => self.message = text,
-            // What libraries log by the crate `log` comes with the place in their code.
+            // Events that libraries log with the crate `log` carry their place in the code.
             (name, _) if name.starts_with("log.") => {}
             (name, value) => self.fields.push((name.trim_start_matches("r#"), value)),
         }

@@ -1,5 +1,5 @@
-//! A failure that may last: it is logged when it begins, when it becomes another one, and when it is over. What is
-//! tried each second would otherwise fill the log while, for example, no file can be opened.
+//! A failure that may last. It is logged when it begins, when it changes, and when it is over. Otherwise an operation
+//! that is tried each second would fill the log, for example while no file can be opened.
 
 use std::error::Error;
 
@@ -7,22 +7,22 @@ use tracing::{info, warn};
 
 use crate::text::with_causes;
 
-/// Something that is done again and again, and whether it works.
+/// A repeated operation, and whether it works.
 #[derive(Debug)]
 pub struct Lasting {
-    /// What is done, as it follows `cannot` or `can`.
+    /// The operation, in words that follow `cannot` or `can`.
     what: &'static str,
     /// The failure that was logged last; `None` while it works.
     said: Option<String>,
 }
 
 impl Lasting {
-    /// Something that works so far.
+    /// An operation that has worked so far.
     pub const fn new(what: &'static str) -> Self {
         Self { what, said: None }
     }
 
-    /// Takes note of how it went this time. Logs what is new about it.
+    /// Notes the latest result, and logs any change.
     pub fn note<T, E: Error>(&mut self, result: Result<T, E>) -> Option<T> {
         let what = self.what;
         match result {

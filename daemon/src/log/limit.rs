@@ -1,20 +1,20 @@
-//! Not more than so many lines of the same message: what packets, interfaces that flap, clients or a sink that fails
-//! make weir say must not fill a disk, or hide all else.
+//! Limits repeated lines: messages about packets, flapping interfaces, clients or a failing sink must not fill a disk,
+//! or bury everything else.
 //!
-//! The same message is what one place in the code says, whatever it says it of. What is left out is counted, and told
-//! once the period is over: with the next line of any kind, or when weir ends.
+//! Lines from the same place in the code count as the same message, whatever they are about. Suppressed lines are
+//! counted, and the count is logged once the period is over: with the next line of any kind, or when weir ends.
 
 use std::{collections::HashMap, mem, time::Duration};
 
 use tracing::{Level, callsite::Identifier};
 
-/// Lines of a message in each [`PERIOD`]: some six a second. A router with dozens of interfaces names each of them when
-/// it starts.
+/// Maximum lines of a message in each [`PERIOD`]: some six a second. A router with dozens of interfaces names each of
+/// them when it starts.
 pub const LINES_MAX: u32 = 64;
-/// It begins with the first line.
+/// The period, which begins with the first line.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// What it has counted so far. It has one entry for each place in the code that logs.
+/// The counts so far, one entry for each place in the code that logs.
 #[derive(Debug, Default)]
 pub struct Limiter(HashMap<Identifier, Count>);
 
@@ -24,16 +24,16 @@ struct Count {
     lines: u32,
     left_out: u64,
     level: Level,
-    /// The last message that was left out.
+    /// The last suppressed message.
     last: String,
 }
 
-/// What was left out.
+/// Suppressed lines.
 #[derive(Debug, PartialEq, Eq)]
 pub struct More {
-    /// How urgent it was.
+    /// Their level.
     pub level: Level,
-    /// How many lines.
+    /// The number of lines.
     pub lines: u64,
     /// The last message among them.
     pub last: String,
@@ -47,7 +47,7 @@ impl Count {
 }
 
 impl Limiter {
-    /// Whether a line is to be written now. If not, it is counted.
+    /// Whether to write a line now. If not, it is counted.
     pub fn admit(&mut self, place: Identifier, level: Level, message: &str, now: Duration) -> bool {
         let new = || Count { since: now, lines: 0, left_out: 0, level, last: String::new() };
         let count = self.0.entry(place).or_insert_with(new);
@@ -64,13 +64,13 @@ impl Limiter {
         is_admitted
     }
 
-    /// What was left out of periods that are over.
+    /// The suppressed lines of periods that are over.
     pub fn over(&mut self, now: Duration) -> Vec<More> {
         let over = self.0.values_mut().filter(|count| now.saturating_sub(count.since) >= PERIOD);
         over.filter_map(Count::take).collect()
     }
 
-    /// What was left out and not told yet.
+    /// The suppressed lines that have not been logged yet.
     pub fn rest(&mut self) -> Vec<More> {
         self.0.values_mut().filter_map(Count::take).collect()
     }
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// A place in the code. Callsites are told apart by where they are in memory: so it is not empty.
+    /// A place in the code. Callsites are identified by their memory address, so the struct must not be empty.
     struct TestCallsite(u8);
 
     static ONE: TestCallsite = TestCallsite(1);

@@ -1,8 +1,8 @@
 //! The log: lines on standard error, which nobody may be reading.
 //!
-//! `format` makes a line of what happened: as text, as text for the journal of systemd, or as JSON. `limit` leaves out
-//! lines of which there are too many. `writer` writes a line where it fits, and never waits for a reader. Whoever logs
-//! does so by [`tracing`], and comes here. `lasting` is for whoever tries something again and again.
+//! The code logs with [`tracing`], and events arrive here. `format` turns an event into a line: text, text for the
+//! systemd journal, or JSON. `limit` suppresses repeated lines. `writer` writes a line if it fits, and never waits for
+//! a reader. `lasting` is for operations that are tried again and again.
 
 mod format;
 mod lasting;
@@ -33,20 +33,20 @@ pub use self::{
 };
 use crate::clock;
 
-/// The variable that says which lines there are: `debug`, `weir=trace`, ...
+/// The variable that selects the lines: `debug`, `weir=trace`, ...
 const FILTER: &str = "WEIR_LOG";
 
-/// The lines that there are by default. What becomes of the client of NATS, its sink says.
+/// The default selection. The NATS client is off, because the NATS sink itself reports failures.
 const LINES: &str = "info,async_nats=off";
 
-/// How lines look since [`begin`].
+/// The style of lines since [`begin`].
 static STYLE: OnceLock<Style> = OnceLock::new();
 
-/// The log of this process. Dropping it says what was left out.
+/// The log of this process. On drop it logs how many lines were suppressed.
 #[derive(Debug)]
 pub struct Ended(Arc<Lines>);
 
-/// Begins the log of this process on standard error.
+/// Starts logging on standard error.
 pub fn begin(format: Format) -> Ended {
     let style = *STYLE.get_or_init(|| Style::of_stderr(format));
     let lines = Arc::new(Lines { log: Log::new(io::stderr(), style), style, limiter: Mutex::default() });
@@ -55,7 +55,7 @@ pub fn begin(format: Format) -> Ended {
     Ended(lines)
 }
 
-/// Says something to whoever started weir, beside what is logged: why it ends.
+/// Prints a message for the user who started weir, in addition to the log: why it ends.
 pub fn say(message: fmt::Arguments<'_>) {
     let style = *STYLE.get_or_init(|| Style::of_stderr(Format::Auto));
     Log::new(io::stderr(), style).line(&style.told(Level::ERROR, &message.to_string()));
@@ -73,7 +73,7 @@ impl<F: std::os::fd::AsFd> Lines<F> {
         self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says how many lines were left out.
+    /// Logs how many lines were suppressed.
     fn tell(&self, now: clock::Moment, more: impl IntoIterator<Item = More>) {
         for More { level, lines, last } in more {
             let message = format!("{lines} more like it: {last}");
@@ -95,7 +95,7 @@ impl<F: std::os::fd::AsFd> Lines<F> {
     }
 }
 
-/// Passes on what was logged.
+/// Passes events on as lines.
 struct ToLines(Arc<Lines>);
 
 impl<S: Subscriber> Layer<S> for ToLines {

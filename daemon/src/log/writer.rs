@@ -1,7 +1,7 @@
-//! Writes lines where they fit.
+//! Writes lines if they fit.
 //!
-//! A full pipe must not stop a window. So a line is written only where it fits, and else counted; the next line that
-//! fits is told how many were dropped.
+//! A full pipe must not hold up a window. So a line that does not fit is dropped and counted, and the next line that
+//! fits is preceded by the count.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -13,10 +13,10 @@ use tracing::Level;
 
 use super::format::Style;
 
-/// A pipe that is ready has room for this much: a page (pipe(7), `PIPE_BUF`).
+/// A pipe that is ready has room for at least this much: a page (pipe(7), `PIPE_BUF`).
 const ROOM: usize = 4096;
 
-/// Writes whole lines to a file, and never waits for it.
+/// Writes whole lines to a file, and never blocks.
 #[derive(Debug)]
 pub struct Log<F>(Mutex<Lines<F>>);
 
@@ -28,12 +28,12 @@ struct Lines<F> {
 }
 
 impl<F: AsFd> Log<F> {
-    /// A log that writes to `file`. What it says itself is in this style.
+    /// A log that writes to `file`. Its own messages use this style.
     pub const fn new(file: F, style: Style) -> Self {
         Self(Mutex::new(Lines { file, style, dropped: 0 }))
     }
 
-    /// Writes a line or several, each with its end, if there is room.
+    /// Writes one or more complete lines, if there is room.
     pub fn line(&self, line: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write(line.as_bytes());
     }
@@ -56,14 +56,14 @@ impl<F: AsFd> Lines<F> {
     }
 }
 
-/// Whether all of it was written, or there is nobody who could ever read it.
+/// Whether all of it was written, or nobody can ever read it.
 fn write_where_it_fits(file: BorrowedFd<'_>, line: &[u8]) -> bool {
     line.chunks(ROOM).all(|part| {
         let mut fds = [PollFd::new(&file, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut fds, Some(&now)) {
             Ok(0) => false,
-            // A file that is always ready, or cannot be asked, does not make anybody wait.
+            // Writing to a file that is always ready, or that cannot be polled, does not block.
             _ => rustix::io::write(file, part).map_or(true, |written| written == part.len()),
         }
     })
@@ -80,7 +80,7 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let log = Log::new(writer, Style::default());
         let line = format!("{}\n", "x".repeat(99));
-        // Ten times what a pipe holds by default.
+        // Ten times the default size of a pipe.
         let lines = 10 * (64 << 10) / line.len();
         (0..lines).for_each(|_| log.line(&line));
         let dropped = log.0.lock().unwrap().dropped;
