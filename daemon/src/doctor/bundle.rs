@@ -1,7 +1,6 @@
-//! `weir doctor --bundle`: what a developer needs to know of a machine, in one file, without secrets and without
-//! addresses.
+//! `weir doctor --bundle`: what a developer needs to know about a machine, in one file, without secrets or addresses.
 //!
-//! The configuration never shows its secrets. All else that says who and where somebody is has a stand-in.
+//! The configuration never shows its secrets. All other identifying information is replaced by stand-ins.
 
 use std::{
     io::{self, Write as _},
@@ -18,19 +17,19 @@ use crate::{
     plain_file,
 };
 
-/// What this JSON is.
+/// The schema of the JSON.
 const SCHEMA: &str = "weir.bundle/1";
 
-/// What is known. Of the last two, the second is why there is none.
+/// The content of the bundle. The last two parts may instead say why they are missing.
 #[derive(Debug)]
 pub struct Known<'a> {
     /// The configuration.
     pub config: &'a Config,
-    /// What was found.
+    /// The result of `weir doctor`.
     pub diagnosis: &'a Diagnosis,
-    /// What `weir check` prints.
+    /// The output of `weir check`.
     pub check: Result<String, String>,
-    /// The last report of the weir that runs.
+    /// The last report of the running weir.
     pub report: Result<Value, String>,
 }
 
@@ -44,11 +43,11 @@ struct Bundle {
     report: Value,
 }
 
-/// Writes the file, which must not be there yet. Only its owner may read it.
+/// Writes the file, which must not exist yet. Only its owner may read it.
 ///
 /// # Errors
 ///
-/// It is there, or cannot be written.
+/// It exists, or cannot be written.
 pub fn write(path: &Path, known: &Known<'_>) -> io::Result<()> {
     let mut file = plain_file::create(path, 0o600)?;
     file.write_all(bundle(known)?.as_bytes())
@@ -78,7 +77,7 @@ fn bundle(Known { config, diagnosis, check, report }: &Known<'_>) -> io::Result<
     Ok(serde_json::to_string_pretty(&bundle)? + "\n")
 }
 
-/// Names that say who and where this is.
+/// Adds names that identify the machine or its site.
 fn names(stand_ins: &mut StandIns, config: &Config, host: &str) {
     let Config { observer, networks, sinks, alerts, .. } = config;
     let short = host.split('.').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Asks another program of the machine, such as `systemctl`, and does not wait for it for long.
+//! Runs another program of the machine, such as `systemctl`, with a short timeout.
 
 use std::{
     io::Read as _,
@@ -7,13 +7,13 @@ use std::{
     time::Duration,
 };
 
-/// How long a program may take. It may wait for a service that hangs.
+/// The timeout of a program. It may wait for a service that hangs.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often it is asked whether it has ended.
+/// How often to check whether it has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What it writes to its standard output. `None` if it is not there, fails, or takes too long. What it writes has to
-/// fit into a pipe.
+/// The standard output of a program. `None` if it does not exist, fails, or takes too long. The output must fit into a
+/// pipe.
 pub fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C");

@@ -1,4 +1,4 @@
-//! Which programs are on the hooks of an interface beside weir's: TCX, and the classic tc hook.
+//! Which other programs are at the hooks of an interface: TCX, and the classic tc hook.
 
 use std::{collections::HashMap, io};
 
@@ -12,7 +12,7 @@ use crate::{
     privileges::way_out,
 };
 
-/// The names of all loaded programs, by their numbers; none without the privilege to see them.
+/// The names of all loaded programs by their ids; empty without the privilege to see them.
 pub fn names() -> HashMap<u32, String> {
     let programs = loaded_programs().map_while(Result::ok);
     programs.filter_map(|program| Some((program.id(), program.name_as_str()?.to_owned()))).collect()
@@ -23,7 +23,7 @@ pub fn is_ours(name: &str) -> bool {
     name == "weir" || name.starts_with("weir_")
 }
 
-/// A program, as messages name it.
+/// A program as messages name it.
 fn named(id: u32, name: Option<&str>) -> String {
     match name {
         Some(name) if is_ours(name) => format!("weir (program {id})"),
@@ -32,16 +32,16 @@ fn named(id: u32, name: Option<&str>) -> String {
     }
 }
 
-/// What is on the hooks for one direction.
+/// The programs at the hooks of one direction.
 #[derive(Clone, Debug)]
 pub struct Hooks {
-    /// The chain of TCX, in the order in which it runs: numbers and names.
+    /// The chain of TCX, in the order in which it runs: ids and names.
     pub chain: Seen<(u32, Option<String>)>,
     /// Filters of the classic tc hook, in their order.
     pub filters: Seen<Filter>,
 }
 
-/// What is at a hook, or why that is not to be seen.
+/// The programs at a hook, or why they cannot be seen.
 pub type Seen<T> = Result<Vec<T>, String>;
 
 impl Default for Hooks {
@@ -50,7 +50,7 @@ impl Default for Hooks {
     }
 }
 
-/// Looks at the hooks for one direction.
+/// Examines the hooks of one direction.
 pub fn examine(device: &Device, way: Way, discipline: Option<Discipline>) -> Hooks {
     let place = match way {
         Way::Ingress => TcAttachType::Ingress,
@@ -71,8 +71,7 @@ pub fn examine(device: &Device, way: Way, discipline: Option<Discipline>) -> Hoo
     Hooks { chain, filters: filters.map_err(|error| format!("the kernel does not list them: {error}")) }
 }
 
-/// Why the programs of a chain are not to be seen. Their numbers are listed for whoever may attach; what they are
-/// called needs more.
+/// Why the programs of a chain cannot be seen. Attaching privileges suffice to list their ids; their names need more.
 fn unseen(error: &ProgramError) -> String {
     let ProgramError::SyscallError(call) = error else { return format!("the kernel gives no answer: {error}") };
     if call.io_error.kind() == io::ErrorKind::PermissionDenied {
@@ -82,7 +81,7 @@ fn unseen(error: &ProgramError) -> String {
     }
 }
 
-/// What is to be said of one direction. `has_tcx`: the kernel is known to have it.
+/// The findings for one direction. `has_tcx`: the kernel is known to support TCX.
 pub fn judge(hooks: &Hooks, way: Way, has_tcx: bool, names: &HashMap<u32, String>) -> Vec<Finding> {
     let [tcx, tc] = match way {
         Way::Ingress => ["TCX, received", "tc, received"],

@@ -1,4 +1,4 @@
-//! What can be found out about an interface without attaching to it.
+//! Examines an interface without attaching to it.
 
 use std::{collections::HashMap, io, slice};
 
@@ -22,9 +22,9 @@ use crate::{
     text::grouped,
 };
 
-/// The longest MTU whose frames fit into one page beside what the kernel keeps there; drivers differ a little.
+/// The largest MTU whose frames fit into one page beside the kernel's own data; drivers differ a little.
 const PIECE_MTU_MAX: u32 = 3498;
-/// Drivers that have native XDP in every kernel that weir runs on. For kernels that do not say what a driver can do.
+/// Drivers that have native XDP in every kernel that weir runs on. For kernels that do not report what a driver can do.
 const NATIVE: [&str; 20] = [
     "bnxt_en",
     "cpsw",
@@ -48,7 +48,7 @@ const NATIVE: [&str; 20] = [
     "virtio_net",
 ];
 
-/// An interface of the configuration, or all those that fit its pattern, or carry the default route.
+/// Examines an interface of the configuration, or all that match its pattern or carry the default route.
 pub fn examine(rule: &Interface, has_programs: bool) -> Vec<InterfaceFindings> {
     let examine_one = |name: &str| examine_one(rule, name, has_programs);
     if rule.is_named() {
@@ -115,11 +115,11 @@ fn no_answer(error: &io::Error) -> Finding {
     Finding::needed("there", Answer::Unknown, format!("the kernel gives no answer: {error}"))
 }
 
-/// What was found out.
+/// The facts about an interface.
 #[derive(Clone, Debug, Default)]
 struct Facts {
     device: Device,
-    /// XDP in generic mode that its packets pass before its tc hook.
+    /// Generic XDP that its packets pass before its tc hook.
     generic: Option<GenericXdp>,
     driver: Option<String>,
     xdp_features: Option<u64>,
@@ -128,16 +128,16 @@ struct Facts {
     discipline: Option<Discipline>,
     has_programs: bool,
     packet_sockets: bool,
-    /// Those that are on; `None` where the kernel does not tell.
+    /// The offloads that are on; `None` if the kernel does not report them.
     offloads: Option<Vec<String>>,
-    /// What is on the hooks for what it receives, and for what it sends.
+    /// The programs at the hooks for received packets, and for sent ones.
     hooks: [Hooks; 2],
     /// The names of loaded programs.
     programs: HashMap<u32, String>,
     queues: Option<Queues>,
-    /// CPUs that run.
+    /// The number of online CPUs.
     cpus: usize,
-    /// Its own counters of lost packets that are not zero; `None` where the kernel does not tell.
+    /// Its own non-zero counters of lost packets; `None` if the kernel does not report them.
     losses: Option<Vec<(&'static str, u64)>>,
 }
 
@@ -175,15 +175,15 @@ impl Facts {
     }
 }
 
-/// How `weir run` is likely to see the packets of this direction: the first of its ways that is not known to fail.
+/// How `weir run` is likely to see the packets of this direction: the first method that is not known to fail.
 fn likely(facts: &Facts, mode: Mode, way: Way) -> Option<Obtained> {
-    // A program of weir that is there already is one.
+    // An XDP program of weir's that is already attached does not rule out native XDP.
     let ours = facts.owner().is_some_and(hooks::is_ours) && way == Way::Ingress;
     let fails = |rung| holds(facts, way, rung) == Answer::No && !(ours && rung == Obtained::Native);
     rungs(&facts.device, mode, way, facts.has_programs).iter().copied().find(|&rung| !fails(rung))
 }
 
-/// How `weir run` would see the packets of this direction: the first of its ways that works.
+/// How `weir run` would see the packets of this direction: the first method that works.
 fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
     let name = match way {
         Way::Ingress => "what it receives",
@@ -213,16 +213,16 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
     }
 }
 
-/// Whether weir could see packets in this way.
+/// Whether this method works.
 fn holds(facts: &Facts, way: Way, rung: Obtained) -> Answer {
     let for_xdp = link_layer(&facts.device) == packet::Link::Ethernet && facts.device.xdp.is_none();
     match rung {
         Obtained::Native if for_xdp => native(facts).answer,
         Obtained::Generic if for_xdp => Answer::Yes,
         Obtained::Tcx => facts.tcx.map_or(Answer::Unknown, |has| if has { Answer::Yes } else { Answer::No }),
-        // `ingress` is in the place of `clsact`, and has no room for what is sent.
+        // `ingress` occupies the place of `clsact`, and has no hook for sent packets.
         Obtained::Tc if way == Way::Egress && facts.discipline == Some(Discipline::Ingress) => Answer::No,
-        // Whether the kernel has the modules, only attaching shows.
+        // Only attaching shows whether the kernel has the modules.
         Obtained::Tc => {
             if facts.discipline.is_some() {
                 Answer::Yes
@@ -288,7 +288,7 @@ fn free(device: &Device, owner: Option<&str>) -> Finding {
     Finding::new(name, Answer::No, detail)
 }
 
-/// Offloads that change which packets weir sees.
+/// Findings about offloads that change which packets weir sees.
 fn hints(Facts { device, offloads, .. }: &Facts) -> Vec<Finding> {
     let Some(offloads) = offloads else {
         let detail = format!("the kernel does not tell which are on (before Linux 5.7): ethtool -k {}", device.name);
@@ -328,7 +328,7 @@ fn hints(Facts { device, offloads, .. }: &Facts) -> Vec<Finding> {
     hints
 }
 
-/// Which CPUs have a part in what it receives.
+/// Which CPUs handle received packets.
 fn spread(Queues { receive, rps, interrupts }: &Queues, Facts { device, cpus, .. }: &Facts) -> Finding {
     let several = if *receive == 1 { "1 receive queue".to_owned() } else { format!("{receive} receive queues") };
     let interrupted = match interrupts {
@@ -339,7 +339,7 @@ fn spread(Queues { receive, rps, interrupts }: &Queues, Facts { device, cpus, ..
         true => String::new(),
         false => format!("; RPS hands packets on to CPU {} (native XDP runs before that)", sysfs::listed(rps)),
     };
-    // Where the packets of a card come to a single CPU, and there are more.
+    // Whether the packets of a card arrive at a single CPU although there are more.
     let is_alone = interrupts.as_ref().is_some_and(|cpus| *receive == 1 || cpus.len() == 1);
     let consequence = if is_alone && rps.is_empty() && *cpus > 1 {
         format!(
@@ -353,7 +353,7 @@ fn spread(Queues { receive, rps, interrupts }: &Queues, Facts { device, cpus, ..
     Finding::new("queues", Answer::Note, format!("{several}{interrupted}{handed_on}{consequence}"))
 }
 
-/// What it lost itself.
+/// The packets that it lost itself.
 fn lost(losses: Option<&[(&'static str, u64)]>) -> Option<Finding> {
     let Some(losses) = losses else {
         return Some(Finding::new("dropped", Answer::Unknown, "the kernel does not tell what the interface counted"));

@@ -1,4 +1,4 @@
-//! What the kernel has, and what this process may do with it.
+//! What the kernel supports, and what this process may do with it.
 
 use std::{
     fs,
@@ -29,11 +29,11 @@ use crate::{
     question::Views,
 };
 
-/// The first Linux that weir measures on.
+/// The oldest Linux that weir supports.
 const FLOOR: Version = Version(5, 10);
-/// The one finding that packet sockets need, too.
+/// The only finding that packet sockets need, too.
 const KERNEL: &str = "kernel";
-/// How to give a process a capability that it lacks.
+/// How to give a process a missing capability.
 fn grant(is_root: bool) -> &'static str {
     if is_root {
         "this is root without it, as in a container: grant it"
@@ -42,17 +42,17 @@ fn grant(is_root: bool) -> &'static str {
     }
 }
 
-/// Everything that was found, without the interfaces.
+/// All findings except those about interfaces.
 pub struct Machine {
-    /// What was found.
+    /// The findings.
     pub findings: Vec<Finding>,
     /// The programs that the kernel accepted.
     pub programs: Vec<LoadedProgram>,
-    /// Whether `weir run` would use programs where the configuration leaves the choice to it.
+    /// Whether `weir run` would use kernel programs if the configuration leaves the choice to it.
     pub has_programs: bool,
 }
 
-/// Everything but the interfaces.
+/// Examines everything except the interfaces.
 pub fn examine(config: &Config) -> Machine {
     let release = uname().release().to_string_lossy().into_owned();
     let version = Version::of(&release);
@@ -75,7 +75,7 @@ pub fn examine(config: &Config) -> Machine {
     let Machine { findings: found, programs, has_programs } = load(config);
     findings.extend(found);
     if !has_programs {
-        // Packet sockets need none of what programs need.
+        // Packet sockets do not need what programs need.
         findings.iter_mut().filter(|finding| finding.name != KERNEL).for_each(|finding| finding.needed = false);
         findings.push(packet_sockets(PacketSocket::is_permitted()));
     }
@@ -90,7 +90,7 @@ pub fn examine(config: &Config) -> Machine {
 struct Version(u32, u32);
 
 impl Version {
-    /// Out of a release such as `6.1.0-56-cloud-amd64`.
+    /// Parses a release such as `6.1.0-56-cloud-amd64`.
     fn of(release: &str) -> Option<Self> {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit());
         Some(Self(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
@@ -138,7 +138,7 @@ fn judge_capabilities(effective: CapabilitySet, is_root: bool) -> Vec<Finding> {
     let mut findings: Vec<_> = wanted
         .into_iter()
         .map(|(name, capability, purpose)| {
-            // The capabilities that were split off CAP_SYS_ADMIN are still part of it.
+            // CAP_SYS_ADMIN still includes the capabilities that were split off from it.
             if effective.contains(capability) {
                 Finding::needed(name, Answer::Yes, format!("may {purpose}"))
             } else if admin && capability != CapabilitySet::NET_ADMIN {
@@ -156,7 +156,7 @@ fn judge_capabilities(effective: CapabilitySet, is_root: bool) -> Vec<Finding> {
     findings
 }
 
-/// Capabilities count for eBPF in the initial user namespace only, which maps every user to itself.
+/// For eBPF, capabilities count only in the initial user namespace, which maps every user to itself.
 fn user_namespace(uid_map: Option<&str>) -> Finding {
     let name = "user namespace";
     let Some(map) = uid_map else {
@@ -171,7 +171,7 @@ fn user_namespace(uid_map: Option<&str>) -> Finding {
     }
 }
 
-/// Each CPU that runs has a ring.
+/// Each online CPU has a ring.
 fn cpus() -> Finding {
     match Cpus::of_this_machine() {
         Ok(cpus) => Finding::needed("CPUs", Answer::Yes, format!("{} run, and all are measured", cpus.online.len())),
@@ -185,7 +185,7 @@ fn memory(config: &Config, version: Option<Version>) -> Finding {
     if version.is_some_and(|version| version >= Version(5, 11)) {
         return Finding::new(name, Answer::Yes, "not limited: maps count against the memory cgroup");
     }
-    // Loading programs raises this limit in the same way. The change lasts as long as this process.
+    // Loading programs raises this limit in the same way. The change lasts only as long as this process.
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
     let needed = Cpus::of_this_machine().map_or(0, |cpus| {
         Memory::plan(config, &Views::built_in(&config.estimates, config.report.top), &cpus, true).kernel()
@@ -294,7 +294,7 @@ fn compiler(setting: &io::Result<String>) -> Finding {
     }
 }
 
-/// Whether lists show addresses that this machine translates.
+/// Whether lists show addresses that this machine translates (NAT).
 fn translation(nat: &Nat) -> Finding {
     let name = "NAT";
     match nat {

@@ -1,7 +1,7 @@
 //! `weir doctor`: what this kernel, these interfaces and this user can do, and why not.
 //!
-//! It attaches nothing. It loads the programs, runs them on a packet of its own, and asks the kernel for the rest. What
-//! only attaching can show is reported as unknown.
+//! It attaches nothing. It loads the programs, runs them on a test packet, and asks the kernel for the rest. What only
+//! attaching can show is reported as unknown.
 
 pub mod bundle;
 mod command;
@@ -26,10 +26,10 @@ use serde::Serialize;
 use self::machine::Machine;
 use crate::{config::Config, datapath::LoadedProgram, text::causes};
 
-/// What was found.
+/// The result of `weir doctor`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
-    /// What this JSON is: `weir.doctor/1`.
+    /// The schema of the JSON: `weir.doctor/1`.
     pub schema: &'static str,
     /// weir's version.
     pub version: &'static str,
@@ -46,13 +46,13 @@ pub struct Diagnosis {
 /// A question and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was asked.
+    /// The question.
     pub name: &'static str,
     /// The answer.
     pub answer: Answer,
     /// Whether `weir run` needs it.
     pub needed: bool,
-    /// What was found, or why not, and what weir does instead.
+    /// The details: what was found, or why not, and what weir does instead.
     pub detail: String,
 }
 
@@ -60,22 +60,22 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// It is there.
+    /// It is available.
     Yes,
     /// It is not.
     No,
-    /// Only attaching, or more privilege, would show it.
+    /// It takes attaching, or more privilege, to know.
     Unknown,
     /// Good to know, but neither yes nor no.
     Note,
 }
 
-/// What was found about an interface.
+/// The findings about an interface.
 #[derive(Clone, Debug, Serialize)]
 pub struct InterfaceFindings {
     /// Its name.
     pub name: String,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<Finding>,
 }
 
@@ -84,7 +84,7 @@ impl Finding {
         Self { name, answer, needed: false, detail: detail.into() }
     }
 
-    /// Something that `weir run` needs.
+    /// A finding that `weir run` depends on.
     fn needed(name: &'static str, answer: Answer, detail: impl Into<String>) -> Self {
         Self { needed: true, ..Self::new(name, answer, detail) }
     }
@@ -142,7 +142,7 @@ impl fmt::Display for Diagnosis {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Where details begin, and end on a terminal of a hundred columns.
+        /// The column where details begin, on a terminal of a hundred columns.
         const DETAIL: usize = 31;
         const WIDTH: usize = 100 - DETAIL;
         let answer = match self.answer {
@@ -158,7 +158,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A text in lines of at most `width` characters, unless a single word is longer.
+/// Wraps a text into lines of at most `width` characters, unless a single word is longer.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -174,7 +174,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// An error and its causes in one line, each said once. A verifier's log is reduced to the line with the reason.
+/// An error and its causes in one line, without repetition. A verifier log is reduced to the line with the reason.
 fn reasons(error: &dyn Error) -> String {
     let mut said = String::new();
     for cause in causes(error) {
@@ -188,9 +188,9 @@ fn reasons(error: &dyn Error) -> String {
     said
 }
 
-/// The first line of a message. If a verifier's log follows, also the last line of it that is not statistics.
+/// The first line of a message. If a verifier log follows, also its last line that is not statistics.
 fn brief(message: &str) -> String {
-    /// The verifier ends its log by statistics.
+    /// The verifier ends its log with statistics.
     const STATISTICS: [&str; 4] = ["processed ", "verification time", "stack depth", "max_"];
     /// What aya writes before the log.
     const LOG: &str = "Verifier output: ";

@@ -1,4 +1,4 @@
-//! Whether a restart of the service misses packets: it does not where systemd keeps weir's file descriptors.
+//! Whether packets are missed while the service restarts. None are if systemd keeps weir's file descriptors.
 
 use super::{Answer, Finding, command::output};
 use crate::{
@@ -9,9 +9,9 @@ use crate::{
 };
 
 const NAME: &str = "restart";
-/// The service, as the package and the documentation call it.
+/// The name of the service in the package and the documentation.
 const UNIT: &str = "weir.service";
-/// What weir hands over beside a ring for each CPU and a link for each direction of an interface.
+/// How many descriptors weir hands over, in addition to a ring per CPU and a link per direction of an interface.
 const BESIDE: usize = 5;
 
 /// Asks systemd about the service.
@@ -30,7 +30,7 @@ pub fn examine(config: &Config) -> Finding {
 const WITHOUT_SYSTEMD: &str = "this machine does not run systemd, which would keep weir's programs attached meanwhile: \
                                packets between the end of one weir and the start of the next are in no report";
 
-/// Out of what `systemctl show` writes.
+/// Judges the output of `systemctl show`.
 fn judge(shown: Option<&str>, needed: usize) -> Finding {
     let value = |name: &str| shown?.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     let number = |name| value(name)?.parse::<usize>().ok();
@@ -65,7 +65,7 @@ fn judge(shown: Option<&str>, needed: usize) -> Finding {
     }
 }
 
-/// An interface that a restart is not without a gap for, by how its packets are likely to be seen.
+/// The finding for an interface where a restart leaves a gap, given how its packets are likely to be seen.
 pub fn of_interface(obtained: &[(Way, Obtained)], mode: Mode, has_tcx: bool) -> Option<Finding> {
     let gap = |obtained| matches!(obtained, Obtained::Tc | Obtained::AfPacket);
     let named = |&(way, obtained): &(Way, Obtained)| {

@@ -1,4 +1,4 @@
-//! Which capabilities weir keeps once it measures.
+//! Which capabilities weir keeps while it measures.
 
 use aya::programs::ProgramError;
 
@@ -9,7 +9,7 @@ use crate::{
     sandbox,
 };
 
-/// For these interfaces, on this machine.
+/// The finding for these interfaces on this machine.
 pub fn examine(interfaces: &[Interface], has_programs: bool, has_tcx: Result<bool, ProgramError>) -> Vec<Finding> {
     match (has_programs, has_tcx) {
         (true, Err(error)) => {
@@ -26,7 +26,7 @@ pub fn examine(interfaces: &[Interface], has_programs: bool, has_tcx: Result<boo
     }
 }
 
-/// What weir takes from itself beside them, if the configuration says so.
+/// Which further rights weir gives up, if the configuration asks for it.
 pub fn sandbox(is_wanted: bool) -> Finding {
     let detail = match (is_wanted, sandbox::is_known()) {
         (false, _) => "off in the configuration: weir keeps all files and system calls that its user has",

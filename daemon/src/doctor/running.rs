@@ -1,4 +1,4 @@
-//! What a weir that runs here says of itself: it alone knows whether its programs see all packets.
+//! Queries a running weir on this machine: only it knows whether its programs see all packets.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::{
 
 const NAME: &str = "running weir";
 
-/// What the weir with this control socket says; nothing if none runs.
+/// What the weir with this control socket answers; empty if none is running.
 pub fn examine(socket: Option<&Path>) -> Vec<Finding> {
     let Some(socket) = socket else { return Vec::new() };
     let status = match client::ask(socket, Command::Status) {

@@ -1,6 +1,5 @@
-//! Replaces what says who and where somebody is by stand-ins, so that a file can be shown to others: addresses,
-//! prefixes, MAC addresses, addresses on the web, and names that are given. The same thing has the same stand-in
-//! everywhere.
+//! Replaces identifying information by stand-ins, so that a file can be shared: addresses, prefixes, MAC addresses,
+//! URLs, and given names. The same item has the same stand-in everywhere.
 
 use std::{
     collections::HashMap,
@@ -10,27 +9,27 @@ use std::{
 
 use serde_json::{Map, Value};
 
-/// The longest text of an address: an IPv6 address that ends as an IPv4 address.
+/// The longest text of an address: an IPv6 address that ends with an IPv4 address.
 const ADDRESS_MAX: usize = 45;
 /// The shortest: `::`.
 const ADDRESS_MIN: usize = 2;
-/// systemd names interfaces by these and the MAC address, without colons.
+/// systemd forms interface names from these and the MAC address, without colons.
 const NAMED_BY_MAC: [&str; 3] = ["enx", "wlx", "wwx"];
 const MAC_BYTES: usize = 6;
 
-/// What stands for what.
+/// Items and their stand-ins.
 #[derive(Debug, Default)]
 pub struct StandIns {
-    /// Names, in lower case, and what each is replaced by; the longest first.
+    /// Names in lower case, each with its stand-in; the longest first.
     names: Vec<(String, String)>,
-    /// By kind and thing, the number that it has.
+    /// The number of each item, by kind and item.
     known: HashMap<(&'static str, String), usize>,
-    /// By kind, how many there are.
+    /// How many items each kind has.
     counts: HashMap<&'static str, usize>,
 }
 
 impl StandIns {
-    /// Has a name replaced wherever it stands as a word. The first to have it says of which kind it is.
+    /// Replaces a name wherever it appears as a word. The first call for a name decides its kind.
     pub fn add(&mut self, kind: &'static str, name: &str) {
         let name = name.trim().to_lowercase();
         if name.is_empty() || self.names.iter().any(|(known, _)| *known == name) {
@@ -51,14 +50,14 @@ impl StandIns {
         format!("{kind}-{number}")
     }
 
-    /// A text with stand-ins.
+    /// Replaces identifying information in a text.
     pub fn text(&mut self, text: &str) -> String {
         let text = self.replace_names(text);
         let text = self.replace_urls(&text);
         self.replace_addresses(&text)
     }
 
-    /// JSON with stand-ins, also in the names of fields.
+    /// Replaces identifying information in JSON, including names of fields.
     pub fn json(&mut self, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.text(text)),
@@ -78,8 +77,8 @@ impl StandIns {
         let mut out = text.to_owned();
         for (name, stand_in) in &self.names {
             let mut rest = std::mem::take(&mut out);
-            // Lower case may have another length than what it is of: then positions do not fit, and there is no such
-            // name.
+            // Only ASCII letters are lower-cased: others may change the length, and positions would not match. So a
+            // name with other capital letters in the text is not found.
             while let Some(at) = rest.to_ascii_lowercase().find(name.as_str()) {
                 let end = at + name.len();
                 let is_part = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);
@@ -98,7 +97,7 @@ impl StandIns {
         out
     }
 
-    /// Of an address on the web only the scheme stays: its path may be a secret.
+    /// Only the scheme of a URL is kept: its path may be a secret.
     fn replace_urls(&mut self, text: &str) -> String {
         const BETWEEN: &str = "://";
         let (mut out, mut rest) = (String::new(), text);
@@ -133,11 +132,11 @@ impl StandIns {
     }
 }
 
-/// The address that a text begins with, if it does: its length, its kind, and the address.
+/// The address at the beginning of a text, if any: its length, its kind, and the address.
 fn address(text: &str) -> Option<(usize, &'static str, String)> {
     let may_be = |byte: &u8| byte.is_ascii_hexdigit() || b":.-".contains(byte);
     let length = text.bytes().take(ADDRESS_MAX).take_while(|byte| may_be(byte)).count();
-    // The longest one.
+    // The longest match.
     (ADDRESS_MIN..=length).rev().find_map(|length| {
         let candidate = &text[..length];
         if let Ok(v4) = candidate.parse::<Ipv4Addr>() {

@@ -1,4 +1,4 @@
-//! What `/sys` and `/proc` tell of an interface: its driver, its receive queues, and the CPUs that handle them.
+//! Reads `/sys` and `/proc` for an interface: its driver, its receive queues, and the CPUs that handle them.
 
 use std::{
     collections::BTreeSet,
@@ -8,14 +8,14 @@ use std::{
 
 use crate::attach::netlink::Device;
 
-/// Its directory. `None` where `/sys` is that of another network namespace.
+/// Its directory. `None` if `/sys` belongs to another network namespace.
 fn directory(device: &Device) -> Option<PathBuf> {
     let directory = Path::new("/sys/class/net").join(&device.name);
     let index = fs::read_to_string(directory.join("ifindex")).ok()?.trim().parse().ok();
     (index == Some(device.ifindex)).then_some(directory)
 }
 
-/// The driver's name; a virtual interface's kind is that of its driver.
+/// The driver's name; for a virtual interface, its kind.
 pub fn driver(device: &Device) -> Option<String> {
     let bound = directory(device).and_then(|directory| last(&fs::read_link(directory.join("device/driver")).ok()?));
     bound.or_else(|| device.kind.clone()).or_else(|| device.loopback.then(|| "loopback".to_owned()))
@@ -25,18 +25,18 @@ fn last(path: &Path) -> Option<String> {
     Some(path.file_name()?.to_string_lossy().into_owned())
 }
 
-/// Its receive queues, and who handles them.
+/// Its receive queues, and the CPUs that handle them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queues {
-    /// How many there are.
+    /// The number of queues.
     pub receive: usize,
-    /// The CPUs that a packet may be handed to after its queue (RPS); none if that is off.
+    /// The CPUs that a packet may be handed to after its queue (RPS); empty if that is off.
     pub rps: BTreeSet<u32>,
-    /// The CPUs that the interrupts of its card go to; `None` if it has no card, or that is not known.
+    /// The CPUs that the interrupts of its card go to; `None` if it has no card, or if that is unknown.
     pub interrupts: Option<BTreeSet<u32>>,
 }
 
-/// Its queues, where `/sys` tells them.
+/// Its queues, if `/sys` lists them.
 pub fn queues(device: &Device) -> Option<Queues> {
     let directory = directory(device)?;
     let mut queues = Queues { interrupts: interrupts(&directory), ..Queues::default() };
@@ -59,7 +59,7 @@ fn interrupts(directory: &Path) -> Option<BTreeSet<u32>> {
     for interrupt in fs::read_dir(card.join("msi_irqs")).ok()?.filter_map(Result::ok) {
         let about = Path::new("/proc/irq").join(interrupt.file_name());
         let list = ["effective_affinity_list", "smp_affinity_list"].iter().find_map(|file| {
-            // The first is empty for an interrupt that nobody has asked for.
+            // The first is empty for an interrupt that has not been requested.
             fs::read_to_string(about.join(file)).ok().filter(|list| !list.trim().is_empty())
         });
         cpus.extend(list.iter().flat_map(|list| of_list(list)));
@@ -67,7 +67,7 @@ fn interrupts(directory: &Path) -> Option<BTreeSet<u32>> {
     (!cpus.is_empty()).then_some(cpus)
 }
 
-/// The CPUs of a mask such as `00000001,80000000`, whose last digit is for the first four.
+/// The CPUs in a mask such as `00000001,80000000`, whose last digit is for the first four.
 fn of_mask(mask: &str) -> Vec<u32> {
     let digits = mask.trim().chars().rev().filter_map(|digit| digit.to_digit(16));
     let cpus = (0..)
@@ -77,7 +77,7 @@ fn of_mask(mask: &str) -> Vec<u32> {
     cpus.collect()
 }
 
-/// The CPUs of a list such as `0-3,8`.
+/// The CPUs in a list such as `0-3,8`.
 fn of_list(list: &str) -> Vec<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

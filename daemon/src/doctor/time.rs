@@ -4,21 +4,21 @@ use std::path::Path;
 
 use super::{Answer, Finding, command::output};
 
-/// Made by systemd-timesyncd once it has synchronised the clock.
+/// systemd-timesyncd creates this file once it has synchronised the clock.
 const TIMESYNCD: &str = "/run/systemd/timesync/synchronized";
 
-/// What those say who can know. `None`: not here, or no answer.
+/// The answers of all sources. `None`: not present, or no answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct ClockStatus {
     /// The kernel, as `timedatectl` asks it.
     kernel: Option<bool>,
-    /// systemd-timesyncd. It only ever says yes.
+    /// systemd-timesyncd. It can only say yes.
     timesyncd: Option<bool>,
-    /// chronyd. It need not tell the kernel (`rtcsync` in its configuration).
+    /// chronyd. It may not tell the kernel (`rtcsync` in its configuration).
     chrony: Option<bool>,
 }
 
-/// Asks.
+/// Asks all sources.
 pub fn examine() -> Finding {
     judge(ClockStatus {
         kernel: output("timedatectl", &["show", "--property=NTPSynchronized"]).as_deref().and_then(of_timedatectl),
@@ -35,7 +35,7 @@ fn of_timedatectl(text: &str) -> Option<bool> {
     }
 }
 
-/// The last of its fields, which commas separate, is the state of leap seconds, or that it is not synchronised.
+/// The last of the comma-separated fields is the leap second status, which also says if the clock is not synchronised.
 fn of_chrony(text: &str) -> Option<bool> {
     let (_, state) = text.trim().rsplit_once(',')?;
     Some(!state.to_ascii_lowercase().starts_with("not sync"))
