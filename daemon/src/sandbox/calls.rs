@@ -1,10 +1,10 @@
-//! Which system calls weir makes once it measures.
+//! Which system calls weir makes while it measures.
 //!
-//! A list of what is allowed, as that of a service manager: a call that is not in it is answered as by a kernel that
-//! does not know it. Then libraries go another way where there is one. What weir itself never does is missing: to run a
-//! program, to make a process, to load an eBPF program or make a map, to change mounts, users, the clock or the
-//! keyring, to look into other processes. Nor does it change who may open a file: Landlock says nothing of that, and
-//! root owns most files.
+//! It is an allowlist, as that of a service manager: any other call is answered as by a kernel that does not know it,
+//! so that libraries use an alternative where there is one. Left out is what weir itself never does: running a program,
+//! creating a process, loading an eBPF program or creating a map, changing mounts, users, the clock or the keyring,
+//! looking into other processes. Nor can it change who may open a file: Landlock does not cover that, and root owns
+//! most files.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ use crate::privileges::Kept;
 /// Why system calls are not restricted.
 #[derive(Debug, Error)]
 pub(super) enum CallsError {
-    /// For this kind of processor there is no list.
+    /// There is no list for this kind of processor.
     #[error("there is no list of system calls for processors of the kind {0}")]
     Processor(&'static str),
-    /// The kernel refused the list, or it was no list.
+    /// The kernel refused the list, or the list is invalid.
     #[error(transparent)]
     Refused(#[from] seccompiler::Error),
 }
@@ -37,8 +37,8 @@ impl From<seccompiler::BackendError> for CallsError {
     }
 }
 
-/// From now on no thread of this process makes any other system call, nor one of these with other arguments. These
-/// capabilities stay, with the calls that they are for.
+/// From here on no thread of this process can make any other system call, nor an allowed one with other arguments.
+/// These capabilities stay, with the calls that they are for.
 ///
 /// # Errors
 ///
@@ -50,11 +50,11 @@ pub(super) fn forbid_calls(kept: &[Kept]) -> Result<(), CallsError> {
     Ok(apply_filter_all_threads(&calls)?)
 }
 
-/// Both are lists of what is allowed. The kernel runs both, and where both refuse a call, the later one decides how.
+/// Two allowlists. The kernel runs both, and if both refuse a call, the later one decides how.
 struct Filters {
-    /// Refuses calls with other arguments, as not permitted.
+    /// Refuses calls with other arguments, with "not permitted".
     arguments: BpfProgram,
-    /// Refuses other calls, as ones that are not known.
+    /// Refuses all other calls, as if the kernel did not know them.
     calls: BpfProgram,
 }
 
@@ -63,13 +63,13 @@ impl Filters {
         let names = allowed_calls().map(|call| (call, Vec::new())).collect();
         let mut rules: Rules = allowed_calls().map(|call| (call, Vec::new())).collect();
         rules.append(&mut allowed_arguments(kept)?);
-        // By this one comes the other.
+        // The first filter must allow this to install the second.
         rules.insert(libc::SYS_seccomp, Vec::new());
         Ok(Self { arguments: program(rules, libc::EPERM)?, calls: program(names, libc::ENOSYS)? })
     }
 }
 
-/// A filter that allows these, and answers all others with an error.
+/// A filter that allows these, and answers all other calls with an error.
 fn program(these: Rules, error: i32) -> Result<BpfProgram, CallsError> {
     let processor = std::env::consts::ARCH;
     let target = TargetArch::try_from(processor).map_err(|_| CallsError::Processor(processor))?;
@@ -77,7 +77,8 @@ fn program(these: Rules, error: i32) -> Result<BpfProgram, CallsError> {
     Ok(SeccompFilter::new(these, refused, SeccompAction::Allow, target)?.try_into()?)
 }
 
-/// What is true of the arguments of system calls, by call: all of one rule of these. Without a rule they can be any.
+/// Conditions for the arguments of each call: all conditions of at least one rule must hold. Without a rule any
+/// arguments are allowed.
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 fn allowed_calls() -> impl Iterator<Item = c_long> {
@@ -85,17 +86,17 @@ fn allowed_calls() -> impl Iterator<Item = c_long> {
     groups.into_iter().flatten().copied()
 }
 
-/// The `nth` argument, of 32 bits, is this number.
+/// The `nth` argument, of 32 bits, equals this number.
 fn is(nth: u8, value: u64) -> Result<SeccompCondition, CallsError> {
     Ok(SeccompCondition::new(nth, Dword, SeccompCmpOp::Eq, value)?)
 }
 
-/// Of the `nth` argument, these bits are so.
+/// These bits of the `nth` argument have this value.
 fn bits(nth: u8, mask: u64, value: u64) -> Result<SeccompCondition, CallsError> {
     Ok(SeccompCondition::new(nth, Dword, SeccompCmpOp::MaskedEq(mask), value)?)
 }
 
-/// The `nth` argument points to nothing.
+/// The `nth` argument is a null pointer.
 fn is_null(nth: u8) -> Result<SeccompCondition, CallsError> {
     Ok(SeccompCondition::new(nth, Qword, SeccompCmpOp::Eq, 0)?)
 }
@@ -109,7 +110,7 @@ fn one_of(nth: u8, values: impl IntoIterator<Item = u64>) -> Result<Vec<SeccompR
     values.into_iter().map(|value| all_of([is(nth, value)])).collect()
 }
 
-/// With which arguments a call of [`BY_ARGUMENT`] is allowed.
+/// The arguments with which the calls in [`BY_ARGUMENT`] are allowed.
 fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
     let makes = kept.intersects(CapabilitySet::BPF | CapabilitySet::PERFMON);
     let commands = BPF_USE.iter().chain(BPF_MAKE.iter().filter(|_| makes)).map(|command| *command as u64);
@@ -120,23 +121,23 @@ fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
         (libc::SYS_ioctl, one_of(1, REQUESTS.iter().copied())?),
         (libc::SYS_fcntl, one_of(1, FCNTL.iter().map(|command| *command as u64))?),
         (libc::SYS_prctl, one_of(0, PRCTL.iter().map(|option| *option as u64))?),
-        // Only a thread of this process, in its namespaces.
+        // Only to start a thread of this process, in its namespaces.
         (libc::SYS_clone, vec![all_of([bits(0, THREAD_OR_NAMESPACE, libc::CLONE_THREAD as u64)])?]),
-        // What may be written is not run: the linker maps libraries that may come later.
+        // Nothing that is writable is executable: the linker maps libraries that may be loaded later.
         (libc::SYS_mmap, vec![all_of([bits(2, runs, 0)])?, all_of([bits(2, writes, 0)])?]),
         (libc::SYS_mprotect, vec![all_of([bits(2, runs, 0)])?]),
         // To abort itself.
         (libc::SYS_tgkill, one_of(0, [u64::from(std::process::id())])?),
-        // Of itself, and only to read them.
+        // Only its own limits, and only to read them.
         (libc::SYS_prlimit64, vec![all_of([is(0, 0), is_null(2)])?]),
         (libc::SYS_sched_getaffinity, one_of(0, [0])?),
-        // Of the calling thread.
+        // Only for the calling thread.
         (libc::SYS_setpriority, vec![all_of([is(0, libc::PRIO_PROCESS as u64), is(1, 0)])?]),
     ]))
 }
 
-/// Families, types and protocols: no Unix socket, no raw one, and TCP and UDP alone. Landlock's rules for ports are for
-/// TCP: other protocols of streams, such as MPTCP and SCTP, would go past them.
+/// Families, types and protocols: no Unix socket, no raw socket, and only TCP and UDP. Landlock's rules for ports cover
+/// only TCP: other stream protocols, such as MPTCP and SCTP, would bypass them.
 fn sockets(kept: CapabilitySet) -> Result<Vec<SeccompRule>, CallsError> {
     /// The other bits of a type are flags (`SOCK_TYPE_MASK`).
     const TYPE: u64 = 0xf;
@@ -160,7 +161,7 @@ fn sockets(kept: CapabilitySet) -> Result<Vec<SeccompRule>, CallsError> {
     Ok(rules)
 }
 
-/// A thread has the first of these flags; with one of the others it would be in namespaces of its own.
+/// Threads have the first of these flags; the others would create new namespaces.
 const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -170,11 +171,11 @@ const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// `ioctl(2)`: what libraries ask of descriptors, whether one is a terminal, what a connection has not sent yet, and
-/// which index an interface has.
+/// `ioctl(2)`: what libraries ask about descriptors, whether one is a terminal, what a connection has not sent yet, and
+/// the index of an interface.
 const REQUESTS: &[u64] =
     &[libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD, libc::TIOCOUTQ, libc::SIOCGIFINDEX, libc::TCGETS, TCGETS2];
-/// `TCGETS2` of newer libraries, which the crate does not name everywhere.
+/// `TCGETS2` of newer libraries, which the crate does not define on every platform.
 const TCGETS2: u64 = 0x802c_542a;
 
 /// `fcntl(2)`: not `F_SETOWN` and `F_SETSIG`, by which the kernel signals another process.
@@ -193,7 +194,7 @@ const FCNTL: &[i32] = &[
     libc::F_OFD_SETLKW,
 ];
 
-/// `prctl(2)`: names of threads and of memory, and giving up capabilities. Not `PR_SET_DUMPABLE`.
+/// `prctl(2)`: naming threads and memory, and giving up capabilities. Not `PR_SET_DUMPABLE`.
 const PRCTL: &[i32] = &[
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
@@ -204,7 +205,7 @@ const PRCTL: &[i32] = &[
     libc::PR_SET_VMA,
 ];
 
-/// `bpf(2)`: what works with maps, programs and links that are there, and asks for them.
+/// `bpf(2)`: uses and queries existing maps, programs and links.
 const BPF_USE: &[bpf_cmd] = &[
     bpf_cmd::BPF_MAP_LOOKUP_ELEM,
     bpf_cmd::BPF_MAP_UPDATE_ELEM,
@@ -222,11 +223,11 @@ const BPF_USE: &[bpf_cmd] = &[
     bpf_cmd::BPF_LINK_GET_FD_BY_ID,
 ];
 
-/// What makes something new, where a capability for that is kept.
+/// Creates new objects, if a capability for that is kept.
 const BPF_MAKE: &[bpf_cmd] = &[bpf_cmd::BPF_MAP_CREATE, bpf_cmd::BPF_PROG_LOAD, bpf_cmd::BPF_BTF_LOAD];
 
-/// Calls of which [`allowed_arguments`] says more. `clone3` has its flags in memory, where no filter can look:
-/// libraries take `clone` instead.
+/// Calls that [`allowed_arguments`] restricts further. `clone3` is missing because its flags are in memory, where no
+/// filter can look: libraries use `clone` instead.
 const BY_ARGUMENT: &[c_long] = &[
     libc::SYS_bpf,
     libc::SYS_clone,
@@ -347,7 +348,7 @@ const SOCKETS: &[c_long] = &[
     libc::SYS_shutdown,
 ];
 
-/// Calls that have newer forms. Only old processors have them.
+/// Calls that have newer forms. Only old architectures have them.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[c_long] = &[
     libc::SYS_access,
@@ -370,7 +371,7 @@ const OLD: &[c_long] = &[
     libc::SYS_time,
     libc::SYS_unlink,
 ];
-/// `renameat`, for which the library has no name there.
+/// `renameat`, for which the library has no name on this architecture.
 #[cfg(target_arch = "aarch64")]
 const OLD: &[c_long] = &[38];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -421,7 +422,7 @@ mod tests {
         assert_eq!(each.len(), allowed.len(), "a call in two groups");
     }
 
-    /// The kernel says in which of its rules a thread is that made a call.
+    /// Checks on the real kernel which calls a thread with these filters can make.
     #[test]
     fn a_thread_with_these_lists_does_its_work_and_nothing_else() {
         std::thread::spawn(|| {

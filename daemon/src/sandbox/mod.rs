@@ -1,9 +1,9 @@
-//! What weir takes from itself beside its capabilities: files that it does not need (`places`, by Landlock), and system
-//! calls that it does not need (`calls`, by seccomp). Whoever takes over the process later has no more than that. Other
-//! processes of the same user cannot look into it, and it leaves no core dump.
+//! The rights that weir gives up in addition to its capabilities: files that it does not need (`places`, with
+//! Landlock), and system calls that it does not need (`calls`, with seccomp). An attacker who takes over the process
+//! later has no more than that. Other processes of the same user cannot look into it, and it leaves no core dump.
 //!
-//! Files come first: Linux restricts a thread, and those that it starts. So that happens before there is a second one.
-//! System calls come last, for all threads at once, when the programs are loaded.
+//! Files come first: Linux restricts only the calling thread and those that it starts later, so this happens before
+//! there is a second thread. System calls come last, for all threads at once, when the programs are loaded.
 
 mod calls;
 mod places;
@@ -20,29 +20,29 @@ pub use self::places::{Origin, Places};
 use self::{calls::forbid_calls, places::InRoot};
 use crate::{config::Config, confined, notify, privileges::Kept};
 
-/// Below this version Landlock forbids every rename from one folder to another (before Linux 5.19).
+/// Before this version Landlock forbids every rename from one folder to another (before Linux 5.19).
 const OLDEST: ABI = ABI::V2;
-/// The newest version that was tried.
+/// The newest version that has been tested.
 const NEWEST: ABI = ABI::V7;
 
 /// Why files are not restricted.
 #[derive(Debug, Error)]
 enum FilesError {
-    /// The kernel has no Landlock, an older one, or somebody forbids it.
+    /// The kernel has no Landlock or an older one, or it is disabled.
     #[error(
         "this kernel has no Landlock, or an older one (it is there from Linux 5.19 on, if the kernel was built with it)"
     )]
     Missing,
-    /// The configuration leaves no choice.
+    /// The configuration makes it impossible.
     #[error(transparent)]
     InRoot(#[from] InRoot),
-    /// The system refused something.
+    /// The system refused it.
     #[error("Landlock: {0}")]
     Refused(#[from] RulesetError),
 }
 
-/// Has this thread, and each that it starts, open only the files that a weir with this configuration needs, if the
-/// configuration and the kernel allow that. Gives these places then.
+/// Restricts this thread, and each that it starts, to the files that a weir with this configuration needs, if the
+/// configuration and the kernel allow that. Returns these places then.
 ///
 /// Call it before any other thread is started.
 pub fn close(config: &Config, origin: Origin<'_>) -> Option<Places> {
@@ -50,11 +50,11 @@ pub fn close(config: &Config, origin: Origin<'_>) -> Option<Places> {
         info!("`sandbox: false`: weir keeps all files and system calls that its user has");
         return None;
     }
-    // The keys are in memory: not for other processes of this user, and not for a core dump.
+    // The keys are in memory, and must not reach other processes of this user, or a core dump.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         warn!("other processes of this user may look into weir: {error}");
     }
-    // Later there are no new Unix sockets.
+    // New Unix sockets cannot be created later.
     notify::connect();
     let closed =
         Places::of(&config.files(origin.state_directory), origin).map_err(FilesError::from).and_then(|places| {
@@ -74,15 +74,15 @@ pub fn close(config: &Config, origin: Origin<'_>) -> Option<Places> {
     }
 }
 
-/// Has no thread make system calls but those of a weir that measures, and of these capabilities.
+/// Restricts all threads to the system calls of a weir that measures, including those for these capabilities.
 pub fn close_calls(kept: &[Kept]) {
     if let Err(error) = forbid_calls(kept) {
         info!("keeps all system calls: {error}");
     }
 }
 
-/// From now on this thread, and each that it starts, opens only these files. It also binds no TCP port but `listen`,
-/// signals no other process, and connects to no abstract socket of another.
+/// From here on this thread, and each that it starts, can open only these files. It also cannot bind a TCP port other
+/// than `listen`, signal another process, or connect to another process's abstract socket.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ fn enclose(places: &Places, listen: Option<u16>) -> Result<(), FilesError> {
     Ok(ruleset(places, listen)?.restrict_self().map(drop)?)
 }
 
-/// Whether the kernel has Landlock as weir needs it.
+/// Whether the kernel supports Landlock as weir needs it.
 pub fn is_known() -> bool {
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -122,7 +122,7 @@ fn ruleset(places: &Places, listen: Option<u16>) -> Result<RulesetCreated, Rules
         [(&places.read, read), (&places.write, read | write), (&places.emptied, BitFlags::from(AccessFs::RemoveDir))]
     {
         for path in paths {
-            // What is gone meanwhile needs no right.
+            // A place that no longer exists needs no right.
             let Ok(place) = PathFd::new(path) else { continue };
             let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(NEWEST) };
             rules = rules.add_rule(PathBeneath::new(place, rights))?;

@@ -1,7 +1,7 @@
-//! Which folders and files weir needs, once its configuration is read.
+//! Which folders and files weir needs once its configuration is read.
 //!
-//! A right is for a folder, not for a file, wherever that may be: a file that another program replaces by its new
-//! version is another one for Linux. So `/etc` as a whole stays readable, because name servers change there.
+//! Rights are for folders, not for files: a file that another program replaces by a new version is a different file for
+//! Linux. So `/etc` stays readable as a whole, because the name servers in it change.
 
 use std::{
     collections::BTreeSet,
@@ -13,18 +13,18 @@ use thiserror::Error;
 
 use crate::config::Files;
 
-/// What the system's libraries, and weir itself, read at any time: names and addresses, certificates, time zones, the
+/// What the system's libraries and weir itself may read at any time: names and addresses, certificates, time zones, the
 /// kernel's own files.
 const OF_THE_SYSTEM: [&str; 8] = ["/etc", "/usr", "/lib", "/lib64", "/proc", "/sys", "/dev/urandom", "/dev/random"];
-/// Name servers and certificates that may be elsewhere: what these lead to.
+/// Name servers and certificates that may be links to other places: their targets are readable, too.
 const BY_LINKS: [&str; 5] =
     ["/etc/resolv.conf", "/etc/hosts", "/etc/localtime", "/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem"];
 /// Variables with paths that these libraries read: files, or lists of folders.
 const BY_VARIABLES: [&str; 3] = ["SSL_CERT_FILE", "SSL_CERT_DIR", "CREDENTIALS_DIRECTORY"];
 const NULL: &str = "/dev/null";
-/// Nobody is given one of these whole: only the file itself.
+/// These are never granted as a whole, but only single files in them.
 const OF_DEVICES: [&str; 3] = ["/dev", "/proc", "/sys"];
-/// How many links may lead to one another, as in Linux.
+/// Maximum number of links in a chain, as in Linux.
 const LINKS_MAX: usize = 40;
 
 /// The folders and files that weir needs.
@@ -34,32 +34,32 @@ pub struct Places {
     pub read: BTreeSet<PathBuf>,
     /// Read and written, with everything below.
     pub write: BTreeSet<PathBuf>,
-    /// Folders in which an empty one may be removed.
+    /// Folders from which an empty folder may be removed.
     pub emptied: BTreeSet<PathBuf>,
 }
 
-/// Where weir was started from.
+/// How weir was started.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
     /// The configuration.
     pub config: &'a Path,
-    /// Where the service keeps its state, if it does.
+    /// Where the service keeps its state, if there is such a place.
     pub state_directory: Option<&'a Path>,
-    /// The folder that was made for the control socket, and goes with it.
+    /// The folder that was created for the control socket, and is removed with it.
     pub made: Option<&'a Path>,
 }
 
-/// A file that is in the root folder: a right for that would be one for all files.
+/// A file that is in the root folder: a right for that folder would cover all files.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("{} is in the root folder: put it into a folder of its own", .0.display())]
 pub struct InRoot(PathBuf);
 
 impl Places {
-    /// What a weir needs whose configuration names these files.
+    /// The places that weir needs if its configuration names these files.
     ///
     /// # Errors
     ///
-    /// One of them is in the root folder, or in one that is to be made there.
+    /// One of them is in the root folder, or in a folder that would have to be created there.
     pub fn of(files: &Files, origin: Origin<'_>) -> Result<Self, InRoot> {
         let mut places = Self::default();
         places.read.extend(OF_THE_SYSTEM.iter().filter_map(|path| fs::canonicalize(path).ok()));
@@ -87,8 +87,7 @@ impl Places {
         Ok(places)
     }
 
-    /// The first of these files that a weir with these places cannot reach, with its setting, and whether it is to be
-    /// written.
+    /// The first of these files that is outside of these places, with its setting, and whether it is to be written.
     pub fn lacks<'f>(&self, files: &'f Files) -> Option<(&'f str, &'f Path, bool)> {
         let is_within = |places: &BTreeSet<PathBuf>, path: &Path| places.iter().any(|place| path.starts_with(place));
         let read = files.read.iter().map(|file| (file, false));
@@ -101,13 +100,13 @@ impl Places {
     }
 }
 
-/// [`around`] a file that the configuration names.
+/// The folders [`around`] a file that the configuration names.
 fn narrow(path: &Path) -> Result<Vec<PathBuf>, InRoot> {
     let around = around(path);
     if around.iter().any(|path| is_root(path)) { Err(InRoot(path.to_owned())) } else { Ok(around) }
 }
 
-/// The folders that a file is in: by its name, and where a link leads to. Devices stand for themselves.
+/// The folders of a file: that of its name, and that of its link's target. Devices stand for themselves.
 fn around(path: &Path) -> Vec<PathBuf> {
     let named = path.file_name().and_then(|name| Some(there(folder_of(path))?.join(name)));
     let folder = |file: PathBuf| {
@@ -121,7 +120,7 @@ fn around(path: &Path) -> Vec<PathBuf> {
     [named, leads_to(path)].into_iter().flatten().filter_map(folder).collect()
 }
 
-/// Where links lead to in the end; nothing need be there.
+/// The final target of links, which need not exist.
 fn leads_to(path: &Path) -> Option<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -140,7 +139,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The folder, or the nearest above it that is there.
+/// The folder, or its nearest parent that exists.
 fn there(folder: &Path) -> Option<PathBuf> {
     let folder = std::path::absolute(folder).ok()?;
     folder.ancestors().find_map(|folder| fs::canonicalize(folder).ok())
@@ -156,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder that is removed when the test ends.
+    /// A temporary folder.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -189,7 +188,7 @@ mod tests {
         }
         fs::write(root.join("data/weir.yaml"), "").unwrap();
         symlink(root.join("data/weir.yaml"), root.join("etc/weir.yaml")).unwrap();
-        // By another link, to what is not there yet.
+        // Through another link, to a file that does not exist yet.
         symlink("second", root.join("out/reports")).unwrap();
         symlink("../far/reports", root.join("out/second")).unwrap();
         let config = root.join("etc/weir.yaml");
@@ -245,7 +244,7 @@ mod tests {
         assert_eq!(places.lacks(&files(Path::new("/etc/weir"), &here.join("below"))), None);
         assert_eq!(places.lacks(&files(there, here)), Some(("geo.asn", there.join("asn").as_path(), false)));
         assert_eq!(places.lacks(&files(here, there)), Some(("sinks[0].path", there.join("reports").as_path(), true)));
-        // What may be read is not written.
+        // A place for reading is not one for writing.
         assert_eq!(places.lacks(&reports("/etc/reports")), Some(("sinks[0].path", Path::new("/etc/reports"), true)));
     }
 }
