@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Moment {
-    /// The wall clock, which reports speak of and which may be adjusted.
+    /// The wall clock, which reports use and which may be adjusted.
     pub wall: Timestamp,
     /// The monotonic clock, on which windows are measured.
     pub monotonic: Duration,
 }
 
-/// Now.
+/// The current time.
 pub fn now() -> Moment {
     Moment {
         #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
@@ -24,7 +24,7 @@ pub fn now() -> Moment {
     }
 }
 
-/// How long ago the machine was started, with the time that it slept.
+/// Time since the machine booted, including sleep.
 pub fn since_boot() -> Duration {
     read(ClockId::Boottime)
 }
@@ -40,6 +40,6 @@ pub fn thread_cpu_time() -> Duration {
 }
 
 fn read(clock: ClockId) -> Duration {
-    // Both clocks count up from zero: the conversion cannot fail.
+    // Both clocks count up from zero, so the conversion cannot fail.
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }

@@ -1,10 +1,10 @@
-//! gzip (RFC 1952), as reports are packed in the spool and on their way to a collector.
+//! gzip (RFC 1952), for reports in the spool and on the way to a collector.
 
 use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
 
-/// These parts one after the other as one member: there are readers that stop after the first.
+/// Compresses these parts, concatenated, into one member: some readers stop after the first.
 pub(crate) fn gzip(parts: &[&[u8]]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let written = parts.iter().try_for_each(|part| encoder.write_all(part));

@@ -1,6 +1,6 @@
-//! Which interface, and which of its packets: a name, a pattern of names or the default route, and a direction.
+//! Selects interfaces and packets: a name, a pattern of names or the default route, and a direction.
 //!
-//! A pattern has `*` (any characters, or none) and `?` (any one character), as shells have them.
+//! A pattern has `*` (any characters, or none) and `?` (any one character), as in a shell.
 
 use std::{
     array,
@@ -23,7 +23,7 @@ impl Way {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Ingress, Self::Egress];
 
-    /// The direction of this number, as [`Directions`] has it; 0 is for none.
+    /// The direction with this number, as in [`Directions`]; 0 is none.
     pub const fn of_number(number: u64) -> Option<Self> {
         match number {
             1 => Some(Self::Ingress),
@@ -41,7 +41,7 @@ impl Way {
     }
 }
 
-/// The direction of each interface's slot, as interfaces come and go.
+/// The direction of each interface slot. Interfaces come and go.
 #[derive(Debug)]
 pub struct Directions([AtomicU8; SLOTS_MAX as usize]);
 
@@ -52,21 +52,21 @@ impl Default for Directions {
 }
 
 impl Directions {
-    /// The number of a slot's direction; 0 if it has none, as a capture.
+    /// The number of a slot's direction; 0 if it has none, as for a capture.
     #[inline]
     pub fn number(&self, slot: u8) -> u8 {
         self.0[usize::from(slot)].load(Ordering::Relaxed)
     }
 
-    /// A slot has this direction from now on.
+    /// Sets the direction of a slot.
     pub fn set(&self, slot: u8, way: Option<Way>) {
         let number = Way::ALL.iter().position(|one| Some(*one) == way).map_or(0, |nth| nth as u8 + 1);
         self.0[usize::from(slot)].store(number, Ordering::Relaxed);
     }
 }
 
-/// What stands in the place of a name for all interfaces that a default route leaves by. No interface has such a name,
-/// for white space is in it.
+/// Used in place of a name for all interfaces that a default route leaves by. No interface can have this name, because
+/// it contains a space.
 pub const DEFAULT_ROUTE: &str = "default route";
 
 /// Whether a name is a pattern.
@@ -74,11 +74,11 @@ pub fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?'])
 }
 
-/// Whether `name` is `pattern`, or fits it. Takes at most the product of their lengths in steps.
+/// Whether `name` equals or matches `pattern`. The number of steps is at most the product of their lengths.
 pub fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut next) = (0, 0);
-    // Where the latest `*` stands, and where in the name what follows it was last tried.
+    // The position of the latest `*`, and where in the name the text after it was last tried.
     let mut star = None;
     while next < name.len() {
         match pattern.get(at) {
@@ -88,7 +88,7 @@ pub fn fits(pattern: &str, name: &str) -> bool {
             }
             Some(&byte) if byte == b'?' || byte == name[next] => (at, next) = (at + 1, next + 1),
             _ => match &mut star {
-                // The `*` takes one byte more.
+                // The `*` matches one byte more.
                 Some((star, tried)) => {
                     *tried += 1;
                     (at, next) = (*star + 1, *tried);

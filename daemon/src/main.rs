@@ -56,30 +56,30 @@ use weir::{
     workers::WorkersError,
 };
 
-/// Where the configuration is unless told otherwise.
+/// The default path of the configuration.
 const CONFIG: &str = "/etc/weir/weir.yaml";
-/// The variable by which systemd names the directories of a service that outlive it (`StateDirectory=`).
+/// The variable in which systemd names a service's persistent directories (`StateDirectory=`).
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
-/// The one that it gives weir.
+/// Its value in weir's own service.
 const STATE_DIRECTORY_DEFAULT: &str = "/var/lib/weir";
 
-/// How weir ends.
+/// The exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Exit {
     /// Done.
     Done = 0,
-    /// Done as far as possible: the input was broken somewhere, or something failed on the way.
+    /// Done as far as possible: part of the input was broken, or something failed on the way.
     Broken = 1,
     /// The command line or the configuration is wrong.
     Usage = 2,
     /// Not permitted, or not possible on this machine.
     Impossible = 3,
-    /// Another signal to stop, a second after the first or later: stopped at once.
+    /// A second signal to stop, at least a second after the first: stopped at once.
     Interrupted = 130,
 }
 
-/// An error with the exit code that it means.
+/// An error with its exit code.
 struct Failure {
     exit: Exit,
     error: anyhow::Error,
@@ -103,9 +103,9 @@ fn main() -> ExitCode {
         Command::Schema(Schema::Tombstone) => print(tombstone_schema()),
     };
     let exit = result.unwrap_or_else(|Failure { exit, error }| {
-        // `Done` with an error is a closed pipe: the reader of the output, such as `head`, has seen enough.
+        // `Done` with an error is a closed pipe: the reader of the output, such as `head`, wants no more.
         if exit != Exit::Done {
-            // A configuration's mistakes begin with their file and line, where editors look for them.
+            // A configuration's mistakes begin with file and line, where editors look for them.
             let program = if error.is::<Mistakes>() { "" } else { "weir: " };
             say(format_args!("{program}{error:#}"));
         }
@@ -147,7 +147,7 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
     let reread = || {
         let (path, config_args, read) = (path.clone(), config_args.clone(), read.clone());
         aside(move || {
-            // A pipe would have the reloader wait for whoever writes to it.
+            // With a pipe the reloader would wait for a writer.
             if std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
                 return Err(format!("{}: cannot read the configuration: it is not a regular file", path.display()));
             }
@@ -159,13 +159,13 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
     Ok(Exit::Done)
 }
 
-/// Where weir keeps what it has to know after a restart; the first directory, if systemd gives it several.
+/// Where weir keeps its state across restarts; the first directory, if systemd gives it several.
 fn state_directory() -> Option<PathBuf> {
     let directories = std::env::var_os(STATE_DIRECTORY)?;
     std::env::split_paths(&directories).find(|directory| !directory.as_os_str().is_empty())
 }
 
-/// The interfaces of the command line, each once.
+/// The interfaces on the command line, without duplicates.
 fn named(names: Vec<String>) -> Result<Vec<Interface>, Failure> {
     let mut known = HashSet::new();
     let interfaces: Vec<_> = names
@@ -215,7 +215,7 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
     Ok(if broken.is_empty() { Exit::Done } else { Exit::Broken })
 }
 
-/// Adds the views of the command line. One without a name is called after its place.
+/// Adds the views on the command line. A view without a name is named by its position.
 fn add_views(config: &mut Config, views: &[String]) -> Result<(), Failure> {
     let usage = |error: anyhow::Error| Failure { exit: Exit::Usage, error };
     for (nth, text) in (1..).zip(views) {
@@ -242,7 +242,7 @@ fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
     Ok(if wrong.is_empty() { exit } else { Exit::Broken })
 }
 
-/// What a configuration means, and what it costs on a machine with so many CPUs.
+/// What a configuration means, and what it costs on a machine with this many CPUs.
 fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
     config.hash_key.check_kept().map_err(RunError::from)?;
     let cpus = match cpus {
@@ -307,7 +307,7 @@ fn write_bundle(path: &Path, config: &Config, diagnosis: &Diagnosis) -> Result<(
     })
 }
 
-/// The socket of the weir that is asked. Who may not read the configuration can still be a member of the socket's
+/// The socket of the weir to query. A user who may not read the configuration can still be a member of the socket's
 /// group.
 fn socket(SocketArgs { socket, config }: &SocketArgs) -> Result<PathBuf, Failure> {
     if let Some(socket) = socket {
@@ -316,7 +316,7 @@ fn socket(SocketArgs { socket, config }: &SocketArgs) -> Result<PathBuf, Failure
     let may_read = config.config.is_some() || std::fs::File::open(CONFIG).is_ok();
     let control = match if may_read { read_config(config) } else { Ok(Config::default()) } {
         Ok(config) => config.control,
-        // Whoever has made a mistake in the file wants to hear it from the weir that runs.
+        // If the file is invalid, the running weir should be the one to say so.
         Err(_) if config::Control::default().is_there() => config::Control::default(),
         Err(failure) => return Err(failure),
     };
@@ -379,7 +379,7 @@ fn reload(ReloadArgs { socket: args, json }: &ReloadArgs) -> Result<Exit, Failur
     print(reloaded.at(clock::now().wall))
 }
 
-/// An answer of the running weir, which may be older or newer than this one.
+/// Parses an answer of the running weir, which may be older or newer than this one.
 fn understood<T: DeserializeOwned>(answer: &RawValue) -> Result<T, Failure> {
     serde_json::from_str(answer.get()).map_err(|error| Failure {
         exit: Exit::Impossible,
@@ -387,8 +387,8 @@ fn understood<T: DeserializeOwned>(answer: &RawValue) -> Result<T, Failure> {
     })
 }
 
-/// Has the running weir detach, if one runs; then removes what is left at the tc hooks. There nothing that belongs to
-/// another weir is touched.
+/// Tells the running weir to detach, if there is one; then removes leftovers at the tc hooks. There nothing that
+/// belongs to another weir is touched.
 fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &DetachArgs) -> Result<Exit, Failure> {
     if !only_leftovers && tell_to_detach(interfaces, args)? && !interfaces.is_empty() {
         return Ok(Exit::Done);
@@ -514,7 +514,7 @@ fn spool(command: &SpoolCommand) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// The folder that is meant: as it is given, or as the service has it.
+/// The spool folder: from the command line, or as in the service.
 fn spool_folder(SpoolPlaceArgs { path, config }: &SpoolPlaceArgs) -> Result<PathBuf, Failure> {
     if let Some(path) = path {
         return Ok(path.clone());
@@ -562,7 +562,7 @@ fn read_source(ConfigArgs { config }: &ConfigArgs) -> Result<(Config, Source), F
     read.map_err(|mistakes| Failure { exit: Exit::Usage, error: mistakes.into() })
 }
 
-/// The format of the log: what the command line says, or else the variable.
+/// The format of the log: from the command line, otherwise from the variable.
 fn chosen(format: Option<Format>) -> Result<Format, Failure> {
     let asked_for = match format {
         Some(format) => Some(format),
@@ -631,7 +631,7 @@ impl From<QueryError> for Failure {
     }
 }
 
-/// What it means that a database cannot be used.
+/// The exit code for a database that cannot be used.
 fn exit_of(error: &StoreError) -> Exit {
     match error {
         StoreError::Missing(_) | StoreError::Foreign(_) => Exit::Usage,

@@ -1,7 +1,7 @@
-//! What systemd is told, if it started weir (`Type=notify`).
+//! Messages to systemd, if it started weir (`Type=notify`).
 //!
-//! `sd-notify` writes the messages. They are sent here, because it would wait for a systemd that does not read, and
-//! because the sandbox allows no new Unix socket: there is one, from the start.
+//! `sd-notify` formats the messages. They are sent here, because `sd-notify` would block on a systemd that does not
+//! read, and because the sandbox allows no new Unix socket: this one is opened at the start.
 
 use std::{
     env, io,
@@ -24,12 +24,12 @@ use sd_notify::NotifyState;
 
 use crate::log::Lasting;
 
-/// How long to wait until systemd takes a descriptor. What else it is told comes again, or can be done without.
+/// How long to wait until systemd accepts a descriptor. Other messages are repeated, or can be dropped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Tells systemd these states, in order. If it does not read just now, it is not told.
+/// Sends systemd these states, in order. If it is not reading at the moment, they are dropped.
 pub fn notify(states: &[NotifyState<'_>]) {
-    /// systemd is told something each second.
+    /// There is a message each second.
     static TELLING: Mutex<Lasting> = Mutex::new(Lasting::new("notify systemd"));
     match send(states, None) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -37,23 +37,23 @@ pub fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
-/// Tells systemd these states, which go with a descriptor.
+/// Sends systemd these states together with a descriptor.
 ///
 /// # Errors
 ///
-/// systemd does not take it.
+/// systemd does not accept it.
 pub fn notify_with(states: &[NotifyState<'_>], descriptor: BorrowedFd<'_>) -> io::Result<()> {
     send(states, Some(descriptor))
 }
 
-/// The socket of systemd, and its address.
+/// systemd's socket, and its address.
 struct Peer {
     socket: UnixDatagram,
     address: SocketAddr,
 }
 
 impl Peer {
-    /// `None` if it was not systemd that started weir.
+    /// `None` if systemd did not start weir.
     fn find() -> io::Result<Option<Self>> {
         let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(None) };
         let address = match path.as_bytes().strip_prefix(b"@") {
@@ -84,7 +84,7 @@ fn send(states: &[NotifyState<'_>], descriptor: Option<BorrowedFd<'_>>) -> io::R
     let Some(Peer { socket, address }) = peer()? else { return Ok(()) };
     let message: String = states.iter().map(|state| format!("{state}\n")).collect();
     match send_to(socket, &message, descriptor) {
-        // The socket was made anew: systemd has begun again.
+        // systemd has restarted, and recreated its socket.
         Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotConnected) => {
             socket.connect_addr(address)?;
             send_to(socket, &message, descriptor)
@@ -93,7 +93,7 @@ fn send(states: &[NotifyState<'_>], descriptor: Option<BorrowedFd<'_>>) -> io::R
     }
 }
 
-/// Waits only with a descriptor.
+/// Blocks only if there is a descriptor.
 fn send_to(socket: &UnixDatagram, message: &str, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);

@@ -1,4 +1,4 @@
-//! Who reports: a name for people, an identity that survives restarts, and a number for each run and report.
+//! The observer: a name for people, an identity that survives restarts, and a number for each run and report.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::{
     state::Last,
 };
 
-/// Who reports, and how many reports so far.
+/// The observer, and how many reports it has made so far.
 #[derive(Clone, Debug)]
 pub struct Observer {
     name: String,
@@ -18,15 +18,15 @@ pub struct Observer {
     id: String,
     boot_id: String,
     seq: u64,
-    /// The id of the latest report, also of an earlier run.
+    /// The id of the latest report, even of an earlier run.
     last: Option<String>,
 }
 
-/// Not secret. The machine's identifier should stay on the machine; this key turns it into an identity of weir's own.
+/// Not secret. The machine's identifier should stay on the machine; this key derives weir's own identity from it.
 const IDENTITY_KEY: Key = Key([0x7765_6972_2f6f_6273, 0x6572_7665_722f_6964]);
 
 impl Observer {
-    /// The observer on this machine; `run` tells this run of the daemon from any other.
+    /// The observer on this machine; `run` distinguishes this run of the daemon from all others.
     pub fn of_machine(config: &config::Observer, run: u64) -> Self {
         let machine = ["/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/hostname"]
             .into_iter()
@@ -60,7 +60,7 @@ impl Observer {
         &self.id
     }
 
-    /// Goes on after the last report of an earlier run, if that is known.
+    /// Continues after the last report of an earlier run, if that is known.
     pub fn after(self, last: Option<Last>) -> Self {
         match last {
             Some(Last { seq, id }) => Self { seq, last: Some(id), ..self },
@@ -68,7 +68,7 @@ impl Observer {
         }
     }
 
-    /// The next report's number.
+    /// Numbers the next report.
     pub fn number(&mut self) -> Numbered {
         self.seq += 1;
         let id = format!("{}/{}/{}", self.id, self.boot_id, self.seq);

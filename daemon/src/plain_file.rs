@@ -1,7 +1,7 @@
-//! Opens files in folders where others may write, too. Whoever owns a folder can put a link or a pipe in the place of
-//! each file in it, at any time. weir, which may be root, must not read or write what that leads to.
+//! Opens files in folders where other users may write. The owner of a folder can replace each file in it by a link or a
+//! pipe at any time. weir, which may be root, must not read or write through these.
 //!
-//! Only the file itself is looked at. Who can replace a folder above it decides where it is.
+//! Only the file itself is checked. A user who can replace a parent folder decides where the file is.
 
 use std::{
     ffi::OsStr,
@@ -22,48 +22,48 @@ use rustix::{
     process::geteuid,
 };
 
-/// A link is not followed, and a pipe is not waited for.
+/// Does not follow a link, and does not block on a pipe.
 const PLAIN: i32 = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits() as i32;
-/// The place of a file, without opening it.
+/// Refers to a file without opening it.
 const PLACE: i32 = OFlags::PATH.union(OFlags::NOFOLLOW).bits() as i32;
-/// How many links may lead to one another, as in Linux.
+/// Maximum number of links in a chain, as in Linux.
 const LINKS_MAX: usize = 40;
 
-/// Opens a file to read it.
+/// Opens a file for reading.
 ///
 /// # Errors
 ///
-/// It is a link, or no regular file, or the system refuses.
+/// It is a link or not a regular file, or the system refuses.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(OpenOptions::new().read(true).custom_flags(PLAIN).open(path)?)
 }
 
-/// Opens a file to write to it, and makes it if it is missing.
+/// Opens a file for writing, and creates it if it is missing.
 ///
 /// # Errors
 ///
-/// As [`open`].
+/// As for [`open`].
 pub fn open_or_create(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).write(true).truncate(false).mode(mode).custom_flags(PLAIN);
     regular(options.open(path)?)
 }
 
-/// Makes a file that is not there yet.
+/// Creates a file that does not exist yet.
 ///
 /// # Errors
 ///
-/// There is something of this name, or the system refuses.
+/// The name is taken, or the system refuses.
 pub fn create(path: &Path, mode: u32) -> io::Result<File> {
-    // The kernel does not follow a link then.
+    // With `create_new` the kernel does not follow a link.
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
 }
 
-/// Makes a file anew, in the place of one that has its name: what was written before, or what another has put there.
+/// Creates a new file in place of whatever has its name, whether weir or another user has put it there.
 ///
 /// # Errors
 ///
-/// The system refuses, or somebody makes one of this name just now.
+/// The system refuses, or a file of this name is created at the same moment.
 pub fn replace(path: &Path, mode: u32) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -71,7 +71,7 @@ pub fn replace(path: &Path, mode: u32) -> io::Result<File> {
     }
 }
 
-/// Opens what a name leads to by links that root or this user has made. `options` are those of the file itself.
+/// Opens a file through links, if root or this user has created each of them. `options` are for the file itself.
 ///
 /// # Errors
 ///
@@ -97,29 +97,29 @@ fn follow(link: &Path) -> io::Result<PathBuf> {
         let why = format!("it is a link that another user has made (user id {owner}): weir does not follow it");
         return Err(io::Error::new(ErrorKind::PermissionDenied, why));
     }
-    // An empty name stands for the descriptor itself.
+    // An empty path stands for the descriptor itself.
     let target = readlinkat(&place, "", Vec::new())?;
     let target = Path::new(OsStr::from_bytes(target.as_bytes()));
     Ok(link.parent().unwrap_or(Path::new("")).join(target))
 }
 
-/// Sets who may use a socket in the file system, and gives its inode.
+/// Sets the mode of a socket in the file system, and returns its inode.
 ///
 /// # Errors
 ///
-/// It is something else, or the system refuses.
+/// It is not a socket, or the system refuses.
 pub fn permit_socket(path: &Path, mode: u32) -> io::Result<u64> {
     let place = OpenOptions::new().read(true).custom_flags(PLACE).open(path)?;
     let metadata = place.metadata()?;
     if !metadata.file_type().is_socket() {
         return Err(io::Error::other("it is not a socket any more"));
     }
-    // By its descriptor, which has this name: somebody may put a link in the place of the path.
+    // Through the descriptor, which has this name: the path may have been replaced by a link.
     fs::set_permissions(format!("/proc/self/fd/{}", place.as_raw_fd()), Permissions::from_mode(mode))?;
     Ok(metadata.ino())
 }
 
-/// The file, if it is one.
+/// The file, if it is a regular one.
 ///
 /// # Errors
 ///
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with a file `secret`, and a link and a pipe in the places of others; it goes with the test.
+    /// A temporary folder with a file `secret`, and a link and a pipe in place of other files.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -205,7 +205,7 @@ mod tests {
         assert!(folder.0.join("later").is_file());
         symlink("round", folder.0.join("round")).unwrap();
         assert_eq!(append("round").unwrap_err().raw_os_error(), Some(libc::ELOOP));
-        // Who is not root cannot give a link away.
+        // Only root can give a link to another user.
         if std::os::unix::fs::lchown(folder.0.join("second"), Some(12_345), None).is_ok() {
             let refused = append("second").unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::PermissionDenied);

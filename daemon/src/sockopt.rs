@@ -1,4 +1,4 @@
-//! Options of sockets for which there is no safe wrapper.
+//! Socket options that have no safe wrapper.
 #![expect(unsafe_code, reason = "the kernel reads and writes what a pointer points to")]
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 
 use libc::{c_int, sock_filter, socklen_t, tpacket_req3};
 
-/// Sets an option that is a number.
+/// Sets a numeric option.
 ///
 /// # Errors
 ///
@@ -18,7 +18,7 @@ pub fn set_number(socket: impl AsFd, level: c_int, option: c_int, value: c_int) 
     set(socket, level, option, &value)
 }
 
-/// Asks for a packet socket's ring.
+/// Sets up a packet socket's ring.
 ///
 /// # Errors
 ///
@@ -27,7 +27,7 @@ pub fn set_ring(socket: impl AsFd, request: &tpacket_req3) -> io::Result<()> {
     set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, request)
 }
 
-/// From now on the socket receives what this program leaves of each packet or message, in classic BPF.
+/// Attaches a filter in classic BPF: from here on the socket receives only what it leaves of each packet or message.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub const fn instruction(code: u32, if_true: u8, if_false: u8, k: u32) -> sock_f
     sock_filter { code: code as u16, jt: if_true, jf: if_false, k }
 }
 
-/// Bytes that were sent on a connection and that the other side has not acknowledged (`SIOCOUTQ`, tcp(7)).
+/// Bytes sent on a connection that the other side has not acknowledged yet (`SIOCOUTQ`, tcp(7)).
 ///
 /// # Errors
 ///

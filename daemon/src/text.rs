@@ -1,8 +1,8 @@
-//! Numbers and errors as people read them, in every message of weir.
+//! Numbers and errors as all messages of weir write them.
 
 use std::{error::Error, iter::successors};
 
-/// Characters of a foreign text that a message quotes.
+/// How many characters of a foreign text a message quotes.
 const QUOTED_MAX: usize = 60;
 
 /// A number with its digits in groups of three: `1,200,345`.
@@ -26,16 +26,16 @@ pub fn short(text: &str) -> String {
     }
 }
 
-/// A character as a terminal may show it: control characters, and those that change the direction of the text around
-/// them (Unicode's bidirectional controls) or break lines, are replaced. A text may come from anywhere, and a terminal
-/// obeys them.
+/// A character that is safe to print on a terminal. Control characters are replaced, and so are those that change the
+/// direction of the text around them (Unicode's bidirectional controls) or break lines. A text may come from anywhere,
+/// and a terminal interprets them.
 pub fn visible(character: char) -> char {
     let obeyed =
         matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if obeyed || character.is_control() { char::REPLACEMENT_CHARACTER } else { character }
 }
 
-/// A text in one line, in which nothing is left that a terminal obeys: it is written as in Rust, `\u{1b}`.
+/// A text in one line that is safe to print on a terminal: special characters are written as in Rust, `\u{1b}`.
 pub fn escaped(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
@@ -50,7 +50,7 @@ pub fn escaped(text: &str) -> String {
     line
 }
 
-/// An error, then what caused it, then what caused that.
+/// An error, its cause, the cause of that, and so on.
 pub fn causes<'e>(error: &'e (dyn Error + 'e)) -> impl Iterator<Item = &'e (dyn Error + 'e)> {
     successors(Some(error), |&error| error.source())
 }

@@ -8,12 +8,12 @@ use std::{
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// One thread waits for this to become readable; any thread wakes it.
+/// One thread waits for this to become readable; any thread can wake it.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A waker that nobody waits for yet.
+    /// A new waker.
     ///
     /// # Errors
     ///
@@ -28,9 +28,9 @@ impl Waker {
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Forgets that it was woken: for a thread that would else find it readable for ever.
+    /// Resets it. Otherwise the thread would find it readable for ever.
     pub fn clear(&self) {
-        // The only error would be that nobody woke it.
+        // The only error would be that it was not woken.
         let _ = rustix::io::read(&*self.0, &mut [0; size_of::<u64>()]);
     }
 }
