@@ -5,6 +5,7 @@
 //! worker, a few:    rings -> shard           (never waits)
 //! reader, of taps:  packet sockets -> shard  (where there is no eBPF, or it is not asked for)
 //! attacher:         lists interfaces, attaches to them, checks the attachments; may wait for the kernel's lock
+//! chains:           asks which programs run before weir's; has the capability for that, and no other system call
 //! coordinator:      at each edge has all workers close, merges their shards, composes the report
 //! sink, two each:   spool -> collector       (may be slow or dead; only its own spool fills; a webhook is one, too)
 //! control:          answers queries: the last report, and keys in the last window
@@ -29,7 +30,7 @@ use crate::{
     control::{Board, Control, Identity},
     coordinator::{Coordinator, MeasureError},
     datapath::{
-        Cpus, Edge, Kernel, KernelError, Parts, Plan, RingEvents, descriptors, has_tcx, syscall,
+        Chains, Cpus, Edge, Kernel, KernelError, Parts, Plan, RingEvents, descriptors, has_tcx, syscall,
         tap::{self, Taps},
     },
     fleet::{Fleet, WorkerHandle},
@@ -47,7 +48,7 @@ use crate::{
     memory::{Memory, OverBudget, SHARDS_PER_WORKER},
     names::GeoError,
     observer::Observer,
-    privileges::{self, Needs},
+    privileges::{self, Keeper, Needs},
     prometheus::Exporter,
     question::Views,
     reload::{Reloader, Started, reloader::Reread},
@@ -267,7 +268,24 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             alerts,
         };
         let kept = privileges::still_needed(&config.interfaces, needs);
-        let of_attacher = kept.iter().fold(CapabilitySet::empty(), |all, (one, ..)| all | *one);
+        let of_attacher = Keeper::Attacher.keeps(&kept);
+        let of_chains = Keeper::Chains.keeps(&kept);
+        // Restricts itself once all threads are restricted.
+        let (closed, is_closed) = bounded(1);
+        if !of_chains.is_empty() {
+            let (chains, asker) = Chains::by_thread();
+            attacher.ask_by(chains);
+            thread::Builder::new()
+                .name("weir-chains".to_owned())
+                .spawn_scoped(scope, move || {
+                    privileges::give_up_silently(of_chains);
+                    if is_closed.recv() == Ok(true) {
+                        sandbox::close_to_all_but_questions();
+                    }
+                    asker.run();
+                })
+                .map_err(RunError::Thread)?;
+        }
         thread::Builder::new()
             .name("weir-attach".to_owned())
             .spawn_scoped(scope, move || {
@@ -291,7 +309,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             has_programs: fleet.is_some(),
             can_sample: config.sampling.packets.leaves_out(),
             has_readers: memory.readers > 0,
-            can_filter: kept.iter().any(|(one, ..)| one.contains(CapabilitySet::NET_ADMIN)),
+            can_filter: of_attacher.contains(CapabilitySet::NET_ADMIN),
             places: start.places,
         };
         let (reloader, reloads) = Reloader::new(
@@ -334,6 +352,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         if config.sandbox {
             sandbox::close_calls(&kept);
         }
+        // Nobody receives it where no thread waits for it.
+        let _ = closed.send(config.sandbox);
         Ok(coordinator.run(cpus.online.len(), &memory, &stop)?)
     })
 }

@@ -38,18 +38,51 @@ impl Needs {
     }
 }
 
-/// A capability that is still needed, its name, and its purpose.
-pub type Kept = (CapabilitySet, &'static str, &'static str);
+/// A capability that is still needed.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// The capability.
+    pub set: CapabilitySet,
+    /// Its name.
+    pub name: &'static str,
+    /// What it is needed for.
+    pub purpose: &'static str,
+    /// The thread that keeps it.
+    pub thread: Keeper,
+}
+
+/// A thread that keeps capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// The one that attaches.
+    Attacher,
+    /// The one that asks which programs are at a hook, and does nothing else.
+    Chains,
+}
+
+impl Keeper {
+    /// What this thread keeps of all that is kept.
+    pub fn keeps(self, kept: &[Kept]) -> CapabilitySet {
+        kept.iter().filter(|one| one.thread == self).fold(CapabilitySet::empty(), |all, one| all | one.set)
+    }
+}
 
 /// What is still needed once all present interfaces are attached.
 pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
-    const FILTERS: Kept = (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "filters of the classic tc hook");
+    const fn attacher(set: CapabilitySet, name: &'static str, purpose: &'static str) -> Kept {
+        Kept { set, name, purpose, thread: Keeper::Attacher }
+    }
+    const FILTERS: Kept = attacher(CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "filters of the classic tc hook");
     const CHAINS: Kept =
-        (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "to see which programs stand before weir's at the tc hook");
-    const SOCKETS: Kept = (CapabilitySet::NET_RAW, "CAP_NET_RAW", "packet sockets");
+        Kept { purpose: "to see which programs stand before weir's at the tc hook", thread: Keeper::Chains, ..FILTERS };
+    const SOCKETS: Kept = attacher(CapabilitySet::NET_RAW, "CAP_NET_RAW", "packet sockets");
     const OLD: [Kept; 3] = [
-        (CapabilitySet::BPF, "CAP_BPF", "before Linux 6.6 each use of a program needs it"),
-        (CapabilitySet::PERFMON, "CAP_PERFMON", "before Linux 6.6 programs are loaded when an interface needs them"),
+        attacher(CapabilitySet::BPF, "CAP_BPF", "before Linux 6.6 each use of a program needs it"),
+        attacher(
+            CapabilitySet::PERFMON,
+            "CAP_PERFMON",
+            "before Linux 6.6 programs are loaded when an interface needs them",
+        ),
         FILTERS,
     ];
     let mut kept = Vec::new();
@@ -131,10 +164,10 @@ fn list(words: &[String]) -> String {
 
 /// Drops all capabilities of this thread for good, except these; logs which ones stay, and why.
 pub fn give_up_all_but(kept: &[Kept]) {
-    let set = kept.iter().fold(CapabilitySet::empty(), |set, (one, ..)| set.union(*one));
+    let set = kept.iter().fold(CapabilitySet::empty(), |set, one| set.union(one.set));
     match keep(set) {
         Ok(()) => {
-            for (_, name, purpose) in kept {
+            for Kept { name, purpose, .. } in kept {
                 info!("keeps {name}: {purpose}");
             }
         }
@@ -197,7 +230,7 @@ mod tests {
 
     fn names(config: &str, needs: Needs) -> Vec<&'static str> {
         let config = Config::parse(config, "weir.yaml").unwrap();
-        still_needed(&config.interfaces, needs).into_iter().map(|(_, name, _)| name).collect()
+        still_needed(&config.interfaces, needs).into_iter().map(|kept| kept.name).collect()
     }
 
     #[test]

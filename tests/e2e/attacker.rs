@@ -30,6 +30,7 @@ use crate::{
 
 tests![
     who_takes_weir_over_gains_little,
+    the_capability_to_see_other_programs_is_worth_nothing_else,
     without_the_sandbox_files_are_open,
     a_sandbox_that_a_reload_would_need_to_open_stays_closed,
     a_folder_that_is_replaced_is_told_and_a_link_to_nothing_yet_is_followed
@@ -43,11 +44,19 @@ const GENERIC: u32 = 2;
 const BPF_MAP_CREATE: u64 = 0;
 const BPF_PROG_LOAD: u64 = 5;
 const BPF_OBJ_PIN: u64 = 6;
+const BPF_PROG_TEST_RUN: u64 = 10;
 const BPF_LINK_CREATE: u64 = 28;
 /// Of `linux/fcntl.h` and `asm/sockios.h`.
 const F_SETSIG: u64 = 10;
 const FIOSETOWN: u64 = 0x8901;
 const LOOPBACK: u32 = 1;
+/// Of `linux/rtnetlink.h` and `linux/if_link.h`.
+const RTM_NEWLINK: u16 = 16;
+const IFLA_MTU: u16 = 4;
+/// The thread that has a capability by which it could change the network.
+const ASKS: &str = "weir-chains";
+/// The MTU that somebody who takes weir over would give to the loopback.
+const MTU: u32 = 1_280;
 
 /// Namespaces, Landlock, and a processor whose registers are known here.
 pub fn requirements() -> Result<(), String> {
@@ -147,6 +156,7 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
         let got = answer(puppet.call(call, arguments)?);
         ensure!(got == Err(expected), "{what}: {got:?}");
     }
+    network(puppet)?;
     permissions(puppet, &secret)?;
     sockets(puppet)?;
     let socket = descriptor(puppet, libc::SYS_socket, &[n(libc::AF_INET as u64), n(libc::SOCK_DGRAM as u64), n(0)])?;
@@ -176,6 +186,32 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
     let got = answer(puppet.call(libc::SYS_listen, &[n(stream), n(1)])?);
     ensure!(got == Err(Errno::ENOSYS), "serve on any port: {got:?}");
     close(puppet, stream)
+}
+
+/// What `CAP_NET_ADMIN` would allow.
+fn network(puppet: &mut Puppet) -> Result<()> {
+    let n = Number;
+    let socket = descriptor(puppet, libc::SYS_socket, &[n(libc::AF_INET as u64), n(libc::SOCK_DGRAM as u64), n(0)])?;
+    let mark = [n(socket), n(libc::SOL_SOCKET as u64), n(libc::SO_MARK as u64), Bytes(&[1, 0, 0, 0]), n(4)];
+    let got = answer(puppet.call(libc::SYS_setsockopt, &mark)?);
+    ensure!(got == Err(Errno::EPERM), "mark packets: {got:?}");
+    close(puppet, socket)?;
+    let netlink = [libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE].map(|value| n(value as u64));
+    let socket = descriptor(puppet, libc::SYS_socket, &netlink)?;
+    let request = change_of_mtu();
+    // The kernel answers with a message that nobody reads here: the test looks at the interface at its end.
+    answer(puppet.call(libc::SYS_sendto, &[n(socket), Bytes(&request), n(request.len() as u64), n(0), n(0), n(0)])?)?;
+    close(puppet, socket)
+}
+
+/// `struct nlmsghdr` and `struct ifinfomsg`, for the loopback, with one attribute.
+fn change_of_mtu() -> Vec<u8> {
+    const REQUEST: u16 = 1;
+    let attribute = [8_u16.to_ne_bytes(), IFLA_MTU.to_ne_bytes()].concat();
+    let interface = [[0; 4], LOOPBACK.to_ne_bytes(), [0; 4], [0; 4]].concat();
+    let head = [RTM_NEWLINK.to_ne_bytes(), REQUEST.to_ne_bytes()].concat();
+    let body = [&head[..], &[0; 8], &interface, &attribute, &MTU.to_ne_bytes()].concat();
+    [&(4 + body.len() as u32).to_ne_bytes()[..], &body].concat()
 }
 
 /// Landlock says nothing of these, and root owns the files.
@@ -241,6 +277,45 @@ fn close(puppet: &mut Puppet, descriptor: u64) -> Result<()> {
     Ok(())
 }
 
+/// The thread that asks which programs are at a hook keeps `CAP_NET_ADMIN`, and has no other call.
+fn asks_only(puppet: &mut Puppet) -> Result<()> {
+    let (n, b) = (Number, Bytes);
+    let netlink = [libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE].map(|value| n(value as u64));
+    let thread = (libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM) as u64;
+    let request = change_of_mtu();
+    let length = n(request.len() as u64);
+    let link = [LOOPBACK, 0, 0, 0].map(u32::to_ne_bytes).concat();
+    let mut calls: Vec<(&str, libc::c_long, Vec<Argument<'_>>)> = vec![
+        ("make a socket", libc::SYS_socket, netlink.to_vec()),
+        ("start a thread that may the same", libc::SYS_clone, vec![n(thread), n(0), n(0), n(0), n(0)]),
+        ("attach a program", libc::SYS_bpf, vec![n(BPF_LINK_CREATE), b(&link), n(16)]),
+        ("run a program once", libc::SYS_bpf, vec![n(BPF_PROG_TEST_RUN), b(&link), n(16)]),
+        ("open a file", libc::SYS_openat, vec![n(libc::AT_FDCWD as u64), b(b"/etc/passwd\0"), n(0), n(0)]),
+        ("change its capabilities", libc::SYS_capset, vec![n(0), n(0)]),
+        ("run a program", libc::SYS_execve, vec![b(b"/bin/true\0"), n(0), n(0)]),
+        ("make code", libc::SYS_mmap, vec![n(0), n(4096), n(7), n(0x22), n(u64::MAX), n(0)]),
+    ];
+    // By sockets that other threads have.
+    for socket in 3..64 {
+        calls.push(("send (sendto)", libc::SYS_sendto, vec![n(socket), b(&request), length, n(0), n(0), n(0)]));
+        calls.push(("send (write)", libc::SYS_write, vec![n(socket), b(&request), length]));
+    }
+    for (what, call) in [
+        ("send (sendmsg)", libc::SYS_sendmsg),
+        ("send (sendmmsg)", libc::SYS_sendmmsg),
+        ("send (writev)", libc::SYS_writev),
+        ("set an option", libc::SYS_setsockopt),
+        ("ask a driver", libc::SYS_ioctl),
+    ] {
+        calls.push((what, call, vec![n(3), b(&[0; 64]), n(1), n(0), n(0)]));
+    }
+    for (what, call, arguments) in calls {
+        let got = answer(puppet.call(call, &arguments)?);
+        ensure!(got == Err(Errno::EPERM), "{what}: {got:?}");
+    }
+    Ok(())
+}
+
 /// What is left to him.
 fn allowed(puppet: &mut Puppet, daemon: &Daemon) -> Result<()> {
     let own = path(&daemon.directory().join("of-the-attacker"));
@@ -261,6 +336,37 @@ fn allowed(puppet: &mut Puppet, daemon: &Daemon) -> Result<()> {
     let link = [Number(BPF_LINK_CREATE), Bytes(&link), Number(64)];
     let link = descriptor(puppet, libc::SYS_bpf, &link).context("attach weir's own program elsewhere")?;
     close(puppet, link)
+}
+
+/// What he writes he cannot run, and no program of root's comes of it.
+fn files_of_its_own(puppet: &mut Puppet, daemon: &Daemon) -> Result<()> {
+    let n = Number;
+    let own = path(&daemon.directory().join("of-the-attacker"));
+    let here = n(libc::AT_FDCWD as u64);
+    let [read, write] = [libc::O_RDWR, libc::O_RDWR | libc::O_CREAT].map(|flags| n((flags | libc::O_CLOEXEC) as u64));
+    for mode in [0o4755, 0o2755, 0o1755] {
+        let got = answer(puppet.call(libc::SYS_openat, &[here, Bytes(&own), write, n(mode)])?);
+        ensure!(got == Err(Errno::EPERM), "make a set-user-ID program ({mode:o}): {got:?}");
+        let got = answer(puppet.call(libc::SYS_mkdirat, &[here, Bytes(&own), n(mode)])?);
+        ensure!(got == Err(Errno::EPERM), "make a special folder ({mode:o}): {got:?}");
+    }
+    let file = descriptor(puppet, libc::SYS_openat, &[here, Bytes(&own), write, n(0o600)])?;
+    let code = answer(puppet.call(libc::SYS_pwrite64, &[n(file), Bytes(&[0xc3; 64]), n(64), n(0)])?)?;
+    ensure!(code == 64);
+    let memory = descriptor(puppet, libc::SYS_memfd_create, &[Bytes(b"code\0"), n(0)])?;
+    for (what, file) in [("a file", file), ("memory", memory)] {
+        for sharing in [libc::MAP_SHARED, libc::MAP_PRIVATE] {
+            let runs = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+            let map = [n(0), n(4096), n(runs), n(sharing as u64), n(file), n(0)];
+            let got = answer(puppet.call(libc::SYS_mmap, &map)?);
+            ensure!(got == Err(Errno::EPERM), "run what he wrote to {what}: {got:?}");
+        }
+        close(puppet, file)?;
+    }
+    let again = descriptor(puppet, libc::SYS_openat, &[here, Bytes(&own), read, n(0)])?;
+    close(puppet, again)?;
+    answer(puppet.call(libc::SYS_unlinkat, &[here, Bytes(&own), n(0)])?)?;
+    Ok(())
 }
 
 /// The descriptor of weir's XDP program.
@@ -308,9 +414,31 @@ fn who_takes_weir_over_gains_little() -> Result<()> {
     for (thread, name) in threads {
         forbidden(&mut hold(thread)?, &secret).with_context(|| format!("thread {name}"))?;
     }
+    files_of_its_own(&mut hold(daemon.pid())?, &daemon)?;
     allowed(&mut hold(daemon.pid())?, &daemon)?;
     ensure!(fs::read_to_string(&secret)? == "secret");
     // It measures on, as if nothing had been.
+    let reports = daemon.reports()?.len();
+    daemon.wait_for_reports(reports + 2, TIMEOUT)?;
+    stop(&mut daemon, Loss::None).map(drop)
+}
+
+/// In the default mode weir looks every second which programs stand before its own.
+fn the_capability_to_see_other_programs_is_worth_nothing_else() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    let interfaces = format!("interfaces: [{}]\n{INTERVAL}", QuietPair::OBSERVER_INTERFACE);
+    let mut daemon = measure(&pair.observer, &interfaces)?;
+    daemon.wait_for_reports(1, TIMEOUT)?;
+    let (_scratch, secret) = foreign()?;
+    let threads = threads(daemon.pid())?;
+    ensure!(threads.iter().any(|(_, name)| name == ASKS), "{threads:?}");
+    for (thread, name) in threads {
+        let puppet = &mut hold(thread)?;
+        if name == ASKS { asks_only(puppet) } else { forbidden(puppet, &secret) }
+            .with_context(|| format!("thread {name}"))?;
+    }
+    let loopback = pair.observer.ip("link show lo")?;
+    ensure!(!loopback.contains(&format!("mtu {MTU} ")), "somebody has changed it: {loopback}");
     let reports = daemon.reports()?.len();
     daemon.wait_for_reports(reports + 2, TIMEOUT)?;
     stop(&mut daemon, Loss::None).map(drop)

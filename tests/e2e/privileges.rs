@@ -47,17 +47,19 @@ fn capabilities(pid: u32) -> Result<Vec<(String, u64)>> {
     Ok(all)
 }
 
-/// Holds every thread against what it may have: `attacher` for the one that attaches. A thread gives up the rest when
-/// it gets its first turn on a CPU.
-fn check(daemon: &Daemon, attacher: u64) -> Result<()> {
-    let settled = || Ok(check_now(daemon, attacher).ok());
-    clock::wait_for("threads without capabilities", TIMEOUT, settled).or_else(|_| check_now(daemon, attacher))
+/// Holds every thread against what it may have: `keeper` has `CAP_NET_ADMIN`. A thread gives up the rest when it gets
+/// its first turn on a CPU.
+fn check(daemon: &Daemon, keeper: &str) -> Result<()> {
+    let settled = || Ok(check_now(daemon, keeper).ok());
+    clock::wait_for("threads without capabilities", TIMEOUT, settled).or_else(|_| check_now(daemon, keeper))
 }
 
-fn check_now(daemon: &Daemon, attacher: u64) -> Result<()> {
-    for (name, effective) in capabilities(daemon.pid())? {
+fn check_now(daemon: &Daemon, keeper: &str) -> Result<()> {
+    let threads = capabilities(daemon.pid())?;
+    ensure!(threads.iter().any(|(name, effective)| name == keeper && *effective == NET_ADMIN), "{threads:?}");
+    for (name, effective) in threads {
         let allowed = match name.as_str() {
-            "weir-attach" => attacher,
+            _ if name == keeper => NET_ADMIN,
             "sink" | "weir-reload" | "weir-state" => FILES,
             _ => 0,
         };
@@ -72,7 +74,7 @@ fn without_capabilities_it_measures_what_comes_later() -> Result<()> {
     let settings = |more: &str| format!("interfaces: [{interfaces}{more}]\n{INTERVAL}{ROOMY_RINGS}");
     let mut daemon = measure(&pair.observer, &settings(""))?;
     daemon.wait_for_line("keeps CAP_NET_ADMIN: to see which programs stand before", TIMEOUT)?;
-    check(&daemon, NET_ADMIN)?;
+    check(&daemon, "weir-chains")?;
     let mut oracle = Oracle::new();
     let mut send = |names: [&str; 2], seed| {
         let plan = Plan { seed, packets: 4_000, mix: Mix::odd(), ..Plan::default() };
@@ -92,7 +94,7 @@ fn without_capabilities_it_measures_what_comes_later() -> Result<()> {
     wait_until_in_force(&daemon, 1)?;
     daemon.wait_for_line("attached interface=new3", TIMEOUT)?;
     send(["gen3", "new3"], 123)?;
-    check(&daemon, NET_ADMIN)?;
+    check(&daemon, "weir-chains")?;
     let reports = stop(&mut daemon, Loss::None)?;
     watch::judge("all windows together", oracle.check_reports(&reports))
 }
@@ -101,7 +103,7 @@ fn what_is_still_needed_stays_and_is_told() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let mut daemon = measure(&pair.observer, &format!("interfaces: [{{name: \"port*\", mode: tc}}]\n{INTERVAL}"))?;
     daemon.wait_for_line("keeps CAP_NET_ADMIN: filters", TIMEOUT)?;
-    check(&daemon, NET_ADMIN)?;
+    check(&daemon, "weir-attach")?;
     link(&pair, ["gen1", "port1"])?;
     daemon.wait_for_line("attached interface=port1", TIMEOUT)?;
     stop(&mut daemon, Loss::None).map(drop)

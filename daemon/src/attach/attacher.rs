@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     clock,
-    datapath::{syscall::Hook, tap::Own},
+    datapath::{Chains, syscall::Hook, tap::Own},
     interface::Way,
 };
 
@@ -35,6 +35,8 @@ pub struct Attacher<'a> {
     devices: Devices,
     /// Lists filters; opened when there are some.
     traffic: Option<Traffic>,
+    /// Tells which programs are at a hook.
+    chains: Chains,
     held: BTreeMap<Number, Held>,
     /// Tasks that wait for their turn.
     queue: BTreeMap<(Urgency, Number), Turn>,
@@ -72,11 +74,17 @@ impl<'a> Attacher<'a> {
             ladder,
             devices: Devices::open()?,
             traffic: None,
+            chains: Chains::default(),
             held: BTreeMap::new(),
             queue: BTreeMap::new(),
             next: 0,
             sources: None,
         })
+    }
+
+    /// From here on asks through a thread that has the capability.
+    pub fn ask_by(&mut self, chains: Chains) {
+        self.chains = chains;
     }
 
     /// Whether programs are loaded, and not only packet sockets used.
@@ -208,15 +216,15 @@ impl<'a> Attacher<'a> {
 
     /// Checks everything with a slot of its own, and others for a limited time.
     fn check(&mut self) -> Vec<(Number, Position, Duration)> {
-        let Self { held, traffic, next, .. } = self;
+        let Self { held, traffic, chains, next, .. } = self;
         let mut found = Vec::new();
         for (&number, one) in held.iter().filter(|(_, one)| one.has_slot) {
-            found.extend(look(number, one, traffic));
+            found.extend(look(number, one, (traffic, chains)));
         }
         let end = clock::now().monotonic + LOOK;
         let others = held.range(*next..).chain(held.range(..*next)).filter(|(_, one)| !one.has_slot);
         for (&number, one) in others {
-            found.extend(look(number, one, traffic));
+            found.extend(look(number, one, (traffic, chains)));
             *next = number + 1;
             if clock::now().monotonic >= end {
                 break;
@@ -247,10 +255,14 @@ impl<'a> Attacher<'a> {
 }
 
 /// Its position; `None` if the kernel does not tell, for example because the interface is just vanishing.
-fn look(number: Number, one: &Held, traffic: &mut Option<Traffic>) -> Option<(Number, Position, Duration)> {
+fn look(
+    number: Number,
+    one: &Held,
+    (traffic, chains): (&mut Option<Traffic>, &Chains),
+) -> Option<(Number, Position, Duration)> {
     // The answer is certain only for the time before the kernel was asked.
     let at = clock::now().monotonic;
-    match one.hold.position(traffic) {
+    match one.hold.position(traffic, chains) {
         Ok(position) => Some((number, position, at)),
         Err(error) => {
             debug!(ifindex = one.ifindex, direction = one.way.name(), "cannot look what is attached: {error}");

@@ -26,7 +26,7 @@ use super::{
     watch::Position,
 };
 use crate::{
-    datapath::syscall::{self, Hook},
+    datapath::{Chains, syscall::Hook},
     interface::Way,
 };
 
@@ -66,7 +66,7 @@ impl Hooked {
     /// # Errors
     ///
     /// The kernel did not answer.
-    pub fn position(&self, traffic: &mut Traffic) -> io::Result<Position> {
+    pub fn position(&self, traffic: &mut Traffic, chains: &Chains) -> io::Result<Position> {
         let Self { ifindex, way, program, .. } = *self;
         if !ways(traffic.discipline(ifindex)?).contains(&way) {
             return Ok(Position::Removed);
@@ -81,18 +81,18 @@ impl Hooked {
         let mut who: Vec<_> = before.map(name_of).collect();
         let has_room = priority(&filters) < first || filters.first().is_some_and(Filter::is_for_every_packet);
         let can_move = has_room && !who.is_empty();
-        who.extend(before_filters(ifindex, way));
+        who.extend(before_filters(chains, ifindex, way));
         Ok(if who.is_empty() { Position::First } else { Position::Behind { who, can_move } })
     }
 }
 
 /// TCX programs of others: the kernel runs them before all filters. A kernel without TCX (before 6.6) has none.
-fn before_filters(ifindex: u32, way: Way) -> impl Iterator<Item = String> {
+fn before_filters(chains: &Chains, ifindex: u32, way: Way) -> impl Iterator<Item = String> {
     let hook = match way {
         Way::Ingress => Hook::TcxIngress,
         Way::Egress => Hook::TcxEgress,
     };
-    let chain = syscall::chain(ifindex, hook).unwrap_or_default();
+    let chain = chains.of(ifindex, hook).unwrap_or_default();
     chain.into_iter().filter(|one| !sign::is_weir(one.program)).map(|one| named(one.program))
 }
 

@@ -38,7 +38,7 @@ use super::{
 use crate::{
     config::Mode,
     datapath::{
-        KernelError, has_tcx,
+        Chains, KernelError, has_tcx,
         programs::{TcPrograms, XdpPrograms},
         syscall::Hook,
         tap::{Tap, Taps, Target},
@@ -166,9 +166,9 @@ impl Hold {
     /// # Errors
     ///
     /// The kernel does not tell, for example because the interface is just vanishing.
-    pub fn position(&self, traffic: &mut Option<Traffic>) -> io::Result<Position> {
+    pub fn position(&self, traffic: &mut Option<Traffic>, chains: &Chains) -> io::Result<Position> {
         match self {
-            Self::Program { link } => Ok(match link.place()? {
+            Self::Program { link } => Ok(match link.place(chains)? {
                 LinkPosition::First => Position::First,
                 LinkPosition::Removed => Position::Removed,
                 LinkPosition::Replaced(program) => Position::Replaced(program),
@@ -178,10 +178,13 @@ impl Hold {
                     if who.is_empty() { Position::First } else { Position::Behind { who, can_move: true } }
                 }
             }),
-            Self::Filter { hooked } => hooked.position(match traffic {
-                Some(traffic) => traffic,
-                None => traffic.insert(Traffic::open()?),
-            }),
+            Self::Filter { hooked } => {
+                let traffic = match traffic {
+                    Some(traffic) => traffic,
+                    None => traffic.insert(Traffic::open()?),
+                };
+                hooked.position(traffic, chains)
+            }
             Self::Socket { .. } => Ok(Position::First),
         }
     }

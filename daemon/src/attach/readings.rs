@@ -47,7 +47,7 @@ impl<'a> Readings<'a> {
     pub fn new(live: Option<&'a LiveCounters>) -> io::Result<Self> {
         let (own, later) = Default::default();
         let file = File::open("/proc/thread-self/net/dev")?;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         Ok(Self { file, socket, live, own, later, seen: Vec::new() })
     }
 

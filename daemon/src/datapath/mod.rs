@@ -6,6 +6,7 @@
 //! what the programs counted exactly. Where no programs can run, a [`tap`] reads packets, and [`userspace`] turns them
 //! into records.
 
+mod chains;
 pub mod counters;
 pub mod cpu;
 pub mod descriptors;
@@ -24,6 +25,7 @@ pub mod tap;
 pub mod userspace;
 
 pub use self::{
+    chains::{Asker, Chains},
     cpu::{Cpus, online_cpus, pin},
     edge::{Edge, EdgeReader},
     error::KernelError,

@@ -46,7 +46,7 @@ fn judge(kept: &[Kept]) -> Vec<Finding> {
     if kept.is_empty() {
         return vec![Finding::new(NAME, Answer::Note, "none: weir gives up all capabilities once it measures")];
     }
-    let one = |(_, name, purpose): &Kept| {
+    let one = |Kept { name, purpose, .. }: &Kept| {
         Finding::new(NAME, Answer::Note, format!("{name}, also while weir measures: {purpose}"))
     };
     kept.iter().map(one).collect()

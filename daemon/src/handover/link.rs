@@ -9,7 +9,10 @@ use std::{
 use tracing::debug;
 
 use super::{name::Name, network, store};
-use crate::datapath::syscall::{self, Hook};
+use crate::datapath::{
+    Chains,
+    syscall::{self, Hook},
+};
 
 /// A program on an interface. Dropping it detaches the program, even if another process holds the link, too.
 pub struct Link {
@@ -83,7 +86,7 @@ impl Link {
     /// # Errors
     ///
     /// The kernel does not tell, for example because the interface is just vanishing.
-    pub fn place(&self) -> io::Result<LinkPosition> {
+    pub fn place(&self, chains: &Chains) -> io::Result<LinkPosition> {
         let state = syscall::state_of(self.descriptor.as_fd())?;
         if state.ifindex == 0 {
             return Ok(LinkPosition::Removed);
@@ -95,7 +98,7 @@ impl Link {
         if !hook.is_chain() {
             return Ok(LinkPosition::First);
         }
-        let chain = match syscall::chain(ifindex, hook) {
+        let chain = match chains.of(ifindex, hook) {
             // Without permission for the chain, only the link itself can be checked.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(LinkPosition::First),
             chain => chain?,

@@ -14,7 +14,7 @@ use rustix::thread::CapabilitySet;
 use seccompiler::{
     BpfProgram, SeccompAction,
     SeccompCmpArgLen::{Dword, Qword},
-    SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter_all_threads,
+    SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter, apply_filter_all_threads,
 };
 use thiserror::Error;
 
@@ -44,10 +44,27 @@ impl From<seccompiler::BackendError> for CallsError {
 ///
 /// See [`CallsError`].
 pub(super) fn forbid_calls(kept: &[Kept]) -> Result<(), CallsError> {
-    let kept = kept.iter().fold(CapabilitySet::empty(), |all, (one, ..)| all.union(*one));
+    let kept = kept.iter().fold(CapabilitySet::empty(), |all, one| all.union(one.set));
     let Filters { arguments, calls } = Filters::new(kept)?;
     apply_filter_all_threads(&arguments)?;
     Ok(apply_filter_all_threads(&calls)?)
+}
+
+/// From here on this thread can only ask the kernel which programs are at a hook, and wait. It cannot send anything
+/// through any socket, and it cannot start a thread.
+///
+/// # Errors
+///
+/// See [`CallsError`].
+pub(super) fn forbid_all_but_questions() -> Result<(), CallsError> {
+    Ok(apply_filter(&program(questions()?, libc::EPERM)?)?)
+}
+
+/// The kernel still applies the filters of [`forbid_calls`], so these rules name only what is narrower.
+fn questions() -> Result<Rules, CallsError> {
+    let mut rules: Rules = QUESTIONS.iter().map(|call| (*call, Vec::new())).collect();
+    rules.insert(libc::SYS_bpf, one_of(0, [bpf_cmd::BPF_PROG_QUERY as u64])?);
+    Ok(rules)
 }
 
 /// Two allowlists. The kernel runs both, and if both refuse a call, the later one decides how.
@@ -60,7 +77,9 @@ struct Filters {
 
 impl Filters {
     fn new(kept: CapabilitySet) -> Result<Self, CallsError> {
-        let names = allowed_calls().map(|call| (call, Vec::new())).collect();
+        let mut names: Rules = allowed_calls().map(|call| (call, Vec::new())).collect();
+        // A thread may restrict itself further.
+        names.insert(libc::SYS_seccomp, vec![all_of([is(0, libc::SECCOMP_SET_MODE_FILTER.into()), is(1, 0)])?]);
         let mut rules: Rules = allowed_calls().map(|call| (call, Vec::new())).collect();
         rules.append(&mut allowed_arguments(kept)?);
         // The first filter must allow this to install the second.
@@ -114,8 +133,11 @@ fn one_of(nth: u8, values: impl IntoIterator<Item = u64>) -> Result<Vec<SeccompR
 fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
     let makes = kept.intersects(CapabilitySet::BPF | CapabilitySet::PERFMON);
     let commands = BPF_USE.iter().chain(BPF_MAKE.iter().filter(|_| makes)).map(|command| *command as u64);
-    let [writes, runs] = [libc::PROT_WRITE as u64, libc::PROT_EXEC as u64];
-    Ok(BTreeMap::from([
+    let runs = libc::PROT_EXEC as u64;
+    // Set-user-ID, set-group-ID, sticky.
+    let special = libc::S_ISUID | libc::S_ISGID | libc::S_ISVTX;
+    let plain = |nth: u8| Ok::<_, CallsError>(vec![all_of([bits(nth, special.into(), 0)])?]);
+    let mut rules = BTreeMap::from([
         (libc::SYS_bpf, one_of(0, commands)?),
         (libc::SYS_socket, sockets(kept)?),
         (libc::SYS_ioctl, one_of(1, REQUESTS.iter().copied())?),
@@ -123,8 +145,8 @@ fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
         (libc::SYS_prctl, one_of(0, PRCTL.iter().map(|option| *option as u64))?),
         // Only to start a thread of this process, in its namespaces.
         (libc::SYS_clone, vec![all_of([bits(0, THREAD_OR_NAMESPACE, libc::CLONE_THREAD as u64)])?]),
-        // Nothing that is writable is executable: the linker maps libraries that may be loaded later.
-        (libc::SYS_mmap, vec![all_of([bits(2, runs, 0)])?, all_of([bits(2, writes, 0)])?]),
+        // No new code: neither what weir has written nor libraries, which `libraries` loads before.
+        (libc::SYS_mmap, vec![all_of([bits(2, runs, 0)])?]),
         (libc::SYS_mprotect, vec![all_of([bits(2, runs, 0)])?]),
         // To abort itself.
         (libc::SYS_tgkill, one_of(0, [u64::from(std::process::id())])?),
@@ -133,7 +155,12 @@ fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
         (libc::SYS_sched_getaffinity, one_of(0, [0])?),
         // Only for the calling thread.
         (libc::SYS_setpriority, vec![all_of([is(0, libc::PRIO_PROCESS as u64), is(1, 0)])?]),
-    ]))
+        (libc::SYS_openat, plain(3)?),
+        (libc::SYS_mkdirat, plain(2)?),
+    ]);
+    #[cfg(target_arch = "x86_64")]
+    rules.extend([(libc::SYS_open, plain(2)?), (libc::SYS_mkdir, plain(1)?)]);
+    Ok(rules)
 }
 
 /// Families, types and protocols: no Unix socket, no raw socket, and only TCP and UDP. Landlock's rules for ports cover
@@ -233,8 +260,14 @@ const BY_ARGUMENT: &[c_long] = &[
     libc::SYS_clone,
     libc::SYS_fcntl,
     libc::SYS_ioctl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    libc::SYS_mkdirat,
     libc::SYS_mmap,
     libc::SYS_mprotect,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    libc::SYS_openat,
     libc::SYS_prctl,
     libc::SYS_prlimit64,
     libc::SYS_sched_getaffinity,
@@ -263,9 +296,7 @@ const FILES: &[c_long] = &[
     libc::SYS_getdents64,
     libc::SYS_lseek,
     libc::SYS_memfd_create,
-    libc::SYS_mkdirat,
     libc::SYS_newfstatat,
-    libc::SYS_openat,
     libc::SYS_pipe2,
     libc::SYS_pread64,
     libc::SYS_preadv,
@@ -280,6 +311,33 @@ const FILES: &[c_long] = &[
     libc::SYS_unlinkat,
     libc::SYS_write,
     libc::SYS_writev,
+];
+
+/// The calls of a thread that asks the kernel and waits for other threads. The other filters forbid executable memory.
+const QUESTIONS: &[c_long] = &[
+    libc::SYS_brk,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_madvise,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_nanosleep,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_sigaltstack,
+    libc::SYS_tgkill,
 ];
 
 const MEMORY: &[c_long] =
@@ -358,8 +416,6 @@ const OLD: &[c_long] = &[
     libc::SYS_getdents,
     libc::SYS_getrlimit,
     libc::SYS_lstat,
-    libc::SYS_mkdir,
-    libc::SYS_open,
     libc::SYS_pipe,
     libc::SYS_poll,
     libc::SYS_readlink,

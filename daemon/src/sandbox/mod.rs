@@ -6,6 +6,7 @@
 //! there is a second thread. System calls come last, for all threads at once, when the programs are loaded.
 
 mod calls;
+mod libraries;
 mod places;
 
 use landlock::{
@@ -17,7 +18,10 @@ use thiserror::Error;
 use tracing::{debug, info, warn};
 
 pub use self::places::{Origin, Places};
-use self::{calls::forbid_calls, places::InRoot};
+use self::{
+    calls::{forbid_all_but_questions, forbid_calls},
+    places::InRoot,
+};
 use crate::{config::Config, confined, notify, privileges::Kept};
 
 /// Before this version Landlock forbids every rename from one folder to another (before Linux 5.19).
@@ -76,8 +80,17 @@ pub fn close(config: &Config, origin: Origin<'_>) -> Option<Places> {
 
 /// Restricts all threads to the system calls of a weir that measures, including those for these capabilities.
 pub fn close_calls(kept: &[Kept]) {
+    libraries::load();
     if let Err(error) = forbid_calls(kept) {
         info!("keeps all system calls: {error}");
+    }
+}
+
+/// From here on this thread can only ask the kernel which programs are at a hook. It keeps a capability for that, which
+/// would allow much more. Call it once [`close_calls`] has restricted all threads.
+pub fn close_to_all_but_questions() {
+    if let Err(error) = forbid_all_but_questions() {
+        info!("the thread that asks for other programs keeps the system calls of all threads: {error}");
     }
 }
 

@@ -1,0 +1,90 @@
+//! Asks which programs are at the tc hook of an interface. Linux answers only a thread with `CAP_NET_ADMIN`, which can
+//! also change interfaces, routes and firewall rules. So one thread keeps it that does nothing but ask, and the sandbox
+//! leaves it no system call for anything else.
+
+use std::io;
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+
+use super::syscall::{self, Chained, Hook};
+
+/// Where to ask. By default in the thread that wants to know.
+#[derive(Debug, Default)]
+pub struct Chains(Option<ByThread>);
+
+/// The other side is an [`Asker`].
+#[derive(Debug)]
+struct ByThread {
+    questions: Sender<Question>,
+    answers: Receiver<Answer>,
+}
+
+/// The index of an interface, and a hook of it.
+type Question = (u32, Hook);
+type Answer = io::Result<Vec<Chained>>;
+
+/// Asks the kernel for others.
+#[derive(Debug)]
+pub struct Asker {
+    questions: Receiver<Question>,
+    answers: Sender<Answer>,
+}
+
+impl Chains {
+    /// Asks by another thread, which has to [run](Asker::run) the asker.
+    pub fn by_thread() -> (Self, Asker) {
+        let (questions, asked) = bounded(1);
+        let (answered, answers) = bounded(1);
+        (Self(Some(ByThread { questions, answers })), Asker { questions: asked, answers: answered })
+    }
+
+    /// The programs at a hook of an interface, in the order in which they run.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`syscall::chain`], or the other thread has ended.
+    pub fn of(&self, ifindex: u32, hook: Hook) -> Answer {
+        let Some(ByThread { questions, answers }) = &self.0 else { return syscall::chain(ifindex, hook) };
+        let ended = || io::Error::from(io::ErrorKind::BrokenPipe);
+        questions.send((ifindex, hook)).map_err(|_| ended())?;
+        answers.recv().unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+impl Asker {
+    /// Answers until nobody can ask any more.
+    pub fn run(self) {
+        for (ifindex, hook) in &self.questions {
+            if self.answers.send(syscall::chain(ifindex, hook)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_other_thread_is_told_is_what_this_one_is_told() {
+        const NO_INTERFACE: u32 = u32::MAX >> 1;
+        let (chains, asker) = Chains::by_thread();
+        std::thread::scope(|scope| {
+            scope.spawn(|| asker.run());
+            let number = |answer: Answer| answer.unwrap_err().raw_os_error();
+            let own = number(Chains::default().of(NO_INTERFACE, Hook::TcxIngress));
+            assert!(own.is_some());
+            assert_eq!(number(chains.of(NO_INTERFACE, Hook::TcxIngress)), own);
+            assert_eq!(number(chains.of(NO_INTERFACE, Hook::TcxEgress)), own);
+            drop(chains);
+        });
+    }
+
+    #[test]
+    fn without_the_thread_there_is_an_error() {
+        let (chains, asker) = Chains::by_thread();
+        drop(asker);
+        assert_eq!(chains.of(1, Hook::TcxIngress).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+}
