@@ -484,8 +484,8 @@ mod tests {
         std::thread::spawn(|| {
             let kept = CapabilitySet::empty();
             let Filters { arguments, calls } = Filters::new(kept).unwrap();
-            seccompiler::apply_filter(&arguments).unwrap();
-            seccompiler::apply_filter(&calls).unwrap();
+            apply_filter(&arguments).unwrap();
+            apply_filter(&calls).unwrap();
             let refused = |error: std::io::Error| error.raw_os_error();
             assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7, "another thread");
             assert!(std::fs::read("/proc/self/stat").is_ok());
