@@ -191,10 +191,12 @@ mod tests {
         stand_ins.add("site", "fra1");
         stand_ins.add("network", "");
         stand_ins.add("site", "edge");
+        stand_ins.add("site", "ÉVRY");
         assert_eq!(
             stand_ins.text("EDGE knows edge.fra.example.net at fra1, not acknowledged-edged"),
             "host-1 knows host-2 at site-1, not acknowledged-edged"
         );
+        assert_eq!(stand_ins.text("from ÉVRY to Évry"), "from site-2 to site-2");
     }
 
     #[test]
