@@ -122,8 +122,8 @@ fn larger(one: &Value, other: &Value) -> Value {
     if number(one) < number(other) { other.clone() } else { one.clone() }
 }
 
-/// The field by which the rows of a list are sorted, largest first; `None` if there is none. Of several fields that fit,
-/// as for a single row, it is the first.
+/// The field by which the rows of a list are sorted, largest first; `None` if there is none. If several fields fit, as
+/// for a single row, it is the first of them.
 fn order(rows: &[Value]) -> Option<&'static str> {
     let falls = |name: &&str| {
         rows.first().is_some_and(|row| size(row, name).is_some())
