@@ -14,7 +14,7 @@ use weir_sketch::MergeError;
 use crate::{
     alert::notice,
     attach::{
-        Attachments, Done, Obtained,
+        Attachments, Departure, Done, Obtained,
         netlink::{Ender, News},
     },
     clock::{self, Moment},
@@ -67,10 +67,10 @@ pub enum MeasureError {
     #[error(transparent)]
     Workers(#[from] WorkersError),
     /// The shards cannot be merged.
-    #[error("cannot merge the shards of a window: this is a bug in weir, please report it")]
+    #[error("cannot merge the shards of a window: this is a defect of weir, please report it")]
     Merge(#[from] MergeError),
     /// The attacher thread has panicked.
-    #[error("the thread that attaches has ended: this is a bug in weir, please report it")]
+    #[error("the thread that attaches has ended: this is a defect of weir, please report it")]
     Attacher,
     /// All sinks are closed.
     #[error(
@@ -314,8 +314,11 @@ impl Coordinator<'_, '_> {
     /// Interfaces have appeared, gone or changed.
     fn note_news(&mut self, looks: &mut LookSchedule, news: Vec<News>) {
         for one in news {
-            if let News::Gone(ifindex) = one {
-                self.attachments.note_gone(ifindex);
+            match one {
+                News::Deleted(ifindex) => self.attachments.note_gone(ifindex, Departure::Deleted),
+                News::Moved(ifindex) => self.attachments.note_gone(ifindex, Departure::Moved),
+                News::Missed => self.attachments.note_missed(),
+                News::Changed => {}
             }
         }
         looks.hear();
@@ -491,7 +494,7 @@ impl Coordinator<'_, '_> {
         }
         self.reloads.note(&config, closing.interfaces);
         self.config = config;
-        info!("the new configuration is in force");
+        info!("another configuration is in force");
         self.attachments.follow();
         if let Some(handover) = &mut self.handover {
             handover.note(self.attachments.slot_states());
@@ -610,7 +613,7 @@ fn warn_of_length(length: Duration, interval: Duration, has_alerts: bool) {
 /// Warns of packets that are missing in a window, and says what to do about it.
 fn warn_of(interface: &str, ledger: &Ledger) {
     if !ledger.balances() {
-        error!(interface, ?ledger, "the ledger does not balance: this is a bug in weir, please report it");
+        error!(interface, ?ledger, "the ledger does not balance: this is a defect of weir, please report it");
     }
     let Missing { dropped, died, missed, lost } = Missing::of(ledger);
     if missed > 0 {

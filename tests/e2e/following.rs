@@ -2,23 +2,24 @@
 
 use std::{collections::BTreeMap, fs, thread, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use weir_tests::{
-    account::Loss,
+    account::{Loss, tally},
     clock,
-    daemon::Daemon,
+    daemon::{Daemon, Signal},
     inject::Pace,
     netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
     traffic::{Mix, Plan, Traffic},
 };
 
-use crate::watch::{self, QUIET_LINK, TIMEOUT, list, measure, modes, seen_on, stop};
+use crate::watch::{self, QUIET_LINK, ROOMY_RINGS, TIMEOUT, list, measure, modes, seen_on, stop};
 
 tests![
     a_pattern_means_what_comes_and_goes,
     a_name_that_fits_no_more_is_no_longer_measured,
+    names_are_swapped_and_every_packet_counts,
     a_thousand_changes_leave_nothing_behind
 ];
 
@@ -173,5 +174,62 @@ fn a_thousand_changes_leave_nothing_behind() -> Result<()> {
     let reports = stop(&mut daemon, Loss::None)?;
     let seen = seen_on(INTERFACE, &reports)?;
     ensure!(seen == sent, "{INTERFACE}: seen {seen:?} of {sent:?}");
+    Ok(())
+}
+
+/// Two named interfaces swap their names at once, or while weir looks on. They stay attached, so that every packet
+/// counts to the interface that it came by; the account of the window tells both names.
+fn names_are_swapped_and_every_packet_counts() -> Result<()> {
+    for mode in ["native", "tcx", "tc", "afpacket"] {
+        for at_once in [true, false] {
+            swap(mode, at_once).with_context(|| format!("{mode}, at once: {at_once}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn swap(mode: &str, at_once: bool) -> Result<()> {
+    const LINKS: [[&str; 2]; 2] = [["gen1", "port1"], ["gen2", "port2"]];
+    let pair = Lab::quiet_pair()?;
+    LINKS.iter().try_for_each(|ends| link(&pair, *ends))?;
+    let interfaces = LINKS.map(|[_, far]| format!("{{name: {far}, mode: {mode}}}")).join(", ");
+    let settings = format!("interfaces: [{interfaces}]\nreport: {{interval: 1s}}\n{ROOMY_RINGS}");
+    let mut daemon = measure(&pair.observer, &settings)?;
+    let send = |ends, packets| -> Result<()> {
+        let traffic = Traffic::new(Plan { seed: 71, packets, ..Plan::default() })?;
+        watch::send(&pair, ends, traffic, Pace::Unlimited, &mut Oracle::new()).map(drop)
+    };
+    send(LINKS[0], 300)?;
+    send(LINKS[1], 500)?;
+    if at_once {
+        daemon.signal(Signal::STOP)?;
+    }
+    let renamed = [["port1", "tmp"], ["port2", "port1"], ["tmp", "port2"]]
+        .iter()
+        .try_for_each(|[from, to]| pair.observer.ip(&format!("link set {from} name {to}")).map(drop));
+    let sent = renamed.and_then(|()| send(["gen1", "port2"], 10)).and_then(|()| send(["gen2", "port1"], 20));
+    if at_once {
+        daemon.signal(Signal::CONT)?;
+    }
+    sent?;
+    let windows = daemon.reports()?.len();
+    daemon.wait_for_reports(windows + 2, TIMEOUT)?;
+    send(["gen1", "port2"], 1)?;
+    send(["gen2", "port1"], 2)?;
+    let reports = stop(&mut daemon, Loss::None)?;
+    let log = daemon.log()?;
+    let (mut seen, mut told) = (BTreeMap::new(), Vec::new());
+    for one in reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten() {
+        let index = one["index"].as_u64().with_context(|| format!("{one}\n{log}"))?;
+        *seen.entry(index).or_insert(0) += tally(&one["ledger"]["seen"])?.packets;
+        told.extend(one["earlier_name"].as_str().zip(one["name"].as_str()).map(|names| (index, names)));
+        ensure!(one["blind_seconds"].is_null(), "{one}\n{log}");
+    }
+    let seen: Vec<_> = seen.into_iter().collect();
+    let [(first, 311), (second, 522)] = seen[..] else { bail!("{seen:?}\n{log}") };
+    told.sort_unstable();
+    ensure!(told == [(first, ("port1", "port2")), (second, ("port2", "port1"))], "{told:?}\n{log}");
+    let last = reports.last().context("no report")?;
+    ensure!(names(last)? == ["port1", "port2"], "{}", last["interfaces"]);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
 use weir_tests::{
     account::Loss,
@@ -309,8 +309,16 @@ fn an_alternative_name_is_a_name() -> Result<()> {
     Ok(())
 }
 
-/// Under an XDP program in generic mode Linux allows none: ports have theirs first, whatever was made first.
+/// Under an XDP program in generic mode Linux allows none: ports have theirs first, whatever was made first, and whether
+/// the configuration names them or they fit a pattern.
 fn a_bridge_and_its_ports_have_generic_xdp() -> Result<()> {
+    for names in [&["br7", "port7", "port*"][..], &["br7", "port*"]] {
+        check_bridge(names).with_context(|| format!("{names:?}"))?;
+    }
+    Ok(())
+}
+
+fn check_bridge(names: &[&str]) -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let join = |port: &str| -> Result<()> {
         pair.observer.ip(&format!("link add {port} type veth peer name far-{port}"))?;
@@ -319,8 +327,9 @@ fn a_bridge_and_its_ports_have_generic_xdp() -> Result<()> {
     };
     pair.observer.ip("link add br7 type bridge")?;
     join("port7")?;
-    let interfaces = ["br7", "port7", "port*"].map(|name| format!("{{name: \"{name}\", mode: generic}}")).join(", ");
-    let mut daemon = measure(&pair.observer, &format!("interfaces: [{interfaces}]\nreport: {{interval: 1s}}\n"))?;
+    let interfaces: Vec<_> = names.iter().map(|name| format!("{{name: \"{name}\", mode: generic}}")).collect();
+    let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", interfaces.join(", "));
+    let mut daemon = measure(&pair.observer, &settings)?;
     join("port8")?;
     let line = daemon.wait_for_line("interface=port8", TIMEOUT)?;
     ensure!(line.contains("an interface that lies on it"), "{line}");

@@ -5,13 +5,14 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 
 use super::{
+    attachment::{Attachment, Departure},
     attachments::Attachments,
     error::AttachError,
     netlink::Device,
     obtained::Obtained,
     others::{self, Others},
     settle::table_entry,
-    slots::{Attachment, Slots},
+    slots::Slots,
     tasks::{Done, Number, Task},
     watch::{Order, Position, Watched},
 };
@@ -159,8 +160,15 @@ impl Attachments<'_> {
 
     /// Judges the position at which an attachment was found.
     fn judge(&mut self, number: Number, position: Position, at: Duration) {
+        let may_be_another = self.may_have_missed_news();
         let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
-        if self.gone.contains(&ifindex) {
+        if self.gone.contains_key(&ifindex) {
+            return;
+        }
+        if position == Position::Removed && may_be_another {
+            // Another interface may have its index by now.
+            self.note_gone(ifindex, Departure::Unknown);
+            self.list();
             return;
         }
         let direction = way.name();

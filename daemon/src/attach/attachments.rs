@@ -9,9 +9,11 @@ use std::{
 
 use crossbeam::channel::{Receiver, Sender};
 use tracing::{info, warn};
+use weir_common::ledger::Tally;
 
 use super::{
     attacher::Attacher,
+    attachment::{Attachment, Departure},
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::Feeding,
     leftovers::clean_hooks,
@@ -22,7 +24,7 @@ use super::{
     plan::covers,
     readings::Readings,
     released::{Released, Releasing},
-    slots::{Attachment, Slots},
+    slots::Slots,
     tasks::{self, Channels, Done, Handle, Number, Task, Urgency},
 };
 use crate::{
@@ -38,6 +40,8 @@ use crate::{
 const DETACHING: Duration = Duration::from_millis(500);
 /// How long interfaces may wait before a warning.
 const WAIT: Duration = Duration::from_millis(500);
+/// For so long after news were missed, a program that is nowhere may have gone with its interface.
+const MISSED: Duration = Duration::from_secs(3);
 /// How long the kernel may block the thread before a warning.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// That warning.
@@ -75,7 +79,11 @@ pub struct Attachments<'a> {
     /// The interfaces as they were last listed.
     pub(super) devices: Arc<Vec<Device>>,
     /// Interfaces reported gone since then.
-    pub(super) gone: HashSet<u32>,
+    pub(super) gone: HashMap<u32, Departure>,
+    /// When news of interfaces were missed for the last time.
+    pub(super) missed_news_at: Option<Duration>,
+    /// What had another name at the last list but one, with its own counts then.
+    pub(super) renamed: HashMap<u32, [Tally; 2]>,
     /// What feeds totals and lists, according to that list.
     pub(super) feeding: Feeding,
     /// The last readings of the interfaces' own counts and of weir's.
@@ -144,7 +152,9 @@ impl<'a> Attachments<'a> {
             slots: Slots::new(interfaces),
             others: (config::slots(interfaces) > Others::SLOT).then(Others::default),
             devices: Arc::default(),
-            gone: HashSet::new(),
+            gone: HashMap::new(),
+            missed_news_at: None,
+            renamed: HashMap::new(),
             feeding: Feeding::default(),
             readings: Readings::new(live)?,
             released: Released::Nothing,
@@ -222,8 +232,19 @@ impl<'a> Attachments<'a> {
     }
 
     /// The interface with this index is gone: another one may already have its index and its name.
-    pub fn note_gone(&mut self, ifindex: u32) {
-        self.gone.insert(ifindex);
+    pub fn note_gone(&mut self, ifindex: u32, departure: Departure) {
+        let known = self.gone.entry(ifindex).or_insert(departure);
+        *known = departure.max(*known);
+    }
+
+    /// The kernel could not tell all news of interfaces.
+    pub fn note_missed(&mut self) {
+        self.missed_news_at = Some(clock::now().monotonic);
+    }
+
+    /// Whether an interface may have been made anew, and the news of it missed.
+    pub(super) fn may_have_missed_news(&self) -> bool {
+        self.missed_news_at.is_some_and(|at| clock::now().monotonic.saturating_sub(at) < MISSED)
     }
 
     /// Asks for a list of the interfaces, and for a check of all attachments. The answers are handled when they arrive

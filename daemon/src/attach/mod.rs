@@ -1,9 +1,9 @@
 //! Attaches programs to interfaces, and follows interfaces that appear, vanish, return or are renamed.
 //!
 //! [`Attachments`] is the coordinator's side: one slot for each direction of each measured interface (`slots`), and its
-//! state. [`Attacher`] is a thread. It owns everything that is attached, and makes the system calls for which the
-//! kernel takes its configuration lock, which other processes may hold for seconds. `tasks` are the messages between
-//! the two; the coordinator never waits for more than a moment.
+//! state (`attachment`). [`Attacher`] is a thread. It owns everything that is attached, and makes the system calls for
+//! which the kernel takes its configuration lock, which other processes may hold for seconds. `tasks` are the messages
+//! between the two; the coordinator never waits for more than a moment.
 //!
 //! Whenever the kernel reports a change ([`netlink`]), the configuration and the present interfaces determine what to
 //! measure (`plan`). weir then detaches what is no longer wanted, attaches what is missing in the best way of the
@@ -20,6 +20,7 @@
 
 mod answers;
 mod attacher;
+mod attachment;
 mod attachments;
 mod coverage;
 mod error;
@@ -46,6 +47,7 @@ mod windows;
 
 pub use self::{
     attacher::Attacher,
+    attachment::Departure,
     attachments::Attachments,
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::{Decision, Feeding, Survey},

@@ -2,7 +2,7 @@
 //! that each packet is counted, and reports call them `others`.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     time::Duration,
 };
 
@@ -12,6 +12,7 @@ use weir_common::{
 };
 
 use super::{
+    attachment::Departure,
     coverage::Shortage,
     netlink::Device,
     obtained::Obtained,
@@ -139,13 +140,13 @@ impl Others {
     }
 
     /// Removes and returns the members that are gone or no longer wanted.
-    pub fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashSet<u32>) -> Vec<(Number, u32, Way)> {
+    pub fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashMap<u32, Departure>) -> Vec<(Number, u32, Way)> {
         let asked_for: HashMap<_, _> =
             wanted.iter().map(|wanted| ((wanted.device.ifindex, wanted.way, wanted.rule), wanted.device)).collect();
         let mut left = Vec::new();
         for (&number, member) in &mut self.members {
             match asked_for.get(&(member.ifindex, member.way, member.rule)) {
-                Some(device) if !gone.contains(&member.ifindex) => {
+                Some(device) if !gone.contains_key(&member.ifindex) => {
                     if member.name != device.name {
                         member.name.clone_from(&device.name);
                     }
@@ -191,6 +192,7 @@ impl Others {
         (had_one || ledger.counters.seen.packets > 0).then(|| MeasuredInterface {
             slot: Self::SLOT,
             name: NAME.to_owned(),
+            earlier_name: None,
             index: None,
             alias: None,
             mode: Obtained::Shared.name(),
@@ -270,10 +272,10 @@ mod tests {
         assert_eq!(others.close(&ledger).unwrap().feeds, "mixed");
         assert_eq!((listed.name.as_str(), listed.mode, listed.direction), ("others", "others", None));
         let numbers = |gone: Vec<(Number, u32, Way)>| gone.into_iter().map(|(number, ..)| number).collect::<Vec<_>>();
-        assert_eq!(numbers(others.let_go(&wanted[1..], &HashSet::from([8]))), [1, 3, 4]);
+        assert_eq!(numbers(others.let_go(&wanted[1..], &HashMap::from([(8, Departure::Deleted)]))), [1, 3, 4]);
         let left = [(7, Way::Ingress), (7, Way::Egress), (8, Way::Ingress), (8, Way::Egress)];
         assert_eq!(left.map(|(ifindex, way)| others.has(ifindex, way)), [false, true, false, false]);
-        assert_eq!(numbers(others.let_go(&[], &HashSet::new())), [2]);
+        assert_eq!(numbers(others.let_go(&[], &HashMap::new())), [2]);
         assert!(others.close(&ledger).is_some(), "there was one at the beginning of this window");
         assert_eq!(others.close(&ledger), None);
         let mut late = ledger;

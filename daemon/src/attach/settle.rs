@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use weir_common::control::egress;
 
 use super::{
+    attachment::{Attachment, Departure, Fate, Ordered, Present},
     attachments::{Attachments, Going},
     error::AttachError,
     feeds::Feeding,
@@ -18,8 +19,7 @@ use super::{
     obtained::Obtained,
     others::Others,
     plan::{Wanted, wanted},
-    slots::{Attachment, Fate, Ordered, Present},
-    stack::levels,
+    stack::{levels, under},
     tasks::{Number, Task, ToAttach, Urgency},
 };
 use crate::{
@@ -34,6 +34,7 @@ use crate::{
 impl Attachments<'_> {
     /// Applies this list of interfaces: releases what is gone or no longer wanted, and orders what is missing.
     pub(super) fn settle(&mut self, devices: Vec<Device>, sources: Sources) -> Result<(), AttachError> {
+        self.note_renamed(&devices);
         self.devices = Arc::new(devices);
         let devices = self.devices.clone();
         let wanted = self.wanted(&devices);
@@ -54,6 +55,17 @@ impl Attachments<'_> {
         self.tell_of_generic(&devices);
         self.begin_coverage();
         Ok(())
+    }
+
+    /// Notes what has another name than at the last list, and what it had counted then.
+    fn note_renamed(&mut self, devices: &[Device]) {
+        let now: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, device)).collect();
+        self.renamed.retain(|ifindex, _| now.contains_key(ifindex) && !self.gone.contains_key(ifindex));
+        for before in self.devices.iter().filter(|before| !self.gone.contains_key(&before.ifindex)) {
+            if now.get(&before.ifindex).is_some_and(|now| now.name != before.name) {
+                self.renamed.insert(before.ifindex, before.counts.unwrap_or_default());
+            }
+        }
     }
 
     /// Warns once for each interface that XDP in generic mode runs before its tc hook.
@@ -94,23 +106,36 @@ impl Attachments<'_> {
             }
         }
         let is_wanted = |ifindex: u32, way| {
-            !gone.contains(&ifindex) && wanted.iter().any(|one| (one.device.ifindex, one.way) == (ifindex, way))
+            !gone.contains_key(&ifindex) && wanted.iter().any(|one| (one.device.ifindex, one.way) == (ifindex, way))
         };
+        self.slots.pass_on(&self.rules, wanted, &gone);
+        let now = clock::now().monotonic;
         for (slot, attachment) in self.slots.numbered() {
             let elsewhere = attachment.nowhere.or(attachment.ordered.map(|ordered| ordered.present.ifindex));
             let ended = if elsewhere.is_some_and(|ifindex| !is_wanted(ifindex, attachment.way)) {
                 attachment.end()
             } else {
                 match attachment.fate(&self.rules, wanted, &gone) {
+                    Some(Fate::Gone)
+                        if !attachment.present.is_some_and(|present| gone.contains_key(&present.ifindex))
+                            && attachment.may_stray(&self.rules, wanted, &self.devices, now) =>
+                    {
+                        None
+                    }
                     Some(Fate::Gone) => {
                         let is_released = self.released.has(&attachment.name);
                         tell_that_it_is_gone(attachment, &self.rules[attachment.rule], is_released);
                         if !is_released && self.rules[attachment.rule].is_named() {
-                            attachment.leave();
+                            let ifindex = attachment.present.map_or(0, |present| present.ifindex);
+                            attachment.leave(gone.get(&ifindex).copied().unwrap_or(Departure::Unknown));
                         }
                         let ended = attachment.end();
                         if is_released {
                             attachment.obtained = Obtained::Detached;
+                        }
+                        let rule = &self.rules[attachment.rule];
+                        if rule.is_named() && !attachment.names().iter().any(|name| rule.covers(name, false)) {
+                            attachment.wait_as(attachment.rule, &rule.name);
                         }
                         ended
                     }
@@ -162,8 +187,18 @@ impl Attachments<'_> {
     fn order_missing(&mut self, wanted: &[Wanted<'_>]) -> Result<(), AttachError> {
         let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
         let levels = if missing.is_empty() { HashMap::new() } else { levels(&self.devices) };
-        missing.sort_by_key(|wanted| (self.urgency(wanted), levels.get(&wanted.device.ifindex).copied()));
-        let new = missing.iter().filter(|wanted| self.urgency(wanted) < Urgency::Refused).count();
+        let is_above = |one: &&&Wanted<'_>| {
+            let rule = &self.rules[one.rule];
+            one.way == Way::Ingress && rule.mode == Mode::Generic && rule.is_named()
+        };
+        let under = under(missing.iter().filter(is_above).map(|one| one.device.ifindex).collect(), &self.devices);
+        let urgency = |wanted: &Wanted<'_>| match self.urgency(wanted) {
+            Urgency::Fitting if under.contains(&wanted.device.ifindex) => Urgency::Named,
+            urgency => urgency,
+        };
+        missing.sort_by_key(|wanted| (urgency(wanted), levels.get(&wanted.device.ifindex).copied()));
+        let missing: Vec<_> = missing.into_iter().map(|wanted| (wanted, urgency(wanted))).collect();
+        let new = missing.iter().filter(|(_, urgency)| *urgency < Urgency::Refused).count();
         let has_many = !self.budget.allows(clock::now().monotonic, self.at_tc(), new);
         if has_many && new > 0 && !self.has_many {
             info!(
@@ -171,8 +206,8 @@ impl Attachments<'_> {
             );
         }
         self.has_many = has_many;
-        for wanted in missing {
-            if let Err(error) = self.order(wanted) {
+        for (wanted, urgency) in missing {
+            if let Err(error) = self.order(wanted, urgency) {
                 self.refuse((wanted.rule, wanted.way), wanted.device, error)?;
             }
         }
@@ -196,14 +231,13 @@ impl Attachments<'_> {
     }
 
     /// Asks the attacher to attach to an interface that is not measured yet.
-    fn order(&mut self, wanted: &Wanted<'_>) -> Result<(), AttachError> {
+    fn order(&mut self, wanted: &Wanted<'_>, urgency: Urgency) -> Result<(), AttachError> {
         let Wanted { rule, device, way, .. } = *wanted;
         let (mode, feeds) = (self.rules[rule].mode, self.feeding.of(device.ifindex, way));
         let by_socket = !self.has_programs || mode == Mode::AfPacket;
         if by_socket && self.slots.sockets() >= TAPS_MAX {
             return Err(AttachError::NoTap(device.name.clone()));
         }
-        let urgency = self.urgency(wanted);
         self.next += 1;
         let number = self.next;
         let slot = match self.slots.place_for(&self.rules, rule, &device.name, way) {
@@ -254,7 +288,13 @@ impl Attachments<'_> {
         attachment.call(device, &self.rules[rule]);
         attachment.note_seen(if by_socket { attachment.told } else { self.readings.seen_of(slot) });
         let (present, before) = (
-            Present { ifindex: device.ifindex, xdp: device.xdp, address: device.address, number },
+            Present {
+                ifindex: device.ifindex,
+                xdp: device.xdp,
+                address: device.address,
+                renamed: self.renamed.get(&device.ifindex).copied(),
+                number,
+            },
             attachment.obtained,
         );
         attachment.order(Ordered { present, urgency, before, is_fresh, by_socket });

@@ -91,10 +91,7 @@ pub fn listed(names: &[&str]) -> String {
 /// How many of these interfaces each one is stacked on, in levels, by its index.
 pub fn levels(devices: &[Device]) -> HashMap<u32, usize> {
     let mut levels: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, 0)).collect();
-    let is_veth = |device: &Device| device.kind.as_deref() == Some("veth");
-    let lies_on = |device: &Device| device.lower.filter(|_| !is_veth(device)).map(|lower| (device.ifindex, lower));
-    let carries = |device: &Device| device.master.map(|master| (master, device.ifindex));
-    let pairs: Vec<_> = devices.iter().flat_map(|device| lies_on(device).into_iter().chain(carries(device))).collect();
+    let pairs = pairs(devices);
     for _ in 0..DEPTH_MAX {
         for (upper, lower) in &pairs {
             let above = levels.get(lower).map_or(0, |level| level + 1).min(DEPTH_MAX);
@@ -102,6 +99,28 @@ pub fn levels(devices: &[Device]) -> HashMap<u32, usize> {
         }
     }
     levels
+}
+
+/// The indexes of the interfaces on which one of the `uppers` is stacked, directly or through others.
+pub fn under(uppers: HashSet<u32>, devices: &[Device]) -> HashSet<u32> {
+    if uppers.is_empty() {
+        return uppers;
+    }
+    let (pairs, mut under, mut above) = (pairs(devices), HashSet::new(), uppers);
+    while !above.is_empty() {
+        let lower = pairs.iter().filter(|(upper, _)| above.contains(upper)).map(|(_, lower)| *lower);
+        above = lower.filter(|lower| !under.contains(lower)).collect();
+        under.extend(&above);
+    }
+    under
+}
+
+/// Each interface that is stacked on another one, with that one.
+fn pairs(devices: &[Device]) -> Vec<(u32, u32)> {
+    let is_veth = |device: &Device| device.kind.as_deref() == Some("veth");
+    let lies_on = |device: &Device| device.lower.filter(|_| !is_veth(device)).map(|lower| (device.ifindex, lower));
+    let carries = |device: &Device| device.master.map(|master| (master, device.ifindex));
+    devices.iter().flat_map(|device| lies_on(device).into_iter().chain(carries(device))).collect()
 }
 
 impl<'l> Stack<'l> {
@@ -304,8 +323,12 @@ mod tests {
         let levels = levels(&devices);
         let of: Vec<_> = (2..=8).map(|ifindex| levels[&ifindex]).collect();
         assert_eq!(of, [3, 2, 1, 0, 0, 0, 0]);
+        for (upper, expected) in [(2, &[3, 4, 5, 7][..]), (4, &[7]), (5, &[]), (8, &[99])] {
+            assert_eq!(under(HashSet::from([upper]), &devices), expected.iter().copied().collect(), "{upper}");
+        }
         // Impossible stacks must not loop forever.
         let circle = [device(2, "bridge", None, Some(3)), device(3, "bridge", None, Some(2))];
         assert!(super::levels(&circle).values().all(|level| *level <= DEPTH_MAX));
+        assert_eq!(under(HashSet::from([2]), &circle), HashSet::from([2, 3]));
     }
 }

@@ -9,11 +9,11 @@ use weir_common::{
 };
 
 use super::{
+    attachment::{Attachment, Present},
     attachments::{Attachments, HELD_UP},
     coverage::Seen,
     obtained::Obtained,
     others::{self, Others, WAITS},
-    slots::{Attachment, Present},
     tasks::Done,
 };
 use crate::{
@@ -103,6 +103,7 @@ impl Attachments<'_> {
             all.push(MeasuredInterface {
                 slot,
                 name: attachment.name.clone(),
+                earlier_name: attachment.earlier_name.take().filter(|earlier| *earlier != attachment.name),
                 index: attachment.present.map(|present| present.ifindex),
                 alias: attachment.alias.clone(),
                 mode: attachment.obtained.name(),

@@ -49,6 +49,8 @@ pub struct MeasuredInterface {
     pub slot: usize,
     /// Its name.
     pub name: String,
+    /// The name that it had when the window began, if it was renamed since then.
+    pub earlier_name: Option<String>,
     /// Its index in the kernel (ifIndex), if it has one now.
     pub index: Option<u32>,
     /// The operator's name for it, if any.
@@ -91,6 +93,7 @@ mod tests {
         let measured = |slot, name: &str, direction, index| MeasuredInterface {
             slot,
             name: name.to_owned(),
+            earlier_name: None,
             index,
             alias: None,
             mode: "tcx",

@@ -380,6 +380,7 @@ mod tests {
         let mut account = serde_json::from_str::<Report>(golden).unwrap().interfaces.swap_remove(1);
         let tally = |packets| Tally { packets, bytes: packets * 800 };
         account.name = "x".repeat(15);
+        account.earlier_name = Some(account.name.clone());
         let live = Skip::ALL.iter().filter(|reason| **reason != Skip::LinkType);
         account.ledger.skipped = live.map(|reason| (reason.name().to_owned(), tally(1_234))).collect();
         let Ledger { seen, attributed, sampled_out, lost, .. } = &mut account.ledger;

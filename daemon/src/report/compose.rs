@@ -138,6 +138,7 @@ fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPack
     let MeasuredInterface {
         slot: _,
         name,
+        earlier_name,
         index,
         alias,
         mode,
@@ -152,6 +153,7 @@ fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPack
     let ledger = Ledger::from(account);
     Interface {
         name,
+        earlier_name,
         index,
         alias,
         mode: mode.to_owned(),

@@ -156,6 +156,10 @@ pub struct Observer {
 pub struct Interface {
     /// Its name; for a replay the capture's.
     pub name: String,
+    /// The name that it had when the window began. All packets of the window are in this account, also those that came
+    /// under the earlier name. Absent if it was not renamed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier_name: Option<String>,
     /// Its number in the kernel: `ifindex` in `ip link`, ifIndex in SNMP and flow records. Absent for a capture, and
     /// while the interface is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]

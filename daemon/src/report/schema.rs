@@ -95,6 +95,7 @@ mod tests {
             ("/window", "untimed_packets"),
             ("/observer", "site"),
             ("/interfaces/0", "alias"),
+            ("/interfaces/1", "earlier_name"),
             ("/interfaces/0", "direction"),
             ("/interfaces/0", "coverage"),
             ("/interfaces/0", "coverage_lower"),

@@ -47,6 +47,7 @@ const IFLA_VXLAN_LINK: u16 = 3;
 pub(super) const IFLA_STATS64: u16 = 23;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
+const IFLA_NEW_NETNSID: u16 = 45;
 const IFLA_PROP_LIST: u16 = 52;
 const IFLA_ALT_IFNAME: u16 = 53;
 const IFLA_XDP_ATTACHED: u16 = 2;
@@ -120,8 +121,10 @@ pub struct XdpProgram {
 /// What happened to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The interface with this index is gone from this namespace.
-    Gone(u32),
+    /// The interface with this index is deleted.
+    Deleted(u32),
+    /// The one with this index has moved to another network namespace.
+    Moved(u32),
     /// An interface is new or has changed.
     Changed,
     /// So much happened that the kernel could not report it all.
@@ -294,7 +297,11 @@ impl Events {
 fn read_news(message: &Message<'_>) -> Option<News> {
     match message.kind {
         // When a port leaves a bridge, the kernel sends the same message, but with the bridge's address family.
-        RTM_DELLINK if message.body.first() == Some(&0) => Some(News::Gone(word(message.body, 4)?)),
+        RTM_DELLINK if message.body.first() == Some(&0) => {
+            let ifindex = word(message.body, 4)?;
+            let has_moved = value(message.body.get(LINK_BYTES..)?, IFLA_NEW_NETNSID).is_some();
+            Some(if has_moved { News::Moved(ifindex) } else { News::Deleted(ifindex) })
+        }
         RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR => Some(News::Changed),
         _ => None,
     }
@@ -488,7 +495,9 @@ mod tests {
     #[test]
     fn news_are_told_apart() {
         let tell = |bytes: &[u8]| messages(bytes).find_map(|message| read_news(&message));
-        assert_eq!(tell(&told(RTM_DELLINK, 0, &[])), Some(News::Gone(7)));
+        assert_eq!(tell(&told(RTM_DELLINK, 0, &[])), Some(News::Deleted(7)));
+        let moved = told(RTM_DELLINK, 0, &[attribute(IFLA_NEW_NETNSID, &3_u32.to_ne_bytes())]);
+        assert_eq!(tell(&moved), Some(News::Moved(7)));
         assert_eq!(tell(&told(RTM_DELLINK, 7, &[])), Some(News::Changed), "it left a bridge");
         assert_eq!(tell(&a_vlan()), Some(News::Changed));
         assert_eq!(tell(&told(NLMSG_DONE, 0, &[])), None);

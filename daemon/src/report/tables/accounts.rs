@@ -26,6 +26,7 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
         i,
         Interface {
             name,
+            earlier_name,
             index: _,
             alias,
             mode,
@@ -74,6 +75,9 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
         }));
         line.extend(blind_seconds.map(|seconds| Cell::new(format!("BLIND for up to {seconds:.1} s"), Alarm)));
         grid.across(line);
+        if let Some(earlier) = earlier_name {
+            grid.across([Cell::from(format!("earlier name: {earlier}"))]);
+        }
         if let Some(trouble) = trouble {
             grid.across([Cell::new(format!("TROUBLE: {trouble}"), Alarm)]);
         }

@@ -193,6 +193,7 @@ fn account(ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
     let interface = |slot| MeasuredInterface {
         slot,
         name: format!("ppp{slot}"),
+        earlier_name: None,
         index: None,
         alias: None,
         mode: "tcx",
