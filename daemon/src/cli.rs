@@ -28,20 +28,20 @@ pub enum Command {
     Check(CheckArgs),
     /// Show what this kernel, driver and user can do, and why not; attaches nothing
     Doctor(DoctorArgs),
-    /// Say how the running weir is: its interfaces, its sinks, what it costs
+    /// Show the state of the running weir: its interfaces, sinks and costs
     Status(StatusArgs),
     /// Print the last report of the running weir, or the last windows together
     Report(ReportArgs),
-    /// Tell what the running weir knows of a key in the last window, listed or not
+    /// Print what the running weir knows about a key in the last window, listed or not
     Ask(AskArgs),
     /// Make the running weir read its configuration again; every packet is still counted
     Reload(ReloadArgs),
-    /// Have the running weir detach from interfaces, and remove what a killed weir has left at their tc hooks (as root)
+    /// Make the running weir detach from interfaces, and remove filters that a killed weir left at tc hooks (as root)
     Detach(DetachArgs),
-    /// Show or remove what waits on disk for a sink
+    /// Show or remove reports that wait on disk for a sink
     #[command(subcommand)]
     Spool(SpoolCommand),
-    /// Take reports over HTTP and keep each once in a database; `weir collect query` looks into it
+    /// Receive reports over HTTP and store each once in a database; `weir collect query` reads it
     Collect(CollectArgs),
     /// Print a JSON Schema
     #[command(subcommand)]
@@ -51,7 +51,7 @@ pub enum Command {
 /// The configuration to use.
 #[derive(Args, Clone, Debug)]
 pub struct ConfigArgs {
-    /// Configuration file [default: /etc/weir/weir.yaml if it is there, else built-in settings]
+    /// Configuration file [default: /etc/weir/weir.yaml if it exists, otherwise built-in settings]
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -65,10 +65,10 @@ pub struct RunArgs {
     /// Measure this interface instead of those of the configuration; may be given several times
     #[arg(short, long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
-    /// Do not start if an interface is not there; otherwise weir waits for it
+    /// Refuse to start if an interface does not exist; otherwise weir waits for it
     #[arg(long)]
     pub strict: bool,
-    /// How lines of the log look [default: the variable `WEIR_LOG_FORMAT`, else auto]
+    /// Format of log lines [default: the variable `WEIR_LOG_FORMAT`, else auto]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<Format>,
 }
@@ -76,14 +76,13 @@ pub struct RunArgs {
 /// `weir replay`.
 #[derive(Args, Debug)]
 pub struct ReplayArgs {
-    /// Capture files (pcap, pcapng, also packed with gzip or zstd), read together in the order of time; `-` is standard
-    /// input
+    /// Capture files (pcap, pcapng, also compressed with gzip or zstd), merged in time order; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Print reports as JSON, one a line, instead of tables
+    /// Print reports as JSON, one per line, instead of tables
     #[arg(long)]
     pub json: bool,
     /// Length of a window (`10s`, `5m`), or `all` for one report of everything [default: the configured interval]
@@ -92,7 +91,7 @@ pub struct ReplayArgs {
     /// Add a view, written as in the configuration; may be given several times
     #[arg(long = "view", value_name = "{by: [dst_ip], match: {proto: udp}}")]
     pub views: Vec<String>,
-    /// Tell what is known of one key, as `weir ask` does; may be given several times
+    /// Print what is known about one key, as `weir ask` does; may be given several times
     #[arg(long = "ask", value_name = "src_ip=192.0.2.7,...")]
     pub asks: Vec<String>,
     /// Send every packet through the real XDP program (as root)
@@ -199,7 +198,7 @@ pub struct DetachArgs {
     /// Only from these interfaces [default: all]
     #[arg(value_name = "IFACE")]
     pub interfaces: Vec<String>,
-    /// Only what a killed weir has left: do not ask the one that runs
+    /// Only remove what a killed weir left; do not ask the running one to detach
     #[arg(long)]
     pub leftovers: bool,
     /// The weir to ask.
@@ -212,9 +211,9 @@ pub struct DetachArgs {
 pub enum SpoolCommand {
     /// List reports, refused reports and tombstones, in the order in which they are delivered
     Ls(SpoolListArgs),
-    /// Print reports as JSON, one a line
+    /// Print reports as JSON, one per line
     Cat(SpoolArgs),
-    /// Try refused reports again: all, or those that are named. The collector has to take others by now
+    /// Try refused reports again: all, or the named ones. The collector must accept other reports by now
     Retry(SpoolArgs),
     /// Remove reports; a tombstone is delivered in the place of each one that was waiting
     Rm(SpoolRemoveArgs),
@@ -274,16 +273,16 @@ pub struct CollectArgs {
     /// Where senders connect: an address of this machine and a port
     #[arg(short, long, value_name = "127.0.0.1:8427", required = true)]
     pub listen: Option<SocketAddr>,
-    /// The database, a file; it is made if it is not there
+    /// The database file; it is created if it does not exist
     #[arg(short, long, value_name = "FILE", required = true)]
     pub database: Option<PathBuf>,
     /// Take reports only from senders that know the token in this file (`Authorization: Bearer TOKEN`)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Let everybody who can reach the address store reports, also from other machines
+    /// Let anybody who can reach the address store reports, even from other machines
     #[arg(long, conflicts_with = "token_file")]
     pub no_token: bool,
-    /// How lines of the log look [default: the variable `WEIR_LOG_FORMAT`, else auto]
+    /// Format of log lines [default: the variable `WEIR_LOG_FORMAT`, else auto]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<Format>,
 }
@@ -291,7 +290,7 @@ pub struct CollectArgs {
 /// What there is to do with the collector's database.
 #[derive(Debug, Subcommand)]
 pub enum CollectCommand {
-    /// Print what the database has, also while the collector runs
+    /// Print the content of the database, even while the collector runs
     Query(QueryArgs),
 }
 
@@ -304,13 +303,13 @@ pub struct QueryArgs {
     /// The database
     #[arg(short, long, value_name = "FILE")]
     pub database: PathBuf,
-    /// Print JSON, one row a line, instead of a table
+    /// Print JSON, one row per line, instead of a table
     #[arg(long)]
     pub json: bool,
     /// Only this observer: its id
     #[arg(long, value_name = "ID")]
     pub observer: Option<String>,
-    /// Print the latest so many rows of windows and tombstones [default: 20 in a table, all in JSON]
+    /// Print this many of the latest windows and tombstones [default: 20 in a table, all in JSON]
     #[arg(long, value_name = "NUMBER")]
     pub limit: Option<u32>,
 }

@@ -67,10 +67,10 @@ pub enum MeasureError {
     #[error(transparent)]
     Workers(#[from] WorkersError),
     /// The shards cannot be merged.
-    #[error("cannot merge the shards of a window: this is a defect of weir, please report it")]
+    #[error("cannot merge the shards of a window: this is a bug in weir, please report it")]
     Merge(#[from] MergeError),
     /// The attacher thread has panicked.
-    #[error("the thread that attaches has ended: this is a defect of weir, please report it")]
+    #[error("the thread that attaches has ended: this is a bug in weir, please report it")]
     Attacher,
     /// All sinks are closed.
     #[error(
@@ -494,7 +494,7 @@ impl Coordinator<'_, '_> {
         }
         self.reloads.note(&config, closing.interfaces);
         self.config = config;
-        info!("another configuration is in force");
+        info!("the new configuration is in force");
         self.attachments.follow();
         if let Some(handover) = &mut self.handover {
             handover.note(self.attachments.slot_states());
@@ -613,7 +613,7 @@ fn warn_of_length(length: Duration, interval: Duration, has_alerts: bool) {
 /// Warns of packets that are missing in a window, and says what to do about it.
 fn warn_of(interface: &str, ledger: &Ledger) {
     if !ledger.balances() {
-        error!(interface, ?ledger, "the ledger does not balance: this is a defect of weir, please report it");
+        error!(interface, ?ledger, "the ledger does not balance: this is a bug in weir, please report it");
     }
     let Missing { dropped, died, missed, lost } = Missing::of(ledger);
     if missed > 0 {

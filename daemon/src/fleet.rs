@@ -97,12 +97,12 @@ impl<'a> Fleet<'a> {
         let Changes { new, gone, back } = Changes::of(&self.known, &self.offline, online);
         for cpu in new {
             match self.add(cpu) {
-                Ok(()) => info!(cpu, "a CPU came: it is measured from now on"),
-                Err(error) => error!(cpu, "a CPU came, and it is not measured: {error}"),
+                Ok(()) => info!(cpu, "a CPU came online: it is measured from now on"),
+                Err(error) => error!(cpu, "a CPU came online, and it is not measured: {error}"),
             }
         }
         for cpu in gone {
-            info!(cpu, "a CPU went offline: what it left is reported");
+            info!(cpu, "a CPU went offline: its remaining records are reported");
             self.offline.insert(cpu);
         }
         for cpu in back {

@@ -237,7 +237,7 @@ fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
     let exit = print(plan(&config, *cpus)?)?;
     let wrong = sink::check(&config.sinks).map_err(RunError::from)?;
     for one in &wrong {
-        say(format_args!("weir: {one}: reports will wait until that is mended"));
+        say(format_args!("weir: {one}: reports will wait until that is fixed"));
     }
     Ok(if wrong.is_empty() { exit } else { Exit::Broken })
 }

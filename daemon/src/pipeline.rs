@@ -400,7 +400,7 @@ fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Plac
     if targets.is_empty() {
         return Ok(None);
     }
-    let in_memory = "reports wait in memory, where there is room for a few: a restart loses those that wait";
+    let in_memory = "undelivered reports wait in memory, which has room for a few: a restart loses them";
     let Some(folder) = config.spool.folder(state_directory) else {
         let is_asked_for = config.spool.path == Where::StateDirectory;
         if is_asked_for && config.sinks.iter().any(|sink| sink.target.is_remote()) {

@@ -39,7 +39,7 @@ pub enum WorkersError {
     #[error(transparent)]
     Worker(#[from] WorkerError),
     /// A worker ended without an error or an order.
-    #[error("a worker thread ended by itself: this is a defect of weir, please report it")]
+    #[error("a worker thread ended unexpectedly: this is a bug in weir, please report it")]
     Gone,
 }
 

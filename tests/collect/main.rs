@@ -316,7 +316,7 @@ fn a_database_that_is_gone_is_answered_later() -> Result<()> {
     let answer = collector.post(NDJSON, &body)?;
     ensure!((answer.status, answer.stored()) == (200, stored.clone()), "{answer:?}");
     let log = collector.log()?;
-    ensure!(log.matches("reports are not stored").count() == 1, "it is said once: {log}");
+    ensure!(log.matches("reports cannot be stored").count() == 1, "it is said once: {log}");
     ensure!(log.matches("reports are stored again").count() == 1, "{log}");
     check_ids(scratch.path(), &stored)
 }
@@ -397,7 +397,7 @@ fn a_full_disk_is_answered_later() -> Result<()> {
     ensure!(!stored.is_empty(), "nothing fitted at all");
     ensure!(collector.post(NDJSON, &reports(first..first + 100).0)?.status == 503, "it is still full");
     let log = collector.log()?;
-    ensure!(log.matches("reports are not stored").count() == 1, "it is said once: {log}");
+    ensure!(log.matches("reports cannot be stored").count() == 1, "it is said once: {log}");
     // There is room again.
     let pid = collector.pid().to_string();
     let inside = || {

@@ -306,7 +306,7 @@ fn a_reload_while_the_collector_hangs_keeps_reports_on_disk() -> Result<()> {
     let config = daemon.directory().join("weir.yaml");
     fs::write(&config, fs::read_to_string(&config)?.replace("timeout: 59s", "timeout: 500ms"))?;
     daemon.signal(Signal::HUP)?;
-    daemon.wait_for_line("another configuration is in force", TIMEOUT)?;
+    daemon.wait_for_line("the new configuration is in force", TIMEOUT)?;
     // The old attempt still hangs.
     wait_for(delivery.waiting()?.len() + 3)?;
     daemon.signal(Signal::KILL)?;

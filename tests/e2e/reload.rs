@@ -91,7 +91,7 @@ impl Reloaded {
 
 /// Waits until another configuration is in force, the `nth` time.
 pub fn wait_until_in_force(daemon: &Daemon, nth: usize) -> Result<()> {
-    let times = || Ok((daemon.log()?.matches("another configuration is in force").count() >= nth).then_some(()));
+    let times = || Ok((daemon.log()?.matches("the new configuration is in force").count() >= nth).then_some(()));
     clock::wait_for("another configuration", TIMEOUT, times)
         .with_context(|| format!("weir wrote:\n{}", daemon.log().unwrap_or_default()))
 }
@@ -151,7 +151,7 @@ fn reloads_beside_traffic_lose_no_packet() -> Result<()> {
     })?;
     ensure!(refused <= reloads / 20, "{refused} of {reloads} reloads were refused:\n{}", reloaded.watch.daemon.log()?);
     let log = reloaded.watch.daemon.log()?;
-    let in_force = log.matches("another configuration is in force").count();
+    let in_force = log.matches("the new configuration is in force").count();
     ensure!(in_force >= 5, "only {in_force} configurations came into force:\n{log}");
     ensure!(program(&reloaded.watch.pair.observer, INTERFACE)? == attached, "another program is attached");
     ensure!(log.matches("attached interface=").count() == 1, "it was attached again:\n{log}");

@@ -3,7 +3,7 @@
 //! ```text
 //!            beyond the limit          for so many windows
 //! inactive ────────────────► pending ──────────────────────► firing ◄─┐
-//!    ▲ ▲                        │                              │      │ beyond the limit of the way back
+//!    ▲ ▲                        │                              │      │ beyond the limit for ending
 //!    │ └────────────────────────┘              back within it  ▼      │
 //!    │           not beyond the limit                       clearing ─┘
 //!    └──────────────────────────────────────────────────────────┘

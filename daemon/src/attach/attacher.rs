@@ -265,7 +265,7 @@ fn look(
     match one.hold.position(traffic, chains) {
         Ok(position) => Some((number, position, at)),
         Err(error) => {
-            debug!(ifindex = one.ifindex, direction = one.way.name(), "cannot look what is attached: {error}");
+            debug!(ifindex = one.ifindex, direction = one.way.name(), "cannot check what is attached: {error}");
             None
         }
     }

@@ -256,7 +256,7 @@ fn by_source(device: &Device, unfed: &Unfed<'_>) -> Decision {
             return Decision { feeds: Feeds::Local, why: why.to_owned(), caveat };
         }
         Sources::Translated => "The router translates addresses",
-        Sources::Unknown => "weir may not see whether the router translates addresses",
+        Sources::Unknown => "weir is not permitted to check whether the router translates addresses",
     };
     let why = "those that the router forwards have fed already, and a packet socket does not tell which";
     let caveat = format!(

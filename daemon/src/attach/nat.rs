@@ -118,7 +118,9 @@ impl fmt::Display for Nat {
                 )
             }
             Self::None => f.write_str("no rule of nftables or iptables translates addresses"),
-            Self::Unknown(Unknown::NotPermitted) => f.write_str("weir may not see the rules that translate addresses"),
+            Self::Unknown(Unknown::NotPermitted) => {
+                f.write_str("weir is not permitted to list the rules that translate addresses")
+            }
             Self::Unknown(Unknown::Failed(Some(number))) => {
                 write!(f, "the kernel does not list the rules: {}", io::Error::from_raw_os_error(*number))
             }

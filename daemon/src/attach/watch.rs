@@ -45,7 +45,7 @@ impl Position {
                 }
             )),
             Self::Removed => Some("somebody has removed weir's program".to_owned()),
-            Self::Replaced(program) => Some(format!("somebody has put program {program} in the place of weir's")),
+            Self::Replaced(program) => Some(format!("somebody has replaced weir's program with program {program}")),
         }
     }
 }

@@ -89,7 +89,7 @@ impl Api {
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         if !CONTENT_TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known)) {
-            let why = format!("Content-Type {kind:?}: send reports as {}, one a line", CONTENT_TYPES[0]);
+            let why = format!("Content-Type {kind:?}: send reports as {}, one per line", CONTENT_TYPES[0]);
             return Err(No(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
         }
         let packing = Packing::of(headers).ok_or_else(|| {
@@ -105,7 +105,7 @@ impl Api {
         let mut held = Held { all: self.held.clone(), mine: 0 };
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| No(StatusCode::BAD_REQUEST, format!("the body broke off: {error}")))?;
+            let frame = frame.map_err(|error| No(StatusCode::BAD_REQUEST, format!("the body ended early: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > BODY_BYTES_MAX {
                 return Err(too_large());

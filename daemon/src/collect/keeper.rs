@@ -51,7 +51,7 @@ pub enum Refused {
     #[error("the database cannot be written")]
     Store(#[from] StoreError),
     /// The thread has ended.
-    #[error("the collector is ending")]
+    #[error("the collector is shutting down")]
     Ending,
 }
 
@@ -163,10 +163,14 @@ fn keep(store: &mut Store, body: Checked) -> Answer {
     }
     batch.commit()?;
     if let Some(id) = others {
-        warn!("{id:?} came again with another content: the first one stays");
+        warn!("{id:?} arrived again with different content: the first version is kept");
     }
     if let Some(Mistake { line, error }) = kept.mistakes.first() {
-        warn!(wrong = kept.wrong, stored = kept.stored.len(), "a sender sent what is no report: line {line}: {error}");
+        warn!(
+            wrong = kept.wrong,
+            stored = kept.stored.len(),
+            "a sender sent something that is not a report: line {line}: {error}"
+        );
     }
     Ok(kept)
 }
@@ -182,7 +186,7 @@ impl Health {
         match kept {
             Err(Refused::Store(error)) if !self.is_ill => {
                 self.is_ill = true;
-                warn!("reports are not stored, and senders have to keep them: {}", with_causes(error));
+                warn!("reports cannot be stored, and senders have to keep them: {}", with_causes(error));
             }
             Ok(_) if self.is_ill => {
                 self.is_ill = false;

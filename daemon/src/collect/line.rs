@@ -130,7 +130,7 @@ impl<'l> Line<'l> {
     pub fn read(text: &'l str) -> Result<Self, String> {
         // A list would be taken for the fields in their order.
         if !text.trim_ascii_start().starts_with('{') {
-            return Err(format!("{:?} is no JSON object", short(text)));
+            return Err(format!("{:?} is not a JSON object", short(text)));
         }
         if !is_shallow(text) {
             return Err(format!("lists and objects are inside each other more than {DEPTH_MAX} times"));
@@ -140,7 +140,7 @@ impl<'l> Line<'l> {
             Some(report::SCHEMA) => fields.report().map(Self::Report),
             Some(TOMBSTONE_SCHEMA) => fields.tombstone().map(Self::Tombstone),
             Some(other) => Err(format!(
-                "schema {:?} is none that this weir knows (have: {}, {TOMBSTONE_SCHEMA})",
+                "schema {:?} is unknown to this weir (have: {}, {TOMBSTONE_SCHEMA})",
                 short(other),
                 report::SCHEMA
             )),
@@ -302,9 +302,9 @@ mod tests {
             let error = Line::read(text).unwrap_err();
             assert!(error.contains(part), "{error:?} does not say {part:?}");
         };
-        says("", "is no JSON object");
+        says("", "is not a JSON object");
         says("{\"schema\":\"weir.report/1\"", "EOF");
-        says(&format!("[{REPORT}]"), "is no JSON object");
+        says(&format!("[{REPORT}]"), "is not a JSON object");
         says("{} {}", "trailing characters");
         says("{}", "`schema` is missing");
         says(r#"{"schema":"weir.report/2"}"#, "weir.report/2");

@@ -77,7 +77,7 @@ pub enum CollectError {
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// The server or the database thread has ended by itself.
-    #[error("the collector broke off: what it has answered is in {}, and senders repeat the rest", .0.display())]
+    #[error("the collector stopped unexpectedly: all reports that it acknowledged are in {}, and senders repeat the others", .0.display())]
     Broken(PathBuf),
 }
 

@@ -71,7 +71,7 @@ pub enum StoreError {
     #[error("{} is the database of another program: name another file", .0.display())]
     Foreign(PathBuf),
     /// It was created by a later version of weir.
-    #[error("{} was made by a later weir (tables of version {version}, this weir knows {VERSION}): use that one", path.display())]
+    #[error("{} was created by a newer weir (tables of version {version}, this weir knows {VERSION}): use that one", path.display())]
     Later {
         /// The file.
         path: PathBuf,
@@ -79,7 +79,7 @@ pub enum StoreError {
         version: i32,
     },
     /// The file was moved or deleted while in use.
-    #[error("{} is not the file any more that was opened: put it back, or start the collector again", .0.display())]
+    #[error("{} is no longer the file that was opened: put it back, or start the collector again", .0.display())]
     Moved(PathBuf),
     /// The file cannot be created.
     #[error("cannot make {}: {cause}", path.display())]

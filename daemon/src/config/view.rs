@@ -104,7 +104,7 @@ pub(super) fn view_name(field: &Field<'_>, bytes: RangeInclusive<usize>) -> Opti
         return Some(name.to_owned());
     }
     let (min, max) = bytes.into_inner();
-    field.refuse(format!("{:?} is no name: {min} to {max} letters, digits, _, - and .", short(name)));
+    field.refuse(format!("{:?} is not a valid name: {min} to {max} letters, digits, _, - and .", short(name)));
     None
 }
 
@@ -469,7 +469,7 @@ fn countries(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<Stri
             Some((number, number))
         }
         _ => {
-            item.refuse(format!("{:?} is no country: expected its two letters (ISO 3166), such as DE", short(text)));
+            item.refuse(format!("{:?} is not a country: expected its two letters (ISO 3166), such as DE", short(text)));
             None
         }
     })?;

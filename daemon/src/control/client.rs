@@ -52,7 +52,7 @@ pub enum AskError {
     )]
     Silent(PathBuf),
     /// The answer is not in this protocol.
-    #[error("what answers at {0} is no weir of this version")]
+    #[error("what answers at {0} is not a weir of this version")]
     Foreign(PathBuf),
     /// The request is invalid.
     #[error("{0}")]
@@ -146,6 +146,6 @@ mod tests {
             hear(&mut stream);
             stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
         });
-        assert!(foreign.contains("no weir of this version"), "{foreign}");
+        assert!(foreign.contains("not a weir of this version"), "{foreign}");
     }
 }

@@ -23,7 +23,9 @@ pub enum ListenError {
     #[error("another weir uses it: name another file with `control: {{socket: PATH}}`, or `socket: none`")]
     InUse,
     /// The file is not a socket.
-    #[error("there is a file already that is no socket: remove it, or name another with `control: {{socket: PATH}}`")]
+    #[error(
+        "there is already a file that is not a socket: remove it, or name another with `control: {{socket: PATH}}`"
+    )]
     NoSocket,
     /// The system refuses it.
     #[error(

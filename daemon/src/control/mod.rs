@@ -126,7 +126,7 @@ impl Drop for Control {
 const PATIENCE: Duration = Duration::from_secs(4);
 
 fn busy<T>(_: T) -> String {
-    "weir is busy with the end of a window: ask again".to_owned()
+    "weir is busy closing a window: ask again".to_owned()
 }
 
 /// Tells the coordinator to detach. It does so even if its answer comes too late.
@@ -141,5 +141,5 @@ fn put(coordinator: &Sender<Question>, views: Arc<Views>, asks: Vec<Ask>) -> Res
     let (reply, answer) = bounded(1);
     coordinator.send_timeout(Question { asks, views, reply }, PATIENCE).map_err(busy)?;
     let asked = answer.recv_timeout(PATIENCE).map_err(busy)?;
-    asked.ok_or_else(|| "a window has just ended, and another configuration is in force: ask again".to_owned())
+    asked.ok_or_else(|| "a window has just ended, and a new configuration is in force: ask again".to_owned())
 }

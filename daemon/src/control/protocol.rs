@@ -99,7 +99,7 @@ impl Request {
     ///
     /// What is wrong with it, for the author of the client.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
-        let value: Value = serde_json::from_slice(line).map_err(|error| format!("the request is no JSON: {error}"))?;
+        let value: Value = serde_json::from_slice(line).map_err(|error| format!("the request is not JSON: {error}"))?;
         match value.get("version").and_then(Value::as_u64) {
             Some(version) if version == u64::from(VERSION) => {}
             Some(version) => {
@@ -148,8 +148,8 @@ mod tests {
     #[test]
     fn a_wrong_request_is_told_what_is_wrong() {
         for (line, part) in [
-            ("", "no JSON"),
-            ("status", "no JSON"),
+            ("", "not JSON"),
+            ("status", "not JSON"),
             ("[]", "no version"),
             (r#"{"command":"status"}"#, "write \"version\":1"),
             (r#"{"version":2,"command":"status"}"#, "version 2 of the protocol"),

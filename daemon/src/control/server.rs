@@ -265,7 +265,8 @@ impl Server {
         if !command.is_for_owner() {
             return Ok(command);
         }
-        let user = socket_peercred(client).map_err(|error| format!("the kernel does not tell who asks: {error}"))?.uid;
+        let user =
+            socket_peercred(client).map_err(|error| format!("the kernel does not say who is asking: {error}"))?.uid;
         if user.is_root() || user == self.owner {
             return Ok(command);
         }
@@ -538,9 +539,9 @@ mod tests {
         with_server("nonsense", true, |path| {
             let long = [vec![b'x'; REQUEST_MAX + 1], b"\n".to_vec()].concat();
             for (bytes, part) in [
-                (&b"\n"[..], "no JSON"),
-                (b"GET / HTTP/1.1\r\n\r\n", "no JSON"),
-                (b"\xff\xfe\n", "no JSON"),
+                (&b"\n"[..], "not JSON"),
+                (b"GET / HTTP/1.1\r\n\r\n", "not JSON"),
+                (b"\xff\xfe\n", "not JSON"),
                 (br#"{"version":3,"command":"status"}"#, ""),
                 (&long, "at most 16384 bytes"),
             ] {

@@ -20,7 +20,7 @@ const MAC_BYTES: usize = 6;
 /// Items and their stand-ins.
 #[derive(Debug, Default)]
 pub struct StandIns {
-    /// Names in lower case, each with its stand-in; the longest first.
+    /// Names, their ASCII letters in lower case, each with its stand-in; the longest first.
     names: Vec<(String, String)>,
     /// The number of each item, by kind and item.
     known: HashMap<(&'static str, String), usize>,
@@ -31,7 +31,7 @@ pub struct StandIns {
 impl StandIns {
     /// Replaces a name wherever it appears as a word. The first call for a name decides its kind.
     pub fn add(&mut self, kind: &'static str, name: &str) {
-        let name = name.trim().to_lowercase();
+        let name = name.trim().to_ascii_lowercase();
         if name.is_empty() || self.names.iter().any(|(known, _)| *known == name) {
             return;
         }
@@ -77,8 +77,8 @@ impl StandIns {
         let mut out = text.to_owned();
         for (name, stand_in) in &self.names {
             let mut rest = std::mem::take(&mut out);
-            // Only ASCII letters are lower-cased: others may change the length, and positions would not match. So a
-            // name with other capital letters in the text is not found.
+            // Only ASCII letters are lower-cased, here and in the names: others may change the length, and positions
+            // would not match. So a name is not found if the text has another case of its other letters.
             while let Some(at) = rest.to_ascii_lowercase().find(name.as_str()) {
                 let end = at + name.len();
                 let is_part = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);
@@ -191,10 +191,12 @@ mod tests {
         stand_ins.add("site", "fra1");
         stand_ins.add("network", "");
         stand_ins.add("site", "edge");
+        stand_ins.add("site", "ÉVRY");
         assert_eq!(
             stand_ins.text("EDGE knows edge.fra.example.net at fra1, not acknowledged-edged"),
             "host-1 knows host-2 at site-1, not acknowledged-edged"
         );
+        assert_eq!(stand_ins.text("from ÉVRY to Évry"), "from site-2 to site-2");
     }
 
     #[test]

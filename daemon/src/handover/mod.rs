@@ -324,7 +324,7 @@ impl Handover {
         match written {
             Ok(()) => self.fails = false,
             Err(error) if !std::mem::replace(&mut self.fails, true) => {
-                warn!("cannot write down what the next weir has to know: {error}");
+                warn!("cannot save what the next weir has to know: {error}");
             }
             Err(_) => {}
         }

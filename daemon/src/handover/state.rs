@@ -113,7 +113,7 @@ pub enum Unreadable {
     #[error("its numbers are out of range")]
     Wild,
     /// It was written by a weir with another format.
-    #[error("another version of weir has written it: {0}")]
+    #[error("another version of weir wrote it: {0}")]
     Other(#[from] serde_json::Error),
 }
 

@@ -34,7 +34,7 @@ pub enum Format {
     Auto,
     /// Text, with the time
     Plain,
-    /// An object a line: time, level, message, fields
+    /// One JSON object per line: time, level, message, fields
     Json,
 }
 

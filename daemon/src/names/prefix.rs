@@ -23,7 +23,7 @@ pub struct Prefix {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// The text has more than a prefix.
-    #[error("{0:?} is more than one prefix: write each by itself, in a file one a line, and `#` before a comment")]
+    #[error("{0:?} is more than one prefix: write each by itself, in a file one per line, and `#` before a comment")]
     Several(String),
     /// The part before the slash is not an address.
     #[error("{0:?} is not an IP address, and not a prefix such as 192.0.2.0/24 or 2001:db8::/32")]
@@ -258,7 +258,7 @@ mod tests {
             ),
             (
                 "192.0.2.0/24 ; SBL1",
-                "\"192.0.2.0/24 ; SBL1\" is more than one prefix: write each by itself, in a file one a line, and `#` \
+                "\"192.0.2.0/24 ; SBL1\" is more than one prefix: write each by itself, in a file one per line, and `#` \
                  before a comment"
                     .into(),
             ),

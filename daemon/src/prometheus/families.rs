@@ -143,7 +143,7 @@ fn of_interfaces(page: &mut Page, interfaces: &[Interface]) {
     let help = "Bytes that weir saw, per byte that the interface counted.";
     page.family("weir_interface_coverage_bytes_ratio", Kind::Gauge, "ratio", help, bytes);
     let upper = all().filter_map(|(labels, one)| Some((labels, one.coverage_upper?)));
-    let help = "At most so many packets did weir see, per packet that the interface counted.";
+    let help = "Upper bound of the packets that weir saw, per packet that the interface counted.";
     page.family("weir_interface_coverage_upper_ratio", Kind::Gauge, "ratio", help, upper);
     let blind = all().map(|(labels, one)| (labels, one.blind_seconds.unwrap_or_default()));
     let help = "For how long of the last window weir may not have seen the interface's packets.";
@@ -225,7 +225,7 @@ fn of_alerts(page: &mut Page, report: &Report) {
         let is_firing = matches!(&*alert.state, "firing" | "clearing");
         (vec![label("rule", &alert.rule)], u64::from(is_firing))
     });
-    let help = "1 while an alert fires; 0 while its rule has something to say, but not for long enough.";
+    let help = "1 while an alert fires; 0 while its condition holds, but not yet for long enough.";
     page.family("weir_alert_firing", Kind::Gauge, "", help, alerts);
 }
 

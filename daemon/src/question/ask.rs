@@ -281,7 +281,7 @@ fn address(text: &str, field: Field, lengths: Lengths) -> Result<Value, String> 
     let (most, of_field) = (Lengths::WHOLE.of(ip.is_ipv6()), lengths.of(ip.is_ipv6()));
     let Some(length) = length else { return Ok(Value::Address(ip, of_field)) };
     let number = length.parse().ok().filter(|length| *length <= most);
-    let length = number.ok_or_else(|| format!("{text:?}: {length:?} is no length of a prefix, 0 to {most}"))?;
+    let length = number.ok_or_else(|| format!("{text:?}: {length:?} is not a prefix length, 0 to {most}"))?;
     if lengths != Lengths::WHOLE && length != of_field {
         return Err(format!("{field} has prefixes of {of_field} bits, and {text} has others: leave one length out"));
     }
@@ -320,7 +320,7 @@ fn number(field: Field, text: &str, facts: Facts<'_>) -> Result<u64, String> {
         Field::Scope => (0..).zip(Scope::ALL).find(|(_, scope)| scope.name() == lower).map(|(number, _)| number),
         Field::Ip(..) | Field::Interface => None,
     };
-    number.ok_or_else(|| format!("{text:?} is no value of {field}{}", example(field)))
+    number.ok_or_else(|| format!("{text:?} is not a value of {field}{}", example(field)))
 }
 
 /// The flags of these letters, as reports show them.
@@ -452,10 +452,10 @@ mod tests {
             assert_eq!(own.map(|(_, key)| key.to_string()), Some(shown.to_owned()), "{asked_for}");
         }
         for (wrong, why) in [
-            ("tcp_flags=x", "\"x\" is no value of tcp_flags: write the letters"),
-            ("src_net=wan", "\"wan\" is no value of src_net: write the name of a network"),
+            ("tcp_flags=x", "\"x\" is not a value of tcp_flags: write the letters"),
+            ("src_net=wan", "\"wan\" is not a value of src_net: write the name of a network"),
             ("scope=up", "in, out, transit or internal"),
-            ("dst_port=65536", "\"65536\" is no value of dst_port"),
+            ("dst_port=65536", "\"65536\" is not a value of dst_port"),
             ("dst_country=DEU", "two letters"),
         ] {
             let error = asked(wrong, &views).unwrap_err();
@@ -518,8 +518,8 @@ mod tests {
             ("src_ip=10.0.0.0/16", "no list or view has keys of src_ip/16: add a view with `by: [src_ip/16]`"),
             ("src_ip=2001:db8::/56", "no list or view has keys of src_ip/24/56"),
             ("src_ip/24=10.0.0.0/16", "src_ip/24/48 has prefixes of 24 bits, and 10.0.0.0/16 has others"),
-            ("src_ip=10.0.0.1/99", "\"10.0.0.1/99\": \"99\" is no length of a prefix, 0 to 32"),
-            ("src_ip=10.0.0.1/x", "\"x\" is no length of a prefix"),
+            ("src_ip=10.0.0.1/99", "\"10.0.0.1/99\": \"99\" is not a prefix length, 0 to 32"),
+            ("src_ip=10.0.0.1/x", "\"x\" is not a prefix length"),
             ("src_ip=10.0.0/8", "\"10.0.0/8\" is no address"),
             ("src_ip=10.0.0.1,src_ip=10.0.0.2", "src_ip is there twice"),
             ("10.0.0.1,2001:db8::1", "one address is IPv4 and the other IPv6"),

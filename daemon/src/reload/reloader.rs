@@ -132,7 +132,7 @@ impl<'a> Reloader<'a> {
         let reading = (self.reread)();
         select! {
             recv(reading) -> read => {
-                read.map_err(|_| "reading the configuration failed: this is a defect of weir, please report it")?
+                read.map_err(|_| "reading the configuration failed: this is a bug in weir, please report it")?
                     .map_err(|why| self.with_sandbox(why))
             }
             recv(self.end) -> _ => Err(STOPPING.to_owned()),
@@ -186,7 +186,7 @@ impl<'a> Reloader<'a> {
         let ends = || STOPPING.to_owned();
         let (reply, answer) = bounded(1);
         self.offers.send_timeout(Offer { prepared, reply }, PATIENCE).map_err(|error| {
-            if error.is_timeout() { "weir is busy with the end of a window: reload again".to_owned() } else { ends() }
+            if error.is_timeout() { "weir is busy closing a window: reload again".to_owned() } else { ends() }
         })?;
         answer.recv_timeout(PATIENCE).map_err(|_| ends())
     }

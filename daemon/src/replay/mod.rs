@@ -120,7 +120,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// Shards that cannot be merged.
-    #[error("cannot merge the shards of a window: this is a defect of weir, please report it")]
+    #[error("cannot merge the shards of a window: this is a bug in weir, please report it")]
     Merge(#[from] MergeError),
 }
 

@@ -1,8 +1,9 @@
 //! The union of several windows: what their reports say about all of them, with bounds.
 //!
-//! A key that a list does not name had at most the window's total minus that of the named keys. So bounds are narrow
-//! for keys that every window lists, and wide for keys that few list. A bound holds if those of all windows do: the
-//! probabilities that they do not are added up (Boole's inequality).
+//! A key that a list does not name had at most the window's total minus the lower bounds of the named keys, or all of
+//! the total if a packet counts for two keys. So bounds are narrow for keys that every window lists, and wide for keys
+//! that few list. A bound holds if those of all windows do: the probabilities that they do not are added up (Boole's
+//! inequality).
 
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
 //! Which system calls weir makes while it measures.
 //!
 //! It is an allowlist, as that of a service manager: any other call is answered as by a kernel that does not know it,
-//! so that libraries use an alternative where there is one. Left out is what weir itself never does: running a program,
-//! creating a process, loading an eBPF program or creating a map, changing mounts, users, the clock or the keyring,
-//! looking into other processes. Nor can it change who may open a file: Landlock does not cover that, and root owns
-//! most files.
+//! so that libraries use an alternative where there is one. Left out is what weir never does while it measures: running
+//! a program, creating a process, changing mounts, users, the clock or the keyring, looking into other processes. It
+//! loads eBPF programs and creates maps only if it keeps a capability for that. Nor can it change who may open a file:
+//! Landlock does not cover that, and root owns most files.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl From<seccompiler::BackendError> for CallsError {
 }
 
 /// From here on no thread of this process can make any other system call, nor an allowed one with other arguments.
-/// These capabilities stay, with the calls that they are for.
+/// The calls that need the capabilities in `kept` stay allowed.
 ///
 /// # Errors
 ///

@@ -175,9 +175,9 @@ impl Delivery {
         }
     }
 
-    /// Of several it is not known which one was meant: each goes alone. One that is refused alone is refused for good
-    /// only if a report has passed since it was refused before. A sink that has the wrong address, or that takes nothing
-    /// at this time, gives the same answers, and costs no report.
+    /// If a batch is refused, it is not known which report was meant, so each is sent alone. A report that is refused
+    /// alone is refused for good only if another has passed since it was refused before. A sink with the wrong address,
+    /// or one that accepts nothing at the moment, gives the same answers, and must not cost a report.
     fn refused(&mut self, batch: &Batch, answer: &str) -> Carried {
         self.spool.put_back();
         let [one] = &batch.parcels[..] else {
@@ -337,7 +337,7 @@ impl Delivery {
         self.failing = true;
         error!(
             sink = self.account.name,
-            "the sink panicked, and begins anew with the next report: this is a defect of weir, please report it: {text}"
+            "the sink panicked, and begins anew with the next report: this is a bug in weir, please report it: {text}"
         );
     }
 

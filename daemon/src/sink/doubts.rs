@@ -1,9 +1,9 @@
 //! What a sink has refused, and when that is for good.
 //!
-//! A refusal needs a witness: a sink with the wrong address refuses everything, and that must cost no report. So what is
-//! refused for the first time is doubted, and those behind it are tried. When a report has passed, all that were doubted
-//! before are tried once more, and whatever is refused again is refused for good. One witness serves for all of them:
-//! where half of the reports are refused, and each tombstone, too, there would not be one for each.
+//! A refusal needs a witness: a sink with the wrong address refuses everything, and that must cost no report. So a
+//! report that is refused for the first time is doubted, and those behind it are tried. When a report has passed, all
+//! that were doubted before are tried once more, and whatever is refused again is refused for good. One witness serves
+//! for all of them: where half of the reports are refused, and each tombstone, too, there would not be one for each.
 
 use std::collections::BTreeSet;
 

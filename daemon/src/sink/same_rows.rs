@@ -82,7 +82,7 @@ fn add(row: &mut Value, other: &Value) {
             _ => {}
         }
     }
-    // Evidence of an alert: a number with bounds. Whether it is a count is not known here.
+    // Evidence of an alert: a number with bounds. Whether it is a count is not known here, so it is not added.
     if row.contains_key("lower") && row.contains_key("value") {
         let mut evidence = Value::Object(std::mem::take(row));
         unite(&mut evidence, &Value::Object(other.clone()));
@@ -122,8 +122,8 @@ fn larger(one: &Value, other: &Value) -> Value {
     if number(one) < number(other) { other.clone() } else { one.clone() }
 }
 
-/// The number by which the rows of a list are sorted, largest first. For a few rows that are alike in everything, it
-/// does not matter.
+/// The field by which the rows of a list are sorted, largest first; `None` if there is none. If several fields fit, as
+/// for a single row, it is the first of them.
 fn order(rows: &[Value]) -> Option<&'static str> {
     let falls = |name: &&str| {
         rows.first().is_some_and(|row| size(row, name).is_some())
@@ -148,7 +148,7 @@ fn sort(rows: &mut [Value], order: Option<&str>) {
     }
 }
 
-/// Caps each count: no row exceeds the total of its table.
+/// Caps the counts and bounds of each row: none exceeds the upper bound of its table's total.
 pub(super) fn limit(rows: &mut Value, name: &str, upper: &Value) {
     let Some(most) = upper.as_u64() else { return };
     for row in rows.as_array_mut().into_iter().flatten() {

@@ -23,8 +23,8 @@ impl Spool {
     }
 
     /// What is to be delivered next: at most `count` reports and tombstones, with some `bytes` of JSON, but one in any
-    /// case if there is one; none of those at the places `without`. Until they are [delivered](Self::delivered) they are
-    /// dropped last.
+    /// case if there is one; none of those at the places `without`. Until they are [delivered](Self::delivered), they
+    /// are dropped last.
     ///
     /// # Errors
     ///

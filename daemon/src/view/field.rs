@@ -206,7 +206,7 @@ impl Field {
         };
         let length = |text: &str, max: u8, version: &str| {
             let number = text.parse().ok().filter(|length| *length <= max);
-            number.ok_or_else(|| Some(format!("{text:?} is no length of an {version} prefix: expected 0 to {max}")))
+            number.ok_or_else(|| Some(format!("{text:?} is not a valid {version} prefix length: expected 0 to {max}")))
         };
         let lengths = match lengths[..] {
             [] => whole,

@@ -13,7 +13,8 @@ use rustix::{
 use super::message::{INTERRUPTED, Message, NLMSG_DONE, NLMSG_ERROR, message, messages, word};
 use crate::sockopt::set_number;
 
-/// The kernel writes at most 32 KiB at once, unless a single interface needs more: one with many virtual functions.
+/// Bytes that one `recv` can take. The kernel puts at most 32 KiB of a list into one datagram (`netlink_recvmsg`),
+/// unless the message for a single interface needs more: one with many virtual functions.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
 /// A socket for requests.

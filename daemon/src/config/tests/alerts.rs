@@ -7,7 +7,7 @@ const WRONG_RULES: &[(&str, &str, &str)] = &[
     ("flood", "1:18: alerts.rules[0]", "expected a map such as {name: flood"),
     ("{when: lost > 0}", "1:18: alerts.rules[0].name", "is missing: what reports call this rule"),
     ("{name: a}", "1:18: alerts.rules[0].when", "is missing: such as sources.bytes > 1 Gbit/s"),
-    ("{name: a b, when: lost > 0}", "1:25: alerts.rules[0].name", "\"a b\" is no name"),
+    ("{name: a b, when: lost > 0}", "1:25: alerts.rules[0].name", "\"a b\" is not a valid name"),
     ("{name: a, whn: lost > 0}", "1:28: alerts.rules[0].whn", "did you mean when?"),
     (
         "{name: a, when: lost > 0, severity: high}",

@@ -66,7 +66,7 @@ fn mistakes_in_files_have_their_line() {
                  2001:db8::/32",
                 "2:24: networks.a.file: F0:5: the byte 0xff is not UTF-8 text",
                 "2:24: networks.a.file: F0:6: \"1.2.3.4 5.6.7.8\" is more than one prefix: write each by itself, in a file \
-                 one a line, and `#` before a comment",
+                 one per line, and `#` before a comment",
             ],
         ),
         (

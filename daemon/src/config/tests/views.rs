@@ -7,7 +7,7 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("web", "1:9: views[0]", "expected a map such as {name: web"),
     ("{by: [src_ip]}", "1:9: views[0].name", "is missing: what reports call this view"),
     ("{name: ''}", "1:16: views[0].name", "1 to 64 letters"),
-    ("{name: a b}", "1:16: views[0].name", "\"a b\" is no name"),
+    ("{name: a b}", "1:16: views[0].name", "\"a b\" is not a valid name"),
     ("{name: 5}", "1:16: views[0].name", "put it in quotes"),
     ("{name: w, by: [srcip]}", "1:24: views[0].by[0]", "did you mean src_ip?"),
     ("{name: w, by: [source]}", "1:24: views[0].by[0]", "there is no field \"source\""),
@@ -18,7 +18,7 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, by: [src_ip/33]}", "1:24: views[0].by[0]", "expected 0 to 32"),
     ("{name: w, by: [src_ip/24/129]}", "1:24: views[0].by[0]", "expected 0 to 128"),
     ("{name: w, by: [src_ip/24/48/8]}", "1:24: views[0].by[0]", "more than two lengths"),
-    ("{name: w, by: [src_ip/x]}", "1:24: views[0].by[0]", "is no length of an IPv4 prefix"),
+    ("{name: w, by: [src_ip/x]}", "1:24: views[0].by[0]", "is not a valid IPv4 prefix length"),
     ("{name: w, by: [proto/8]}", "1:24: views[0].by[0]", "proto is no address: it has no length"),
     ("{name: w, by: [host, src_ip]}", "1:23: views[0].by", "`host` is either address"),
     (
@@ -149,7 +149,7 @@ fn wrong_views_are_refused_at_their_place() {
         ("dst_as: 4294967296", "2:35: views[0].match.dst_as: \"4294967296\" is no number of an autonomous system"),
         (
             "src_country: [DE, Germany]",
-            "2:45: views[0].match.src_country[1]: \"Germany\" is no country: expected its two",
+            "2:45: views[0].match.src_country[1]: \"Germany\" is not a country: expected its two",
         ),
         ("dst_contry: DE", "2:27: views[0].match.dst_contry: unknown key, did you mean dst_country?"),
     ] {

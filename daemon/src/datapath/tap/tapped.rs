@@ -127,7 +127,7 @@ impl Tapped {
     pub fn clear_error(&self) {
         if let Some(error) = self.socket.take_error() {
             // Most likely its interface went down; it may come up again.
-            debug!(slot = self.slot, "a packet socket says: {error}");
+            debug!(slot = self.slot, "a packet socket reports an error: {error}");
         }
     }
 

@@ -179,7 +179,7 @@ fn skip_header(reader: &mut impl BufRead) -> Result<()> {
     const COMMENT: u8 = 1 << 4;
     let [first, second, method, flags, ..] = bytes::<10>(reader)?;
     if [first, second] != Gunzip::<&[u8]>::MAGIC || method != DEFLATE {
-        return Err(Error::new(ErrorKind::InvalidData, "what follows is no gzip"));
+        return Err(Error::new(ErrorKind::InvalidData, "the data that follows is not gzip"));
     }
     if flags & EXTRA != 0 {
         let length = u16::from_le_bytes(bytes(reader)?);

@@ -324,7 +324,7 @@ fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
     let mut remarks = Vec::new();
     if totals.packets == 0 {
         remarks.push(match late_packets {
-            Some(_) => "no packets: there are none in the capture, so this window stands for no time".to_owned(),
+            Some(_) => "no packets: the capture has none, so this window covers no time".to_owned(),
             None => "no packets: weir saw none in this window".to_owned(),
         });
     }
@@ -391,10 +391,7 @@ mod tests {
         ];
         assert_eq!(said(&report)[..3], live);
         report.window = Window { late_packets: Some(0), clock_step_seconds: None, ..report.window };
-        assert_eq!(
-            said(&report)[..2],
-            ["no packets: there are none in the capture, so this window stands for no time", ""]
-        );
+        assert_eq!(said(&report)[..2], ["no packets: the capture has none, so this window covers no time", ""]);
         report.totals.packets = 2_000;
         report.window.late_packets = Some(1_999);
         assert_eq!(said(&report)[..2], ["late packets: 1,999, whose time is before this window", ""]);

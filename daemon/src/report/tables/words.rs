@@ -14,7 +14,7 @@ pub(super) fn entropy_text(entropy: &Entropy) -> String {
     let sure = if confidence < 1.0 { format!(" at {}", confidence_text(confidence)) } else { String::new() };
     let keys = in_words(&keys);
     format!(
-        "entropy {value:.3} bits ({lower:.3} – {upper:.3}{sure}), {} of the most that {keys} may have",
+        "entropy {value:.3} bits ({lower:.3} – {upper:.3}{sure}), {} of the maximum for {keys}",
         percent(normalized)
     )
 }

@@ -27,8 +27,8 @@ pub(super) fn may_pass(status: StatusCode) -> bool {
     PASSING.contains(&status)
 }
 
-/// How long the collector wants to be left alone (RFC 9110 section 10.2.3): seconds, or a date in one of the three forms
-/// of section 5.6.7.
+/// How long the collector asks weir to wait (RFC 9110 section 10.2.3): seconds, or a date in one of the three forms of
+/// section 5.6.7.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -153,7 +153,7 @@ fn of_interfaces(metrics: &mut Metrics, interfaces: &[Interface]) {
     let description = "Bytes that weir saw, per byte that the interface counted.";
     metrics.real(Name("weir.interface.coverage_bytes", "1", description), bytes);
     let upper = all().filter_map(|(attributes, one)| Some((attributes, one.coverage_upper?)));
-    let description = "At most so many packets did weir see, per packet that the interface counted.";
+    let description = "Upper bound of the packets that weir saw, per packet that the interface counted.";
     metrics.real(Name("weir.interface.coverage_upper", "1", description), upper);
     let blind = all().map(|(attributes, one)| (attributes, one.blind_seconds.unwrap_or_default()));
     let description = "For how long of the window weir may not have seen the interface's packets.";
@@ -204,7 +204,7 @@ fn of_alerts(metrics: &mut Metrics, report: &Report) {
         let is_firing = matches!(&*alert.state, "firing" | "clearing");
         (vec![text("rule", &alert.rule)], u64::from(is_firing))
     });
-    let description = "1 while an alert fires; 0 while its rule has something to say, but not for long enough.";
+    let description = "1 while an alert fires; 0 while its condition holds, but not yet for long enough.";
     metrics.gauge(Name("weir.alert.firing", "1", description), alerts);
 }
 

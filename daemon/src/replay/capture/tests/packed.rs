@@ -113,7 +113,7 @@ fn what_is_before_damage_in_packed_data_is_read() {
     assert!(end.unwrap_err().to_string().ends_with("the gzip data cannot be unpacked: the checksum is wrong"));
     let (packets, end) = read(&[gzip(&plain), b"what is this?".to_vec()].concat());
     assert_eq!(packets.len(), whole.len());
-    assert!(end.unwrap_err().to_string().ends_with("what follows is no gzip"));
+    assert!(end.unwrap_err().to_string().ends_with("the data that follows is not gzip"));
 }
 
 #[test]
