@@ -1,20 +1,30 @@
 //! The command line.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, builder::Resettable};
 
 use weir_common::control::CPUS_MAX;
 
-use crate::{collect::query::Topic, log::Format, replay::Windows, report::REPORTS_KEPT};
+use crate::{log::Format, replay::Windows, report::REPORTS_KEPT};
+
+/// The last line of the help.
+const OTHER_COMMANDS: &str = "Any other COMMAND runs the program weir-COMMAND, from beside weir or from PATH.";
 
 /// Packet analytics for routers: exact accounting of every packet, fixed memory, error bounds on every estimate.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, arg_required_else_help = true)]
+#[command(version, max_term_width = 100, arg_required_else_help = true, after_help = OTHER_COMMANDS)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// The parser of weir's own commands, for which any other is a mistake.
+    pub fn known_commands() -> clap::Command {
+        Self::command().allow_external_subcommands(false).external_subcommand_value_parser(Resettable::Reset)
+    }
 }
 
 /// The commands.
@@ -41,11 +51,31 @@ pub enum Command {
     /// Show or remove reports that wait on disk for a sink
     #[command(subcommand)]
     Spool(SpoolCommand),
-    /// Receive reports over HTTP and store each once in a database; `weir collect query` reads it
-    Collect(CollectArgs),
+    /// Receive reports over HTTP and store each once in a database: a program of its own, weir-collect
+    #[command(disable_help_flag = true)]
+    Collect(PassedArgs),
     /// Print a JSON Schema
     #[command(subcommand)]
     Schema(Schema),
+    /// Any other name, with its arguments: the program `weir-NAME`.
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
+}
+
+/// The exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// Done as far as possible: part of the input was broken, or something failed on the way.
+    Broken = 1,
+    /// The command line or the configuration is wrong.
+    Usage = 2,
+    /// Not permitted, or not possible on this machine.
+    Impossible = 3,
+    /// A second signal to stop, at least a second after the first: stopped at once.
+    Interrupted = 130,
 }
 
 /// The configuration to use.
@@ -263,55 +293,12 @@ pub struct SpoolPlaceArgs {
     pub config: ConfigArgs,
 }
 
-/// `weir collect`.
+/// The arguments of a program of its own.
 #[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct CollectArgs {
-    /// What to do instead of collecting.
-    #[command(subcommand)]
-    pub command: Option<CollectCommand>,
-    /// Where senders connect: an address of this machine and a port
-    #[arg(short, long, value_name = "127.0.0.1:8427", required = true)]
-    pub listen: Option<SocketAddr>,
-    /// The database file; it is created if it does not exist
-    #[arg(short, long, value_name = "FILE", required = true)]
-    pub database: Option<PathBuf>,
-    /// Take reports only from senders that know the token in this file (`Authorization: Bearer TOKEN`)
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// Let anybody who can reach the address store reports, even from other machines
-    #[arg(long, conflicts_with = "token_file")]
-    pub no_token: bool,
-    /// Format of log lines [default: the variable `WEIR_LOG_FORMAT`, else auto]
-    #[arg(long, value_name = "FORMAT")]
-    pub log_format: Option<Format>,
-}
-
-/// What there is to do with the collector's database.
-#[derive(Debug, Subcommand)]
-pub enum CollectCommand {
-    /// Print the content of the database, even while the collector runs
-    Query(QueryArgs),
-}
-
-/// `weir collect query`.
-#[derive(Args, Debug)]
-pub struct QueryArgs {
-    /// What to print
-    #[arg(value_enum, default_value_t = Topic::Windows)]
-    pub topic: Topic,
-    /// The database
-    #[arg(short, long, value_name = "FILE")]
-    pub database: PathBuf,
-    /// Print JSON, one row per line, instead of a table
-    #[arg(long)]
-    pub json: bool,
-    /// Only this observer: its id
-    #[arg(long, value_name = "ID")]
-    pub observer: Option<String>,
-    /// Print this many of the latest windows and tombstones [default: 20 in a table, all in JSON]
-    #[arg(long, value_name = "NUMBER")]
-    pub limit: Option<u32>,
+pub struct PassedArgs {
+    /// What the program gets; `--help` prints its help
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
 }
 
 /// The schemas.

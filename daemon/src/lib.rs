@@ -14,8 +14,8 @@
 //! has the key of each day. [`control`] answers queries to a running weir, and [`reload`] prepares a new configuration
 //! for it. [`replay`] measures captures with the same stages; [`doctor`] says what this machine can do.
 //!
-//! [`collect`] is the receiving end: the reference collector. [`prometheus`] exports the numbers of the last report to
-//! Prometheus. [`serve`] is the HTTP server of both.
+//! [`prometheus`] exports the numbers of the last report to Prometheus. [`serve`] is its HTTP server. The reference
+//! collector, which uses the same server, is a program of its own (`weir-collect`), and [`external`] finds it.
 //!
 //! What is measured: a [`view`] is a question, a [`rule`] defines an alert, [`config`] is everything that the user
 //! configured, and a [`question`] is a view that is ready to be asked. [`names`] has the names of addresses and
@@ -37,13 +37,13 @@ pub mod attach;
 pub mod cli;
 pub mod clock;
 pub mod closing;
-pub mod collect;
 pub mod config;
 mod confined;
 pub mod control;
 pub mod coordinator;
 pub mod datapath;
 pub mod doctor;
+pub mod external;
 pub mod fleet;
 mod gzip;
 pub mod handover;
@@ -55,7 +55,7 @@ pub mod measure;
 pub mod memory;
 pub mod names;
 mod notify;
-mod plain_file;
+pub mod plain_file;
 pub mod workers;
 
 #[cfg(not(target_pointer_width = "64"))]

@@ -2,6 +2,8 @@
 
 use std::{
     collections::HashSet,
+    env,
+    ffi::{OsStr, OsString},
     fmt,
     io::{self, BufWriter, IsTerminal, Write},
     path::{Path, PathBuf},
@@ -15,15 +17,11 @@ use serde_json::value::RawValue;
 use weir::{
     attach::{AttachError, Found, Nat, Survey, leftovers, netlink::Devices},
     cli::{
-        AskArgs, CheckArgs, Cli, CollectArgs, CollectCommand, Command, ConfigArgs, DetachArgs, DoctorArgs, QueryArgs,
-        ReloadArgs, ReplayArgs, ReportArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs,
-        SpoolPlaceArgs, SpoolRemoveArgs, StatusArgs,
+        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, Exit, ReloadArgs, ReplayArgs, ReportArgs,
+        RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs, SpoolPlaceArgs, SpoolRemoveArgs,
+        StatusArgs,
     },
     clock,
-    collect::{
-        self, CollectError, StoreError,
-        query::{self, Query, QueryError},
-    },
     config::{self, Config, Direction, Interface, Mistakes, Mode, Source, limits::INTERFACES_MAX, slots},
     control::{
         Directory, Status,
@@ -36,6 +34,7 @@ use weir::{
         self, Diagnosis,
         bundle::{self, Known},
     },
+    external::{self, COLLECT, ExternalError},
     log::{self, Format, say},
     measure::price::Prices,
     memory::{Memory, allocator},
@@ -63,22 +62,6 @@ const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 /// Its value in weir's own service.
 const STATE_DIRECTORY_DEFAULT: &str = "/var/lib/weir";
 
-/// The exit codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Exit {
-    /// Done.
-    Done = 0,
-    /// Done as far as possible: part of the input was broken, or something failed on the way.
-    Broken = 1,
-    /// The command line or the configuration is wrong.
-    Usage = 2,
-    /// Not permitted, or not possible on this machine.
-    Impossible = 3,
-    /// A second signal to stop, at least a second after the first: stopped at once.
-    Interrupted = 130,
-}
-
 /// An error with its exit code.
 struct Failure {
     exit: Exit,
@@ -98,9 +81,11 @@ fn main() -> ExitCode {
         Command::Reload(args) => reload(&args),
         Command::Detach(args) => detach(&args),
         Command::Spool(command) => spool(&command),
-        Command::Collect(args) => collect(&args),
         Command::Schema(Schema::Report) => print(report_schema()),
         Command::Schema(Schema::Tombstone) => print(tombstone_schema()),
+        // As they were given: clap would leave out a `--`.
+        Command::Collect(_) => external(COLLECT.as_ref(), &env::args_os().skip(2).collect::<Vec<_>>()),
+        Command::Other(words) => external(&words[0], &words[1..]),
     };
     let exit = result.unwrap_or_else(|Failure { exit, error }| {
         // `Done` with an error is a closed pipe: the reader of the output, such as `head`, wants no more.
@@ -161,8 +146,8 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
 
 /// Where weir keeps its state across restarts; the first directory, if systemd gives it several.
 fn state_directory() -> Option<PathBuf> {
-    let directories = std::env::var_os(STATE_DIRECTORY)?;
-    std::env::split_paths(&directories).find(|directory| !directory.as_os_str().is_empty())
+    let directories = env::var_os(STATE_DIRECTORY)?;
+    env::split_paths(&directories).find(|directory| !directory.as_os_str().is_empty())
 }
 
 /// The interfaces on the command line, without duplicates.
@@ -526,26 +511,19 @@ fn spool_folder(SpoolPlaceArgs { path, config }: &SpoolPlaceArgs) -> Result<Path
     })
 }
 
-fn collect(args: &CollectArgs) -> Result<Exit, Failure> {
-    if let Some(CollectCommand::Query(QueryArgs { topic, database, json, observer, limit })) = &args.command {
-        let query = Query { topic: *topic, json: *json, observer: observer.as_deref(), limit: *limit };
-        let mut out = BufWriter::new(io::stdout().lock());
-        query::run(database, &query, &mut out)?;
-        out.flush().map_err(ReplayError::from)?;
-        return Ok(Exit::Done);
-    }
-    let CollectArgs { command: _, listen, database, token_file, no_token, log_format } = args;
-    let (Some(listen), Some(database)) = (listen, database) else {
-        let error = anyhow::anyhow!("name where to listen and the database: --listen ADDRESS --database FILE");
-        return Err(Failure { exit: Exit::Usage, error });
+/// Runs a program of its own, and returns only if that fails.
+fn external(name: &OsStr, arguments: &[OsString]) -> Result<Exit, Failure> {
+    let error = external::run(name, arguments);
+    let exit = match &error {
+        ExternalError::NoCollector => Exit::Usage,
+        ExternalError::Refused { .. } => Exit::Impossible,
+        ExternalError::Unknown(_) => {
+            // clap has the message, with similar commands.
+            Cli::known_commands().get_matches();
+            Exit::Usage
+        }
     };
-    let _log = log::begin(chosen(*log_format)?);
-    let signals = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
-        .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
-    let options =
-        collect::Options { listen: *listen, database, token_file: token_file.as_deref(), for_everybody: *no_token };
-    collect::run(options, &signals)?;
-    Ok(Exit::Done)
+    Err(Failure { exit, error: error.into() })
 }
 
 fn read_config(args: &ConfigArgs) -> Result<Config, Failure> {
@@ -564,13 +542,7 @@ fn read_source(ConfigArgs { config }: &ConfigArgs) -> Result<(Config, Source), F
 
 /// The format of the log: from the command line, otherwise from the variable.
 fn chosen(format: Option<Format>) -> Result<Format, Failure> {
-    let asked_for = match format {
-        Some(format) => Some(format),
-        None => {
-            Format::of_environment().map_err(|why| Failure { exit: Exit::Usage, error: anyhow::Error::msg(why) })?
-        }
-    };
-    Ok(asked_for.unwrap_or_default())
+    Format::chosen(format).map_err(|why| Failure { exit: Exit::Usage, error: anyhow::Error::msg(why) })
 }
 
 fn print(text: impl fmt::Display) -> Result<Exit, Failure> {
@@ -607,36 +579,6 @@ impl From<ReplayError> for Failure {
             ReplayError::Write(_) | ReplayError::Merge(_) => Exit::Broken,
         };
         Self { exit, error: error.into() }
-    }
-}
-
-impl From<CollectError> for Failure {
-    fn from(error: CollectError) -> Self {
-        let exit = match &error {
-            CollectError::Open(_) | CollectError::Token(_) => Exit::Usage,
-            CollectError::Store(error) => exit_of(error),
-            CollectError::Listen { .. } | CollectError::Thread(_) => Exit::Impossible,
-            CollectError::Broken(_) => Exit::Broken,
-        };
-        Self { exit, error: error.into() }
-    }
-}
-
-impl From<QueryError> for Failure {
-    fn from(error: QueryError) -> Self {
-        match error {
-            QueryError::Write(error) => ReplayError::from(error).into(),
-            QueryError::Store(error) => Self { exit: exit_of(&error), error: error.into() },
-        }
-    }
-}
-
-/// The exit code for a database that cannot be used.
-fn exit_of(error: &StoreError) -> Exit {
-    match error {
-        StoreError::Missing(_) | StoreError::Foreign(_) => Exit::Usage,
-        StoreError::Sqlite { .. } => Exit::Broken,
-        StoreError::Later { .. } | StoreError::Moved(_) | StoreError::Make { .. } => Exit::Impossible,
     }
 }
 

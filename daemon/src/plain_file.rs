@@ -89,6 +89,17 @@ pub fn open_by_own_links(path: &Path, options: &OpenOptions, flags: OFlags) -> i
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
+/// Opens a file for reading. Refuses a pipe, because weir would wait for its writer. Does not follow another user's
+/// link: messages about mistakes in the file would reveal content that this user may not read.
+///
+/// # Errors
+///
+/// As for [`open_by_own_links`], or it is not a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // Opening a pipe must not block.
+    regular(open_by_own_links(path, OpenOptions::new().read(true), OFlags::NONBLOCK)?)
+}
+
 /// Where a link leads to.
 fn follow(link: &Path) -> io::Result<PathBuf> {
     let place = OpenOptions::new().read(true).custom_flags(PLACE).open(link)?;

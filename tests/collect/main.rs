@@ -2,6 +2,7 @@
 //! its senders and its disk do.
 
 mod clickhouse;
+mod program;
 mod recipes;
 
 use std::{
@@ -32,6 +33,12 @@ fn main() -> ExitCode {
     let anywhere = Ok(());
     let free = |name, test| trial(name, test, &[&anywhere]);
     let trials = vec![
+        free("weir_runs_the_collector", program::weir_runs_the_collector),
+        free(
+            "without_the_collector_weir_says_what_to_install",
+            program::without_the_collector_weir_says_what_to_install,
+        ),
+        free("a_program_takes_the_place_of_weir", program::a_program_takes_the_place_of_weir),
         free("what_comes_twice_is_kept_once", what_comes_twice_is_kept_once),
         free("a_line_that_is_wrong_keeps_no_other_out", a_line_that_is_wrong_keeps_no_other_out),
         free("a_body_that_is_damaged_or_huge_is_refused_whole", a_body_that_is_damaged_or_huge_is_refused_whole),

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use clap::{
-    CommandFactory, Parser,
+    Command, CommandFactory,
     error::ErrorKind::{
         DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion, MissingRequiredArgument,
     },
@@ -16,6 +16,7 @@ use weir::{
     rule::catalogue::Catalogue,
     view::Standard,
 };
+use weir_collect::cli::Cli as Collector;
 
 use crate::{fields, page, root};
 
@@ -35,7 +36,10 @@ fn every_command_is_understood() -> Result<()> {
         for (number, command) in commands {
             let words: Vec<_> = command.split_whitespace().skip_while(|word| matches!(*word, "$" | "sudo")).collect();
             let result = match words.as_slice() {
-                ["weir", _, ..] => understood(&words),
+                ["weir", "collect", arguments @ ..] | ["weir-collect", arguments @ ..] => {
+                    understood(Collector::command(), &[&["weir-collect"], arguments].concat())
+                }
+                ["weir", _, ..] => understood(Cli::known_commands(), &words),
                 [script, arguments @ ..] if script.starts_with("scripts/") && !script.ends_with('/') => {
                     has_words(script, arguments)
                 }
@@ -53,9 +57,9 @@ fn every_command_is_understood() -> Result<()> {
     Ok(())
 }
 
-/// Whether `weir` takes this command line. In the text a command may stand without what it needs.
-fn understood(words: &[&str]) -> Result<()> {
-    match Cli::try_parse_from(words) {
+/// Whether a program takes this command line. In the text a command may stand without what it needs.
+fn understood(program: Command, words: &[&str]) -> Result<()> {
+    match program.try_get_matches_from(words) {
         Err(error) => {
             let is_part = matches!(
                 error.kind(),
@@ -66,6 +70,13 @@ fn understood(words: &[&str]) -> Result<()> {
         }
         Ok(_) => Ok(()),
     }
+}
+
+#[test]
+fn a_command_that_weir_does_not_know_is_not_understood() {
+    assert!(understood(Cli::known_commands(), &["weir", "status", "--json"]).is_ok());
+    assert!(understood(Cli::known_commands(), &["weir", "states"]).is_err());
+    assert!(understood(Collector::command(), &["weir-collect", "query", "--databases", "F"]).is_err());
 }
 
 /// Whether a script knows its arguments: they stand in its text. Words in capitals stand for something else.
@@ -79,10 +90,10 @@ fn has_words(script: &str, arguments: &[&str]) -> Result<()> {
 
 /// Whether a command of `weir` or a script has this option.
 fn known(option: &str) -> Result<()> {
-    let command = Cli::command();
-    let mut arguments = command.get_subcommands().flat_map(|command| command.get_arguments());
     let name = option.trim_start_matches("--");
-    let is_ours = arguments.any(|argument| argument.get_long() == Some(name));
+    let has = |command: &Command| command.get_arguments().any(|argument| argument.get_long() == Some(name));
+    let collector = Collector::command();
+    let is_ours = Cli::command().get_subcommands().chain([&collector]).any(has);
     let scripts = fs::read_dir(root().join("scripts"))?;
     let mut texts = scripts.filter_map(Result::ok).filter_map(|script| fs::read_to_string(script.path()).ok());
     ensure!(is_ours || texts.any(|text| text.contains(option)), "nothing has this option");

@@ -8,10 +8,24 @@ use crate::root;
 const RULE_BYTES: usize = 100;
 /// A package may come without its text if that is the one that weir has itself.
 const KNOWN: &str = "Apache-2.0";
+/// The database of the collector.
+const DATABASE: &str = "libsqlite3-sys";
 
 #[test]
 fn every_package_is_named_with_its_licence_and_its_text() {
-    let output = Command::new(root().join("scripts/notices")).output().unwrap();
+    let weir = packages_in("weir");
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    for name in ["aya", "async-nats", "rustls", "serde_json", "zstd-sys"] {
+        assert!(weir.contains(name) && lock.contains(&format!("name = \"{name}\"")), "{name} is not named");
+    }
+    assert!(weir.iter().all(|name| !name.starts_with("weir")), "weir is no third party: {weir:?}");
+    assert!(packages_in("weir-collect").contains(DATABASE));
+    assert!(!weir.contains(DATABASE), "only the collector has a database");
+}
+
+/// The packages that are named for a program.
+fn packages_in(program: &str) -> BTreeSet<String> {
+    let output = Command::new(root().join("scripts/notices")).arg(program).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
     let mut named = BTreeSet::new();
@@ -19,11 +33,7 @@ fn every_package_is_named_with_its_licence_and_its_text() {
         let title = part.lines().next().unwrap();
         let (package, licence) = title.split_once(": ").unwrap_or_else(|| panic!("no licence: {title}"));
         assert!(part.contains("\n--- ") || licence.contains(KNOWN), "{package} has no text of its licence, {licence}");
-        named.insert(package.split(' ').next().unwrap());
+        named.insert(package.split(' ').next().unwrap().to_owned());
     }
-    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
-    for name in ["aya", "async-nats", "rustls", "serde_json", "zstd-sys"] {
-        assert!(named.contains(name) && lock.contains(&format!("name = \"{name}\"")), "{name} is not named");
-    }
-    assert!(named.iter().all(|name| !name.starts_with("weir")), "weir is no third party: {named:?}");
+    named
 }

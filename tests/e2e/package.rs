@@ -1,5 +1,5 @@
-//! The Debian package, in a small Debian with a real systemd: it is installed, upgraded and purged as an operator does
-//! it. `scripts/package --check` makes the package and runs this.
+//! The Debian packages, in a small Debian with a real systemd: they are installed, upgraded and purged as an operator
+//! does it. `scripts/package --check` makes the packages and runs this.
 
 use std::{env, fs, path::PathBuf, thread, time::Duration};
 
@@ -20,15 +20,19 @@ use crate::{
     watch::{self, QUIET_LINK, TIMEOUT, check_accounts, judge, number},
 };
 
-/// Tests of the package that is at hand; without one there are none.
+/// Tests of the packages that are at hand; without them there are none.
 pub fn tests() -> &'static [crate::Test] {
     const TESTS: &[crate::Test] = &[("it_is_installed_upgraded_and_purged", it_is_installed_upgraded_and_purged)];
-    if package().is_some() { TESTS } else { &[] }
+    if package(WEIR).is_some() { TESTS } else { &[] }
 }
 
-/// The package that `scripts/package` made.
-fn package() -> Option<PathBuf> {
-    env::var_os("WEIR_DEB").map(PathBuf::from)
+/// The variables that name the packages: of weir, and of its collector.
+const WEIR: &str = "WEIR_DEB";
+const COLLECTOR: &str = "WEIR_COLLECT_DEB";
+
+/// A package that `scripts/package` made.
+fn package(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).map(PathBuf::from)
 }
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -36,8 +40,12 @@ const CONFIG: &str = "etc/weir/weir.yaml";
 const REPORTS: &str = "var/lib/weir/reports.ndjson";
 
 fn it_is_installed_upgraded_and_purged() -> Result<()> {
-    let content = fs::read(package().context("no package")?)?;
-    let mut machine = Machine::boot(&[Installed { path: "root/weir.deb", content: &content, mode: 0o644 }])?;
+    let [weir, collector] = [WEIR, COLLECTOR].map(|name| package(name).with_context(|| format!("no package: {name}")));
+    let (weir, collector) = (fs::read(weir?)?, fs::read(collector?)?);
+    let mut machine = Machine::boot(&[
+        Installed { path: "root/weir.deb", content: &weir, mode: 0o644 },
+        Installed { path: "root/weir-collect.deb", content: &collector, mode: 0o644 },
+    ])?;
     let pair = network_of(&machine)?;
     let before = files(&machine)?;
 
@@ -45,6 +53,7 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
     ensure!(machine.done("systemctl is-active weir")? == "active\n", "{}", machine.log());
     ensure!(machine.done("systemctl is-enabled weir")? == "enabled\n");
     ensure!(machine.done("cat /usr/share/doc/weir/THIRD-PARTY")?.contains("\naya "));
+    the_collector_has_its_own(&machine)?;
     // Without an edit it measures what carries the default route, both ways.
     let told = status(&machine)?;
     ensure!(told["interval_seconds"] == 60, "{told}");
@@ -95,6 +104,16 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
         ensure!(machine.run(&format!("getent {database} weir"))?.code != Some(0), "{database} still has weir");
     }
     Ok(())
+}
+
+/// `weir collect` names the package of the collector, until it is installed.
+fn the_collector_has_its_own(machine: &Machine) -> Result<()> {
+    let missing = machine.run("weir collect --help")?;
+    ensure!(missing.code == Some(2) && missing.err.contains("install the package weir-collect"), "{}", missing.err);
+    machine.done("dpkg --install /root/weir-collect.deb")?;
+    ensure!(machine.done("weir collect --help")?.contains("Usage: weir collect "));
+    ensure!(machine.done("cat /usr/share/doc/weir-collect/THIRD-PARTY")?.contains("\nlibsqlite3-sys "));
+    machine.done("dpkg --purge weir-collect").map(drop)
 }
 
 /// An interface of the machine, which carries its default route.

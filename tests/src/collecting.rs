@@ -1,4 +1,4 @@
-//! Runs the real `weir collect`, and speaks HTTP with it.
+//! Runs the real collector by `weir collect`, and speaks HTTP with it. Both programs have to be built.
 
 use std::{
     fs::{self, File},

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use weir_sketch::hash::Key;
 
 use super::secret::Exposed;
-use crate::names::open_regular;
+use crate::plain_file::open_regular;
 
 /// The hex digits of a key: 128 bits.
 pub const KEY_DIGITS: usize = 32;

@@ -14,7 +14,8 @@ use super::{
     units::show_bytes,
 };
 use crate::{
-    names::{Network, Prefix, PrefixFile, open_regular},
+    names::{Network, Prefix, PrefixFile},
+    plain_file::open_regular,
     text::short,
 };
 

@@ -23,7 +23,11 @@ pub struct Exposed {
 
 impl Exposed {
     /// Checks the metadata of an open file.
-    pub(crate) fn check(path: &Path, metadata: &Metadata) -> Result<(), Self> {
+    ///
+    /// # Errors
+    ///
+    /// Every user can open it.
+    pub fn check(path: &Path, metadata: &Metadata) -> Result<(), Self> {
         let mode = metadata.permissions().mode() & PERMISSIONS;
         if mode & OTHERS == 0 { Ok(()) } else { Err(Self { file: path.display().to_string(), mode }) }
     }

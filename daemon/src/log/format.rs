@@ -39,15 +39,16 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format in the variable, if it is set.
+    /// The given format, or else the one in the variable, or else the default.
     ///
     /// # Errors
     ///
     /// The variable has another value.
-    pub fn of_environment() -> Result<Option<Self>, String> {
-        match env::var(VARIABLE) {
-            Ok(text) if !text.is_empty() => Self::of(&text).map(Some),
-            _ => Ok(None),
+    pub fn chosen(given: Option<Self>) -> Result<Self, String> {
+        match (given, env::var(VARIABLE)) {
+            (Some(format), _) => Ok(format),
+            (None, Ok(text)) if !text.is_empty() => Self::of(&text),
+            (None, _) => Ok(Self::default()),
         }
     }
 

@@ -16,7 +16,7 @@ use serde::{
     de::{self, Visitor},
 };
 
-use super::open_regular;
+use crate::plain_file::open_regular;
 
 /// Bytes of a database, which is read into memory: fits the largest commercial ones.
 pub const FILE_MAX: u64 = 512 << 20;

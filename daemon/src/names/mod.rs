@@ -2,7 +2,6 @@
 //! from databases ([`geo`]), [`protocol`]s, [`services`] by port, and DSCP code points ([`dscp`]).
 
 pub mod dscp;
-mod file;
 pub mod geo;
 mod network;
 pub mod networks;
@@ -10,7 +9,6 @@ pub mod prefix;
 pub mod protocol;
 pub mod services;
 
-pub(crate) use self::file::open_regular;
 pub use self::{
     geo::{Geo, GeoError, GeoFiles},
     network::{Network, PrefixFile},

@@ -12,7 +12,7 @@ const GAP: &str = "  ";
 
 /// The emphasis of a text where colour is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub enum Tone {
     /// No emphasis.
     #[default]
     Plain,
@@ -38,13 +38,14 @@ impl Tone {
 
 /// A text with its tone, without control characters.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cell {
+pub struct Cell {
     text: String,
     tone: Tone,
 }
 
 impl Cell {
-    pub(crate) fn new(text: impl AsRef<str>, tone: Tone) -> Self {
+    /// A cell with this text; control characters are replaced.
+    pub fn new(text: impl AsRef<str>, tone: Tone) -> Self {
         Self { text: text.as_ref().chars().map(visible).collect(), tone }
     }
 
@@ -53,7 +54,12 @@ impl Cell {
         self.text.chars().count()
     }
 
-    pub(crate) fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
+    /// Writes the text, in its tone if `color` is on.
+    ///
+    /// # Errors
+    ///
+    /// `out` returns one.
+    pub fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
         match self.tone.sgr().filter(|_| color && !self.text.is_empty()) {
             Some(sgr) => write!(out, "\x1b[{sgr}m{}\x1b[0m", self.text),
             None => write!(out, "{}", self.text),
@@ -69,7 +75,7 @@ impl<T: AsRef<str>> From<T> for Cell {
 
 /// The side to which a column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub enum Align {
     /// Words.
     Left,
     /// Numbers.
@@ -78,7 +84,7 @@ pub(crate) enum Align {
 
 /// Rows whose cells are aligned in columns.
 #[derive(Clone, Debug)]
-pub(crate) struct Grid {
+pub struct Grid {
     columns: Vec<Align>,
     rows: Vec<Row>,
 }
@@ -92,15 +98,18 @@ enum Row {
 }
 
 impl Grid {
-    pub(crate) fn new(columns: impl IntoIterator<Item = Align>) -> Self {
+    /// A grid without rows.
+    pub fn new(columns: impl IntoIterator<Item = Align>) -> Self {
         Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    /// Adds a row with one cell per column; missing columns stay blank.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(Row::Cells(cells.into_iter().collect()));
     }
 
-    pub(crate) fn across(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    /// Adds text across all columns, which does not widen them.
+    pub fn across(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(Row::Across(cells.into_iter().collect()));
     }
 
@@ -115,13 +124,17 @@ impl Grid {
     }
 
     /// The width of the aligned rows.
-    pub(crate) fn width(&self) -> usize {
+    pub fn width(&self) -> usize {
         let widths = self.widths();
         widths.iter().sum::<usize>() + GAP.len() * widths.len()
     }
 
     /// Writes all rows, indented by one gap, without trailing spaces.
-    pub(crate) fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// `out` returns one.
+    pub fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
         let widths = self.widths();
         for row in &self.rows {
             match row {

@@ -8,7 +8,7 @@ mod account;
 mod alert;
 pub mod compose;
 mod encoded;
-pub(crate) mod grid;
+pub mod grid;
 pub(crate) mod ids;
 mod instant;
 mod rates;
@@ -17,7 +17,7 @@ mod sizes;
 mod tables;
 mod tombstone;
 mod union;
-pub(crate) mod units;
+pub mod units;
 mod view;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};

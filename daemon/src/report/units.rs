@@ -9,7 +9,7 @@ pub(super) fn count(value: u64) -> String {
 }
 
 /// Bytes with a decimal prefix: `999 B`, `12.3 MB`.
-pub(crate) fn bytes(value: u64) -> String {
+pub fn bytes(value: u64) -> String {
     scaled(value as f64, "B")
 }
 

@@ -8,7 +8,7 @@ use std::{
 use thiserror::Error;
 use ureq::http::{HeaderName, HeaderValue};
 
-use crate::{config::Exposed, names::open_regular};
+use crate::{config::Exposed, plain_file::open_regular};
 
 /// Maximum size of a token in bytes: servers accept no longer headers.
 const BYTES_MAX: u64 = 16 << 10;

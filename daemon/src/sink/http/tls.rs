@@ -11,7 +11,7 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::{
     config::{Exposed, Tls},
-    names::open_regular,
+    plain_file::open_regular,
 };
 
 /// How many bytes of a file are read: all roots of a system have some hundred KiB.

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::{
     config::{Exposed, Nats},
-    names::open_regular,
+    plain_file::open_regular,
 };
 
 /// Maximum size of a file with a secret in bytes: credentials have some 2 KiB.

@@ -8,13 +8,13 @@ use crossbeam::channel::{Receiver, bounded};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
+use weir::{clock, privileges, text::with_causes};
 
 use super::{
     body::{BodyError, Lines, Packing},
     line::Line,
     store::{Before, Store, StoreError},
 };
-use crate::{clock, privileges, text::with_causes};
 
 /// How many bodies may wait for the database.
 const QUEUE: usize = 2;

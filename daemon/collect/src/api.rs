@@ -21,13 +21,13 @@ use axum::{
 use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
+use weir::{privileges, serve::ClientSlot};
 
 use super::{
     body::{BODY_BYTES_MAX, BodyError, Packing},
     keeper::{Checked, Keeper, Kept, Mistake, Refused},
     token::Token,
 };
-use crate::{privileges, serve::ClientSlot};
 
 /// Maximum bytes of all bodies in memory at a time.
 const BODIES_BYTES_MAX: usize = 128 << 20;

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-
-use crate::{
+use weir::{
     report::{self, TOMBSTONE_SCHEMA},
     text::short,
 };

@@ -1,4 +1,5 @@
-//! The reference collector (`weir collect`): takes reports over HTTP, and keeps each of them once in a database.
+//! The reference collector (`weir-collect`, also called `weir collect`): receives reports over HTTP, and stores each of
+//! them once in a database.
 //!
 //! ```text
 //! sender -> api (who may, what, how large; unpack, read lines) -> keeper (one thread: one transaction) -> `SQLite` file
@@ -8,8 +9,11 @@
 //! what arrives twice is stored once, because `id` is unique. If the database cannot store reports now, the answer is
 //! 503, and nothing is lost, because the sender keeps them.
 
+#![forbid(unsafe_code)]
+
 mod api;
 mod body;
+pub mod cli;
 mod keeper;
 mod line;
 pub mod query;
@@ -26,14 +30,14 @@ use std::{
 
 use crossbeam::{channel::never, select};
 use tracing::info;
-
-use self::{api::Api, keeper::Keeper, store::Store, token::Token};
-pub use self::{store::StoreError, token::TokenError};
-use crate::{
+use weir::{
     privileges,
     serve::{Limits, Server},
     signals::Signals,
 };
+
+use self::{api::Api, keeper::Keeper, store::Store, token::Token};
+pub use self::{store::StoreError, token::TokenError};
 
 const LIMITS: Limits = Limits { connections: 64, request: Duration::from_secs(60), grace: Duration::from_secs(5) };
 

@@ -8,8 +8,7 @@ use std::{
 
 use axum::http::{HeaderMap, header::AUTHORIZATION};
 use subtle::ConstantTimeEq;
-
-use crate::{config::Exposed, names::open_regular};
+use weir::{config::Exposed, plain_file::open_regular};
 
 /// A shorter one could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;

@@ -11,17 +11,17 @@ use std::{
 
 use clap::ValueEnum;
 use serde::Serialize;
-
-pub use self::gaps::{Gap, Status};
-pub use self::rows::{Observer, Tombstone, Window};
-use super::store::{self, StoreError};
-use crate::{
+use weir::{
     report::{
         grid::{Align, Cell, Grid, Tone},
         units,
     },
     text::grouped,
 };
+
+pub use self::gaps::{Gap, Status};
+pub use self::rows::{Observer, Tombstone, Window};
+use super::store::{self, StoreError};
 
 /// Default number of rows in a table.
 const ROWS: u32 = 20;

@@ -14,9 +14,9 @@ use std::{
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use rustix::fs::OFlags;
+use weir::plain_file;
 
 use super::line::{Line, ReportLine, TombstoneLine, sortable};
-use crate::plain_file;
 
 /// Identifies a file as this database: `weir`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"weir");
@@ -329,10 +329,10 @@ pub(super) mod tests {
     use super::*;
 
     /// A temporary directory.
-    pub(in crate::collect) struct Folder(pub(in crate::collect) PathBuf);
+    pub(crate) struct Folder(pub(crate) PathBuf);
 
     impl Folder {
-        pub(in crate::collect) fn new() -> Self {
+        pub(crate) fn new() -> Self {
             static NUMBER: AtomicU32 = AtomicU32::new(0);
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let path = std::env::temp_dir().join(format!("weir-collect-{}-{number}", std::process::id()));
@@ -340,7 +340,7 @@ pub(super) mod tests {
             Self(path)
         }
 
-        pub(in crate::collect) fn database(&self) -> PathBuf {
+        pub(crate) fn database(&self) -> PathBuf {
             self.0.join("reports.db")
         }
     }
@@ -352,7 +352,7 @@ pub(super) mod tests {
     }
 
     /// A report with a number and the id of its predecessor. Runs are in alphabetical order.
-    pub(in crate::collect) fn report(boot: &str, seq: u64, previous: Option<&str>) -> String {
+    pub(crate) fn report(boot: &str, seq: u64, previous: Option<&str>) -> String {
         let previous = previous.map_or_else(String::new, |id| format!(r#""previous":"{id}","#));
         format!(
             r#"{{"schema":"weir.report/1","id":"7f/{boot}/{seq}",{previous}"observer":{{"id":"7f","boot_id":"{boot}","seq":{seq},"name":"edge-1"}},"window":{{"start":"2026-11-20T{:02}:{:02}:{:02}Z","end":"2026-11-20T09:00:00Z"}},"totals":{{"packets":3,"bytes":300}}}}"#,
@@ -363,7 +363,7 @@ pub(super) mod tests {
     }
 
     /// A tombstone of these numbers.
-    pub(in crate::collect) fn tombstone(boot: &str, first: u64, last: u64, reason: &str) -> String {
+    pub(crate) fn tombstone(boot: &str, first: u64, last: u64, reason: &str) -> String {
         let reports = last - first + 1;
         format!(
             r#"{{"schema":"weir.tombstone/1","id":"7f/{boot}/{first}-{last}","observer":{{"id":"7f","boot_id":"{boot}"}},"first_seq":{first},"last_seq":{last},"reports":{reports},"reason":"{reason}"}}"#
@@ -374,7 +374,7 @@ pub(super) mod tests {
     const ARRIVAL: &str = "2026-11-21T00:00:00Z";
 
     /// Stores lines.
-    pub(in crate::collect) fn put(store: &mut Store, lines: &[String]) -> Vec<Before> {
+    pub(crate) fn put(store: &mut Store, lines: &[String]) -> Vec<Before> {
         let mut batch = store.begin().unwrap();
         let put = |line: &String| batch.put(&Line::read(line).unwrap(), line, ARRIVAL.parse().unwrap()).unwrap();
         let before = lines.iter().map(put).collect();

@@ -1,0 +1,90 @@
+//! `weir-collect`: parses the command line, collects or queries, and turns errors into a message and an exit code.
+
+use std::{
+    io::{self, BufWriter, Write},
+    process::ExitCode,
+};
+
+use clap::Parser;
+use weir::{
+    cli::Exit,
+    log::{self, Format, say},
+    signals,
+};
+use weir_collect::{
+    CollectError, Options, StoreError,
+    cli::{Cli, Command, QueryArgs},
+    query::{self, Query, QueryError},
+};
+
+/// An error with its exit code.
+struct Failure {
+    exit: Exit,
+    error: anyhow::Error,
+}
+
+fn main() -> ExitCode {
+    let exit = run(Cli::parse()).unwrap_or_else(|Failure { exit, error }| {
+        // `Done` with an error is a closed pipe: the reader of the output, such as `head`, wants no more.
+        if exit != Exit::Done {
+            say(format_args!("weir-collect: {error:#}"));
+        }
+        exit
+    });
+    ExitCode::from(exit as u8)
+}
+
+fn run(Cli { command, listen, database, token_file, no_token, log_format }: Cli) -> Result<Exit, Failure> {
+    if let Some(Command::Query(QueryArgs { topic, database, json, observer, limit })) = &command {
+        let query = Query { topic: *topic, json: *json, observer: observer.as_deref(), limit: *limit };
+        let mut out = BufWriter::new(io::stdout().lock());
+        query::run(database, &query, &mut out)?;
+        out.flush().map_err(QueryError::from)?;
+        return Ok(Exit::Done);
+    }
+    let (Some(listen), Some(database)) = (listen, &database) else {
+        return Err(usage("name where to listen and the database: --listen ADDRESS --database FILE".to_owned()));
+    };
+    let _log = log::begin(Format::chosen(log_format).map_err(usage)?);
+    let signals = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
+        .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
+    let options = Options { listen, database, token_file: token_file.as_deref(), for_everybody: no_token };
+    weir_collect::run(options, &signals)?;
+    Ok(Exit::Done)
+}
+
+fn usage(why: String) -> Failure {
+    Failure { exit: Exit::Usage, error: anyhow::Error::msg(why) }
+}
+
+impl From<CollectError> for Failure {
+    fn from(error: CollectError) -> Self {
+        let exit = match &error {
+            CollectError::Open(_) | CollectError::Token(_) => Exit::Usage,
+            CollectError::Store(error) => exit_of(error),
+            CollectError::Listen { .. } | CollectError::Thread(_) => Exit::Impossible,
+            CollectError::Broken(_) => Exit::Broken,
+        };
+        Self { exit, error: error.into() }
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        let exit = match &error {
+            QueryError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            QueryError::Write(_) => Exit::Broken,
+            QueryError::Store(error) => exit_of(error),
+        };
+        Self { exit, error: error.into() }
+    }
+}
+
+/// The exit code for a database that cannot be used.
+fn exit_of(error: &StoreError) -> Exit {
+    match error {
+        StoreError::Missing(_) | StoreError::Foreign(_) => Exit::Usage,
+        StoreError::Sqlite { .. } => Exit::Broken,
+        StoreError::Later { .. } | StoreError::Moved(_) | StoreError::Make { .. } => Exit::Impossible,
+    }
+}

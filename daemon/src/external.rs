@@ -1,0 +1,74 @@
+//! Commands that are programs of their own: `weir NAME` runs `weir-NAME`, as git does.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::{ffi::OsStrExt, process::CommandExt},
+    path::PathBuf,
+    process::Command,
+};
+
+/// The command of the reference collector, which has a package of its own.
+pub const COLLECT: &str = "collect";
+
+/// Why a program does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExternalError {
+    /// The collector is not installed.
+    #[error(
+        "`weir collect` is a program of its own, weir-collect, which is neither beside weir nor in PATH: install the \
+         package weir-collect, or build it with `cargo build --release -p weir-collect`"
+    )]
+    NoCollector,
+    /// There is no program for this command.
+    #[error("there is no command {0:?}")]
+    Unknown(OsString),
+    /// The system refuses to run it.
+    #[error("cannot run {}: {cause}", program.display())]
+    Refused {
+        /// The program.
+        program: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+}
+
+/// Replaces weir by the program `weir-NAME`, which is beside weir or in `PATH`. It gets these arguments and is called
+/// `weir NAME`. Returns only if that fails.
+pub fn run(name: &OsStr, arguments: &[OsString]) -> ExternalError {
+    for program in candidates(name) {
+        let called = [OsStr::new("weir "), name].into_iter().collect::<OsString>();
+        let cause = Command::new(&program).arg0(called).args(arguments).exec();
+        if cause.kind() != io::ErrorKind::NotFound {
+            return ExternalError::Refused { program, cause };
+        }
+    }
+    if name == COLLECT { ExternalError::NoCollector } else { ExternalError::Unknown(name.to_owned()) }
+}
+
+/// Where the program may be. A name that is a path or an option belongs to none.
+fn candidates(name: &OsStr) -> Vec<PathBuf> {
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if name.is_empty() || !name.as_bytes().iter().all(is_name) {
+        return Vec::new();
+    }
+    let program = [OsStr::new("weir-"), name].into_iter().collect::<OsString>();
+    let beside = env::current_exe().ok().map(|weir| weir.with_file_name(&program));
+    beside.into_iter().chain([program.into()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_name_is_looked_for() {
+        let programs = |name: &str| candidates(OsStr::new(name));
+        assert_eq!(programs("collect").last(), Some(&PathBuf::from("weir-collect")));
+        assert!(programs("collect")[0].is_absolute());
+        for wrong in ["", "../collect", "/bin/true", "a b", "a\0b", "\u{e9}"] {
+            assert!(programs(wrong).is_empty(), "{wrong:?}");
+        }
+    }
+}
