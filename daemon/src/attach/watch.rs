@@ -113,6 +113,8 @@ pub struct Watched {
     standing: Option<String>,
     /// Restoring it was ordered and is not finished.
     is_mending: bool,
+    /// Whether it was found removed or replaced the last time, so that it sees nothing until it is mended.
+    sees_nothing: bool,
 }
 
 impl Watched {
@@ -130,6 +132,7 @@ impl Watched {
             trouble: None,
             standing: None,
             is_mending: false,
+            sees_nothing: false,
         }
     }
 
@@ -155,7 +158,7 @@ impl Watched {
 
     /// All is well now. Returns whether there was trouble before.
     pub fn is_well(&mut self, now: Duration) -> bool {
-        (self.good_at, self.standing) = (now, None);
+        (self.good_at, self.standing, self.sees_nothing) = (now, None, false);
         self.trouble.take().is_some()
     }
 
@@ -168,6 +171,7 @@ impl Watched {
     /// It is not first at its hook.
     pub fn is_wrong(&mut self, position: &Position, now: Duration) -> Order {
         let passed = self.passed(now);
+        self.sees_nothing = matches!(position, Position::Removed | Position::Replaced(_));
         match position {
             Position::First => return Order::Nothing,
             Position::Behind { .. } => self.obscured += passed,
@@ -198,12 +202,12 @@ impl Watched {
     /// It was restored. It did not see all packets since [`Watched::is_wrong`] either.
     pub fn is_mended(&mut self, now: Duration) {
         let passed = self.passed(now);
-        if self.blind >= self.obscured {
+        if self.sees_nothing {
             self.blind += passed;
         } else {
             self.obscured += passed;
         }
-        (self.trouble, self.is_mending) = (None, false);
+        (self.trouble, self.is_mending, self.sees_nothing) = (None, false, false);
     }
 
     /// Its position could not be checked since `due`, for example because another process holds the kernel's lock. It
@@ -213,7 +217,7 @@ impl Watched {
             return;
         }
         let passed = self.passed(now);
-        if self.is_mending && self.blind >= self.obscured {
+        if self.is_mending && self.sees_nothing {
             self.blind += passed;
         } else {
             self.obscured += passed;
@@ -304,6 +308,17 @@ mod tests {
             assert_eq!(watched.is_wrong(&behind(true), seconds(12)), Order::Mend);
             watched.is_mended(seconds(13));
             assert_eq!(watched.close(shortage, seconds(13)), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_mended_after_the_edge_of_a_window_is_blind_only_if_it_saw_nothing() {
+        for (position, expected) in [(behind(true), None), (Position::Removed, Some(seconds(2)))] {
+            let mut watched = Watched::new(seconds(10));
+            assert_eq!(watched.is_wrong(&position, seconds(11)), Order::Mend);
+            assert_eq!(watched.close(Shortage::None, seconds(12)).is_some(), expected.is_some());
+            watched.is_mended(seconds(13));
+            assert_eq!(watched.close(Shortage::None, seconds(14)), expected, "{position:?}");
         }
     }
 
