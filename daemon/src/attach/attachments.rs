@@ -240,6 +240,8 @@ impl<'a> Attachments<'a> {
     /// The kernel could not tell all news of interfaces.
     pub fn note_missed(&mut self) {
         self.missed_news_at = Some(clock::now().monotonic);
+        // Any of them may be another interface by now, which has counted anew.
+        self.renamed.values_mut().for_each(|counts| *counts = Default::default());
     }
 
     /// Whether an interface may have been made anew, and the news of it missed.

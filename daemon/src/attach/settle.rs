@@ -63,7 +63,8 @@ impl Attachments<'_> {
         self.renamed.retain(|ifindex, _| now.contains_key(ifindex) && !self.gone.contains_key(ifindex));
         for before in self.devices.iter().filter(|before| !self.gone.contains_key(&before.ifindex)) {
             if now.get(&before.ifindex).is_some_and(|now| now.name != before.name) {
-                self.renamed.insert(before.ifindex, before.counts.unwrap_or_default());
+                let counts = before.counts.filter(|_| !self.may_have_missed_news());
+                self.renamed.insert(before.ifindex, counts.unwrap_or_default());
             }
         }
     }
