@@ -45,6 +45,7 @@ pub mod datapath;
 pub mod doctor;
 pub mod external;
 pub mod fleet;
+mod folder;
 mod gzip;
 pub mod handover;
 pub mod interface;

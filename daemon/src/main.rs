@@ -22,7 +22,7 @@ use weir::{
         StatusArgs,
     },
     clock,
-    config::{self, Config, Direction, Interface, Mistakes, Mode, Source, limits::INTERFACES_MAX, slots},
+    config::{self, Config, Direction, Interface, Mistakes, Mode, OwnFiles, Source, limits::INTERFACES_MAX, slots},
     control::{
         Directory, Status,
         client::{self, AskError},
@@ -52,6 +52,7 @@ use weir::{
         command::{self, SpoolError, Spools},
         place::Place,
     },
+    state,
     workers::WorkersError,
 };
 
@@ -104,7 +105,7 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
     allocator::give_back_what_is_freed();
     let named = if interfaces.is_empty() { None } else { Some(named(interfaces)?) };
     let read = move |config_args: &ConfigArgs| {
-        let (mut config, source) = read_source(config_args)?;
+        let (mut config, source) = read_to_run(config_args, state_directory().as_deref())?;
         config.interfaces = named.clone().unwrap_or(config.interfaces);
         Ok::<_, Failure>(Read { config, source })
     };
@@ -218,9 +219,12 @@ fn add_views(config: &mut Config, views: &[String]) -> Result<(), Failure> {
 }
 
 fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
-    let config = read_config(config)?;
+    let state_directory = state_directory().unwrap_or_else(|| PathBuf::from(STATE_DIRECTORY_DEFAULT));
+    let (config, _) = read_to_run(config, Some(&state_directory))?;
     let exit = print(plan(&config, *cpus)?)?;
-    let wrong = sink::check(&config.sinks).map_err(RunError::from)?;
+    let mut wrong = sink::check(&config.sinks).map_err(RunError::from)?;
+    let spool = config.files(Some(&state_directory)).spool;
+    wrong.extend(spool.and_then(|folder| Place::check(&folder).err()).map(|why| format!("spool.path: {why}")));
     for one in &wrong {
         say(format_args!("weir: {one}: reports will wait until that is fixed"));
     }
@@ -524,6 +528,16 @@ fn external(name: &OsStr, arguments: &[OsString]) -> Result<Exit, Failure> {
         }
     };
     Err(Failure { exit, error: error.into() })
+}
+
+/// The configuration of a weir that runs: its sinks write to no file of its own.
+fn read_to_run(args: &ConfigArgs, state_directory: Option<&Path>) -> Result<(Config, Source), Failure> {
+    let (config, source) = read_source(args)?;
+    let path = args.config.as_deref().unwrap_or(Path::new(CONFIG));
+    let own = OwnFiles { config: path, state_directory, state: &state::FILES };
+    let checked = config.refuse_own_files(&source, own);
+    checked.map_err(|mistakes| Failure { exit: Exit::Usage, error: mistakes.into() })?;
+    Ok((config, source))
 }
 
 fn read_config(args: &ConfigArgs) -> Result<Config, Failure> {

@@ -1,7 +1,8 @@
 //! Opens files in folders where other users may write. The owner of a folder can replace each file in it by a link or a
 //! pipe at any time. weir, which may be root, must not read or write through these.
 //!
-//! Only the file itself is checked. A user who can replace a parent folder decides where the file is.
+//! Only the file itself is checked, or the folder that is opened. A user who can replace a parent folder decides where
+//! it is.
 
 use std::{
     ffi::OsStr,
@@ -18,7 +19,8 @@ use std::{
 };
 
 use rustix::{
-    fs::{OFlags, readlinkat},
+    fs::{Mode, OFlags, openat, readlinkat},
+    io::Errno,
     process::geteuid,
 };
 
@@ -100,11 +102,64 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     regular(open_by_own_links(path, OpenOptions::new().read(true), OFlags::NONBLOCK)?)
 }
 
+/// Opens a folder, to read it and to open files in it. Links are followed as by [`open_by_own_links`].
+///
+/// # Errors
+///
+/// A link is another user's, or it is no folder, or the system refuses.
+pub fn open_folder(path: &Path) -> io::Result<File> {
+    // With O_DIRECTORY the system would not tell a link from a file.
+    folder(open_by_own_links(path, OpenOptions::new().read(true), OFlags::NONBLOCK)?)
+}
+
+/// Opens a folder in another one. No link is followed.
+///
+/// # Errors
+///
+/// It is a link, or no folder, or the system refuses.
+pub fn open_folder_in(above: &File, name: &OsStr) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(above, name, flags, Mode::empty()) {
+        Err(Errno::LOOP) => Err(io::Error::new(ErrorKind::PermissionDenied, "it is a link: weir follows none there")),
+        opened => folder(opened?.into()),
+    }
+}
+
+fn folder(file: File) -> io::Result<File> {
+    if file.metadata()?.is_dir() { Ok(file) } else { Err(ErrorKind::NotADirectory.into()) }
+}
+
+/// Whether this is a link that another user has made: weir does not follow it.
+pub fn is_foreign_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink() && !is_own(found.uid()))
+}
+
+fn is_own(user: u32) -> bool {
+    user == 0 || user == geteuid().as_raw()
+}
+
+/// The file, if it has no other name: what is written to it, or read from it, would else be another file's.
+///
+/// # Errors
+///
+/// It has hard links.
+pub fn with_one_name(file: File) -> io::Result<File> {
+    let links = file.metadata()?.nlink();
+    if links > 1 {
+        let why = format!(
+            "it has {links} names (hard links), so it may be a file of somebody else: remove it, or the other names \
+             (`find -samefile`)"
+        );
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    }
+    Ok(file)
+}
+
 /// Where a link leads to.
 fn follow(link: &Path) -> io::Result<PathBuf> {
     let place = OpenOptions::new().read(true).custom_flags(PLACE).open(link)?;
     let owner = place.metadata()?.uid();
-    if owner != 0 && owner != geteuid().as_raw() {
+    if !is_own(owner) {
         let why = format!("it is a link that another user has made (user id {owner}): weir does not follow it");
         return Err(io::Error::new(ErrorKind::PermissionDenied, why));
     }
@@ -161,7 +216,7 @@ mod tests {
             fs::create_dir(&folder).unwrap();
             fs::write(folder.join("secret"), "secret").unwrap();
             symlink("secret", folder.join("link")).unwrap();
-            rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("pipe"), rustix::fs::Mode::RWXU).unwrap();
+            rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("pipe"), Mode::RWXU).unwrap();
             Self(folder)
         }
 

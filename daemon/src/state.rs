@@ -27,6 +27,8 @@ const SCHEMA: &str = "weir.state/1";
 const KEPT: &str = "last-report.json";
 const UNFINISHED: &str = "last-report.json.new";
 const LOCK: &str = "last-report.lock";
+/// All names of files in the state directory.
+pub const FILES: [&str; 3] = [KEPT, UNFINISHED, LOCK];
 /// The largest size of the file, in bytes; it has some 100.
 const BYTES_MAX: u64 = 4096;
 /// The largest integer that every JSON reader keeps exact. With a report each second, it is reached in 285 million

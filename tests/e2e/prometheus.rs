@@ -22,7 +22,12 @@ use weir_tests::{
 
 use crate::watch::{INTERVAL, TIMEOUT, Watch, judge};
 
-tests![a_scrape_is_exactly_what_was_sent, scrapers_that_hang_or_send_garbage_cost_nothing];
+tests![
+    a_scrape_is_exactly_what_was_sent,
+    a_scrape_is_packed_for_whoever_asks_for_that,
+    a_request_for_another_host_is_refused,
+    scrapers_that_hang_or_send_garbage_cost_nothing
+];
 
 /// With the programs of Prometheus.
 pub const WITH_PROMETHEUS: &[crate::Test] =
@@ -113,19 +118,66 @@ fn a_scrape_is_exactly_what_was_sent() -> Result<()> {
     let (_, _, report) = get(&watch.pair.observer, "/report", "*/*")?;
     let report: Value = serde_json::from_str(&report)?;
     ensure!(get(&watch.pair.observer, "/nowhere", "*/*")?.0 == 404);
-    // By a name that anybody may have lead here.
-    let foreign = watch.pair.observer.enter(|| -> Result<String> {
-        let mut stream = TcpStream::connect(ADDRESS)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.write_all(b"GET /report HTTP/1.1\r\nHost: evil.example.net\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    })??;
-    ensure!(foreign.starts_with("HTTP/1.1 421"), "{foreign}");
     let reports = watch.stop(Loss::None)?;
     ensure!(reports.contains(&report), "what was told is none of the reports: {report}");
     judge("all windows", oracle.check_reports(&reports))
+}
+
+/// The answer to these bytes, until weir closes the connection.
+fn answer(namespace: &Namespace, request: &str) -> Result<Vec<u8>> {
+    namespace.enter(|| {
+        let mut stream = TcpStream::connect(ADDRESS)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.write_all(request.as_bytes())?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        Ok(answer)
+    })?
+}
+
+fn a_scrape_is_packed_for_whoever_asks_for_that() -> Result<()> {
+    let watch = start()?;
+    let mut oracle = Oracle::new();
+    watch.send(Plan { seed: 74, ..Plan::default() }, &mut oracle)?;
+    let request =
+        format!("GET /metrics HTTP/1.1\r\nHost: {ADDRESS}\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n");
+    let seen = of_interface("seen_packets", "");
+    let sent = oracle.sent().packets;
+    // The head may say that the body comes in chunks: an answer of 1.0 never does.
+    let request = request.replace("HTTP/1.1", "HTTP/1.0");
+    let (packed, text) = clock::wait_for("all packets in the sums", TIMEOUT, || {
+        let answer = answer(&watch.pair.observer, &request)?;
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").context("no head")?;
+        let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+        ensure!(head.starts_with("http/1.0 200") && head.contains("content-encoding: gzip"), "{head}");
+        ensure!(head.contains("vary: accept-encoding"), "{head}");
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&answer[end + 4..]).read_to_string(&mut text)?;
+        Ok((series(&text, &seen) == Some(sent)).then_some((answer.len(), text)))
+    })?;
+    ensure!(packed * 4 < text.len(), "{packed} bytes of {} are not packed", text.len());
+    let (_, head, plain) = get(&watch.pair.observer, "/metrics", "*/*")?;
+    ensure!(!head.to_ascii_lowercase().contains("content-encoding") && series(&plain, &seen) == Some(sent), "{head}");
+    judge("all windows", oracle.check_reports(&watch.stop(Loss::None)?))
+}
+
+/// By a name that anybody may have lead here, in whichever way a request can have it.
+fn a_request_for_another_host_is_refused() -> Result<()> {
+    let watch = start()?;
+    for (target, hosts, status) in [
+        ("/report", "Host: evil.example.net\r\n", "421"),
+        ("http://evil.example.net/report", "Host: localhost\r\n", "421"),
+        ("http://localhost@evil.example.net:9469/report", "Host: localhost\r\n", "421"),
+        ("/healthz", "Host: localhost\r\nHost: evil.example.net\r\n", "400"),
+        ("/healthz", "Host: localhost\r\nHost: localhost\r\n", "400"),
+        ("/healthz", "Host: localhost\r\n", "200"),
+        ("http://localhost:9469/healthz", "Host: evil.example.net\r\n", "200"),
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n");
+        let answer = String::from_utf8_lossy(&answer(&watch.pair.observer, &request)?).into_owned();
+        ensure!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request}{answer}");
+    }
+    watch.stop(Loss::None).map(drop)
 }
 
 fn scrapers_that_hang_or_send_garbage_cost_nothing() -> Result<()> {

@@ -13,12 +13,12 @@ use serde_json::Value;
 use weir::datapath::has_tcx;
 use weir_tests::{
     account::Loss,
-    daemon::weir_binary,
+    daemon::{Daemon, Signal, weir_binary},
     netns::{Lab, QuietPair},
     scratch::Scratch,
 };
 
-use crate::watch::{Ended, Watch, check_accounts, modes, number, weir};
+use crate::watch::{Ended, TIMEOUT, Watch, check_accounts, modes, number, weir, weir_with};
 
 tests![
     without_privilege_it_says_what_it_needs,
@@ -26,7 +26,9 @@ tests![
     without_an_interface_it_says_how_to_name_one,
     a_mistake_in_the_configuration_has_a_place_and_a_remedy,
     a_secret_that_every_user_may_read_is_refused,
-    check_prints_what_is_in_force_and_its_memory
+    check_prints_what_is_in_force_and_its_memory,
+    reports_never_go_into_a_file_of_weirs_own,
+    check_says_of_sinks_what_the_start_says,
 ];
 
 /// A user without any rights.
@@ -174,5 +176,82 @@ fn check_prints_what_is_in_force_and_its_memory() -> Result<()> {
     let reports = Watch::start("")?.stop(Loss::None)?;
     let planned = number(&reports[0]["self"]["memory_bytes"])? as f64 / f64::from(1 << 20);
     ensure!(said.contains(&format!(" {planned:.1} MiB ")), "{planned:.1} MiB are planned, but it said:\n{said}");
+    Ok(())
+}
+
+fn reports_never_go_into_a_file_of_weirs_own() -> Result<()> {
+    let (pair, scratch, state) = (Lab::quiet_pair()?, Scratch::new()?, Scratch::new()?);
+    let config = scratch.file("weir.yaml");
+    fs::write(scratch.file("token"), "s3cret\n")?;
+    fs::set_permissions(scratch.file("token"), fs::Permissions::from_mode(0o600))?;
+    fs::hard_link(scratch.file("token"), scratch.file("second"))?;
+    let program = weir_with(&[("STATE_DIRECTORY", state.path())], &scratch)?;
+    for (path, what) in [
+        (config.clone(), "is this configuration: name another file"),
+        (scratch.file("token"), "is the file of `sinks[1].token_file`"),
+        (scratch.file("second"), "is the file of `sinks[1].token_file`"),
+        (state.file("last-report.lock"), "is a file of weir's state"),
+        (state.file("spool/lock"), "is in the spool ("),
+    ] {
+        let text = format!(
+            "interfaces: [{}]\nreport: {{interval: 1s}}\ncontrol: {{socket: none}}\nsinks:\n- {{type: file, path: {}}}\n\
+             - {{type: http, url: \"http://127.0.0.1:9/\", token_file: {}}}\n",
+            QuietPair::OBSERVER_INTERFACE,
+            path.display(),
+            scratch.file("token").display()
+        );
+        fs::write(&config, &text)?;
+        for command in ["check", "run"] {
+            let mut weir = pair.observer.command(&program.display().to_string());
+            weir.arg(command).arg("--config").arg(&config);
+            Ended::of(&mut weir)?.check(2, &[&format!("{}:5:16: sinks[0].path: ", config.display()), what])?;
+        }
+        ensure!(fs::read_to_string(&config)? == text, "the configuration was written to");
+    }
+    Ok(())
+}
+
+fn check_says_of_sinks_what_the_start_says() -> Result<()> {
+    const WAITS: &str = "eports wait until that is mended";
+    let (pair, scratch) = (Lab::quiet_pair()?, Scratch::new()?);
+    let token = scratch.file("token");
+    let write = |text: &[u8], mode| -> Result<()> {
+        fs::write(&token, text)?;
+        Ok(fs::set_permissions(&token, fs::Permissions::from_mode(mode))?)
+    };
+    fs::create_dir(scratch.file("folder"))?;
+    let file = |name: &str| format!("{{type: file, path: {}}}", scratch.file(name).display());
+    let http = format!("{{type: http, url: \"http://127.0.0.1:9/\", token_file: {}}}", token.display());
+    let cases: [(&str, &dyn Fn() -> Result<()>, &str); 6] = [
+        (&http, &|| Ok(()), "No such file"),
+        (&http, &|| write(b"s3cret", 0o644), "chmod o="),
+        (&http, &|| write(b"two\nlines", 0o600), "in one line"),
+        (&http, &|| write(b"\xff\xfe", 0o600), "UTF-8"),
+        (&file("folder"), &|| Ok(()), "is a folder: name a file in it"),
+        (&file("missing/reports"), &|| Ok(()), "missing is missing: make it (`mkdir -p "),
+    ];
+    for (sink, prepare, why) in cases {
+        prepare()?;
+        let mut daemon = Daemon::start(Some(&pair.observer), |_| {
+            format!("interfaces: [{}]\nreport: {{interval: 1s}}\nsinks: [{sink}]\n", QuietPair::OBSERVER_INTERFACE)
+        })?;
+        let config = daemon.directory().join("weir.yaml").display().to_string();
+        weir(&["check", "--config", &config])?.check(1, &["sinks[0]: ", why, "will wait until that is mended"])?;
+        daemon.wait_for_line(WAITS, TIMEOUT)?;
+        ensure!(daemon.log()?.lines().any(|line| line.contains(WAITS) && line.contains(why)), "{}", daemon.log()?);
+        // It would wait for its sink first.
+        daemon.signal(Signal::KILL)?;
+        daemon.wait(TIMEOUT)?;
+    }
+    write(b"s3cret\n", 0o600)?;
+    for (settings, code, says) in [
+        (format!("sinks: [{http}]"), 0, ""),
+        (format!("spool: {{path: /proc/x}}\nsinks: [{http}]"), 1, "spool.path: /proc has the kernel's own files"),
+        (format!("spool: {{path: {}}}\nsinks: [{http}]", token.display()), 1, "token is no folder"),
+    ] {
+        let config = scratch.file("weir.yaml");
+        fs::write(&config, settings)?;
+        weir(&["check", "--config", &config.display().to_string()])?.check(code, &[says])?;
+    }
     Ok(())
 }

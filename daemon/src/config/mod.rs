@@ -13,6 +13,7 @@ mod locate;
 mod mistake;
 mod network;
 mod node;
+mod own_files;
 mod place;
 mod read;
 mod secret;
@@ -41,6 +42,7 @@ pub use self::files::Files;
 pub use self::interface::{Direction, Interface, Mode, slots};
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
+pub use self::own_files::OwnFiles;
 pub use self::secret::Exposed;
 #[cfg(test)]
 pub use self::sink::IPFIX_FIELDS;

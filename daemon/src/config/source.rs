@@ -2,6 +2,7 @@
 
 use super::{
     locate::{Half, locate},
+    mistake::Place,
     node::{self, Node},
     without_mark,
 };
@@ -22,7 +23,19 @@ impl Source {
     /// The file, with the line and column of a setting such as `sampling.packets` or `sinks[1].path`, or of the section
     /// around it, if there is one.
     pub fn place(&self, setting: &str) -> String {
-        let Self { file, text } = self;
+        let file = &self.file;
+        let place = self.find(setting);
+        place.map_or_else(|| file.clone(), |place| format!("{file}:{}:{}", place.line, place.column))
+    }
+
+    /// The name of the file.
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Line and column of a setting, as [`place`](Self::place) has them.
+    pub(super) fn find(&self, setting: &str) -> Option<Place> {
+        let text = &self.text;
         let mut steps = Vec::new();
         if let Ok(root) = node::parse(text) {
             let mut node = &root;
@@ -41,8 +54,7 @@ impl Source {
                 node = next;
             }
         }
-        let place = if steps.is_empty() { None } else { locate(text, &steps, Half::Key) };
-        place.map_or_else(|| file.clone(), |place| format!("{file}:{}:{}", place.line, place.column))
+        if steps.is_empty() { None } else { locate(text, &steps, Half::Key) }
     }
 }
 

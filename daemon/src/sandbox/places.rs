@@ -11,7 +11,7 @@ use std::{
 
 use thiserror::Error;
 
-use crate::config::Files;
+use crate::{config::Files, plain_file::is_foreign_link};
 
 /// What the system's libraries and weir itself may read at any time: names and addresses, certificates, time zones, the
 /// kernel's own files.
@@ -80,6 +80,10 @@ impl Places {
             places.write.extend(narrow(path)?);
         }
         for folder in origin.state_directory.into_iter().chain(files.spool.as_deref()) {
+            if is_foreign_link(folder) {
+                // weir does not follow it, so it needs no right for what it leads to.
+                continue;
+            }
             let there = there(folder).filter(|there| !is_root(there));
             places.write.insert(there.ok_or_else(|| InRoot(folder.to_owned()))?);
         }

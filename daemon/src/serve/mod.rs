@@ -17,7 +17,13 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, response::Response};
+use axum::{
+    Router,
+    extract::Request,
+    http::{HeaderValue, StatusCode, header::HOST},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
 use crossbeam::channel::{Receiver, bounded};
 use hyper::{
     body::Incoming,
@@ -78,6 +84,7 @@ impl Server {
     ///
     /// The address cannot be used, or the system refuses a thread or a descriptor.
     pub fn start(name: &str, address: SocketAddr, router: Router, limits: Limits) -> io::Result<Self> {
+        let router = router.layer(middleware::from_fn(with_one_host));
         let listener = StdListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -185,6 +192,19 @@ async fn serve(
     }
 }
 
+/// Has each request name one host. Two headers `Host` are refused, and a host in the request line counts instead of the
+/// header (RFC 9112 sections 3.2 and 3.2.2), so that whoever looks at the header sees what is meant.
+async fn with_one_host(mut request: Request, next: Next) -> Response {
+    if request.headers().get_all(HOST).iter().count() > 1 {
+        return (StatusCode::BAD_REQUEST, "the request has more than one header `Host`\n").into_response();
+    }
+    let named = request.uri().host().and_then(|host| HeaderValue::try_from(host).ok());
+    if let Some(host) = named {
+        request.headers_mut().insert(HOST, host);
+    }
+    next.run(request).await
+}
+
 /// The router, with the client's slot attached to each request.
 fn service(
     router: Router,
@@ -210,7 +230,7 @@ mod tests {
         net::{Ipv4Addr, TcpStream},
     };
 
-    use axum::routing::get;
+    use axum::{http::HeaderMap, routing::get};
 
     use super::*;
 
@@ -219,7 +239,8 @@ mod tests {
     const LIMITS: Limits = Limits { connections: 4, request: LONG, grace: LONG };
 
     fn server(limits: Limits) -> Server {
-        let router = Router::new().route("/", get(|| async { "hello" }));
+        let host = |headers: HeaderMap| async move { headers[HOST].to_str().unwrap_or_default().to_owned() };
+        let router = Router::new().route("/", get(|| async { "hello" })).route("/host", get(host));
         Server::start("weir-test", (Ipv4Addr::LOCALHOST, 0).into(), router, limits).unwrap()
     }
 
@@ -269,6 +290,19 @@ mod tests {
         let refused = answer(&server, &large);
         assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 431"), "{refused}");
         assert!(answer(&server, HELLO).ends_with("hello"));
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let server = server(LIMITS);
+        let host = |target: &str, hosts: &str| {
+            answer(&server, format!("GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n").as_bytes())
+        };
+        assert!(host("/host", "Host: localhost:1\r\n").ends_with("\r\n\r\nlocalhost:1"));
+        let two = host("/host", "Host: localhost\r\nX: y\r\nhost: evil.example\r\n");
+        assert!(two.starts_with("HTTP/1.1 400") && two.contains("more than one header `Host`"), "{two}");
+        let absolute = host("http://localhost:80@evil.example:9469/host", "Host: localhost\r\n");
+        assert!(absolute.ends_with("\r\n\r\nevil.example"), "the request line counts: {absolute}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the measurement.
 
 mod account;
+mod check;
 mod delivery;
 mod doubts;
 mod file;
@@ -17,6 +18,7 @@ mod otlp;
 mod outbox;
 mod privacy;
 mod same_rows;
+mod settings;
 mod standing;
 mod stdout;
 
@@ -31,12 +33,14 @@ pub use self::nats::Nats;
 #[cfg(feature = "otlp")]
 pub use self::otlp::Otlp;
 pub use self::{
+    check::check,
     file::{File, Rotation},
     http::{Http, HttpError, Options, SecretError, SecretHeader},
     ipfix::Ipfix,
-    open::{OpenError, check, open, open_webhook},
+    open::{open, open_webhook},
     outbox::{Outbox, farewell, finish},
     privacy::of_report,
+    settings::OpenError,
     standing::Standing,
     stdout::Stdout,
 };

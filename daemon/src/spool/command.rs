@@ -94,7 +94,7 @@ impl Spools {
         };
         let mut items = Vec::new();
         for (sink, _) in folders(&self.path).map_err(failed(&self.path))? {
-            let folder = Folder::new(self.path.join(&sink));
+            let folder = Folder::within(&self.path, &sink);
             let listed = folder.list().map_err(failed(folder.path()))?;
             let mut names: Vec<_> = listed.iter().filter_map(|text| Name::read(text)).collect();
             names.sort_by_key(|name| name.number);

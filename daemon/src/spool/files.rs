@@ -1,11 +1,17 @@
 //! The file operations of a spool. They are few, so that a test can simulate a disk that loses power.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{self, ErrorKind, Read, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+};
+
+use rustix::{
+    fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, mkdirat, openat, renameat_with, unlinkat},
+    io::Errno,
 };
 
 use crate::plain_file;
@@ -42,18 +48,25 @@ pub(super) trait Files: Send + Sync {
     }
 }
 
-/// A folder on a disk.
+/// A folder on a disk. All that is done in it is done by its descriptor, which is opened anew each time: whoever may
+/// write to the folder above cannot have weir follow a link of his.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     path: PathBuf,
+    is_within: bool,
     /// The folder as it was last found. While this handle is open, no other folder can get its inode number.
     known: Arc<Mutex<Option<File>>>,
 }
 
 impl Folder {
-    /// The folder at `path`, which is created when needed.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), known: Arc::default() }
+    /// The folder of a sink, in the folder of all spools. It is created when it is needed.
+    pub fn within(above: &Path, name: &str) -> Self {
+        Self { path: above.join(name), is_within: true, known: Arc::default() }
+    }
+
+    /// The folder of all spools.
+    pub fn of_all(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), is_within: false, known: Arc::default() }
     }
 
     /// Its path.
@@ -63,34 +76,68 @@ impl Folder {
 
     /// Creates it and its parent folders.
     pub fn create(&self) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.path)
+        let Some((above, name)) = self.above() else {
+            return fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.path);
+        };
+        Self::of_all(above).create()?;
+        match mkdirat(plain_file::open_folder(above)?, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
+            Err(Errno::EXIST) => Ok(()),
+            made => Ok(made?),
+        }
+    }
+
+    /// The folder of all spools, and the name of this one in it.
+    fn above(&self) -> Option<(&Path, &OsStr)> {
+        if self.is_within { self.path.parent().zip(self.path.file_name()) } else { None }
+    }
+
+    fn opened(&self) -> io::Result<File> {
+        match self.above() {
+            Some((above, name)) => plain_file::open_folder_in(&plain_file::open_folder(above)?, name),
+            None => plain_file::open_folder(&self.path),
+        }
     }
 
     fn open_to_write(&self, name: &str) -> io::Result<File> {
-        let path = self.path.join(name);
-        match plain_file::replace(&path, FILE_MODE) {
+        match self.opened() {
             // The folder has been removed.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.create()?;
-                plain_file::replace(&path, FILE_MODE)
+                replace(&self.opened()?, name)
             }
-            opened => opened,
+            opened => replace(&opened?, name),
         }
     }
 }
 
+/// Makes a file anew, in the place of whatever has its name.
+fn replace(folder: &File, name: &str) -> io::Result<File> {
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Err(error) if error != Errno::NOENT => return Err(error.into()),
+        _ => {}
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    Ok(openat(folder, name, flags, Mode::from_raw_mode(FILE_MODE))?.into())
+}
+
 impl Files for Folder {
     fn list(&self) -> io::Result<Vec<String>> {
-        let entries = match fs::read_dir(&self.path) {
+        let folder = match self.opened() {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
+            opened => opened?,
         };
-        // weir's own names are all valid UTF-8.
-        entries.filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose()).collect()
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&folder)? {
+            // weir's own names are all valid UTF-8.
+            let name = entry?.file_name().to_str().map(str::to_owned);
+            names.extend(name.ok().filter(|name| name != "." && name != ".."));
+        }
+        Ok(names)
     }
 
     fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
-        let file = plain_file::open(&self.path.join(name))?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = plain_file::regular(openat(self.opened()?, name, flags, Mode::empty())?.into())?;
         let refused = |why| Err(io::Error::new(ErrorKind::InvalidData, why));
         if bytes_max.min(file.metadata()?.len()) > FILE_BYTES_MAX {
             return refused("the file is larger than any that weir writes");
@@ -110,15 +157,16 @@ impl Files for Folder {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        self.opened()?.sync_all()
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path.join(from), self.path.join(to))
+        let folder = self.opened()?;
+        Ok(renameat_with(&folder, from, &folder, to, RenameFlags::empty())?)
     }
 
     fn is_there(&self) -> bool {
-        let now = File::open(&self.path).ok();
+        let now = self.opened().ok();
         let number = |file: &File| file.metadata().ok().map(|data| (data.dev(), data.ino()));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *known, now);
@@ -127,6 +175,6 @@ impl Files for Folder {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.path.join(name))
+        Ok(unlinkat(self.opened()?, name, AtFlags::empty())?)
     }
 }

@@ -11,8 +11,9 @@ use tracing::{info, warn};
 
 use super::{Limits, Spool, files::Folder, name::Name};
 use crate::{
-    confined,
+    confined, folder,
     lock::{Lock, LockError},
+    plain_file,
 };
 
 /// The file that a running weir keeps locked.
@@ -35,7 +36,19 @@ type Used = Mutex<HashMap<String, Weak<Spool>>>;
 impl Place {
     /// Creates the folder and its parents. If that fails, [`Place::take`] reports it.
     pub fn provide(path: &Path) {
-        let _ = Folder::new(path).create();
+        let _ = Folder::of_all(path).create();
+    }
+
+    /// Whether a folder can be one of spools, as far as that can be said without making it.
+    ///
+    /// # Errors
+    ///
+    /// Why not, and the way out.
+    pub fn check(path: &Path) -> Result<(), String> {
+        if plain_file::is_foreign_link(path) {
+            return Err(format!("{} is a link that another user has made: weir does not follow it", path.display()));
+        }
+        folder::check_to_be_made(path)
     }
 
     /// Locks a folder, and creates it if needed. `limits` apply to each sink, except that the queue of each sink limits
@@ -46,7 +59,10 @@ impl Place {
     /// Another weir uses the folder, or the system refuses an operation.
     pub fn take(path: &Path, limits: Limits) -> Result<Self, LockError> {
         let failed = |error| LockError::System { what: "create", path: path.to_owned(), error };
-        Folder::new(path).create().map_err(failed)?;
+        Self::check(path).map_err(|why| failed(io::Error::other(why)))?;
+        Folder::of_all(path).create().map_err(failed)?;
+        let failed = |error| LockError::System { what: "open", path: path.to_owned(), error };
+        plain_file::open_folder(path).map_err(failed)?;
         let lock = Lock::take(path, LOCK)?;
         Ok(Self { path: path.to_owned(), limits, used: Arc::default(), _lock: Arc::new(lock) })
     }
@@ -67,7 +83,7 @@ impl Place {
 
     fn open_folder(&self, sink: &str, name: &str, memory: usize) -> Spool {
         let limits = Limits { memory, ..self.limits };
-        let folder = Folder::new(self.path.join(name));
+        let folder = Folder::within(&self.path, name);
         let path = folder.path().display().to_string();
         match folder.create().and_then(|()| Spool::open(Box::new(folder), limits)) {
             Ok((spool, found)) => {
@@ -117,6 +133,8 @@ impl Place {
 /// The folders of sinks, with the number of weir's files in each. Unrelated folders may be among them.
 pub(super) fn folders(path: &Path) -> io::Result<Vec<(String, usize)>> {
     let mut folders = Vec::new();
+    // It may be another user's link.
+    plain_file::open_folder(path)?;
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         if let (true, Ok(name)) = (entry.file_type()?.is_dir(), entry.file_name().into_string()) {
@@ -162,6 +180,53 @@ mod tests {
         assert!(folder_name("file:/a/../../b", "").starts_with("file-a-..-..-b-"), "a plain name");
         assert!(!folder_name("../..", "x").contains('/'));
         assert!(folder_name(&"x".repeat(500), "").len() < 100);
+    }
+
+    #[test]
+    fn links_of_others_in_the_place_of_folders_are_not_followed() {
+        use std::os::unix::fs::{lchown, symlink};
+        let here = std::env::temp_dir().join(format!("weir-place-links-{}", std::process::id()));
+        fs::create_dir_all(here.join("secret")).unwrap();
+        let limits = Limits { bytes: 1 << 20, age: None, memory: 4, sync: true };
+        let sees_nothing = || assert_eq!(fs::read_dir(here.join("secret")).unwrap().count(), 0);
+        let report = |seq| Encoded { id: format!("7f3c9a52/0000b41d/{seq}"), line: b"{}\n".as_slice().into() };
+
+        // In the place of a sink's folder no link is followed, before the start and while weir runs.
+        let name = folder_name("file:/reports", "/reports");
+        let sink = here.join("spool").join(&name);
+        fs::create_dir(here.join("spool")).unwrap();
+        symlink(here.join("secret"), &sink).unwrap();
+        let place = Place::take(&here.join("spool"), limits).unwrap();
+        place.open("file:/reports", "/reports", 4).keep(report(1), 1000).unwrap();
+        sees_nothing();
+        fs::remove_file(&sink).unwrap();
+        let spool = place.open("file:/reports", "/reports", 4);
+        spool.keep(report(2), 1000).unwrap();
+        fs::remove_dir_all(&sink).unwrap();
+        symlink(here.join("secret"), &sink).unwrap();
+        let why = spool.keep(report(3), 1000).unwrap_err().to_string();
+        assert!(why.contains("it is a link"), "{why}");
+        sees_nothing();
+        fs::remove_file(&sink).unwrap();
+        spool.keep(report(4), 1000).unwrap();
+        assert_eq!(spool.holding().in_memory, 0, "it goes on when the link is gone");
+
+        // In the place of the folder above, another user's is not. Who is not root cannot give a link away.
+        fs::rename(here.join("spool"), here.join("moved")).unwrap();
+        symlink(here.join("secret"), here.join("spool")).unwrap();
+        if lchown(here.join("spool"), Some(12_345), None).is_ok() {
+            let why = spool.keep(report(5), 1000).unwrap_err().to_string();
+            assert!(why.contains("a link that another user has made (user id 12345)"), "{why}");
+            let why = Place::take(&here.join("spool"), limits).unwrap_err().to_string();
+            assert!(why.contains("a link that another user has made"), "{why}");
+            assert!(folders(&here.join("spool")).is_err());
+            sees_nothing();
+            fs::remove_file(here.join("spool")).unwrap();
+            symlink(here.join("moved"), here.join("spool")).unwrap();
+            spool.keep(report(6), 1000).unwrap();
+        }
+        drop((spool, place));
+        fs::remove_dir_all(&here).unwrap();
     }
 
     #[test]

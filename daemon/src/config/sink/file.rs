@@ -38,6 +38,11 @@ impl File {
         place::of(&self.path)
     }
 
+    /// All names that its reports may go to.
+    pub(in crate::config) fn names(&self) -> impl Iterator<Item = PathBuf> {
+        std::iter::once(self.path.clone()).chain(self.rotated().map(|(name, _)| name))
+    }
+
     /// The names of renamed files, and the place of each.
     fn rotated(&self) -> impl Iterator<Item = (PathBuf, PathBuf)> {
         let keep = if self.max_size.is_some() { self.keep } else { 0 };

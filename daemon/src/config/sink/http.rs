@@ -116,7 +116,8 @@ pub(super) const COMPRESS: [(&str, Compress); 3] =
     [("gzip", Compress::Gzip), ("zstd", Compress::Zstd), ("none", Compress::None)];
 
 /// Headers that weir sets itself, or that would break the request.
-const OWN_HEADERS: [HeaderName; 6] = [
+const OWN_HEADERS: [HeaderName; 7] = [
+    header::HOST,
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
     header::CONTENT_LENGTH,

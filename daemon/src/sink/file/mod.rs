@@ -134,6 +134,7 @@ impl Open {
             plain_file::open_by_own_links(path, &options, OFlags::empty())?
         };
         let metadata = file.metadata()?;
+        let file = if metadata.is_file() { plain_file::with_one_name(file)? } else { file };
         if metadata.is_file() {
             lock(&file)?;
         }
@@ -352,19 +353,76 @@ mod tests {
         let mut sink = File::new(&path, Some(Rotation { max_size: 1, keep: 3, compress: Compress::Gzip }));
         sink.deliver(&parcels([1])).unwrap();
         // The owner of the folder puts these there.
-        symlink("secret", of(".1")).unwrap();
         symlink("secret", of(".unfinished")).unwrap();
         sink.deliver(&parcels([2])).unwrap();
-        assert!(!of(".2.gz").exists(), "the file that the link leads to was packed");
         assert_eq!(ids(&of(".1.gz")), [id(1)]);
+        fs::hard_link(&secret, of(".1")).unwrap();
+        sink.deliver(&parcels([3])).unwrap();
+        assert!(!of(".2.gz").exists() || ids(&of(".2.gz")) == [id(1)], "the file that has another name was packed");
         assert_eq!(fs::read_to_string(&secret).unwrap(), "only root may read this\n");
         // Nor does weir write a report through another user's link.
         fs::remove_file(&path).unwrap();
         symlink("secret", &path).unwrap();
         if std::os::unix::fs::lchown(&path, Some(12_345), None).is_ok() {
-            let refused = sink.deliver(&parcels([3])).unwrap_err().to_string();
+            let refused = sink.deliver(&parcels([4])).unwrap_err().to_string();
             assert!(refused.contains("a link that another user has made"), "{refused}");
             assert_eq!(fs::read_to_string(&secret).unwrap(), "only root may read this\n");
+        }
+    }
+
+    #[test]
+    fn a_file_with_another_name_is_not_appended_to() {
+        let directory = Directory::new("hard-links");
+        let [path, secret] = ["reports.ndjson", "secret"].map(|name| directory.0.join(name));
+        fs::write(&secret, "of somebody else\n").unwrap();
+        let mut sink = File::new(&path, None);
+        sink.deliver(&parcels([1])).unwrap();
+        // Before the start, and in the place of a file that weir has open.
+        fs::remove_file(&path).unwrap();
+        fs::hard_link(&secret, &path).unwrap();
+        for mut sink in [File::new(&path, None), sink] {
+            let why = sink.deliver(&parcels([2])).unwrap_err().to_string();
+            assert!(why.contains(path.to_str().unwrap()) && why.contains("2 names (hard links)"), "{why}");
+            assert_eq!(fs::read_to_string(&secret).unwrap(), "of somebody else\n");
+        }
+        fs::remove_file(&path).unwrap();
+        File::new(&path, None).deliver(&parcels([2])).unwrap();
+        assert_eq!(ids(&path), [id(2)]);
+    }
+
+    #[test]
+    fn whatever_is_in_the_place_of_an_older_file_is_named_and_reports_wait_until_it_is_gone() {
+        let directory = Directory::new("obstacle");
+        let path = directory.0.join("reports.ndjson");
+        let mut sink = File::new(&path, Some(Rotation { max_size: 1, keep: 2, compress: Compress::Gzip }));
+        let mut seq = 1;
+        sink.deliver(&parcels([seq])).unwrap();
+        for ending in [".1", ".1.gz", ".2", ".2.zst"] {
+            let place = directory.0.join(format!("reports.ndjson{ending}"));
+            let obstacles: [(&str, &dyn Fn(&Path)); 3] = [
+                ("a link", &|place| symlink("secret", place).unwrap()),
+                ("a folder", &|place| fs::create_dir(place).unwrap()),
+                ("a pipe", &|place| {
+                    rustix::fs::mkfifoat(rustix::fs::CWD, place, rustix::fs::Mode::RWXU).unwrap();
+                }),
+            ];
+            for (what, put) in obstacles {
+                let _ = fs::remove_file(&place);
+                put(&place);
+                let error = sink.deliver(&parcels([seq + 1])).unwrap_err();
+                let DeliveryError::Unavailable { message, .. } = error else { panic!("{error:?}") };
+                let expected = format!("older reports go to {}, which is {what}: move it away", place.display());
+                assert!(message.contains(&expected), "{message}");
+                assert_eq!(ids(&path), [id(seq)], "nothing was renamed");
+                if place.is_dir() {
+                    fs::remove_dir(&place).unwrap()
+                } else {
+                    fs::remove_file(&place).unwrap()
+                }
+                seq += 1;
+                sink.deliver(&parcels([seq])).unwrap();
+                assert_eq!(ids(&path), [id(seq)], "it goes on");
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, ErrorKind, Write},
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
 };
 
@@ -33,8 +34,14 @@ impl Rotation {
     ///
     /// # Errors
     ///
-    /// A file cannot be renamed. A file that cannot be compressed stays as it is, with a line in the log.
+    /// A file cannot be renamed, or something else is in its place. A file that cannot be compressed stays as it is,
+    /// with a line in the log.
     pub fn rotate(self, path: &Path) -> io::Result<()> {
+        for nth in 1..=self.keep {
+            for compress in Compress::ALL {
+                refuse_obstacle(&config::rotated(path, nth, compress))?;
+            }
+        }
         for compress in Compress::ALL {
             let _ = fs::remove_file(config::rotated(path, self.keep, compress));
             for nth in (1..self.keep).rev() {
@@ -60,7 +67,7 @@ impl Rotation {
     /// Compresses a file under another name, and removes it when the compressed one is complete.
     fn pack(self, plain: &Path, unfinished: &Path, packed: &Path) -> io::Result<()> {
         // The folder may be another user's: compress only a file, never a link to one that this user may not read.
-        let mut from = plain_file::open(plain)?;
+        let mut from = plain_file::with_one_name(plain_file::open(plain)?)?;
         let out = plain_file::replace(unfinished, MODE)?;
         let written = self.write_packed(&mut from, out).and_then(|()| fs::rename(unfinished, packed));
         if written.is_err() {
@@ -93,9 +100,29 @@ fn unfinished(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Says what is in the way of older reports. Nothing of weir's is: somebody has to look at it.
+fn refuse_obstacle(path: &Path) -> io::Result<()> {
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+    let kind = found.file_type();
+    let what = match kind {
+        _ if kind.is_file() => return Ok(()),
+        _ if kind.is_symlink() => "a link",
+        _ if kind.is_dir() => "a folder",
+        _ if kind.is_fifo() => "a pipe",
+        _ => "no regular file",
+    };
+    let path = path.display();
+    let why = format!("older reports go to {path}, which is {what}: move it away, and weir goes on");
+    Err(io::Error::new(ErrorKind::AlreadyExists, why))
+}
+
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        renamed => renamed,
+        Err(error) => {
+            let why = format!("cannot rename {} to {}: {error}", from.display(), to.display());
+            Err(io::Error::new(error.kind(), why))
+        }
+        Ok(()) => Ok(()),
     }
 }

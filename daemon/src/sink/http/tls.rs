@@ -6,6 +6,11 @@ use std::{
     sync::Arc,
 };
 
+use rustls::{
+    crypto::ring::default_provider,
+    pki_types::{CertificateDer, PrivateKeyDer},
+    sign::CertifiedKey,
+};
 use thiserror::Error;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
@@ -31,6 +36,19 @@ pub enum PemError {
     /// Every user may read the key.
     #[error(transparent)]
     Exposed(#[from] Exposed),
+    /// The key is of another certificate, or of a kind that weir does not know.
+    #[error(
+        "{certificate} and {key} do not belong together: {cause}. Name the key that the first certificate of the file \
+         was made with"
+    )]
+    NoPair {
+        /// The file of the certificates.
+        certificate: String,
+        /// The file of the key.
+        key: String,
+        /// Why not.
+        cause: rustls::Error,
+    },
     /// The file does not contain what is needed.
     #[error("{file} has no {what} in PEM format")]
     Missing {
@@ -54,9 +72,32 @@ pub(super) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Resul
     let mut tls = TlsConfig::builder().root_certs(roots);
     // The configuration ensures that both are there or none.
     if let (Some(chain), Some(key)) = (certificate_file, key_file) {
-        tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(chain)?, private_key(key)?)));
+        let (certificates, private_key) = pair(chain, key)?;
+        tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates, private_key)));
     }
     Ok(tls.build())
+}
+
+/// weir's own certificate with those above it, and its key.
+///
+/// # Errors
+///
+/// A file is not what it should be, or the key is of another certificate.
+pub(in crate::sink) fn pair(
+    chain: &Path,
+    key: &Path,
+) -> Result<(Vec<Certificate<'static>>, PrivateKey<'static>), PemError> {
+    let (certificates, private_key) = (certificates(chain)?, private_key(key)?);
+    let der = certificates.iter().map(|one| CertificateDer::from(one.der().to_vec())).collect();
+    let checked = PrivateKeyDer::try_from(private_key.der().to_vec())
+        .map_err(|why| rustls::Error::General(why.to_owned()))
+        .and_then(|key| CertifiedKey::from_der(der, key, &default_provider()));
+    match checked {
+        Ok(_) => Ok((certificates, private_key)),
+        Err(cause) => {
+            Err(PemError::NoPair { certificate: chain.display().to_string(), key: key.display().to_string(), cause })
+        }
+    }
 }
 
 /// The certificates in a file.
@@ -88,4 +129,35 @@ fn read(file: &Path) -> Result<Vec<u8>, PemError> {
     let read = open_regular(file).and_then(|open| open.take(BYTES_MAX).read_to_end(&mut bytes));
     read.map_err(|error| PemError::Unreadable { file: file.display().to_string(), error })?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn a_key_of_another_certificate_is_refused() {
+        let here = std::env::temp_dir().join(format!("weir-tls-pair-{}", std::process::id()));
+        fs::create_dir(&here).unwrap();
+        let of = |name: &str| here.join(name);
+        let keys = [KeyPair::generate().unwrap(), KeyPair::generate().unwrap()];
+        let certificate = CertificateParams::new(vec!["router".to_owned()]).unwrap().self_signed(&keys[0]).unwrap();
+        fs::write(of("certificate"), certificate.pem()).unwrap();
+        for (nth, key) in keys.iter().enumerate() {
+            fs::write(of(&nth.to_string()), key.serialize_pem()).unwrap();
+            fs::set_permissions(of(&nth.to_string()), fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let settings =
+            |key: &str| Tls { ca_file: None, certificate_file: Some(of("certificate")), key_file: Some(of(key)) };
+        let (pair, no_pair) = (config(&settings("0")).map(drop), config(&settings("1")).map(drop));
+        fs::remove_dir_all(&here).unwrap();
+        pair.unwrap();
+        let why = no_pair.unwrap_err().to_string();
+        let names = ["certificate", "1"].map(|name| of(name).display().to_string());
+        assert!(why.starts_with(&format!("{} and {} do not belong together: ", names[0], names[1])), "{why}");
+    }
 }

@@ -13,7 +13,7 @@ use ureq::tls::Certificate;
 
 use crate::{
     config::Tls,
-    sink::http::tls::{PemError, certificates, private_key},
+    sink::http::tls::{PemError, certificates, pair},
 };
 
 /// Why the TLS settings cannot be used.
@@ -48,8 +48,9 @@ pub(super) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Resul
     // The configuration ensures that both are there or none.
     match (certificate_file, key_file) {
         (Some(chain), Some(key)) => {
-            let chain = certificates(chain)?.iter().map(der).collect();
-            let key = PrivateKeyDer::try_from(private_key(key)?.der().to_vec());
+            let (chain, key) = pair(chain, key)?;
+            let chain = chain.iter().map(der).collect();
+            let key = PrivateKeyDer::try_from(key.der().to_vec());
             let key = key.map_err(|why| rustls::Error::General(why.to_owned()))?;
             Ok(builder.with_client_auth_cert(chain, key)?)
         }

@@ -1,0 +1,82 @@
+//! What can be said of a folder before weir makes a file in it, without making one: who looks may be another user than
+//! the one that weir runs as.
+
+use std::{fs, io::ErrorKind, path::Path};
+
+use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
+
+/// File systems of the kernel's own files (`linux/magic.h`): nobody makes a file there.
+const OF_THE_KERNEL: [u64; 4] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+];
+
+/// Whether files can be made in a folder that is there.
+///
+/// # Errors
+///
+/// Why not, and the way out.
+pub fn check(folder: &Path) -> Result<(), String> {
+    let shown = folder.display();
+    match fs::metadata(folder) {
+        Ok(found) if found.is_dir() => takes_files(folder),
+        Ok(_) => Err(format!("{shown} is no folder: name another one")),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(format!("the folder {shown} is missing: make it (`mkdir -p {shown}`)"))
+        }
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            Err(format!("{shown} is below a file: name another folder"))
+        }
+        // It may be permitted to the user that weir runs as.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Whether a folder can be made, or is there and takes files.
+///
+/// # Errors
+///
+/// Why not, and the way out.
+pub fn check_to_be_made(folder: &Path) -> Result<(), String> {
+    let is_missing = |folder: &&Path| fs::metadata(folder).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    let nearest = folder.ancestors().find(|folder| !is_missing(folder) && !folder.as_os_str().is_empty());
+    nearest.map_or(Ok(()), check)
+}
+
+fn takes_files(folder: &Path) -> Result<(), String> {
+    let shown = folder.display();
+    if statfs(folder).is_ok_and(|found| OF_THE_KERNEL.contains(&(found.f_type as u64))) {
+        return Err(format!("{shown} has the kernel's own files, and takes no others: name another folder"));
+    }
+    if statvfs(folder).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+        return Err(format!("{shown} is on a file system that is mounted read-only: name another folder"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_no_files_is_told_with_the_way_out() {
+        let here = std::env::temp_dir().join(format!("weir-folder-{}", std::process::id()));
+        fs::create_dir(&here).unwrap();
+        fs::write(here.join("file"), "").unwrap();
+        let why = |path: &str| check(&here.join(path)).unwrap_err();
+        let missing = why("missing");
+        assert!(missing.contains("is missing: make it (`mkdir -p ") && missing.ends_with("missing`)"), "{missing}");
+        assert!(why("file").ends_with("file is no folder: name another one"));
+        assert!(why("file/below").contains("is below a file"));
+        assert_eq!(check(&here), Ok(()));
+        assert_eq!(check_to_be_made(&here.join("a/b")), Ok(()));
+        assert!(check_to_be_made(&here.join("file")).unwrap_err().contains("is no folder"));
+        assert!(check_to_be_made(&here.join("file/a/b")).is_err());
+        for kernel in ["/proc/x", "/sys/x"] {
+            assert!(check_to_be_made(Path::new(kernel)).unwrap_err().contains("the kernel's own files"), "{kernel}");
+        }
+        fs::remove_dir_all(&here).unwrap();
+    }
+}
