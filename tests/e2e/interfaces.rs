@@ -309,8 +309,8 @@ fn an_alternative_name_is_a_name() -> Result<()> {
     Ok(())
 }
 
-/// Under an XDP program in generic mode Linux allows none: ports have theirs first, whatever was made first, and whether
-/// the configuration names them or they fit a pattern.
+/// Under an XDP program in generic mode Linux allows none: ports have theirs first, whatever was made first, and
+/// whether the configuration names them or they fit a pattern.
 fn a_bridge_and_its_ports_have_generic_xdp() -> Result<()> {
     for names in [&["br7", "port7", "port*"][..], &["br7", "port*"]] {
         check_bridge(names).with_context(|| format!("{names:?}"))?;

@@ -12,8 +12,7 @@ use weir_common::{
 use super::{
     coverage::{Compared, Coverage, Finding, Reading, Seen, Shortage, Unseen},
     netlink::{Device, XdpProgram},
-    obtained::{Obtained, kept_back, reason_for_missing},
-    others::WAITS,
+    obtained::{Obtained, WAITS, kept_back, reason_for_missing},
     plan::{Wanted, alias, passes_on},
     readings::Readings,
     sign,
@@ -204,8 +203,8 @@ impl Attachment {
         })
     }
 
-    /// The rule by which it has to go on, as its interface has another name by now that another rule is about; `None` if
-    /// it stays with its own, or cannot go on: by the other rule it would be attached in another way.
+    /// The rule by which it goes on, as its interface now has a name that another rule covers. `None` if its own rule
+    /// still covers it, or if the other rule would attach it in another way.
     pub fn next_rule(
         &self,
         rules: &[Interface],

@@ -5,6 +5,9 @@ use std::borrow::Cow;
 use super::{netlink::XdpProgram, sign::named};
 use crate::{interface::Way, measure::interface::Counts};
 
+/// The message about interfaces that are not attached yet.
+pub const WAITS: &str = "not attached yet: weir attaches to interfaces one after the other";
+
 /// How the packets of an interface are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obtained {

@@ -15,7 +15,7 @@ use super::{
     attachment::Departure,
     coverage::Shortage,
     netlink::Device,
-    obtained::Obtained,
+    obtained::{Obtained, WAITS},
     plan::{Wanted, successor},
     readings::Readings,
     tasks::Number,
@@ -30,8 +30,6 @@ use crate::{
 
 /// Their name in reports.
 pub const NAME: &str = "others";
-/// The message about interfaces that are not attached yet.
-pub const WAITS: &str = "not attached yet: weir attaches to interfaces one after the other";
 
 /// The interfaces without a slot of their own.
 #[derive(Default)]

@@ -12,8 +12,8 @@ use super::{
     attachment::{Attachment, Present},
     attachments::{Attachments, HELD_UP},
     coverage::Seen,
-    obtained::Obtained,
-    others::{self, Others, WAITS},
+    obtained::{Obtained, WAITS},
+    others::{self, Others},
     tasks::Done,
 };
 use crate::{
