@@ -202,7 +202,7 @@ fn reports_never_go_into_a_file_of_weirs_own() -> Result<()> {
         );
         fs::write(&config, &text)?;
         for command in ["check", "run"] {
-            let mut weir = pair.observer.command(&program.display().to_string());
+            let mut weir = pair.observer.command(program.display().to_string());
             weir.arg(command).arg("--config").arg(&config);
             Ended::of(&mut weir)?.check(2, &[&format!("{}:5:16: sinks[0].path: ", config.display()), what])?;
         }
@@ -222,7 +222,9 @@ fn check_says_of_sinks_what_the_start_says() -> Result<()> {
     fs::create_dir(scratch.file("folder"))?;
     let file = |name: &str| format!("{{type: file, path: {}}}", scratch.file(name).display());
     let http = format!("{{type: http, url: \"http://127.0.0.1:9/\", token_file: {}}}", token.display());
-    let cases: [(&str, &dyn Fn() -> Result<()>, &str); 6] = [
+    /// Prepares a case.
+    type Prepare<'a> = &'a dyn Fn() -> Result<()>;
+    let cases: [(&str, Prepare<'_>, &str); 6] = [
         (&http, &|| Ok(()), "No such file"),
         (&http, &|| write(b"s3cret", 0o644), "chmod o="),
         (&http, &|| write(b"two\nlines", 0o600), "in one line"),

@@ -39,7 +39,8 @@ impl Config {
                 let is_own = |(_, own): &&(String, PathBuf)| is_same(&path, own);
                 let what = own.iter().find(is_own).map(|(what, _)| what.clone());
                 let is_in_spool = |spool: &PathBuf| place::of(&path).starts_with(place::of(spool));
-                let what = what.or_else(|| spool.as_ref().filter(|spool| is_in_spool(spool)).map(in_spool));
+                let what =
+                    what.or_else(|| spool.as_ref().filter(|spool| is_in_spool(spool)).map(|spool| in_spool(spool)));
                 if let Some(what) = what {
                     let setting = format!("sinks[{nth}].path");
                     let message = format!("{} is {what}: name another file for reports", path.display());
@@ -64,7 +65,7 @@ impl Config {
     }
 }
 
-fn in_spool(spool: &PathBuf) -> String {
+fn in_spool(spool: &Path) -> String {
     format!("in the spool ({})", spool.display())
 }
 

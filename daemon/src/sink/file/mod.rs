@@ -399,26 +399,19 @@ mod tests {
         sink.deliver(&parcels([seq])).unwrap();
         for ending in [".1", ".1.gz", ".2", ".2.zst"] {
             let place = directory.0.join(format!("reports.ndjson{ending}"));
-            let obstacles: [(&str, &dyn Fn(&Path)); 3] = [
-                ("a link", &|place| symlink("secret", place).unwrap()),
-                ("a folder", &|place| fs::create_dir(place).unwrap()),
-                ("a pipe", &|place| {
-                    rustix::fs::mkfifoat(rustix::fs::CWD, place, rustix::fs::Mode::RWXU).unwrap();
-                }),
-            ];
-            for (what, put) in obstacles {
+            for what in ["a link", "a folder", "a pipe"] {
                 let _ = fs::remove_file(&place);
-                put(&place);
+                match what {
+                    "a link" => symlink("secret", &place).unwrap(),
+                    "a folder" => fs::create_dir(&place).unwrap(),
+                    _ => rustix::fs::mkfifoat(rustix::fs::CWD, &place, rustix::fs::Mode::RWXU).unwrap(),
+                }
                 let error = sink.deliver(&parcels([seq + 1])).unwrap_err();
                 let DeliveryError::Unavailable { message, .. } = error else { panic!("{error:?}") };
                 let expected = format!("older reports go to {}, which is {what}: move it away", place.display());
                 assert!(message.contains(&expected), "{message}");
                 assert_eq!(ids(&path), [id(seq)], "nothing was renamed");
-                if place.is_dir() {
-                    fs::remove_dir(&place).unwrap()
-                } else {
-                    fs::remove_file(&place).unwrap()
-                }
+                fs::remove_dir(&place).or_else(|_| fs::remove_file(&place)).unwrap();
                 seq += 1;
                 sink.deliver(&parcels([seq])).unwrap();
                 assert_eq!(ids(&path), [id(seq)], "it goes on");
