@@ -65,7 +65,7 @@ CREATE INDEX tombstones_by_observer ON tombstones (observer_id, boot_id, first_s
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file does not exist.
-    #[error("there is no database {}: `weir collect --listen ADDRESS --database {}` makes one", .0.display(), .0.display())]
+    #[error("there is no database {}: `weir-collect --listen ADDRESS --database {}` makes one", .0.display(), .0.display())]
     Missing(PathBuf),
     /// It belongs to another program.
     #[error("{} is the database of another program: name another file", .0.display())]
