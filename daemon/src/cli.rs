@@ -13,11 +13,22 @@ const OTHER_COMMANDS: &str = "Any other COMMAND runs the program weir-COMMAND, f
 
 /// Packet analytics for routers: exact accounting of every packet, fixed memory, error bounds on every estimate.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, arg_required_else_help = true, after_help = OTHER_COMMANDS)]
+#[command(
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = OTHER_COMMANDS,
+    disable_version_flag = true
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
+    /// Print the version
+    #[arg(short = 'V', long)]
+    pub version: bool,
+    /// With --version: the features and the eBPF object of this program, too
+    #[arg(long, requires = "version")]
+    pub verbose: bool,
 }
 
 impl Cli {

@@ -29,7 +29,7 @@ use weir::{
         protocol::{self, Asked, Detached},
     },
     coordinator::MeasureError,
-    datapath::{Cpus, KernelError, tap},
+    datapath::{Cpus, KernelError, object_sha256, tap},
     doctor::{
         self, Diagnosis,
         bundle::{self, Known},
@@ -70,7 +70,8 @@ struct Failure {
 }
 
 fn main() -> ExitCode {
-    let Cli { command } = Cli::parse();
+    let Cli { command, version, verbose } = Cli::parse();
+    let Some(command) = command else { return ExitCode::from(print_version(version, verbose) as u8) };
     let result = match command {
         Command::Run(args) => run(args),
         Command::Replay(args) => replay_captures(args),
@@ -98,6 +99,19 @@ fn main() -> ExitCode {
         exit
     });
     ExitCode::from(exit as u8)
+}
+
+/// Without a command only `--version` is left to say.
+fn print_version(version: bool, verbose: bool) -> Exit {
+    debug_assert!(version, "clap prints the help instead");
+    let mut text = format!("weir {}", env!("CARGO_PKG_VERSION"));
+    if verbose {
+        let features = [("nats", cfg!(feature = "nats")), ("otlp", cfg!(feature = "otlp"))];
+        let with: Vec<_> = features.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect();
+        let with = if with.is_empty() { "none".to_owned() } else { with.join(", ") };
+        text = format!("{text}\nfeatures: {with}\neBPF object: SHA-256 {}", object_sha256());
+    }
+    print(&text).unwrap_or_else(|failure| failure.exit)
 }
 
 fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs) -> Result<Exit, Failure> {

@@ -59,7 +59,8 @@ fn the_report_is_a_real_one() -> Result<()> {
     let block = blocks.iter().find(|block| block.language == "text").context("no block shows a report")?;
     let [command, shown @ ..] = block.lines.as_slice() else { bail!("the block is empty") };
     let command = command.strip_prefix("$ ").context("the block does not begin with a command")?;
-    let Command::Replay(ReplayArgs { files, window, seed, .. }) = Cli::try_parse_from(command.split(' '))?.command
+    let Some(Command::Replay(ReplayArgs { files, window, seed, .. })) =
+        Cli::try_parse_from(command.split(' '))?.command
     else {
         bail!("only a replay makes the same report again: {command}");
     };

@@ -245,6 +245,24 @@ fn weir_replay_from<A: AsRef<OsStr>>(input: &Path, arguments: impl IntoIterator<
     Ok(command.output().context("cannot start weir")?.into())
 }
 
+pub fn the_version_names_the_features_and_the_object() -> Result<()> {
+    let version = |arguments: &[&str]| -> Result<Ended> {
+        Ok(Command::new(weir_binary()?).args(arguments).stdin(Stdio::null()).output()?.into())
+    };
+    let short = version(&["--version"])?;
+    ensure!(
+        short.code == Some(DONE) && short.out.starts_with(b"weir ") && short.out.ends_with(b"\n"),
+        "{:?}",
+        short.out
+    );
+    ensure!(version(&["-V"])?.out == short.out);
+    let long = String::from_utf8(version(&["--version", "--verbose"])?.out)?;
+    let digits = long.lines().find_map(|line| line.strip_prefix("eBPF object: SHA-256 ")).context("no hash")?;
+    ensure!(digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{long}");
+    ensure!(long.as_bytes().starts_with(&short.out) && long.contains("\nfeatures: "), "{long}");
+    says(version(&["--verbose"])?.refusal(USAGE)?, &["--version"])
+}
+
 pub fn a_closed_output_is_no_error() -> Result<()> {
     let scratch = Scratch::new()?;
     let file = scratch.file("traffic.pcap");

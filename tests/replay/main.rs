@@ -113,6 +113,7 @@ fn main() -> ExitCode {
         trial("command::a_missing_file", command::a_missing_file_is_a_mistake_before_anything_is_read, &[]),
         trial("command::a_broken_capture", command::a_broken_capture_is_reported_as_far_as_it_goes, &[]),
         trial("command::no_capture", command::what_is_no_capture_is_named, &[]),
+        trial("command::version", command::the_version_names_the_features_and_the_object, &[]),
         trial("command::a_closed_output", command::a_closed_output_is_no_error, &[]),
         trial("command::tables", command::tables_are_for_people, &[]),
         trial("command::the_progress_bar", command::the_progress_bar_is_for_terminals, &[&program("script")]),

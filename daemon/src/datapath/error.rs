@@ -24,11 +24,6 @@ pub enum KernelError {
     /// See [`Preemption`](super::Preemption).
     #[error("{0}: use a kernel that was built with it, or packet sockets (`mode: afpacket`)")]
     Preemptible(&'static str),
-    /// Built with `AYA_BUILD_SKIP=1`.
-    #[error(
-        "this weir was built without its eBPF program (AYA_BUILD_SKIP was set): build it again without that variable"
-    )]
-    NoObject,
     /// The object could not be read, or a map could not be made.
     #[error("the kernel refused weir's eBPF maps")]
     Load(#[source] EbpfError),

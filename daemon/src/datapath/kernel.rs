@@ -21,6 +21,7 @@ use super::{
     error::KernelError,
     features::Features,
     maps::{Blocks, InterfaceTable, Valves},
+    object::object,
     plan::Plan,
     preemption::Preemption,
     programs::{FlushProgram, TcPrograms, XdpPrograms},
@@ -40,9 +41,6 @@ pub struct LoadedProgram {
     /// How many instructions the verifier processed, out of at most a million; known since Linux 5.16.
     pub verified_instructions: Option<u32>,
 }
-
-/// The object that the build compiled from `ebpf/`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/weir-ebpf"));
 
 /// The loaded object.
 pub struct Kernel {
@@ -108,7 +106,7 @@ impl Kernel {
     ///
     /// See [`KernelError`].
     pub fn load_with(plan: &Plan, features: Features) -> Result<Self, KernelError> {
-        Self::load_object(OBJECT, plan, features)
+        Self::load_object(&object(), plan, features)
     }
 
     /// As [`Kernel::load_with`], from another object with the same programs and maps, and possibly more programs.
@@ -128,16 +126,13 @@ impl Kernel {
     ///
     /// See [`KernelError`].
     pub fn for_replay(plan: &Plan) -> Result<Self, KernelError> {
-        let mut kernel = Self::with_maps(OBJECT, plan, Features::of_this_kernel())?;
+        let mut kernel = Self::with_maps(&object(), plan, Features::of_this_kernel())?;
         kernel.load_replay()?;
         Ok(kernel)
     }
 
     /// Loads the maps, and the program that closes windows.
     fn with_maps(object: &[u8], plan: &Plan, features: Features) -> Result<Self, KernelError> {
-        if object.is_empty() {
-            return Err(KernelError::NoObject);
-        }
         // Kernels before 5.11 charge maps to this limit. Later ones ignore it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
         let layout = Cpus::of_this_machine()?.layout(plan.cache_flows, plan.ring_bytes)?;
@@ -349,7 +344,7 @@ mod tests {
 
     #[test]
     fn the_object_has_what_weir_runs_and_nothing_else() {
-        let object = aya_obj::Object::parse(OBJECT).unwrap();
+        let object = aya_obj::Object::parse(&object()).unwrap();
         let mut programs: Vec<_> = object.programs.keys().map(String::as_str).collect();
         programs.sort_unstable();
         let expected = [

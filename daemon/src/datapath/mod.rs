@@ -15,6 +15,7 @@ pub mod error;
 pub mod features;
 pub mod kernel;
 pub mod maps;
+mod object;
 mod places;
 pub mod plan;
 mod preemption;
@@ -32,6 +33,7 @@ pub use self::{
     features::{Features, has_tcx},
     kernel::{Kernel, LoadedProgram, Parts, Rings},
     maps::Blocks,
+    object::object_sha256,
     plan::{Plan, Shares},
     preemption::Preemption,
     programs::FlushProgram,

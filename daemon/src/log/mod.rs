@@ -10,14 +10,15 @@ mod limit;
 mod writer;
 
 use std::{
-    fmt,
+    env, fmt,
     io::{self, Stderr},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Subscriber, warn};
 use tracing_subscriber::{
-    EnvFilter, Layer,
+    Layer,
+    filter::Targets,
     layer::{Context, SubscriberExt as _},
     util::SubscriberInitExt as _,
 };
@@ -31,7 +32,7 @@ pub use self::{
     format::{Format, VARIABLE},
     lasting::Lasting,
 };
-use crate::clock;
+use crate::{clock, text::with_causes};
 
 /// The variable that selects the lines: `debug`, `weir=trace`, ...
 const FILTER: &str = "WEIR_LOG";
@@ -50,9 +51,28 @@ pub struct Ended(Arc<Lines>);
 pub fn begin(format: Format) -> Ended {
     let style = *STYLE.get_or_init(|| Style::of_stderr(format));
     let lines = Arc::new(Lines { log: Log::new(io::stderr(), style), style, limiter: Mutex::default() });
-    let filter = EnvFilter::try_from_env(FILTER).unwrap_or_else(|_| EnvFilter::new(LINES));
+    let wanted = env::var_os(FILTER).unwrap_or_default();
+    let wanted = wanted.to_string_lossy();
+    let (filter, mistake) = filter(&wanted);
     tracing_subscriber::registry().with(filter).with(ToLines(lines.clone())).init();
+    if let Some(mistake) = mistake {
+        warn!(
+            "{FILTER}: {wanted:?} does not select lines ({mistake}): set it to warn, debug or weir=trace. weir uses {LINES}"
+        );
+    }
     Ended(lines)
+}
+
+/// The lines that `wanted` selects, or the default ones and what is wrong with `wanted`.
+fn filter(wanted: &str) -> (Targets, Option<String>) {
+    let default = || LINES.parse::<Targets>().unwrap_or_default();
+    match wanted {
+        "" => (default(), None),
+        _ => match wanted.parse() {
+            Ok(filter) => (filter, None),
+            Err(error) => (default(), Some(with_causes(&error))),
+        },
+    }
 }
 
 /// Prints a message for the user who started weir, in addition to the log: why it ends.
@@ -115,9 +135,24 @@ impl Drop for Ended {
 mod tests {
     use std::{fs::File, io::Read as _, os::fd::OwnedFd};
 
-    use tracing::{info, subscriber::with_default, warn};
+    use tracing::{info, subscriber::with_default};
 
     use super::*;
+
+    #[test]
+    fn the_variable_selects_lines_and_a_mistake_in_it_is_told() {
+        let enables = |filter: &Targets, target: &str, level| filter.would_enable(target, &level);
+        let (default, mistake) = filter("");
+        assert_eq!(mistake, None);
+        assert!(enables(&default, "weir::sink", Level::INFO) && !enables(&default, "weir::sink", Level::DEBUG));
+        assert!(!enables(&default, "async_nats", Level::ERROR));
+        let (wanted, mistake) = filter("weir=trace,warn");
+        assert_eq!(mistake, None);
+        assert!(enables(&wanted, "weir::sink", Level::TRACE) && !enables(&wanted, "rustls", Level::INFO));
+        let (wrong, mistake) = filter("weir=loud");
+        assert!(mistake.is_some_and(|mistake| !mistake.is_empty()));
+        assert_eq!(wrong.to_string(), default.to_string());
+    }
 
     struct Into(Arc<Lines<OwnedFd>>);
 

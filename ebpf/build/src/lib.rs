@@ -1,48 +1,44 @@
-//! Builds weir's eBPF objects (`ebpf/`) for their own target: what the build scripts of `daemon` and `tests` call.
+//! weir's eBPF objects, for the build scripts of `daemon` and `tests`.
 //!
-//! aya-build does the work. It takes its wishes from the environment:
+//! The object that the daemon loads is kept in `ebpf/object/`, so that building weir needs no eBPF tools. `scripts/ebpf`
+//! makes it, and `scripts/check` makes it again and compares. A build script compiles the object itself where that one
+//! does not fit: the sources have changed since, the processor is another one, or `WEIR_BUILD_EBPF=1` asks for it.
 //!
-//! - `RUSTC_BOOTSTRAP` lets a stable compiler build `core` from source.
-//! - `PATH` leads to bpf-linker.
-//! - `OUT_DIR` is where it builds. It is one folder for all objects and profiles, because building `core` takes a
-//!   minute.
-//!
-//! A process may not change its own environment without `unsafe`, and setting the variables in `.cargo/config.toml`
-//! would unlock unstable features in every crate of the daemon. So a build script runs itself a second time, with the
-//! name of a toolchain as its argument, in the environment that is needed.
-//!
-//! `AYA_BUILD_SKIP=1` leaves an empty object instead: everything compiles, and the daemon refuses to load it.
+//! Compiling needs a Rust compiler with the source of its standard library, and bpf-linker. `RUSTC_BOOTSTRAP` lets a
+//! stable compiler build `core` from source. All objects and profiles are compiled in one folder, because building
+//! `core` takes a minute.
 //!
 //! A failure is a `cargo::error` line and exit code 0: cargo then ends the build with that one line. Any other exit
 //! code would bury it under cargo's dump of the whole output.
 
 #![expect(clippy::print_stdout, reason = "a build script talks to cargo by its standard output")]
 
+mod kept;
+mod tools;
+
 use std::{
     env,
-    ffi::{OsStr, OsString},
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    process::Command,
+    process::Output,
 };
+
+pub use self::kept::{FINGERPRINT, fingerprint};
+use self::{kept::is_current, tools::Tools};
 
 /// The package that all objects are built from, and its folder.
 const PACKAGE: &str = "weir-ebpf";
 const PACKAGE_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// What the objects are made of, seen from the package's folder.
-const SOURCES: [&str; 5] = ["", "../common/src", "../common/Cargo.toml", "../Cargo.toml", "../Cargo.lock"];
+/// Everything that decides what a build script does, seen from the package's folder.
+const WATCHED: [&str; 5] = ["", "../common/src", "../common/Cargo.toml", "../Cargo.toml", "../Cargo.lock"];
 
-/// Rustup's toolchains that may have the source of the standard library, the better one first. `scripts/setup` links
-/// the first to Debian's compiler if there is no fitting nightly.
-const TOOLCHAINS: [&str; 2] = ["weir-bpf", "nightly"];
+/// `1` asks for an object that is compiled from source, `0` for the one in `ebpf/object/`, whatever the sources are.
+const CHOICE: &str = "WEIR_BUILD_EBPF";
 
-/// A file of the standard library's source, seen from a sysroot.
-const LIBRARY: &str = "lib/rustlib/src/rust/library/core/Cargo.toml";
-
-/// The end of every message about a missing tool.
-const WAY_OUT: &str = "run scripts/setup (as root on Debian; elsewhere it says what to install)";
+/// The processor that the object in `ebpf/object/` is for.
+const PROCESSOR: &str = "x86_64";
 
 /// An object that can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,141 +59,107 @@ impl Object {
     }
 
     /// The package's features that it needs.
-    const fn features(self) -> &'static [&'static str] {
+    const fn features(self) -> &'static str {
         match self {
-            Self::Shipped => &[],
-            Self::Benchmark => &["benchmark"],
+            Self::Shipped => "",
+            Self::Benchmark => "benchmark",
         }
+    }
+}
+
+/// What an object is compiled for.
+struct Target {
+    processor: String,
+    /// Rust's name for it.
+    triple: &'static str,
+}
+
+impl Target {
+    /// That of the object in `ebpf/object/`.
+    fn kept() -> Self {
+        Self { processor: PROCESSOR.to_owned(), triple: "bpfel-unknown-none" }
+    }
+
+    /// That of the machine which cargo builds for.
+    fn of_build_script() -> Result<Self, String> {
+        let variable = |name: &str| env::var(name).map_err(|_| format!("{name} is not set: this is for build scripts"));
+        let is_big = variable("CARGO_CFG_TARGET_ENDIAN")? == "big";
+        let triple = if is_big { "bpfeb-unknown-none" } else { "bpfel-unknown-none" };
+        Ok(Self { processor: variable("CARGO_CFG_TARGET_ARCH")?, triple })
     }
 }
 
 /// A build script's whole work: leaves an object in `OUT_DIR`, or tells cargo why there is none.
 pub fn leave(object: Object) {
-    println!("cargo::rerun-if-env-changed=AYA_BUILD_SKIP");
-    for source in SOURCES {
-        println!("cargo::rerun-if-changed={PACKAGE_DIR}/{source}");
+    println!("cargo::rerun-if-env-changed={CHOICE}");
+    for path in WATCHED {
+        println!("cargo::rerun-if-changed={PACKAGE_DIR}/{path}");
     }
-    let outcome = match env::args().nth(1) {
-        Some(toolchain) => build(object, &toolchain),
-        None if skipped() => leave_empty(object),
-        None => prepare(object),
-    };
-    if let Err(problem) = outcome {
+    if let Err(problem) = take(object) {
         println!("cargo::error={problem}");
     }
 }
 
-/// Finds the tools, hands over to a second run of this script that sees them, and takes what it built.
-fn prepare(object: Object) -> Result<(), String> {
-    let path = path_with_cargo_bin()?;
-    let toolchain = toolchain(&path).ok_or_else(|| {
-        format!("weir needs a Rust toolchain with the `rust-src` component to build its eBPF programs: {WAY_OUT}")
-    })?;
-    if !env::split_paths(&path).any(|dir| dir.join("bpf-linker").is_file()) {
-        return Err(format!("weir needs bpf-linker to build its eBPF programs: {WAY_OUT}"));
-    }
-    let out_dir = out_dir()?;
-    let shared = shared_folder(&out_dir)?;
-    fs::create_dir_all(&shared).map_err(|error| format!("cannot make {}: {error}", shared.display()))?;
-    let lock = shared.join("lock");
-    // Released when this process ends. The second run builds in the shared folder and this one takes the object from
-    // there: no other build script may come between.
-    let _lock = File::create(&lock)
+fn take(object: Object) -> Result<(), String> {
+    let out_dir = env::var_os("OUT_DIR").map(PathBuf::from).ok_or("OUT_DIR is not set: this is for build scripts")?;
+    let target = Target::of_build_script()?;
+    let choice = env::var(CHOICE).unwrap_or_default();
+    let is_kept = object == Object::Shipped
+        && match &*choice {
+            "1" => false,
+            "0" => true,
+            "" => target.processor == PROCESSOR && is_current()?,
+            _ => return Err(format!("{CHOICE}={choice}: it is 1 (compile), 0 (do not) or not set")),
+        };
+    let from = if is_kept { kept::object() } else { compile_for(object, &target, &shared_folder(&out_dir)?)? };
+    let to = out_dir.join(object.name());
+    fs::copy(&from, &to)
+        .map(drop)
+        .map_err(|error| format!("cannot copy {} to {}: {error}", from.display(), to.display()))
+}
+
+/// Compiles the object that is to be kept, in this folder; gives its path.
+///
+/// # Errors
+///
+/// Which tool is missing, or what the compiler says.
+pub fn compile_kept(folder: &Path) -> Result<PathBuf, String> {
+    compile_for(Object::Shipped, &Target::kept(), folder)
+}
+
+fn compile_for(object: Object, target: &Target, folder: &Path) -> Result<PathBuf, String> {
+    let tools = Tools::find()?;
+    fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    let lock = folder.join("lock");
+    // Released when this process ends, by which time it has copied the object: no other build may come between.
+    let locked = File::create(&lock)
         .and_then(|file| file.lock().map(|()| file))
         .map_err(|error| format!("cannot lock {}: {error}", lock.display()))?;
-    let status = env::current_exe()
-        .and_then(|this| {
-            Command::new(this)
-                .arg(toolchain)
-                .env("PATH", &path)
-                .env("OUT_DIR", &shared)
-                .env("RUSTC_BOOTSTRAP", "1")
-                // aya-build passes cargo's stderr on as warnings: only what went wrong is worth one.
-                .env("CARGO_TERM_QUIET", "true")
-                .status()
-        })
-        .map_err(|error| format!("the build script could not run itself again: {error}"))?;
+    std::mem::forget(locked);
+    let built = tools
+        .cargo(target)
+        .args(["--bin", object.name(), "--features", object.features()])
+        .arg("--target-dir")
+        .arg(folder)
+        .output();
+    let Output { status, stderr, .. } = built.map_err(|error| format!("cannot run cargo: {error}"))?;
     if !status.success() {
-        return Err(format!("the build of the eBPF programs broke off: {status}"));
+        for line in String::from_utf8_lossy(&stderr).lines() {
+            println!("cargo::warning={line}");
+        }
+        return Err("weir's eBPF programs did not build; the warnings above say why".to_owned());
     }
-    let (built, taken) = (shared.join(object.name()), out_dir.join(object.name()));
-    match fs::copy(&built, &taken) {
-        Ok(_) => Ok(()),
-        // The second run has already said why it built none.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(format!("cannot copy {} to {}: {error}", built.display(), taken.display())),
-    }
+    Ok(folder.join(target.triple).join("release").join(object.name()))
 }
 
-/// The second run: builds the object. The compiler's messages appear as warnings above the error.
-fn build(object: Object, toolchain: &str) -> Result<(), String> {
-    // What an earlier build left is not to be taken for the result of this one.
-    let _ = fs::remove_file(out_dir()?.join(object.name()));
-    let package = aya_build::Package {
-        name: PACKAGE,
-        root_dir: PACKAGE_DIR,
-        features: object.features(),
-        ..aya_build::Package::default()
-    };
-    aya_build::build_ebpf([package], aya_build::Toolchain::Custom(toolchain)).map_err(|error| {
-        println!("cargo::warning={error:#}");
-        "weir's eBPF programs did not build; the warnings above say why".to_owned()
-    })
-}
-
-/// aya-build's own reading of the variable: it returns without an object.
-fn skipped() -> bool {
-    env::var_os("AYA_BUILD_SKIP").is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"))
-}
-
-fn leave_empty(object: Object) -> Result<(), String> {
-    if object == Object::Shipped {
-        println!("cargo::warning=AYA_BUILD_SKIP is set: this weir has no eBPF programs and can only replay");
-    }
-    let file = out_dir()?.join(object.name());
-    fs::write(&file, []).map_err(|error| format!("cannot write {}: {error}", file.display()))
-}
-
-fn out_dir() -> Result<PathBuf, String> {
-    env::var_os("OUT_DIR").map(PathBuf::from).ok_or_else(|| "OUT_DIR is not set: this is for build scripts".to_owned())
-}
-
-/// The folder that all builds of eBPF objects share, in cargo's target directory.
+/// The folder in cargo's target directory where all objects are compiled.
 fn shared_folder(out_dir: &Path) -> Result<PathBuf, String> {
     // target/PROFILE/build/PACKAGE-HASH/out
     let target = out_dir.ancestors().nth(4).ok_or_else(|| format!("{} is no OUT_DIR of cargo's", out_dir.display()))?;
     Ok(target.join("ebpf"))
 }
 
-/// The toolchain to build with: one of rustup's, or the compiler on `path` where there is no rustup (aya-build then
-/// ignores the name).
-fn toolchain(path: &OsStr) -> Option<&'static str> {
-    let command = |program: &str| {
-        let mut command = Command::new(program);
-        command.env("PATH", path);
-        command
-    };
-    match command("rustup").arg("--version").output() {
-        Ok(_) => TOOLCHAINS.into_iter().find(|name| has_library(command("rustup").args(["run", name, "rustc"]))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => has_library(&mut command("rustc")).then_some("PATH"),
-        Err(_) => None,
-    }
-}
-
-/// Whether this compiler runs and has the standard library's source.
-fn has_library(rustc: &mut Command) -> bool {
-    rustc
-        .args(["--print", "sysroot"])
-        .output()
-        .ok()
-        .and_then(|output| String::from_utf8(output.stdout).ok())
-        .is_some_and(|sysroot| Path::new(sysroot.trim_end()).join(LIBRARY).is_file())
-}
-
-/// `PATH`, and after it the folder of rustup and of what `cargo install` brings: sudo's `PATH` lacks it.
-fn path_with_cargo_bin() -> Result<OsString, String> {
-    let cargo_home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::join_paths(env::split_paths(&path).chain(cargo_home.map(|home| home.join("bin"))))
-        .map_err(|error| format!("the folder of cargo's programs cannot be on PATH: {error}"))
+/// What a file has; an error names it.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error: io::Error| format!("cannot read {}: {error}", path.display()))
 }

@@ -1,0 +1,69 @@
+//! Makes the object that is kept in `ebpf/object/`: `scripts/ebpf` calls it.
+//!
+//!     weir-ebpf-object BUILD-FOLDER FOLDER
+//!
+//! Without debug information (DWARF), which nothing loads: it is most of what the compiler leaves. BTF stays, by which
+//! the kernel names types, functions and lines. Packed by gzip.
+
+#![expect(clippy::print_stderr, reason = "a program's errors")]
+
+use std::{
+    env,
+    error::Error,
+    fs::{self, File},
+    path::Path,
+    process::ExitCode,
+};
+
+use flate2::{Compression, GzBuilder};
+use object::{
+    build::elf::{Builder, SectionData},
+    elf::SHT_STRTAB,
+};
+use weir_ebpf_build::{FINGERPRINT, compile_kept, fingerprint};
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    let [build, folder] = arguments.as_slice() else {
+        eprintln!("usage: weir-ebpf-object BUILD-FOLDER FOLDER");
+        return ExitCode::from(2);
+    };
+    match make(Path::new(build), Path::new(folder)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weir-ebpf-object: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make(build: &Path, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let object = without_debug_information(&fs::read(compile_kept(build)?)?)?;
+    fs::create_dir_all(folder)?;
+    // Without a name and a time: the same bytes each time.
+    let mut packed = GzBuilder::new().write(File::create(folder.join("weir-ebpf.o.gz"))?, Compression::best());
+    std::io::Write::write_all(&mut packed, &object)?;
+    packed.finish()?;
+    fs::write(folder.join("weir-ebpf.o"), &object)?;
+    fs::write(folder.join(FINGERPRINT), format!("{}\n", fingerprint()?))?;
+    Ok(())
+}
+
+/// The relocations of `.BTF.ext` go, too: loaders know what its offsets mean.
+fn without_debug_information(object: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut elf = Builder::read(object)?;
+    for section in &mut elf.sections {
+        let name = section.name.as_slice();
+        let name = name.strip_prefix(b".rel").unwrap_or(name);
+        section.delete = name.starts_with(b".debug_") || section.name.as_slice() == b".rel.BTF.ext";
+    }
+    // LLVM keeps the names of sections with those of symbols; `object` writes a section of their own.
+    let names = elf.sections.add();
+    names.name = ".shstrtab".into();
+    names.sh_type = SHT_STRTAB;
+    names.sh_addralign = 1;
+    names.data = SectionData::SectionString;
+    let mut bytes = Vec::new();
+    elf.write(&mut bytes)?;
+    Ok(bytes)
+}
