@@ -49,6 +49,22 @@ fn make(build: &Path, folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Names of functions have a number for each crate, which follows from the versions of all crates of a build, also of
+/// those that are not in the object. All of its digits become 0 (Rust's RFC 2603: `Cs`, digits of base 62, `_`).
+fn without_numbers(names: &mut [u8]) {
+    /// A name may have these two letters without being one of a crate.
+    const DIGITS_MIN: usize = 8;
+    let mut at = 0;
+    while at + 2 < names.len() {
+        let digits = names[at + 2..].iter().take_while(|digit| digit.is_ascii_alphanumeric()).count();
+        let end = at + 2 + digits;
+        if names[at..].starts_with(b"Cs") && digits >= DIGITS_MIN && names.get(end) == Some(&b'_') {
+            names[at + 2..end].fill(b'0');
+        }
+        at += 1;
+    }
+}
+
 /// The relocations of `.BTF.ext` go, too: loaders know what its offsets mean.
 fn without_debug_information(object: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut elf = Builder::read(object)?;
@@ -56,6 +72,12 @@ fn without_debug_information(object: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
         let name = section.name.as_slice();
         let name = name.strip_prefix(b".rel").unwrap_or(name);
         section.delete = name.starts_with(b".debug_") || section.name.as_slice() == b".rel.BTF.ext";
+        if let (b".BTF", SectionData::Data(types)) = (section.name.as_slice(), &mut section.data) {
+            without_numbers(types.to_mut());
+        }
+    }
+    for symbol in &mut elf.symbols {
+        without_numbers(symbol.name.to_mut());
     }
     // LLVM keeps the names of sections with those of symbols; `object` writes a section of their own.
     let names = elf.sections.add();
