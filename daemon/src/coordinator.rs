@@ -414,7 +414,9 @@ impl Coordinator<'_, '_> {
         let account = |ledgers: &[Ledger]| {
             let mut interfaces = attachments.close(ledgers);
             let gone = interfaces.iter_mut().filter(|interface| interface.mode == Obtained::Gone.name());
-            gone.filter(|gone| config.means_only_by_route(&gone.name)).for_each(|gone| gone.mode = NO_ROUTE);
+            for gone in gone.filter(|gone| config.means_only_by_route(&gone.name)) {
+                gone.mode = NO_ROUTE;
+            }
             for MeasuredInterface { slot, name, .. } in &interfaces {
                 warn_of(name, &ledgers[*slot]);
             }
@@ -455,10 +457,14 @@ impl Coordinator<'_, '_> {
         let replaced = upcoming.filter(|next| next.config.alerts.webhook != config.alerts.webhook);
         let told = if replaced.is_some() { notice::parting(&report) } else { notice::messages(&report).collect() };
         if let Some(webhook) = webhook {
-            told.into_iter().for_each(|message| webhook.offer(message));
+            for message in told {
+                webhook.offer(message);
+            }
         }
         if let Some(webhook) = replaced.and_then(|next| next.webhook.as_ref()) {
-            notice::taking_over(&report).into_iter().for_each(|message| webhook.offer(message));
+            for message in notice::taking_over(&report) {
+                webhook.offer(message);
+            }
         }
         Ok(is_alive)
     }

@@ -45,7 +45,9 @@ impl<'a> Fleet<'a> {
         worker_handles: Vec<WorkerHandle<'a>>,
     ) -> Self {
         if let Some(generation) = generation {
-            rings.made().for_each(|(cpu, ring)| handover::keep_ring(generation, cpu, ring));
+            for (cpu, ring) in rings.made() {
+                handover::keep_ring(generation, cpu, ring);
+            }
         }
         let worker_handles = worker_handles.into_iter().map(|worker_handle| (Vec::new(), worker_handle)).collect();
         let looking = Lasting::new("see which CPUs came or went");

@@ -137,7 +137,9 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
     }
     let state_directory = state_directory();
     let socket_directory = Directory::provide(config.control.socket.as_deref());
-    config.files(state_directory.as_deref()).spool.iter().for_each(|folder| Place::provide(folder));
+    for folder in config.files(state_directory.as_deref()).spool.iter() {
+        Place::provide(folder);
+    }
     let places = sandbox::close(
         &config,
         Origin { config: &path, state_directory: state_directory.as_deref(), made: socket_directory.made() },
@@ -271,7 +273,9 @@ fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
     plan += &format!("\n# views: the lists of every report, and those of the configuration\n{prices}");
     if !config.alerts.rules.is_empty() {
         plan += "\n# alerts: each report is judged by these rules\n";
-        config.alerts.rules.iter().for_each(|rule| plan += &format!("  {rule}\n"));
+        for rule in config.alerts.rules.iter() {
+            plan += &format!("  {rule}\n");
+        }
     }
     Ok(format!("{plan}\n# memory, fixed\n{memory}").trim_end().to_owned())
 }

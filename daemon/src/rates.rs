@@ -437,7 +437,9 @@ mod tests {
 
     fn counted(packets: impl IntoIterator<Item = (u64, u64)>) -> Seconds {
         let mut seconds = Seconds::default();
-        packets.into_iter().for_each(|(second, packets)| seconds.count(Some(second), tally(packets)));
+        for (second, packets) in packets {
+            seconds.count(Some(second), tally(packets));
+        }
         seconds
     }
 
@@ -538,7 +540,9 @@ mod tests {
         let mut seconds = Seconds::default();
         seconds.begin(100 * NS + 300_000_000);
         let mut read = |times: &[(u64, u64)], end_ms: u64, passed_ms: u64| {
-            times.iter().for_each(|(second, packets)| seconds.count(Some(*second), tally(*packets)));
+            for (second, packets) in times {
+                seconds.count(Some(*second), tally(*packets));
+            }
             sums(&seconds.close(&Cut::at(end_ms * NS_PER_MS, ms(passed_ms))))
         };
         // The socket was opened within the first second, and read 4 ms into the next window.

@@ -102,7 +102,9 @@ impl<'scope> Workers<'scope> {
 
     /// Replaces the spare shards: the next window begins with these, for other views.
     pub fn renew(&mut self, mut make: impl FnMut() -> Box<Shard>) {
-        self.spares.iter_mut().for_each(|spare| *spare = make());
+        for spare in &mut self.spares {
+            *spare = make();
+        }
     }
 
     /// Declares the next window that is closed to be the last one: workers read nothing after it.
@@ -123,7 +125,9 @@ impl<'scope> Workers<'scope> {
         mut equip: impl FnMut(&mut Shard),
     ) -> Result<Parts, WorkersError> {
         // Prepare all spares before the first order, so that the windows of all workers end together.
-        self.spares.iter_mut().for_each(|spare| equip(spare));
+        for spare in &mut self.spares {
+            equip(spare);
+        }
         let mut parts = Parts { closed: Vec::with_capacity(self.workers.len()), late: Vec::new() };
         for (nth, worker) in self.workers.iter_mut().enumerate() {
             worker.change = change.or(worker.change);

@@ -106,9 +106,9 @@ pub fn recipe() -> Result<()> {
         let sinks = open(&config.sinks, None)?;
         for line in [report.to_string(), TOMBSTONE.to_owned()] {
             let id = serde_json::from_str::<Value>(&line)?["id"].as_str().context("id")?.to_owned();
-            sinks
-                .iter()
-                .for_each(|sink| sink.offer(Encoded { id: id.clone(), line: format!("{line}\n").into_bytes().into() }));
+            for sink in &sinks {
+                sink.offer(Encoded { id: id.clone(), line: format!("{line}\n").into_bytes().into() });
+            }
         }
         let ended = Outbox::finish_all(sinks, TIMEOUT);
         ensure!(ended.iter().all(|sink| sink.queued == 0 && sink.dropped == 0), "{ended:?}");

@@ -231,7 +231,9 @@ fn what_was_answered_is_there_after_a_kill() -> Result<()> {
             looked.and(ended).map(|_| senders)
         })?;
         let before = answered.len();
-        senders.into_iter().for_each(|ids| answered.extend(ids));
+        for ids in senders {
+            answered.extend(ids);
+        }
         ensure!(answered.len() > before, "round {round}: nothing was answered before the kill");
     }
     let found = ids(&query(scratch.path(), &["windows"])?)?;

@@ -312,7 +312,9 @@ fn paths(tokens: TokenStream, found: &mut Vec<Names>) {
         }
     }
     end(&mut path);
-    groups.into_iter().for_each(|group| paths(group, found));
+    for group in groups {
+        paths(group, found);
+    }
 }
 
 /// The groups of nodes of which each can be reached from each other one.

@@ -110,7 +110,9 @@ fn one_packet_in_ten_is_taken_and_the_rest_is_counted() -> Result<()> {
 fn of_one_length(plan: Plan) -> Result<Vec<Packet>> {
     let packets: Vec<_> = Traffic::new(plan)?.collect();
     let mut lengths: HashMap<usize, usize> = HashMap::new();
-    packets.iter().for_each(|packet| *lengths.entry(packet.frame.len()).or_default() += 1);
+    for packet in &packets {
+        *lengths.entry(packet.frame.len()).or_default() += 1;
+    }
     let (&usual, _) = lengths.iter().max_by_key(|(_, count)| **count).context("no packets")?;
     Ok(packets.into_iter().filter(|packet| packet.frame.len() == usual).collect())
 }

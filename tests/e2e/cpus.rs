@@ -102,7 +102,9 @@ pub fn send_on(cpu: u32, watch: &Watch, plan: Plan, oracle: &mut Oracle) -> Resu
     let arrived = || anyhow::Ok(watch.pair.observer.counters(INTERFACE)?.received.packets);
     let before = arrived()?;
     let packets: Vec<Packet> = Traffic::new(plan)?.collect();
-    packets.iter().for_each(|packet| oracle.add(&packet.truth));
+    for packet in &packets {
+        oracle.add(&packet.truth);
+    }
     let send = || {
         pin(cpu)?;
         inject::send(QuietPair::GENERATOR_INTERFACE, packets, Pace::Unlimited)

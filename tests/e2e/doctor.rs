@@ -230,7 +230,9 @@ fn a_bundle_shows_neither_addresses_nor_secrets() -> Result<()> {
     ensure!(shown["name"] == INTERFACE && shown["alias"] == "alias-1", "{shown}");
     ensure!(list(&bundle["doctor"]["interfaces"])?.len() == 1 && list(&bundle["check"])?.len() > 20, "{text}");
     let mut known = BTreeSet::new();
-    watch.daemon.reports()?.iter().for_each(|report| addresses(report, &mut known));
+    for report in &watch.daemon.reports()? {
+        addresses(report, &mut known);
+    }
     ensure!(text.contains("\"v4-") && text.contains("\"v6-"), "the report has no traffic: {text}");
     ensure!(known.len() > 20, "the traffic had addresses: {known:?}");
     let mac = fs::read_to_string("/sys/class/net/lo/address").unwrap_or_default();

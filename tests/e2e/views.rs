@@ -135,10 +135,14 @@ fn views_tell_interfaces_apart() -> Result<()> {
         ensure!(*totals == ledgers, "the totals of {name}: {totals:?}, and ledgers have {ledgers:?}");
     }
     let mut directions: BTreeMap<String, Tally> = BTreeMap::new();
-    ledgers.iter().for_each(|((_, way), attributed)| directions.entry(way.clone()).or_default().add(*attributed));
+    for ((_, way), attributed) in &ledgers {
+        directions.entry(way.clone()).or_default().add(*attributed);
+    }
     ensure!(ways == directions, "by direction: {ways:?}, and ledgers have {directions:?}");
     let mut first = Tally::default();
-    ledgers.iter().filter(|((name, _), _)| name == names[0]).for_each(|(_, attributed)| first.add(*attributed));
+    for (_, attributed) in ledgers.iter().filter(|((name, _), _)| name == names[0]) {
+        first.add(*attributed);
+    }
     ensure!(one == first, "{}: {one:?}, and its ledgers have {first:?}", names[0]);
     ledgers.retain(|(_, direction), _| direction == "egress");
     ensure!(sent == ledgers, "what was sent: {sent:?}, and ledgers have {ledgers:?}");

@@ -22,7 +22,9 @@ pub fn the_package_reads_ours() -> Result<()> {
     for precision in [4, 8, 10, 12, 14, 18] {
         for count in [0, 1, 10, 900, 3_000, 50_000] {
             let mut sketch = HyperLogLog::with_precision(precision, PUBLIC);
-            (0..count).for_each(|n| sketch.insert(PublicHash::of_integer(n).for_precision(precision)));
+            for n in 0..count {
+                sketch.insert(PublicHash::of_integer(n).for_precision(precision));
+            }
             let name = format!("hll-lgk-{precision}-items-0-to-{count}.sk");
             images.insert(name.clone(), hll::write(&sketch));
             truths.push((name, sketch, count));
@@ -49,7 +51,9 @@ pub fn the_package_reads_keyed_ones() -> Result<()> {
     let key = Key([8, 9]);
     let hash = KeyedHash::new(key);
     let mut sketch = HyperLogLog::with_precision(12, key.id());
-    (0..COUNT).for_each(|n| sketch.insert(hash.of(&n)));
+    for n in 0..COUNT {
+        sketch.insert(hash.of(&n));
+    }
     let image = hll::write(&sketch);
     ensure!(hll::read(&image, key.id())? == sketch);
     let said = peer::said(&BTreeMap::from([("hll-keyed.sk".to_owned(), image)]))?;

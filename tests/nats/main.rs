@@ -89,7 +89,9 @@ impl Router {
     }
 
     fn offer_one(&self, report: &Encoded) {
-        self.sinks.iter().for_each(|sink| sink.offer(report.clone()));
+        for sink in &self.sinks {
+            sink.offer(report.clone());
+        }
     }
 
     fn metrics(&self) -> SinkMetrics {

@@ -191,7 +191,9 @@ pub fn stacks_of_labels() -> Result<()> {
                 let mut stack = [0, 1, 0, 64].repeat(labels);
                 for bottom in 0..=labels {
                     // Somewhere, or nowhere, is the bottom of the stack.
-                    stack.chunks_exact_mut(4).enumerate().for_each(|(nth, label)| label[2] = u8::from(nth == bottom));
+                    for (nth, label) in stack.chunks_exact_mut(4).enumerate() {
+                        label[2] = u8::from(nth == bottom);
+                    }
                     let packet = [&stack[..], payload].concat();
                     comparison.frame(&ethernet(&[], 0x8847, &packet))?;
                     comparison.frame(&ethernet(&[0x88a8, 0x8100], 0x8848, &packet))?;

@@ -110,7 +110,9 @@ fn against_the_victim(attackers: &[u32], packets: usize, bytes: usize) -> Vec<(U
 /// list has to hold.
 fn width(report: &Value, packets: &[(Udp, usize)]) -> Result<Option<f64>> {
     let mut truth = BTreeMap::new();
-    packets.iter().for_each(|(flow, bytes)| *truth.entry(flow.source.to_string()).or_default() += *bytes as u64);
+    for (flow, bytes) in packets.iter() {
+        *truth.entry(flow.source.to_string()).or_default() += *bytes as u64;
+    }
     let total: u64 = truth.values().sum();
     let mut victim = None;
     for entry in report["top"]["sources"].as_array().context("no list")? {

@@ -90,7 +90,9 @@ fn is_true(seconds: &[Vec<weir_tests::truth::Truth>], reports: &[Value]) -> Resu
     let mut oracle = Oracle::new();
     for (nth, (report, truths)) in reports.iter().zip(seconds.chunks(each)).enumerate() {
         oracle.next_window();
-        truths.iter().for_each(|truths| oracle.extend(truths));
+        for truths in truths.iter() {
+            oracle.extend(truths);
+        }
         if let Err(deviations) = oracle.check_report(report) {
             bail!("report {nth}:\n{}", deviations.join("\n"));
         }

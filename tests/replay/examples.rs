@@ -368,7 +368,9 @@ fn judge_table(answer: &Value, key: RowOf, seen: &HashMap<Seen, Tally>) -> Resul
     let tables = answer["tables"].as_array().context("tables")?;
     ensure!(tables.len() == 1 && tables[0]["interface"] == CAPTURE, "a replay has one interface: {tables:?}");
     let mut truths: HashMap<String, Tally> = HashMap::new();
-    seen.iter().for_each(|(packet, tally)| truths.entry(key(packet).to_string()).or_default().add(*tally));
+    for (packet, tally) in seen.iter() {
+        truths.entry(key(packet).to_string()).or_default().add(*tally);
+    }
     let rows = tables[0]["rows"].as_array().context("rows")?;
     let is_exact = |row: &Value| row["bytes"]["lower"] == row["bytes"]["upper"];
     ensure!(rows.iter().chain([&tables[0]["total"]]).all(is_exact), "not exact: {answer}");
@@ -390,7 +392,9 @@ fn judge(view: &View, says: Says, answer: &Value, seen: &HashMap<Seen, Tally>) -
         (Rows(keys), Measure::Bytes | Measure::Packets) => {
             let mut truths: HashMap<String, Tally> = HashMap::new();
             for (packet, tally) in seen {
-                keys(packet).iter().for_each(|key| truths.entry(key.to_string()).or_default().add(*tally));
+                for key in keys(packet).iter() {
+                    truths.entry(key.to_string()).or_default().add(*tally);
+                }
             }
             let by = if view.measure == Measure::Bytes { By::Bytes } else { By::Packets };
             ensure!(view.has_entropy != answer["entropy"].is_null(), "an entropy that was not asked for, or none");
@@ -418,7 +422,9 @@ pub fn packet_sizes_are_exact() -> Result<()> {
     let packets = packets()?;
     write(&capture, &packets)?;
     let mut oracle = Oracle::new();
-    packets.iter().for_each(|packet| oracle.add(&packet.truth));
+    for packet in packets.iter() {
+        oracle.add(&packet.truth);
+    }
     let example = folder("config/examples/views/flowsketch.yaml");
     let arguments = ["--json", "--window", "all", "--config", text(&example), text(&capture)];
     let reports = weir_replay(arguments)?.reports(DONE)?;

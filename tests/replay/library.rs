@@ -110,11 +110,15 @@ pub fn same_but_self(left: &[Value], right: &[Value]) -> Result<()> {
 fn compare(place: &str, left: &Value, right: &Value, differences: &mut Vec<String>) {
     match (left, right) {
         (Value::Object(a), Value::Object(b)) if a.keys().eq(b.keys()) => {
-            a.iter().for_each(|(name, value)| compare(&format!("{place}.{name}"), value, &b[name], differences));
+            for (name, value) in a.iter() {
+                compare(&format!("{place}.{name}"), value, &b[name], differences);
+            }
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
             let pairs = a.iter().zip(b).enumerate();
-            pairs.for_each(|(nth, (a, b))| compare(&format!("{place}[{nth}]"), a, b, differences));
+            for (nth, (a, b)) in pairs {
+                compare(&format!("{place}[{nth}]"), a, b, differences);
+            }
         }
         _ if left == right => {}
         _ => differences.push(format!("{place}: {left} is {right}")),

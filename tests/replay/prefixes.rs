@@ -50,9 +50,15 @@ fn crowds_and_elephants() -> Vec<(Udp, usize)> {
         both(v4(elephant.into(), 1), 1_100, 1_400);
         both(v4(elephant.into(), 2), 2, 110);
     }
-    (0..200).for_each(|host| both(v4(500, host), 5, 200));
-    (0..150).for_each(|host| both(v6(7, host), 5, 200));
-    (1_000..1_120).for_each(|network| both(v4(network, 9), 1, 100));
+    for host in 0..200 {
+        both(v4(500, host), 5, 200);
+    }
+    for host in 0..150 {
+        both(v6(7, host), 5, 200);
+    }
+    for network in 1_000..1_120 {
+        both(v4(network, 9), 1, 100);
+    }
     packets
 }
 

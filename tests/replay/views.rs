@@ -519,7 +519,9 @@ pub fn new_flows_by_key_are_those_that_did_not_come_before() -> Result<()> {
         ensure!(nth == 0 || new.len() * 2 < packets.len(), "most flows of window {nth} are known");
         for ((view, keys), answer) in questions.iter().zip(report["views"].as_array().context("views")?) {
             let mut truths: HashMap<String, u64> = HashMap::new();
-            new.iter().flat_map(keys).for_each(|key| *truths.entry(key.to_string()).or_default() += 1);
+            for key in new.iter().flat_map(keys) {
+                *truths.entry(key.to_string()).or_default() += 1;
+            }
             judge_distinct(answer["rows"].as_array().context("rows")?, &truths)
                 .with_context(|| format!("window {nth}: {view}"))?;
         }

@@ -247,7 +247,9 @@ fn serve(shared: &Shared, server: Server, address: SocketAddr) {
             break;
         }
         if wanted != actual {
-            held.drain(..).for_each(|request| answer(shared, request, 503, Vec::new()));
+            for request in held.drain(..) {
+                answer(shared, request, 503, Vec::new());
+            }
             if wanted == Behaviour::Down {
                 drop(listening.take());
                 // If the port stays open, the behaviour stays what it was, and whoever waits for it is told.

@@ -79,10 +79,14 @@ impl Faults {
                 for share in SHARES.iter().filter_map(|name| number(name)) {
                     self.expect((0.0..=1.0).contains(&share), place, || format!("{share} is no share"));
                 }
-                fields.iter().for_each(|(name, field)| self.walk(&format!("{place}.{name}"), field));
+                for (name, field) in fields {
+                    self.walk(&format!("{place}.{name}"), field);
+                }
             }
             Value::Array(elements) => {
-                elements.iter().enumerate().for_each(|(nth, element)| self.walk(&format!("{place}[{nth}]"), element));
+                for (nth, element) in elements.iter().enumerate() {
+                    self.walk(&format!("{place}[{nth}]"), element);
+                }
             }
             _ => {}
         }

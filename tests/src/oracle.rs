@@ -191,7 +191,9 @@ impl Oracle {
     pub fn grouped<K: Eq + std::hash::Hash>(&self, keys: impl Fn(&Key) -> Vec<K>) -> HashMap<K, Tally> {
         let mut groups: HashMap<K, Tally> = HashMap::new();
         for (flow, tally) in &self.flows {
-            keys(flow).into_iter().for_each(|key| groups.entry(key).or_default().add(*tally));
+            for key in keys(flow) {
+                groups.entry(key).or_default().add(*tally);
+            }
         }
         groups
     }
@@ -203,7 +205,9 @@ impl Oracle {
     ) -> HashMap<K, u64> {
         let mut groups: HashMap<K, HashSet<V>> = HashMap::new();
         for flow in self.flows.keys() {
-            pairs(flow).into_iter().for_each(|(key, value)| _ = groups.entry(key).or_default().insert(value));
+            for (key, value) in pairs(flow) {
+                _ = groups.entry(key).or_default().insert(value);
+            }
         }
         groups.into_iter().map(|(key, values)| (key, values.len() as u64)).collect()
     }
@@ -339,7 +343,9 @@ impl Oracle {
 
 impl<'a> Extend<&'a Truth> for Oracle {
     fn extend<I: IntoIterator<Item = &'a Truth>>(&mut self, truths: I) {
-        truths.into_iter().for_each(|truth| self.add(truth));
+        for truth in truths {
+            self.add(truth);
+        }
     }
 }
 

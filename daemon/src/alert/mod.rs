@@ -82,7 +82,9 @@ impl Alerts {
         // If the clock was stepped, the next window starts at another time although there is no gap.
         let end = Some(report.window.end).filter(|_| report.window.clock_step_seconds.is_none());
         if std::mem::replace(&mut self.last_end, end).is_some_and(|end| end < report.window.start) {
-            self.rules.iter_mut().for_each(|standing| standing.state.pause());
+            for standing in &mut self.rules {
+                standing.state.pause();
+            }
         }
         self.rules.iter_mut().filter_map(|standing| standing.judge(report, is_whole)).collect()
     }
@@ -100,7 +102,9 @@ impl Alerts {
 
     /// Announces that rules not among these judge only the next report. Their alerts end with it.
     pub fn part_from(&mut self, next: &[Rule]) {
-        self.rules.iter_mut().for_each(|standing| standing.leaves = !next.contains(&standing.rule));
+        for standing in &mut self.rules {
+            standing.leaves = !next.contains(&standing.rule);
+        }
     }
 
     /// Replaces the rules. Those that stay keep their states.

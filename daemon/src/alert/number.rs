@@ -109,7 +109,9 @@ pub trait Keyed {
 impl<T: Serialize> Keyed for T {
     fn key(&self) -> Map<String, Value> {
         let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else { return Map::new() };
-        MEASURED.iter().for_each(|measured| _ = fields.remove(*measured));
+        for measured in &MEASURED {
+            _ = fields.remove(*measured);
+        }
         fields
     }
 }

@@ -141,7 +141,9 @@ pub(super) fn visit<'r>(place: &Place, report: &'r Report, each: &mut dyn FnMut(
             }
         }
         Place::BusiestSecond(amount) => {
-            report.rates.iter().for_each(|rates| each(busiest(rates, *amount), Holder::rates(rates)));
+            for rates in &report.rates {
+                each(busiest(rates, *amount), Holder::rates(rates));
+            }
         }
         Place::Top(list, amount) => {
             top(ordered(report, *amount), *list, &mut |sums, _, row| {

@@ -46,7 +46,9 @@ impl Attachments<'_> {
             }
             Done::Checked { nth, found } => {
                 self.checks[1] = nth;
-                found.into_iter().for_each(|(number, position, at)| self.judge(number, position, at));
+                for (number, position, at) in found {
+                    self.judge(number, position, at);
+                }
                 Ok(())
             }
             Done::Attached(number, Ok(obtained)) => self.is_attached(number, obtained),
@@ -226,7 +228,9 @@ impl Attachments<'_> {
         if self.others.as_mut().and_then(|others| others.remove(number)).is_none() {
             let slot = self.slots.slot_of(number);
             let attachment = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut);
-            attachment.into_iter().for_each(Attachment::lose);
+            if let Some(one) = attachment {
+                one.lose();
+            }
         }
         if let Err(error) = self.forget(ifindex, way) {
             debug!("cannot remove an interface from the table: {error}");

@@ -151,7 +151,9 @@ impl<'a> Attacher<'a> {
             }
             Task::LeaveBehind => {
                 self.queue.clear();
-                std::mem::take(&mut self.held).into_values().for_each(|held| held.hold.leave_behind());
+                for held in std::mem::take(&mut self.held).into_values() {
+                    held.hold.leave_behind();
+                }
                 done.push(Done::Ended);
             }
         }
@@ -249,7 +251,9 @@ impl<'a> Attacher<'a> {
     /// From now on, dropping an inherited program detaches it. Detaches what the earlier weir measured and this one
     /// does not. Returns the links that could not be taken over.
     pub fn settle_inherited(&mut self) -> Vec<(Hook, u32)> {
-        self.held.values_mut().for_each(|held| held.hold.settle());
+        for held in self.held.values_mut() {
+            held.hold.settle();
+        }
         self.ladder.inherited.clear()
     }
 }

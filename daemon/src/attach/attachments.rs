@@ -187,7 +187,9 @@ impl<'a> Attachments<'a> {
         let mut is_listed = false;
         loop {
             let mut done = Vec::new();
-            self.thread.take().into_iter().for_each(|task| attacher.take(task, &mut done));
+            for task in self.thread.take() {
+                attacher.take(task, &mut done);
+            }
             if done.is_empty() {
                 let rests = !pace.rest(clock::now().monotonic).is_zero();
                 match attacher.urgency() {
@@ -241,7 +243,9 @@ impl<'a> Attachments<'a> {
     pub fn note_missed(&mut self) {
         self.missed_news_at = Some(clock::now().monotonic);
         // Any of them may be another interface by now, which has counted anew.
-        self.renamed.values_mut().for_each(|counts| *counts = Default::default());
+        for counts in self.renamed.values_mut() {
+            *counts = Default::default();
+        }
     }
 
     /// Whether an interface may have been made anew, and the news of it missed.

@@ -299,7 +299,9 @@ impl Ladder<'_> {
         if let Some(programs) = &mut self.programs {
             // Load them first, so that the interface is without a program only for a moment. Errors are reported when
             // it is attached.
-            rungs.iter().for_each(|rung| drop(programs.of(device, way, *rung)));
+            for rung in rungs {
+                drop(programs.of(device, way, *rung));
+            }
         }
         if self.inherited.detach(HOOKS[way as usize], device.ifindex) {
             let (interface, direction) = (&device.name, way.name());

@@ -263,7 +263,9 @@ mod tests {
         assert_eq!(first, [true, false, false, false]);
         let listed = others.close(&ledger).unwrap();
         assert_eq!((listed.feeds, listed.trouble.is_some_and(|why| why.starts_with("4 of them"))), ("all", true));
-        (1..=4).for_each(|number| others.is_attached(number, Obtained::Tc));
+        for number in 1..=4 {
+            others.is_attached(number, Obtained::Tc);
+        }
         assert_eq!((others.waiting(), others.at_tc()), (0, 4));
         let changed = others.feed(|ifindex, _| if ifindex == 7 { Feeds::None } else { Feeds::All });
         assert_eq!(changed, [(1, Feeds::None), (2, Feeds::None)]);

@@ -82,7 +82,9 @@ impl Slots {
                 }
                 None => {}
             }
-            self.0[slot].iter_mut().for_each(|one| one.rule = to);
+            if let Some(one) = &mut self.0[slot] {
+                one.rule = to;
+            }
         }
     }
 
@@ -250,7 +252,9 @@ mod tests {
         let expected = ["!0 eth0 ingress", "2 eth0 egress", "!1 eth1 ingress", "1 wan0 ingress", "0 lan0 ingress"];
         assert_eq!(shown(&slots), expected);
         // Slots that were left are reused, and a slot that stays keeps its number.
-        slots.0.iter_mut().for_each(|slot| _ = slot.take_if(|one| one.is_leaving));
+        for slot in &mut slots.0 {
+            _ = slot.take_if(|one| one.is_leaving);
+        }
         let last = [rule("eth1", Direction::Both), rule("lan0", Direction::Ingress)];
         slots.change(&after, &last, &[], 8);
         assert_eq!(

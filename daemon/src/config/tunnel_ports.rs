@@ -44,7 +44,9 @@ fn read(s: &mut Section<'_>) -> TunnelPorts {
         TunnelPorts::USUAL.of(kind).filter(|port| !is_given(*port)).map(move |port| (kind, port)).collect::<Vec<_>>()
     });
     let mut ports = TunnelPorts::NONE;
-    given.iter().copied().chain(usual).for_each(|(kind, port)| ports.add(kind, port));
+    for (kind, port) in given.iter().copied().chain(usual) {
+        ports.add(kind, port);
+    }
     ports
 }
 

@@ -146,7 +146,9 @@ mod tests {
         };
         let ids = |count| board.last(count).into_iter().map(|report| report.id).collect::<Vec<_>>();
         assert!(ids(5).is_empty());
-        (1..=7).for_each(|seq| publish(seq, &first));
+        for seq in 1..=7 {
+            publish(seq, &first);
+        }
         assert_eq!(ids(5), ["a/b/3", "a/b/4", "a/b/5", "a/b/6", "a/b/7"]);
         assert_eq!((ids(2), ids(9).len()), (vec!["a/b/6".to_owned(), "a/b/7".to_owned()], REPORTS_KEPT));
         publish(8, &second);

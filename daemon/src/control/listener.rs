@@ -54,7 +54,9 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         // Fails if the directory is not empty.
-        self.0.iter().for_each(|directory| drop(fs::remove_dir(directory)));
+        if let Some(directory) = &self.0 {
+            drop(fs::remove_dir(directory));
+        }
     }
 }
 

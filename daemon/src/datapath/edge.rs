@@ -63,7 +63,9 @@ impl Edge {
             add(sum, counters);
         }
         add(&mut self.others, others);
-        self.sizes.iter_mut().zip(sizes).for_each(|(sum, packets)| *sum = sum.wrapping_add(*packets));
+        for (sum, packets) in self.sizes.iter_mut().zip(sizes) {
+            *sum = sum.wrapping_add(*packets);
+        }
         self.largest = self.largest.max(*largest);
         self.sampling = (self.sampling.0.min(*least), self.sampling.1.max(*most));
     }
@@ -106,7 +108,9 @@ impl Edge {
         if self.rates.len() < rates.len() {
             self.rates.resize_with(rates.len(), Rates::default);
         }
-        self.rates.iter_mut().zip(rates).for_each(|(known, rates)| known.merge(rates));
+        for (known, rates) in self.rates.iter_mut().zip(rates) {
+            known.merge(rates);
+        }
     }
 }
 
@@ -125,7 +129,9 @@ impl EdgeReader {
 
     /// Makes room for this many interfaces, whose counters start at zero; the number never decreases.
     pub fn provide(&mut self, interfaces: usize) {
-        self.earlier.iter_mut().for_each(|earlier| earlier.provide(interfaces));
+        for earlier in &mut self.earlier {
+            earlier.provide(interfaces);
+        }
     }
 
     /// The number of interfaces.

@@ -1,5 +1,5 @@
-//! The eBPF object that this program carries: that of `ebpf/object/`, packed by gzip, or one that the build has compiled
-//! from source.
+//! The eBPF object that this program carries: that of `ebpf/object/`, packed by gzip, or one that the build has
+//! compiled from source.
 
 use std::{fmt::Write as _, io::Read as _};
 

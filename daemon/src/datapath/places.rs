@@ -197,7 +197,9 @@ mod tests {
             table.insert(key, key % OTHERS);
             table.check();
         }
-        keys.iter().for_each(|key| table.remove(*key));
+        for key in &keys {
+            table.remove(*key);
+        }
         assert!(table.at.is_empty() && table.places.beside.is_empty());
     }
 }

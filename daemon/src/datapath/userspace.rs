@@ -183,7 +183,9 @@ impl UserspaceProgram {
             }
         }
         let records = self.cache.iter_mut().map(std::mem::take);
-        records.filter(|record| !record.is_empty()).for_each(|record| evict(&record));
+        for record in records.filter(|record| !record.is_empty()) {
+            evict(&record);
+        }
         self.epoch = self.epoch.wrapping_add(1);
         let interfaces = self.edge.counters.len();
         let rates = self.seconds.iter_mut().map(|seconds| seconds.close(cut)).collect();

@@ -81,9 +81,15 @@ fn bundle(Known { config, diagnosis, check, report }: &Known<'_>) -> io::Result<
 fn names(stand_ins: &mut StandIns, config: &Config, host: &str) {
     let Config { observer, networks, sinks, alerts, .. } = config;
     let short = host.split('.').next().unwrap_or_default();
-    [host, short].into_iter().chain(observer.name.as_deref()).for_each(|name| stand_ins.add("host", name));
-    observer.site.iter().for_each(|site| stand_ins.add("site", site));
-    networks.iter().for_each(|network| stand_ins.add("network", &network.name));
+    for name in [host, short].into_iter().chain(observer.name.as_deref()) {
+        stand_ins.add("host", name);
+    }
+    if let Some(site) = &observer.site {
+        stand_ins.add("site", site);
+    }
+    for network in networks {
+        stand_ins.add("network", &network.name);
+    }
     let hosts = sinks.iter().filter_map(|sink| match &sink.target {
         Target::Http(http) | Target::Otlp(http) => http.url.host(),
         Target::Ipfix(ipfix) => Some(ipfix.address.host.as_str()),
@@ -91,7 +97,9 @@ fn names(stand_ins: &mut StandIns, config: &Config, host: &str) {
         Target::Stdout | Target::File(_) => None,
     });
     let hosts = hosts.chain(alerts.webhook.iter().filter_map(|webhook| webhook.url.host()));
-    hosts.for_each(|host| stand_ins.add("collector", host));
+    for host in hosts {
+        stand_ins.add("collector", host);
+    }
 }
 
 #[cfg(test)]

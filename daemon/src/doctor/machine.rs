@@ -76,7 +76,9 @@ pub fn examine(config: &Config) -> Machine {
     findings.extend(found);
     if !has_programs {
         // Packet sockets do not need what programs need.
-        findings.iter_mut().filter(|finding| finding.name != KERNEL).for_each(|finding| finding.needed = false);
+        for finding in findings.iter_mut().filter(|finding| finding.name != KERNEL) {
+            finding.needed = false;
+        }
         findings.push(packet_sockets(PacketSocket::is_permitted()));
     }
     findings.extend(rights::examine(&config.interfaces, has_programs, has_tcx()));

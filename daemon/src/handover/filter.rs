@@ -53,9 +53,13 @@ mod tests {
     #[test]
     fn what_was_seen_stays_known_and_another_filter_is_refused() {
         let seen = Seen::with_capacity(10_000, 0.001, 7);
-        (0..3_000).for_each(|flow| assert!(seen.insert(mix(flow))));
+        for flow in 0..3_000 {
+            assert!(seen.insert(mix(flow)));
+        }
         seen.rotate();
-        (3_000..6_000).for_each(|flow| assert!(seen.insert(mix(flow))));
+        for flow in 3_000..6_000 {
+            assert!(seen.insert(mix(flow)));
+        }
         let kept = || write(&seen).unwrap();
         let after = read(kept(), &Seen::with_capacity(10_000, 0.001, 7)).unwrap();
         assert!((0..6_000).all(|flow| after.contains(mix(flow))));

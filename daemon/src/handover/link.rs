@@ -231,7 +231,9 @@ impl Links {
 
     /// Detaches all links that were not taken over. Returns the broken ones, by hook and index.
     pub fn clear(&mut self) -> Vec<(Hook, u32)> {
-        self.left.values_mut().for_each(|link| link.stays = false);
+        for link in self.left.values_mut() {
+            link.stays = false;
+        }
         self.left.clear();
         std::mem::take(&mut self.broken)
     }

@@ -118,7 +118,9 @@ impl Inheritance {
                 ),
             }
             // Nobody can use these any more.
-            all.names.iter().filter(|name| name.generation() == Some(generation)).for_each(|name| store::forget(*name));
+            for name in all.names.iter().filter(|name| name.generation() == Some(generation)) {
+                store::forget(*name);
+            }
         }
         all
     }
@@ -149,7 +151,9 @@ impl Inheritance {
 
     /// Releases everything except links, if there is no handover; otherwise [`Handover::report`] does it.
     pub fn forget(names: Vec<Name>) {
-        names.into_iter().for_each(store::forget);
+        for one in names {
+            store::forget(one);
+        }
     }
 
     /// The names of all descriptors except links.
@@ -209,7 +213,9 @@ pub struct Handover {
 
 impl Drop for Handover {
     fn drop(&mut self) {
-        self.own.drain(..).for_each(store::forget);
+        for one in self.own.drain(..) {
+            store::forget(one);
+        }
     }
 }
 
@@ -275,7 +281,9 @@ impl Handover {
     pub fn report(&mut self, until: Moment, last: Last, alerts: &Alerts, pages: Vec<SlotState>) {
         (self.until, self.last, self.alerts) = (until, Some(last), alerts.states());
         self.write(pages);
-        self.earlier.drain(..).for_each(store::forget);
+        for one in self.earlier.drain(..) {
+            store::forget(one);
+        }
     }
 
     /// Has systemd keep the seen flows, whose open generation began at `begun`, and the records read after the last

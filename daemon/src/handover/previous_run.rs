@@ -164,8 +164,12 @@ impl PreviousRun {
         for cpu in 0..self.blocks.len() {
             self.blocks.read(cpu, |block| {
                 for set in &block.counter_sets {
-                    totals.iter_mut().zip(set.interfaces).for_each(|(total, counters)| add(total, counters));
-                    sizes.iter_mut().zip(set.sizes).for_each(|(sum, packets)| *sum = sum.wrapping_add(packets));
+                    for (total, counters) in totals.iter_mut().zip(set.interfaces) {
+                        add(total, counters);
+                    }
+                    for (sum, packets) in sizes.iter_mut().zip(set.sizes) {
+                        *sum = sum.wrapping_add(packets);
+                    }
                 }
                 let rate = block.closed_rate.max(1);
                 edge.sampling = (edge.sampling.0.min(rate), edge.sampling.1.max(rate));

@@ -82,7 +82,9 @@ mod tests {
         let line = format!("{}\n", "x".repeat(99));
         // Ten times the default size of a pipe.
         let lines = 10 * (64 << 10) / line.len();
-        (0..lines).for_each(|_| log.line(&line));
+        for _ in 0..lines {
+            log.line(&line);
+        }
         let dropped = log.0.lock().unwrap().dropped;
         assert!(dropped > lines as u64 / 2, "{dropped} of {lines}");
         let mut reader = File::from(reader);
@@ -102,7 +104,9 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         drop(reader);
         let log = Log::new(writer, Style::default());
-        (0..3).for_each(|_| log.line("nobody is there\n"));
+        for _ in 0..3 {
+            log.line("nobody is there\n");
+        }
         assert_eq!(log.0.lock().unwrap().dropped, 0);
     }
 }

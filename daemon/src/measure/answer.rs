@@ -84,7 +84,9 @@ impl Answer {
         if matches!(question.structure, Structure::Prefixes { .. }) {
             let (addresses, views) = first.shard.views.split_at_mut(nth);
             let addresses = question.fed_by.and_then(|list| addresses.get(list));
-            views.first_mut().into_iter().for_each(|view| view.finish_prefixes(addresses, &hash));
+            if let Some(view) = views.first_mut() {
+                view.finish_prefixes(addresses, &hash);
+            }
         }
         let (views, hash) = (&first.shard.views, &hash);
         let sketch = &views[question.sketch(nth)];
@@ -349,7 +351,9 @@ mod tests {
             .iter()
             .map(|records| {
                 let mut shard = Box::new(Shard::new(&config.estimates, views, KEY));
-                records.chunks(100).for_each(|records| shard.absorb(records, &seen));
+                for records in records.chunks(100) {
+                    shard.absorb(records, &seen);
+                }
                 shard.settle(&seen);
                 Closed::new(shard, Edge::empty(4))
             })

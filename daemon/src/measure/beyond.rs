@@ -54,7 +54,9 @@ impl RankedPrefixes {
             [of(listed.map(|l| &l.by_bytes), Metric::Bytes), of(listed.map(|l| &l.by_packets), Metric::Packets)];
         for held in prefixes {
             let value = Metric::each(|metric| metric.of(held.value).min(metric.of(uncertainty.total())));
-            lists.iter_mut().for_each(|list| list.offer(Held { value, ..held }, top + 1));
+            for list in &mut lists {
+                list.offer(Held { value, ..held }, top + 1);
+            }
         }
         let [by_bytes, by_packets] = lists.map(|list| list.rows(top, uncertainty));
         Self { by_bytes, by_packets }

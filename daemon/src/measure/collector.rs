@@ -44,7 +44,9 @@ impl<S: Source> Collector<S> {
     /// Makes room for this many interfaces, never fewer than before.
     pub fn provide(&mut self, interfaces: usize) {
         self.sum.provide(interfaces);
-        self.lanes.iter_mut().for_each(|lane| lane.provide(interfaces));
+        for lane in &mut self.lanes {
+            lane.provide(interfaces);
+        }
     }
 
     /// The CPUs whose rings it reads.
@@ -103,7 +105,9 @@ impl<S: Source> Collector<S> {
             late.extend((!part.is_whole).then(|| lane.cpu()));
             ring_peak = ring_peak.max(part.ring_peak);
         };
-        lanes.iter_mut().for_each(Lane::begin_close);
+        for one in lanes.iter_mut() {
+            one.begin_close();
+        }
         loop {
             // A part on each CPU in turn, so that their windows end together.
             let (mut is_done, mut moves) = (true, false);
@@ -120,7 +124,9 @@ impl<S: Source> Collector<S> {
                 break;
             }
         }
-        lanes.iter_mut().filter(|lane| !lane.is_ended()).for_each(|lane| end(lane, sum));
+        for lane in lanes.iter_mut().filter(|lane| !lane.is_ended()) {
+            end(lane, sum);
+        }
         next.settle(seen);
         let edge = sum.take();
         let shard = batch.replace(next, seen, !edge.has_left_out());
@@ -209,7 +215,9 @@ pub(super) mod tests {
     fn collector(scripts: impl IntoIterator<Item = Script>) -> Collector<Script> {
         let seen = Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()));
         let mut collector = Collector::new(seen, 1, shard());
-        scripts.into_iter().for_each(|script| collector.add(script));
+        for script in scripts {
+            collector.add(script);
+        }
         collector
     }
 
@@ -329,7 +337,9 @@ pub(super) mod tests {
         let done = (Flush::Done, vec![], (0.0, vec![]));
         let seen = |packets: [Tally; 3]| {
             let mut edge = Edge::empty(3);
-            edge.counters.iter_mut().zip(packets).for_each(|(counters, seen)| counters.seen = seen);
+            for (counters, seen) in edge.counters.iter_mut().zip(packets) {
+                counters.seen = seen;
+            }
             edge
         };
         let late = Script {

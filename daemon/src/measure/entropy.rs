@@ -212,9 +212,13 @@ mod tests {
         let total = sizes.iter().sum();
         let mut cells = vec![0; 1 + random(1) as usize % 300];
         let count = cells.len() as u64;
-        (0..).zip(others).for_each(|(nth, size)| cells[(random(1_000 + nth) % count) as usize] += size);
+        for (nth, size) in (0..).zip(others) {
+            cells[(random(1_000 + nth) % count) as usize] += size;
+        }
         // Cells also contain something of the known keys.
-        (0..).zip(&mut cells).for_each(|(nth, cell)| *cell += off(90_000 + nth, *cell));
+        for (nth, cell) in (0..).zip(&mut cells) {
+            *cell += off(90_000 + nth, *cell);
+        }
         let largest = others.first().copied().unwrap_or(0);
         Distribution {
             known: (0..).zip(held).map(|(nth, size)| around(100_000 + 2 * nth, *size)).collect(),

@@ -53,13 +53,17 @@ impl Counts {
     fn estimate(&self, hash: u64) -> Tally {
         let mut most = self.counts.estimate(hash);
         let waiting = self.hashes.iter().zip(&self.tallies).take(self.waiting);
-        waiting.filter(|(of, _)| **of == hash).for_each(|(_, tally)| most.add(*tally));
+        for (_, tally) in waiting.filter(|(of, _)| **of == hash) {
+            most.add(*tally);
+        }
         most
     }
 
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         let waiting = other.hashes.iter().zip(&other.tallies).take(other.waiting);
-        waiting.for_each(|(hash, tally)| self.add(*hash, *tally));
+        for (hash, tally) in waiting {
+            self.add(*hash, *tally);
+        }
         self.counts.merge(&other.counts)
     }
 }
@@ -323,7 +327,9 @@ mod tests {
         one.counts.settle();
         let mut whole = one.counts.counts.clone();
         assert!(whole.total().packets < 40_000, "most records cost the count-min nothing");
-        one.iter().for_each(|held| _ = whole.add(hash_of(&held.key), held.lower));
+        for held in one.iter() {
+            _ = whole.add(hash_of(&held.key), held.lower);
+        }
         assert_eq!(whole, every_record);
     }
 

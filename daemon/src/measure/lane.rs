@@ -261,7 +261,9 @@ impl<S: Source> Lane<S> {
                 self.drain(batches);
                 self.source.edge(&mut sum.last)?;
                 sum.add_last();
-                self.came.open.iter_mut().zip(&sum.last.counters).for_each(|(came, counters)| came.take(counters));
+                for (came, counters) in self.came.open.iter_mut().zip(&sum.last.counters) {
+                    came.take(counters);
+                }
                 self.epoch = self.epoch.wrapping_add(1);
                 self.is_half_closed = false;
                 self.to_close -= 1;

@@ -119,7 +119,9 @@ impl Prefixes {
     fn settle(&mut self, hash: &KeyedHash) {
         let Self { table, waiting, prefixes, tallies, is_finished: _ } = self;
         let mut hashes = [0; TOGETHER];
-        hashes.iter_mut().zip(&*prefixes).for_each(|(to, prefix)| *to = prefix.hash(hash));
+        for (to, prefix) in hashes.iter_mut().zip(&*prefixes) {
+            *to = prefix.hash(hash);
+        }
         let mut next = 0;
         let part = |tally: &Tally| {
             next += 1;
@@ -135,7 +137,9 @@ impl Prefixes {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
         }
-        addresses.for_each(|held| self.add(hash, Prefix::of(&held.key), held.lower));
+        for held in addresses {
+            self.add(hash, Prefix::of(&held.key), held.lower);
+        }
         self.settle(hash);
     }
 
@@ -167,7 +171,9 @@ impl Prefixes {
     /// It was built differently.
     pub fn merge(&mut self, other: &Self, hash: &KeyedHash) -> Result<(), MergeError> {
         let waiting = other.prefixes.iter().zip(&other.tallies).take(other.waiting);
-        waiting.for_each(|(prefix, tally)| self.add(hash, *prefix, *tally));
+        for (prefix, tally) in waiting {
+            self.add(hash, *prefix, *tally);
+        }
         self.table.merge(&other.table)
     }
 
@@ -327,7 +333,9 @@ mod tests {
             .map(|worker| {
                 let mut shard = Box::new(Shard::new(&config.estimates, &views, KEY));
                 let part: Vec<_> = records.iter().skip(worker).step_by(3).copied().collect();
-                part.chunks(100).for_each(|records| shard.absorb(records, &seen));
+                for records in part.chunks(100) {
+                    shard.absorb(records, &seen);
+                }
                 shard.settle(&seen);
                 let mut edge = Edge::empty(1);
                 edge.sizes[size_class(100)] = 1;

@@ -82,9 +82,9 @@ impl Prices {
             let (mut sketch, mut fed) = (new(question), fed.map(new));
             let mut space = Transposed::default();
             let mut absorb = || {
-                items.chunks(TOGETHER).for_each(|items| {
+                for items in items.chunks(TOGETHER) {
                     sketch.absorb(question, fed.as_mut(), &hash, views.facts(), space.columns(items));
-                });
+                }
             };
             // The first round fills the sketch.
             absorb();

@@ -74,7 +74,9 @@ mod tests {
         for top in [0, 1, 10, 499, 1_000] {
             let mut kept = Vec::with_capacity(top);
             let capacity = kept.capacity();
-            numbers.iter().for_each(|n| keep_largest(&mut kept, top, *n, |n| Reverse(*n)));
+            for n in &numbers {
+                keep_largest(&mut kept, top, *n, |n| Reverse(*n));
+            }
             assert_eq!(kept, sorted[..top.min(500)]);
             assert_eq!(kept.capacity(), capacity);
         }

@@ -120,7 +120,9 @@ impl Shard {
         self.earlier.clear();
         self.earlier.extend(earlier.iter().map(|key| (key.id(), KeyedHash::new(*key))));
         self.unique.rekey(key_id);
-        (0..).zip(&mut self.views).for_each(|(nth, view)| view.rekey(key_id, coins(nth)));
+        for (nth, view) in (0..).zip(&mut self.views) {
+            view.rekey(key_id, coins(nth));
+        }
     }
 
     /// The questions that its sketches answer.
@@ -180,7 +182,9 @@ impl Shard {
     fn take(&mut self, records: &[Record], seen: &Seen) {
         for records in records.chunks(READY) {
             for records in records.chunks(TOGETHER) {
-                records.iter().for_each(|record| self.pool.prefetch(record));
+                for record in records {
+                    self.pool.prefetch(record);
+                }
                 self.ready.extend(records.iter().filter_map(|record| self.pool.exchange(record)));
             }
             // Only whole groups, so that the result does not depend on how many records come at once.
@@ -354,7 +358,9 @@ impl Shard {
         ready.clear();
         recent.clear();
         unique.clear();
-        views.iter_mut().for_each(ViewSketch::clear);
+        for one in views.iter_mut() {
+            one.clear();
+        }
         attributed.fill(Tally::default());
         *total = Tally::default();
         *protocols = Protocols::default();
@@ -421,7 +427,9 @@ mod tests {
         let key = Key([5, 6]);
         let mut shard = Shard::new(&Estimates::default(), views, key);
         let seen = Seen::with_capacity(100_000, 0.001, key.id());
-        records.chunks(together).for_each(|records| shard.absorb(records, &seen));
+        for records in records.chunks(together) {
+            shard.absorb(records, &seen);
+        }
         shard.settle(&seen);
         shard
     }

@@ -254,7 +254,9 @@ fn rates_of(window: &mut [Closed], interfaces: usize) -> Vec<Rates> {
     let mut rates = vec![Rates::default(); interfaces];
     for closed in window {
         let known = std::mem::take(&mut closed.edge.rates);
-        rates.iter_mut().zip(known).for_each(|(rates, known)| rates.merge(known));
+        for (rates, known) in rates.iter_mut().zip(known) {
+            rates.merge(known);
+        }
     }
     rates
 }
@@ -354,7 +356,9 @@ mod tests {
     fn what_workers_have_adds_up() {
         let plan = plan(&Estimates::default(), 10);
         let merge = |window: &mut [Closed]| {
-            window.iter_mut().for_each(|closed| assert_eq!(closed.shard.plan().questions.len(), plan.questions.len()));
+            for closed in window.iter_mut() {
+                assert_eq!(closed.shard.plan().questions.len(), plan.questions.len());
+            }
             Summary::merge(window, &plan, 2, Asked::steadily(&seen()), 0.999).unwrap()
         };
         // 50 of the flows are also those of the first worker.

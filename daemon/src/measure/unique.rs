@@ -34,13 +34,17 @@ impl Unique {
     /// Empties all sketches.
     pub(super) fn clear(&mut self) {
         let Self { sources, destinations, flows } = self;
-        [sources, destinations, flows].into_iter().for_each(HyperLogLog::clear);
+        for one in [sources, destinations, flows] {
+            one.clear();
+        }
     }
 
     /// Empties all sketches, which use another key from now on.
     pub(super) fn rekey(&mut self, key_id: u64) {
         let Self { sources, destinations, flows } = self;
-        [sources, destinations, flows].into_iter().for_each(|sketch| sketch.rekey(key_id));
+        for sketch in [sources, destinations, flows] {
+            sketch.rekey(key_id);
+        }
     }
 
     /// Bytes of memory.

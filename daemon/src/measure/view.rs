@@ -250,7 +250,9 @@ impl ViewSketch {
         match &mut self.answers {
             Answers::Total => (),
             Answers::Table(cells) => {
-                keys.iter().zip(tallies).for_each(|(key, tally)| cells[By::index(key)].add(*tally));
+                for (key, tally) in keys.iter().zip(tallies) {
+                    cells[By::index(key)].add(*tally);
+                }
             }
             Answers::HeavyHitters(hitters) => {
                 hitters.add_batch(hashes, tallies, |nth| keys[nth], |key| question.by.hash_of(hash, key), &mut ());
@@ -264,7 +266,9 @@ impl ViewSketch {
                 candidates.add_batch_and((hashes, |hash| *hash), (tallies, part), &mut ());
             }
             Answers::Prefixes(prefixes) => {
-                keys.iter().zip(tallies).for_each(|(key, tally)| prefixes.add(hash, Prefix::of(key), *tally));
+                for (key, tally) in keys.iter().zip(tallies) {
+                    prefixes.add(hash, Prefix::of(key), *tally);
+                }
             }
             Answers::Unique(distinct) => distinct.insert_batch(items),
             Answers::Spread(spread) => spread.insert_batch(hashes, items, |nth| keys[nth]),
@@ -421,13 +425,17 @@ impl ViewSketch {
         hash: &KeyedHash,
     ) -> Result<(), MergeError> {
         self.total.add(other.total);
-        self.by_slot.iter_mut().zip(&other.by_slot).for_each(|(sum, other)| sum.add(*other));
+        for (sum, other) in self.by_slot.iter_mut().zip(&other.by_slot) {
+            sum.add(*other);
+        }
         if let (Some(keys), Some(others)) = (&mut self.keys, &other.keys) {
             keys.merge(others)?;
         }
         match (&mut self.answers, &other.answers) {
             (Answers::Table(cells), Answers::Table(others)) => {
-                cells.iter_mut().zip(others).for_each(|(cell, other)| cell.add(*other));
+                for (cell, other) in cells.iter_mut().zip(others) {
+                    cell.add(*other);
+                }
             }
             (Answers::HeavyHitters(one), Answers::HeavyHitters(other)) => {
                 let hash_of = |key: &ViewKey| by.hash_of(hash, key);

@@ -74,7 +74,9 @@ impl Change {
         match self {
             Self::TopError(error) => {
                 config.estimates.top_error = *error;
-                config.views.iter_mut().filter(|view| view.follows_top_error).for_each(|view| view.error = *error);
+                for view in config.views.iter_mut().filter(|view| view.follows_top_error) {
+                    view.error = *error;
+                }
             }
             Self::Standard(staying) => config.standard_views.clone_from(staying),
             Self::ViewError { view, error } => {
@@ -202,7 +204,9 @@ impl Search<'_> {
     fn fit(&self, changes: &[Change]) -> Option<Fitting> {
         // Names of addresses take as much as before, so their files need not be read again.
         let mut config = Config { networks: Vec::new(), geo: Default::default(), ..self.config.clone() };
-        changes.iter().for_each(|change| change.apply(&mut config));
+        for change in changes {
+            change.apply(&mut config);
+        }
         let views = Views::new(&config, slots(&config.interfaces)).ok()?;
         let plan = Memory::plan(&config, &views, self.cpus, self.plan.cpus > 0);
         let needed = Memory { names: self.plan.names, ..plan }.total();

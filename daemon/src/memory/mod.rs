@@ -385,11 +385,12 @@ mod tests {
         account.ledger.skipped = live.map(|reason| (reason.name().to_owned(), tally(1_234))).collect();
         let Ledger { seen, attributed, sampled_out, lost, .. } = &mut account.ledger;
         let lost = lost.values_mut().take(1);
-        [seen, attributed, sampled_out, &mut account.repeated]
-            .into_iter()
-            .chain(lost)
-            .for_each(|sum| *sum = tally(1_234_000));
-        account.packet_sizes.iter_mut().for_each(|(_, packets)| *packets = 1_234_000);
+        for sum in [seen, attributed, sampled_out, &mut account.repeated].into_iter().chain(lost) {
+            *sum = tally(1_234_000);
+        }
+        for (_, packets) in &mut account.packet_sizes {
+            *packets = 1_234_000;
+        }
         let share = Some(0.999981);
         (account.coverage, account.kept) = (share, 0.9991231234567891);
         (account.coverage_lower, account.coverage_upper, account.coverage_bytes) = (share, share, share);

@@ -345,7 +345,9 @@ mod tests {
         let mut latest = latest();
         let told = |latest: &Latest| write(Some(latest), Format::Plain).contains("weir_view_");
         assert!(told(&latest));
-        latest.report.views.iter_mut().for_each(|view| view.name = "talkers".to_owned());
+        for view in &mut latest.report.views {
+            view.name = "talkers".to_owned();
+        }
         assert!(!told(&latest));
     }
 

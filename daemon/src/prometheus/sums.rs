@@ -135,7 +135,9 @@ mod tests {
             assert_eq!(eth0.tcp, [12_004, 11_800, 320, 22_610].map(|number| windows * number));
             for sums in sums.interfaces.values() {
                 let mut parts = Tally::default();
-                sums.parts.values().for_each(|part| add(&mut parts, part));
+                for part in sums.parts.values() {
+                    add(&mut parts, part);
+                }
                 assert_eq!(parts, sums.seen);
             }
         }

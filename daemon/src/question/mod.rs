@@ -127,7 +127,9 @@ impl Views {
             questions[nth].structure = Structure::for_prefixes(&questions[nth].view, &config.estimates);
             let list = standard[..nth].iter().position(|view| *view == addresses);
             questions[nth].fed_by = list;
-            list.into_iter().for_each(|list| questions[list].feeds = Some(nth));
+            if let Some(list) = list {
+                questions[list].feeds = Some(nth);
+            }
         }
         sharing::share(&mut questions);
         let fed_by_all = || questions.iter().filter(|question| question.is_fed_by_all);

@@ -118,7 +118,9 @@ impl Grid {
         let mut widths = vec![0; self.columns.len()];
         for row in &self.rows {
             let Row::Cells(cells) = row else { continue };
-            widths.iter_mut().zip(cells).for_each(|(width, cell)| *width = (*width).max(cell.width()));
+            for (width, cell) in widths.iter_mut().zip(cells) {
+                *width = (*width).max(cell.width());
+            }
         }
         widths
     }

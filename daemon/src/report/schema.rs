@@ -154,7 +154,9 @@ mod tests {
                     found.push(format!("{at}.{name}"));
                 }
             }
-            object.iter().for_each(|(key, value)| undescribed(&format!("{at}/{key}"), value, found));
+            for (key, value) in object {
+                undescribed(&format!("{at}/{key}"), value, found);
+            }
         }
         let mut found = Vec::new();
         undescribed("", &serde_json::from_str(&report_schema()).unwrap(), &mut found);

@@ -237,7 +237,9 @@ fn add_ledger(sum: &mut Ledger, more: &Ledger) {
     add(&mut sum.attributed, *attributed);
     add(&mut sum.sampled_out, *sampled_out);
     for (sums, more) in [(&mut sum.skipped, skipped), (&mut sum.lost, lost)] {
-        more.iter().for_each(|(reason, tally)| add(sums.entry(reason.clone()).or_default(), *tally));
+        for (reason, tally) in more {
+            add(sums.entry(reason.clone()).or_default(), *tally);
+        }
     }
     match (&mut sum.uncertain, uncertain) {
         (Some(sum), Some(more)) => sum.add(*more),
@@ -304,7 +306,9 @@ fn together(windows: &[Listed], by_packets: bool) -> Vec<Row> {
     let mut rows: Vec<Row> = parts.iter().filter_map(|parts| sum_of(parts, windows)).collect();
     let least = |estimate: Option<Estimate>| std::cmp::Reverse(estimate.map_or(0, |estimate| estimate.lower));
     rows.sort_by_key(|row| least(if by_packets { row.packets } else { row.bytes }));
-    (1..).zip(&mut rows).for_each(|(rank, row)| row.rank = Some(rank));
+    for (rank, row) in (1..).zip(&mut rows) {
+        row.rank = Some(rank);
+    }
     rows
 }
 
@@ -458,7 +462,9 @@ fn unmeasured(report: &Report, table: &ViewTable) -> Tally {
     let mut all = Tally::default();
     let is_same = |interface: &&Interface| interface.name == table.interface && interface.direction == table.direction;
     for Ledger { sampled_out, lost, .. } in report.interfaces.iter().filter(is_same).map(|of| &of.ledger) {
-        std::iter::once(sampled_out).chain(lost.values()).for_each(|tally| add(&mut all, *tally));
+        for tally in std::iter::once(sampled_out).chain(lost.values()) {
+            add(&mut all, *tally);
+        }
         // The sizes of these packets are assumed. As far as is known, none exceeded the largest packet.
         let mut dropped = Tally::default();
         for reason in Loss::UNREAD {
@@ -569,7 +575,9 @@ mod tests {
             let windows: Vec<_> = (0..1 + random(5))
                 .map(|_| {
                     let counts: Vec<u64> = (0..truth.len()).map(|_| random(4) * random(50)).collect();
-                    truth.iter_mut().zip(&counts).for_each(|(sum, count)| *sum += count);
+                    for (sum, count) in truth.iter_mut().zip(&counts) {
+                        *sum += count;
+                    }
                     let total = counts.iter().sum();
                     let mut rows: Vec<_> = counts.iter().zip(0..).map(|(count, key)| row(key, *count)).collect();
                     rows.sort_by_key(|row| std::cmp::Reverse(row.packets.unwrap().value));

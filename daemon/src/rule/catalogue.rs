@@ -27,7 +27,9 @@ impl Catalogue {
     /// gets it, and the standard view has a longer name.
     pub fn new(standard: impl IntoIterator<Item = Standard>, own: &[View]) -> Self {
         let mut all = Self::default();
-        own.iter().for_each(|view| all.add_view(view, None));
+        for view in own {
+            all.add_view(view, None);
+        }
         for standard in standard {
             all.add_standard(standard);
         }
@@ -40,7 +42,9 @@ impl Catalogue {
     /// The names for these standard views alone.
     pub fn of_standard(standard: impl IntoIterator<Item = Standard>) -> Self {
         let mut all = Self::default();
-        standard.into_iter().for_each(|standard| all.add_standard(standard));
+        for standard in standard {
+            all.add_standard(standard);
+        }
         all
     }
 

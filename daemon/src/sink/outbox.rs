@@ -313,7 +313,9 @@ mod tests {
     fn a_sink_that_panics_goes_on_with_the_next_report() {
         let (taken, reports) = mpsc::channel();
         let outbox = Outbox::start(Box::new(PanicsOnce(taken)), 4, FULL, None).unwrap();
-        (1..=3).for_each(|seq| outbox.offer(encoded(&format!("a/b/{seq}"))));
+        for seq in 1..=3 {
+            outbox.offer(encoded(&format!("a/b/{seq}")));
+        }
         wait_until("the third is delivered", || outbox.metrics().delivered == 2);
         let metrics = outbox.metrics();
         assert_eq!((metrics.failed_attempts, metrics.dropped, metrics.queued), (1, 1, 0));
@@ -362,7 +364,9 @@ mod tests {
             let sink = Box::new(RefusesSome { takes: takes.clone(), never, taken });
             let spool = spool.as_ref().map(|place| (place, "choosy"));
             let outbox = Outbox::start(sink, 64, FULL, spool).unwrap();
-            (1..=7).for_each(|seq| outbox.offer(encoded(&id(seq))));
+            for seq in 1..=7 {
+                outbox.offer(encoded(&id(seq)));
+            }
             wait_until("some attempts", || outbox.metrics().failed_attempts > 3);
             let metrics = outbox.metrics();
             assert_eq!((metrics.queued, metrics.dropped, metrics.delivered), (7, 0, 0), "{metrics:?}");
@@ -395,7 +399,9 @@ mod tests {
             if batch.iter().any(|parcel| !parcel.is_report || seq(parcel).unwrap() % 2 == 1) {
                 return Err(DeliveryError::Refused("422 Unprocessable Entity".to_owned()));
             }
-            batch.iter().for_each(|parcel| self.0.send(seq(parcel).unwrap()).unwrap());
+            for parcel in batch {
+                self.0.send(seq(parcel).unwrap()).unwrap();
+            }
             Ok(())
         }
     }
@@ -408,7 +414,9 @@ mod tests {
             let spool = spool.as_ref().map(|place| (place, "half"));
             let outbox = Outbox::start(Box::new(RefusesHalf(taken)), 256, FULL, spool).unwrap();
             // Far more are refused than there are witnesses, if each served for one.
-            (1..=40).for_each(|seq| outbox.offer(encoded(&id(seq))));
+            for seq in 1..=40 {
+                outbox.offer(encoded(&id(seq)));
+            }
             wait_until("all are settled", || outbox.metrics().queued == 0 && outbox.metrics().delivered == 20);
             assert_eq!(outbox.metrics().lost, [("refused".to_owned(), 20)].into());
             // Whatever was refused once before this one passes is given up.
@@ -446,7 +454,9 @@ mod tests {
     fn the_newest_report_passes_a_backlog_that_is_refused() {
         let (taken, reports) = mpsc::channel();
         let outbox = Outbox::start(Box::new(RefusesOld(taken)), 512, FULL, None).unwrap();
-        (1..=199).for_each(|seq| outbox.offer(encoded(&id(seq))));
+        for seq in 1..=199 {
+            outbox.offer(encoded(&id(seq)));
+        }
         wait_until("an attempt has failed", || outbox.metrics().failed_attempts > 0);
         outbox.offer(encoded(&id(200)));
         assert_eq!(reports.recv_timeout(LONG), Ok(200), "it does not wait for its turn");
@@ -467,7 +477,9 @@ mod tests {
         let sink =
             |never| Box::new(RefusesSome { takes: Arc::new(AtomicBool::new(true)), never, taken: taken.clone() });
         let first = Outbox::start(sink("7f3c9a52/0000b41d/1"), 16, FULL, Some((&place, "choosy"))).unwrap();
-        (1..=2).for_each(|seq| first.offer(encoded(&id(seq))));
+        for seq in 1..=2 {
+            first.offer(encoded(&id(seq)));
+        }
         wait_until("one is refused", || first.metrics().dropped == 1 && first.metrics().queued == 0);
         let first_dropped = first.metrics().dropped;
         assert_eq!(first.finish(LONG), 0);
@@ -494,7 +506,9 @@ mod tests {
         let takes = Arc::new(AtomicBool::new(false));
         let sink = Box::new(RefusesSome { takes: takes.clone(), never: "none", taken });
         let outbox = Outbox::start(sink, 16, FULL, Some((&place, "choosy"))).unwrap();
-        (1..=3).for_each(|seq| outbox.offer(encoded(&id(seq))));
+        for seq in 1..=3 {
+            outbox.offer(encoded(&id(seq)));
+        }
         wait_until("all are on disk", || outbox.metrics().spool.is_some_and(|spool| spool.reports == 3));
         std::fs::remove_dir_all(&folder.0).unwrap();
         outbox.offer(encoded(&id(4)));
@@ -519,7 +533,9 @@ mod tests {
         let outbox = outbox(&collector.address, 2);
         outbox.offer(encoded("a/b/1"));
         arrivals.recv().unwrap();
-        (2..=6).for_each(|seq| outbox.offer(encoded(&format!("a/b/{seq}"))));
+        for seq in 2..=6 {
+            outbox.offer(encoded(&format!("a/b/{seq}")));
+        }
         let metrics = outbox.metrics();
         assert_eq!((metrics.queued, metrics.dropped, metrics.delivered), (3, 3, 0));
         drop(release);
@@ -533,7 +549,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let outbox = outbox(&listener.local_addr().unwrap().to_string(), 8);
         let report = encoded("a/b/1");
-        (0..1000).for_each(|_| outbox.offer(report.clone()));
+        for _ in 0..1000 {
+            outbox.offer(report.clone());
+        }
         let metrics = outbox.metrics();
         assert_eq!((metrics.delivered, metrics.queued + metrics.dropped), (0, 1000));
         assert!(metrics.queued == 9, "eight wait, one is under way: {metrics:?}");
@@ -548,7 +566,9 @@ mod tests {
         drop(listener);
         let outboxes = [outbox(&address, 4), outbox(&address, 4)];
         for outbox in &outboxes {
-            (1..=3).for_each(|seq| outbox.offer(encoded(&format!("a/b/{seq}"))));
+            for seq in 1..=3 {
+                outbox.offer(encoded(&format!("a/b/{seq}")));
+            }
             wait_until("an attempt has failed", || outbox.metrics().failed_attempts > 0);
         }
         for metrics in Outbox::finish_all(outboxes, Duration::from_millis(50)) {

@@ -1,8 +1,9 @@
 //! weir's eBPF objects, for the build scripts of `daemon` and `tests`.
 //!
-//! The object that the daemon loads is kept in `ebpf/object/`, so that building weir needs no eBPF tools. `scripts/ebpf`
-//! makes it, and `scripts/check` makes it again and compares. A build script compiles the object itself where that one
-//! does not fit: the sources have changed since, the processor is another one, or `WEIR_BUILD_EBPF=1` asks for it.
+//! The object that the daemon loads is kept in `ebpf/object/`, so that building weir needs no eBPF tools.
+//! `scripts/ebpf` makes it, and `scripts/check` makes it again and compares. A build script compiles the object itself
+//! where that one does not fit: the sources have changed since, the processor is another one, or `WEIR_BUILD_EBPF=1`
+//! asks for it.
 //!
 //! Compiling needs a Rust compiler with the source of its standard library, and bpf-linker. `RUSTC_BOOTSTRAP` lets a
 //! stable compiler build `core` from source. All objects and profiles are compiled in one folder, because building

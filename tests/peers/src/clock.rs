@@ -37,7 +37,9 @@ pub fn dependent_load_nanoseconds(bytes: usize) -> f64 {
     let mut next: Vec<[u32; 16]> = vec![[0; 16]; (bytes / 64).max(2)];
     // Sattolo's shuffle: one cycle through all lines.
     let mut state = 1u64;
-    (0..next.len()).for_each(|line| next[line][0] = line as u32);
+    for line in 0..next.len() {
+        next[line][0] = line as u32;
+    }
     for line in (1..next.len()).rev() {
         state = weir_sketch::hash::mix(state.wrapping_add(line as u64));
         let other = ((u128::from(state) * line as u128) >> 64) as usize;

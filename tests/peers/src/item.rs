@@ -100,7 +100,9 @@ impl Item for ReadyHash {
 
     #[inline(always)]
     fn digest_all(keys: &[Self], _: &KeyedHash, hashes: &mut [u64]) {
-        hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = key.0);
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = key.0;
+        }
     }
 
     fn bytes(&self) -> &[u8] {

@@ -47,7 +47,9 @@ fn main() -> ExitCode {
         eprintln!("scripts/bench sketches: cannot write {}: {error}", path.display());
         return ExitCode::FAILURE;
     }
-    wrong.iter().for_each(|complaint| eprintln!("wrong: {complaint}"));
+    for complaint in wrong.iter() {
+        eprintln!("wrong: {complaint}");
+    }
     if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

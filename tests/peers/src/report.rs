@@ -87,7 +87,9 @@ impl Group {
             }
         }
         self.items.push(item);
-        self.lines.iter_mut().for_each(|line| line.nanoseconds.resize(self.items.len(), None));
+        for line in self.lines.iter_mut() {
+            line.nanoseconds.resize(self.items.len(), None);
+        }
     }
 
     /// The least time of ours, or of the peers, for an item and an operation.

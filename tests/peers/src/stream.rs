@@ -32,7 +32,9 @@ impl Zipf {
 /// How often each number comes in a stream of numbers below `numbers`.
 pub fn counts(stream: &[u64], numbers: usize) -> Vec<u64> {
     let mut counts = vec![0; numbers];
-    stream.iter().for_each(|number| counts[*number as usize] += 1);
+    for number in stream.iter() {
+        counts[*number as usize] += 1;
+    }
     counts
 }
 

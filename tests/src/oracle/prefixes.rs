@@ -58,7 +58,9 @@ impl Oracle {
             })
             .collect();
         let mut prefixes = HashMap::<String, Tally>::new();
-        addresses.iter().for_each(|(ip, tally)| prefixes.entry(network(*ip)).or_default().add(*tally));
+        for (ip, tally) in &addresses {
+            prefixes.entry(network(*ip)).or_default().add(*tally);
+        }
         (addresses, prefixes)
     }
 

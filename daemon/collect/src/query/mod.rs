@@ -127,7 +127,9 @@ fn write<R: Serialize>(
     }
     let mut grid = Grid::new(columns.iter().map(|(_, align)| *align));
     grid.row(columns.iter().map(|(name, _)| Cell::new(name, Tone::Faint)));
-    rows.iter().for_each(|row| grid.row(cells(row).into_iter().map(Cell::from)));
+    for row in rows {
+        grid.row(cells(row).into_iter().map(Cell::from));
+    }
     grid.write(false, out)
 }
 

@@ -82,7 +82,9 @@ mod tests {
         put(&mut body, 1, b"filter\0");
         put(&mut body, 3, b"out\0");
         put(&mut body, 6, &rules.to_be_bytes());
-        kind.iter().for_each(|kind| put(&mut body, 7, kind));
+        if let Some(kind) = &kind {
+            put(&mut body, 7, kind);
+        }
         body
     }
 
@@ -94,7 +96,9 @@ mod tests {
         assert_eq!(told(&chain(Some(b"filter\0"), 3)), None);
         assert_eq!(told(&chain(None, 3)), None, "no hook calls it by itself");
         let whole = chain(Some(b"nat\0"), 1);
-        (0..whole.len()).for_each(|cut| drop(told(&whole[..cut])));
+        for cut in 0..whole.len() {
+            drop(told(&whole[..cut]));
+        }
         let other = Message { kind: NFTABLES, flags: 0, sequence: 1, body: &whole };
         assert_eq!(read(&other), None, "another message");
     }

@@ -399,7 +399,9 @@ mod tests {
         body.extend(7_u32.to_ne_bytes());
         body.extend(IFF_UP.to_ne_bytes());
         body.resize(LINK_BYTES, 0);
-        attributes.iter().for_each(|attribute| body.extend(attribute));
+        for attribute in attributes {
+            body.extend(attribute);
+        }
         message(kind, 0, 0, &body)
     }
 
@@ -487,7 +489,9 @@ mod tests {
             for byte in [0, 1, 0x7f, 0xff] {
                 let mut damaged = whole.clone();
                 damaged[at] = byte;
-                messages(&damaged).for_each(|message| drop(read_device(message.body)));
+                for message in messages(&damaged) {
+                    drop(read_device(message.body));
+                }
             }
         }
     }

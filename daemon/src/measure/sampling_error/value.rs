@@ -106,15 +106,21 @@ mod tests {
     fn it_is_the_size_that_makes_the_sample_likeliest() {
         for rate in [2.0, 10.0, 100.0] {
             for c in [1_u64, 2, 5, 20, 100] {
-                [c, c + 1, c + 2, c + c / 4, 2 * c, 3 * c].into_iter().for_each(|x| compare(x, c, rate));
+                for x in [c, c + 1, c + 2, c + c / 4, 2 * c, 3 * c] {
+                    compare(x, c, rate);
+                }
             }
         }
     }
 
     #[test]
     fn it_is_so_for_samples_just_above_a_large_one() {
-        [1_001, 1_002, 1_010, 1_100].into_iter().for_each(|x| compare(x, 1_000, 2.0));
-        [1_001, 1_020].into_iter().for_each(|x| compare(x, 1_000, 10.0));
+        for x in [1_001, 1_002, 1_010, 1_100] {
+            compare(x, 1_000, 2.0);
+        }
+        for x in [1_001, 1_020] {
+            compare(x, 1_000, 10.0);
+        }
         // So far out that the table has no entry.
         compare(4_001, 4_000, 2.0);
     }

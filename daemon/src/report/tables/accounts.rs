@@ -98,9 +98,13 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
         }
         line("attributed".to_owned(), &ledger.attributed, Plain);
         line("sampled out".to_owned(), &ledger.sampled_out, Plain);
-        ledger.skipped.iter().for_each(|(reason, tally)| line(format!("skipped: {reason}"), tally, Plain));
+        for (reason, tally) in &ledger.skipped {
+            line(format!("skipped: {reason}"), tally, Plain);
+        }
         let lost = ledger.lost.iter().filter(|(_, tally)| **tally != Tally::default());
-        lost.for_each(|(reason, tally)| line(format!("lost: {reason}"), tally, Alarm));
+        for (reason, tally) in lost {
+            line(format!("lost: {reason}"), tally, Alarm);
+        }
         if let Some(text) = connections(tcp) {
             grid.across([text.into()]);
         }

@@ -299,7 +299,9 @@ mod tests {
         let path = directory.0.join("reports.ndjson");
         let line = parcels([1])[0].encoded.line.len() as u64;
         let mut sink = File::new(&path, Some(plain(2 * line, 2)));
-        (1..=9).for_each(|nth| sink.deliver(&parcels([nth])).unwrap());
+        for nth in 1..=9 {
+            sink.deliver(&parcels([nth])).unwrap();
+        }
         let names = ["reports.ndjson", "reports.ndjson.1", "reports.ndjson.2"].map(|name| directory.0.join(name));
         assert_eq!(names.map(|name| ids(&name)), [vec![id(9)], vec![id(7), id(8)], vec![id(5), id(6)]]);
         assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 3);
@@ -318,7 +320,9 @@ mod tests {
         let line = parcels([1])[0].encoded.line.len() as u64;
         let deliver = |compress, seqs: std::ops::RangeInclusive<u64>| {
             let mut sink = File::new(&path, Some(Rotation { max_size: line, keep: 3, compress }));
-            seqs.for_each(|seq| sink.deliver(&parcels([seq])).unwrap());
+            for seq in seqs {
+                sink.deliver(&parcels([seq])).unwrap();
+            }
         };
         let found = || {
             let mut found: Vec<_> = fs::read_dir(&directory.0).unwrap().map(|file| file.unwrap().path()).collect();
@@ -425,7 +429,9 @@ mod tests {
         let path = directory.0.join("reports.ndjson");
         let deliver = |seqs: &[u64]| {
             let mut sink = File::new(&path, None);
-            seqs.iter().for_each(|seq| sink.deliver(&parcels([*seq])).unwrap());
+            for seq in seqs {
+                sink.deliver(&parcels([*seq])).unwrap();
+            }
         };
         deliver(&[1, 2]);
         deliver(&[2, 3]);
@@ -441,7 +447,9 @@ mod tests {
         fs::write(&path, "{\"schema\":\"we").unwrap();
         let mut sink = File::new(&path, None);
         let reports = parcels([1, 2]);
-        reports.chunks(1).for_each(|report| sink.deliver(report).unwrap());
+        for report in reports.chunks(1) {
+            sink.deliver(report).unwrap();
+        }
         let expected = [b"{\"schema\":\"we\n", &*reports[0].encoded.line, &*reports[1].encoded.line].concat();
         assert_eq!(fs::read(&path).unwrap(), expected);
     }

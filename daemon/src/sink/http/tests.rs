@@ -107,7 +107,9 @@ fn a_report_is_posted_as_one_line_under_its_id() {
     assert_eq!(sink.name(), format!("http://{}/weir", collector.address), "a query may hold a secret");
     assert!(!format!("{sink:?}").contains("s3cret"));
     let reports = parcels([1, 2]);
-    reports.chunks(1).for_each(|report| sink.deliver(report).unwrap());
+    for report in reports.chunks(1) {
+        sink.deliver(report).unwrap();
+    }
     let received = collector.received();
     assert_eq!(received.len(), reports.len());
     for (request, report) in received.iter().zip(&reports) {

@@ -245,7 +245,9 @@ mod tests {
     fn messages_have_a_largest_size_and_count_their_records() {
         let mut templates = Templates::default();
         let mut messages = Messages::new(&mut templates, 1, u32::MAX - 1, 0, 100, false);
-        (0..20).for_each(|packets| messages.add(&flow(packets)));
+        for packets in 0..20 {
+            messages.add(&flow(packets));
+        }
         let (done, next) = messages.finish();
         assert!(done.iter().all(|message| message.len() <= 100));
         let mut expected = u32::MAX - 1;

@@ -127,7 +127,9 @@ impl Sink for Ipfix {
         let time = u32::try_from(clock::now().wall.as_second()).unwrap_or(0);
         let (bytes_max, again) = (session.way.message_bytes(), session.way.forgets());
         let mut messages = Messages::new(&mut session.templates, domain, session.sequence, time, bytes_max, again);
-        records.iter().for_each(|record| messages.add(record));
+        for record in &records {
+            messages.add(record);
+        }
         let (messages, sequence) = messages.finish();
         match session.way.send(&messages, timeout) {
             Ok(()) => {

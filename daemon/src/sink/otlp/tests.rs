@@ -387,10 +387,14 @@ fn odd_reports_are_mapped_or_refused() {
         pointers.push(at.to_owned());
         match value {
             Value::Object(fields) => {
-                fields.iter().for_each(|(key, value)| walk(value, &format!("{at}/{key}"), pointers));
+                for (key, value) in fields {
+                    walk(value, &format!("{at}/{key}"), pointers);
+                }
             }
             Value::Array(all) => {
-                all.iter().enumerate().for_each(|(nth, value)| walk(value, &format!("{at}/{nth}"), pointers));
+                for (nth, value) in all.iter().enumerate() {
+                    walk(value, &format!("{at}/{nth}"), pointers);
+                }
             }
             _ => {}
         }
@@ -492,7 +496,9 @@ fn a_request_stays_within_what_is_planned() {
     let rows: Vec<_> = (1..=64).map(row).collect();
     let mut report: Value = serde_json::from_str(GOLDEN).unwrap();
     for list in ["top", "top_by_packets"] {
-        report[list].as_object_mut().unwrap().values_mut().filter_map(Value::as_array_mut).for_each(Vec::clear);
+        for one in report[list].as_object_mut().unwrap().values_mut().filter_map(Value::as_array_mut) {
+            one.clear();
+        }
     }
     report["views"][1]["tables"] = json!(vec![json!({"interface": "eth0", "direction": "ingress", "rows": rows}); 16]);
     let line = report.to_string();
@@ -519,7 +525,9 @@ fn size_of_attributes(all: &[KeyValue]) -> usize {
 fn talkers_that_nobody_asked_for_make_no_series() {
     let rows_of = |name: &str| {
         let mut report: Value = serde_json::from_str(GOLDEN).unwrap();
-        report["views"].as_array_mut().unwrap().iter_mut().for_each(|view| view["name"] = json!(name));
+        for view in report["views"].as_array_mut().unwrap().iter_mut() {
+            view["name"] = json!(name);
+        }
         let mapped = report::mapped(&serde_json::from_value(report).unwrap());
         mapped.scope_metrics[0].metrics.iter().filter(|metric| metric.name.starts_with("weir.view.bytes")).count()
     };

@@ -165,7 +165,9 @@ fn without_fsync_a_crash_costs_reports_but_never_the_spool() {
 fn a_flipped_byte_costs_one_report() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, ROOMY);
-    (1..=4).for_each(|seq| spool.keep(report(seq), 1000).unwrap());
+    for seq in 1..=4 {
+        spool.keep(report(seq), 1000).unwrap();
+    }
     drop(spool);
     let mut flips = 0;
     for name in disk.names() {

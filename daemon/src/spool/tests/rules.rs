@@ -15,7 +15,9 @@ use super::{
 use crate::report::{Encoded, Reason};
 
 fn keep(spool: &Spool, seqs: impl IntoIterator<Item = u64>) {
-    seqs.into_iter().for_each(|seq| spool.keep(report(seq), 1000 + seq).unwrap());
+    for seq in seqs {
+        spool.keep(report(seq), 1000 + seq).unwrap();
+    }
 }
 
 #[test]
@@ -28,7 +30,9 @@ fn with_room_for_all_it_is_a_queue_on_a_disk_and_in_memory() {
         for seq in 1..=60 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let choice = random >> 33;
-            spools.iter().for_each(|spool| keep(spool, [seq]));
+            for spool in &spools {
+                keep(spool, [seq]);
+            }
             model.push_back(seq);
             let count = 1 + choice as usize / 8 % 5;
             match choice % 8 {
@@ -211,7 +215,9 @@ fn what_was_removed_by_command_is_named_whenever_weir_ends() {
     let lost = |numbers: &[u64]| numbers.iter().map(|number| (*number, *number, Reason::Removed)).collect();
     let spool = open(&disk, ROOMY);
     keep(&spool, 1..=5);
-    (1..4).for_each(remove);
+    for one in 1..4 {
+        remove(one);
+    }
     // It is killed before it comes to them.
     drop(spool);
     let spool = open(&disk, ROOMY);

@@ -14,7 +14,9 @@ impl<K: Item, D: Distinct> Subject<K> for OneByOne<D> {
     }
     fn put(&mut self, keys: &[K]) {
         let hash = hash();
-        keys.iter().for_each(|key| self.0.insert(key.digest(hash)));
+        for key in keys.iter() {
+            self.0.insert(key.digest(hash));
+        }
     }
     fn ask(&self, _: &[K]) -> u64 {
         self.0.bounds().value

@@ -17,7 +17,9 @@ impl<K: Item> Subject<K> for SimpleHll {
     }
     fn put(&mut self, keys: &[K]) {
         let hash = hash();
-        keys.iter().for_each(|key| self.0.add_hash(key.digest(hash)));
+        for key in keys.iter() {
+            self.0.add_hash(key.digest(hash));
+        }
     }
     fn ask(&self, _: &[K]) -> u64 {
         self.0.count() as u64
@@ -44,9 +46,13 @@ impl<K: Item> Subject<K> for CardinalityEstimatorCrate<K> {
     fn put(&mut self, keys: &[K]) {
         let hash = hash();
         if K::IS_HASH {
-            keys.iter().for_each(|key| self.0.insert_hash(key.digest(hash)));
+            for key in keys.iter() {
+                self.0.insert_hash(key.digest(hash));
+            }
         } else {
-            keys.iter().for_each(|key| self.0.insert(key));
+            for key in keys.iter() {
+                self.0.insert(key);
+            }
         }
     }
     fn ask(&self, _: &[K]) -> u64 {
@@ -87,7 +93,9 @@ impl<K: Item> Subject<K> for DataSketchesHll {
         self.sketch = empty_hll();
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| self.sketch.update(key));
+        for key in keys.iter() {
+            self.sketch.update(key);
+        }
     }
     fn ask(&self, _: &[K]) -> u64 {
         if self.is_hip { self.sketch.estimate() as u64 } else { self.sketch.composite_estimate() as u64 }
@@ -113,9 +121,9 @@ impl<K: Item> Subject<K> for UltraLogLogCrate {
     }
     fn put(&mut self, keys: &[K]) {
         let hash = hash();
-        keys.iter().for_each(|key| {
+        for key in keys.iter() {
             self.0.add(key.digest(hash));
-        });
+        }
     }
     fn ask(&self, _: &[K]) -> u64 {
         self.0.get_distinct_count_estimate() as u64

@@ -21,9 +21,9 @@ impl<K: Item> Subject<K> for SbbfRsSafe {
     }
     fn put(&mut self, keys: &[K]) {
         let hash = hash();
-        keys.iter().for_each(|key| {
+        for key in keys.iter() {
             self.0.insert_hash(key.digest(hash));
-        });
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         let hash = hash();
@@ -49,9 +49,9 @@ impl<K: Item> Subject<K> for Fastbloom {
         self.0.clear();
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| {
+        for key in keys.iter() {
             self.0.insert(key);
-        });
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         keys.iter().filter(|key| self.0.contains(*key)).count() as u64
@@ -78,13 +78,17 @@ impl<K: Item> Subject<K> for FastbloomRsCounting {
         self.0.clear();
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| self.0.add(key.bytes()));
+        for key in keys.iter() {
+            self.0.add(key.bytes());
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         keys.iter().filter(|key| self.0.contains(key.bytes())).count() as u64
     }
     fn remove(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| self.0.remove(key.bytes()));
+        for key in keys.iter() {
+            self.0.remove(key.bytes());
+        }
     }
     fn memory_bytes(&self) -> usize {
         self.1
@@ -106,15 +110,17 @@ impl<K: Item> Subject<K> for BloomcraftCounting<K> {
         self.0.clear();
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| self.0.insert_fast(key));
+        for key in keys.iter() {
+            self.0.insert_fast(key);
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         keys.iter().filter(|key| self.0.contains(key)).count() as u64
     }
     fn remove(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| {
+        for key in keys.iter() {
             self.0.delete(key);
-        });
+        }
     }
     fn memory_bytes(&self) -> usize {
         self.0.memory_usage()
@@ -144,7 +150,9 @@ impl<K: Item> Subject<K> for BloomcraftScalable<K> {
         self.filter = Self::grown_from(self.first);
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| self.filter.insert_fast(key));
+        for key in keys.iter() {
+            self.filter.insert_fast(key);
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         keys.iter().filter(|key| self.filter.contains(key)).count() as u64
@@ -171,15 +179,17 @@ impl<K: Item> Subject<K> for Cuckoofilter {
     }
     fn put(&mut self, keys: &[K]) {
         // What it cannot take in it loses, which the check of all answers sees.
-        keys.iter().for_each(|key| drop(self.0.add(key)));
+        for key in keys.iter() {
+            drop(self.0.add(key));
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         keys.iter().filter(|key| self.0.contains(*key)).count() as u64
     }
     fn remove(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| {
+        for key in keys.iter() {
             self.0.delete(key);
-        });
+        }
     }
     fn memory_bytes(&self) -> usize {
         self.0.memory_usage()
@@ -201,15 +211,17 @@ impl<K: Item> Subject<K> for Qfilter {
         self.0.clear();
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| drop(self.0.insert_duplicated(key)));
+        for key in keys.iter() {
+            drop(self.0.insert_duplicated(key));
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         keys.iter().filter(|key| self.0.contains(*key)).count() as u64
     }
     fn remove(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| {
+        for key in keys.iter() {
             self.0.remove(key);
-        });
+        }
     }
     fn memory_bytes(&self) -> usize {
         self.0.memory_usage()

@@ -33,7 +33,9 @@ impl<K: Item, C: Counter, W: Width> Subject<K> for AsapSketchlib<C, W> {
     }
     fn put(&mut self, keys: &[K]) {
         let hash = hash();
-        keys.iter().for_each(|key| self.0.update_with_hash(&W::of(key.digest(hash))));
+        for key in keys.iter() {
+            self.0.update_with_hash(&W::of(key.digest(hash)));
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         let hash = hash();
@@ -113,7 +115,9 @@ impl<K: Item, U: Unsigned> Subject<K> for DataSketchesCountMin<U> {
         self.0.decay(1e-18);
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| self.0.update(key));
+        for key in keys.iter() {
+            self.0.update(key);
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         keys.iter().map(|key| self.0.estimate(key).into()).sum()
@@ -140,7 +144,9 @@ impl<K: Item> Subject<K> for CountMinSketchCrate<K> {
         self.0.clear();
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| self.0.increment(key));
+        for key in keys.iter() {
+            self.0.increment(key);
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         keys.iter().map(|key| self.0.estimate(key)).sum()

@@ -50,10 +50,16 @@ impl<L: Subject<Flow>> Subject<Flow> for Together<L> {
         let mut hashes = [0; BATCH];
         for flows in flows.chunks(BATCH) {
             let hashes = &mut hashes[..flows.len()];
-            hashes.iter_mut().zip(flows).for_each(|(place, flow)| *place = self.hash.hash_one(flow));
+            for (place, flow) in hashes.iter_mut().zip(flows) {
+                *place = self.hash.hash_one(flow);
+            }
             self.new += hashes.iter().filter(|hash| !self.seen.insert_hash(**hash)).count() as u64;
-            hashes.iter().for_each(|hash| self.unique.add_hash(*hash));
-            hashes.iter().for_each(|hash| self.counts.update_with_hash(hash));
+            for hash in hashes.iter() {
+                self.unique.add_hash(*hash);
+            }
+            for hash in hashes.iter() {
+                self.counts.update_with_hash(hash);
+            }
             // It hashes by itself, which cannot be helped.
             self.largest.put(flows);
         }

@@ -24,7 +24,9 @@ impl Subject<Contact> for OneEach {
         self.0.clear();
     }
     fn put(&mut self, contacts: &[Contact]) {
-        contacts.iter().for_each(|Contact { key, item }| self.0.entry(*key).or_default().insert(item));
+        for Contact { key, item } in contacts.iter() {
+            self.0.entry(*key).or_default().insert(item);
+        }
     }
     fn ask(&self, contacts: &[Contact]) -> u64 {
         let keys: Vec<_> = contacts.iter().map(|contact| contact.key).collect();

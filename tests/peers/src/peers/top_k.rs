@@ -34,7 +34,9 @@ macro_rules! variants {
                 self.sketch = heavykeeper::$crate_name::new(self.k, self.width, DEPTH, DECAY);
             }
             fn put(&mut self, keys: &[K]) {
-                keys.iter().for_each(|key| self.sketch.add(key, 1));
+                for key in keys.iter() {
+                    self.sketch.add(key, 1);
+                }
             }
             fn ask(&self, keys: &[K]) -> u64 {
                 let largest: HashSet<K> = self.sketch.list().into_iter().take(self.k).map(|node| node.item).collect();
@@ -78,7 +80,9 @@ impl<K: Item> Subject<K> for DataSketchesFrequentItems<K> {
         self.sketch.reset();
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| self.sketch.update(*key));
+        for key in keys.iter() {
+            self.sketch.update(*key);
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         let rows = self.sketch.frequent_items(ErrorType::NoFalseNegatives);

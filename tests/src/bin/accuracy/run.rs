@@ -63,7 +63,9 @@ fn measure(
     let mut meter = Meter::new(&config, &views, key, workers, before);
     for (nth, packet) in packets.iter().enumerate() {
         if let Some(rate) = rate.change(nth, packets.len(), key.0[0]) {
-            meter.collectors.iter_mut().for_each(|collector| collector.set_rate(rate));
+            for collector in &mut meter.collectors {
+                collector.set_rate(rate);
+            }
         }
         meter.measure(nth, packet);
     }

@@ -286,7 +286,9 @@ mod tests {
         let about = About::Spread("scans");
         for (nth, traffic) in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"].into_iter().enumerate() {
             let cell = tallies.cell((traffic, Geometry::Default, Rate::OneIn(1)), 1);
-            (0..20).for_each(|seed| cell.judge(STATED, about, nth < 8 && seed == 0));
+            for seed in 0..20 {
+                cell.judge(STATED, about, nth < 8 && seed == 0);
+            }
         }
         let alarms = tallies.alarms();
         assert!(alarms.len() == 1 && alarms[0].contains("all traffic"), "{alarms:?}");
@@ -295,11 +297,19 @@ mod tests {
     #[test]
     fn lists_that_lack_true_ones_are_noticed() {
         let mut tallies = Tallies::default();
-        (0..1_000).for_each(|seed| tallies.ten("flows", if seed == 0 { 9 } else { 10 }));
-        (0..100).for_each(|seed| tallies.ten("ports_per_source", if seed % 25 == 0 { 8 } else { 10 }));
+        for seed in 0..1_000 {
+            tallies.ten("flows", if seed == 0 { 9 } else { 10 });
+        }
+        for seed in 0..100 {
+            tallies.ten("ports_per_source", if seed % 25 == 0 { 8 } else { 10 });
+        }
         assert_eq!(tallies.alarms(), Vec::<String>::new());
-        (0..100).for_each(|seed| tallies.ten("flows", if seed % 10 == 0 { 9 } else { 10 }));
-        (0..100).for_each(|seed| tallies.ten("ports_per_source", if seed % 2 == 0 { 9 } else { 10 }));
+        for seed in 0..100 {
+            tallies.ten("flows", if seed % 10 == 0 { 9 } else { 10 });
+        }
+        for seed in 0..100 {
+            tallies.ten("ports_per_source", if seed % 2 == 0 { 9 } else { 10 });
+        }
         assert_eq!(tallies.alarms().len(), 2);
     }
 

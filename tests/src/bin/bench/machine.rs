@@ -87,8 +87,10 @@ impl Source for Simulated {
         self.number
     }
 
-    fn drain(&mut self, take: impl FnMut(&[Record])) -> Drained {
-        std::mem::take(&mut self.sent).chunks(EVICTED_MAX).for_each(take);
+    fn drain(&mut self, mut take: impl FnMut(&[Record])) -> Drained {
+        for one in std::mem::take(&mut self.sent).chunks(EVICTED_MAX) {
+            take(one);
+        }
         Drained { fill: 0.0, more: false }
     }
 

@@ -204,7 +204,9 @@ fn through(plan: &Arc<Views>, records: &[Record]) -> Result<(f64, Shard, Seen)> 
     let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
     seen.clear();
     let took = timed(|| {
-        records.chunks(BATCH).for_each(|batch| shard.absorb(batch, &seen));
+        for batch in records.chunks(BATCH) {
+            shard.absorb(batch, &seen);
+        }
         shard.settle(&seen);
     });
     let sent: Tally = records.iter().map(Record::tally).sum();

@@ -54,5 +54,7 @@ impl Reader {
 }
 
 fn add(sum: &mut Tally, records: &[Record]) {
-    records.iter().for_each(|record| sum.add(record.tally()));
+    for record in records.iter() {
+        sum.add(record.tally());
+    }
 }

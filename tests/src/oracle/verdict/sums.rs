@@ -114,7 +114,9 @@ impl Sums {
         ];
         match report["interfaces"].as_array() {
             Some(interfaces) => {
-                interfaces.iter().enumerate().for_each(|(nth, interface)| self.add_ledger(nth, interface, verdict));
+                for (nth, interface) in interfaces.iter().enumerate() {
+                    self.add_ledger(nth, interface, verdict);
+                }
             }
             None => verdict.deviates(".interfaces", "is not a list"),
         }

@@ -11,7 +11,9 @@ use serde_json::json;
 fn oracle() -> Oracle {
     let plan = Plan { packets: 20_000, mix: Mix::odd(), ..Plan::default() };
     let mut oracle = Oracle::new();
-    Traffic::new(plan).unwrap().for_each(|packet| oracle.add(&packet.truth));
+    for packet in Traffic::new(plan).unwrap() {
+        oracle.add(&packet.truth);
+    }
     oracle
 }
 

@@ -131,7 +131,9 @@ impl Truth {
             }
             Measure::Distinct(of) => {
                 let mut values: HashMap<String, HashSet<String>> = HashMap::new();
-                flows().for_each(|(flow, _)| _ = values.entry(question.key(flow)).or_default().insert(of.of(flow)));
+                for (flow, _) in flows() {
+                    _ = values.entry(question.key(flow)).or_default().insert(of.of(flow));
+                }
                 values.into_iter().map(|(key, values)| (key, values.len() as f64)).collect()
             }
             Measure::Size => [(String::new(), self.size_at(0.99, counted) as f64)].into(),
