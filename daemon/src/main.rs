@@ -53,6 +53,7 @@ use weir::{
         place::Place,
     },
     state,
+    text::visible,
     workers::WorkersError,
 };
 
@@ -341,7 +342,10 @@ fn status(StatusArgs { socket: args, json }: &StatusArgs) -> Result<Exit, Failur
         return print(status);
     }
     let status: Status = understood(&status)?;
-    print(status.at(clock::now().wall).to_string().trim_end())
+    // Whoever answers may not be weir.
+    let text = status.at(clock::now().wall).to_string();
+    let lines: Vec<String> = text.trim_end().lines().map(|line| line.chars().map(visible).collect()).collect();
+    print(lines.join("\n"))
 }
 
 fn last_report(ReportArgs { last, socket: args, json }: &ReportArgs) -> Result<Exit, Failure> {

@@ -304,6 +304,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let (reload, requests) = bounded(1);
         let exporter =
             config.prometheus.listen.and_then(|listen| Exporter::open(listen, board.clone(), config.report.interval));
+        // Dropped before the exporter, which waits for its thread to end.
+        let opening = sandbox::Opening;
         let control = Control::open(scope, config.control.socket.as_deref(), board, reload);
         let started = Started {
             has_programs: fleet.is_some(),
@@ -352,6 +354,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         if config.sandbox {
             sandbox::close_calls(&kept);
         }
+        drop(opening);
         // Nobody receives it where no thread waits for it.
         let _ = closed.send(config.sandbox);
         Ok(coordinator.run(cpus.online.len(), &memory, &stop)?)

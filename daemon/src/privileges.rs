@@ -97,12 +97,15 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
                 Mode::Native | Mode::Generic => interface.direction != Direction::Ingress,
                 Mode::Tcx | Mode::Tc | Mode::AfPacket => false,
             });
-            let has_filters = has_filters || slots(chosen) > TCX_MAX;
-            let has_chains = interfaces.iter().any(|interface| match interface.mode {
+            let at_tc = |interface: &&Interface| match interface.mode {
                 Mode::Auto | Mode::Tcx => true,
                 Mode::Native | Mode::Generic => interface.direction != Direction::Ingress,
                 Mode::Tc | Mode::AfPacket => false,
-            });
+            };
+            let at_tc = || interfaces.iter().filter(at_tc);
+            // All of them together decide whether those that have the choice get filters.
+            let has_filters = has_filters || chosen.count() > 0 && slots(at_tc()) > TCX_MAX;
+            let has_chains = at_tc().count() > 0;
             kept.extend(if has_filters { Some(FILTERS) } else { has_chains.then_some(CHAINS) });
         }
     }
@@ -241,6 +244,15 @@ mod tests {
             assert_eq!(names(&format!("interfaces: [{seen}]"), new), ["CAP_NET_ADMIN"], "{seen}");
         }
         assert_eq!(names("interfaces: [eth0, {name: eth1, mode: tc}]", new), ["CAP_NET_ADMIN"]);
+        let keeper = |config: &str| {
+            let config = Config::parse(config, "weir.yaml").unwrap();
+            still_needed(&config.interfaces, new)[0].thread
+        };
+        assert_eq!(keeper("interfaces: [eth0, {name: eth1, mode: tcx}]"), Keeper::Chains);
+        assert_eq!(keeper("interfaces: [{name: \"ppp*\", mode: tcx}]"), Keeper::Chains, "they have no choice");
+        for many in ["[eth0, {name: \"ppp*\", mode: tcx}]", "[\"ppp*\"]", "[{name: eth0, mode: tc}]"] {
+            assert_eq!(keeper(&format!("interfaces: {many}")), Keeper::Attacher, "{many}");
+        }
         assert_eq!(names("interfaces: [{name: eth1, mode: afpacket}]", new), ["CAP_NET_RAW"]);
         let old = Needs { has_tcx: false, ..new };
         assert_eq!([new, old].map(Needs::of_workers), [CapabilitySet::empty(), CapabilitySet::BPF]);

@@ -55,6 +55,8 @@ const RTM_NEWLINK: u16 = 16;
 const IFLA_MTU: u16 = 4;
 /// The thread that has a capability by which it could change the network.
 const ASKS: &str = "weir-chains";
+/// Threads that talk to others, and need no eBPF.
+const WITHOUT_EBPF: [&str; 3] = ["sink", "weir-metrics", "weir-control"];
 /// The MTU that somebody who takes weir over would give to the loopback.
 const MTU: u32 = 1_280;
 
@@ -426,14 +428,24 @@ fn who_takes_weir_over_gains_little() -> Result<()> {
 /// In the default mode weir looks every second which programs stand before its own.
 fn the_capability_to_see_other_programs_is_worth_nothing_else() -> Result<()> {
     let pair = Lab::quiet_pair()?;
-    let interfaces = format!("interfaces: [{}]\n{INTERVAL}", QuietPair::OBSERVER_INTERFACE);
+    let interfaces = format!(
+        "interfaces: [{}]\n{INTERVAL}prometheus: {{listen: \"127.0.0.1:9470\"}}\n",
+        QuietPair::OBSERVER_INTERFACE
+    );
     let mut daemon = measure(&pair.observer, &interfaces)?;
     daemon.wait_for_reports(1, TIMEOUT)?;
     let (_scratch, secret) = foreign()?;
     let threads = threads(daemon.pid())?;
-    ensure!(threads.iter().any(|(_, name)| name == ASKS), "{threads:?}");
+    ensure!(
+        [ASKS, "sink", "weir-metrics"].iter().all(|one| threads.iter().any(|(_, name)| name == one)),
+        "{threads:?}"
+    );
     for (thread, name) in threads {
         let puppet = &mut hold(thread)?;
+        if WITHOUT_EBPF.contains(&name.as_str()) {
+            let got = answer(puppet.call(libc::SYS_bpf, &[Number(BPF_PROG_TEST_RUN), Bytes(&[0; 64]), Number(64)])?);
+            ensure!(got == Err(Errno::EPERM), "{name} runs an eBPF program on a packet: {got:?}");
+        }
         if name == ASKS { asks_only(puppet) } else { forbidden(puppet, &secret) }
             .with_context(|| format!("thread {name}"))?;
     }

@@ -212,7 +212,7 @@ fn reports_never_go_into_a_file_of_weirs_own() -> Result<()> {
 }
 
 fn check_says_of_sinks_what_the_start_says() -> Result<()> {
-    const WAITS: &str = "eports wait until that is mended";
+    const WAITS: &str = "eports wait until that is fixed";
     let (pair, scratch) = (Lab::quiet_pair()?, Scratch::new()?);
     let token = scratch.file("token");
     let write = |text: &[u8], mode| -> Result<()> {
@@ -238,7 +238,7 @@ fn check_says_of_sinks_what_the_start_says() -> Result<()> {
             format!("interfaces: [{}]\nreport: {{interval: 1s}}\nsinks: [{sink}]\n", QuietPair::OBSERVER_INTERFACE)
         })?;
         let config = daemon.directory().join("weir.yaml").display().to_string();
-        weir(&["check", "--config", &config])?.check(1, &["sinks[0]: ", why, "will wait until that is mended"])?;
+        weir(&["check", "--config", &config])?.check(1, &["sinks[0]: ", why, "will wait until that is fixed"])?;
         daemon.wait_for_line(WAITS, TIMEOUT)?;
         ensure!(daemon.log()?.lines().any(|line| line.contains(WAITS) && line.contains(why)), "{}", daemon.log()?);
         // It would wait for its sink first.

@@ -43,6 +43,7 @@ use crate::{
     privileges,
     question::{Ask, Views},
     reload::Request,
+    sandbox,
     waker::Waker,
 };
 
@@ -107,6 +108,7 @@ impl Control {
                 let server = Server::new(listener, end, board, others)?;
                 thread::Builder::new().name("weir-control".to_owned()).spawn_scoped(scope, move || {
                     privileges::give_up_all();
+                    sandbox::pass();
                     server.run();
                 })?;
             }

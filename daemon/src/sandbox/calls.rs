@@ -60,6 +60,17 @@ pub(super) fn forbid_all_but_questions() -> Result<(), CallsError> {
     Ok(apply_filter(&program(questions()?, libc::EPERM)?)?)
 }
 
+/// From here on this thread cannot use eBPF: it could attach weir's programs, or run one on a packet as if that had been
+/// received.
+///
+/// # Errors
+///
+/// See [`CallsError`].
+pub(super) fn forbid_bpf() -> Result<(), CallsError> {
+    let all = BTreeMap::from([(libc::SYS_bpf, Vec::new())]);
+    Ok(apply_filter(&filter(all, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?)?)
+}
+
 /// The kernel still applies the filters of [`forbid_calls`], so these rules name only what is narrower.
 fn questions() -> Result<Rules, CallsError> {
     let mut rules: Rules = QUESTIONS.iter().map(|call| (*call, Vec::new())).collect();
@@ -90,10 +101,14 @@ impl Filters {
 
 /// A filter that allows these, and answers all other calls with an error.
 fn program(these: Rules, error: i32) -> Result<BpfProgram, CallsError> {
+    filter(these, SeccompAction::Errno(error as u32), SeccompAction::Allow)
+}
+
+/// A filter with an answer to these calls, and one to all others.
+fn filter(these: Rules, others: SeccompAction, answer: SeccompAction) -> Result<BpfProgram, CallsError> {
     let processor = std::env::consts::ARCH;
     let target = TargetArch::try_from(processor).map_err(|_| CallsError::Processor(processor))?;
-    let refused = SeccompAction::Errno(error as u32);
-    Ok(SeccompFilter::new(these, refused, SeccompAction::Allow, target)?.try_into()?)
+    Ok(SeccompFilter::new(these, others, answer, target)?.try_into()?)
 }
 
 /// Conditions for the arguments of each call: all conditions of at least one rule must hold. Without a rule any

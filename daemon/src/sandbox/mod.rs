@@ -6,6 +6,7 @@
 //! there is a second thread. System calls come last, for all threads at once, when the programs are loaded.
 
 mod calls;
+mod gate;
 mod libraries;
 mod places;
 
@@ -17,10 +18,13 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use thiserror::Error;
 use tracing::{debug, info, warn};
 
-pub use self::places::{Origin, Places};
 use self::{
     calls::{forbid_all_but_questions, forbid_calls},
     places::InRoot,
+};
+pub use self::{
+    gate::{Opening, pass},
+    places::{Origin, Places},
 };
 use crate::{config::Config, confined, notify, privileges::Kept};
 
@@ -55,6 +59,7 @@ pub fn close(config: &Config, origin: Origin<'_>) -> Option<Places> {
         return None;
     }
     // The keys are in memory, and must not reach other processes of this user, or a core dump.
+    gate::hold();
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         warn!("other processes of this user may look into weir: {error}");
     }
@@ -81,8 +86,9 @@ pub fn close(config: &Config, origin: Origin<'_>) -> Option<Places> {
 /// Restricts all threads to the system calls of a weir that measures, including those for these capabilities.
 pub fn close_calls(kept: &[Kept]) {
     libraries::load();
-    if let Err(error) = forbid_calls(kept) {
-        info!("keeps all system calls: {error}");
+    match forbid_calls(kept) {
+        Ok(()) => gate::restricted(),
+        Err(error) => warn!("keeps all system calls: {error}"),
     }
 }
 

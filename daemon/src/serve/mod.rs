@@ -44,7 +44,7 @@ use tokio::{
 
 use self::client_slot::ClientSlots;
 pub use self::client_slot::{Busy, ClientSlot};
-use crate::{clock, log::Lasting, privileges};
+use crate::{clock, log::Lasting, privileges, sandbox};
 
 /// Maximum bytes of a request's line and headers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -97,6 +97,7 @@ impl Server {
         };
         let serve = move || {
             privileges::give_up_all();
+            sandbox::pass();
             let _open = open;
             runtime.block_on(accept(listener, router, limits, ending));
         };

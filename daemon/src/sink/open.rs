@@ -43,7 +43,7 @@ fn open_one(sink: &config::Sink, spool: Option<(&Place, &str)>) -> Result<Outbox
         Target::Nats(_) => return Err(OpenError::NotBuilt("nats")),
     };
     if let Err(why) = check_one(&sink.target)? {
-        warn!(sink = target.name(), "{why}: reports wait until that is mended");
+        warn!(sink = target.name(), "{why}: reports wait until that is fixed");
     }
     Outbox::start(target, sink.queue, sink.addresses, spool).map_err(|source| OpenError::System { name, source })
 }

@@ -26,6 +26,7 @@ use crate::{
     config::Addresses,
     privileges,
     report::{Encoded, SinkMetrics},
+    sandbox,
     spool::{Limits, Spool, place::Place},
 };
 
@@ -71,6 +72,7 @@ impl Outbox {
             let (account, here) = (account.clone(), here.clone());
             move || {
                 privileges::give_up_all_but_files();
+                sandbox::pass();
                 // If the keeper thread never starts, nothing opens the spool.
                 let Ok(spool) = opened.recv() else { return };
                 let delivery = Delivery {

@@ -1,0 +1,63 @@
+//! Threads that talk to others wait here until all threads are restricted: what a collector answers, and what a client
+//! asks, is read under the restrictions only.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use tracing::info;
+
+use super::calls::forbid_bpf;
+
+static STATE: Mutex<State> = Mutex::new(State::Open);
+static CHANGED: Condvar = Condvar::new();
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nobody waits: there are no restrictions, or none are to come.
+    Open,
+    /// Restrictions are to come.
+    Pending,
+    /// All threads are restricted.
+    Restricted,
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From here on [`pass`] waits.
+pub(super) fn hold() {
+    *state() = State::Pending;
+}
+
+/// All threads are restricted: those that wait go on.
+pub(super) fn restricted() {
+    *state() = State::Restricted;
+    CHANGED.notify_all();
+}
+
+/// Waits until all threads are restricted, if they are to be. Then this thread also gives up eBPF: it needs none.
+pub fn pass() {
+    let mut now = state();
+    while *now == State::Pending {
+        now = CHANGED.wait(now).unwrap_or_else(PoisonError::into_inner);
+    }
+    let is_restricted = *now == State::Restricted;
+    drop(now);
+    if is_restricted && let Err(error) = forbid_bpf() {
+        info!("a thread that needs no eBPF keeps it: {error}");
+    }
+}
+
+/// When it is dropped, those that wait go on: weir does not start after all, or without restrictions.
+#[derive(Debug)]
+pub struct Opening;
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut now = state();
+        if *now == State::Pending {
+            *now = State::Open;
+            CHANGED.notify_all();
+        }
+    }
+}
