@@ -60,8 +60,8 @@ pub(super) fn forbid_all_but_questions() -> Result<(), CallsError> {
     Ok(apply_filter(&program(questions()?, libc::EPERM)?)?)
 }
 
-/// From here on this thread cannot use eBPF: it could attach weir's programs, or run one on a packet as if that had been
-/// received.
+/// From here on this thread cannot use eBPF: it could attach weir's programs, or run one on a packet as if that had
+/// been received.
 ///
 /// # Errors
 ///
