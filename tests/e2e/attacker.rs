@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    net::TcpListener,
     os::unix::{ffi::OsStrExt, fs::symlink},
     path::{Path, PathBuf},
     thread,
@@ -31,6 +32,7 @@ use crate::{
 tests![
     who_takes_weir_over_gains_little,
     the_capability_to_see_other_programs_is_worth_nothing_else,
+    answers_are_read_under_all_restrictions,
     without_the_sandbox_files_are_open,
     a_sandbox_that_a_reload_would_need_to_open_stays_closed,
     a_folder_that_is_replaced_is_told_and_a_link_to_nothing_yet_is_followed
@@ -454,6 +456,38 @@ fn the_capability_to_see_other_programs_is_worth_nothing_else() -> Result<()> {
     let reports = daemon.reports()?.len();
     daemon.wait_for_reports(reports + 2, TIMEOUT)?;
     stop(&mut daemon, Loss::None).map(drop)
+}
+
+/// A collector that has been down may be somebody else by now. Reports that wait for it are sent at once when weir
+/// starts again, but no answer is read before every thread is restricted.
+fn answers_are_read_under_all_restrictions() -> Result<()> {
+    let (pair, scratch) = (Lab::quiet_pair()?, Scratch::new()?);
+    let listen = |port: u16| pair.observer.enter(|| TcpListener::bind(("127.0.0.1", port)))?.context("a free port");
+    let port = listen(0)?.local_addr()?.port();
+    let start = || {
+        Daemon::start(Some(&pair.observer), |reports| {
+            let sink = format!("{{type: http, url: \"http://127.0.0.1:{port}/\"}}");
+            format!(
+                "interfaces: [{}]\n{INTERVAL}spool: {{path: {}}}\nsinks: [{sink}, {{type: file, path: {}}}]\n",
+                QuietPair::OBSERVER_INTERFACE,
+                scratch.file("spool").display(),
+                reports.display()
+            )
+        })
+    };
+    let mut before = start()?;
+    before.wait_for_reports(2, TIMEOUT)?;
+    before.signal(Signal::KILL)?;
+    before.wait(TIMEOUT)?;
+    let collector = listen(port)?;
+    collector.set_nonblocking(true)?;
+    let daemon = start()?;
+    let _client = clock::wait_for("a report", TIMEOUT, || Ok(collector.accept().ok()))?;
+    for (thread, name) in threads(daemon.pid())? {
+        let status = fs::read_to_string(format!("/proc/{}/task/{thread}/status", daemon.pid()))?;
+        ensure!(status.lines().any(|line| line == "Seccomp:\t2"), "{name} is not restricted: {status}");
+    }
+    Ok(())
 }
 
 /// The other tests could not fail otherwise: it is the sandbox that closes files to a process of root's.
