@@ -320,11 +320,8 @@ fn a_bridge_and_its_ports_have_generic_xdp() -> Result<()> {
 
 fn check_bridge(names: &[&str]) -> Result<()> {
     let pair = Lab::quiet_pair()?;
-    let join = |port: &str| -> Result<()> {
-        pair.observer.ip(&format!("link add {port} type veth peer name far-{port}"))?;
-        pair.observer.ip(&format!("link set {port} master br7"))?;
-        Ok(())
-    };
+    // With its bridge from the first moment on: weir may look at any time.
+    let join = |port: &str| pair.observer.ip(&format!("link add {port} master br7 type veth peer name far-{port}"));
     pair.observer.ip("link add br7 type bridge")?;
     join("port7")?;
     let interfaces: Vec<_> = names.iter().map(|name| format!("{{name: \"{name}\", mode: generic}}")).collect();

@@ -305,8 +305,9 @@ impl Service<'_> {
         judge(format_args!("run {run}"), oracle.check_reports(&reports))?;
         let modes = modes(INTERFACE, &reports);
         let sent = if has_tcx()? { "tcx" } else { "tc" };
-        // At boot the interface may come after the first window.
-        let mut attached = modes.chunks(2).skip_while(|modes| *modes == ["absent"; 2]);
+        // At boot the interface may come after the first window, and have its turn after the next one.
+        let mut attached =
+            modes.chunks(2).skip_while(|modes| modes.iter().all(|mode| ["absent", "waiting"].contains(mode)));
         ensure!(attached.all(|modes| *modes == ["xdp-native", sent]), "{modes:?}");
         Ok(run.to_owned())
     }
