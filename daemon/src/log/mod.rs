@@ -32,7 +32,7 @@ pub use self::{
     format::{Format, VARIABLE},
     lasting::Lasting,
 };
-use crate::{clock, text::with_causes};
+use crate::clock;
 
 /// The variable that selects the lines: `debug`, `weir=trace`, ...
 const FILTER: &str = "WEIR_LOG";
@@ -70,7 +70,8 @@ fn filter(wanted: &str) -> (Targets, Option<String>) {
         "" => (default(), None),
         _ => match wanted.parse() {
             Ok(filter) => (filter, None),
-            Err(error) => (default(), Some(with_causes(&error))),
+            // Its cause says the same.
+            Err(error) => (default(), Some(error.to_string())),
         },
     }
 }

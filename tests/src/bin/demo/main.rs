@@ -54,7 +54,7 @@ const NEXT: &str = "  weir run --interface eth0      measure an interface of thi
   config/weir.service            weir as a systemd service, with capabilities instead of root
   docs/REPORT.md                 what each number of a report means, and its bounds
 
-  The binary is target/release/weir.";
+  The binary is target/quick/weir. For a router, build the smaller and faster one: cargo build --release -p weir";
 
 #[expect(clippy::print_stderr, reason = "this is where the demo says why it broke off")]
 fn main() -> ExitCode {
