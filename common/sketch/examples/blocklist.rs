@@ -10,7 +10,7 @@
 use std::{cell::Cell, collections::BTreeSet};
 
 use weir_sketch::{
-    BlockedBloom, Keyed,
+    BlockedBloom,
     hash::{Key, mix},
 };
 
@@ -23,7 +23,7 @@ const RATE: f64 = 0.001;
 fn main() {
     let secret = Key([0x2545_f491_4f6c_dd1d, 0x9e37_79b9_7f4a_7c15]);
     let list = ExactList { names: (0..LISTED).map(listed_name).collect(), asked: Cell::new(0) };
-    let mut filter = Keyed::new(secret, |key_id| BlockedBloom::with_capacity(LISTED, RATE, key_id));
+    let mut filter = BlockedBloom::with_key(secret, LISTED, RATE);
     for name in &list.names {
         filter.insert(name.as_str()).expect("a Bloom filter is never full");
     }

@@ -51,7 +51,7 @@ struct GuardedStore {
 impl GuardedStore {
     fn with_capacity(records: u64) -> Self {
         let secret = Key([0x2545_f491_4f6c_dd1d, 0x9e37_79b9_7f4a_7c15]);
-        Self { guard: Keyed::new(secret, |key_id| TwoChoice::with_capacity(records, key_id)), disk: Disk::default() }
+        Self { guard: TwoChoice::with_key(secret, records), disk: Disk::default() }
     }
 
     fn put(&mut self, id: u64, record: String) {

@@ -8,7 +8,7 @@
 
 use std::{collections::HashSet, hint::black_box, time::Instant};
 
-use weir_sketch::{BlockedBloom, Keyed, hash::Key};
+use weir_sketch::{BlockedBloom, hash::Key};
 
 const VISITED: u64 = 200_000;
 /// One new page in a hundred is taken for a visited one, and never fetched: a crawler can live with that.
@@ -17,7 +17,7 @@ const RATE: f64 = 0.01;
 fn main() {
     // A real crawler takes it from the operating system, so that no site can construct addresses that are "visited".
     let secret = Key([0x2545_f491_4f6c_dd1d, 0x9e37_79b9_7f4a_7c15]);
-    let mut filter = Keyed::new(secret, |key_id| BlockedBloom::with_capacity(VISITED, RATE, key_id));
+    let mut filter = BlockedBloom::with_key(secret, VISITED, RATE);
     let mut set = HashSet::new();
     for url in (0..VISITED).map(url) {
         filter.insert(url.as_str()).expect("a Bloom filter is never full");

@@ -51,7 +51,7 @@ impl Directory {
         let secret = Key([0x2545_f491_4f6c_dd1d, 0x9e37_79b9_7f4a_7c15]);
         // Some more than its share: keys are not spread quite evenly.
         let share = KEYS / NODES as u64 * 105 / 100;
-        let filter = |_| Keyed::new(secret, |key_id| BlockedBloom::with_capacity(share, RATE, key_id));
+        let filter = |_| BlockedBloom::with_key(secret, share, RATE);
         let mut filters: Vec<_> = (0..NODES).map(filter).collect();
         for (key, node) in keys {
             filters[node].insert(key.as_str()).expect("a Bloom filter is never full");

@@ -53,7 +53,7 @@ const HIGHS: u64 = ONES << (FINGERPRINT_BITS - 1);
 /// ```
 /// use weir_sketch::{Cuckoo, Keyed, hash::Key};
 ///
-/// let mut sessions = Keyed::new(Key([1, 2]), |key_id| Cuckoo::with_capacity(1_000, key_id));
+/// let mut sessions = Cuckoo::with_key(Key([1, 2]), 1_000);
 /// assert!(sessions.insert("192.0.2.1:51000")?);
 /// assert!(sessions.contains("192.0.2.1:51000"));
 /// assert!(sessions.remove("192.0.2.1:51000"));

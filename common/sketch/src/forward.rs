@@ -2,8 +2,8 @@
 
 use super::{
     BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, Distinct, Estimate,
-    Filter, Frequency, Full, Geometry, HeavyLight, HyperLogLog, Merge, MergeError, Quotient, Remove, ScalableBloom,
-    SharedBloom, Sketch, Spread, TopK, TwoChoice, UltraLogLog, Weight, count_min::Update,
+    Filter, Frequency, Full, Geometry, HeavyLight, HyperLogLog, Merge, MergeError, Quotient, Remove, SampleAndHold,
+    ScalableBloom, Seen, SharedBloom, Sketch, Spread, TopK, TwoChoice, UltraLogLog, Weight, count_min::Update,
 };
 
 /// Implements a trait for several types by one body. `Self::name` is a type's own method, if it has one.
@@ -17,7 +17,7 @@ forward! {
     Sketch for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Cuckoo, TwoChoice, Quotient,
         CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
         HeavyLight<W> where [W: Weight], TopK<K, W> where [K: Copy + Eq + Default, W: Weight],
-        HyperLogLog, CompactHyperLogLog, UltraLogLog, Spread<K> where [K: Copy]
+        HyperLogLog, CompactHyperLogLog, UltraLogLog, Spread<K> where [K: Copy], SampleAndHold<K> where [K: Copy], Seen
     => {
         fn geometry(&self) -> Geometry {
             Self::geometry(self)
@@ -38,7 +38,7 @@ forward! {
     Merge for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Quotient,
         CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
         HeavyLight<W> where [W: Weight], TopK<K, W> where [K: Copy + Eq + Default, W: Weight],
-        HyperLogLog, CompactHyperLogLog, UltraLogLog, Spread<K> where [K: Copy]
+        HyperLogLog, CompactHyperLogLog, UltraLogLog, Spread<K> where [K: Copy], SampleAndHold<K> where [K: Copy]
     => {
         fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
             Self::merge(self, other)

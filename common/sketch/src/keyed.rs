@@ -2,8 +2,16 @@
 
 use core::hash::Hash;
 
-use super::{Bounds, Distinct, Filter, Frequency, Full, Merge, MergeError, Remove, Sketch, TopK, Weight};
-use crate::hash::{Key, KeyedHash};
+use alloc::vec::Vec;
+
+use super::{
+    Bounds, Distinct, Filter, Frequency, Full, Image, ImageError, Merge, MergeError, Quotient, Remove, SampleAndHold,
+    Seen, SharedBloom, Sketch, Spread, TopK, Touch, Weight,
+};
+use crate::{
+    hash::{Key, KeyedHash, WrongKey},
+    image::MEMORY_MAX,
+};
 
 /// Items of a batch that are hashed before the sketch gets them. They make 2 KiB of hashes: enough for a large sketch
 /// to prefetch most of its lines.
@@ -11,25 +19,45 @@ const BATCH: usize = 256;
 
 /// A sketch that takes items of any type, and hashes them with a secret key.
 ///
-/// ```
-/// use weir_sketch::{HyperLogLog, Keyed, hash::Key};
+/// Each structure makes one: `new` with a random key, `with_key` with a key of yours. A sketch and a key that do not
+/// belong together are never joined, so no question is asked with a wrong hash.
 ///
-/// let mut visitors = Keyed::new(Key([1, 2]), |key_id| HyperLogLog::with_error(0.01, key_id));
-/// visitors.count_in("192.0.2.1");
-/// visitors.count_in("192.0.2.2");
-/// visitors.count_in("192.0.2.1");
-/// assert_eq!(visitors.bounds().value, 2);
+/// ```
+/// use weir_sketch::{BlockedBloom, Keyed, hash::Key};
+///
+/// let key = Key([1, 2]);
+/// let mut visited = BlockedBloom::with_key(key, 1_000, 0.01);
+/// visited.insert("https://example.org/")?;
+/// let image = visited.to_image();
+///
+/// let loaded = Keyed::<BlockedBloom>::from_image(key, &image)?;
+/// assert!(loaded.contains("https://example.org/"));
+/// assert!(Keyed::<BlockedBloom>::from_image(Key([3, 4]), &image).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Keyed<S> {
     sketch: S,
+    key: Key,
     hash: KeyedHash,
 }
 
 impl<S: Sketch> Keyed<S> {
-    /// The sketch that `build` makes for the fingerprint of this key, and the hash of this key.
-    pub fn new(key: Key, build: impl FnOnce(u64) -> S) -> Self {
-        Self { sketch: build(key.id()), hash: KeyedHash::new(key) }
+    /// Joins a sketch with the key that its hashes are made with.
+    ///
+    /// # Errors
+    ///
+    /// The sketch has another key: with this one it would not find what it holds.
+    pub fn new(key: Key, sketch: S) -> Result<Self, WrongKey> {
+        key.check(sketch.key_id())?;
+        Ok(Self { sketch, key, hash: KeyedHash::new(key) })
+    }
+
+    /// The sketch that `build` makes for the fingerprint that it is given.
+    pub(crate) fn build(key: Key, build: impl FnOnce(u64) -> S) -> Self {
+        let sketch = build(key.id());
+        debug_assert_eq!(sketch.key_id(), key.id());
+        Self { sketch, key, hash: KeyedHash::new(key) }
     }
 
     /// The hash of an item, for methods of the sketch that take hashes.
@@ -38,9 +66,45 @@ impl<S: Sketch> Keyed<S> {
         self.hash.of(item)
     }
 
-    /// The sketch, for methods that take ready hashes.
-    pub const fn sketch_mut(&mut self) -> &mut S {
-        &mut self.sketch
+    /// The secret key. Store it apart from images, which have only its fingerprint: who reads both can choose items
+    /// that collide.
+    pub const fn key(&self) -> Key {
+        self.key
+    }
+
+    /// The sketch alone, for methods that take hashes and change it. [`Keyed::new`] joins it with its key again.
+    pub fn into_sketch(self) -> S {
+        self.sketch
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.sketch.clear();
+    }
+}
+
+impl<S: Image> Keyed<S> {
+    /// The sketch as bytes, with the fingerprint of its key, but without the key.
+    pub fn to_image(&self) -> Vec<u8> {
+        self.sketch.to_image()
+    }
+
+    /// The sketch that bytes stand for, if it has this key and occupies at most [`MEMORY_MAX`].
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not an image of this kind of sketch, or it has another key, or it is too large.
+    pub fn from_image(key: Key, image: &[u8]) -> Result<Self, ImageError> {
+        Self::from_image_within(key, image, MEMORY_MAX)
+    }
+
+    /// The same with a limit of yours for its memory, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyed::from_image`].
+    pub fn from_image_within(key: Key, image: &[u8], memory_max: usize) -> Result<Self, ImageError> {
+        Self::new(key, S::from_image(image, memory_max)?).map_err(ImageError::Key)
     }
 }
 
@@ -79,7 +143,7 @@ impl<S: Filter> Keyed<S> {
     ///
     /// The filter is full. The items before the one that found no room are in.
     pub fn insert_batch<T: Hash>(&mut self, items: &[T]) -> Result<(), Full> {
-        let Self { sketch, hash } = self;
+        let Self { sketch, hash, .. } = self;
         items.chunks(BATCH).try_for_each(|items| sketch.insert_batch(hash_all(hash, items, &mut [0; BATCH])))
     }
 
@@ -104,7 +168,7 @@ impl<S: Remove> Keyed<S> {
 
     /// Removes one insertion of each of many items; returns how many insertions there were.
     pub fn remove_batch<T: Hash>(&mut self, items: &[T]) -> u64 {
-        let Self { sketch, hash } = self;
+        let Self { sketch, hash, .. } = self;
         items.chunks(BATCH).map(|items| sketch.remove_batch(hash_all(hash, items, &mut [0; BATCH]))).sum()
     }
 }
@@ -147,6 +211,50 @@ impl<K: Copy + Eq + Default + Hash, W: Weight> Keyed<TopK<K, W>> {
     }
 }
 
+impl Keyed<SharedBloom> {
+    /// Inserts an item from one of several threads; returns whether it was absent: see [`SharedBloom::insert`].
+    pub fn insert_shared<T: Hash + ?Sized>(&self, item: &T) -> bool {
+        self.sketch.insert(self.hash.of(item))
+    }
+}
+
+impl Keyed<Seen> {
+    /// Inserts an item; returns whether it is new, which means that neither generation held it: see [`Seen::insert`].
+    pub fn insert<T: Hash + ?Sized>(&self, item: &T) -> bool {
+        self.sketch.insert(self.hash.of(item))
+    }
+
+    /// Whether an item is in the current or the previous generation.
+    pub fn contains<T: Hash + ?Sized>(&self, item: &T) -> bool {
+        self.sketch.contains(self.hash.of(item))
+    }
+}
+
+impl Keyed<Quotient> {
+    /// Gives it room for another number of keys: see [`Quotient::resize`].
+    ///
+    /// # Errors
+    ///
+    /// It holds more keys.
+    pub fn resize(&mut self, items: u64) -> Result<(), Full> {
+        self.sketch.resize(items)
+    }
+}
+
+impl<K: Copy + Hash> Keyed<SampleAndHold<K>> {
+    /// Counts that a key touches an item. A pair counts once, however often it comes.
+    pub fn touch<T: Hash + ?Sized>(&mut self, key: K, item: &T) {
+        self.sketch.insert(Touch { key, key_hash: self.hash.of(&key), item_hash: self.hash.of(item) });
+    }
+}
+
+impl<K: Copy + Hash> Keyed<Spread<K>> {
+    /// Counts that a key touches an item. A pair counts once, however often it comes.
+    pub fn touch<T: Hash + ?Sized>(&mut self, key: K, item: &T) {
+        self.sketch.insert(Touch { key, key_hash: self.hash.of(&key), item_hash: self.hash.of(item) });
+    }
+}
+
 impl<S: Distinct> Keyed<S> {
     /// Counts an item. It counts once, however often it comes.
     pub fn count_in<T: Hash + ?Sized>(&mut self, item: &T) {
@@ -171,7 +279,7 @@ fn hash_all<'a, T: Hash>(hash: &KeyedHash, items: &[T], hashes: &'a mut [u64; BA
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BlockedBloom, CountAndSum, CountMin, Cuckoo, HeavyLight, HyperLogLog};
+    use crate::{BlockedBloom, CountAndSum, CountMin, Cuckoo, HeavyLight, HyperLogLog, merge::PUBLIC};
     use std::{format, string::String, vec::Vec};
 
     const KEY: Key = Key([4, 2]);
@@ -184,7 +292,7 @@ mod tests {
 
     #[test]
     fn batches_of_items_are_their_items() {
-        let mut one_by_one = Keyed::new(KEY, |key_id| BlockedBloom::with_capacity(1_000, 0.001, key_id));
+        let mut one_by_one = BlockedBloom::with_key(KEY, 1_000, 0.001);
         let mut batched = one_by_one.clone();
         for name in names() {
             one_by_one.insert(&name).unwrap();
@@ -195,13 +303,13 @@ mod tests {
         batched.contains_batch(&names(), &mut found);
         assert!(found.iter().all(|found| *found) && batched.contains("host-7") && !batched.contains("guest-7"));
 
-        let mut one_by_one = Keyed::new(KEY, |key_id| HyperLogLog::with_error(0.01, key_id));
+        let mut one_by_one = HyperLogLog::with_key(KEY, 0.01);
         let mut batched = one_by_one.clone();
         names().iter().for_each(|name| one_by_one.count_in(name));
         batched.count_in_batch(&names());
         assert_eq!(*one_by_one, *batched);
 
-        let mut one_by_one = Keyed::new(KEY, |key_id| CountMin::<u64>::with_error(0.01, 0.01, key_id));
+        let mut one_by_one = CountMin::<u64>::with_key(KEY, 0.01, 0.01);
         let mut batched = one_by_one.clone();
         let weights: Vec<u64> = (1..=NAMES as u64).collect();
         names().iter().zip(&weights).for_each(|(name, weight)| _ = one_by_one.add(name, *weight));
@@ -214,19 +322,78 @@ mod tests {
     }
 
     #[test]
+    fn a_sketch_and_a_key_of_another_are_not_joined() {
+        let mut filter = BlockedBloom::with_key(KEY, NAMES as u64, 0.01);
+        filter.insert_batch(&names()).unwrap();
+        let image = filter.to_image();
+        let other = Key([4, 3]);
+        let error = Keyed::<BlockedBloom>::from_image(other, &image).unwrap_err();
+        let wrong = WrongKey::Other { key: other.id(), sketch: KEY.id() };
+        assert_eq!(error, ImageError::Key(wrong));
+        assert_eq!(
+            format!("{error}"),
+            format!(
+                "the sketch was made with a key of fingerprint {:016x}, but this key has {:016x}: use the key that it \
+                 was made with",
+                KEY.id(),
+                other.id()
+            )
+        );
+        let read = BlockedBloom::from_image(&image, 1 << 20).unwrap();
+        assert_eq!(Keyed::new(other, read.clone()).err(), Some(wrong));
+        let joined = Keyed::new(KEY, read).unwrap();
+        assert!(names().iter().all(|name| joined.contains(name)) && joined.key() == KEY);
+        assert_eq!(Keyed::new(KEY, joined.into_sketch()).map(|joined| joined.to_image()), Ok(image.clone()));
+        assert!(matches!(
+            Keyed::<BlockedBloom>::from_image_within(KEY, &image, 16),
+            Err(ImageError::TooLarge { allowed: 16, .. })
+        ));
+
+        let older = BlockedBloom::with_capacity(1, 0.5, KEY.derive("id").0[0]);
+        let error = Keyed::new(KEY, older).unwrap_err();
+        assert!(format!("{error}").contains("older version"), "{error}");
+        let public = Keyed::new(KEY, HyperLogLog::with_error(0.1, PUBLIC)).unwrap_err();
+        assert!(format!("{public}").contains("public hashes"), "{public}");
+        let merged = HyperLogLog::with_key(KEY, 0.1).merge(&HyperLogLog::with_key(other, 0.1));
+        assert_eq!(merged, Err(MergeError::Key { ours: KEY.id(), theirs: other.id() }));
+    }
+
+    #[test]
+    fn threads_and_pairs_take_items() {
+        let shared = SharedBloom::with_key(KEY, 100, 0.01);
+        assert!(shared.insert_shared("a") && !shared.insert_shared("a") && shared.contains("a"));
+        let seen = Seen::with_key(KEY, 100, 0.01);
+        assert!(seen.insert("a") && !seen.insert("a") && seen.contains("a"));
+        let (mut spread, mut hold) = (Spread::with_key(KEY, 1_000, 50, 0.1), SampleAndHold::with_key(KEY, 4, 0.1));
+        for item in 0..100 {
+            spread.touch(7u32, &item);
+            hold.touch(7u32, &item);
+        }
+        assert_eq!(spread.survey().top(1)[0].key, 7);
+        assert_eq!(hold.held(&hold.margin(0, 0.001))[0].key, 7);
+        let mut days = [(); 2].map(|()| Quotient::with_key(KEY, 10));
+        for day in &mut days {
+            day.insert("a").unwrap();
+            day.resize(100).unwrap();
+        }
+        days[0].clear();
+        assert!(!days[0].contains("a") && days[0].capacity() == 100);
+    }
+
+    #[test]
     fn every_question_takes_items() {
-        let mut filter = Keyed::new(KEY, |key_id| Cuckoo::with_capacity(100, key_id));
+        let mut filter = Cuckoo::with_key(KEY, 100);
         filter.insert("a").unwrap();
         assert!(filter.remove("a") && !filter.contains("a"));
         filter.insert_batch(&["b", "c"]).unwrap();
         assert_eq!((filter.remove_batch(&["a", "b", "c", "c"]), filter.fill()), (2, 0.0));
-        let mut counts = Keyed::new(KEY, |key_id| CountMin::<u64>::with_error(0.01, 0.01, key_id));
+        let mut counts = CountMin::<u64>::with_key(KEY, 0.01, 0.01);
         counts.add("a", 3);
         assert_eq!((counts.add("a", 4), counts.estimate("a"), counts.estimate("b")), (7, 7, 0));
-        let mut largest = Keyed::new(KEY, |key_id| HeavyLight::<u64>::with_error(0.01, key_id));
+        let mut largest = HeavyLight::<u64>::with_key(KEY, 0.01);
         largest.add("a", 3);
         assert_eq!(largest.estimate("a"), 3);
-        let mut top = Keyed::new(KEY, |key_id| TopK::with_capacity(64, key_id));
+        let mut top = TopK::with_key(KEY, 64);
         top.add_key(7u32, CountAndSum::new(1, 60));
         assert_eq!(top.bounds_of(&7), Bounds { lower: CountAndSum::new(1, 60), upper: CountAndSum::new(1, 60) });
     }

@@ -11,6 +11,7 @@ mod batch;
 pub mod blocked_bloom;
 pub mod blocked_count_min;
 pub mod bloom;
+mod constructors;
 pub mod count_min;
 pub mod counting_bloom;
 pub mod cuckoo;

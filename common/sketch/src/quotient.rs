@@ -60,10 +60,10 @@ const PREFETCH_BYTES: usize = 1 << 20;
 /// ```
 /// use weir_sketch::{Keyed, Quotient, hash::Key};
 ///
-/// let [mut monday, mut tuesday] = [(); 2].map(|()| Keyed::new(Key([1, 2]), |id| Quotient::with_capacity(100, id)));
+/// let [mut monday, mut tuesday] = [(); 2].map(|()| Quotient::with_key(Key([1, 2]), 100));
 /// monday.insert("192.0.2.1")?;
 /// tuesday.insert("192.0.2.2")?;
-/// [&mut monday, &mut tuesday].into_iter().try_for_each(|day| day.sketch_mut().resize(200))?;
+/// [&mut monday, &mut tuesday].into_iter().try_for_each(|day| day.resize(200))?;
 /// monday.merge(&tuesday)?;
 /// assert!(monday.contains("192.0.2.1") && monday.contains("192.0.2.2"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

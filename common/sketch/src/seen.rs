@@ -26,7 +26,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use super::{MergeError, SharedBloom};
+use super::{Geometry, MergeError, SharedBloom};
 
 /// Two rotating generations of keys that several threads share.
 #[derive(Debug)]
@@ -180,6 +180,11 @@ impl Seen {
     /// How many keys a generation was built for.
     pub const fn capacity(&self) -> u64 {
         self.generations[0].capacity()
+    }
+
+    /// The size and shape of a generation.
+    pub const fn geometry(&self) -> Geometry {
+        self.generations[0].geometry()
     }
 
     /// The fingerprint of the key that the hashes of the current generation are made with.

@@ -47,7 +47,7 @@ const FINGERPRINT_MIN: u16 = SLOTS as u16 + 1;
 /// ```
 /// use weir_sketch::{Keyed, TwoChoice, hash::Key};
 ///
-/// let mut sessions = Keyed::new(Key([1, 2]), |key_id| TwoChoice::with_capacity(1_000, key_id));
+/// let mut sessions = TwoChoice::with_key(Key([1, 2]), 1_000);
 /// let (begins, again) = (sessions.insert("session 7")?, sessions.insert("session 7")?);
 /// assert!(begins && !again);
 /// assert!(sessions.remove("session 7") && sessions.contains("session 7"), "it went in twice");

@@ -8,6 +8,9 @@
 //! - otherwise (HLL) 32 bytes of what estimators need, then the registers: a byte each (`HLL_8`), 6 bits (`HLL_6`), or
 //!   4 bits above the least rank (`HLL_4`) with 15 for those in a table of coupons behind.
 //!
+//! A sketch of keyed hashes has 12 bytes more: "weir" and the fingerprint of its key, little endian. `DataSketches`
+//! ignores bytes behind an image, and leaves them out of what it writes itself.
+//!
 //! **What is lost**: ranks beyond the highest that a hash of 64 bits can have here (one key in 2^46 or fewer). More
 //! than 2^18 registers are joined to 2^18, as a union in `DataSketches` would do.
 //!
@@ -17,7 +20,9 @@ use alloc::vec::Vec;
 
 use crate::{
     HyperLogLog,
+    hash::WrongKey,
     image::{ImageError, Reader},
+    merge::PUBLIC,
 };
 
 /// The preamble's length in 32-bit words tells the modes apart, too.
@@ -48,27 +53,32 @@ mod mode {
     pub const HLL_8: u8 = 2 << 2;
 }
 
+/// Before the fingerprint of a key.
+const MARK: [u8; 4] = *b"weir";
+
 /// A rank of 4 bits with this value is in the table that follows.
 const EXCEPTION: u8 = 15;
 
-/// The sketch as an `HLL_8` image: 40 bytes and one for each register, or 8 if it is empty.
+/// The sketch as an `HLL_8` image: 40 bytes and one for each register, or 8 if it is empty; and 12 for a key.
 ///
 /// Readers estimate from the registers, with an error of 1.04 / sqrt(registers), as after a merge.
 pub fn write(sketch: &HyperLogLog) -> Vec<u8> {
     let registers = sketch.registers();
     let precision = sketch.precision() as u8;
     let zeros = registers.iter().filter(|rank| **rank == 0).count();
+    let mut image = Vec::with_capacity(4 * usize::from(HLL) + registers.len() + MARK.len() + size_of::<u64>());
     if zeros == registers.len() {
         const LIST_LG: u8 = 3;
-        return [LIST, VERSION, FAMILY, precision, LIST_LG, flag::EMPTY | flag::COMPACT, 0, mode::LIST | mode::HLL_8]
-            .to_vec();
+        image.extend([LIST, VERSION, FAMILY, precision, LIST_LG, flag::EMPTY | flag::COMPACT, 0]);
+        image.push(mode::LIST | mode::HLL_8);
+        mark(&mut image, sketch.key_id());
+        return image;
     }
     // The sum of 2^-rank, in two parts that a double holds without rounding.
     let sum = |of: fn(u8) -> bool| {
         let ranks = registers.iter().copied().filter(|rank| of(*rank));
         ranks.fold(0.0, |sum, rank| sum + libm::exp2(-f64::from(rank)))
     };
-    let mut image = Vec::with_capacity(4 * usize::from(HLL) + registers.len());
     let flags = flag::COMPACT | flag::OUT_OF_ORDER;
     image.extend([HLL, VERSION, FAMILY, precision, 0, flags, 0, mode::HLL | mode::HLL_8]);
     image.extend(0f64.to_le_bytes()); // the estimate by order of arrival
@@ -77,17 +87,35 @@ pub fn write(sketch: &HyperLogLog) -> Vec<u8> {
     image.extend((zeros as u32).to_le_bytes());
     image.extend(0u32.to_le_bytes()); // exceptions
     image.extend(registers);
+    mark(&mut image, sketch.key_id());
     image
 }
 
-/// Reads an image in any mode and form. The caller must know which key its hashes were made with:
+/// Says which key hashes were made with.
+fn mark(image: &mut Vec<u8>, key_id: u64) {
+    if key_id != PUBLIC {
+        image.extend(MARK);
+        image.extend(key_id.to_le_bytes());
+    }
+}
+
+/// Checks what [`mark`] wrote. An image without it was made by others, of public hashes.
+fn check_mark(reader: &mut Reader, key_id: u64) -> Result<(), ImageError> {
+    let mut after = reader.clone();
+    let is_marked = after.array("the mark").is_ok_and(|mark| mark == MARK);
+    let marked = if is_marked { after.u64("the key's fingerprint")? } else { PUBLIC };
+    WrongKey::check(key_id, marked).map_err(ImageError::Key)
+}
+
+/// Reads an image in any mode and form, whose hashes were made with the key of this fingerprint:
 /// [`PUBLIC`](super::PUBLIC) if `DataSketches` itself made it.
 ///
-/// Takes at most 256 KiB of memory, whatever the bytes say. Ignores bytes behind the image, as `DataSketches` does.
+/// Takes at most 256 KiB of memory, whatever the bytes say. Ignores other bytes behind the image, as `DataSketches`
+/// does.
 ///
 /// # Errors
 ///
-/// The bytes are no such image. The error says where.
+/// The bytes are no such image, and the error says where; or [`write`] has marked it with another key, or none.
 pub fn read(image: &[u8], key_id: u64) -> Result<HyperLogLog, ImageError> {
     let mut reader = Reader::new(image, 0);
     let preamble = Preamble::read(&mut reader)?;
@@ -112,6 +140,7 @@ pub fn read(image: &[u8], key_id: u64) -> Result<HyperLogLog, ImageError> {
             }
         }
     }
+    check_mark(&mut reader, key_id)?;
     Ok(sketch)
 }
 
@@ -323,6 +352,23 @@ mod tests {
         let empty = write(&HyperLogLog::with_precision(12, PUBLIC));
         let (.., theirs) = golden::INTEGERS[0];
         assert_eq!(empty, theirs);
+    }
+
+    #[test]
+    fn a_key_that_is_not_its_own_is_refused() {
+        for count in [0, 3, 1_000] {
+            let mut keyed = HyperLogLog::with_precision(10, 7);
+            (0..count).for_each(|item| keyed.insert(crate::hash::mix(item)));
+            let marked = write(&keyed);
+            assert_eq!(read(&marked, 7).as_ref(), Ok(&keyed));
+            for key in [8, PUBLIC] {
+                assert_eq!(read(&marked, key), Err(ImageError::Key(WrongKey::Other { key, sketch: 7 })));
+            }
+            // As others write it.
+            let unmarked = &marked[..marked.len() - 12];
+            assert_eq!(read(unmarked, 7), Err(ImageError::Key(WrongKey::Public)));
+            assert!(read(unmarked, PUBLIC).is_ok_and(|public| public.registers() == keyed.registers()));
+        }
     }
 
     #[test]

@@ -9,8 +9,9 @@
 //! # Whose hashes?
 //!
 //! The formats have no place for a key. A `HyperLogLog` that was fed with keyed hashes can be exported, counted, and
-//! joined with others of the same key and the same number of registers. Joined with any other sketch, common items
-//! count twice, and nobody can notice. To be joined with sketches of others, it must be fed with *their* hashes:
+//! joined with others of the same key and the same number of registers. Joined by `DataSketches` with any other sketch,
+//! common items count twice, and it cannot notice. (This library does: it writes the key's fingerprint behind the
+//! image.) To be joined with sketches of others, it must be fed with *their* hashes:
 //! [`PublicHash`], in a sketch whose key is [`PUBLIC`]. Then [`MergeError`](super::MergeError) keeps the two kinds
 //! apart.
 //!

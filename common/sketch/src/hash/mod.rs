@@ -13,18 +13,20 @@ mod golden;
 mod keyed;
 mod words;
 
-use core::hash::Hasher;
+use core::{fmt, hash::Hasher};
 
 use siphasher::sip::SipHasher13;
 
 pub use keyed::{KeyedHash, Part};
 
+use crate::merge::PUBLIC;
+
 /// A secret of 128 bits. Take it from the operating system, or from a secret that several machines share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub [u64; 2]);
 
-impl core::fmt::Debug for Key {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(secret)")
     }
 }
@@ -45,9 +47,73 @@ impl Key {
     /// A fingerprint, which tells two keys apart and gives neither away. It also stands for the version of the hash:
     /// sketches of one key whose hashes were made in different ways must not be merged either.
     pub fn id(self) -> u64 {
-        self.derive("id, second hash").0[0]
+        self.derive(ID).0[0]
+    }
+
+    /// Checks that hashes of this key, as this version of the crate makes them, are what a sketch with this fingerprint
+    /// was fed with.
+    ///
+    /// # Errors
+    ///
+    /// They are not.
+    pub fn check(self, key_id: u64) -> Result<(), WrongKey> {
+        if OLDER_IDS.iter().any(|older| self.derive(older).0[0] == key_id) {
+            return Err(WrongKey::Older);
+        }
+        WrongKey::check(self.id(), key_id)
     }
 }
+
+/// What the fingerprint of a key is derived for: the present way to hash.
+const ID: &str = "id, second hash";
+/// Earlier ones.
+const OLDER_IDS: [&str; 1] = ["id"];
+
+/// A key that is not the one of a sketch. With its hashes the sketch would deny what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WrongKey {
+    /// The sketch has another key.
+    Other {
+        /// The fingerprint of the key.
+        key: u64,
+        /// The fingerprint that the sketch has.
+        sketch: u64,
+    },
+    /// The sketch was fed with public hashes, which have no key.
+    Public,
+    /// The sketch has this key, but its hashes were made by an older version of this crate.
+    Older,
+}
+
+impl WrongKey {
+    /// Checks that a sketch with this fingerprint has the key with that one.
+    pub(crate) const fn check(key: u64, sketch: u64) -> Result<(), Self> {
+        match sketch {
+            _ if sketch == key => Ok(()),
+            PUBLIC => Err(Self::Public),
+            _ => Err(Self::Other { key, sketch }),
+        }
+    }
+}
+
+impl fmt::Display for WrongKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other { key, sketch } => write!(
+                f,
+                "the sketch was made with a key of fingerprint {sketch:016x}, but this key has {key:016x}: use the key \
+                 that it was made with"
+            ),
+            Self::Public => f.write_str("the sketch was made of public hashes, which have no key: ask it with those"),
+            Self::Older => f.write_str(
+                "the sketch was made with this key, but by an older version of this crate, which hashed items in another \
+                 way: fill a new one",
+            ),
+        }
+    }
+}
+
+impl core::error::Error for WrongKey {}
 
 /// The keyed 64-bit hash of some bytes: SipHash-1-3 (Aumasson and Bernstein, "`SipHash`: a fast short-input PRF",
 /// 2012).

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::hash::WrongKey;
+
 /// Why bytes are not an image of a sketch: what was found, where, and what belongs there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageError {
@@ -38,6 +40,8 @@ pub enum ImageError {
         /// How many bytes the caller still allows.
         allowed: usize,
     },
+    /// The sketch has another key than the one that it is read with.
+    Key(WrongKey),
     /// Some bits have changed since the image was written.
     Checksum {
         /// The checksum in the image.
@@ -61,6 +65,7 @@ impl fmt::Display for ImageError {
                 "byte {at}: {field} would take {needed} bytes of memory, but only {allowed} are allowed: raise the limit \
                  if you trust the sender"
             ),
+            Self::Key(wrong) => wrong.fmt(f),
             Self::Checksum { stored, computed } => {
                 write!(f, "the checksum is {computed:08x}, but must be {stored:08x}: the image was damaged on its way")
             }

@@ -47,6 +47,9 @@ pub use literal::Literal;
 pub use reader::Reader;
 pub use writer::Writer;
 
+/// The memory that a sketch may take if its reader sets no limit: 1 GiB.
+pub const MEMORY_MAX: usize = 1 << 30;
+
 const MAGIC: [u8; 4] = *b"weir";
 const VERSION: u8 = 1;
 const HEADER: usize = 24;
@@ -136,7 +139,9 @@ pub trait Image: Sketch + Sized {
         image
     }
 
-    /// The sketch that bytes stand for, if it occupies at most `memory_max` bytes.
+    /// The sketch that bytes stand for, if it occupies at most `memory_max` bytes. It takes hashes of the key whose
+    /// fingerprint is its [`Sketch::key_id`], which only the caller can compare:
+    /// [`Keyed::from_image`](crate::Keyed::from_image) does.
     ///
     /// # Errors
     ///

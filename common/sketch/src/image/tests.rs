@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountAndSum, CountMin, CountingBloom, Cuckoo, Distinct,
-    Estimate, Filter, HeavyLight, HyperLogLog, Merge, Quotient, ScalableBloom, SharedBloom, Spread, Touch, TwoChoice,
-    UltraLogLog,
+    Estimate, Filter, HeavyLight, HyperLogLog, Keyed, Merge, Quotient, ScalableBloom, SharedBloom, Spread, Touch,
+    TwoChoice, UltraLogLog,
     count_min::Plain,
-    hash::Key,
+    hash::{Key, WrongKey},
     oracle::{SplitMix64, hash},
 };
 use core::fmt::Debug;
@@ -35,7 +35,11 @@ struct Sample {
     used: Read<usize>,
     /// What a sketch answers while it is used, as text.
     answers: Read<String>,
+    /// The image of the sketch that an image and a key are together.
+    with_key: WithKey,
 }
+
+type WithKey = fn(Key, &[u8]) -> Result<Vec<u8>, ImageError>;
 
 /// Is told what a sketch answers.
 type Tell<'a> = &'a mut dyn FnMut(&dyn Debug);
@@ -63,7 +67,8 @@ fn sample<S: Image + Debug + 'static>(sketches: impl IntoIterator<Item = S>, exe
         Ok(answers)
     };
     let (state, read, used, answers) = (Box::new(state), Box::new(read), Box::new(used), Box::new(answers));
-    Sample { kind: S::KIND, images, print, state, read, used, answers }
+    let with_key = |key, image: &[u8]| Keyed::<S>::from_image_within(key, image, PLENTY).map(|keyed| keyed.to_image());
+    Sample { kind: S::KIND, images, print, state, read, used, answers, with_key }
 }
 
 /// Keys that are in none of the samples, from all over.
@@ -287,6 +292,21 @@ fn every_kind_is_read_as_it_was_written() {
             assert_eq!(&read(image, PLENTY).unwrap().0, image, "{kind:?}");
         }
         assert!(images[0].len() < 64, "an empty {kind:?} takes {} bytes", images[0].len());
+    }
+}
+
+#[test]
+fn none_is_read_with_a_key_that_is_not_its_own() {
+    for Sample { kind, images, with_key, .. } in samples() {
+        for image in &images {
+            assert_eq!(with_key(KEY, image).as_ref(), Ok(image), "{kind:?}");
+            for key in [Key([3, 4]), Key([5, 3]), Key([0, 0])] {
+                let wrong = WrongKey::Other { key: key.id(), sketch: KEY.id() };
+                assert_eq!(with_key(key, image), Err(ImageError::Key(wrong)), "{kind:?}");
+            }
+            let public = sealed([&image[..8], &[0; 8], &image[16..image.len() - 4]].concat());
+            assert_eq!(with_key(KEY, &public), Err(ImageError::Key(WrongKey::Public)), "{kind:?}");
+        }
     }
 }
 

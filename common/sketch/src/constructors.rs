@@ -1,0 +1,42 @@
+//! How each structure is built together with its key: `with_key` and, where the operating system has random numbers,
+//! `new`.
+
+use super::{
+    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight, HyperLogLog,
+    Keyed, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom, Spread, TopK, TwoChoice, UltraLogLog, Weight,
+    hash::Key,
+};
+
+/// Both constructors of each structure, which take what its constructor for hashes takes.
+macro_rules! constructors {
+    ($([$($parameters:tt)*] $sketch:ty, $build:ident($($setting:ident: $type:ty),+) $text:literal)+) => {
+        $(impl<$($parameters)*> $sketch {
+            #[doc = $text]
+            #[doc = concat!("With this key, and the settings of [`Self::", stringify!($build), "`].")]
+            pub fn with_key(key: Key, $($setting: $type),+) -> Keyed<Self> {
+                Keyed::build(key, |key_id| Self::$build($($setting,)+ key_id))
+            }
+        })+
+    };
+}
+
+constructors! {
+    [] BlockedBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for so many items."
+    [] Bloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for so many items."
+    [] CountingBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for so many items."
+    [] ScalableBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter that begins with so many items."
+    [] SharedBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for so many items."
+    [] Seen, with_capacity(items: u64, false_positive_rate: f64) "Two generations of so many items."
+    [] Cuckoo, with_capacity(items: u64) "A filter for so many items."
+    [] TwoChoice, with_capacity(items: u64) "A filter for so many items."
+    [] Quotient, with_capacity(items: u64) "A filter for so many items."
+    [W: Weight] CountMin<W>, with_error(error: f64, probability_of_more: f64) "A sketch of this error."
+    [W: Weight] BlockedCountMin<W>, with_error(error: f64) "A sketch of this error."
+    [W: Weight] HeavyLight<W>, with_error(error: f64) "A sketch of this error."
+    [K: Copy + Eq + Default, W: Weight] TopK<K, W>, with_capacity(entries: usize) "A table of so many candidates."
+    [] HyperLogLog, with_error(relative_error: f64) "A count of this error."
+    [] CompactHyperLogLog, with_error(relative_error: f64) "A count of this error."
+    [] UltraLogLog, with_error(relative_error: f64) "A count of this error."
+    [K: Copy] Spread<K>, with_resolution(pairs: u64, smallest: u64, relative_error: f64) "Counts of this error."
+    [K: Copy] SampleAndHold<K>, with_room(keys: usize, relative_error: f64) "Room for so many keys."
+}
