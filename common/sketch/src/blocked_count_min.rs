@@ -76,19 +76,19 @@ impl<W: Weight> BlockedCountMin<W> {
     ///
     /// The real error depends on how the blocks fill: see [`BlockedCountMin::excess`].
     pub fn with_error(error: f64, key_id: u64) -> Self {
-        Self::new(error, key_id)
+        Self::of_error(error, key_id)
     }
 }
 
 impl<W: Weight> BlockedCountMin<W, Plain> {
     /// A sketch with plain update. Otherwise as [`BlockedCountMin::with_error`].
     pub fn plain_with_error(error: f64, key_id: u64) -> Self {
-        Self::new(error, key_id)
+        Self::of_error(error, key_id)
     }
 }
 
 impl<W: Weight, U: Update> BlockedCountMin<W, U> {
-    fn new(error: f64, key_id: u64) -> Self {
+    fn of_error(error: f64, key_id: u64) -> Self {
         let cells = libm::ceil(E / error.clamp(1e-9, 1.0)) as usize * ROWS;
         let blocks = vec![Block::default(); cells.div_ceil(CELLS).clamp(1, BLOCKS_MAX)].into_boxed_slice();
         Self { blocks, total: W::default(), key_id, update: PhantomData }

@@ -6,11 +6,24 @@ use super::{
     Keyed, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom, Spread, TopK, TwoChoice, UltraLogLog, Weight,
     hash::Key,
 };
+#[cfg(feature = "std")]
+use crate::hash::NoRandom;
 
 /// Both constructors of each structure, which take what its constructor for hashes takes.
 macro_rules! constructors {
     ($([$($parameters:tt)*] $sketch:ty, $build:ident($($setting:ident: $type:ty),+) $text:literal)+) => {
         $(impl<$($parameters)*> $sketch {
+            #[doc = $text]
+            #[doc = concat!("With a random key, and the settings of [`Self::", stringify!($build), "`].")]
+            ///
+            /// # Errors
+            ///
+            /// The operating system gives no random numbers.
+            #[cfg(feature = "std")]
+            pub fn new($($setting: $type),+) -> Result<Keyed<Self>, NoRandom> {
+                Ok(Self::with_key(Key::random()?, $($setting),+))
+            }
+
             #[doc = $text]
             #[doc = concat!("With this key, and the settings of [`Self::", stringify!($build), "`].")]
             pub fn with_key(key: Key, $($setting: $type),+) -> Keyed<Self> {

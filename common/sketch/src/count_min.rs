@@ -83,19 +83,19 @@ impl<W: Weight> CountMin<W> {
     /// rounded up, within 1 and [`DEPTH_MAX`]. NaN gives the smallest. `error()` and `probability_of_more()` return
     /// what was built.
     pub fn with_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
-        Self::new(error, probability_of_more, key_id)
+        Self::of_error(error, probability_of_more, key_id)
     }
 }
 
 impl<W: Weight> CountMin<W, Plain> {
     /// A sketch with plain update. Otherwise as [`CountMin::with_error`].
     pub fn plain_with_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
-        Self::new(error, probability_of_more, key_id)
+        Self::of_error(error, probability_of_more, key_id)
     }
 }
 
 impl<W: Weight, U: Update> CountMin<W, U> {
-    fn new(error: f64, probability_of_more: f64, key_id: u64) -> Self {
+    fn of_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
         let width = libm::ceil(E / error.clamp(E / WIDTH_MAX as f64, 1.0)) as usize;
         let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
         let depth = (libm::ceil(-libm::log(probability_of_more.clamp(0.0, 1.0))) as usize).clamp(1, DEPTH_MAX);

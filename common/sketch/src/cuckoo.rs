@@ -245,7 +245,10 @@ impl Cuckoo {
                 }
             }
         }
-        Err(Full { items: self.items, capacity: self.capacity })
+        let slots =
+            place.choices.iter().flat_map(|choice| (0..SLOTS).map(|slot| self.buckets[*choice as usize].get(slot)));
+        let copies = slots.filter(|fingerprint| *fingerprint == place.fingerprint).count() as u64;
+        Err(Full { items: self.items, capacity: self.capacity, copies })
     }
 
     /// Moves a fingerprint into the bucket `to`, number `child` in the tree, another one into the slot that became

@@ -1,5 +1,7 @@
 //! The traits of all structures. Each method calls the structure's own method of the same name.
 
+use core::convert::Infallible;
+
 use super::{
     BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, Distinct, Estimate,
     Filter, Frequency, Full, Geometry, HeavyLight, HyperLogLog, Merge, MergeError, Quotient, Remove, SampleAndHold,
@@ -49,13 +51,20 @@ forward! {
 // These are never full: beyond the plan only their rate of false positives rises.
 forward! {
     Filter for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom => {
-        fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+        type Error = Infallible;
+        type Outcome<T> = T;
+
+        fn outcome<T>(result: Result<T, Infallible>) -> T {
+            let Ok(outcome) = result;
+            outcome
+        }
+        fn insert(&mut self, hash: u64) -> Result<bool, Infallible> {
             Ok(Self::insert(self, hash))
         }
         fn contains(&self, hash: u64) -> bool {
             Self::contains(self, hash)
         }
-        fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+        fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Infallible> {
             Self::insert_batch(self, hashes);
             Ok(())
         }
@@ -76,6 +85,12 @@ forward! {
 
 forward! {
     Filter for Cuckoo, TwoChoice, Quotient => {
+        type Error = Full;
+        type Outcome<T> = Result<T, Full>;
+
+        fn outcome<T>(result: Result<T, Full>) -> Result<T, Full> {
+            result
+        }
         fn insert(&mut self, hash: u64) -> Result<bool, Full> {
             Self::insert(self, hash)
         }

@@ -27,7 +27,7 @@ const BATCH: usize = 256;
 ///
 /// let key = Key([1, 2]);
 /// let mut visited = BlockedBloom::with_key(key, 1_000, 0.01);
-/// visited.insert("https://example.org/")?;
+/// visited.insert("https://example.org/");
 /// let image = visited.to_image();
 ///
 /// let loaded = Keyed::<BlockedBloom>::from_image(key, &image)?;
@@ -128,23 +128,19 @@ impl<S: Merge> Keyed<S> {
 }
 
 impl<S: Filter> Keyed<S> {
-    /// Inserts an item; returns whether it was absent.
-    ///
-    /// # Errors
-    ///
-    /// The filter is full.
-    pub fn insert<T: Hash + ?Sized>(&mut self, item: &T) -> Result<bool, Full> {
-        self.sketch.insert(self.hash.of(item))
+    /// Inserts an item; returns whether it was absent. This is a `bool`, or a `Result<bool, Full>` for filters that
+    /// may have no room for it.
+    pub fn insert<T: Hash + ?Sized>(&mut self, item: &T) -> S::Outcome<bool> {
+        S::outcome(self.sketch.insert(self.hash.of(item)))
     }
 
-    /// Inserts many items, in order.
-    ///
-    /// # Errors
-    ///
-    /// The filter is full. The items before the one that found no room are in.
-    pub fn insert_batch<T: Hash>(&mut self, items: &[T]) -> Result<(), Full> {
+    /// Inserts many items, in order. Returns nothing, or a `Result<(), Full>` for filters that may have no room: the
+    /// items before the one that found none are in.
+    pub fn insert_batch<T: Hash>(&mut self, items: &[T]) -> S::Outcome<()> {
         let Self { sketch, hash, .. } = self;
-        items.chunks(BATCH).try_for_each(|items| sketch.insert_batch(hash_all(hash, items, &mut [0; BATCH])))
+        S::outcome(
+            items.chunks(BATCH).try_for_each(|items| sketch.insert_batch(hash_all(hash, items, &mut [0; BATCH]))),
+        )
     }
 
     /// Whether an item was inserted; true by mistake with the filter's rate of false positives.
@@ -295,9 +291,9 @@ mod tests {
         let mut one_by_one = BlockedBloom::with_key(KEY, 1_000, 0.001);
         let mut batched = one_by_one.clone();
         for name in names() {
-            one_by_one.insert(&name).unwrap();
+            one_by_one.insert(&name);
         }
-        batched.insert_batch(&names()).unwrap();
+        batched.insert_batch(&names());
         assert_eq!(*one_by_one, *batched);
         let mut found = [false; NAMES];
         batched.contains_batch(&names(), &mut found);
@@ -324,7 +320,7 @@ mod tests {
     #[test]
     fn a_sketch_and_a_key_of_another_are_not_joined() {
         let mut filter = BlockedBloom::with_key(KEY, NAMES as u64, 0.01);
-        filter.insert_batch(&names()).unwrap();
+        filter.insert_batch(&names());
         let image = filter.to_image();
         let other = Key([4, 3]);
         let error = Keyed::<BlockedBloom>::from_image(other, &image).unwrap_err();
@@ -356,6 +352,18 @@ mod tests {
         assert!(format!("{public}").contains("public hashes"), "{public}");
         let merged = HyperLogLog::with_key(KEY, 0.1).merge(&HyperLogLog::with_key(other, 0.1));
         assert_eq!(merged, Err(MergeError::Key { ours: KEY.id(), theirs: other.id() }));
+    }
+
+    #[test]
+    #[cfg(feature = "std")]
+    fn one_line_makes_a_filter_with_a_key_of_its_own() {
+        let [mut one, other] = [(); 2].map(|()| BlockedBloom::new(1_000, 0.01).unwrap());
+        let is_new: bool = one.insert("https://example.org/");
+        assert!(is_new && one.contains("https://example.org/") && one.key() != other.key());
+        let loaded = Keyed::<BlockedBloom>::from_image(one.key(), &one.to_image()).unwrap();
+        assert!(loaded.contains("https://example.org/"));
+        assert!(Keyed::<BlockedBloom>::from_image(other.key(), &one.to_image()).is_err());
+        assert!(one.merge(&other).is_err());
     }
 
     #[test]

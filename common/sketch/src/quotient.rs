@@ -107,10 +107,10 @@ impl Quotient {
         let lines = lines_for(items);
         // So that the fingerprints of one quotient differ in their remainders.
         let fingerprint_bits = (lines * QUOTIENTS).ilog2() + REMAINDER_BITS;
-        Self::new(lines, fingerprint_bits, items.max(1), key_id)
+        Self::of_lines(lines, fingerprint_bits, items.max(1), key_id)
     }
 
-    fn new(lines: usize, fingerprint_bits: u32, capacity: u64, key_id: u64) -> Self {
+    fn of_lines(lines: usize, fingerprint_bits: u32, capacity: u64, key_id: u64) -> Self {
         // No more than the lines have room for.
         let capacity = capacity.min(libm::round((lines * SLOTS) as f64 * LOAD) as u64);
         let lines = vec![Line::default(); lines].into_boxed_slice();
@@ -199,8 +199,8 @@ impl Quotient {
     pub fn resize(&mut self, items: u64) -> Result<(), Full> {
         let lines_min = (1usize << (self.fingerprint_bits - REMAINDER_BITS)).div_ceil(QUOTIENTS);
         let lines = lines_for(items).max(lines_min);
-        let mut resized = Self::new(lines, self.fingerprint_bits, items.max(1), self.key_id);
-        let full = Full { items: self.items, capacity: items };
+        let mut resized = Self::of_lines(lines, self.fingerprint_bits, items.max(1), self.key_id);
+        let full = Full { items: self.items, capacity: items, copies: 0 };
         self.fingerprints().try_for_each(|fingerprint| resized.insert(fingerprint).map(drop)).map_err(|_| full)?;
         *self = resized;
         Ok(())
@@ -300,10 +300,18 @@ impl Quotient {
         let line = place.line();
         let (at, is_there) = search(&self.lines, place);
         if !self.has_room(place) || !self.open(line, at, place.remainder) {
-            return Err(Full { items: self.items, capacity: self.capacity });
+            return Err(self.full(place));
         }
         self.count(place);
         Ok(!is_there)
+    }
+
+    /// The error of a key that finds no room.
+    #[cold]
+    fn full(&self, place: Place) -> Full {
+        let run = self.lines[place.line()].run(place.nth());
+        let copies = run.filter(|at| remainder(&self.lines, place.line(), *at) == place.remainder).count() as u64;
+        Full { items: self.items, capacity: self.capacity, copies }
     }
 
     #[inline(always)]

@@ -6,14 +6,14 @@
 use std::{collections::HashMap, format, hash::Hash, vec, vec::Vec};
 
 use super::{
-    Cuckoo, Image, Quotient, Remove, TwoChoice,
+    Cuckoo, Full, Image, Quotient, Remove, TwoChoice,
     image::Reader,
     oracle::{SplitMix64, hash},
     partial_key::Place,
 };
 
 /// A filter as the laws see it.
-pub(super) trait Lawful: Image + Remove + core::fmt::Debug {
+pub(super) trait Lawful: Image + Remove<Error = Full> + core::fmt::Debug {
     type Identity: Hash + Eq;
     fn with_capacity(items: u64) -> Self;
     fn identity(&self, hash: u64) -> Self::Identity;

@@ -30,12 +30,21 @@ pub trait Merge: Sketch {
 
 /// "Was this key here before?" Errs only towards yes.
 pub trait Filter: Sketch {
+    /// Why there is no room for a key: [`Full`], or [`Infallible`](core::convert::Infallible) if there always is.
+    type Error: core::error::Error;
+
+    /// What an insertion returns that gives a `T`: a result, or just the `T` if there is always room.
+    type Outcome<T>;
+
+    /// The outcome of an insertion.
+    fn outcome<T>(result: Result<T, Self::Error>) -> Self::Outcome<T>;
+
     /// Inserts the key with this hash; returns whether it was absent.
     ///
     /// # Errors
     ///
     /// The filter has no room for this key, and did not change. All keys that were inserted before are still found.
-    fn insert(&mut self, hash: u64) -> Result<bool, Full>;
+    fn insert(&mut self, hash: u64) -> Result<bool, Self::Error>;
 
     /// Whether the key with this hash was inserted; true by mistake with the probability
     /// [`Filter::false_positive_rate`].
@@ -46,7 +55,7 @@ pub trait Filter: Sketch {
     /// # Errors
     ///
     /// As for one key. The keys before it are in.
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
+    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Self::Error> {
         hashes.iter().try_for_each(|&hash| self.insert(hash).map(drop))
     }
 
@@ -126,12 +135,28 @@ pub struct Full {
     pub items: u64,
     /// How many keys it was built for.
     pub capacity: u64,
+    /// How often it holds this key, or others that it cannot tell from it.
+    pub copies: u64,
 }
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { items, capacity } = self;
-        write!(f, "the filter is full with {items} keys (built for {capacity}): build it for more, or remove some")
+        let Self { items, capacity, copies } = self;
+        if items >= capacity {
+            write!(f, "the filter is full with {items} keys (built for {capacity}): build it for more, or remove some")
+        } else if *copies > 1 {
+            write!(
+                f,
+                "the filter holds this key {copies} times already and has no room for it once more, though only {items} \
+                 keys are in (built for {capacity}): insert a key only if it is absent"
+            )
+        } else {
+            write!(
+                f,
+                "the filter has no room left where this key belongs, though only {items} keys are in (built for \
+                 {capacity}): build it for more, or remove some"
+            )
+        }
     }
 }
 
@@ -149,7 +174,7 @@ mod tests {
         let keys: Vec<u64> = (0..KEYS as u64).map(|item| hash(1, item)).collect();
         let (mut single, mut batched) = (new(), new());
         keys[..KEYS / 2].iter().for_each(|key| assert!(single.insert(*key).is_ok()));
-        assert_eq!(batched.insert_batch(&keys[..KEYS / 2]), Ok(()));
+        assert!(batched.insert_batch(&keys[..KEYS / 2]).is_ok());
         assert!(single.to_image() == batched.to_image(), "the same bits are set");
         let mut found = [false; KEYS];
         batched.contains_batch(&keys, &mut found);
@@ -159,7 +184,7 @@ mod tests {
         let mut few = [false; 3];
         batched.contains_batch(&keys, &mut few);
         assert_eq!(few, [true; 3]);
-        assert_eq!(batched.insert_batch(&[]), Ok(()));
+        assert!(batched.insert_batch(&[]).is_ok());
     }
 
     #[test]

@@ -178,8 +178,8 @@ impl TwoChoice {
         let [one, two] = choices;
         let mut choice = if self.line(one).count() <= self.line(two).count() { one } else { two };
         if !self.line(choice).has_room() {
-            let full = Full { items: self.items, capacity: self.capacity };
-            choice = choices.into_iter().find(|choice| self.make_room(*choice)).ok_or(full)?;
+            let with_room = choices.into_iter().find(|choice| self.make_room(*choice));
+            choice = with_room.ok_or_else(|| self.full(Place { fingerprint, choices }))?;
         }
         self.lines[choice as usize].push(fingerprint);
         self.items += 1;
@@ -215,6 +215,15 @@ impl TwoChoice {
             }
         }
         false
+    }
+
+    /// The error of a key that finds no room.
+    #[cold]
+    fn full(&self, Place { fingerprint, choices }: Place) -> Full {
+        let lines = choices.map(|choice| self.line(choice));
+        let slots = lines.iter().flat_map(|line| (0..line.count()).map(|slot| line.get(slot)));
+        let copies = slots.filter(|other| *other == fingerprint).count() as u64;
+        Full { items: self.items, capacity: self.capacity, copies }
     }
 
     /// How many pairs of a first line and a fingerprint are found because of this line. A fingerprint that both lines

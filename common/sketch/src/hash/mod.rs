@@ -11,6 +11,8 @@ mod batch;
 #[cfg(test)]
 mod golden;
 mod keyed;
+#[cfg(feature = "std")]
+mod random;
 mod words;
 
 use core::{fmt, hash::Hasher};
@@ -18,6 +20,8 @@ use core::{fmt, hash::Hasher};
 use siphasher::sip::SipHasher13;
 
 pub use keyed::{KeyedHash, Part};
+#[cfg(feature = "std")]
+pub use random::NoRandom;
 
 use crate::merge::PUBLIC;
 

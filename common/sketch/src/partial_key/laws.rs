@@ -36,7 +36,7 @@ fn it_takes_what_was_planned_at_any_size_and_more<F: PartialKey>() {
     for items in sizes.into_iter().take(crate::test_size::of(sizes.len(), 8)) {
         let mut filter = F::with_capacity(items);
         let full = (0..).map(|item| filter.insert(hash(items, item))).find_map(Result::err).unwrap();
-        assert_eq!(full, Full { items: filter.items(), capacity: items });
+        assert_eq!((full.items, full.capacity), (filter.items(), items));
         assert!(full.items >= items && filter.is_saturated(), "{full}");
         assert!(items < 1_000 || filter.fill() > F::LOAD_WHEN_FULL, "{}", filter.fill());
     }
@@ -46,6 +46,15 @@ fn one_key_goes_in_until_both_places_are_full<F: PartialKey>() {
     let mut filter = F::with_capacity(1_000);
     let twins = (0..).take_while(|_| filter.insert(hash(1, 1)).is_ok()).count();
     assert_eq!(twins, 2 * F::SLOTS);
+    let full = filter.insert(hash(1, 1)).unwrap_err();
+    assert_eq!(full, Full { items: twins as u64, capacity: 1_000, copies: twins as u64 });
+    assert_eq!(
+        format!("{full}"),
+        format!(
+            "the filter holds this key {twins} times already and has no room for it once more, though only {twins} keys \
+             are in (built for 1000): insert a key only if it is absent"
+        )
+    );
     assert!((0..twins).all(|_| filter.remove(hash(1, 1))));
     assert!(!filter.remove(hash(1, 1)) && filter.items() == 0);
 }

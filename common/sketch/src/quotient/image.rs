@@ -30,7 +30,7 @@ impl Image for Quotient {
         let lines = payload.within("the lines", lines, "enough for the bits, at most 2^26", Reader::varint)? as usize;
         let items = payload.varint("the number of fingerprints")?;
         payload.allow::<Line>("the lines", lines)?;
-        let mut filter = Self::new(lines, bits, capacity, key_id);
+        let mut filter = Self::of_lines(lines, bits, capacity, key_id);
         // They are counted first, so that each goes to its final place. (If they were inserted, a forger could make
         // each of them move through thousands of lines.)
         let at = payload.at();
@@ -119,7 +119,7 @@ mod tests {
         let read = |image: &[u8]| Quotient::read(&mut Reader::new(image, 1 << 20), 7);
         for lines in [0..2, LINES - 20..LINES] {
             let filter = read(&image(lines)).unwrap();
-            let mut fed = Quotient::new(LINES as usize, 33, 100_000, 7);
+            let mut fed = Quotient::of_lines(LINES as usize, 33, 100_000, 7);
             filter.fingerprints().for_each(|fingerprint| assert!(fed.insert(fingerprint).is_ok()));
             assert_eq!(format!("{filter:?}"), format!("{fed:?}"));
         }

@@ -28,7 +28,7 @@ fn it_takes_what_was_planned_at_any_size_and_a_little_more() {
     for items in [1, 20, 24, 25, 50, 333, 1_000, 20_000].into_iter().take(crate::test_size::of(8, 6)) {
         let mut filter = Quotient::with_capacity(items, 7);
         let full = (0..).map(|item| filter.insert(hash(items, item))).find_map(Result::err).unwrap();
-        assert_eq!(full, Full { items: filter.items(), capacity: items });
+        assert_eq!((full.items, full.capacity), (filter.items(), items));
         assert!(full.items >= items && (0.9..=0.95).contains(&filter.fill()), "{full}");
         assert_eq!(filter.is_saturated(), full.items > items);
     }
@@ -40,6 +40,9 @@ fn one_key_goes_in_fifteen_times() {
     let mut filter = fed(N, 1, N * 9 / 10);
     let twins = (0..).take_while(|_| filter.insert(hash(2, 1)).is_ok()).count();
     assert!(twins <= RUN_MAX && filter.contains(hash(2, 1)), "{twins}");
+    let full = filter.insert(hash(2, 1)).unwrap_err();
+    assert_eq!((full.copies, full.items), (twins as u64, N * 9 / 10 + twins as u64));
+    assert!(format!("{full}").starts_with(&format!("the filter holds this key {twins} times already")), "{full}");
     assert!((0..twins).all(|_| filter.remove(hash(2, 1))));
     assert_eq!(format!("{filter:?}"), format!("{:?}", fed(N, 1, N * 9 / 10)));
 }
@@ -105,7 +108,7 @@ fn resizing_below_what_is_in_changes_nothing() {
     const N: u64 = crate::test_size::of(1_000, 100);
     let mut filter = fed(3 * N, 1, N * 5 / 2);
     let before = format!("{filter:?}");
-    assert_eq!(filter.resize(N * 9 / 5), Err(Full { items: N * 5 / 2, capacity: N * 9 / 5 }));
+    assert_eq!(filter.resize(N * 9 / 5), Err(Full { items: N * 5 / 2, capacity: N * 9 / 5, copies: 0 }));
     assert_eq!(format!("{filter:?}"), before);
     // Nor does it become so small that two fingerprints would look the same.
     (0..N * 5 / 2 - 1).for_each(|item| assert!(filter.remove(hash(1, item))));
