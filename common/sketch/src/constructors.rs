@@ -46,7 +46,7 @@ constructors! {
     [W: Weight] CountMin<W>, with_error(error: f64, probability_of_more: f64) "A sketch of this error."
     [W: Weight] BlockedCountMin<W>, with_error(error: f64) "A sketch of this error."
     [W: Weight] HeavyLight<W>, with_error(error: f64) "A sketch of this error."
-    [K: Copy + Eq + Default, W: Weight] TopK<K, W>, with_capacity(entries: usize) "A table of so many candidates."
+    [K: Clone + Eq + Default, W: Weight] TopK<K, W>, with_capacity(entries: usize) "A table of so many candidates."
     [] HyperLogLog, with_error(relative_error: f64) "A count of this error."
     [] CompactHyperLogLog, with_error(relative_error: f64) "A count of this error."
     [] UltraLogLog, with_error(relative_error: f64) "A count of this error."

@@ -18,8 +18,8 @@ macro_rules! forward {
 forward! {
     Sketch for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Cuckoo, TwoChoice, Quotient,
         CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
-        HeavyLight<W> where [W: Weight], TopK<K, W> where [K: Copy + Eq + Default, W: Weight],
-        HyperLogLog, CompactHyperLogLog, UltraLogLog, Spread<K> where [K: Copy], SampleAndHold<K> where [K: Copy], Seen
+        HeavyLight<W> where [W: Weight], TopK<K, W> where [K: Clone + Eq + Default, W: Weight],
+        HyperLogLog, CompactHyperLogLog, UltraLogLog, Spread<K> where [K: Copy], SampleAndHold<K> where [K: Copy]
     => {
         fn geometry(&self) -> Geometry {
             Self::geometry(self)
@@ -36,10 +36,28 @@ forward! {
     }
 }
 
+impl Sketch for Seen {
+    fn geometry(&self) -> Geometry {
+        Self::geometry(self)
+    }
+    fn key_id(&self) -> u64 {
+        Self::key_id(self)
+    }
+    fn key_ids(&self) -> [u64; 2] {
+        Self::key_ids(self)
+    }
+    fn memory_bytes(&self) -> usize {
+        Self::memory_bytes(self)
+    }
+    fn clear(&mut self) {
+        Self::clear(self);
+    }
+}
+
 forward! {
     Merge for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Quotient,
         CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
-        HeavyLight<W> where [W: Weight], TopK<K, W> where [K: Copy + Eq + Default, W: Weight],
+        HeavyLight<W> where [W: Weight], TopK<K, W> where [K: Clone + Eq + Default, W: Weight],
         HyperLogLog, CompactHyperLogLog, UltraLogLog, Spread<K> where [K: Copy], SampleAndHold<K> where [K: Copy]
     => {
         fn merge(&mut self, other: &Self) -> Result<(), MergeError> {

@@ -1,8 +1,7 @@
 //! A sketch together with its hash key: it takes items instead of hashes.
 
-use core::hash::Hash;
-
-use alloc::vec::Vec;
+use alloc::{borrow::ToOwned, vec::Vec};
+use core::{borrow::Borrow, hash::Hash};
 
 use super::{
     Bounds, Distinct, Filter, Frequency, Full, Image, ImageError, Merge, MergeError, Quotient, Remove, SampleAndHold,
@@ -49,7 +48,7 @@ impl<S: Sketch> Keyed<S> {
     ///
     /// The sketch has another key: with this one it would not find what it holds.
     pub fn new(key: Key, sketch: S) -> Result<Self, WrongKey> {
-        key.check(sketch.key_id())?;
+        sketch.key_ids().into_iter().try_for_each(|key_id| key.check(key_id))?;
         Ok(Self { sketch, key, hash: KeyedHash::new(key) })
     }
 
@@ -195,14 +194,21 @@ impl<S: Frequency> Keyed<S> {
     }
 }
 
-impl<K: Copy + Eq + Default + Hash, W: Weight> Keyed<TopK<K, W>> {
-    /// Adds `weight` to a key. (This also keeps the key, if it is among the largest.)
-    pub fn add_key(&mut self, key: K, weight: W) {
-        self.sketch.add(self.hash.of(&key), key, weight);
+impl<K: Clone + Eq + Default, W: Weight> Keyed<TopK<K, W>> {
+    /// Adds `weight` to a key, which is cloned if it becomes a candidate. (The keys of a `TopK<String>` are added as
+    /// `&str`.)
+    pub fn add<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(&mut self, key: &Q, weight: W)
+    where
+        K: Borrow<Q>,
+    {
+        self.sketch.add_borrowed(self.hash.of(key), key, weight);
     }
 
     /// Bounds of a key's weight, whether the key is held or not.
-    pub fn bounds_of(&self, key: &K) -> Bounds<W> {
+    pub fn bounds_of<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Bounds<W>
+    where
+        K: Borrow<Q>,
+    {
         self.sketch.bounds(self.hash.of(key), key)
     }
 }
@@ -367,6 +373,33 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_texts_are_listed() {
+        let mut words = TopK::<String>::with_key(KEY, 64);
+        for word in "a rose is a rose is a rose".split(' ') {
+            words.add(word, 1);
+        }
+        let top: Vec<_> = words.top(2).into_iter().map(|word| (word.key.clone(), word.value())).collect();
+        assert!(
+            top == [("a".into(), 3), ("rose".into(), 3)] || top == [("rose".into(), 3), ("a".into(), 3)],
+            "{top:?}"
+        );
+        let read = Keyed::<TopK<String>>::from_image(KEY, &words.to_image()).unwrap();
+        assert_eq!((read.top(9).len(), read.bounds_of("is")), (3, Bounds { lower: 2, upper: 2 }));
+        assert_eq!((*read == *words, read.bounds_of("was").lower), (true, 0));
+    }
+
+    #[test]
+    fn both_generations_need_the_key() {
+        let seen = Seen::with_key(KEY, 100, 0.01).into_sketch();
+        seen.rotate_to(Key([5, 5]).id());
+        for key in [KEY, Key([5, 5])] {
+            assert!(Keyed::new(key, Seen::from_image(&seen.to_image(), 1 << 20).unwrap()).is_err());
+        }
+        seen.rotate();
+        assert!(Keyed::<Seen>::from_image(Key([5, 5]), &seen.to_image()).is_ok());
+    }
+
+    #[test]
     fn threads_and_pairs_take_items() {
         let shared = SharedBloom::with_key(KEY, 100, 0.01);
         assert!(shared.insert_shared("a") && !shared.insert_shared("a") && shared.contains("a"));
@@ -402,7 +435,7 @@ mod tests {
         largest.add("a", 3);
         assert_eq!(largest.estimate("a"), 3);
         let mut top = TopK::with_key(KEY, 64);
-        top.add_key(7u32, CountAndSum::new(1, 60));
+        top.add(&7u32, CountAndSum::new(1, 60));
         assert_eq!(top.bounds_of(&7), Bounds { lower: CountAndSum::new(1, 60), upper: CountAndSum::new(1, 60) });
     }
 }

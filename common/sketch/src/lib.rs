@@ -33,6 +33,8 @@ mod rank;
 pub mod sample_and_hold;
 pub mod scalable_bloom;
 pub mod seen;
+#[cfg(feature = "serde")]
+mod serde;
 pub mod shared_bloom;
 pub mod simd;
 mod split_block;

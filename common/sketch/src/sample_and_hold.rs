@@ -37,6 +37,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 use core::cmp::Reverse;
 
 mod counter;
+mod image;
 mod index;
 mod missed;
 mod poisson;
@@ -146,7 +147,10 @@ impl<K: Copy> SampleAndHold<K> {
     ///
     /// To find the k keys that touch most, give it room for several times as many.
     pub fn with_room(keys: usize, relative_error: f64, key_id: u64) -> Self {
-        let (room, precision) = (keys.clamp(1, KEYS_MAX), ultraloglog::precision_for(relative_error));
+        Self::with_precision(keys.clamp(1, KEYS_MAX), ultraloglog::precision_for(relative_error), key_id)
+    }
+
+    fn with_precision(room: usize, precision: u32, key_id: u64) -> Self {
         Self {
             held: Vec::with_capacity(room),
             counters: Vec::with_capacity(room),

@@ -26,7 +26,10 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use super::{Geometry, MergeError, SharedBloom};
+use super::{
+    Geometry, MergeError, SharedBloom,
+    image::{Image, ImageError, Kind, Reader, Writer},
+};
 
 /// Two rotating generations of keys that several threads share.
 #[derive(Debug)]
@@ -211,6 +214,27 @@ impl Seen {
     #[inline(always)]
     fn generation(&self, epoch: usize) -> &SharedBloom {
         &self.generations[epoch & 1]
+    }
+}
+
+/// Both generations, the current one first; the other's key comes before it.
+impl Image for Seen {
+    const KIND: Kind = Kind::Seen;
+
+    fn write(&self, payload: &mut Writer) {
+        let [current, previous] = self.generations();
+        current.write(payload);
+        payload.word(previous.key_id());
+        previous.write(payload);
+    }
+    fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
+        let current = SharedBloom::read(payload, key_id)?;
+        let key_id = payload.u64("the fingerprint of the previous generation's key")?;
+        let (at, previous) = (payload.at(), SharedBloom::read(payload, key_id)?);
+        let found = (previous.memory_bytes() - size_of::<SharedBloom>()) as u64;
+        let expected = "as large as the current one";
+        let field = "the previous generation's size in bytes";
+        Self::from_generations([current, previous]).map_err(|_| ImageError::Value { field, at, found, expected })
     }
 }
 

@@ -36,11 +36,13 @@
 mod block;
 mod candidate;
 mod coin;
+mod image;
 mod merge;
 mod rest;
 mod row;
 
-use alloc::{boxed::Box, vec};
+use alloc::{borrow::ToOwned, boxed::Box, vec, vec::Vec};
+use core::{borrow::Borrow, cmp::Reverse};
 
 use self::{
     block::{Block, Light, tag},
@@ -71,7 +73,7 @@ pub struct TopK<K, W: Weight = u64> {
     key_id: u64,
 }
 
-impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
+impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
     /// A table of at least `entries` keys, rounded up to blocks of [`WAYS`], from one block to [`ENTRIES_MAX`] keys.
     ///
     /// To list the k largest keys, take about eight times k.
@@ -79,7 +81,7 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         let blocks = entries.clamp(1, ENTRIES_MAX).div_ceil(WAYS);
         Self {
             blocks: vec![Block::default(); blocks].into_boxed_slice(),
-            rows: vec![Row::default(); blocks].into_boxed_slice(),
+            rows: (0..blocks).map(|_| Row::default()).collect(),
             random: key_id,
             seed: key_id,
             key_id,
@@ -104,6 +106,23 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
         self.add_to_block(self.block(hash), hash, (key, weight), &mut ());
     }
 
+    /// The same for a key that is only borrowed. It is cloned if it becomes a candidate.
+    #[inline]
+    pub fn add_borrowed<Q: Eq + ToOwned<Owned = K> + ?Sized>(&mut self, hash: u64, key: &Q, weight: W)
+    where
+        K: Borrow<Q>,
+    {
+        let at = self.block(hash);
+        let (block, row) = (&mut self.blocks[at], &mut self.rows[at]);
+        if let Some(way) = block.ways_with(tag(hash)).find(|way| row.has(*way, key)) {
+            return row.add(way, weight);
+        }
+        let coin = Coin::toss(&mut self.random, weight.score());
+        if !(coin.is_head(block.price) && admit(block, row, coin, (hash, key.to_owned(), weight), &mut ())) {
+            block.light.add(tag(hash), weight);
+        }
+    }
+
     #[inline(always)]
     fn add_to_block(&mut self, at: usize, hash: u64, (key, weight): (K, W), rest: &mut impl Rest<K, W>) {
         let (block, row) = (&mut self.blocks[at], &mut self.rows[at]);
@@ -113,7 +132,7 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
             return;
         }
         let coin = Coin::toss(&mut self.random, weight.score());
-        if !(coin.is_head(block.price) && admit(block, row, coin, (hash, key, weight), rest)) {
+        if !(coin.is_head(block.price) && admit(block, row, coin, (hash, key.clone(), weight), rest)) {
             block.light.add(tag, weight);
             rest.add(hash, &key, weight);
         }
@@ -162,14 +181,20 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
     }
 
     /// The candidate with this key, if the key is held.
-    pub fn get(&self, hash: u64, key: &K) -> Option<Candidate<K, W>> {
+    pub fn get<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Option<Candidate<K, W>>
+    where
+        K: Borrow<Q>,
+    {
         let at = self.block(hash);
         let (block, row) = (&self.blocks[at], &self.rows[at]);
         block.ways_with(tag(hash)).find(|way| row.has(*way, key)).map(|way| row.get(way))
     }
 
     /// Bounds of a key's weight, which hold for any key, held or not.
-    pub fn bounds(&self, hash: u64, key: &K) -> Bounds<W> {
+    pub fn bounds<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Bounds<W>
+    where
+        K: Borrow<Q>,
+    {
         match self.get(hash, key) {
             Some(candidate) => Bounds { lower: candidate.lower(), upper: candidate.upper() },
             None => Bounds { lower: W::default(), upper: self.blocks[self.block(hash)].light.upper(tag(hash)) },
@@ -179,6 +204,14 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
     /// All candidates, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = Candidate<K, W>> {
         self.blocks.iter().zip(&self.rows).flat_map(|(block, row)| block.taken().map(|way| row.get(way)))
+    }
+
+    /// The largest candidates, at most so many, the largest first.
+    pub fn top(&self, count: usize) -> Vec<Candidate<K, W>> {
+        let mut all: Vec<_> = self.iter().collect();
+        all.sort_by_cached_key(|candidate| Reverse(candidate.value().magnitude()));
+        all.truncate(count);
+        all
     }
 
     /// What keys that are not held have, in groups: each such key is in one of them, and all of a group together have
@@ -227,7 +260,7 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
     #[inline(never)]
     pub fn clear(&mut self) {
         self.blocks.fill(Block::default());
-        self.rows.fill(Row::default());
+        self.rows.fill_with(Row::default);
         self.random = self.seed;
     }
 
@@ -273,7 +306,7 @@ impl<K: Copy + Eq + Default, W: Weight> TopK<K, W> {
 /// Gives the key the place of the smallest candidate, if the coin shows head for the real score of that one, and the
 /// key may have more. Returns whether it did.
 #[inline(always)]
-fn admit<K: Copy + Eq, W: Weight>(
+fn admit<K: Clone + Eq, W: Weight>(
     block: &mut Block<W>,
     row: &mut Row<K, W>,
     coin: Coin,
@@ -302,10 +335,11 @@ fn admit<K: Copy + Eq, W: Weight>(
     let missed = rest.at_most(hash, missed);
     let likely = if coin.is_needed(price) { credit.min(missed.score()) } else { 0 };
     let candidate = Candidate::new(key, weight, missed, credit, likely);
+    let score = candidate.score();
     row.set(way, candidate);
     block.give(way, tag);
     // It may have less than the least had: what it missed was perhaps nothing.
-    block.price = price.min(candidate.score());
+    block.price = price.min(score);
     true
 }
 

@@ -12,6 +12,10 @@ pub trait Sketch {
     fn geometry(&self) -> Geometry;
     /// The fingerprint of the key that its hashes are made with.
     fn key_id(&self) -> u64;
+    /// The fingerprints of all keys that it needs: two, if it is of two parts that may have different ones.
+    fn key_ids(&self) -> [u64; 2] {
+        [self.key_id(); 2]
+    }
     /// The memory that it takes, in bytes, with itself.
     fn memory_bytes(&self) -> usize;
     /// Empties it. Writes all of its memory, so that its pages become resident.

@@ -189,10 +189,7 @@ impl Image for UltraLogLog {
         let registers = &mut sketch.registers;
         payload.numbers("a register", Literal::Byte, 1 << precision, |at, register| {
             registers[at] = register as u8;
-            // Positions begin where rank 1 is, and the two bits stand for the two positions before the highest.
-            let rank = u32::from(register::highest(register as u8)).saturating_sub(precision - 2);
-            let before = [0, 0b00, 0b10].get(rank as usize).copied().unwrap_or(0b11);
-            let is_possible = (1..=rank::highest(precision)).contains(&rank) && register & 0b11 & !before == 0;
+            let is_possible = register::is_possible(register as u8, precision);
             if is_possible { Ok(()) } else { Err("one that hashes can lead to") }
         })?;
         Ok(sketch)

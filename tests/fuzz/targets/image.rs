@@ -6,8 +6,10 @@
 use libfuzzer_sys::fuzz_target;
 use weir_sketch::{
     BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountAndSum, CountMin, CountingBloom, Cuckoo, Distinct,
-    Estimate, Filter, HeavyLight, HyperLogLog, Image, ImageError, Merge, Quotient, ScalableBloom, SharedBloom, Spread,
-    Touch, TwoChoice, UltraLogLog, count_min::Plain,
+    Estimate, Filter, HeavyLight, HyperLogLog, Image, ImageError, Merge, Quotient, SampleAndHold, ScalableBloom, Seen,
+    SharedBloom, Spread, TopK, Touch, TwoChoice, UltraLogLog,
+    count_min::Plain,
+    image::ImageKey,
 };
 
 const MEMORY_MAX: usize = 1 << 20;
@@ -62,6 +64,16 @@ fuzz_target!(|input: &[u8]| {
     read::<TwoChoice>(&image, filter);
     read::<Spread<u64>>(&image, find_spreaders);
     read::<Spread<[u8; 13]>>(&image, |_, _| {});
+    read::<SampleAndHold<u64>>(&image, hold_spreaders);
+    read::<TopK<u64>>(&image, |table, twin| list(table, twin, |hash| hash));
+    read::<TopK<String>>(&image, |table, twin| list(table, twin, |hash| hash.to_string()));
+    read::<Seen>(&image, |seen, _| {
+        for hash in HASHES {
+            seen.insert(hash);
+            assert!(seen.contains(hash));
+        }
+        seen.rotate();
+    });
 });
 
 fn read<S: Image>(image: &[u8], exercise: fn(&mut S, &S)) {
@@ -110,11 +122,31 @@ fn find_spreaders(sketch: &mut Spread<u64>, twin: &Spread<u64>) {
     }
 }
 
+fn hold_spreaders(sketch: &mut SampleAndHold<u64>, twin: &SampleAndHold<u64>) {
+    HASHES.into_iter().for_each(|hash| sketch.insert(Touch { key: hash, key_hash: hash, item_hash: !hash }));
+    sketch.merge(twin).expect("it merges with its own image");
+    for spreader in sketch.held(&sketch.margin(0, 0.01)) {
+        let Estimate { value, lower, upper } = spreader.touched;
+        assert!(lower <= value && value <= upper);
+    }
+}
+
+fn list<K: ImageKey + Eq + Default>(table: &mut TopK<K>, twin: &TopK<K>, key: fn(u64) -> K) {
+    HASHES.into_iter().for_each(|hash| table.add(hash, key(hash), 100));
+    table.merge(twin).expect("it merges with its own image");
+    for hash in HASHES {
+        let bounds = table.bounds(hash, &key(hash));
+        assert!(bounds.lower <= bounds.upper);
+    }
+    table.top(3);
+}
+
 fn refers_to_the_image(error: ImageError, length: usize) -> bool {
     match error {
         ImageError::Truncated { at, needed, available, .. } => at + available <= length && needed > available as u64,
         ImageError::Value { at, .. } => at <= length,
         ImageError::TooLarge { at, needed, allowed, .. } => at <= length && needed > allowed as u64,
+        ImageError::Key(_) => false,
         ImageError::Checksum { stored, computed } => stored != computed && length >= LENGTH.end + CHECKSUM,
     }
 }

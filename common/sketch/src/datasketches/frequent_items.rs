@@ -222,7 +222,7 @@ mod tests {
             *truth.entry(n % 100).or_default() += 1 + 200 / (1 + n as u64 % 100);
         }
         let sketch = FrequentItems::<i64>::read(golden::LONGS_PURGED).unwrap();
-        assert_eq!(sketch.total(), truth.values().sum());
+        assert_eq!(sketch.total(), truth.values().sum::<u64>());
         assert!(sketch.error() > 0);
         for (item, lower, upper) in rows(&sketch) {
             assert!((lower..=upper).contains(&truth.remove(&item).unwrap()));

@@ -1,5 +1,7 @@
 //! Keys that an image can hold.
 
+use alloc::string::String;
+
 use super::{ImageError, Reader, Writer};
 
 /// A key that can be written into an image. All keys of a type have the same number of bytes, and these are the same on
@@ -20,6 +22,51 @@ pub trait PlainKey: Copy {
     ///
     /// The bytes end too early, or are no key.
     fn read(payload: &mut Reader, field: &'static str) -> Result<Self, ImageError>;
+}
+
+/// A key that an image of a [`TopK`](crate::TopK) can hold: a [`PlainKey`], or a `String`.
+pub trait ImageKey: Clone {
+    /// How many bytes; 0 if each key has a length of its own.
+    const BYTES: usize;
+
+    /// Writes the key.
+    fn write(&self, payload: &mut Writer);
+
+    /// Reads a key that [`ImageKey::write`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// The bytes end too early, or are no key.
+    fn read(payload: &mut Reader, field: &'static str) -> Result<Self, ImageError>;
+}
+
+impl<K: PlainKey> ImageKey for K {
+    const BYTES: usize = K::BYTES;
+
+    fn write(&self, payload: &mut Writer) {
+        PlainKey::write(self, payload);
+    }
+    fn read(payload: &mut Reader, field: &'static str) -> Result<Self, ImageError> {
+        PlainKey::read(payload, field)
+    }
+}
+
+/// Its length in bytes, and UTF-8.
+impl ImageKey for String {
+    const BYTES: usize = 0;
+
+    fn write(&self, payload: &mut Writer) {
+        payload.varint(self.len() as u64);
+        payload.bytes(self.as_bytes());
+    }
+    fn read(payload: &mut Reader, field: &'static str) -> Result<Self, ImageError> {
+        let length = payload.varint(field)?;
+        let at = payload.at();
+        let bytes = payload.take(field, length)?;
+        payload.allow::<u8>(field, bytes.len())?;
+        let refused = ImageError::Value { field, at, found: length, expected: "so many bytes of UTF-8" };
+        core::str::from_utf8(bytes).map(Self::from).map_err(|_| refused)
+    }
 }
 
 impl<const N: usize> PlainKey for [u8; N] {
@@ -60,12 +107,12 @@ mod tests {
 
     fn assert_is_read_as_written<K: PlainKey + Debug + PartialEq>(key: K, bytes: &[u8]) {
         let mut writer = Writer::default();
-        key.write(&mut writer);
-        assert_eq!((writer.0.as_slice(), bytes.len()), (bytes, K::BYTES));
+        ImageKey::write(&key, &mut writer);
+        assert_eq!((writer.0.as_slice(), bytes.len()), (bytes, <K as PlainKey>::BYTES));
         let mut reader = Reader::new(bytes, 0);
-        assert_eq!(K::read(&mut reader, "a key"), Ok(key));
+        assert_eq!(<K as ImageKey>::read(&mut reader, "a key"), Ok(key));
         reader.end().unwrap();
-        assert!(K::read(&mut Reader::new(&bytes[1..], 0), "a key").is_err());
+        assert!(<K as PlainKey>::read(&mut Reader::new(&bytes[1..], 0), "a key").is_err());
     }
 
     #[test]
@@ -73,5 +120,18 @@ mod tests {
         assert_is_read_as_written(0x0102u16, &[2, 1]);
         assert_is_read_as_written(1u128 << 120 | 7, &[7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_is_read_as_written(*b"weir", b"weir");
+    }
+
+    #[test]
+    fn a_text_has_its_length_before_it() {
+        let mut writer = Writer::default();
+        String::from("wéir").write(&mut writer);
+        assert_eq!(writer.0, b"\x05w\xc3\xa9ir");
+        let read = |bytes: &[u8], allowed| String::read(&mut Reader::new(bytes, allowed), "a key");
+        assert_eq!(read(&writer.0, 5).as_deref(), Ok("wéir"));
+        assert!(matches!(read(&writer.0, 4), Err(ImageError::TooLarge { needed: 5, .. })));
+        assert!(matches!(read(&writer.0[..5], 5), Err(ImageError::Truncated { .. })));
+        let error = read(b"\x02\xc3\xc3", 5).unwrap_err();
+        assert_eq!(std::format!("{error}"), "byte 1: a key is 2, but must be so many bytes of UTF-8");
     }
 }

@@ -15,9 +15,8 @@
 //! written so that stretches of zeros cost nothing. The payload of each structure is described with the structure, in
 //! its `impl Image`.
 //!
-//! A sketch that keeps keys ([`Spread`](super::Spread)) has an image if they are [`PlainKey`]s. Two structures have no
-//! image: [`TopK`](super::TopK), whose keys leave as [`FrequentItems`](super::datasketches::FrequentItems), and
-//! [`Seen`](super::Seen), whose two generations have one each.
+//! A sketch that keeps keys ([`TopK`](super::TopK), [`Spread`](super::Spread), [`SampleAndHold`](super::SampleAndHold))
+//! has an image if they are [`PlainKey`]s, or, for the first, texts.
 //!
 //! **What reading promises**: any bytes give a sketch or an [`ImageError`], and never a panic. Lengths are checked
 //! against the bytes that are there, and memory against what the caller allows, before anything is allocated. The
@@ -42,7 +41,7 @@ pub(super) mod damage;
 mod tests;
 
 pub use error::ImageError;
-pub use key::PlainKey;
+pub use key::{ImageKey, PlainKey};
 pub use literal::Literal;
 pub use reader::Reader;
 pub use writer::Writer;
@@ -94,6 +93,9 @@ kinds! {
     15 BlockedCountMin "blocked count-min"
     16 HeavyLight "heavy and light"
     17 Spread "spread"
+    20 TopK "top-k"
+    21 Seen "seen"
+    22 SampleAndHold "sample and hold"
 }
 
 /// A sketch that can leave the machine and come back.

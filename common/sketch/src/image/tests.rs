@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountAndSum, CountMin, CountingBloom, Cuckoo, Distinct,
-    Estimate, Filter, HeavyLight, HyperLogLog, Keyed, Merge, Quotient, ScalableBloom, SharedBloom, Spread, Touch,
-    TwoChoice, UltraLogLog,
+    Estimate, Filter, HeavyLight, HyperLogLog, Keyed, Merge, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom,
+    Spread, Spreader, TopK, Touch, TwoChoice, UltraLogLog, Weight,
     count_min::Plain,
     hash::{Key, WrongKey},
     oracle::{SplitMix64, hash},
@@ -105,6 +105,37 @@ fn finds_spreaders(sketch: &mut Spread<u64>, twin: &Spread<u64>, tell: Tell) {
     hashes().for_each(|hash| sketch.insert(touch(hash)));
     sketch.merge(twin).unwrap();
     tell(&sketch.to_image().last_chunk::<4>());
+}
+
+fn holds_spreaders(sketch: &mut SampleAndHold<u64>, twin: &SampleAndHold<u64>, tell: Tell) {
+    hashes().for_each(|hash| sketch.insert(touch(hash)));
+    sketch.merge(twin).unwrap();
+    let margin = sketch.margin(0, 0.01);
+    for Spreader { key, touched: Estimate { value, lower, upper }, .. } in sketch.held(&margin) {
+        assert!(lower <= value && value <= upper);
+        tell(&(key, [value, lower, upper]));
+    }
+    tell(&sketch.estimate_unheld(99, &margin).upper);
+}
+
+fn lists<K: ImageKey + Eq + Default + Debug, W: Weight>(
+    table: &mut TopK<K, W>,
+    twin: &TopK<K, W>,
+    weight: W,
+    key: fn(u64) -> K,
+    tell: Tell,
+) {
+    for hash in hashes() {
+        table.add(hash, key(hash), weight);
+        tell(&table.bounds(hash, &key(hash)));
+    }
+    table.merge(twin).unwrap();
+    tell(&table.top(5));
+    hashes().for_each(|hash| tell(&table.bounds(hash, &key(hash))));
+}
+
+fn text(hash: u64) -> String {
+    format!("{}", hash >> (hash % 64))
 }
 
 /// Seven keys share the items.
@@ -277,6 +308,53 @@ fn samples() -> Vec<Sample> {
                 sketch
             }),
             finds_spreaders,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut sketch = SampleAndHold::with_room(3, 0.1, id);
+                hashes(count).for_each(|hash| sketch.insert(touch(hash)));
+                sketch
+            }),
+            holds_spreaders,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut sketch = SampleAndHold::with_room(5, 0.04, id);
+                hashes(2 * count).for_each(|hash| sketch.insert(touch(hash)));
+                sketch
+            }),
+            holds_spreaders,
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let (mut sketch, mut random) = (TopK::with_capacity(16, id), SplitMix64(1));
+                hashes(count).for_each(|hash| sketch.add(hash, hash, random.weight()));
+                sketch
+            }),
+            |sketch, twin, tell| lists(sketch, twin, CountAndSum::new(1, 100), |hash| hash, tell),
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let mut sketch = TopK::<String>::with_capacity(16, id);
+                hashes(count).for_each(|hash| sketch.add(hash, text(hash), hash >> 50));
+                sketch
+            }),
+            |sketch, twin, tell| lists(sketch, twin, 100, text, tell),
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let [current, previous] = [(); 2].map(|()| SharedBloom::with_capacity(100, 0.01, id));
+                hashes(count).for_each(|hash| _ = previous.insert(hash));
+                hashes(count / 2).for_each(|hash| _ = current.insert(!hash));
+                Seen::from_generations([current, previous]).unwrap()
+            }),
+            |seen, _, tell| {
+                for hash in self::hashes() {
+                    tell(&(seen.contains(hash), seen.insert(hash)));
+                    assert!(seen.contains(hash));
+                }
+                tell(&(seen.rotate(), seen.false_positive_rate(), seen.fill(), seen.key_ids()));
+            },
         ),
     ];
     all.into()

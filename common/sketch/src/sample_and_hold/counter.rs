@@ -48,6 +48,26 @@ impl Counter {
         Self { score: score << FRACTION, kept }
     }
 
+    /// Its score with the bits behind the point, and one more than the items of its set, or 0 if it has registers.
+    pub fn numbers(self) -> [u64; 2] {
+        match self.kept {
+            Kept::Set(items) => [self.score, u64::from(items) + 1],
+            Kept::Registers(_) => [self.score, 0],
+        }
+    }
+
+    /// The counter of these numbers with this memory; `None` if they do not fit together.
+    pub fn restored(score: u64, set: u64, memory: &[u8], precision: u32) -> Option<Self> {
+        let kept = match set {
+            0 if memory.iter().all(|register| register::is_possible(*register, precision)) => {
+                Kept::Registers(open(memory, precision))
+            }
+            0 => return None,
+            set => Kept::Set(set::items(memory, precision).filter(|items| u64::from(*items) + 1 == set)?),
+        };
+        Some(Self { score, kept })
+    }
+
     /// The whole items of its score.
     pub const fn score(self) -> u64 {
         self.score >> FRACTION

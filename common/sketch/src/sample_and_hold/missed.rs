@@ -16,6 +16,16 @@ pub struct Missed {
 }
 
 impl Missed {
+    /// What it consists of.
+    pub const fn numbers(self) -> [u64; 3] {
+        [self.before, self.waited, self.times as u64]
+    }
+
+    /// What consists of these.
+    pub const fn of_numbers(before: u64, waited: u64, times: u32) -> Self {
+        Self { before, waited, times }
+    }
+
     /// Of a key that is held for this price. It left so often before, at most; or any number of times, if that is the
     /// largest number.
     pub fn new(price: u64, times: u8) -> Self {

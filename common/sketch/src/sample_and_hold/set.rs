@@ -85,6 +85,23 @@ pub fn hashes(memory: &[u8], precision: u32) -> impl Iterator<Item = u64> {
     )
 }
 
+/// How many items a set has, if this memory is one: its buckets are filled from their beginning, and it is not too full.
+pub fn items(memory: &[u8], precision: u32) -> Option<u32> {
+    if precision < PRECISION_MIN {
+        return None;
+    }
+    let mut items = 0;
+    for bucket in 0..memory.len() / BUCKET {
+        let lanes = lanes(memory, bucket);
+        let taken = lanes.iter().position(|lane| *lane == [0; 2]).unwrap_or(lanes.len());
+        if lanes[taken..].iter().any(|lane| *lane != [0; 2]) {
+            return None;
+        }
+        items += taken as u32;
+    }
+    (items <= room(precision)).then_some(items)
+}
+
 /// How many bits of a hash are known.
 const fn bits(precision: u32) -> u32 {
     precision - BUCKET_BITS + TAG_BITS

@@ -44,6 +44,16 @@ impl<W: Weight> Block<W> {
         (0..WAYS).filter(move |way| free >> (way * 8 + 7) & 1 == 0)
     }
 
+    /// The tags of all ways.
+    pub const fn tags(&self) -> u64 {
+        self.tags
+    }
+
+    /// Sets the tags of all ways.
+    pub const fn set_tags(&mut self, tags: u64) {
+        self.tags = tags;
+    }
+
     #[inline(always)]
     pub const fn tag(&self, way: usize) -> u8 {
         (self.tags >> (way * 8)) as u8
@@ -83,7 +93,13 @@ impl<W: Weight> Light<W> {
     /// Adds to a key that is not held.
     #[inline(always)]
     pub fn add(&mut self, tag: u8, weight: W) {
-        let cell = &mut self.0.as_mut()[Self::cell(tag)];
+        self.add_to(Self::cell(tag), weight);
+    }
+
+    /// Adds to a cell.
+    #[inline(always)]
+    pub fn add_to(&mut self, cell: usize, weight: W) {
+        let cell = &mut self.0.as_mut()[cell];
         *cell = W::from_narrow(*cell).saturating_add(weight).narrow();
     }
 

@@ -67,7 +67,8 @@ impl<K, W: Weight> Candidate<K, W> {
         Self::new(self.key, counted, missed, credit, likely)
     }
 
-    fn missed(&self) -> W {
+    /// What it had before at most.
+    pub(super) fn missed(&self) -> W {
         W::from_narrow(self.missed)
     }
 }

@@ -1,6 +1,6 @@
 //! A row of a top-k table: the candidates of a block.
 
-use core::hint::select_unpredictable;
+use core::{borrow::Borrow, hint::select_unpredictable};
 
 use super::{Candidate, WAYS};
 use crate::Weight;
@@ -28,11 +28,14 @@ struct Entry<K, W: Weight> {
 
 const _: () = assert!(size_of::<Entry<[u64; 5], crate::CountAndSum>>() == 64);
 
-impl<K: Copy + Eq, W: Weight> Row<K, W> {
+impl<K: Clone + Eq, W: Weight> Row<K, W> {
     /// Whether this way's candidate has this key.
     #[inline(always)]
-    pub fn has(&self, way: usize, key: &K) -> bool {
-        self.entries[way].key == *key
+    pub fn has<Q: Eq + ?Sized>(&self, way: usize, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.entries[way].key.borrow() == key
     }
 
     /// Adds to a candidate.
@@ -45,7 +48,7 @@ impl<K: Copy + Eq, W: Weight> Row<K, W> {
     /// A candidate.
     #[inline(always)]
     pub fn get(&self, way: usize) -> Candidate<K, W> {
-        let Entry { counted, missed, key } = self.entries[way];
+        let Entry { counted, missed, key } = self.entries[way].clone();
         Candidate { counted, key, missed, credit: self.credits[way], likely: self.likely[way] }
     }
 

@@ -3,10 +3,20 @@
 //! It stands for a set of positions below 64 of which all but these three are forgotten: six bits say the highest, one
 //! each the two before. Positions 0 and 1 never come first, so that 0 is the empty set.
 
+use crate::rank;
+
 /// The highest position; 0 if none came.
 #[inline(always)]
 pub const fn highest(register: u8) -> u8 {
     register >> 2
+}
+
+/// Whether hashes can lead to this register, in a sketch of this precision.
+pub fn is_possible(register: u8, precision: u32) -> bool {
+    // Positions begin where rank 1 is, and the two bits stand for the two positions before the highest.
+    let rank = u32::from(highest(register)).saturating_sub(precision - 2);
+    let before = [0, 0b00, 0b10].get(rank as usize).copied().unwrap_or(0b11);
+    register == 0 || (1..=rank::highest(precision)).contains(&rank) && register & 0b11 & !before == 0
 }
 
 /// The register after this position came too.
