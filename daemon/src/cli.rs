@@ -3,10 +3,12 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, builder::Resettable};
+use weir_report::REPORTS_KEPT;
+use weir_system::log::Format;
 
 use weir_common::control::CPUS_MAX;
 
-use crate::{log::Format, replay::Windows, report::REPORTS_KEPT};
+use crate::replay::Windows;
 
 /// The last line of the help.
 const OTHER_COMMANDS: &str = "Any other COMMAND runs the program weir-COMMAND, from beside weir or from PATH.";
@@ -71,22 +73,6 @@ pub enum Command {
     /// Any other name, with its arguments: the program `weir-NAME`.
     #[command(external_subcommand)]
     Other(Vec<OsString>),
-}
-
-/// The exit codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Exit {
-    /// Done.
-    Done = 0,
-    /// Done as far as possible: part of the input was broken, or something failed on the way.
-    Broken = 1,
-    /// The command line or the configuration is wrong.
-    Usage = 2,
-    /// Not permitted, or not possible on this machine.
-    Impossible = 3,
-    /// A second signal to stop, at least a second after the first: stopped at once.
-    Interrupted = 130,
 }
 
 /// The configuration to use.

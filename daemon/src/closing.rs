@@ -5,26 +5,24 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use weir_common::ledger::Ledger;
-use weir_sketch::{MergeError, Seen, hyperloglog::CONFIDENCE};
-
-use crate::{
-    alert::Alerts,
-    clock,
+use weir_datapath::interface::{MeasuredInterface, tell_apart};
+use weir_measure::{
     keys::Keys,
-    measure::{
-        interface::{MeasuredInterface, tell_apart},
-        look_up::{LastWindow, look_up},
-        new_flows::Asked,
-        order::Closed,
-        seen::Rotation,
-        summary::Summary,
-        window::Span,
-    },
-    memory::resident_bytes,
-    observer::Observer,
+    look_up::{LastWindow, look_up},
+    new_flows::Asked,
+    order::Closed,
     question::{Ask, Views},
-    report::{self, Report, Rings, Row, SelfMetrics, SinkMetrics, Spool, compose::Context},
+    seen::Rotation,
+    summary::Summary,
+    window::Span,
 };
+use weir_report::{
+    self as report, Report, Rings, Row, SelfMetrics, SinkMetrics, Spool, alerting::Alerts, compose::Context,
+};
+use weir_sketch::{MergeError, Seen, hyperloglog::CONFIDENCE};
+use weir_system::clock;
+
+use crate::{memory::resident_bytes, observer::Observer};
 
 /// What is kept from one window to the next in order to close it.
 pub struct Closing {

@@ -8,36 +8,40 @@ use rustix::system::uname;
 use sd_notify::NotifyState;
 use thiserror::Error;
 use tracing::{error, info, warn};
+use weir_attach::{
+    Attachments, Departure, Done, Obtained,
+    netlink::{Ender, News},
+};
 use weir_common::ledger::{Counters, Ledger, Loss, Tally};
+use weir_config::{Config, Packets, interface::Way};
+use weir_datapath::{
+    self as datapath,
+    interface::{MeasuredInterface, NO_ROUTE},
+    rates::{Pulse, Rates},
+};
+use weir_deliver::{
+    prometheus::Exporter,
+    sink::{self, Outbox, Standing},
+};
+use weir_measure::{
+    order::{Change, Closed},
+    question::Views,
+    window::{Span, Window},
+};
+use weir_report::{self as report, Encoded, alerting::notice};
 use weir_sketch::MergeError;
+use weir_system::{
+    clock::{self, Moment},
+    notify::notify,
+};
 
 use crate::{
-    alert::notice,
-    attach::{
-        Attachments, Departure, Done, Obtained,
-        netlink::{Ender, News},
-    },
-    clock::{self, Moment},
     closing::{Closing, Times},
-    config::{Config, Packets},
     control::{Control, Question, Release, protocol::Asked},
-    datapath,
     fleet::Fleet,
     handover::Handover,
-    interface::Way,
-    measure::{
-        interface::{MeasuredInterface, NO_ROUTE},
-        order::{Change, Closed},
-        window::{Span, Window},
-    },
     memory::Memory,
-    notify::notify,
-    prometheus::Exporter,
-    question::Views,
-    rates::{Pulse, Rates},
     reload::{Offer, Prepared, Reloads},
-    report::{self, Encoded},
-    sink::{self, Outbox, Standing},
     state::{Last, State},
     workers::{Workers, WorkersError},
 };
@@ -362,7 +366,8 @@ impl Coordinator<'_, '_> {
         let kept_before = kept.take().map(|kept| kept.first);
         workers.take_back(kept_before, &closing.views, || closing.keys.shard(&config.estimates, &closing.views));
         let change = upcoming.map(|Prepared { config, views, interfaces, .. }| {
-            let interfaces = attachments.change(&config.interfaces, views.clone(), *interfaces).max(*interfaces);
+            let interfaces =
+                attachments.change(&config.interfaces, views.directory.clone(), *interfaces).max(*interfaces);
             workers.renew(|| closing.keys.shard(&config.estimates, views));
             Change { interfaces, sampling: config.sampling }
         });

@@ -9,13 +9,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use crossbeam::channel::Sender;
 use tracing::{error, info};
 use weir_common::ledger::Tally;
+use weir_datapath::{FlushProgram, KernelError, RingEvents, Rings, online_cpus};
+use weir_measure::lane::KernelSource;
+use weir_system::log::Lasting;
 
-use crate::{
-    datapath::{FlushProgram, KernelError, RingEvents, Rings, online_cpus},
-    handover,
-    log::Lasting,
-    measure::lane::KernelSource,
-};
+use crate::handover;
 
 /// The connection to a worker.
 pub struct WorkerHandle<'a> {

@@ -15,46 +15,53 @@ use rustix::{io::Errno, thread::CapabilitySet};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use weir::{
-    attach::{AttachError, Found, Nat, Survey, leftovers, netlink::Devices},
     cli::{
-        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, Exit, ReloadArgs, ReplayArgs, ReportArgs,
+        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReloadArgs, ReplayArgs, ReportArgs,
         RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs, SpoolPlaceArgs, SpoolRemoveArgs,
         StatusArgs,
     },
-    clock,
-    config::{self, Config, Direction, Interface, Mistakes, Mode, OwnFiles, Source, limits::INTERFACES_MAX, slots},
     control::{
-        Directory, Status,
+        Directory,
         client::{self, AskError},
         protocol::{self, Asked, Detached},
     },
     coordinator::MeasureError,
-    datapath::{Cpus, KernelError, object_sha256, tap},
     doctor::{
         self, Diagnosis,
         bundle::{self, Known},
     },
     external::{self, COLLECT, ExternalError},
-    log::{self, Format, say},
-    measure::price::Prices,
     memory::{Memory, allocator},
-    names::GeoError,
     pipeline::{self, RunError, Start},
-    privileges::way_out,
-    question::Views,
     reload::{Read, Reloaded, aside},
     replay::{self, Options, ReplayError, Windows, write_json},
-    report::{Report, Union, report_schema, tombstone_schema, write_answers, write_tables, write_union},
-    sandbox::{self, Origin},
-    signals,
+    state,
+    workers::WorkersError,
+};
+use weir_attach::{AttachError, Found, Nat, Survey, leftovers, netlink::Devices};
+use weir_config::{
+    self as config, Config, Direction, Interface, Mistakes, Mode, OwnFiles, Source, limits::INTERFACES_MAX,
+    names::GeoError, slots,
+};
+use weir_datapath::{Cpus, KernelError, capture::input, object_sha256, tap};
+use weir_deliver::{
     sink::{self, OpenError},
     spool::{
         command::{self, SpoolError, Spools},
         place::Place,
     },
-    state,
+    status::Status,
+};
+use weir_measure::{price::Prices, question::Views};
+use weir_report::{Report, Union, report_schema, tombstone_schema, write_answers, write_tables, write_union};
+use weir_system::{
+    clock,
+    exit::Exit,
+    log::{self, Format, say},
+    privileges::way_out,
+    sandbox::{self, Origin, Wanted},
+    signals,
     text::visible,
-    workers::WorkersError,
 };
 
 /// The default path of the configuration.
@@ -141,8 +148,13 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
     for folder in config.files(state_directory.as_deref()).spool.iter() {
         Place::provide(folder);
     }
+    let wanted = Wanted {
+        is_on: config.sandbox,
+        files: config.files(state_directory.as_deref()),
+        port: config.prometheus.listen.map(|address| address.port()),
+    };
     let places = sandbox::close(
-        &config,
+        &wanted,
         Origin { config: &path, state_directory: state_directory.as_deref(), made: socket_directory.made() },
     );
     let signals = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
@@ -188,10 +200,10 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
     let mut config = read_config(&config)?;
     add_views(&mut config, &views)?;
     let usage = |error| Failure { exit: Exit::Usage, error };
-    for file in files.iter().filter(|file| !replay::is_stdin(file)) {
+    for file in files.iter().filter(|file| !input::is_stdin(file)) {
         std::fs::metadata(file).map_err(|error| usage(anyhow::anyhow!("cannot read {}: {error}", file.display())))?;
     }
-    match files.iter().filter(|file| replay::is_stdin(file)).count() {
+    match files.iter().filter(|file| input::is_stdin(file)).count() {
         0 => {}
         1 if io::stdin().is_terminal() => {
             return Err(usage(anyhow::anyhow!("standard input is a terminal: pipe a capture into it")));

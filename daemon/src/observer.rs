@@ -2,13 +2,11 @@
 
 use std::fs;
 
+use weir_config as config;
+use weir_report::{self as report, compose::Numbered};
 use weir_sketch::hash::{Key, sip};
 
-use crate::{
-    config,
-    report::{self, compose::Numbered},
-    state::Last,
-};
+use crate::state::Last;
 
 /// The observer, and how many reports it has made so far.
 #[derive(Clone, Debug)]

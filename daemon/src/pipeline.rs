@@ -19,45 +19,51 @@ use crossbeam::channel::{bounded, unbounded};
 use rustix::thread::CapabilitySet;
 use thiserror::Error;
 use tracing::{info, warn};
-use weir_sketch::Seen;
-
-use crate::{
-    alert::Alerts,
-    attach::{AttachError, Attacher, Attachments, Ladder, Programs, Standing, netlink::Events},
-    clock,
-    closing::Closing,
-    config::{Config, HashKey, Interface, KeyError, Where, slots},
-    control::{Board, Control, Identity},
-    coordinator::{Coordinator, MeasureError},
-    datapath::{
-        Chains, Cpus, Edge, Kernel, KernelError, Parts, Plan, RingEvents, descriptors, has_tcx, syscall,
-        tap::{self, Taps},
-    },
-    fleet::{Fleet, WorkerHandle},
-    handover::{Handover, Inheritance, previous_run::Inherited},
-    keys::Keys,
-    lock::LockError,
-    measure::{
-        batch::Batch,
-        collector::Collector,
-        reader::Reader,
-        seen::{self, Rotation},
-        window::Window,
-        worker::{self, Throttle},
-    },
-    memory::{Memory, OverBudget, SHARDS_PER_WORKER},
-    names::GeoError,
-    observer::Observer,
-    privileges::{self, Keeper, Needs},
+use weir_attach::{AttachError, Attacher, Attachments, Ladder, Programs, Standing, netlink::Events};
+use weir_config::{Config, HashKey, Interface, KeyError, Where, names::GeoError, slots};
+use weir_datapath::{
+    Chains, Cpus, Edge, Kernel, KernelError, Parts, Plan, RingEvents, descriptors, has_tcx, syscall,
+    tap::{self, Taps},
+};
+use weir_deliver::{
+    board::Board,
     prometheus::Exporter,
-    question::Views,
-    reload::{Reloader, Started, reloader::Reread},
-    sandbox::{self, Places},
-    signals::Signals,
     sink,
     spool::{Limits, place::Place},
-    state::{Last, State},
+    status::Identity,
+};
+use weir_measure::{
+    batch::Batch,
+    collector::Collector,
+    keys::Keys,
+    question::Views,
+    reader::Reader,
+    seen::{self, Rotation},
+    window::Window,
+    worker::{self, Throttle},
+};
+use weir_report::alerting::Alerts;
+use weir_sketch::Seen;
+use weir_system::{
+    clock,
+    lock::LockError,
+    privileges::{self, Keeper},
+    sandbox::{self, Places},
+    signals::Signals,
     text::with_causes,
+};
+
+use crate::{
+    closing::Closing,
+    control::Control,
+    coordinator::{Coordinator, MeasureError},
+    fleet::{Fleet, WorkerHandle},
+    handover::{Handover, Inheritance, previous_run::Inherited},
+    memory::{Memory, OverBudget, SHARDS_PER_WORKER},
+    needs::{Needs, still_needed},
+    observer::Observer,
+    reload::{Reloader, Started, reloader::Reread},
+    state::{Last, State},
     workers::Workers,
 };
 
@@ -209,8 +215,13 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let inherited = take(&mut inheritance.links);
         let ladder = Ladder { programs, taps, inherited, has_many: false, standing };
         let mut attacher = Attacher::new(ladder).map_err(AttachError::List)?;
-        let (mut attachments, channels) =
-            Attachments::attach(&mut attacher, (table, live), &config.interfaces, views.clone(), start.strict)?;
+        let (mut attachments, channels) = Attachments::attach(
+            &mut attacher,
+            (table, live),
+            &config.interfaces,
+            views.directory.clone(),
+            start.strict,
+        )?;
         if let Some(handover) = &mut handover {
             handover.note(attachments.slot_states());
         }
@@ -267,7 +278,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             last: None,
             alerts,
         };
-        let kept = privileges::still_needed(&config.interfaces, needs);
+        let kept = still_needed(&config.interfaces, needs);
         let of_attacher = Keeper::Attacher.keeps(&kept);
         let of_chains = Keeper::Chains.keeps(&kept);
         // Restricts itself once all threads are restricted.

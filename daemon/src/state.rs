@@ -15,8 +15,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bound
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tracing::{info, warn};
-
-use crate::{
+use weir_system::{
     lock::{Lock, LockError},
     plain_file, privileges,
 };

@@ -17,17 +17,12 @@ use std::{
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rustix::thread::CapabilitySet;
 use thiserror::Error;
-
-use crate::{
-    clock,
-    measure::{
-        order::{Change, Closed, Order, WorkerError},
-        shard::Shard,
-    },
-    privileges,
+use weir_measure::{
+    order::{Change, Closed, Order, WorkerError},
     question::Views,
-    waker::Waker,
+    shard::Shard,
 };
+use weir_system::{clock, privileges, waker::Waker};
 
 /// How often the coordinator checks that the workers are alive, while it waits for a window.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -230,10 +225,8 @@ mod tests {
     use weir_sketch::hash::Key;
 
     use super::*;
-    use crate::{
-        config::{Estimates, Packets, Sampling},
-        datapath::edge::Edge,
-    };
+    use weir_config::{Estimates, Packets, Sampling};
+    use weir_datapath::edge::Edge;
 
     /// Far longer than any test takes.
     const LONG: Duration = Duration::from_secs(60);

@@ -11,17 +11,15 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::{
-    config::Config,
-    report::Encoded,
-    sink::{Outbox, open},
-};
+use weir_config::Config;
+use weir_deliver::sink::{Outbox, open};
+use weir_report::Encoded;
 use weir_tests::{collecting::TIMEOUT, scratch::Scratch};
 
 const RECIPE: &str = include_str!("../../docs/collectors/clickhouse.md");
 /// Where the recipe has its server.
 const SERVER: &str = "clickhouse.example.net:8123";
-const REPORT: &str = include_str!("../../daemon/tests/golden/report.json");
+const REPORT: &str = include_str!("../../daemon/report/tests/golden/report.json");
 const TOMBSTONE: &str = r#"{"schema":"weir.tombstone/1","id":"7f3c9a52/b41d/40-41","observer":{"id":"7f3c9a52","boot_id":"b41d"},"first_seq":40,"last_seq":41,"reports":2,"reason":"spool_full"}"#;
 
 /// Whether the recipe can be followed here.

@@ -10,13 +10,9 @@ use clap::{
     },
 };
 use serde_json::Value;
-use weir::{
-    cli::Cli,
-    config::{Config, Mistake},
-    rule::catalogue::Catalogue,
-    view::Standard,
-};
+use weir::cli::Cli;
 use weir_collect::cli::Cli as Collector;
+use weir_config::{Config, Mistake, rule::catalogue::Catalogue, view::Standard};
 
 use crate::{fields, page, root};
 

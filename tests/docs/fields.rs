@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::{attach::Obtained, measure::interface::NO_ROUTE, report::report_schema};
+use weir_attach::Obtained;
 use weir_common::ledger::{Loss, Skip};
+use weir_datapath::interface::NO_ROUTE;
+use weir_report::report_schema;
 
 use crate::page::{Page, spans};
 

@@ -3,11 +3,9 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use weir::{
-    config::limits::{INTERFACES_MAX, TAPS_MAX, TOP},
-    text::grouped,
-};
 use weir_common::control::CPUS_MAX;
+use weir_config::limits::{INTERFACES_MAX, TAPS_MAX, TOP};
+use weir_system::text::grouped;
 
 use crate::{page::Page, root};
 

@@ -16,11 +16,19 @@ use syn::{Attribute, Item, UseTree};
 use crate::root;
 
 /// The crates whose modules are looked at.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 14] = [
     "common/src/lib.rs",
     "common/sketch/src/lib.rs",
     "daemon/src/lib.rs",
+    "daemon/attach/src/lib.rs",
     "daemon/collect/src/lib.rs",
+    "daemon/config/src/lib.rs",
+    "daemon/datapath/src/lib.rs",
+    "daemon/deliver/src/lib.rs",
+    "daemon/http/src/lib.rs",
+    "daemon/measure/src/lib.rs",
+    "daemon/report/src/lib.rs",
+    "daemon/system/src/lib.rs",
     "ebpf/src/lib.rs",
     "tests/src/lib.rs",
 ];

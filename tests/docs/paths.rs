@@ -55,6 +55,30 @@ fn every_path_exists() -> Result<()> {
     Ok(())
 }
 
+/// `ARCHITECTURE.md` follows a packet: "`function` in [file](file)".
+#[test]
+fn each_function_on_the_way_of_a_packet_is_in_its_file() -> Result<()> {
+    let page = Page::read("ARCHITECTURE.md")?;
+    let mut steps = 0;
+    for line in page.lines() {
+        for (name, rest) in
+            line.text.split("` in [").skip(1).zip(line.text.split("` in [")).map(|(file, name)| (name, file))
+        {
+            let name = name.rsplit('`').next().unwrap_or_default();
+            let file = rest.split(['(', ')']).nth(1).unwrap_or_default();
+            let source = fs::read_to_string(root().join(file)).with_context(|| page.at(line.number))?;
+            ensure!(
+                source.contains(&format!("fn {name}(")) || source.contains(&format!("fn {name}<")),
+                "{}: {file} has no function {name}",
+                page.at(line.number)
+            );
+            steps += 1;
+        }
+    }
+    ensure!(steps > 10, "only {steps} steps were found in the page: the test does not see them");
+    Ok(())
+}
+
 /// What a page names: paths in spans of code and in commands, and, below a heading that names a folder, what stands in
 /// the first column of a table.
 fn names(page: &Page) -> Vec<(usize, String)> {

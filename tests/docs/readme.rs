@@ -4,10 +4,10 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use weir::{
     cli::{Cli, Command, ReplayArgs},
-    config::Config,
     replay::{self, Options, Windows},
-    report::write_tables,
 };
+use weir_config::Config;
+use weir_report::write_tables;
 
 use crate::{
     page::{self, Page},

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use nix::{errno::Errno, libc};
-use weir::privileges;
+use weir_system::privileges;
 use weir_tests::{
     account::Loss,
     clock,
@@ -68,7 +68,7 @@ pub fn requirements() -> Result<(), String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("puppets are made of x86-64".to_owned());
     }
-    if !weir::sandbox::is_known() {
+    if !weir_system::sandbox::is_known() {
         return Err("this kernel has no Landlock".to_owned());
     }
     Ok(())

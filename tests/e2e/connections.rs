@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use rustix::net::sockopt::set_socket_linger;
 use serde_json::Value;
-use weir::datapath::{online_cpus, pin};
+use weir_datapath::{online_cpus, pin};
 use weir_tests::{
     account::Loss,
     inject::Pace,

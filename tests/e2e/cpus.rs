@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::datapath::{Cpus, pin};
 use weir_common::ledger::Tally;
+use weir_datapath::{Cpus, pin};
 use weir_tests::{
     account::Loss,
     clock,

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, net::IpAddr, os::unix::fs::PermissionsExt};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::datapath::has_tcx;
+use weir_datapath::has_tcx;
 use weir_tests::{
     account::Loss,
     clock,

@@ -6,11 +6,9 @@ use std::{net::Ipv4Addr, os::fd::AsFd as _, path::Path, process::Command};
 use anyhow::{Context, Result, ensure};
 use aya::programs::tc::TcAttachType;
 use serde_json::Value;
-use weir::{
-    attach::netlink::Devices,
-    datapath::syscall::{self, Hook},
-};
+use weir_attach::netlink::Devices;
 use weir_common::ledger::Tally;
+use weir_datapath::syscall::{self, Hook};
 use weir_tests::{
     account::{Loss, tally},
     clock,

@@ -5,7 +5,7 @@ use std::{env, fs, path::PathBuf, thread, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::datapath::has_tcx;
+use weir_datapath::has_tcx;
 use weir_tests::{
     account::Loss,
     clock,

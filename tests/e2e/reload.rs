@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::datapath::online_cpus;
+use weir_datapath::online_cpus;
 use weir_tests::{
     account::{self, Loss},
     clock,

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use rustix::thread::CapabilitySet;
 use serde_json::Value;
-use weir::datapath::has_tcx;
+use weir_datapath::has_tcx;
 use weir_tests::{
     account::Loss,
     clock,
@@ -253,7 +253,7 @@ impl Service<'_> {
     fn is_closed_in(&self) -> Result<()> {
         let journal = self.machine.done("journalctl --no-pager --unit=weir")?;
         ensure!(!journal.contains("keeps all system calls"), "{journal}");
-        ensure!(!weir::sandbox::is_known() || !journal.contains("keeps all files"), "{journal}");
+        ensure!(!weir_system::sandbox::is_known() || !journal.contains("keeps all files"), "{journal}");
         Ok(())
     }
 

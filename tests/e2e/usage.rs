@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::datapath::has_tcx;
+use weir_datapath::has_tcx;
 use weir_tests::{
     account::Loss,
     daemon::{Daemon, Signal, weir_binary},

@@ -17,12 +17,12 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use weir::{
-    config::Config,
-    report::{Encoded, SinkMetrics},
+use weir_config::Config;
+use weir_deliver::{
     sink::{Outbox, open},
     spool::{Limits, place::Place},
 };
+use weir_report::{Encoded, SinkMetrics};
 use weir_tests::{
     clock,
     collecting::report,

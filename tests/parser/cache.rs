@@ -3,16 +3,6 @@
 use std::{collections::HashMap, time::Duration};
 
 use anyhow::{Context as _, Error, Result, ensure};
-use weir::{
-    config::Packets,
-    datapath::{
-        Plan,
-        edge::Edge,
-        ring_records,
-        userspace::{Buffer, UserspaceProgram},
-    },
-    rates::Cut,
-};
 use weir_common::{
     control::{Flush, FlushOrder},
     cpu::EVICTED_MAX,
@@ -22,6 +12,14 @@ use weir_common::{
     packet::{Link, Parsed, Tunnels, parse},
     record::Record,
     size::EXACT,
+};
+use weir_config::Packets;
+use weir_datapath::{
+    Plan,
+    edge::Edge,
+    rates::Cut,
+    ring_records,
+    userspace::{Buffer, UserspaceProgram},
 };
 use weir_tests::{
     chance,

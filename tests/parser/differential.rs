@@ -5,13 +5,13 @@
 use std::fmt::Debug;
 
 use anyhow::{Context, Result, ensure};
-use weir::replay::capture::Capture;
 use weir_common::{
     ledger::{Counters, Skip, Tally},
     packet::{Beginning, Link, Parsed, TUNNELS_MAX, Tunnels, parse, walk},
     record::Record,
     size::size_class,
 };
+use weir_datapath::capture::Capture;
 use weir_tests::{
     captures,
     object::{FRAME_MIN, Object, PLAN},
@@ -312,7 +312,7 @@ impl Comparison<'_, '_> {
     }
 
     fn run_with(tunnels: Tunnels, test: &(impl Fn(&mut Comparison<'_, '_>) -> Result<()> + Sync)) -> Result<()> {
-        Object::load(weir::datapath::Plan { tunnels, ..PLAN }, |object| {
+        Object::load(weir_datapath::Plan { tunnels, ..PLAN }, |object| {
             object.change(|cpu| cpu.busy = 1)?;
             let (counters, attributed) = Default::default();
             let mut comparison = Comparison { object, tunnels, counters, attributed };

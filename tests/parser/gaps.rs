@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use weir::{
-    config::Packets,
-    datapath::{
-        Plan,
-        userspace::{Buffer, UserspaceProgram},
-    },
-    rates::Cut,
-};
 use weir_common::{ledger::Tally, packet::Link, record::Record};
+use weir_config::Packets;
+use weir_datapath::{
+    Plan,
+    rates::Cut,
+    userspace::{Buffer, UserspaceProgram},
+};
 use weir_tests::{
     chance,
     object::{Object, PLAN},

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use weir::datapath::Features;
+use weir_datapath::Features;
 use weir_tests::{
     captures,
     trial::{needed, optional, root, run, trial},

@@ -2,8 +2,8 @@
 //! `weir_common` tests of every kind of header is held here for some.
 
 use anyhow::{Result, ensure};
-use weir::interface::Way;
 use weir_common::ledger::{Tally, Uncertain};
+use weir_config::interface::Way;
 use weir_tests::object::{Object, PLAN};
 
 use crate::frame::{IPV4, IPV6, ethernet, extension, ipv4, ipv6, ports, tcp};

@@ -1,11 +1,12 @@
 //! Interfaces find their slots in the kernel, whatever their numbers are.
 
 use anyhow::{Result, ensure};
-use weir::{datapath::Plan, interface::Way};
 use weir_common::{
     control::{INTERFACE_PROBES, InterfaceSlot, OTHERS, SLOTS_MAX, egress},
     ledger::Tally,
 };
+use weir_config::interface::Way;
+use weir_datapath::Plan;
 use weir_tests::object::{LOOPBACK, Object, PLAN, Window};
 
 use crate::frame::{IPV4, ethernet, ipv4, tcp};

@@ -1,7 +1,6 @@
 //! By table: each kind of packet through the program `weir`, and the record or the counter that it has to make.
 
 use anyhow::{Context, Result, ensure};
-use weir::datapath::{Features, LoadedProgram, Plan};
 use weir_common::{
     flow::{FlowKey, Scope},
     ledger::{Ledger, Skip, Tally},
@@ -9,6 +8,7 @@ use weir_common::{
     record::{Record, Sample},
     size::size_class,
 };
+use weir_datapath::{Features, LoadedProgram, Plan};
 use weir_tests::{
     object::{Object, PLAN, load_all},
     truth::{Key, Lacks},

@@ -9,11 +9,9 @@ use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::{
-    config::Config,
-    datapath::{Cpus, Shares},
-    replay::Windows,
-};
+use weir::replay::Windows;
+use weir_config::Config;
+use weir_datapath::{Cpus, Shares};
 use weir_tests::{chance, scratch::Scratch};
 
 use crate::{

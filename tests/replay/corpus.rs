@@ -3,11 +3,10 @@
 use std::{collections::BTreeMap, path::PathBuf, process::Command, sync::Mutex, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use weir::{
-    config::Config,
-    replay::{Windows, capture::Capture},
-};
+use weir::replay::Windows;
 use weir_common::ledger::Tally;
+use weir_config::Config;
+use weir_datapath::capture::Capture;
 use weir_tests::{account::tally, captures};
 
 use crate::{

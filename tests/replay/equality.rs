@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use jsonschema::Validator;
 use serde_json::Value;
-use weir::report::report_schema;
+use weir_report::report_schema;
 use weir_tests::{
     oracle::Oracle,
     pcap::{Schedule, Writer},

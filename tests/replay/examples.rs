@@ -11,11 +11,11 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
-use weir::{
-    config::{Config, Report},
+use weir_common::ledger::Tally;
+use weir_config::{
+    Config, Report,
     view::{Measure, View},
 };
-use weir_common::ledger::Tally;
 use weir_tests::{
     oracle::{By, Oracle},
     pcap::{SNAPLEN_MAX, Schedule, Writer},

@@ -5,10 +5,8 @@ use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Map, Value, json};
-use weir::{
-    config::{Config, Packets},
-    replay::{Options, Windows, replay, write_json},
-};
+use weir::replay::{Options, Windows, replay, write_json};
+use weir_config::{Config, Packets};
 use weir_sketch::hash::mix;
 use weir_tests::{
     oracle::{Dimension, Oracle},

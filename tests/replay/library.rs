@@ -4,11 +4,10 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::report::{REPORTS_KEPT, Report, Union};
-use weir::{
-    config::Config,
-    replay::{Options, Windows, capture::Broken, replay, write_json},
-};
+use weir::replay::{Options, Windows, replay, write_json};
+use weir_config::Config;
+use weir_datapath::capture::Broken;
+use weir_report::{REPORTS_KEPT, Report, Union};
 use weir_tests::{
     account::{self, Loss},
     judge::judge,

@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::{config::Config, replay::Windows};
+use weir::replay::Windows;
+use weir_config::Config;
 use weir_tests::scratch::Scratch;
 
 use crate::{

@@ -8,11 +8,8 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::{
-    config::{Config, Packets},
-    replay::Windows,
-    view::Standard,
-};
+use weir::replay::Windows;
+use weir_config::{Config, Packets, view::Standard};
 use weir_tests::{
     chance,
     oracle::{By, Oracle, prefixes_hold},

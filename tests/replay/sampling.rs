@@ -4,12 +4,10 @@ use std::{path::PathBuf, slice, time::Duration};
 
 use anyhow::{Context, Error, Result, ensure};
 use serde_json::Value;
-use weir::{
-    config::Packets,
-    replay::Windows,
-    report::{Report, Union},
-};
+use weir::replay::Windows;
 use weir_common::ledger::Tally;
+use weir_config::Packets;
+use weir_report::{Report, Union};
 use weir_tests::{
     account::Ledger,
     chance,
@@ -322,7 +320,7 @@ pub fn windows_together_hold() -> Result<()> {
     Ok(())
 }
 
-fn replay(config: &weir::config::Config, file: &PathBuf, kernel: bool, seed: u64) -> Result<Value> {
+fn replay(config: &weir_config::Config, file: &PathBuf, kernel: bool, seed: u64) -> Result<Value> {
     let mut replayed = library::run_with(config, slice::from_ref(file), Windows::All, kernel, seed)?;
     replayed.reports.pop().context("no report")
 }

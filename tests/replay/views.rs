@@ -11,8 +11,9 @@ use std::{
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use serde_json::{Map, Value, json};
-use weir::{config::Packets, replay::Windows};
+use weir::replay::Windows;
 use weir_common::ledger::Tally;
+use weir_config::Packets;
 use weir_tests::{
     chance,
     oracle::{By, Oracle, proto},

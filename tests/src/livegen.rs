@@ -17,8 +17,9 @@ use aya::{
     programs::{TestRun as _, TestRunAttrs, TestRunOptions, Xdp},
 };
 use serde_json::Value;
-use weir::{clock::thread_cpu_time, datapath::pin};
 use weir_common::ledger::Tally;
+use weir_datapath::pin;
+use weir_system::clock::thread_cpu_time;
 
 use crate::{clock, netns::Namespace};
 

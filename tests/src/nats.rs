@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use weir::config::Config;
+use weir_config::Config;
 
 use crate::{clock, netns::Namespace};
 

@@ -7,11 +7,6 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use aya::programs::{ProgramError, TestRun, TestRunOptions, Xdp};
-use weir::{
-    config::Packets,
-    datapath::{Blocks, Edge, EdgeReader, Features, Kernel, LoadedProgram, Parts, Plan, Ring, online_cpus, pin},
-    interface::Way,
-};
 use weir_common::{
     control::{Feeds, Flush, FlushOrder, Flushed, ReplayHeader, egress},
     cpu::Cpu,
@@ -19,6 +14,8 @@ use weir_common::{
     packet::{Link, TunnelPorts, Tunnels},
     record::Record,
 };
+use weir_config::{Packets, interface::Way};
+use weir_datapath::{Blocks, Edge, EdgeReader, Features, Kernel, LoadedProgram, Parts, Plan, Ring, online_cpus, pin};
 use weir_sketch::hash::Key;
 use zerocopy::IntoBytes;
 

@@ -21,7 +21,8 @@ use axum::{
 use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
-use weir::{privileges, serve::ClientSlot};
+use weir_http::ClientSlot;
+use weir_system::privileges;
 
 use super::{
     body::{BODY_BYTES_MAX, BodyError, Packing},

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use weir::log::Format;
+use weir_system::log::Format;
 
 use crate::query::Topic;
 

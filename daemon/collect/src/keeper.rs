@@ -8,7 +8,8 @@ use crossbeam::channel::{Receiver, bounded};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
-use weir::{clock, privileges, text::with_causes};
+use weir_system::privileges;
+use weir_system::{clock, text::with_causes};
 
 use super::{
     body::{BodyError, Lines, Packing},

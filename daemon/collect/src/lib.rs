@@ -30,11 +30,8 @@ use std::{
 
 use crossbeam::{channel::never, select};
 use tracing::info;
-use weir::{
-    privileges,
-    serve::{Limits, Server},
-    signals::Signals,
-};
+use weir_http::{Limits, Server};
+use weir_system::{privileges, signals::Signals};
 
 use self::{api::Api, keeper::Keeper, store::Store, token::Token};
 pub use self::{store::StoreError, token::TokenError};

@@ -4,10 +4,8 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use weir::{
-    report::{self, TOMBSTONE_SCHEMA},
-    text::short,
-};
+use weir_report::{self as report, TOMBSTONE_SCHEMA};
+use weir_system::text::short;
 
 /// Maximum bytes of an id, or of a part of it.
 const ID_BYTES_MAX: usize = 256;
@@ -267,7 +265,7 @@ pub fn sortable(time: Timestamp) -> String {
 mod tests {
     use super::*;
 
-    const REPORT: &str = include_str!("../../tests/golden/report.json");
+    const REPORT: &str = include_str!("../../report/tests/golden/report.json");
     const TOMBSTONE: &str = r#"{"schema":"weir.tombstone/1","id":"7f3c9a52/b41d/40-42","observer":{"id":"7f3c9a52","boot_id":"b41d"},"first_seq":40,"last_seq":42,"reports":3,"reason":"spool_full"}"#;
 
     #[test]

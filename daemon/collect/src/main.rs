@@ -6,16 +6,13 @@ use std::{
 };
 
 use clap::Parser;
-use weir::{
-    cli::Exit,
-    log::{self, Format, say},
-    signals,
-};
 use weir_collect::{
     CollectError, Options, StoreError,
     cli::{Cli, Command, QueryArgs},
     query::{self, Query, QueryError},
 };
+use weir_system::log::{self, Format, say};
+use weir_system::{exit::Exit, signals};
 
 /// An error with its exit code.
 struct Failure {

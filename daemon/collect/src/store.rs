@@ -14,7 +14,7 @@ use std::{
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use rustix::fs::OFlags;
-use weir::plain_file;
+use weir_system::plain_file;
 
 use super::line::{Line, ReportLine, TombstoneLine, sortable};
 

@@ -8,7 +8,8 @@ use std::{
 
 use axum::http::{HeaderMap, header::AUTHORIZATION};
 use subtle::ConstantTimeEq;
-use weir::{config::Exposed, plain_file::open_regular};
+use weir_config::Exposed;
+use weir_system::plain_file::open_regular;
 
 /// A shorter one could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;

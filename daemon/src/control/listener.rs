@@ -10,8 +10,7 @@ use std::{
 };
 
 use thiserror::Error;
-
-use crate::plain_file;
+use weir_system::plain_file;
 
 /// Owner and group may talk to weir.
 const MODE: u32 = 0o660;

@@ -11,12 +11,10 @@
 //! Every user who may open the socket may read everything: its mode is 0660. Only root and the user that weir runs as
 //! may change something: the kernel tells which user a client runs as.
 
-mod board;
 pub mod client;
 mod listener;
 pub mod protocol;
 mod server;
-mod status;
 
 use std::{
     io,
@@ -28,24 +26,17 @@ use std::{
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use tracing::warn;
+use weir_deliver::board::Board;
+use weir_measure::question::{Ask, Views};
+use weir_system::{privileges, sandbox, waker::Waker};
 
-pub use self::{
-    board::Board,
-    listener::Directory,
-    status::{Identity, Status},
-};
+pub use self::listener::Directory;
 use self::{
     listener::Listener,
     protocol::Asked,
     server::{Others, Server},
 };
-use crate::{
-    privileges,
-    question::{Ask, Views},
-    reload::Request,
-    sandbox,
-    waker::Waker,
-};
+use crate::reload::Request;
 
 /// Keys to look up, from the server to the coordinator.
 #[derive(Debug)]

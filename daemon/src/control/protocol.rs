@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
-
-use crate::report::{Row, Window};
+use weir_report::{Row, Window};
 
 /// The version of the protocol. Requests with another version are refused.
 pub const VERSION: u32 = 1;
@@ -57,7 +56,7 @@ pub struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// The answer: a [`Status`](super::Status), a [`Report`](crate::report::Report) or several, [`Asked`],
+    /// The answer: a [`Status`](weir_deliver::status::Status), a [`Report`](weir_report::Report) or several, [`Asked`],
     /// [`Reloaded`](crate::reload::Reloaded), or [`Detached`]. It is kept as raw JSON, so that every reader of a report
     /// gets the same bytes.
     Answer(Box<RawValue>),
@@ -114,7 +113,7 @@ impl Request {
             && !Command::NAMES.contains(&command)
         {
             let names = Command::NAMES.join(", ");
-            return Err(format!("there is no command {:?} (there are: {names})", crate::text::short(command)));
+            return Err(format!("there is no command {:?} (there are: {names})", weir_system::text::short(command)));
         }
         serde_json::from_value(value).map_err(|error| format!("the request is not complete: {error}"))
     }

@@ -16,19 +16,16 @@ use rustix::{
 };
 use serde::Serialize;
 use serde_json::value::to_raw_value;
+use weir_deliver::board::{Askable, Board};
+use weir_measure::question::{Ask, Views};
+use weir_report::Encoded;
+use weir_system::{clock, waker::Waker};
 
 use super::{
-    board::{Askable, Board},
     listener::Listener,
     protocol::{self, Asked, Command, Detached, Response},
 };
-use crate::{
-    clock,
-    question::{Ask, Views},
-    reload::{Outcome, Request},
-    report::Encoded,
-    waker::Waker,
-};
+use crate::reload::{Outcome, Request};
 
 /// Maximum number of clients. One more replaces the client that has been connected longest without a request.
 const CLIENTS_MAX: usize = 64;
@@ -369,15 +366,15 @@ mod tests {
 
     use super::*;
     use crate::{
-        config::Estimates,
         control::{
             Directory,
             client::{AskError, ask},
-            status::Identity,
         },
         reload::Reloaded,
-        report::Report,
     };
+    use weir_config::Estimates;
+    use weir_deliver::status::Identity;
+    use weir_report::Report;
 
     /// Ends the server on drop.
     struct Ending(Waker);
@@ -418,7 +415,7 @@ mod tests {
         let identity =
             Identity { version: "0.1.0".to_owned(), pid: 7, started, interval_seconds: 10, memory_bytes: 1 << 20 };
         let board = Arc::new(Board::new(identity));
-        let report: Report = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
+        let report: Report = serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap();
         let (id, window) = (report.id.clone(), report.window);
         let views = Views::built_in(&Estimates::default(), 10);
         if has_report {
@@ -468,7 +465,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_answered() {
         with_server("answers", true, |path| {
-            let golden = include_str!("../../tests/golden/report.json");
+            let golden = include_str!("../../report/tests/golden/report.json");
             let report: Report = serde_json::from_str(golden).unwrap();
             let golden: Value = serde_json::from_str(golden).unwrap();
             let line = Encoded::new(&report).line;

@@ -10,12 +10,10 @@ use std::{
 use rustix::system::uname;
 use serde::Serialize;
 use serde_json::{Value, json};
+use weir_config::{Config, Target};
+use weir_system::plain_file;
 
 use super::{Diagnosis, stand_ins::StandIns};
-use crate::{
-    config::{Config, Target},
-    plain_file,
-};
 
 /// The schema of the JSON.
 const SCHEMA: &str = "weir.bundle/1";

@@ -4,13 +4,11 @@ use std::{collections::HashMap, io};
 
 use aya::programs::{ProgramError, ProgramInfo, SchedClassifier, loaded_programs, tc::TcAttachType};
 use rustix::thread::CapabilitySet;
+use weir_attach::netlink::{Device, Discipline, Filter, Traffic};
+use weir_config::interface::Way;
+use weir_system::privileges::way_out;
 
 use super::{Answer, Finding};
-use crate::{
-    attach::netlink::{Device, Discipline, Filter, Traffic},
-    interface::Way,
-    privileges::way_out,
-};
 
 /// The names of all loaded programs by their ids; empty without the privilege to see them.
 pub fn names() -> HashMap<u32, String> {

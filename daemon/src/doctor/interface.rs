@@ -2,24 +2,21 @@
 
 use std::{collections::HashMap, io, slice};
 
+use weir_attach::{
+    GenericXdp, NO_DEFAULT_ROUTE, NONE_FITS, Obtained, covers, link_layer, list,
+    netlink::{self, Device, Devices, Discipline, Traffic, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
+    rungs,
+};
 use weir_common::packet;
+use weir_config::{Direction, Interface, Mode, interface::Way};
+use weir_datapath::{Features, has_tcx, online_cpus, tap::PacketSocket};
+use weir_system::text::grouped;
 
 use super::{
     Answer, Finding, InterfaceFindings,
     hooks::{self, Hooks},
     restart,
     sysfs::{self, Queues},
-};
-use crate::{
-    attach::{
-        GenericXdp, NO_DEFAULT_ROUTE, NONE_FITS, Obtained, covers, link_layer, list,
-        netlink::{self, Device, Devices, Discipline, Traffic, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
-        rungs,
-    },
-    config::{Direction, Interface, Mode},
-    datapath::{Features, has_tcx, online_cpus, tap::PacketSocket},
-    interface::Way,
-    text::grouped,
 };
 
 /// The largest MTU whose frames fit into one page beside the kernel's own data; drivers differ a little.

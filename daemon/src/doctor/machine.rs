@@ -12,22 +12,19 @@ use rustix::{
     system::uname,
     thread::{CapabilitySet, capabilities},
 };
+use weir_attach::{Nat, Unknown};
 use weir_common::packet::Link;
+use weir_config::{Config, interface::Way};
+use weir_datapath::{
+    Cpus, Features, FlushProgram, Kernel, KernelError, LoadedProgram, Plan, Preemption, has_tcx, online_cpus,
+    tap::{PacketSocket, needs_programs, stand_in},
+};
+use weir_measure::question::Views;
 use weir_sketch::hash::Key;
+use weir_system::privileges::way_out;
 
 use super::{Answer, Finding, reasons, restart, rights, time};
-use crate::{
-    attach::{Nat, Unknown},
-    config::Config,
-    datapath::{
-        Cpus, Features, FlushProgram, Kernel, KernelError, LoadedProgram, Plan, Preemption, has_tcx, online_cpus,
-        tap::{PacketSocket, needs_programs, stand_in},
-    },
-    interface::Way,
-    memory::Memory,
-    privileges::way_out,
-    question::Views,
-};
+use crate::memory::Memory;
 
 /// The oldest Linux that weir supports.
 const FLOOR: Version = Version(5, 10);

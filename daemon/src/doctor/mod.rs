@@ -22,9 +22,11 @@ use std::{
 };
 
 use serde::Serialize;
+use weir_config::Config;
+use weir_datapath::LoadedProgram;
+use weir_system::text::causes;
 
 use self::machine::Machine;
-use crate::{config::Config, datapath::LoadedProgram, text::causes};
 
 /// The result of `weir doctor`.
 #[derive(Clone, Debug, Serialize)]

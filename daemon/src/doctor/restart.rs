@@ -1,12 +1,10 @@
 //! Whether packets are missed while the service restarts. None are if systemd keeps weir's file descriptors.
 
+use weir_attach::Obtained;
+use weir_config::{Config, Mode, interface::Way, slots};
+use weir_datapath::Cpus;
+
 use super::{Answer, Finding, command::output};
-use crate::{
-    attach::Obtained,
-    config::{Config, Mode, slots},
-    datapath::Cpus,
-    interface::Way,
-};
 
 const NAME: &str = "restart";
 /// The name of the service in the package and the documentation.

@@ -1,13 +1,11 @@
 //! Which capabilities weir keeps while it measures.
 
 use aya::programs::ProgramError;
+use weir_config::Interface;
+use weir_system::{privileges::Kept, sandbox};
 
 use super::{Answer, Finding, reasons};
-use crate::{
-    config::Interface,
-    privileges::{Kept, Needs, still_needed},
-    sandbox,
-};
+use crate::needs::{Needs, still_needed};
 
 /// The finding for these interfaces on this machine.
 pub fn examine(interfaces: &[Interface], has_programs: bool, has_tcx: Result<bool, ProgramError>) -> Vec<Finding> {
@@ -55,7 +53,7 @@ fn judge(kept: &[Kept]) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use weir_config::Config;
 
     #[test]
     fn each_right_that_stays_is_told_with_its_purpose() {

@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
+use weir_deliver::status::Status;
+use weir_system::text::visible;
+
 use super::{Answer, Finding};
-use crate::{
-    control::{
-        Status,
-        client::{self, AskError},
-        protocol::Command,
-    },
-    text::visible,
+use crate::control::{
+    client::{self, AskError},
+    protocol::Command,
 };
 
 const NAME: &str = "running weir";
@@ -44,7 +43,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::control::Identity;
+    use weir_deliver::status::Identity;
 
     #[test]
     fn what_it_does_not_see_is_named_and_forbids_no_start() {

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::attach::netlink::Device;
+use weir_attach::netlink::Device;
 
 /// Its directory. `None` if `/sys` belongs to another network namespace.
 fn directory(device: &Device) -> Option<PathBuf> {

@@ -1,10 +1,10 @@
 //! Hands over from one weir to the next without a gap, at a restart, an upgrade or a crash.
 //!
-//! If systemd keeps file descriptors for the service ([`store`]), the programs stay on the interfaces when weir ends,
-//! and continue to count into its maps. The next weir
+//! If systemd keeps file descriptors for the service ([`weir_datapath::kept`]), the programs stay on the interfaces
+//! when weir ends, and continue to count into its maps. The next weir
 //!
 //! 1. loads its own programs and maps, of whatever version and size;
-//! 2. replaces the old programs by its own, [`link`] by link: each packet is seen by exactly one of the two;
+//! 2. replaces the old programs by its own, link by link: each packet is seen by exactly one of the two;
 //! 3. reads what is left in the old maps into its first window ([`previous_run`]), minus what the old weir had reported
 //!    and written into the handover [`state`] at the end of each window;
 //! 4. releases the old maps after its first report.
@@ -15,19 +15,12 @@
 //! When the service is stopped for good, systemd closes everything, and the kernel detaches the programs.
 
 pub mod filter;
-pub mod link;
-pub mod name;
 pub mod previous_run;
 pub mod state;
-pub mod store;
 
 use std::{
     collections::BTreeMap,
-    fs,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::fs::MetadataExt as _,
-    },
+    os::fd::{AsFd, OwnedFd},
     time::Duration,
 };
 
@@ -35,20 +28,19 @@ use aya::maps::MapData;
 use jiff::Timestamp;
 use tracing::warn;
 use weir_common::{cpu::LAYOUT, ledger::Counters, record::Record};
+use weir_datapath::{
+    Blocks, Edge, FlushProgram, KernelError, Ring,
+    kept::{SlotState, link::Links, name::Name, network, store, words},
+};
+use weir_report::alerting::{Alerts, state::State};
 use weir_sketch::{Seen, hash::Key};
+use weir_system::clock::Moment;
 
 use self::{
-    link::Links,
-    name::Name,
     previous_run::PreviousRun,
-    state::{HandoverState, SlotState, StateMemory, Unreadable, words},
+    state::{HandoverState, StateMemory, Unreadable},
 };
-use crate::{
-    alert::{Alerts, state::State},
-    clock::Moment,
-    datapath::{Blocks, Edge, FlushProgram, KernelError, Ring},
-    state::Last,
-};
+use crate::state::Last;
 
 /// What earlier weirs left behind.
 #[derive(Default)]
@@ -342,9 +334,4 @@ impl Handover {
 /// Has systemd keep the ring of a CPU.
 pub fn keep_ring(generation: u32, cpu: u32, ring: impl AsFd) {
     store::keep(Name::Ring { generation, cpu }, ring);
-}
-
-/// The inode of this process's network namespace; 0 if `/proc` does not tell.
-fn network() -> u64 {
-    fs::metadata("/proc/self/ns/net").map_or(0, |namespace| namespace.ino())
 }

@@ -20,15 +20,13 @@ use weir_common::{
     record::Record,
     size::SIZE_CLASSES,
 };
+use weir_datapath::{Blocks, Edge, FlushProgram, KernelError, Ring, kept::SlotState};
+use weir_measure::batch::Batch;
 use weir_sketch::Seen;
+use weir_system::clock;
 use zerocopy::IntoBytes as _;
 
-use super::state::{HandoverState, SlotState};
-use crate::{
-    clock,
-    datapath::{Blocks, Edge, FlushProgram, KernelError, Ring},
-    measure::batch::Batch,
-};
+use super::state::HandoverState;
 
 /// How many windows may be open on a CPU: the last one, and one that the earlier weir was closing when it died.
 const OPEN_MAX: u32 = 2;

@@ -15,25 +15,17 @@ use jiff::Timestamp;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use weir_common::{
-    control::SLOTS_MAX,
-    ledger::{Counters, Tally},
-    size::SIZE_CLASSES,
-};
+use weir_common::{control::SLOTS_MAX, size::SIZE_CLASSES};
+use weir_datapath::kept::SlotState;
+use weir_report::alerting::state::State;
+use weir_system::clock::Moment;
 
-use crate::{
-    alert::state::State,
-    clock::Moment,
-    interface::Way,
-    state::{Last, SEQ_MAX},
-};
+use crate::state::{Last, SEQ_MAX};
 
 /// The largest handover state, in bytes. 256 interfaces with numbers of twenty digits take a third of it.
 const BYTES_MAX: usize = 1 << 20;
 /// The offsets of the two copies, which are written in turn.
 const COPIES: [u64; 2] = [4096, 4096 + BYTES_MAX as u64];
-/// The number of words in the counters of an interface.
-const WORDS: usize = size_of::<Counters>() / 8;
 
 /// The state of a generation of the datapath.
 #[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -56,48 +48,6 @@ pub struct HandoverState {
     pub pages: Vec<SlotState>,
     /// Packets by size class in all reports so far.
     pub sizes: Vec<u64>,
-}
-
-/// One slot of the datapath.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct SlotState {
-    /// Its number.
-    pub slot: usize,
-    /// The interface's name.
-    pub name: String,
-    /// The direction.
-    pub way: Way,
-    /// The interface's index, while it is attached.
-    pub ifindex: Option<u32>,
-    /// The interface's own count of this direction at the end of the last window.
-    pub own: Option<u64>,
-    /// The same count in bytes.
-    #[serde(default)]
-    pub own_bytes: Option<u64>,
-    /// The largest index of any interface at that time: an interface with a larger index is newer.
-    #[serde(default)]
-    pub newest: Option<u32>,
-    /// Its counters in all reports so far: see [`words`].
-    pub reported: Vec<u64>,
-}
-
-/// Counters as words.
-pub fn words(counters: &Counters) -> Vec<u64> {
-    let words: [u64; WORDS] = zerocopy::transmute!(*counters);
-    words.to_vec()
-}
-
-impl SlotState {
-    /// The interface's own count of this direction, if both packets and bytes are known.
-    pub fn own(&self) -> Option<Tally> {
-        Some(Tally::new(self.own?, self.own_bytes?))
-    }
-
-    /// Its counters in all reports so far; `None` if they have another number of words.
-    pub fn reported(&self) -> Option<Counters> {
-        let words: [u64; WORDS] = self.reported.as_slice().try_into().ok()?;
-        Some(zerocopy::transmute!(words))
-    }
 }
 
 /// Why a handover state cannot be read.
@@ -186,7 +136,10 @@ pub fn read(memory: OwnedFd) -> Result<HandoverState, Unreadable> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alert::state::Since;
+    use weir_common::ledger::{Counters, Tally};
+    use weir_config::interface::Way;
+    use weir_datapath::kept::words;
+    use weir_report::alerting::state::Since;
 
     fn state(seq: u64) -> HandoverState {
         let counters = Counters { seen: Tally::new(u64::MAX, 2), ..Counters::default() };

@@ -4,14 +4,14 @@
 
 use std::{cmp::Reverse, fmt, slice, sync::Arc};
 
-use super::{Memory, mib};
-use crate::{
-    config::{Config, limits::TOP_ERROR, slots},
-    datapath::Cpus,
-    measure::price::Prices,
+use weir_config::{Config, limits::TOP_ERROR, slots, view::Standard};
+use weir_datapath::Cpus;
+use weir_measure::{
+    price::Prices,
     question::{Structure, Views},
-    view::Standard,
 };
+
+use super::{Memory, mib};
 
 /// How many views a refusal names.
 const NAMED: usize = 5;

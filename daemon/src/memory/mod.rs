@@ -19,23 +19,18 @@ use weir_common::{
     record::Record,
     sampling::Valve,
 };
-use weir_sketch::{Seen, hash::Key};
-
-use crate::{
-    alert::EVIDENCE_MAX,
-    config::{Addresses, Config, slots},
-    datapath::{
-        Cpus, Shares, ring_records,
-        tap::{self, OWN_MAX},
-    },
-    measure::{lane::LATE_BYTES, ranking::Ranked, shard::Shard},
-    question::Views,
+use weir_config::{Addresses, Config, slots, view::ViewKey};
+use weir_datapath::{
+    Cpus, Shares,
     rates::SECONDS_BYTES,
-    report::REPORTS_KEPT,
-    spool,
-    text::grouped,
-    view::ViewKey,
+    ring_records,
+    tap::{self, OWN_MAX},
 };
+use weir_deliver::{sink::ENTRY_MESSAGES_BYTES, spool};
+use weir_measure::{lane::LATE_BYTES, question::Views, ranking::Ranked, shard::Shard};
+use weir_report::{REPORTS_KEPT, alerting::EVIDENCE_MAX};
+use weir_sketch::{Seen, hash::Key};
+use weir_system::text::grouped;
 
 pub use self::budget::{Change, Fitting, OverBudget};
 
@@ -50,9 +45,7 @@ const ENTRY_BYTES: u64 = 320;
 const LISTED_BYTES: u64 = 2 * bytes_of::<Ranked<ViewKey>>();
 /// A delivery of a sink: as spooled, as JSON, and as a request body.
 const DELIVERY_BYTES: u64 = 3 << 20;
-/// A list entry and an interface's ledger as OTLP messages: each number is a point with all attributes. IPFIX records
-/// take less.
-pub(crate) const ENTRY_MESSAGES_BYTES: u64 = 8 << 10;
+/// An interface's ledger as OTLP messages, see [`ENTRY_MESSAGES_BYTES`].
 const INTERFACE_MESSAGES_BYTES: u64 = 64 << 10;
 /// An interface's ledger as JSON, with every reason for thousands of packets, millions in total, and with bounds.
 const INTERFACE_BYTES: u64 = 1880;
@@ -322,7 +315,7 @@ mod tests {
             assert_eq!(resident_of(unreadable), None, "{unreadable:?}");
         }
     }
-    use crate::report::{Ledger, Report, Tally};
+    use weir_report::{Ledger, Report, Tally};
 
     fn default_plan(cpus: u32, has_programs: bool) -> Memory {
         let config = Config::default();
@@ -376,7 +369,7 @@ mod tests {
 
     #[test]
     fn an_interface_s_account_is_no_longer_than_planned() {
-        let golden = include_str!("../../tests/golden/report.json");
+        let golden = include_str!("../../report/tests/golden/report.json");
         let mut account = serde_json::from_str::<Report>(golden).unwrap().interfaces.swap_remove(1);
         let tally = |packets| Tally { packets, bytes: packets * 800 };
         account.name = "x".repeat(15);
@@ -395,7 +388,7 @@ mod tests {
         (account.coverage, account.kept) = (share, 0.9991231234567891);
         (account.coverage_lower, account.coverage_upper, account.coverage_bytes) = (share, share, share);
         (account.coverage_bytes_lower, account.coverage_bytes_upper) = (share, share);
-        (account.blind_seconds, account.trouble) = (share, Some("x".repeat(crate::report::TROUBLE_MAX)));
+        (account.blind_seconds, account.trouble) = (share, Some("x".repeat(weir_report::TROUBLE_MAX)));
         let bytes = serde_json::to_vec(&account).unwrap().len() as u64;
         assert!((INTERFACE_BYTES - 100..INTERFACE_BYTES).contains(&bytes), "{bytes} bytes");
     }

@@ -2,11 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::{
-    config::{Config, Interface, Mode, slots},
-    datapath::tap,
-    sandbox::Places,
-};
+use weir_config::{Config, Interface, Mode, slots};
+use weir_datapath::tap;
+use weir_system::sandbox::Places;
 
 /// What was decided at the start and cannot change.
 #[derive(Clone, Debug)]

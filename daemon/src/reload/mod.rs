@@ -20,17 +20,15 @@ use std::{
 use crossbeam::channel::{Receiver, Sender};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use weir_config::{Config, Sink};
+use weir_deliver::sink::Outbox;
+use weir_measure::question::Views;
+use weir_system::waker::Waker;
 
 pub use self::{
     difference::Started,
     reading::{Read, aside},
     reloader::Reloader,
-};
-use crate::{
-    config::{Config, Sink},
-    question::Views,
-    sink::Outbox,
-    waker::Waker,
 };
 
 /// The outcome of a reload: what has changed, or why nothing has.

@@ -4,8 +4,7 @@
 use std::thread;
 
 use crossbeam::channel::{Receiver, bounded};
-
-use crate::config::{Config, Source};
+use weir_config::{Config, Source};
 
 /// A configuration that was read, and its text.
 #[derive(Debug)]

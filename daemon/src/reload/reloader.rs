@@ -13,23 +13,18 @@ use crossbeam::{
 use jiff::Timestamp;
 use sd_notify::NotifyState;
 use tracing::{error, info};
+use weir_config::{Config, Interface};
+use weir_datapath::{Cpus, descriptors};
+use weir_deliver::{sink, spool::place::Place};
+use weir_measure::question::Views;
+use weir_system::{confined::HINT, notify::notify, text::with_causes};
 
 use super::{
     InForce, Offer, Outcome, Prepared, Reloaded, Reloads, Request,
     difference::{Refused, Started, changed, needs_restart, slots_between},
     reading::{Read, Reading},
 };
-use crate::{
-    config::{Config, Interface},
-    confined::HINT,
-    datapath::{Cpus, descriptors},
-    memory::Memory,
-    notify::notify,
-    question::Views,
-    sink,
-    spool::place::Place,
-    text::with_causes,
-};
+use crate::memory::Memory;
 
 /// How long to wait for the coordinator: it may be closing a window.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -195,7 +190,8 @@ impl<'a> Reloader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::Source, waker::Waker};
+    use weir_config::Source;
+    use weir_system::waker::Waker;
 
     const STARTED: Started =
         Started { has_programs: false, can_sample: false, has_readers: true, can_filter: false, places: None };

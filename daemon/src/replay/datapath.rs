@@ -1,13 +1,8 @@
 //! Where replay sends packets: the userspace counterpart of the kernel program, or the kernel program itself.
 
 use weir_common::ledger::Tally;
-
-use super::capture::Packet;
-use crate::{
-    datapath::{KernelError, userspace::Buffer},
-    measure::{order::Closed, shard::Shard, userspace::UserspaceCollector},
-    rates::Cut,
-};
+use weir_datapath::{KernelError, capture::Packet, rates::Cut, userspace::Buffer};
+use weir_measure::{order::Closed, shard::Shard, userspace::UserspaceCollector};
 
 /// Where packets are counted into records: in userspace or in the kernel.
 pub trait Datapath {

@@ -7,18 +7,17 @@ use weir_common::{
     control::{Feeds, ReplayHeader},
     ledger::Tally,
 };
+use weir_datapath::{
+    KernelError, Parts, Ring,
+    capture::Packet,
+    programs::test_run,
+    rates::{Cut, Seconds},
+};
+use weir_measure::{collector::Collector, lane::KernelSource, order::Closed, shard::Shard};
 use weir_sketch::Seen;
 use zerocopy::IntoBytes;
 
-use super::{
-    capture::Packet,
-    datapath::{Datapath, second, tick},
-};
-use crate::{
-    datapath::{KernelError, Parts, Ring, programs::test_run},
-    measure::{collector::Collector, lane::KernelSource, order::Closed, shard::Shard},
-    rates::{Cut, Seconds},
-};
+use super::datapath::{Datapath, second, tick};
 
 /// A frame for the kernel has at least an Ethernet header and must fit in a page. The parser never reads beyond that;
 /// the true length is in the header.

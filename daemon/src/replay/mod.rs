@@ -1,11 +1,7 @@
 //! Replay: the same measurement on capture files, offline, with time taken from the capture.
 
-pub mod capture;
 mod datapath;
-mod held;
-mod input;
 mod kernel;
-mod merge;
 mod timeline;
 
 use std::{
@@ -19,42 +15,36 @@ use indicatif::{ProgressBar, ProgressStyle};
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
 use weir_common::control::Feeds;
+use weir_config::{Config, KeyError, names::GeoError, rule::Rule};
+use weir_datapath::{
+    Kernel, KernelError, Plan,
+    capture::{Broken, Packet, held::Held, input, merge::Merge},
+    cpu::{Cpus, PinError, online_cpus, pin},
+    interface::{Counts, MeasuredInterface},
+    rates::{Cut, Then},
+};
+use weir_measure::{
+    keys::Keys,
+    order::Closed,
+    question::{Ask, Views},
+    seen::{self, Rotation},
+    shard::Shard,
+    userspace::UserspaceCollector,
+    window::Span,
+};
+use weir_report::{Report, alerting::Alerts};
 use weir_sketch::{MergeError, hash::Key};
+use weir_system::clock;
 
-pub use self::input::is_stdin;
 use self::{
-    capture::{Broken, Packet},
     datapath::Datapath,
-    held::Held,
     kernel::KernelDatapath,
-    merge::Merge,
     timeline::{HOLD_NS, Stretch, Timeline, Turn},
 };
 use crate::{
-    alert::Alerts,
-    clock,
     closing::{Closing, Times},
-    config::{Config, KeyError},
-    datapath::{
-        Kernel, KernelError, Plan,
-        cpu::{Cpus, PinError, online_cpus, pin},
-    },
-    keys::Keys,
-    measure::{
-        interface::{Counts, MeasuredInterface},
-        order::Closed,
-        seen::{self, Rotation},
-        shard::Shard,
-        userspace::UserspaceCollector,
-        window::Span,
-    },
     memory::Memory,
-    names::GeoError,
     observer::Observer,
-    question::{Ask, Views},
-    rates::{Cut, Then},
-    report::Report,
-    rule::Rule,
 };
 
 /// How capture time is divided into windows.
@@ -189,7 +179,7 @@ pub fn replay(
 /// The interface name: that of the file. Several files count as one interface, too.
 fn interface_name(files: &[PathBuf]) -> String {
     match files {
-        [file] if is_stdin(file) => "stdin".to_owned(),
+        [file] if input::is_stdin(file) => "stdin".to_owned(),
         [file] => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
         _ => "replay".to_owned(),
     }

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context as _, Result, ensure};
 use aya::programs::{SchedClassifier, TcAttachType};
 use serde_json::Value;
-use weir::datapath::has_tcx;
+use weir_datapath::has_tcx;
 use weir_tests::{
     clock,
     daemon::weir_binary,

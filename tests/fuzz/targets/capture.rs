@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir::replay::capture::{BLOCK_BYTES_MAX, Capture};
+use weir_datapath::capture::{BLOCK_BYTES_MAX, Capture};
 
 fuzz_target!(|input: &[u8]| {
     let Ok(mut capture) = Capture::new(input, "fuzz") else { return };

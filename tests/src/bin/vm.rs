@@ -13,8 +13,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use serde_json::Value;
-use weir::datapath::{Features, LoadedProgram, Plan, has_tcx};
 use weir_common::{ledger::Tally, packet::Tunnels};
+use weir_datapath::{Features, LoadedProgram, Plan, has_tcx};
 use weir_tests::{
     account::{self, Loss},
     daemon::{Daemon, weir_binary},

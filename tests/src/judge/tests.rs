@@ -3,7 +3,8 @@ use serde_json::json;
 use super::*;
 
 fn golden() -> Value {
-    let mut report: Value = serde_json::from_str(include_str!("../../../daemon/tests/golden/report.json")).unwrap();
+    let mut report: Value =
+        serde_json::from_str(include_str!("../../../daemon/report/tests/golden/report.json")).unwrap();
     // The golden report has all that a report can have. Of a CPU that is late not all is to be judged.
     report["self"]["late_cpus"] = Value::Null;
     report

@@ -11,13 +11,11 @@ use std::{
 
 use clap::ValueEnum;
 use serde::Serialize;
-use weir::{
-    report::{
-        grid::{Align, Cell, Grid, Tone},
-        units,
-    },
-    text::grouped,
+use weir_report::{
+    grid::{Align, Cell, Grid, Tone},
+    units,
 };
+use weir_system::text::grouped;
 
 pub use self::gaps::{Gap, Status};
 pub use self::rows::{Observer, Tombstone, Window};

@@ -2,11 +2,11 @@
 
 use core::net::Ipv6Addr;
 
-use weir::config::Estimates;
 use weir_common::{
     flow::{Address, FlowKey},
     hash::FlowHashes,
 };
+use weir_config::Estimates;
 use weir_sketch::{
     HyperLogLog,
     hash::{Key, KeyedHash, mix},

@@ -2,12 +2,9 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
-use weir::{
-    measure::{answer::Answer, ranking::Ranking, summary::Summary},
-    question::Views,
-    view::ViewKey,
-};
 use weir_common::{flow::FlowKey, ledger::Tally};
+use weir_config::view::ViewKey;
+use weir_measure::{answer::Answer, question::Views, ranking::Ranking, summary::Summary};
 use weir_sketch::Estimate;
 use weir_tests::{
     oracle::{By, Dimension, Oracle, Subject},

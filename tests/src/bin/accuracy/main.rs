@@ -15,7 +15,8 @@ use std::{
 
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
-use weir::{clock, datapath::online_cpus};
+use weir_datapath::online_cpus;
+use weir_system::clock;
 
 mod distinct;
 mod judge;

@@ -3,16 +3,21 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use weir::{
-    config::Config,
-    measure::{answer::Answer, new_flows::Asked, spreaders::Spreaders, summary::Summary},
-    question::{Structure, Views},
-    view::{Side, Standard, ViewKey},
-};
 use weir_common::{
     flow::{Address, FlowKey, class},
     hash::FlowHashes,
     record::Record,
+};
+use weir_config::{
+    Config,
+    view::{Side, Standard, ViewKey},
+};
+use weir_measure::{
+    answer::Answer,
+    new_flows::Asked,
+    question::{Structure, Views},
+    spreaders::Spreaders,
+    summary::Summary,
 };
 use weir_sketch::hash::{Key, KeyedHash, mix};
 use weir_tests::{

@@ -3,14 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
-use weir::{
-    config::Config,
-    datapath::{Cpus, Plan, userspace::Buffer},
-    measure::{new_flows::Asked, order::Closed, seen, shard::Shard, summary::Summary, userspace::UserspaceCollector},
-    question::Views,
-    rates::Cut,
-};
 use weir_common::{flow::FlowKey, hash::FlowHashes, ledger::Tally, packet::Link};
+use weir_config::Config;
+use weir_datapath::{Cpus, Plan, rates::Cut, userspace::Buffer};
+use weir_measure::{
+    new_flows::Asked, order::Closed, question::Views, seen, shard::Shard, summary::Summary,
+    userspace::UserspaceCollector,
+};
 use weir_sketch::{
     Seen,
     hash::{Key, KeyedHash},

@@ -1,7 +1,7 @@
 //! The traffic, the sampling rates and the sizes of sketches that are measured.
 
 use anyhow::Result;
-use weir::config::{Config, Packets};
+use weir_config::{Config, Packets};
 use weir_tests::{
     table::thousands,
     traffic::{Mix, Packet, Plan, Traffic},

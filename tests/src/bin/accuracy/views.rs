@@ -3,18 +3,18 @@
 use std::{collections::HashMap, net::IpAddr};
 
 use anyhow::{Context, Result};
-use weir::{
-    config::Config,
-    measure::{
-        answer::{Answer, Rows, Table},
-        beyond::RankedPrefix,
-        ranking::Ranking,
-    },
+use weir_common::ledger::Tally;
+use weir_config::{
+    Config,
     names::Network,
-    question::{Question, Structure, Views},
     view::{By, Field, Kind, Measure, Standard, View, ViewKey},
 };
-use weir_common::ledger::Tally;
+use weir_measure::{
+    answer::{Answer, Rows, Table},
+    beyond::RankedPrefix,
+    question::{Question, Structure, Views},
+    ranking::Ranking,
+};
 use weir_tests::{oracle::Oracle, truth::Key};
 
 use crate::judge::holds;

@@ -3,12 +3,9 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use weir::{
-    datapath::edge::Edge,
-    measure::{new_flows::Asked, order::Closed, shard::Shard, summary::Summary},
-    question::Views,
-};
 use weir_common::{ledger::Tally, record::Record, size::size_class};
+use weir_datapath::edge::Edge;
+use weir_measure::{new_flows::Asked, order::Closed, question::Views, shard::Shard, summary::Summary};
 use weir_sketch::Seen;
 
 use crate::{

@@ -10,14 +10,12 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp};
-use weir::{
-    config::Packets,
-    datapath::{Features, FlushProgram, Kernel, Parts, Plan, online_cpus, pin},
-};
 use weir_common::{
     ledger::{Ledger, Tally},
     packet::{TunnelPorts, Tunnels},
 };
+use weir_config::Packets;
+use weir_datapath::{Features, FlushProgram, Kernel, Parts, Plan, online_cpus, pin};
 use weir_sketch::hash::Key;
 
 use crate::{

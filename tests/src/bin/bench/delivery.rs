@@ -10,18 +10,18 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use weir::{
-    config::{Addresses, Compress},
-    report::Encoded,
+use weir_config::{Addresses, Compress};
+use weir_deliver::{
     sink::{Http, Options, Outbox},
     spool::{Limits, place::Place},
 };
+use weir_report::Encoded;
 use weir_tests::{clock, collecting, collecting::Collecting, netns, scratch::Scratch, table};
 
 use crate::acknowledged;
 
 /// A report as weir makes it, with every field: 14 KB.
-const REPORT: &str = include_str!("../../../../daemon/tests/golden/report.json");
+const REPORT: &str = include_str!("../../../../daemon/report/tests/golden/report.json");
 /// Reports that have waited.
 const WAITED: u64 = 10_000;
 /// Reports that are sent one by one.

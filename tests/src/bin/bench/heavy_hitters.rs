@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use anyhow::{Result, ensure};
-use weir::measure::heavy_hitters::{HeavyHitters, Held};
 use weir_common::ledger::Tally;
+use weir_measure::heavy_hitters::{HeavyHitters, Held};
 use weir_sketch::{
     TopK,
     hash::{Key, KeyedHash, mix},

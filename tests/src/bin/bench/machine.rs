@@ -13,25 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
-use weir::{
-    alert::Alerts,
-    closing::Closing,
-    config::Config,
-    datapath::{Cpus, Edge, EdgeReader, KernelError, Shares, ring::Drained},
-    keys::Keys,
-    measure::{
-        collector::Collector,
-        interface::{Counts, MeasuredInterface},
-        lane::Source,
-        order::Closed,
-        seen::{self, Rotation},
-        window::Span,
-    },
-    memory::Memory,
-    observer::Observer,
-    question::Views,
-    report::{Encoded, Report},
-};
+use weir::{closing::Closing, memory::Memory, observer::Observer};
 use weir_common::{
     control::{Flush, SLOTS_MAX},
     cpu::{Cpu, EVICTED_MAX, HANDED_OVER_MAX},
@@ -40,6 +22,22 @@ use weir_common::{
     record::Record,
     size::size_class,
 };
+use weir_config::Config;
+use weir_datapath::{
+    Cpus, Edge, EdgeReader, KernelError, Shares,
+    interface::{Counts, MeasuredInterface},
+    ring::Drained,
+};
+use weir_measure::{
+    collector::Collector,
+    keys::Keys,
+    lane::Source,
+    order::Closed,
+    question::Views,
+    seen::{self, Rotation},
+    window::Span,
+};
+use weir_report::{Encoded, Report, alerting::Alerts};
 use weir_sketch::hash::mix;
 use zerocopy::{FromZeros as _, IntoBytes as _};
 

@@ -7,8 +7,8 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use weir::names::{Network, Networks, Prefix};
 use weir_common::flow::Address;
+use weir_config::names::{Network, Networks, Prefix};
 use weir_sketch::hash::mix;
 
 use crate::table::{self, least_and_median, thousands};

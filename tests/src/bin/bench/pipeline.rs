@@ -3,22 +3,22 @@
 use std::{collections::HashSet, hint::black_box, sync::Arc, time::Instant};
 
 use anyhow::{Context, Result, ensure};
-use weir::{
-    config::{Config, Estimates},
-    measure::{
-        columns::{Item, TOGETHER, Transposed},
-        heavy_hitters::Held,
-        shard::Shard,
-        unique::Unique,
-        view::ViewSketch,
-    },
-    question::Views,
-    view::{Side, Standard},
-};
 use weir_common::{
     flow::{Address, FlowKey, class},
     ledger::Tally,
     record::Record,
+};
+use weir_config::{
+    Config, Estimates,
+    view::{Side, Standard},
+};
+use weir_measure::{
+    columns::{Item, TOGETHER, Transposed},
+    heavy_hitters::Held,
+    question::Views,
+    shard::Shard,
+    unique::Unique,
+    view::ViewSketch,
 };
 use weir_sketch::{
     Seen, TopK,

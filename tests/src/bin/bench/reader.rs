@@ -1,12 +1,12 @@
 //! Reads the ring as a worker does, but only adds up: the benchmark measures the datapath, not the sketches.
 
 use anyhow::{Context, Result, bail};
-use weir::datapath::{Edge, EdgeReader, FlushProgram, Ring};
 use weir_common::{
     control::Flush,
     ledger::{Ledger, Tally},
     record::Record,
 };
+use weir_datapath::{Edge, EdgeReader, FlushProgram, Ring};
 
 /// A ring's reader and the account of the open window.
 pub struct Reader {

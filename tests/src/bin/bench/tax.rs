@@ -9,8 +9,8 @@ use std::{fs, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use aya::sys::{Stats, enable_stats};
-use weir::datapath::online_cpus;
 use weir_common::ledger::Tally;
+use weir_datapath::online_cpus;
 use weir_tests::livegen::{Flows, Generator, ZIPF_FLOWS};
 
 use crate::table::{self, least_and_median, thousands};

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use weir::report::{Interface, Report, Style, write_styled_tables};
+use weir_report::{Interface, Report, Style, write_styled_tables};
 use weir_tests::{
     account, clock,
     collector::Collector,

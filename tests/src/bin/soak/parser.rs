@@ -11,13 +11,13 @@ use std::{
 
 use anyhow::{Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use weir::datapath::{Plan, online_cpus};
 use weir_common::{
     ledger::{Counters, Skip, Tally},
     packet::{Link, Parsed, Tunnels, parse, walk},
     record::Record,
     size::size_class,
 };
+use weir_datapath::{Plan, online_cpus};
 use weir_tests::{
     clock,
     object::{Object, Outcome, PLAN},

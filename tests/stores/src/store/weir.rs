@@ -1,10 +1,8 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
-use weir::{
-    report::Encoded,
-    spool::{Limits, Spool, place::Place},
-};
+use weir_deliver::spool::{Limits, Spool, place::Place};
+use weir_report::Encoded;
 
 use super::{Reports, Store};
 use crate::damage;

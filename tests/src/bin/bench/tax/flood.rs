@@ -4,7 +4,7 @@ use std::{slice::from_ref, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir::datapath::online_cpus;
+use weir_datapath::online_cpus;
 use weir_tests::livegen::{Flows, Generator, HEAVY_EVERY, HEAVY_FLOWS, heavy_packets, heavy_source};
 
 use super::{

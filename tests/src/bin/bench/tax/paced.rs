@@ -6,7 +6,7 @@
 use std::array;
 
 use anyhow::{Context, Result, ensure};
-use weir::datapath::online_cpus;
+use weir_datapath::online_cpus;
 use weir_tests::livegen::{Flows, Generator};
 
 use super::{RUN, TRIAL_PACKETS, introduce, route::Route, tool::Tool, with};

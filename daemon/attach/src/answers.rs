@@ -1,0 +1,272 @@
+//! Handles the results of the attacher thread.
+
+use std::time::Duration;
+
+use tracing::{debug, info, warn};
+use weir_config::{Interface, interface::Way};
+use weir_datapath::interface::Counts;
+use weir_system::{clock, text::with_causes};
+
+use super::{
+    attachment::{Attachment, Departure},
+    attachments::Attachments,
+    error::AttachError,
+    netlink::Device,
+    obtained::Obtained,
+    others::{self, Others},
+    settle::table_entry,
+    slots::Slots,
+    tasks::{Done, Number, Task},
+    watch::{Order, Position, Watched},
+};
+
+impl Attachments<'_> {
+    /// Handles a result of the attacher thread. Returns whether something was attached: from then on interfaces may
+    /// feed differently, and can be compared.
+    pub fn hear(&mut self, done: Done) -> bool {
+        let is_attached = matches!(done, Done::Attached(_, Ok(_)));
+        self.act_and_note(done);
+        self.send();
+        is_attached
+    }
+
+    pub(super) fn act_and_note(&mut self, done: Done) {
+        let is_of_lists = matches!(done, Done::Listed(_));
+        let result = self.act(done);
+        if is_of_lists || result.is_err() {
+            self.following.note(result);
+        }
+    }
+
+    pub(super) fn act(&mut self, done: Done) -> Result<(), AttachError> {
+        self.asked = None;
+        match done {
+            Done::Listed(listed) => {
+                self.is_listing = false;
+                let (devices, sources) = listed?;
+                self.settle(devices, sources)
+            }
+            Done::Checked { nth, found } => {
+                self.checks[1] = nth;
+                for (number, position, at) in found {
+                    self.judge(number, position, at);
+                }
+                Ok(())
+            }
+            Done::Attached(number, Ok(obtained)) => self.is_attached(number, obtained),
+            Done::Attached(number, Err(error)) => self.is_refused(number, error),
+            Done::Mended { number, position, result, is_attached } => {
+                self.mending = self.mending.saturating_sub(1);
+                self.is_mended(number, &position, result, is_attached);
+                Ok(())
+            }
+            Done::Detached(number) => self.is_detached(number),
+            Done::Ended => Ok(()),
+        }
+    }
+
+    fn is_attached(&mut self, number: Number, obtained: Obtained) -> Result<(), AttachError> {
+        if !self.has_many && obtained.is_at_tc() {
+            self.budget.spend(1);
+        }
+        if let Some(others) = self.others.as_mut().filter(|others| others.knows(number)) {
+            others.is_attached(number, obtained);
+            return Ok(());
+        }
+        // It may have been released meanwhile.
+        let Some(slot) = self.slots.slot_of(number) else { return Ok(()) };
+        let Some(Some(attachment)) = self.slots.get_mut(slot) else { return Ok(()) };
+        let Some(present) = attachment.here() else { return Ok(()) };
+        attachment.obtained = obtained;
+        attachment.attach(present);
+        if attachment.left.is_some() {
+            // What the interface has counted until now was missed.
+            self.begin_coverage();
+        }
+        let Some(Some(attachment)) = self.slots.get_mut(slot) else { return Ok(()) };
+        let (interface, direction) = (&attachment.name, attachment.way.name());
+        let (ifindex, feeds) = (present.ifindex, attachment.feeds);
+        info!(%interface, ifindex, direction, mode = obtained.name(), feeds = feeds.name(), "attached");
+        self.feeding.tell(&Device { ifindex, name: interface.clone(), ..Device::default() }, attachment.way);
+        if obtained.counts() == Counts::Buffers {
+            warn!(
+                %interface,
+                "generic XDP counts a buffer that an offload has merged as one packet. To count each packet, use \
+                 `mode: tcx` or `mode: tc`"
+            );
+        }
+        self.refused.remove(&(ifindex, attachment.way));
+        self.thread.put(Task::SetFeeds(number, feeds));
+        Ok(())
+    }
+
+    fn is_refused(&mut self, number: Number, error: AttachError) -> Result<(), AttachError> {
+        let of_others = self.others.as_mut().and_then(|others| others.remove(number));
+        let (rule, way, ifindex, name) = if let Some(member) = of_others {
+            member.what()
+        } else {
+            let Some(slot) = self.slots.slot_of(number) else { return Ok(()) };
+            let Some(place) = self.slots.get_mut(slot) else { return Ok(()) };
+            let Some(attachment) = place else { return Ok(()) };
+            let Some(present) = attachment.here() else { return Ok(()) };
+            let what = (attachment.rule, attachment.way, present.ifindex, attachment.name.clone());
+            if attachment.is_refused() && !self.rules[attachment.rule].is_named() {
+                *place = None;
+            }
+            self.forget(present.ifindex, what.1)?;
+            what
+        };
+        self.refuse((rule, way), &Device { ifindex, name, ..Device::default() }, error)
+    }
+
+    /// An interface cannot be attached: warns once, or makes the start fail.
+    pub(super) fn refuse(
+        &mut self,
+        (rule, way): (usize, Way),
+        device: &Device,
+        error: AttachError,
+    ) -> Result<(), AttachError> {
+        let is_named = self.rules.get(rule).is_some_and(Interface::is_named);
+        let (interface, direction) = (&device.name, way.name());
+        if self.is_strict && error.forbids_start(is_named) {
+            return Err(error);
+        }
+        if matches!(error, AttachError::Vanished(_)) && !is_named {
+            // There will be news of it.
+            debug!(%interface, direction, "cannot attach: {}", with_causes(&error));
+            return Ok(());
+        }
+        let reason = with_causes(&error);
+        if self.refused.get(&(device.ifindex, way)) != Some(&reason) {
+            warn!(%interface, direction, "cannot attach: {reason}");
+            self.refused.insert((device.ifindex, way), reason);
+        }
+        Ok(())
+    }
+
+    fn is_detached(&mut self, number: Number) -> Result<(), AttachError> {
+        self.releasing.retain_mut(|one| !one.is_answered(number));
+        // Only now: its last packets still had their slot.
+        self.going.remove(&number).map_or(Ok(()), |going| self.forget(going.ifindex, going.way))
+    }
+
+    /// Removes an entry from the kernel's table, unless the interface is attached again.
+    fn forget(&mut self, ifindex: u32, way: Way) -> Result<(), AttachError> {
+        let is_going = self.going.values().any(|going| (going.ifindex, going.way) == (ifindex, way));
+        if let Some(table) = &mut self.table
+            && !is_going
+            && !self.slots.is_measured(ifindex, way)
+        {
+            table.remove(table_entry(ifindex, way))?;
+        }
+        Ok(())
+    }
+
+    /// Judges the position at which an attachment was found.
+    fn judge(&mut self, number: Number, position: Position, at: Duration) {
+        let may_be_another = self.may_have_missed_news();
+        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
+        if self.gone.contains_key(&ifindex) {
+            return;
+        }
+        if position == Position::Removed && may_be_another {
+            // Another interface may have its index by now.
+            self.note_gone(ifindex, Departure::Unknown);
+            self.list();
+            return;
+        }
+        let direction = way.name();
+        let Some(trouble) = position.trouble() else {
+            if watched.is_well(at) {
+                info!(interface = %name, direction, "weir's program sees all packets again");
+            }
+            return;
+        };
+        match watched.is_wrong(&position, at) {
+            Order::Mend => {
+                let device = self.devices.iter().find(|device| device.ifindex == ifindex).cloned();
+                if let Some(device) = device.map(Box::new) {
+                    self.mending += 1;
+                    self.thread.put(Task::Mend { number, device, position });
+                } else {
+                    watched.is_not_mended("the interface is not listed yet");
+                }
+            }
+            Order::Tell => warn!(
+                interface = %name, direction,
+                "{trouble}: {}", match position {
+                    Position::Behind { can_move: false, .. } => "weir cannot move before it",
+                    _ => "this happens again and again, and weir tries once a minute to get its place back",
+                }
+            ),
+            Order::Nothing => {}
+        }
+    }
+
+    fn is_mended(&mut self, number: Number, position: &Position, result: Result<(), AttachError>, is_attached: bool) {
+        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
+        let (direction, trouble) = (way.name(), position.trouble().unwrap_or_default());
+        match result {
+            Ok(()) => {
+                let done = if matches!(position, Position::Behind { .. }) {
+                    "weir has moved before it"
+                } else {
+                    "weir attaches it again"
+                };
+                watched.is_mended(clock::now().monotonic);
+                warn!(interface = %name, direction, "{trouble}: {done}. It may have missed packets of the last second");
+            }
+            Err(error) => {
+                let why = with_causes(&error);
+                watched.is_not_mended(&why);
+                if !matches!(error, AttachError::Vanished(_)) {
+                    warn!(interface = %name, direction, "{trouble}, and weir cannot put it back: {why}");
+                }
+            }
+        }
+        if is_attached {
+            return;
+        }
+        if self.others.as_mut().and_then(|others| others.remove(number)).is_none() {
+            let slot = self.slots.slot_of(number);
+            let attachment = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut);
+            if let Some(one) = attachment {
+                one.lose();
+            }
+        }
+        if let Err(error) = self.forget(ifindex, way) {
+            debug!("cannot remove an interface from the table: {error}");
+        }
+    }
+
+    /// Starts to compare new attachments with the counts of their interfaces.
+    pub(super) fn begin_coverage(&mut self) {
+        let is_new = |one: &Attachment| one.present.is_some() && one.coverage.is_new();
+        if !self.slots.iter().any(is_new) {
+            return;
+        }
+        // The programs see all packets that are counted after this reading.
+        self.read(Duration::ZERO);
+        for (slot, attachment) in self.slots.numbered().filter(|(_, attachment)| is_new(attachment)) {
+            attachment.begin(attachment.reading(slot, &self.readings));
+        }
+    }
+}
+
+/// One attachment, with or without a slot of its own.
+struct Of<'a> {
+    name: &'a str,
+    way: Way,
+    ifindex: u32,
+    watched: &'a mut Watched,
+}
+
+fn of<'a>(number: Number, slots: &'a mut Slots, others: &'a mut Option<Others>) -> Option<Of<'a>> {
+    if let Some(member) = others.as_mut().and_then(|others| others.get_mut(number)) {
+        let (way, ifindex) = (member.way, member.ifindex);
+        return Some(Of { name: others::NAME, way, ifindex, watched: &mut member.watched });
+    }
+    let slot = slots.slot_of(number)?;
+    let Attachment { name, way, present, watched, .. } = slots.get_mut(slot)?.as_mut()?;
+    Some(Of { name, way: *way, ifindex: present.as_ref()?.ifindex, watched })
+}

@@ -1,0 +1,474 @@
+//! All measured interfaces, as the coordinator knows them. The attacher thread ([`Attacher`]) owns what is needed to
+//! attach. It gets its tasks through a [`Handle`], and the coordinator does not wait for them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use crossbeam::channel::{Receiver, Sender};
+use tracing::{info, warn};
+use weir_common::ledger::Tally;
+use weir_config::{self as config, Interface, Mode, interface::Way};
+use weir_datapath::{counters::LiveCounters, directory::Directory, maps::InterfaceTable};
+use weir_system::{clock, log::Lasting};
+
+use super::{
+    attacher::Attacher,
+    attachment::{Attachment, Departure},
+    error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
+    feeds::Feeding,
+    leftovers::clean_hooks,
+    netlink::Device,
+    obtained::Obtained,
+    others::{self, Others},
+    pace::{Pace, TcxBudget},
+    plan::covers,
+    readings::Readings,
+    released::{Released, Releasing},
+    slots::Slots,
+    tasks::{self, Channels, Done, Handle, Number, Task, Urgency},
+};
+
+/// How long a new configuration waits until the interfaces that it no longer wants are detached.
+const DETACHING: Duration = Duration::from_millis(500);
+/// How long interfaces may wait before a warning.
+const WAIT: Duration = Duration::from_millis(500);
+/// For so long after news were missed, a program that is nowhere may have gone with its interface.
+const MISSED: Duration = Duration::from_secs(3);
+/// How long the kernel may block the thread before a warning.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// That warning.
+pub(super) const HELD_UP: &str = "the kernel does not answer: somebody holds its configuration lock (rtnl). Until that \
+                                  ends, weir follows no changes of interfaces; it goes on counting";
+
+/// All measured interfaces, by slot.
+pub struct Attachments<'a> {
+    pub(super) thread: Handle,
+    /// The number of the next attachment.
+    pub(super) next: Number,
+    /// What is being detached.
+    pub(super) going: HashMap<Number, Going>,
+    /// Whether the thread has been asked for a list of interfaces.
+    pub(super) is_listing: bool,
+    /// The number of the last check that was ordered, and of the last one that has finished.
+    pub(super) checks: [u64; 2],
+    /// How many attachments are being mended.
+    pub(super) mending: usize,
+    /// Since when the thread has not answered a request.
+    pub(super) asked: Option<Duration>,
+    /// Results of the thread that could not be handled yet.
+    pub(super) heard: Vec<Done>,
+    /// Whether an interface that cannot be attached makes the start fail.
+    pub(super) is_strict: bool,
+    pub(super) has_programs: bool,
+    /// The programs' table of interfaces, if programs are loaded.
+    pub(super) table: Option<&'a mut InterfaceTable>,
+    pub(super) rules: Vec<Interface>,
+    pub(super) slots: Slots,
+    /// Which interface has which slot, for views that are restricted to interfaces.
+    pub(super) directory: Arc<Directory>,
+    /// Interfaces that share a slot, if all slots are in use.
+    pub(super) others: Option<Others>,
+    /// The interfaces as they were last listed.
+    pub(super) devices: Arc<Vec<Device>>,
+    /// Interfaces reported gone since then.
+    pub(super) gone: HashMap<u32, Departure>,
+    /// When news of interfaces were missed for the last time.
+    pub(super) missed_news_at: Option<Duration>,
+    /// What had another name at the last list but one, with its own counts then.
+    pub(super) renamed: HashMap<u32, [Tally; 2]>,
+    /// What feeds totals and lists, according to that list.
+    pub(super) feeding: Feeding,
+    /// The last readings of the interfaces' own counts and of weir's.
+    pub(super) readings: Readings<'a>,
+    /// What a user has told weir to leave alone.
+    pub(super) released: Released,
+    /// Requests that wait until weir has detached.
+    pub(super) releasing: Vec<Releasing>,
+    /// Refusals that were logged already: each is logged once, not at every change.
+    pub(super) refused: HashMap<(u32, Way), String>,
+    /// Interfaces for which the log already says that XDP in generic mode runs before their tc hook.
+    pub(super) behind_generic: HashSet<u32>,
+    pub(super) following: Lasting,
+    pub(super) counting: Lasting,
+    /// Whether TCX may be chosen.
+    pub(super) budget: TcxBudget,
+    pub(super) has_many: bool,
+    /// Since when some have been waiting, and whether that was logged.
+    wait_since: Option<Duration>,
+    pub(super) said_to_wait: bool,
+    said_to_be_held_up: bool,
+}
+
+/// What is being detached.
+#[derive(Clone, Copy, Debug)]
+pub struct Going {
+    /// Its slot.
+    pub slot: usize,
+    /// The interface.
+    pub ifindex: u32,
+    /// The direction.
+    pub way: Way,
+}
+
+impl<'a> Attachments<'a> {
+    /// Attaches to all present interfaces that are named, or fails; and to those that match a pattern, as many as time
+    /// allows now. The thread of the `Attacher` does the rest, connected by the returned channels. A named interface
+    /// that is not present yet is waited for, unless `strict` is set.
+    ///
+    /// # Errors
+    ///
+    /// The first named interface that cannot be measured, or the reason why no interface at all can be.
+    pub fn attach(
+        attacher: &mut Attacher<'_>,
+        (table, live): (Option<&'a mut InterfaceTable>, Option<&'a LiveCounters>),
+        interfaces: &[Interface],
+        directory: Arc<Directory>,
+        strict: bool,
+    ) -> Result<(Self, Channels), AttachError> {
+        directory.assign(Others::SLOT, &[others::NAME], None);
+        let (thread, channels) = tasks::channels();
+        let mut all = Self {
+            thread,
+            next: 0,
+            going: HashMap::new(),
+            is_listing: false,
+            checks: [0; 2],
+            mending: 0,
+            asked: None,
+            heard: Vec::new(),
+            is_strict: true,
+            has_programs: attacher.has_programs(),
+            directory,
+            table,
+            rules: interfaces.to_vec(),
+            slots: Slots::new(interfaces),
+            others: (config::slots(interfaces) > Others::SLOT).then(Others::default),
+            devices: Arc::default(),
+            gone: HashMap::new(),
+            missed_news_at: None,
+            renamed: HashMap::new(),
+            feeding: Feeding::default(),
+            readings: Readings::new(live)?,
+            released: Released::Nothing,
+            releasing: Vec::new(),
+            refused: HashMap::new(),
+            behind_generic: HashSet::new(),
+            following: Lasting::new("follow the interfaces"),
+            counting: Lasting::new("read the interfaces' own counts"),
+            budget: TcxBudget::new(clock::now().monotonic),
+            has_many: false,
+            wait_since: None,
+            said_to_wait: false,
+            said_to_be_held_up: false,
+        };
+        if all.has_programs {
+            clean_hooks();
+        }
+        all.list();
+        all.drive(attacher, strict)?;
+        all.is_strict = false;
+        all.begin_coverage();
+        all.tell_who_waits(Duration::ZERO);
+        Ok((all, channels))
+    }
+
+    /// Runs the attacher in this thread: for all named interfaces, and for a limited time for those that match a
+    /// pattern.
+    fn drive(&mut self, attacher: &mut Attacher<'_>, strict: bool) -> Result<(), AttachError> {
+        let mut pace = Pace::new(clock::now().monotonic);
+        let mut is_listed = false;
+        loop {
+            let mut done = Vec::new();
+            for task in self.thread.take() {
+                attacher.take(task, &mut done);
+            }
+            if done.is_empty() {
+                let rests = !pace.rest(clock::now().monotonic).is_zero();
+                match attacher.urgency() {
+                    None => return Ok(()),
+                    Some(urgency) if urgency > Urgency::Named && rests => return Ok(()),
+                    Some(_) => attacher.work(&mut done),
+                }
+            }
+            for one in done {
+                self.act(one)?;
+                if !std::mem::replace(&mut is_listed, true) {
+                    self.tell_who_is_absent(strict)?;
+                }
+            }
+        }
+    }
+
+    /// Reports which configured interfaces are not present.
+    fn tell_who_is_absent(&self, strict: bool) -> Result<(), AttachError> {
+        for rule in &self.rules {
+            if self.devices.iter().any(|device| covers(rule, device)) {
+                continue;
+            }
+            if rule.is_default_route() {
+                warn!("{NO_DEFAULT_ROUTE}");
+            } else if rule.is_pattern() {
+                warn!(pattern = %rule.name, "{NONE_FITS}");
+            } else {
+                let absent = AttachError::not_found(&rule.name, &self.devices);
+                if strict {
+                    return Err(absent);
+                }
+                warn!("{absent}: weir waits, and measures it once it is there (`--strict` would refuse to start)");
+            }
+        }
+        Ok(())
+    }
+
+    /// The results of the attacher thread.
+    pub const fn done(&self) -> &Receiver<Done> {
+        &self.thread.done
+    }
+
+    /// The interface with this index is gone: another one may already have its index and its name.
+    pub fn note_gone(&mut self, ifindex: u32, departure: Departure) {
+        let known = self.gone.entry(ifindex).or_insert(departure);
+        *known = departure.max(*known);
+    }
+
+    /// The kernel could not tell all news of interfaces.
+    pub fn note_missed(&mut self) {
+        self.missed_news_at = Some(clock::now().monotonic);
+        // Any of them may be another interface by now, which has counted anew.
+        for counts in self.renamed.values_mut() {
+            *counts = Default::default();
+        }
+    }
+
+    /// Whether an interface may have been made anew, and the news of it missed.
+    pub(super) fn may_have_missed_news(&self) -> bool {
+        self.missed_news_at.is_some_and(|at| clock::now().monotonic.saturating_sub(at) < MISSED)
+    }
+
+    /// Asks for a list of the interfaces, and for a check of all attachments. The answers are handled when they arrive
+    /// ([`Attachments::hear`]).
+    pub fn follow(&mut self) {
+        if self.checks[0] == self.checks[1] {
+            self.check();
+        }
+        self.list();
+        self.send();
+        self.tell_who_waits(WAIT);
+        self.tell_of_the_kernel();
+    }
+
+    pub(super) fn list(&mut self) {
+        if !std::mem::replace(&mut self.is_listing, true) {
+            let with_routes = self.rules.iter().any(Interface::is_default_route);
+            let by_socket = |rule: &Interface| !self.has_programs || rule.mode == Mode::AfPacket;
+            let sees_what_is_sent = |rule: &&Interface| rule.direction.ways().contains(&Way::Egress);
+            let with_sources = self.rules.iter().filter(sees_what_is_sent).any(by_socket);
+            self.thread.put(Task::List { with_routes, with_sources });
+        }
+    }
+
+    pub(super) fn check(&mut self) -> u64 {
+        self.checks[0] += 1;
+        self.thread.put(Task::Check(self.checks[0]));
+        self.checks[0]
+    }
+
+    pub(super) fn send(&mut self) {
+        self.thread.send();
+        if self.is_listing || self.checks[0] != self.checks[1] {
+            self.asked = self.asked.or_else(|| Some(clock::now().monotonic));
+        }
+    }
+
+    /// Whether the thread has not answered a request for long.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.asked.is_some_and(|asked| clock::now().monotonic.saturating_sub(asked) > PATIENCE)
+    }
+
+    /// Applies another configuration, which has room for `most` interfaces. What it still wants stays attached,
+    /// in its slot. Detaches from the rest, whose slots stay for the report of the window that ends now. New interfaces
+    /// are attached at the next `follow`. What `weir detach` has detached stays detached, unless the configuration
+    /// wants other interfaces than before. Returns how many slots are in use.
+    pub fn change(&mut self, interfaces: &[Interface], directory: Arc<Directory>, most: usize) -> usize {
+        if self.rules != interfaces {
+            self.released = Released::Nothing;
+            self.go_by(interfaces, most);
+        }
+        self.directory = directory;
+        self.directory.assign(Others::SLOT, &[others::NAME], None);
+        for (slot, attachment) in self.slots.numbered().filter(|(_, one)| !one.is_leaving) {
+            self.directory.assign(slot, &attachment.names(), Some(attachment.way));
+        }
+        if self.others.is_some() { Others::SLOT + 1 } else { self.slots.len() }
+    }
+
+    /// The interfaces, for rules other than those `before`. If the earlier rules did not need routes, each interface
+    /// may carry the default route until the next list: what is attached stays until then.
+    fn devices_for(&self, before: &[Interface]) -> Arc<Vec<Device>> {
+        let by_route = |rules: &[Interface]| rules.iter().any(Interface::is_default_route);
+        if by_route(before) || !by_route(&self.rules) {
+            return self.devices.clone();
+        }
+        Arc::new(self.devices.iter().map(|device| Device { carries_default: true, ..device.clone() }).collect())
+    }
+
+    fn go_by(&mut self, interfaces: &[Interface], most: usize) {
+        let before = std::mem::replace(&mut self.rules, interfaces.to_vec());
+        let devices = self.devices_for(&before);
+        self.slots.change(&before, interfaces, &devices, most.min(Others::SLOT));
+        if let Some(others) = &mut self.others {
+            others.change(&before, interfaces, &devices);
+        }
+        self.refused.clear();
+        let mut leaving = HashSet::new();
+        for (slot, attachment) in self.slots.numbered().filter(|(_, one)| one.is_leaving) {
+            let Some(here) = attachment.here() else { continue };
+            (attachment.present, attachment.ordered) = (None, None);
+            attachment.changed = true;
+            leaving.insert(here.number);
+            self.going.insert(here.number, Going { slot, ifindex: here.ifindex, way: attachment.way });
+            self.thread.put(Task::Detach(here.number));
+            let (interface, direction) = (&attachment.name, attachment.way.name());
+            info!(%interface, direction, "detached, as the configuration does not ask for this any more");
+        }
+        // Wait, so that the last packets are in the window that ends now.
+        self.wait(
+            DETACHING,
+            |all| all.going.keys().all(|number| !leaving.contains(number)),
+            |done| matches!(done, Done::Detached(_)),
+        );
+    }
+
+    /// Handles results that could not be handled earlier.
+    pub fn catch_up(&mut self) {
+        for earlier in std::mem::take(&mut self.heard) {
+            self.hear(earlier);
+        }
+    }
+
+    /// Receives results until `is_so` holds, at most for `patience`. Handles those that `may_act` accepts; keeps the
+    /// rest for [`Attachments::hear`]. Returns whether `is_so` holds.
+    pub(super) fn wait(
+        &mut self,
+        patience: Duration,
+        is_so: impl Fn(&Self) -> bool,
+        may_act: impl Fn(&Done) -> bool,
+    ) -> bool {
+        self.send();
+        let end = clock::now().monotonic + patience;
+        while !is_so(self) {
+            let left = end.saturating_sub(clock::now().monotonic);
+            let Ok(one) = self.thread.done.recv_timeout(left) else { return false };
+            if may_act(&one) {
+                self.act_and_note(one);
+            } else {
+                self.heard.push(one);
+            }
+            self.send();
+        }
+        true
+    }
+
+    /// How many directions of interfaces are not attached yet, because too many appeared at once.
+    pub fn waiting(&self) -> usize {
+        self.slots.waiting() + self.others.as_ref().map_or(0, Others::waiting)
+    }
+
+    /// Logs once that some have waited this long, and once that none waits any more.
+    fn tell_who_waits(&mut self, long: Duration) {
+        let (waiting, now) = (self.waiting(), clock::now().monotonic);
+        self.wait_since = (waiting > 0).then(|| self.wait_since.unwrap_or(now));
+        let is_long = self.wait_since.is_some_and(|since| now.saturating_sub(since) >= long);
+        if is_long && !self.said_to_wait {
+            warn!(
+                directions = waiting,
+                "so many interfaces came at once that some are not measured yet: weir goes on attaching"
+            );
+        } else if waiting == 0 && self.said_to_wait {
+            info!("all interfaces are measured that can be");
+        }
+        self.said_to_wait = waiting > 0 && (is_long || self.said_to_wait);
+    }
+
+    /// Logs once that the kernel is blocked by another process, and once that it answers again.
+    fn tell_of_the_kernel(&mut self) {
+        let is_held_up = self.is_held_up();
+        let before = std::mem::replace(&mut self.said_to_be_held_up, is_held_up);
+        match (before, self.said_to_be_held_up) {
+            (false, true) => warn!("{HELD_UP}"),
+            (true, false) => info!("the kernel answers again: weir follows changes of interfaces"),
+            _ => {}
+        }
+    }
+
+    /// How many links there are. The kernel needs a while to detach each.
+    pub fn links(&self) -> usize {
+        let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.has_link()).count();
+        own + self.others.as_ref().map_or(0, Others::links)
+    }
+
+    /// How many directions are attached at a tc hook, or will be.
+    pub(super) fn at_tc(&self) -> usize {
+        let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.is_at_tc()).count();
+        own + self.others.as_ref().map_or(0, Others::at_tc) + self.waiting()
+    }
+
+    /// Detaches from these interfaces, or from all, and leaves them alone until a configuration wants other interfaces
+    /// than the current one. When that is done, replies with a description of what was detached. If an interface is not
+    /// measured now, replies with its name and changes nothing.
+    pub fn release(&mut self, names: &[String], reply: Sender<Result<Vec<String>, String>>) {
+        let names: &[_] = &names.iter().map(|name| self.own_name(name)).collect::<Vec<_>>();
+        let attached: Vec<_> =
+            self.slots.iter().filter(|one| one.here().is_some()).map(|one| (one.name.clone(), one.way)).collect();
+        if let Some(name) = names.iter().find(|name| attached.iter().all(|(one, _)| one != *name)) {
+            let mut have: Vec<_> = attached.iter().map(|(name, _)| name.as_str()).collect();
+            have.dedup();
+            let have = if have.is_empty() { "none".to_owned() } else { have.join(", ") };
+            let name = weir_system::text::short(name);
+            let _ = reply.send(Err(format!("weir is not attached to {name:?} (it is attached to: {have})")));
+            return;
+        }
+        self.released.add(names);
+        let before: HashSet<_> = self.going.keys().copied().collect();
+        self.let_go();
+        self.send();
+        let from = attached.into_iter().filter(|(name, _)| self.released.has(name));
+        let from = from.map(|(name, way)| format!("{name} ({})", way.name())).collect();
+        let left = self.going.keys().filter(|number| !before.contains(number)).copied().collect();
+        let mut releasing = Releasing { from, left, reply };
+        if !releasing.answer() {
+            self.releasing.push(releasing);
+        }
+    }
+
+    /// The name of a measured interface in the kernel, given any of its names.
+    fn own_name(&self, name: &str) -> String {
+        let own = self.slots.iter().find(|one| one.names().contains(&name));
+        own.map_or(name, |one| &one.name).to_owned()
+    }
+
+    /// How each interface's packets are seen now.
+    pub fn modes(&self) -> impl Iterator<Item = (&str, Way, Obtained)> {
+        self.slots.iter().map(|slot: &Attachment| (slot.name.as_str(), slot.way, slot.obtained))
+    }
+
+    /// Releases all interfaces. Their programs stay for the next weir. Returns whether that was done in time.
+    pub fn leave_behind(&mut self, patience: Duration) -> bool {
+        self.end(Task::LeaveBehind, patience)
+    }
+
+    /// Detaches from all interfaces for good. The slots stay, for the last report. Returns whether that was done in
+    /// time; if not, the thread continues.
+    pub fn detach(&mut self, patience: Duration) -> bool {
+        self.end(Task::DetachAll, patience)
+    }
+
+    fn end(&mut self, task: Task, patience: Duration) -> bool {
+        self.thread.put(task);
+        self.heard.clear();
+        self.wait(patience, |all| matches!(all.heard.last(), Some(Done::Ended)), |_| false)
+    }
+}

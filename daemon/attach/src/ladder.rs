@@ -1,0 +1,523 @@
+//! The ladder: the ways to see the packets of an interface. weir tries the best one first, and the next if it fails.
+//!
+//! | interface | what it receives | what it sends |
+//! |---|---|---|
+//! | a network card | XDP native, TCX, tc, XDP generic | TCX, tc |
+//! | a virtual device (it has a kind: veth, bridge, vlan, ...), the loopback | TCX, tc, XDP generic | TCX, tc |
+//! | one without Ethernet headers (tun, `WireGuard`, PPP) | TCX, tc | TCX, tc |
+//! | any, if this process may not load programs | a packet socket | a packet socket |
+//!
+//! TCX and the classic tc filter run the same programs at the same point; TCX came with Linux 6.6. XDP generic is last:
+//! it counts merged buffers, not packets.
+//!
+//! With many interfaces, the classic tc hook is tried before TCX: see [`pace`](super::pace).
+//!
+//! Why no XDP on a veth: in native mode it disables segmentation offload on the peer, which halves bulk TCP throughput.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use aya::{
+    programs::{ProgramError, SchedClassifier},
+    sys::SyscallError,
+};
+use rustix::io::Errno;
+use tracing::{debug, info, warn};
+use weir_common::{control::Feeds, packet};
+use weir_config::{Mode, interface::Way};
+use weir_datapath::{
+    Chains, KernelError, has_tcx,
+    kept::link::{Link, LinkPosition, Links, Passing},
+    programs::{TcPrograms, XdpPrograms},
+    syscall::Hook,
+    tap::{Tap, Taps, Target},
+};
+use weir_system::text::with_causes;
+
+use super::{
+    error::AttachError,
+    hook::{self, Hooked},
+    netlink::{Device, Traffic},
+    obtained::Obtained,
+    sign,
+    watch::Position,
+};
+
+/// Hardware types (`linux/if_arp.h`) with Ethernet headers.
+const ETHERNET: [u16; 2] = [1, 772];
+/// Hardware types whose packets begin with the IP header: no link layer, PPP (its header is added below), IP tunnels.
+const IP: [u16; 8] = [65_534, 512, 519, 768, 769, 776, 778, 823];
+
+/// What the packets of an interface begin with.
+pub fn link_layer(device: &Device) -> packet::Link {
+    match device.hardware {
+        hardware if ETHERNET.contains(&hardware) => packet::Link::Ethernet,
+        hardware if IP.contains(&hardware) => packet::Link::RawIp,
+        _ => packet::Link::Other,
+    }
+}
+
+/// The ways to try, the best first. Without programs there is only one.
+pub fn rungs(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'static [Obtained] {
+    const LOOPBACK: u16 = 772;
+    let is_virtual = device.kind.is_some() || device.hardware == LOOPBACK;
+    match (way, mode) {
+        (_, Mode::AfPacket) => &[Obtained::AfPacket],
+        (_, Mode::Auto) if !has_programs => &[Obtained::AfPacket],
+        (_, Mode::Tcx) => &[Obtained::Tcx],
+        (_, Mode::Tc) => &[Obtained::Tc],
+        // XDP does not see sent packets.
+        (Way::Egress, _) => &[Obtained::Tcx, Obtained::Tc],
+        (_, Mode::Native) => &[Obtained::Native],
+        (_, Mode::Generic) => &[Obtained::Generic],
+        (_, Mode::Auto) if link_layer(device) == packet::Link::RawIp => &[Obtained::Tcx, Obtained::Tc],
+        (_, Mode::Auto) if is_virtual => &[Obtained::Tcx, Obtained::Tc, Obtained::Generic],
+        (_, Mode::Auto) => &[Obtained::Native, Obtained::Tcx, Obtained::Tc, Obtained::Generic],
+    }
+}
+
+/// The same ways if many interfaces are attached: a filter holds the kernel's configuration lock only for a moment.
+pub const fn for_many(rungs: &'static [Obtained]) -> &'static [Obtained] {
+    use Obtained::{Generic, Native, Tc, Tcx};
+    match rungs {
+        [Native, Tcx, Tc, Generic] => &[Native, Tc, Tcx, Generic],
+        [Tcx, Tc, Generic] => &[Tc, Tcx, Generic],
+        [Tcx, Tc] => &[Tc, Tcx],
+        others => others,
+    }
+}
+
+/// What the ways of attaching need.
+pub struct Ladder<'a> {
+    /// The programs, if there are any.
+    pub programs: Option<Programs<'a>>,
+    /// The packet sockets.
+    pub taps: Taps,
+    /// The links that an earlier weir left on interfaces.
+    pub inherited: Links,
+    /// Whether so many interfaces are attached that TCX is avoided.
+    pub has_many: bool,
+    /// What is needed to be first on a hook.
+    pub standing: Standing,
+}
+
+/// What is needed to be first on a hook, and to recognize other weirs there.
+#[derive(Default)]
+pub struct Standing {
+    /// Programs that hold positions while links change theirs, if they could be loaded.
+    passing: Option<Passing>,
+    /// Sockets that tell other weirs which programs are weir's.
+    signs: Vec<OwnedFd>,
+}
+
+impl Standing {
+    /// Loads what requires capabilities.
+    pub fn load(&mut self) {
+        let loaded = Passing::load();
+        self.passing = loaded.inspect_err(|error| debug!("cannot load programs to change places with: {error}")).ok();
+    }
+
+    /// Tells others that these loaded programs are weir's.
+    pub fn show(&mut self, programs: &[u32]) {
+        for &program in programs {
+            match sign::show(program) {
+                Ok(sign) => self.signs.push(sign),
+                Err(error) => warn!("other weirs do not know program {program} for weir's: {error}"),
+            }
+        }
+    }
+}
+
+/// The programs for the ways that need some.
+pub struct Programs<'a> {
+    /// XDP.
+    pub xdp: XdpPrograms<'a>,
+    /// TCX and the classic tc hook.
+    pub tc: TcPrograms<'a>,
+}
+
+/// Keeps an interface measured until dropped.
+pub enum Hold {
+    /// A program.
+    Program {
+        /// The program's link.
+        link: Link,
+    },
+    /// A program run by a filter.
+    Filter {
+        /// The filter.
+        hooked: Hooked,
+    },
+    /// A packet socket.
+    Socket {
+        /// Its tap.
+        tap: Tap,
+    },
+}
+
+impl Hold {
+    /// Its position now. A packet socket is always first. `traffic` is opened when needed.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell, for example because the interface is just vanishing.
+    pub fn position(&self, traffic: &mut Option<Traffic>, chains: &Chains) -> io::Result<Position> {
+        match self {
+            Self::Program { link } => Ok(match link.place(chains)? {
+                LinkPosition::First => Position::First,
+                LinkPosition::Removed => Position::Removed,
+                LinkPosition::Replaced(program) => Position::Replaced(program),
+                LinkPosition::Behind(before) => {
+                    let others = before.into_iter().filter(|program| !sign::is_weir(*program));
+                    let who: Vec<_> = others.map(sign::named).collect();
+                    if who.is_empty() { Position::First } else { Position::Behind { who, can_move: true } }
+                }
+            }),
+            Self::Filter { hooked } => {
+                let traffic = match traffic {
+                    Some(traffic) => traffic,
+                    None => traffic.insert(Traffic::open()?),
+                };
+                hooked.position(traffic, chains)
+            }
+            Self::Socket { .. } => Ok(Position::First),
+        }
+    }
+
+    /// From now on, dropping an inherited program detaches it.
+    pub const fn settle(&mut self) {
+        if let Self::Program { link } = self {
+            link.settle();
+        }
+    }
+
+    /// Releases it. A program stays on its interface for the next weir; nothing else can.
+    pub fn leave_behind(self) {
+        if let Self::Program { link } = self {
+            link.leave_behind();
+        }
+    }
+}
+
+impl Ladder<'_> {
+    /// Attaches in the best way that the interface supports, with a slot. `feeds` is needed only by a packet socket.
+    ///
+    /// # Errors
+    ///
+    /// Why the last way was refused, or why no way is possible.
+    pub fn attach(
+        &mut self,
+        device: &Device,
+        mode: Mode,
+        way: Way,
+        (slot, feeds): (usize, Feeds),
+    ) -> Result<(Obtained, Hold), AttachError> {
+        if link_layer(device) == packet::Link::Other {
+            return Err(AttachError::LinkLayer { name: device.name.clone(), hardware: device.hardware });
+        }
+        let rungs = rungs(device, mode, way, self.programs.is_some());
+        let rungs = if self.has_many { for_many(rungs) } else { rungs };
+        if let Some(programs) = &mut self.programs
+            && let Some(taken_over) = programs.take_over(&mut self.inherited, device, way, rungs)
+        {
+            return Ok(taken_over);
+        }
+        self.make_room(device, way, rungs);
+        let mut refusals: Vec<AttachError> = Vec::new();
+        for &rung in rungs {
+            let attached = match (rung, &mut self.programs) {
+                (Obtained::AfPacket, _) => self.tap(device, way, (slot, feeds)).map(|tap| Hold::Socket { tap }),
+                (_, Some(programs)) => programs.attach(device, way, rung),
+                (_, None) => Err(KernelError::NotPermitted.into()),
+            };
+            match attached {
+                Ok(hold) => {
+                    for refusal in &refusals {
+                        info!(interface = %device.name, direction = way.name(), "a better mode does not work here: {}", with_causes(refusal));
+                    }
+                    return Ok((rung, hold));
+                }
+                Err(error @ AttachError::NotPermitted(_)) if rung == Obtained::Tc && rung != rungs[rungs.len() - 1] => {
+                    debug!(interface = %device.name, direction = way.name(), "refused: {}", with_causes(&error));
+                }
+                Err(error @ (AttachError::NotPermitted(_) | AttachError::Vanished(_))) => return Err(error),
+                Err(error) => {
+                    debug!(interface = %device.name, direction = way.name(), "refused: {}", with_causes(&error));
+                    refusals.push(error);
+                }
+            }
+        }
+        Err(most_useful(refusals).unwrap_or_else(|| AttachError::NoLink(device.name.clone())))
+    }
+
+    /// Restores an attachment that, according to `position`, does not see all packets. What cannot be restored is
+    /// removed from `hold`.
+    ///
+    /// # Errors
+    ///
+    /// Why the kernel refused.
+    pub fn mend(
+        &mut self,
+        hold: &mut Option<Hold>,
+        device: &Device,
+        (way, rung): (Way, Obtained),
+        position: &Position,
+    ) -> Result<(), AttachError> {
+        let Self { programs, standing, .. } = self;
+        let Some(programs) = programs else { return Ok(()) };
+        match hold {
+            Some(Hold::Program { link }) => {
+                let program = programs.of(device, way, rung)?;
+                let mended = match (position, &standing.passing) {
+                    (Position::Removed, _) => link.attach_again(program),
+                    (Position::Replaced(_), _) => link.replace(program),
+                    (Position::Behind { .. }, Some(passing)) => link.move_first(program, passing),
+                    (Position::Behind { .. }, None) => Err(Errno::PERM.into()),
+                    (Position::First, _) => Ok(()),
+                };
+                mended.map_err(|error| refused_link(device, rung, error))
+            }
+            Some(Hold::Filter { .. }) => {
+                // The old filter goes first, and the new one comes before all others of its priority.
+                *hold = None;
+                *hold = Some(programs.tc(device, way)?);
+                Ok(())
+            }
+            Some(Hold::Socket { .. }) | None => Ok(()),
+        }
+    }
+
+    /// Detaches what an earlier weir attached for this direction in another way. With both, packets would count twice,
+    /// and the kernel has room for only one XDP program.
+    fn make_room(&mut self, device: &Device, way: Way, rungs: &[Obtained]) {
+        const HOOKS: [&[Hook]; 2] = [&[Hook::XdpNative, Hook::XdpGeneric, Hook::TcxIngress], &[Hook::TcxEgress]];
+        if let Some(programs) = &mut self.programs {
+            // Load them first, so that the interface is without a program only for a moment. Errors are reported when
+            // it is attached.
+            for rung in rungs {
+                drop(programs.of(device, way, *rung));
+            }
+        }
+        if self.inherited.detach(HOOKS[way as usize], device.ifindex) {
+            let (interface, direction) = (&device.name, way.name());
+            info!(%interface, direction, "detached what an earlier weir has left, as another mode is asked for now");
+        }
+    }
+
+    fn tap(&self, device: &Device, way: Way, (slot, feeds): (usize, Feeds)) -> Result<Tap, AttachError> {
+        let Device { name, ifindex, mtu, .. } = device;
+        let target = Target { name, ifindex: *ifindex, link: link_layer(device), mtu: *mtu, way };
+        let opened = self.taps.open(&target, slot, feeds);
+        opened.map_err(|source| match Errno::from_io_error(&source) {
+            Some(Errno::NODEV | Errno::NXIO) => AttachError::Vanished(device.name.clone()),
+            Some(Errno::PERM | Errno::ACCESS) => AttachError::NoPacketSocket(device.name.clone()),
+            _ => AttachError::Socket { name: device.name.clone(), source },
+        })
+    }
+}
+
+impl Programs<'_> {
+    fn attach(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<Hold, AttachError> {
+        let Some(hook) = hook_of(rung, way) else { return self.tc(device, way) };
+        if rung == Obtained::Tcx && matches!(has_tcx(), Ok(false)) {
+            return Err(AttachError::NoTcx(device.name.clone()));
+        }
+        let link = Link::attach(self.of(device, way, rung)?, device.ifindex, hook)
+            .map_err(|error| refused_link(device, rung, error))?;
+        Ok(Hold::Program { link })
+    }
+
+    /// Replaces the program of an earlier weir, which may be attached in any of these ways, by weir's.
+    fn take_over(
+        &mut self,
+        inherited: &mut Links,
+        device: &Device,
+        way: Way,
+        rungs: &[Obtained],
+    ) -> Option<(Obtained, Hold)> {
+        rungs.iter().find_map(|&rung| {
+            let hook = hook_of(rung, way)?;
+            let mut link = inherited.take(hook, device.ifindex)?;
+            let replaced = self.of(device, way, rung).and_then(|program| {
+                link.replace(program).map_err(|error| refused_link(device, rung, error))
+            });
+            match replaced {
+                Ok(()) => Some((rung, Hold::Program { link })),
+                Err(error) => {
+                    let (interface, direction) = (&device.name, way.name());
+                    warn!(%interface, direction, "cannot replace the earlier program: {}. It is attached anew", with_causes(&error));
+                    inherited.is_broken(hook, device.ifindex);
+                    None
+                }
+            }
+        })
+    }
+
+    /// The loaded program for this interface and this way.
+    fn of(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<impl AsFd, AttachError> {
+        let refused = |source| refused(device, rung, source);
+        let program = match rung {
+            Obtained::Native | Obtained::Generic if link_layer(device) != packet::Link::Ethernet => {
+                return Err(AttachError::NoEthernet { name: device.name.clone(), mode: rung.name() });
+            }
+            Obtained::Native => self.xdp.native.fd(),
+            Obtained::Generic => self.xdp.generic().map_err(refused)?.fd(),
+            _ => self.for_tc(device, way, rung)?.fd(),
+        };
+        program.map_err(refused)
+    }
+
+    /// The loaded program that reads this interface's packets at the tc hook.
+    fn for_tc(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<&mut SchedClassifier, AttachError> {
+        let Device { name, hardware, .. } = device;
+        let found = self.tc.get(link_layer(device), way).map_err(|source| not_loaded(name, rung, source))?;
+        found.ok_or_else(|| AttachError::LinkLayer { name: name.clone(), hardware: *hardware })
+    }
+
+    fn tc(&mut self, device: &Device, way: Way) -> Result<Hold, AttachError> {
+        let program = self.for_tc(device, way, Obtained::Tc)?;
+        Ok(Hold::Filter { hooked: hook::attach(device, way, program)? })
+    }
+}
+
+/// The hook of a way; `None` if it has no link.
+const fn hook_of(rung: Obtained, way: Way) -> Option<Hook> {
+    match (rung, way) {
+        (Obtained::Native, _) => Some(Hook::XdpNative),
+        (Obtained::Generic, _) => Some(Hook::XdpGeneric),
+        (Obtained::Tcx, Way::Ingress) => Some(Hook::TcxIngress),
+        (Obtained::Tcx, Way::Egress) => Some(Hook::TcxEgress),
+        _ => None,
+    }
+}
+
+/// Why a program for the tc hook is not loaded. The verifier's log is pages long, and goes to the debug log.
+fn not_loaded(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
+    debug!(interface = %name, "the program for the tc hook is not loaded: {}", with_causes(&source));
+    let name = name.to_owned();
+    match &source {
+        ProgramError::LoadError { io_error, .. } if io_error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+            AttachError::NotPermitted(name)
+        }
+        ProgramError::LoadError { .. } => AttachError::NoTcProgram(name),
+        _ => AttachError::Refused { name, mode: rung.name(), source },
+    }
+}
+
+/// Which of several refusals to report: one about another program, which the user can detach; otherwise the last one.
+fn most_useful(mut refusals: Vec<AttachError>) -> Option<AttachError> {
+    let is_taken = |refusal: &AttachError| matches!(refusal, AttachError::Taken(_) | AttachError::BelowGeneric(_));
+    let taken = refusals.iter().position(is_taken);
+    taken.map(|at| refusals.swap_remove(at)).or_else(|| refusals.pop())
+}
+
+/// What it means that the kernel refused a link.
+fn refused_link(device: &Device, rung: Obtained, io_error: io::Error) -> AttachError {
+    refused(device, rung, SyscallError { call: "bpf_link_create", io_error }.into())
+}
+
+/// What it means that the kernel refused.
+fn refused(device: &Device, rung: Obtained, source: ProgramError) -> AttachError {
+    let name = device.name.clone();
+    let errno = match &source {
+        ProgramError::SyscallError(SyscallError { io_error, .. }) => io_error.raw_os_error(),
+        _ => None,
+    };
+    match errno.map(Errno::from_raw_os_error) {
+        Some(Errno::EXIST) if rung != Obtained::Tcx && device.xdp.is_none() => AttachError::BelowGeneric(name),
+        Some(Errno::BUSY | Errno::EXIST) if rung != Obtained::Tcx => AttachError::Taken(name),
+        Some(Errno::PERM | Errno::ACCESS) => AttachError::NotPermitted(name),
+        Some(Errno::NODEV) => AttachError::Vanished(name),
+        // The kernel does not know this link type. (Rejecting the program itself is an error of another call.)
+        Some(Errno::INVAL) if rung == Obtained::Tcx && matches!(source, ProgramError::SyscallError(_)) => {
+            AttachError::NoTcx(name)
+        }
+        _ => AttachError::Refused { name, mode: rung.name(), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::netlink::XdpProgram, *};
+
+    #[test]
+    fn the_kernels_refusals_are_understood() {
+        use Obtained::{Generic, Native, Tcx};
+        for (rung, errno, expected) in [
+            (Native, Errno::BUSY, "Taken"),
+            (Generic, Errno::EXIST, "Taken"),
+            (Tcx, Errno::BUSY, "Refused"),
+            (Native, Errno::PERM, "NotPermitted"),
+            (Tcx, Errno::ACCESS, "NotPermitted"),
+            (Generic, Errno::NODEV, "Vanished"),
+            (Tcx, Errno::INVAL, "NoTcx"),
+            (Native, Errno::INVAL, "Refused"),
+            (Native, Errno::OPNOTSUPP, "Refused"),
+        ] {
+            let io_error = io::Error::from_raw_os_error(errno.raw_os_error());
+            let xdp = Some(XdpProgram { id: Some(7), place: "native" });
+            let device = Device { name: "eth0".to_owned(), xdp, ..Device::default() };
+            let error = refused_link(&device, rung, io_error);
+            assert!(format!("{error:?}").starts_with(expected), "{rung:?} {errno}: {error:?}");
+        }
+        let device = Device { name: "eth0".to_owned(), ..Device::default() };
+        let error = refused_link(&device, Generic, io::Error::from_raw_os_error(Errno::EXIST.raw_os_error()));
+        assert!(matches!(error, AttachError::BelowGeneric(_)), "nobody's program is on it: {error:?}");
+    }
+
+    #[test]
+    fn of_several_refusals_the_one_is_told_that_the_user_can_mend() {
+        let [taken, no_tcx] = [AttachError::Taken, AttachError::NoTcx].map(|error| error("eth0".to_owned()));
+        let refusals = vec![taken, no_tcx, AttachError::Vanished("eth0".to_owned())];
+        assert!(matches!(most_useful(refusals), Some(AttachError::Taken(_))));
+        let refusals = ["a", "b"].map(|name| AttachError::NoTcx(name.to_owned())).into();
+        assert!(matches!(most_useful(refusals), Some(AttachError::NoTcx(last)) if last == "b"));
+        assert!(most_useful(Vec::new()).is_none());
+    }
+
+    #[test]
+    fn many_interfaces_are_attached_without_a_grace_period() {
+        use Obtained::{Generic, Native, Tc, Tcx};
+        for (few, many) in [
+            (&[Native, Tcx, Tc, Generic][..], &[Native, Tc, Tcx, Generic][..]),
+            (&[Tcx, Tc, Generic], &[Tc, Tcx, Generic]),
+            (&[Tcx, Tc], &[Tc, Tcx]),
+            (&[Tcx], &[Tcx]),
+            (&[Native], &[Native]),
+        ] {
+            assert_eq!(for_many(few), many);
+        }
+        let veth = Device { hardware: 1, kind: Some("veth".to_owned()), ..Device::default() };
+        for (mode, way) in [(Mode::Auto, Way::Ingress), (Mode::Auto, Way::Egress), (Mode::Native, Way::Egress)] {
+            assert_eq!(for_many(rungs(&veth, mode, way, true))[0], Tc, "{mode:?} {way:?}");
+        }
+    }
+
+    #[test]
+    fn the_ladder_suits_the_interface() {
+        let card = Device { hardware: 1, ..Device::default() };
+        let veth = Device { kind: Some("veth".to_owned()), ..card.clone() };
+        let tun = Device { hardware: 65_534, kind: Some("tun".to_owned()), ..card.clone() };
+        let ppp = Device { hardware: 512, ..card.clone() };
+        let lo = Device { hardware: 772, ..card.clone() };
+        use Obtained::{AfPacket, Generic, Native, Tc, Tcx};
+        let auto = |device| rungs(device, Mode::Auto, Way::Ingress, true);
+        assert_eq!(auto(&card), [Native, Tcx, Tc, Generic]);
+        assert_eq!(auto(&veth), [Tcx, Tc, Generic], "merged buffers are counted as packets wherever that is possible");
+        assert_eq!(auto(&lo), [Tcx, Tc, Generic]);
+        assert_eq!((auto(&tun), auto(&ppp)), (&[Tcx, Tc][..], &[Tcx, Tc][..]));
+        assert_eq!(rungs(&veth, Mode::Native, Way::Ingress, true), [Native]);
+        assert_eq!(rungs(&card, Mode::Native, Way::Egress, true), [Tcx, Tc], "XDP sees nothing that is sent");
+        for way in [Way::Ingress, Way::Egress] {
+            assert_eq!(rungs(&card, Mode::Tc, way, true), [Tc]);
+            assert_eq!(rungs(&card, Mode::Tcx, way, true), [Tcx]);
+        }
+        for way in [Way::Ingress, Way::Egress] {
+            assert_eq!(rungs(&card, Mode::AfPacket, way, true), [AfPacket]);
+            assert_eq!(rungs(&tun, Mode::Auto, way, false), [AfPacket], "nothing else is to be had");
+        }
+        assert_eq!(link_layer(&Device { hardware: 32, ..card }), packet::Link::Other, "InfiniBand");
+    }
+}

@@ -1,0 +1,66 @@
+//! Attaches programs to interfaces, and follows interfaces that appear, vanish, return or are renamed.
+//!
+//! [`Attachments`] is the coordinator's side: one slot for each direction of each measured interface (`slots`), and its
+//! state (`attachment`). [`Attacher`] is a thread. It owns everything that is attached, and makes the system calls for
+//! which the kernel takes its configuration lock, which other processes may hold for seconds. `tasks` are the messages
+//! between the two; the coordinator never waits for more than a moment.
+//!
+//! Whenever the kernel reports a change ([`netlink`]), the configuration and the present interfaces determine what to
+//! measure (`plan`). weir then detaches what is no longer wanted, attaches what is missing in the best way of the
+//! `ladder`, and leaves the rest alone (`settle`). If very many interfaces appear at once, `pace` limits how much of
+//! the kernel's time they take. How interfaces are stacked (`stack`) decides on which one a packet feeds totals and
+//! lists (`feeds`). Filters at the classic tc hook would outlive the daemon: `hook` removes them, and `leftovers`
+//! removes those of an earlier weir. `released` is what a user has told weir to leave alone.
+//!
+//! Once a second and at the edge of each window, weir checks whether its programs are still attached, and first. It
+//! puts back those that are not (`answers`); until then weir was blind (`watch`). Other weirs are recognized by their
+//! signs (`sign`). At each edge, the counts of the programs are compared with those of the interfaces (`windows`,
+//! `readings`, `coverage`). `nat` finds out whether the machine translates addresses, and `generic` on which interfaces
+//! XDP in generic mode runs before the tc hook.
+
+#![forbid(unsafe_code)]
+
+mod answers;
+mod attacher;
+mod attachment;
+mod attachments;
+mod coverage;
+mod error;
+mod feeds;
+mod generic;
+mod hook;
+mod ladder;
+mod leftovers;
+mod nat;
+pub mod netlink;
+mod obtained;
+mod others;
+mod pace;
+mod plan;
+mod readings;
+mod released;
+mod settle;
+mod sign;
+mod slots;
+mod stack;
+mod tasks;
+mod watch;
+mod windows;
+
+pub use self::{
+    attacher::Attacher,
+    attachment::Departure,
+    attachments::Attachments,
+    error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
+    feeds::{Decision, Feeding, Survey},
+    generic::GenericXdp,
+    hook::{Found, Leftover, leftovers},
+    ladder::{Ladder, Programs, Standing},
+    nat::{Nat, Unknown},
+    obtained::Obtained,
+    tasks::Done,
+};
+pub use self::{
+    ladder::{link_layer, rungs},
+    plan::{covers, list},
+};

@@ -1,0 +1,112 @@
+//! Which chains of nftables translate addresses (`nfnetlink.h` and `nf_tables.h` of `linux/netfilter`).
+
+use std::{fs, io};
+
+use rustix::{net::netlink::NETFILTER, system::uname};
+
+use super::{
+    message::{ALL, Message, text, value},
+    socket::Socket,
+};
+
+/// The nftables subsystem of netfilter's netlink: the upper byte of a message's type.
+const NFTABLES: u16 = 10 << 8;
+const NFT_MSG_NEWCHAIN: u16 = 3;
+const NFT_MSG_GETCHAIN: u16 = 4;
+/// `struct nfgenmsg`: family, version and a 16-bit resource id.
+const HEADER_BYTES: usize = 4;
+/// The kernel module.
+const MODULE: &str = "nf_tables";
+
+/// The chains that translate addresses and have a rule, as `FAMILY TABLE CHAIN`. iptables creates such chains, too,
+/// unless it is the older iptables-legacy.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::PermissionDenied`] without `CAP_NET_ADMIN`; otherwise the kernel's error.
+pub fn nat_chains() -> io::Result<Vec<String>> {
+    if !is_there() {
+        return Ok(Vec::new());
+    }
+    // All families.
+    Socket::open(Some(NETFILTER))?.ask(NFTABLES | NFT_MSG_GETCHAIN, ALL, &[0; HEADER_BYTES], read)
+}
+
+fn read(message: &Message<'_>) -> Option<String> {
+    const NFTA_CHAIN_TABLE: u16 = 1;
+    const NFTA_CHAIN_NAME: u16 = 3;
+    const NFTA_CHAIN_USE: u16 = 6;
+    const NFTA_CHAIN_TYPE: u16 = 7;
+    if message.kind != NFTABLES | NFT_MSG_NEWCHAIN {
+        return None;
+    }
+    let family = match message.body.first()? {
+        1 => "inet",
+        2 => "ip",
+        10 => "ip6",
+        _ => "other",
+    };
+    let body = message.body.get(HEADER_BYTES..)?;
+    let is_nat = value(body, NFTA_CHAIN_TYPE).is_some_and(|kind| text(kind) == "nat");
+    let rules = value(body, NFTA_CHAIN_USE).and_then(|rules| rules.try_into().ok()).map_or(1, u32::from_be_bytes);
+    let name = |attribute| value(body, attribute).map(text);
+    (is_nat && rules > 0).then(|| Some(format!("{family} {} {}", name(NFTA_CHAIN_TABLE)?, name(NFTA_CHAIN_NAME)?)))?
+}
+
+/// Whether the kernel has nftables now. A request would load the module, and weir changes nothing.
+fn is_there() -> bool {
+    match fs::read_to_string("/proc/modules") {
+        Ok(modules) if !modules.trim().is_empty() => is_loaded(&modules) || is_built_in(),
+        // This kernel loads no modules.
+        _ => true,
+    }
+}
+
+fn is_loaded(modules: &str) -> bool {
+    modules.lines().any(|line| line.split(' ').next() == Some(MODULE))
+}
+
+fn is_built_in() -> bool {
+    let list = format!("/lib/modules/{}/modules.builtin", uname().release().to_string_lossy());
+    fs::read_to_string(list).is_ok_and(|modules| modules.contains(&format!("/{MODULE}.ko")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::message::put;
+
+    fn chain(kind: Option<&[u8]>, rules: u32) -> Vec<u8> {
+        // `struct nfgenmsg` of the family `ip`.
+        let mut body = vec![2, 0, 0, 0];
+        put(&mut body, 1, b"filter\0");
+        put(&mut body, 3, b"out\0");
+        put(&mut body, 6, &rules.to_be_bytes());
+        if let Some(kind) = &kind {
+            put(&mut body, 7, kind);
+        }
+        body
+    }
+
+    #[test]
+    fn chains_that_translate_and_have_a_rule_are_listed() {
+        let told = |body: &[u8]| read(&Message { kind: NFTABLES | NFT_MSG_NEWCHAIN, flags: 0, sequence: 1, body });
+        assert_eq!(told(&chain(Some(b"nat\0"), 1)).as_deref(), Some("ip filter out"));
+        assert_eq!(told(&chain(Some(b"nat\0"), 0)), None, "it is empty");
+        assert_eq!(told(&chain(Some(b"filter\0"), 3)), None);
+        assert_eq!(told(&chain(None, 3)), None, "no hook calls it by itself");
+        let whole = chain(Some(b"nat\0"), 1);
+        for cut in 0..whole.len() {
+            drop(told(&whole[..cut]));
+        }
+        let other = Message { kind: NFTABLES, flags: 0, sequence: 1, body: &whole };
+        assert_eq!(read(&other), None, "another message");
+    }
+
+    #[test]
+    fn a_module_is_found_by_its_whole_name() {
+        const MODULES: &str = "nft_chain_nat 16384 1 - Live 0x0\nnf_tables 401408 3 nft_chain_nat, Live 0x0\n";
+        assert!(is_loaded(MODULES));
+        assert!(!is_loaded("nf_tables_set 1 0 - Live 0x0\nxt_nf_tables 1 0 - Live 0x0\n"));
+    }
+}

@@ -1,0 +1,292 @@
+//! Interfaces that match a pattern when no slot is free; an access router has thousands of them. All share one slot, so
+//! that each packet is counted, and reports call them `others`.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use weir_common::{
+    control::{Feeds, OTHERS},
+    ledger::{Ledger, Tally},
+};
+use weir_config::{Interface, interface::Way};
+use weir_datapath::interface::{Counts, MeasuredInterface};
+use weir_system::clock;
+
+use super::{
+    attachment::Departure,
+    coverage::Shortage,
+    netlink::Device,
+    obtained::{Obtained, WAITS},
+    plan::{Wanted, successor},
+    readings::Readings,
+    tasks::Number,
+    watch::Watched,
+};
+
+/// Their name in reports.
+pub const NAME: &str = "others";
+
+/// The interfaces without a slot of their own.
+#[derive(Default)]
+pub struct Others {
+    members: BTreeMap<Number, Member>,
+    numbers: HashMap<(u32, Way), Number>,
+    /// Whether it had a member in this window.
+    had_one: bool,
+    /// Whether a member counted buffers in this window.
+    counted_buffers: bool,
+    /// For how long a member may have been blind in this window.
+    blind: Option<Duration>,
+}
+
+/// One direction of such an interface.
+pub struct Member {
+    rule: usize,
+    /// The interface's index.
+    pub ifindex: u32,
+    /// The direction.
+    pub way: Way,
+    name: String,
+    /// How its packets are seen; [`Obtained::Waiting`] until it is attached.
+    obtained: Obtained,
+    /// Whether the kernel refused it before.
+    was_refused: bool,
+    feeds: Feeds,
+    /// The state of its position.
+    pub watched: Watched,
+    /// The interface's own count at the last window's edge.
+    own: Option<Tally>,
+}
+
+impl Others {
+    /// The slot that they share.
+    pub const SLOT: usize = OTHERS as usize;
+
+    /// Whether this direction of this interface is a member.
+    pub fn has(&self, ifindex: u32, way: Way) -> bool {
+        self.numbers.contains_key(&(ifindex, way))
+    }
+
+    /// How many members are at a tc hook.
+    pub fn at_tc(&self) -> usize {
+        self.members.values().filter(|member| member.obtained.is_at_tc()).count()
+    }
+
+    /// How many members have a link.
+    pub fn links(&self) -> usize {
+        self.members.values().filter(|member| member.obtained.has_link()).count()
+    }
+
+    /// How many members are not attached yet, and were not refused before.
+    pub fn waiting(&self) -> usize {
+        self.members.values().filter(|member| member.is_waiting() && !member.was_refused).count()
+    }
+
+    /// Adds a member that is about to be attached; returns whether it is the first.
+    pub fn take(&mut self, wanted: &Wanted<'_>, number: Number, (feeds, was_refused): (Feeds, bool)) -> bool {
+        let is_first = self.members.is_empty();
+        let Wanted { rule, device, way, .. } = *wanted;
+        let (ifindex, name) = (device.ifindex, device.name.clone());
+        let (obtained, watched) = (Obtained::Waiting, Watched::new(clock::now().monotonic));
+        self.numbers.insert((ifindex, way), number);
+        let member = Member { rule, ifindex, way, name, obtained, was_refused, feeds, watched, own: None };
+        self.members.insert(number, member);
+        self.note();
+        is_first
+    }
+
+    /// Whether a member has this number.
+    pub fn knows(&self, number: Number) -> bool {
+        self.members.contains_key(&number)
+    }
+
+    /// The member with this number.
+    pub fn get_mut(&mut self, number: Number) -> Option<&mut Member> {
+        self.members.get_mut(&number)
+    }
+
+    /// A member was attached in this way.
+    pub fn is_attached(&mut self, number: Number, obtained: Obtained) {
+        if let Some(member) = self.members.get_mut(&number) {
+            (member.obtained, member.watched) = (obtained, Watched::new(clock::now().monotonic));
+        }
+        self.note();
+    }
+
+    /// Removes a member that could not be attached or restored. It is attached again or refused, as any other
+    /// interface.
+    pub fn remove(&mut self, number: Number) -> Option<Member> {
+        let member = self.members.remove(&number)?;
+        self.numbers.remove(&(member.ifindex, member.way));
+        Some(member)
+    }
+
+    /// Changes from the rules `before` to those of another configuration. Members that these no longer want are
+    /// released the next time.
+    pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device]) {
+        let by_index: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, device)).collect();
+        for member in self.members.values_mut() {
+            let device = by_index.get(&member.ifindex);
+            let rule = device.and_then(|device| successor(before, member.rule, rules, device, member.way));
+            member.rule = rule.unwrap_or(usize::MAX);
+        }
+    }
+
+    /// Removes and returns the members that are gone or no longer wanted.
+    pub fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashMap<u32, Departure>) -> Vec<(Number, u32, Way)> {
+        let asked_for: HashMap<_, _> =
+            wanted.iter().map(|wanted| ((wanted.device.ifindex, wanted.way, wanted.rule), wanted.device)).collect();
+        let mut left = Vec::new();
+        for (&number, member) in &mut self.members {
+            match asked_for.get(&(member.ifindex, member.way, member.rule)) {
+                Some(device) if !gone.contains_key(&member.ifindex) => {
+                    if member.name != device.name {
+                        member.name.clone_from(&device.name);
+                    }
+                }
+                _ => left.push(number),
+            }
+        }
+        left.into_iter().filter_map(|number| self.remove(number).map(|one| (number, one.ifindex, one.way))).collect()
+    }
+
+    /// What may have been missed while members were blind. It is not known which packets of the slot are theirs, so it
+    /// may be all that their interfaces counted.
+    pub fn missed(&mut self, readings: &Readings<'_>) -> Tally {
+        let mut missed = Tally::default();
+        for member in self.members.values_mut() {
+            let now = readings.own((&member.name, member.ifindex), member.way);
+            let before = std::mem::replace(&mut member.own, now);
+            if let Some(blind) = member.watched.close(Shortage::Certain, clock::now().monotonic) {
+                self.blind = self.blind.max(Some(blind));
+                missed.add(now.unwrap_or_default().since(before.unwrap_or_default()));
+            }
+        }
+        missed
+    }
+
+    /// What currently keeps weir from seeing all packets of a member.
+    pub fn trouble(&self) -> Option<&str> {
+        self.members.values().find_map(|member| member.watched.trouble())
+    }
+
+    /// The same, or how many members wait to be attached.
+    fn trouble_or_waiting(&self) -> Option<String> {
+        let waiting = self.waiting();
+        self.trouble().map(str::to_owned).or_else(|| (waiting > 0).then(|| format!("{waiting} of them {WAITS}")))
+    }
+
+    /// Their part of a window's report; `None` if there were no members.
+    pub fn close(&mut self, ledger: &Ledger) -> Option<MeasuredInterface> {
+        let (had_one, counted_buffers) = (self.had_one, self.counted_buffers);
+        (self.had_one, self.counted_buffers) = (false, false);
+        self.note();
+        // A packet may still be counted while its interface is being detached.
+        (had_one || ledger.counters.seen.packets > 0).then(|| MeasuredInterface {
+            slot: Self::SLOT,
+            name: NAME.to_owned(),
+            earlier_name: None,
+            index: None,
+            alias: None,
+            mode: Obtained::Shared.name(),
+            counts: if counted_buffers { Counts::Buffers } else { Counts::Packets },
+            direction: None,
+            feeds: self.feeds(),
+            coverage: None,
+            coverage_bytes: None,
+            blind: self.blind.take(),
+            trouble: self.trouble_or_waiting(),
+        })
+    }
+
+    /// Updates what each member feeds; returns those for which it has changed.
+    pub fn feed(&mut self, feeds: impl Fn(u32, Way) -> Feeds) -> Vec<(Number, Feeds)> {
+        let mut changed = Vec::new();
+        for (&number, member) in &mut self.members {
+            let now = feeds(member.ifindex, member.way);
+            if std::mem::replace(&mut member.feeds, now) != now {
+                changed.push((number, now));
+            }
+        }
+        changed
+    }
+
+    /// What they feed together, for reports.
+    fn feeds(&self) -> &'static str {
+        let mut all = self.members.values().map(|member| member.feeds);
+        let first = all.next().unwrap_or_default();
+        if all.all(|feeds| feeds == first) { first.name() } else { "mixed" }
+    }
+
+    fn note(&mut self) {
+        self.had_one |= self.members.values().any(|member| !member.was_refused || !member.is_waiting());
+        self.counted_buffers |= self.members.values().any(|member| member.obtained.counts() == Counts::Buffers);
+    }
+}
+
+impl Member {
+    const fn is_waiting(&self) -> bool {
+        matches!(self.obtained, Obtained::Waiting)
+    }
+
+    /// Its rule, direction, index and name.
+    pub fn what(self) -> (usize, Way, u32, String) {
+        (self.rule, self.way, self.ifindex, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_common::ledger::Tally;
+
+    use super::{
+        super::{netlink::Device, plan::wanted},
+        *,
+    };
+    use weir_config::{Direction, Interface, Mode};
+
+    #[test]
+    fn they_are_reported_while_there_are_some_and_let_go_with_their_interface() {
+        let rules = [Interface { name: "ppp*".to_owned(), mode: Mode::Auto, direction: Direction::Both, feeds: None }];
+        let device = |ifindex| Device { ifindex, name: format!("ppp{ifindex}"), hardware: 512, ..Device::default() };
+        let devices = [device(7), device(8)];
+        let wanted = wanted(&rules, &devices, true);
+        let (mut others, ledger) = (Others::default(), Ledger::default());
+        assert_eq!(others.close(&ledger), None, "there was none");
+        let mut take = |(number, wanted)| others.take(wanted, number, (Feeds::All, false));
+        let first: Vec<_> = (1..).zip(&wanted).map(&mut take).collect();
+        assert_eq!(first, [true, false, false, false]);
+        let listed = others.close(&ledger).unwrap();
+        assert_eq!((listed.feeds, listed.trouble.is_some_and(|why| why.starts_with("4 of them"))), ("all", true));
+        for number in 1..=4 {
+            others.is_attached(number, Obtained::Tc);
+        }
+        assert_eq!((others.waiting(), others.at_tc()), (0, 4));
+        let changed = others.feed(|ifindex, _| if ifindex == 7 { Feeds::None } else { Feeds::All });
+        assert_eq!(changed, [(1, Feeds::None), (2, Feeds::None)]);
+        assert_eq!(others.close(&ledger).unwrap().feeds, "mixed");
+        assert_eq!((listed.name.as_str(), listed.mode, listed.direction), ("others", "others", None));
+        let numbers = |gone: Vec<(Number, u32, Way)>| gone.into_iter().map(|(number, ..)| number).collect::<Vec<_>>();
+        assert_eq!(numbers(others.let_go(&wanted[1..], &HashMap::from([(8, Departure::Deleted)]))), [1, 3, 4]);
+        let left = [(7, Way::Ingress), (7, Way::Egress), (8, Way::Ingress), (8, Way::Egress)];
+        assert_eq!(left.map(|(ifindex, way)| others.has(ifindex, way)), [false, true, false, false]);
+        assert_eq!(numbers(others.let_go(&[], &HashMap::new())), [2]);
+        assert!(others.close(&ledger).is_some(), "there was one at the beginning of this window");
+        assert_eq!(others.close(&ledger), None);
+        let mut late = ledger;
+        late.counters.seen = Tally::new(1, 60);
+        assert!(others.close(&late).is_some(), "no packet is missing from the report");
+    }
+
+    #[test]
+    fn one_that_counts_buffers_is_said_of_all() {
+        let rules = [Interface { name: "e*".to_owned(), mode: Mode::Auto, direction: Direction::Ingress, feeds: None }];
+        let devices = [Device { ifindex: 3, name: "e3".to_owned(), hardware: 1, ..Device::default() }];
+        let mut others = Others::default();
+        others.take(&wanted(&rules, &devices, true)[0], 1, (Feeds::All, false));
+        others.is_attached(1, Obtained::Generic);
+        assert_eq!(others.close(&Ledger::default()).unwrap().counts, Counts::Buffers);
+    }
+}

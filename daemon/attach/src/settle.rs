@@ -1,0 +1,324 @@
+//! From a list of interfaces to what must be attached and what must be detached.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use tracing::{info, warn};
+use weir_common::control::egress;
+use weir_config::{
+    Interface, Mode,
+    interface::Way,
+    limits::{INTERFACES_MAX, TAPS_MAX},
+};
+use weir_system::clock;
+
+use super::{
+    attachment::{Attachment, Departure, Fate, Ordered, Present},
+    attachments::{Attachments, Going},
+    error::AttachError,
+    feeds::Feeding,
+    generic::GenericXdp,
+    nat::Sources,
+    netlink::Device,
+    obtained::Obtained,
+    others::Others,
+    plan::{Wanted, wanted},
+    stack::{levels, under},
+    tasks::{Number, Task, ToAttach, Urgency},
+};
+
+impl Attachments<'_> {
+    /// Applies this list of interfaces: releases what is gone or no longer wanted, and orders what is missing.
+    pub(super) fn settle(&mut self, devices: Vec<Device>, sources: Sources) -> Result<(), AttachError> {
+        self.note_renamed(&devices);
+        self.devices = Arc::new(devices);
+        let devices = self.devices.clone();
+        let wanted = self.wanted(&devices);
+        self.feeding = Feeding::new(&wanted, &devices, sources);
+        self.let_go_but(&wanted);
+        self.gone.clear();
+        if let Some(table) = &mut self.table {
+            table.set_feeding(self.feeding.for_the_programs())?;
+        }
+        self.feed()?;
+        self.order_missing(&wanted)?;
+        let now = clock::now().monotonic;
+        for attachment in self.slots.iter_mut().filter(|one| one.here().is_none()) {
+            attachment.is_absent(now);
+        }
+        let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
+        self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
+        self.tell_of_generic(&devices);
+        self.begin_coverage();
+        Ok(())
+    }
+
+    /// Notes what has another name than at the last list, and what it had counted then.
+    fn note_renamed(&mut self, devices: &[Device]) {
+        let now: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, device)).collect();
+        self.renamed.retain(|ifindex, _| now.contains_key(ifindex) && !self.gone.contains_key(ifindex));
+        for before in self.devices.iter().filter(|before| !self.gone.contains_key(&before.ifindex)) {
+            if now.get(&before.ifindex).is_some_and(|now| now.name != before.name) {
+                let counts = before.counts.filter(|_| !self.may_have_missed_news());
+                self.renamed.insert(before.ifindex, counts.unwrap_or_default());
+            }
+        }
+    }
+
+    /// Warns once for each interface that XDP in generic mode runs before its tc hook.
+    fn tell_of_generic(&mut self, devices: &[Device]) {
+        let mut behind = HashSet::new();
+        if devices.iter().any(GenericXdp::is_on) {
+            for attachment in self.slots.iter().filter(|one| one.way == Way::Ingress && one.obtained.is_at_tc()) {
+                let ifindex = attachment.present.map(|present| present.ifindex);
+                let Some(device) = devices.iter().find(|device| Some(device.ifindex) == ifindex) else { continue };
+                let Some(found) = GenericXdp::before(device, devices) else { continue };
+                behind.insert(device.ifindex);
+                if !self.behind_generic.contains(&device.ifindex) {
+                    warn!(interface = %device.name, "{found}");
+                }
+            }
+        }
+        self.behind_generic = behind;
+    }
+
+    fn wanted<'d>(&self, devices: &'d [Device]) -> Vec<Wanted<'d>> {
+        let mut wanted = wanted(&self.rules, devices, self.has_programs);
+        wanted.retain(|wanted| !self.released.has(&wanted.device.name));
+        wanted
+    }
+
+    /// Releases what is no longer wanted, according to the last list of interfaces.
+    pub(super) fn let_go(&mut self) {
+        let devices = self.devices.clone();
+        self.let_go_but(&self.wanted(&devices));
+    }
+
+    fn let_go_but(&mut self, wanted: &[Wanted<'_>]) {
+        let gone = std::mem::take(&mut self.gone);
+        if let Some(others) = &mut self.others {
+            for (number, ifindex, way) in others.let_go(wanted, &gone) {
+                self.going.insert(number, Going { slot: Others::SLOT, ifindex, way });
+                self.thread.put(Task::Detach(number));
+            }
+        }
+        let is_wanted = |ifindex: u32, way| {
+            !gone.contains_key(&ifindex) && wanted.iter().any(|one| (one.device.ifindex, one.way) == (ifindex, way))
+        };
+        self.slots.pass_on(&self.rules, wanted, &gone);
+        let now = clock::now().monotonic;
+        for (slot, attachment) in self.slots.numbered() {
+            let elsewhere = attachment.nowhere.or(attachment.ordered.map(|ordered| ordered.present.ifindex));
+            let ended = if elsewhere.is_some_and(|ifindex| !is_wanted(ifindex, attachment.way)) {
+                attachment.end()
+            } else {
+                match attachment.fate(&self.rules, wanted, &gone) {
+                    Some(Fate::Gone)
+                        if !attachment.present.is_some_and(|present| gone.contains_key(&present.ifindex))
+                            && attachment.may_stray(&self.rules, wanted, &self.devices, now) =>
+                    {
+                        None
+                    }
+                    Some(Fate::Gone) => {
+                        let is_released = self.released.has(&attachment.name);
+                        tell_that_it_is_gone(attachment, &self.rules[attachment.rule], is_released);
+                        if !is_released && self.rules[attachment.rule].is_named() {
+                            let ifindex = attachment.present.map_or(0, |present| present.ifindex);
+                            attachment.leave(gone.get(&ifindex).copied().unwrap_or(Departure::Unknown));
+                        }
+                        let ended = attachment.end();
+                        if is_released {
+                            attachment.obtained = Obtained::Detached;
+                        }
+                        let rule = &self.rules[attachment.rule];
+                        if rule.is_named() && !attachment.names().iter().any(|name| rule.covers(name, false)) {
+                            attachment.wait_as(attachment.rule, &rule.name);
+                        }
+                        ended
+                    }
+                    Some(Fate::Stays(wanted)) => {
+                        if attachment.stays(wanted, &self.rules[wanted.rule]) {
+                            self.directory.assign(slot, &attachment.names(), Some(attachment.way));
+                        }
+                        None
+                    }
+                    None => None,
+                }
+            };
+            if let Some(Present { ifindex, number, .. }) = ended {
+                self.going.insert(number, Going { slot, ifindex, way: attachment.way });
+                self.thread.put(Task::Detach(number));
+            }
+        }
+        self.gone = gone;
+    }
+
+    /// Updates what feeds, if that has changed because another interface came or went.
+    fn feed(&mut self) -> Result<(), AttachError> {
+        for (slot, attachment) in self.slots.numbered() {
+            let Some(Present { ifindex, number, .. }) = attachment.here() else { continue };
+            let (way, feeds) = (attachment.way, self.feeding.of(ifindex, attachment.way));
+            if feeds == attachment.feeds {
+                continue;
+            }
+            let (interface, direction) = (&attachment.name, way.name());
+            info!(%interface, direction, now = feeds.name(), "what feeds totals and lists has changed");
+            self.feeding.tell(&Device { ifindex, name: interface.clone(), ..Device::default() }, way);
+            if let Some(table) = &mut self.table {
+                table.insert(table_entry(ifindex, way), slot as u32, feeds)?;
+            }
+            self.thread.put(Task::SetFeeds(number, feeds));
+            attachment.feeds = feeds;
+        }
+        if let Some(others) = &mut self.others {
+            for (number, feeds) in others.feed(|ifindex, way| self.feeding.of(ifindex, way)) {
+                self.thread.put(Task::SetFeeds(number, feeds));
+            }
+        }
+        Ok(())
+    }
+
+    /// Orders what is not measured yet: interfaces that the configuration names come first, those that were refused
+    /// before last. Lower interfaces come before those stacked on them, because under an XDP program in generic mode
+    /// the kernel permits none.
+    fn order_missing(&mut self, wanted: &[Wanted<'_>]) -> Result<(), AttachError> {
+        let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
+        let levels = if missing.is_empty() { HashMap::new() } else { levels(&self.devices) };
+        let is_above = |one: &&&Wanted<'_>| {
+            let rule = &self.rules[one.rule];
+            one.way == Way::Ingress && rule.mode == Mode::Generic && rule.is_named()
+        };
+        let under = under(missing.iter().filter(is_above).map(|one| one.device.ifindex).collect(), &self.devices);
+        let urgency = |wanted: &Wanted<'_>| match self.urgency(wanted) {
+            Urgency::Fitting if under.contains(&wanted.device.ifindex) => Urgency::Named,
+            urgency => urgency,
+        };
+        missing.sort_by_key(|wanted| (urgency(wanted), levels.get(&wanted.device.ifindex).copied()));
+        let missing: Vec<_> = missing.into_iter().map(|wanted| (wanted, urgency(wanted))).collect();
+        let new = missing.iter().filter(|(_, urgency)| *urgency < Urgency::Refused).count();
+        let has_many = !self.budget.allows(clock::now().monotonic, self.at_tc(), new);
+        if has_many && new > 0 && !self.has_many {
+            info!(
+                "many interfaces: the classic tc hook goes before TCX, which would keep others from configuring the kernel"
+            );
+        }
+        self.has_many = has_many;
+        for (wanted, urgency) in missing {
+            if let Err(error) = self.order(wanted, urgency) {
+                self.refuse((wanted.rule, wanted.way), wanted.device, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_measured(&self, wanted: &Wanted<'_>) -> bool {
+        let Wanted { device, way, .. } = *wanted;
+        self.others.as_ref().is_some_and(|others| others.has(device.ifindex, way))
+            || self.slots.is_measured(device.ifindex, way)
+    }
+
+    fn urgency(&self, wanted: &Wanted<'_>) -> Urgency {
+        if self.refused.contains_key(&(wanted.device.ifindex, wanted.way)) {
+            Urgency::Refused
+        } else if self.rules[wanted.rule].is_named() {
+            Urgency::Named
+        } else {
+            Urgency::Fitting
+        }
+    }
+
+    /// Asks the attacher to attach to an interface that is not measured yet.
+    fn order(&mut self, wanted: &Wanted<'_>, urgency: Urgency) -> Result<(), AttachError> {
+        let Wanted { rule, device, way, .. } = *wanted;
+        let (mode, feeds) = (self.rules[rule].mode, self.feeding.of(device.ifindex, way));
+        let by_socket = !self.has_programs || mode == Mode::AfPacket;
+        if by_socket && self.slots.sockets() >= TAPS_MAX {
+            return Err(AttachError::NoTap(device.name.clone()));
+        }
+        self.next += 1;
+        let number = self.next;
+        let slot = match self.slots.place_for(&self.rules, rule, &device.name, way) {
+            Some(slot) => {
+                self.order_in_slot(slot, wanted, number, (urgency, by_socket))?;
+                slot
+            }
+            None if self.rules[rule].is_default_route() => {
+                return Err(AttachError::NoSlotOfRoutes(device.name.clone()));
+            }
+            // It is not in the programs' table: interfaces that are not there belong to the others.
+            None => {
+                let Some(others) = &mut self.others else { return Err(AttachError::NoSlot(device.name.clone())) };
+                if others.take(wanted, number, (feeds, urgency == Urgency::Refused)) {
+                    warn!(
+                        interface = %device.name, direction = way.name(),
+                        "all {INTERFACES_MAX} accounts of interfaces are in use: this interface and further ones share \
+                         the account `others`"
+                    );
+                }
+                Others::SLOT
+            }
+        };
+        let (device, has_many) = (device.clone(), self.has_many);
+        let one = ToAttach { number, urgency, device, way, mode, slot, feeds, has_many };
+        self.thread.put(Task::Attach(Box::new(one)));
+        Ok(())
+    }
+
+    fn order_in_slot(
+        &mut self,
+        slot: usize,
+        wanted: &Wanted<'_>,
+        number: Number,
+        (urgency, by_socket): (Urgency, bool),
+    ) -> Result<(), AttachError> {
+        let Wanted { rule, device, way, .. } = *wanted;
+        let feeds = self.feeding.of(device.ifindex, way);
+        // Add it to the table before the first packet can arrive.
+        if let Some(table) = &mut self.table {
+            table.insert(table_entry(device.ifindex, way), slot as u32, feeds)?;
+        }
+        self.directory.assign(slot, &device.names().collect::<Vec<_>>(), Some(way));
+        let Some(place) = self.slots.get_mut(slot) else { return Ok(()) };
+        let is_fresh = place.is_none();
+        let attachment = place.get_or_insert_with(|| Attachment::new(rule, &device.name, way));
+        (attachment.rule, attachment.feeds) = (rule, feeds);
+        attachment.call(device, &self.rules[rule]);
+        attachment.note_seen(if by_socket { attachment.told } else { self.readings.seen_of(slot) });
+        let (present, before) = (
+            Present {
+                ifindex: device.ifindex,
+                xdp: device.xdp,
+                address: device.address,
+                renamed: self.renamed.get(&device.ifindex).copied(),
+                number,
+            },
+            attachment.obtained,
+        );
+        attachment.order(Ordered { present, urgency, before, is_fresh, by_socket });
+        Ok(())
+    }
+}
+
+/// Logs why a direction of an interface is no longer measured.
+fn tell_that_it_is_gone(attachment: &Attachment, rule: &Interface, is_released: bool) {
+    let (interface, direction) = (&attachment.name, attachment.way.name());
+    if is_released {
+        info!(%interface, direction, "detached, as `weir detach` has asked");
+    } else if rule.is_default_route() {
+        info!(%interface, direction, "no default route leaves by this interface any more, or it is gone");
+    } else if rule.is_pattern() {
+        info!(%interface, direction, "the interface is gone");
+    } else {
+        warn!(%interface, direction, "the interface is gone; weir measures it again once it is back");
+    }
+}
+
+/// The key for a direction of an interface in the kernel's table.
+pub const fn table_entry(ifindex: u32, way: Way) -> u32 {
+    match way {
+        Way::Ingress => ifindex,
+        Way::Egress => egress(ifindex),
+    }
+}

@@ -1,0 +1,366 @@
+//! The slots: one for each direction of each measured interface. This file decides which interface gets which slot; it
+//! makes no system calls.
+
+use std::collections::HashMap;
+
+use weir_config::{self as config, Interface, interface::Way};
+
+use super::{
+    attachment::{Attachment, Departure},
+    netlink::Device,
+    obtained::Obtained,
+    others::Others,
+    plan::{Wanted, successor},
+    tasks::Number,
+};
+
+/// All slots.
+pub struct Slots(Vec<Option<Attachment>>);
+
+impl Slots {
+    /// As many slots as these interfaces may need. A named interface always has its slot, present or not.
+    pub fn new(interfaces: &[Interface]) -> Self {
+        let named = interfaces.iter().enumerate().filter(|(_, interface)| interface.is_named());
+        let named = named.flat_map(|(rule, interface)| {
+            interface.direction.ways().iter().map(move |&way| Attachment::new(rule, &interface.name, way))
+        });
+        let mut slots: Vec<_> = named.map(Some).collect();
+        slots.resize_with(config::slots(interfaces).min(Others::SLOT), || None);
+        Self(slots)
+    }
+
+    /// Changes from the rules `before` to those of another configuration. What these still want, in the same mode,
+    /// keeps its slot and its attachment; the rest is leaving. Named interfaces get their slots, present or not. Adds
+    /// slots if needed, up to `most` in all. `devices` are the present interfaces.
+    pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device], most: usize) {
+        for attachment in self.iter_mut() {
+            let named = Device { name: attachment.name.clone(), ..Device::default() };
+            let device = devices.iter().find(|device| device.name == attachment.name).unwrap_or(&named);
+            let rule = successor(before, attachment.rule, rules, device, attachment.way);
+            match rule {
+                Some(rule) => attachment.rule = rule,
+                None => attachment.is_leaving = true,
+            }
+        }
+        for (rule, interface) in rules.iter().enumerate().filter(|(_, interface)| interface.is_named()) {
+            for &way in interface.direction.ways() {
+                let has_slot = |one: &Attachment| !one.is_leaving && one.way == way && one.rule == rule;
+                if !self.iter().any(has_slot) {
+                    let mut coming = Attachment::new(rule, &interface.name, way);
+                    coming.is_coming = true;
+                    self.put(coming, most);
+                }
+            }
+        }
+        let asked_for = config::slots(rules).min(most);
+        if self.0.len() < asked_for {
+            self.0.resize_with(asked_for, || None);
+        }
+    }
+
+    /// What is measured goes on where its interface has another name by now that another rule is about: two interfaces
+    /// have swapped their names, for example. The slot goes with the interface. A slot that has waited for the new name
+    /// waits for the old one from now on.
+    pub fn pass_on(&mut self, rules: &[Interface], wanted: &[Wanted<'_>], gone: &HashMap<u32, Departure>) {
+        for slot in 0..self.0.len() {
+            let Some(one) = &self.0[slot] else { continue };
+            let Some(to) = one.next_rule(rules, wanted, gone) else { continue };
+            let (from, way) = (one.rule, one.way);
+            let name = if rules[from].is_named() { &rules[from].name } else { &one.name }.clone();
+            let is_its = |other: &Attachment| other.rule == to && other.way == way && !other.is_leaving;
+            let reserved = self.0.iter().position(|other| rules[to].is_named() && other.as_ref().is_some_and(is_its));
+            match reserved {
+                Some(other) => self.0[other].iter_mut().for_each(|other| other.wait_as(from, &name)),
+                // The name that is free now keeps a slot.
+                None if rules[from].is_named() => {
+                    if self.free() <= self.reserved(rules) {
+                        continue;
+                    }
+                    self.put(Attachment::new(from, &name, way), self.0.len());
+                }
+                None => {}
+            }
+            if let Some(one) = &mut self.0[slot] {
+                one.rule = to;
+            }
+        }
+    }
+
+    fn put(&mut self, attachment: Attachment, most: usize) {
+        if let Some(free) = self.0.iter_mut().find(|slot| slot.is_none()) {
+            *free = Some(attachment);
+        } else if self.0.len() < most {
+            self.0.push(Some(attachment));
+        }
+    }
+
+    /// How many slots there are, used or free.
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The used slots.
+    pub fn iter(&self) -> impl Iterator<Item = &Attachment> {
+        self.0.iter().flatten()
+    }
+
+    /// The used slots.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Attachment> {
+        self.0.iter_mut().flatten()
+    }
+
+    /// A slot, used or free; `None` if the number is out of range.
+    pub fn get_mut(&mut self, slot: usize) -> Option<&mut Option<Attachment>> {
+        self.0.get_mut(slot)
+    }
+
+    /// Whether this direction of this interface is attached, or ordered.
+    pub fn is_measured(&self, ifindex: u32, way: Way) -> bool {
+        let is_its = |one: &Attachment| one.here().is_some_and(|present| present.ifindex == ifindex);
+        self.iter().any(|one| one.way == way && is_its(one))
+    }
+
+    /// The slot of this attachment, attached or ordered.
+    pub fn slot_of(&self, number: Number) -> Option<usize> {
+        let has = |one: &Attachment| one.here().is_some_and(|present| present.number == number);
+        self.0.iter().position(|slot| slot.as_ref().is_some_and(has))
+    }
+
+    /// How many are ordered and were not refused before.
+    pub fn waiting(&self) -> usize {
+        self.iter().filter(|one| one.is_waiting()).count()
+    }
+
+    /// The used slots, with their numbers.
+    pub fn numbered(&mut self) -> impl Iterator<Item = (usize, &mut Attachment)> {
+        self.0.iter_mut().enumerate().filter_map(|(slot, one)| Some((slot, one.as_mut()?)))
+    }
+
+    /// How many of them are measured by a packet socket, or will be.
+    pub fn sockets(&self) -> usize {
+        let is_socket = |one: &&Attachment| match (&one.present, &one.ordered) {
+            (Some(_), _) => one.obtained == Obtained::AfPacket,
+            (None, Some(ordered)) => ordered.by_socket,
+            (None, None) => false,
+        };
+        self.iter().filter(is_socket).count()
+    }
+
+    /// The slot for an interface that is about to be attached: its own, or the one that it already had in this window,
+    /// or a free one. `None` if all are used. The default route has a limited number of slots, which are reserved from
+    /// patterns.
+    pub fn place_for(&self, rules: &[Interface], rule: usize, name: &str, way: Way) -> Option<usize> {
+        // A slot that waits for a name may also get an interface by one of its alternative names.
+        let is_its = |one: &Attachment| one.name == name || one.rule == rule && rules[rule].is_named();
+        let is_own = |one: &Attachment| one.way == way && !one.is_leaving && one.here().is_none() && is_its(one);
+        let own = self.0.iter().position(|slot| slot.as_ref().is_some_and(is_own));
+        own.or_else(|| {
+            let reserved = self.reserved(rules);
+            let spare = if rules[rule].is_default_route() { reserved } else { self.free().saturating_sub(reserved) };
+            self.0.iter().position(Option::is_none).filter(|_| spare > 0)
+        })
+    }
+
+    fn free(&self) -> usize {
+        self.0.iter().filter(|slot| slot.is_none()).count()
+    }
+
+    /// How many slots are reserved for interfaces that will carry the default route.
+    fn reserved(&self, rules: &[Interface]) -> usize {
+        let Some(rule) = rules.iter().position(Interface::is_default_route) else { return 0 };
+        let taken = self.iter().filter(|one| one.rule == rule && !one.is_leaving).count();
+        rules[rule].slots().saturating_sub(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            attachment::{Fate, Present},
+            plan::wanted,
+        },
+        *,
+    };
+    use weir_config::{Direction, Mode};
+
+    fn rule(name: &str, direction: Direction) -> Interface {
+        Interface { name: name.to_owned(), mode: Mode::Auto, direction, feeds: None }
+    }
+
+    fn device(ifindex: u32, name: &str) -> Device {
+        Device { ifindex, name: name.to_owned(), hardware: 1, ..Device::default() }
+    }
+
+    fn attached(rule: usize, name: &str, way: Way, ifindex: u32) -> Attachment {
+        let present = Some(Present { ifindex, xdp: None, address: None, renamed: None, number: 1 });
+        let mut one = Attachment::new(rule, name, way);
+        one.present = present;
+        one
+    }
+
+    #[test]
+    fn a_named_interface_has_its_slot_before_it_is_there() {
+        let rules = [rule("eth1", Direction::Both), rule("wan0", Direction::Egress)];
+        let slots = Slots::new(&rules);
+        let taken: Vec<_> = slots.iter().map(|one| (one.rule, one.name.as_str(), one.way)).collect();
+        assert_eq!(taken, [(0, "eth1", Way::Ingress), (0, "eth1", Way::Egress), (1, "wan0", Way::Egress)]);
+        assert!(slots.iter().all(|one| one.obtained == Obtained::Absent));
+        assert_eq!(slots.place_for(&rules, 0, "eth1", Way::Egress), Some(1));
+        assert_eq!(slots.place_for(&rules, 1, "wan0", Way::Egress), Some(2));
+        assert!(!slots.is_measured(0, Way::Ingress), "no index is attached");
+    }
+
+    #[test]
+    fn what_fits_a_pattern_gets_its_earlier_slot_or_the_first_free_one() {
+        let rules = [rule("eth0", Direction::Ingress), rule("ppp*", Direction::Ingress)];
+        let mut slots = Slots::new(&rules);
+        assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(1), "the first is that of eth0");
+        *slots.get_mut(1).unwrap() = Some(attached(1, "ppp0", Way::Ingress, 7));
+        assert_eq!(slots.place_for(&rules, 1, "ppp1", Way::Ingress), Some(2));
+        *slots.get_mut(2).unwrap() = Some(Attachment::new(1, "ppp1", Way::Ingress));
+        assert_eq!(slots.place_for(&rules, 1, "ppp1", Way::Ingress), Some(2), "it was there before in this window");
+        assert_eq!(slots.place_for(&rules, 1, "ppp2", Way::Ingress), Some(3));
+        assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(3), "another one of that name is attached");
+        assert!(slots.is_measured(7, Way::Ingress) && !slots.is_measured(7, Way::Egress));
+        for slot in 3..Others::SLOT {
+            *slots.get_mut(slot).unwrap() = Some(attached(1, "full", Way::Ingress, slot as u32 + 100));
+        }
+        assert_eq!(slots.place_for(&rules, 1, "ppp2", Way::Ingress), None, "the last slot is for all others");
+    }
+
+    /// The slots as text: rule, name and direction of each; `!` if it is leaving.
+    fn shown(slots: &Slots) -> Vec<String> {
+        let one = |one: &Attachment| {
+            let mark = if one.is_leaving { "!" } else { "" };
+            format!("{mark}{} {} {}", one.rule, one.name, one.way.name())
+        };
+        slots.0.iter().map(|slot| slot.as_ref().map_or_else(String::new, one)).collect()
+    }
+
+    #[test]
+    fn another_configuration_leaves_in_its_slot_what_it_still_asks_for() {
+        let before =
+            [rule("eth0", Direction::Both), rule("eth1", Direction::Ingress), rule("wan0", Direction::Ingress)];
+        let mut slots = Slots::new(&before);
+        // The order changes, a direction and an interface go, and another interface comes.
+        let after =
+            [rule("lan0", Direction::Ingress), rule("wan0", Direction::Ingress), rule("eth0", Direction::Egress)];
+        slots.change(&before, &after, &[], 8);
+        let expected = ["!0 eth0 ingress", "2 eth0 egress", "!1 eth1 ingress", "1 wan0 ingress", "0 lan0 ingress"];
+        assert_eq!(shown(&slots), expected);
+        // Slots that were left are reused, and a slot that stays keeps its number.
+        for slot in &mut slots.0 {
+            _ = slot.take_if(|one| one.is_leaving);
+        }
+        let last = [rule("eth1", Direction::Both), rule("lan0", Direction::Ingress)];
+        slots.change(&after, &last, &[], 8);
+        assert_eq!(
+            shown(&slots),
+            ["0 eth1 ingress", "!2 eth0 egress", "0 eth1 egress", "!1 wan0 ingress", "1 lan0 ingress"]
+        );
+    }
+
+    #[test]
+    fn what_is_to_be_attached_in_another_way_leaves_and_comes_anew() {
+        let before = [rule("eth0", Direction::Ingress), rule("ppp*", Direction::Ingress)];
+        let mut slots = Slots::new(&before);
+        *slots.get_mut(1).unwrap() = Some(attached(1, "ppp0", Way::Ingress, 7));
+        let mut after = before.clone();
+        after[0].mode = Mode::Generic;
+        // An interface of a pattern that now has its own rule stays as it is.
+        after[1].name = "ppp0".to_owned();
+        slots.change(&before, &after, &[], 255);
+        assert_eq!(shown(&slots)[..3], ["!0 eth0 ingress", "1 ppp0 ingress", "0 eth0 ingress"]);
+        assert!(slots.is_measured(7, Way::Ingress));
+        assert_eq!(slots.place_for(&after, 0, "eth0", Way::Ingress), Some(2), "not where it is leaving");
+    }
+
+    #[test]
+    fn there_are_never_more_slots_than_allowed() {
+        let before = [rule("eth0", Direction::Ingress)];
+        let mut slots = Slots::new(&before);
+        slots.change(&before, &[rule("*", Direction::Both)], &[], 255);
+        assert_eq!(slots.len(), 255);
+        let mut slots = Slots::new(&before);
+        slots.change(&before, &[rule("eth1", Direction::Both)], &[], 2);
+        assert_eq!(shown(&slots), ["!0 eth0 ingress", "0 eth1 ingress"]);
+    }
+
+    #[test]
+    fn the_default_route_has_some_slots_and_patterns_leave_them_free() {
+        let rules = [rule("default route", Direction::Ingress), rule("eth0", Direction::Ingress)];
+        let mut slots = Slots::new(&rules);
+        assert_eq!(slots.len(), 5);
+        for (slot, name) in (1..).zip(["wan0", "wan1", "wan2", "wan3"]) {
+            assert_eq!(slots.place_for(&rules, 0, name, Way::Ingress), Some(slot));
+            *slots.get_mut(slot).unwrap() = Some(attached(0, name, Way::Ingress, slot as u32 + 10));
+        }
+        assert_eq!(slots.place_for(&rules, 0, "wan4", Way::Ingress), None);
+        slots.get_mut(2).unwrap().as_mut().unwrap().end();
+        assert_eq!(slots.place_for(&rules, 0, "wan4", Way::Ingress), None, "until its window is reported");
+        assert_eq!(slots.place_for(&rules, 0, "wan1", Way::Ingress), Some(2), "it is back");
+
+        let rules = [rule("default route", Direction::Ingress), rule("ppp*", Direction::Ingress)];
+        let mut slots = Slots::new(&rules);
+        for slot in 0..Others::SLOT - 4 {
+            assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(slot));
+            *slots.get_mut(slot).unwrap() = Some(attached(1, "ppp", Way::Ingress, slot as u32 + 10));
+        }
+        assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), None);
+        for slot in Others::SLOT - 4..Others::SLOT {
+            assert_eq!(slots.place_for(&rules, 0, "wan0", Way::Ingress), Some(slot));
+            *slots.get_mut(slot).unwrap() = Some(attached(0, "wan", Way::Ingress, slot as u32 + 10));
+        }
+        assert_eq!(slots.place_for(&rules, 0, "wan0", Way::Ingress), None);
+    }
+
+    #[test]
+    fn an_attachment_stays_where_the_default_route_comes_to_what_a_pattern_means() {
+        let rules = [rule("eth*", Direction::Ingress), rule("default route", Direction::Ingress)];
+        let one = attached(0, "eth0", Way::Ingress, 2);
+        let devices = [Device { carries_default: true, ..device(2, "eth0") }];
+        let wanted = wanted(&rules, &devices, true);
+        assert_eq!((wanted[0].rule, one.fate(&rules, &wanted, &HashMap::new())), (1, Some(Fate::Stays(&wanted[0]))));
+        // Reload between the two rules, and to the name.
+        for after in ["default route", "eth0"] {
+            let mut slots = Slots::new(&rules);
+            *slots.get_mut(0).unwrap() = Some(attached(0, "eth0", Way::Ingress, 2));
+            slots.change(&rules, &[rule(after, Direction::Ingress)], &devices, 255);
+            assert_eq!(shown(&slots)[0], "0 eth0 ingress", "{after}");
+            slots.change(&[rule(after, Direction::Ingress)], &[rule("wan0", Direction::Ingress)], &devices, 255);
+            assert_eq!(shown(&slots)[0], "!0 eth0 ingress", "{after}");
+        }
+    }
+
+    #[test]
+    fn what_is_measured_goes_on_by_the_rule_of_its_new_name_and_the_old_one_keeps_a_slot() {
+        let rules = ["eth0", "eth1", "eth*"].map(|name| rule(name, Direction::Ingress));
+        let go_on = |attached_to: &[(usize, &str, u32)], devices: &[Device], rules: &[Interface], gone: &[u32]| {
+            let mut slots = Slots::new(rules);
+            for (rule, name, ifindex) in attached_to {
+                *slots.get_mut(*rule).unwrap() = Some(attached(*rule, name, Way::Ingress, *ifindex));
+            }
+            let gone = gone.iter().map(|ifindex| (*ifindex, Departure::Deleted)).collect();
+            slots.pass_on(rules, &wanted(rules, devices, true), &gone);
+            shown(&slots).into_iter().take_while(|one| !one.is_empty()).collect::<Vec<_>>()
+        };
+        let both = [(0, "eth0", 10), (1, "eth1", 11)];
+        let swapped = [device(10, "eth1"), device(11, "eth0")];
+        // The names follow when each attachment is told that it stays.
+        assert_eq!(go_on(&both, &swapped, &rules, &[]), ["1 eth0 ingress", "0 eth1 ingress"]);
+        assert_eq!(go_on(&both, &swapped[..1], &rules, &[11]), ["1 eth0 ingress", "0 eth1 ingress"]);
+        assert_eq!(go_on(&both[..1], &swapped[..1], &rules, &[]), ["1 eth0 ingress", "0 eth0 ingress"], "it waits");
+        let strayed = [device(10, "eth7"), device(11, "eth1")];
+        assert_eq!(go_on(&both, &strayed, &rules, &[]), ["2 eth0 ingress", "1 eth1 ingress", "0 eth0 ingress"]);
+        let named = [device(12, "eth1")];
+        let expected = ["0 eth0 ingress", "2 eth7 ingress", "1 eth7 ingress"];
+        assert_eq!(go_on(&[(2, "eth7", 12)], &named, &rules, &[]), expected);
+        // Other interfaces have these numbers now, or they are to be attached in another way.
+        let stays = ["0 eth0 ingress", "1 eth1 ingress"];
+        assert_eq!(go_on(&both, &swapped, &rules, &[10, 11]), stays);
+        let mut other = rules.clone();
+        other[1].mode = Mode::Tcx;
+        assert_eq!(go_on(&both, &swapped, &other, &[]), stays);
+    }
+}

@@ -1,0 +1,189 @@
+//! The messages between the coordinator and the attacher thread. The thread waits for the kernel so that the
+//! coordinator does not have to: to list interfaces, to attach, to detach, and to check attachments, Linux takes its
+//! configuration lock (rtnl), which any other process may hold for seconds.
+
+use std::{io, time::Duration};
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+use weir_common::control::Feeds;
+use weir_config::{Mode, interface::Way};
+
+use super::{error::AttachError, nat::Sources, netlink::Device, obtained::Obtained, watch::Position};
+
+/// How many batches may be queued for the thread. Further tasks wait in the coordinator, in one batch.
+const BATCHES: usize = 4;
+/// How many results may be queued for the coordinator. When the queue is full, the thread waits.
+const ANSWERS: usize = 256;
+
+/// Identifies an attachment for the life of the daemon: names and indexes of interfaces may be reused.
+pub type Number = u64;
+
+/// A task for the thread.
+#[derive(Debug)]
+pub enum Task {
+    /// List the interfaces.
+    List {
+        /// With their routes.
+        with_routes: bool,
+        /// Also find out what source addresses tell, for packet sockets that see sent packets.
+        with_sources: bool,
+    },
+    /// Check the positions of all attachments.
+    Check(u64),
+    /// Attach, in its turn.
+    Attach(Box<ToAttach>),
+    /// Restore an attachment that does not see all packets, in its turn.
+    Mend {
+        /// Which attachment.
+        number: Number,
+        /// The interface.
+        device: Box<Device>,
+        /// Its current position.
+        position: Position,
+    },
+    /// Detach, in its turn.
+    Detach(Number),
+    /// Set what its packets feed. Only a packet socket needs this.
+    SetFeeds(Number, Feeds),
+    /// Detach from everything, immediately.
+    DetachAll,
+    /// Release everything. Programs stay on their interfaces for the next weir.
+    LeaveBehind,
+}
+
+/// One direction of an interface, to be attached.
+#[derive(Debug)]
+pub struct ToAttach {
+    /// Its number.
+    pub number: Number,
+    /// Its place in the queue.
+    pub urgency: Urgency,
+    /// The interface.
+    pub device: Device,
+    /// The direction.
+    pub way: Way,
+    /// How to attach.
+    pub mode: Mode,
+    /// Its slot.
+    pub slot: usize,
+    /// What its packets feed.
+    pub feeds: Feeds,
+    /// Whether there are so many interfaces that TCX is avoided.
+    pub has_many: bool,
+}
+
+/// The order of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// It is attached and does not see all packets. This does not wait for a break.
+    Mend,
+    /// It is attached and should not be.
+    Detach,
+    /// The configuration names it.
+    Named,
+    /// It matches a pattern.
+    Fitting,
+    /// The kernel has refused it before.
+    Refused,
+}
+
+/// A result of the thread.
+#[derive(Debug)]
+pub enum Done {
+    /// The present interfaces, and what source addresses tell.
+    Listed(io::Result<(Vec<Device>, Sources)>),
+    /// The positions that were checked.
+    Checked {
+        /// The number of the check.
+        nth: u64,
+        /// Each position, and the monotonic time for which it is known.
+        found: Vec<(Number, Position, Duration)>,
+    },
+    /// How it is attached, or why not.
+    Attached(Number, Result<Obtained, AttachError>),
+    /// An attachment was to be restored.
+    Mended {
+        /// Which attachment.
+        number: Number,
+        /// Its position before.
+        position: Position,
+        /// Why it could not be restored, if so.
+        result: Result<(), AttachError>,
+        /// Whether it is attached at all.
+        is_attached: bool,
+    },
+    /// It is detached.
+    Detached(Number),
+    /// Everything is detached, or left behind.
+    Ended,
+}
+
+/// The coordinator's ends of both channels, and what could not be sent yet.
+#[derive(Debug)]
+pub struct Handle {
+    waiting: Vec<Task>,
+    tasks: Sender<Vec<Task>>,
+    /// The results.
+    pub done: Receiver<Done>,
+}
+
+/// The thread's ends.
+#[derive(Debug)]
+pub struct Channels {
+    /// The tasks.
+    pub tasks: Receiver<Vec<Task>>,
+    /// Where the results go.
+    pub done: Sender<Done>,
+}
+
+/// Both sides of two new channels.
+pub fn channels() -> (Handle, Channels) {
+    let (tasks, to_do) = bounded(BATCHES);
+    let (told, done) = bounded(ANSWERS);
+    (Handle { waiting: Vec::new(), tasks, done }, Channels { tasks: to_do, done: told })
+}
+
+impl Handle {
+    /// Adds a task to the next batch.
+    pub fn put(&mut self, task: Task) {
+        self.waiting.push(task);
+    }
+
+    /// Takes the next batch, to run it without a thread.
+    pub fn take(&mut self) -> Vec<Task> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Sends the batch if the thread's queue has room; never waits.
+    pub fn send(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        if let Err(unsent) = self.tasks.try_send(std::mem::take(&mut self.waiting)) {
+            self.waiting = unsent.into_inner();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_never_waits_and_nothing_is_forgotten_or_changes_places() {
+        let (mut handle, channels) = channels();
+        for number in 0..20 {
+            handle.put(Task::Detach(number));
+            handle.send();
+        }
+        let mut told = Vec::new();
+        while told.len() < 20 {
+            told.extend(channels.tasks.try_iter().flatten().map(|task| match task {
+                Task::Detach(number) => number,
+                other => panic!("{other:?}"),
+            }));
+            handle.send();
+        }
+        assert_eq!(told, Vec::from_iter(0..20));
+    }
+}

@@ -1,0 +1,199 @@
+//! What the attachments do at the end of windows: what each report says about them, and the state for the next weir.
+
+use std::time::Duration;
+
+use tracing::{debug, warn};
+use weir_common::{
+    control::Feeds,
+    ledger::{Counters, Ledger, Tally},
+};
+use weir_config::interface::Way;
+use weir_datapath::{edge::Edge, interface::MeasuredInterface, kept::SlotState, syscall::Hook};
+use weir_system::clock;
+
+use super::{
+    attachment::{Attachment, Present},
+    attachments::{Attachments, HELD_UP},
+    coverage::Seen,
+    obtained::{Obtained, WAITS},
+    others::{self, Others},
+    tasks::Done,
+};
+
+/// How long a packet may take from an interface, which has counted it, to weir's program.
+const ON_ITS_WAY: Duration = Duration::from_millis(2);
+
+impl Attachments<'_> {
+    /// Checks all attachments and reads all counts, right before the edge of a window. For attachments that cannot be
+    /// checked in time, the interface's own count shows whether weir was blind.
+    pub fn look(&mut self, patience: Duration) {
+        let (nth, begun) = (self.check(), clock::now().monotonic);
+        let may_act = |done: &Done| matches!(done, Done::Checked { .. } | Done::Mended { .. });
+        self.wait(patience, |all| all.checks[1] >= nth && all.mending == 0, may_act);
+        let now = clock::now().monotonic;
+        // weir itself may have been stopped meanwhile.
+        let due = begun.max(now.saturating_sub(patience));
+        for attachment in self.slots.iter_mut().filter(|one| one.present.is_some()) {
+            attachment.watched.is_unknown(due, now);
+        }
+        let was_wrong = self.slots.iter().any(|one| one.watched.was_wrong());
+        self.read(if was_wrong { ON_ITS_WAY } else { Duration::ZERO });
+    }
+
+    /// Reads all counts. Packets on their way from an interface to its program have this much time to arrive.
+    pub(super) fn read(&mut self, on_its_way: Duration) {
+        let taken = self.readings.take(self.slots.len(), on_its_way);
+        self.counting.note(taken);
+    }
+
+    /// Compares what was `counted` in the window of this length that ends now, by slot, with what the interfaces
+    /// counted. Packets that weir missed while it was blind are lost: adds them to `edge`.
+    pub fn compare(&mut self, counted: &[Counters], length: Duration, edge: &mut Edge) {
+        if self.slots.iter().any(|one| one.obtained == Obtained::AfPacket)
+            && let Err(error) = self.readings.take_later()
+        {
+            debug!("cannot read the interfaces' own counts again: {error}");
+        }
+        for (slot, attachment) in self.slots.numbered().filter(|(_, one)| !one.is_coming) {
+            let Some(counters) = counted.get(slot) else { continue };
+            if let Some(unseen) = attachment.compare(slot, &self.readings, counters, length) {
+                edge.miss(slot, unseen.counted, unseen.beyond, attachment.feeds != Feeds::All);
+            }
+        }
+        if let Some(others) = &mut self.others {
+            edge.miss(Others::SLOT, Tally::default(), others.missed(&self.readings), false);
+        }
+    }
+
+    /// Descriptions of what keeps weir from seeing all packets now, or did so in the open window.
+    pub fn troubles(&self) -> Vec<String> {
+        let of = |one: &Attachment| {
+            let blind = "was blind for a moment, and sees all packets again";
+            let trouble = match (one.watched.trouble().or(one.kept_back.as_deref()), one.watched.was_wrong()) {
+                (Some(trouble), _) => trouble,
+                (None, true) if one.watched.reason().is_none() => blind,
+                _ => return None,
+            };
+            Some(format!("{} ({}): {trouble}", one.name, one.way.name()))
+        };
+        let others =
+            self.others.as_ref().and_then(Others::trouble).map(|trouble| format!("{}: {trouble}", others::NAME));
+        let held_up = self.is_held_up().then(|| HELD_UP.to_owned());
+        let waiting = self.waiting();
+        let wait = self.said_to_wait.then(|| format!("{waiting} directions of interfaces are {WAITS}"));
+        self.slots.iter().filter_map(of).chain(others).chain(held_up).chain(wait).collect()
+    }
+
+    /// What was measured in a window with these ledgers, by slot, and how completely. Frees the slots of interfaces
+    /// that are gone for good.
+    pub fn close(&mut self, ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
+        let mut all = Vec::new();
+        for slot in 0..self.slots.len() {
+            let Some(place) = self.slots.get_mut(slot) else { continue };
+            let Some(attachment) = place else { continue };
+            let is_coming = std::mem::take(&mut attachment.is_coming);
+            if is_coming || slot >= ledgers.len() || attachment.is_tried_again() {
+                continue;
+            }
+            let compared = std::mem::take(&mut attachment.compared);
+            all.push(MeasuredInterface {
+                slot,
+                name: attachment.name.clone(),
+                earlier_name: attachment.earlier_name.take().filter(|earlier| *earlier != attachment.name),
+                index: attachment.present.map(|present| present.ifindex),
+                alias: attachment.alias.clone(),
+                mode: attachment.obtained.name(),
+                counts: attachment.obtained.counts(),
+                direction: Some(attachment.way.name()),
+                feeds: attachment.feeds.name(),
+                coverage: compared.packets,
+                coverage_bytes: compared.bytes,
+                blind: attachment.blind.take(),
+                trouble: attachment.trouble().map(str::to_owned),
+            });
+            attachment.changed = false;
+            // An interface may still count a packet while it is being detached.
+            let is_going = self.going.values().any(|going| going.slot == slot);
+            let is_over = attachment.here().is_none() && attachment.nowhere.is_none() && !is_going;
+            if attachment.is_leaving && !is_going || is_over && !self.rules[attachment.rule].is_named() {
+                *place = None;
+            }
+        }
+        if let Some(ledger) = ledgers.get(Others::SLOT) {
+            // Even if no interface shares that slot, it may have a packet that arrived during detaching.
+            all.extend(self.others.as_mut().unwrap_or(&mut Others::default()).close(ledger));
+        }
+        all
+    }
+
+    /// The used slots, with the state for the next weir.
+    pub fn slot_states(&mut self) -> Vec<SlotState> {
+        let readings = &self.readings;
+        let newest = self.devices.iter().map(|device| device.ifindex).max();
+        let own =
+            |one: &Attachment| one.present.and_then(|present| readings.own((&one.name, present.ifindex), one.way));
+        let state = |(slot, one): (usize, &mut Attachment)| SlotState {
+            slot,
+            name: one.name.clone(),
+            way: one.way,
+            ifindex: one.present.as_ref().map(|present| present.ifindex),
+            own: own(one).map(|own| own.packets),
+            own_bytes: own(one).map(|own| own.bytes),
+            newest,
+            reported: Vec::new(),
+        };
+        let others = self.others.is_some().then(|| SlotState {
+            slot: Others::SLOT,
+            name: others::NAME.to_owned(),
+            way: Way::Ingress,
+            ifindex: None,
+            own: None,
+            own_bytes: None,
+            newest,
+            reported: Vec::new(),
+        });
+        self.slots.numbered().map(state).chain(others).collect()
+    }
+
+    /// The slot of this direction of an interface, which had the slot `earlier` in an earlier weir.
+    pub fn slot_of(&mut self, earlier: &SlotState) -> Option<usize> {
+        if earlier.slot == Others::SLOT {
+            return self.others.as_ref().map(|_| Others::SLOT);
+        }
+        let is_same = |one: &Attachment| {
+            let now = one.present.as_ref().map(|present| present.ifindex);
+            one.way == earlier.way && now.is_some() && now == earlier.ifindex
+        };
+        let found = self.slots.numbered().find(|(_, one)| is_same(one)).map(|(slot, _)| slot);
+        found.or_else(|| {
+            let mut slots = self.slots.numbered();
+            slots.find(|(_, one)| one.way == earlier.way && one.name == earlier.name).map(|(slot, _)| slot)
+        })
+    }
+
+    /// Continues where an earlier weir stopped. That weir last checked at `looked` and wrote `states` then. Since then
+    /// it has counted `edge`, by the slots of this weir; these counts are in this weir's first report. `broken` are
+    /// those of its links that could not be taken over.
+    pub fn resume(&mut self, states: &[SlotState], edge: &Edge, looked: Duration, broken: &[(Hook, u32)]) {
+        for (slot, attachment) in self.slots.numbered() {
+            let Some(Present { ifindex, .. }) = attachment.present else { continue };
+            let own = |state: &&SlotState| state.way == attachment.way && state.ifindex == Some(ifindex);
+            let of_name = |state: &&SlotState| state.way == attachment.way && state.name == attachment.name;
+            let state = states.iter().find(own).or_else(|| states.iter().find(of_name));
+            let Some(state) = state.filter(|state| state.ifindex.is_some()) else { continue };
+            let counters = edge.counters.get(slot).copied().unwrap_or_default();
+            let since = Seen { all: counters.seen, merged: counters.merged };
+            let is_broken = broken.iter().any(|(hook, of)| (hook.way(), *of) == (attachment.way, ifindex));
+            if state.ifindex == Some(ifindex) && !is_broken {
+                attachment.is_taken_over(state, since, looked);
+                continue;
+            }
+            warn!(
+                interface = %attachment.name, direction = attachment.way.name(),
+                "the interface was made anew while no weir ran, or somebody has removed weir's program: what it \
+                 carried until now was not seen"
+            );
+            attachment.is_made_anew(state, since, looked, attachment.reading(slot, &self.readings));
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What weir is asked. [`Config`] is the content of `weir.yaml`, validated, with a value for every setting.
+//!
+//! A [`view`] is a question that is asked of every record, and a [`rule`] defines an alert. [`names`] has the names of
+//! addresses and numbers, and [`interface`] says which packets of which interface are measured. None of these reads
+//! YAML: the files in `yaml/` do. Each imports only those before it in this order: interface, names, view, rule, yaml.
+
+#![forbid(unsafe_code)]
+
+pub mod interface;
+pub mod names;
+pub mod rule;
+pub mod view;
+mod yaml;
+
+pub use self::yaml::*;

@@ -1,0 +1,522 @@
+//! The configuration: the content of `weir.yaml`, validated, with a value for every setting.
+//!
+//! Text becomes a [`Config`] in three steps. `node` parses YAML into a tree of plain values. `read` takes the settings
+//! from the tree through `section`, which notes each mistake and continues. `locate` finds the line and column of each
+//! mistake. [`Config::default`] equals the shipped `config/weir.yaml`.
+
+mod alert;
+mod files;
+mod interface;
+mod key;
+pub mod limits;
+mod locate;
+mod mistake;
+mod network;
+mod node;
+mod own_files;
+mod place;
+mod read;
+mod secret;
+mod section;
+mod sink;
+mod source;
+mod spool;
+mod suggest;
+#[cfg(test)]
+mod tests;
+mod tunnel_ports;
+mod units;
+mod view;
+
+use std::fs::{self, Metadata};
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use ureq::http::{HeaderName, HeaderValue, Uri};
+use weir_common::packet;
+
+pub use self::interface::{Direction, Interface, Mode, slots};
+pub use self::key::{HashKey, KeyError};
+pub use self::mistake::{Mistake, Mistakes, Place};
+pub use self::own_files::OwnFiles;
+pub use self::secret::Exposed;
+pub use self::sink::{
+    Address, Addresses, Compress, File, Http, IPFIX_FIELDS, Ipfix, Nats, NatsUrl, Sink, Target, Tls, Transport, rotated,
+};
+pub use self::source::Source;
+pub use self::spool::{Fsync, Spool, Where};
+
+use self::limits::FILE_MAX;
+use self::section::{Field, Log};
+use self::sink::write_headers;
+use crate::{
+    names::{GeoFiles, Network},
+    rule::Rule,
+    view::{Standard, View},
+};
+
+/// All settings.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Config {
+    /// The observer named in reports.
+    pub observer: Observer,
+    /// The interfaces to measure, without duplicates; their directions are at most [`limits::INTERFACES_MAX`].
+    pub interfaces: Vec<Interface>,
+    /// Names for addresses: at most [`limits::NETWORKS_MAX`], with different names; no prefix is in two of them.
+    #[serde(serialize_with = "network::write_networks")]
+    pub networks: Vec<Network>,
+    /// The ASN and country databases.
+    pub geo: GeoFiles,
+    /// When to report, and how much.
+    pub report: Report,
+    /// How exact the estimates are.
+    pub estimates: Estimates,
+    /// How weir detects new flows.
+    pub seen_flows: SeenFlows,
+    /// The standard views that are turned on.
+    pub standard_views: Vec<Standard>,
+    /// The user's views: at most [`limits::VIEWS_MAX`], with different names.
+    pub views: Vec<View>,
+    /// When to send alerts, and where.
+    pub alerts: Alerts,
+    /// Bytes that daemon and kernel may use together; `None`: as much as the settings need.
+    #[serde(serialize_with = "write_budget")]
+    pub memory: Option<u64>,
+    /// How to query a running weir.
+    pub control: Control,
+    /// Where Prometheus scrapes.
+    pub prometheus: Prometheus,
+    /// The kernel side.
+    pub datapath: Datapath,
+    /// How many packets are measured.
+    pub sampling: Sampling,
+    /// How much of addresses may be disclosed at most: to sinks, the alert webhook, the log, the control socket and
+    /// Prometheus. A sink may have a stricter limit.
+    pub addresses: Addresses,
+    /// The key of all hashes.
+    pub hash_key: HashKey,
+    /// Whether weir drops access that it does not need, besides capabilities: [`weir_system::sandbox`].
+    pub sandbox: bool,
+    /// Where reports go: at most [`limits::SINKS_MAX`], all to different targets; may be empty.
+    pub sinks: Vec<Sink>,
+    /// Where reports wait for sinks.
+    pub spool: Spool,
+}
+
+/// The observer named in reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Observer {
+    /// The name in reports; `None` means the host name.
+    pub name: Option<String>,
+    /// The place or group named in reports, if any.
+    pub site: Option<String>,
+}
+
+/// When to report, and how much.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The length of a window: whole seconds that divide a day.
+    #[serde(serialize_with = "units::write_duration")]
+    pub interval: Duration,
+    /// Entries of each top list.
+    pub top: usize,
+}
+
+/// How exact the estimates are.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Estimates {
+    /// Relative standard error of unique counts.
+    pub unique_error: f64,
+    /// The usual distance between the bounds of a count in a top list, as a share of the window's total.
+    pub top_error: f64,
+    /// Minimum number of candidates kept for each top list.
+    pub top_candidates: usize,
+}
+
+/// How weir detects new flows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SeenFlows {
+    /// Flows that one generation can hold at the false positive rate.
+    pub capacity: u64,
+    /// The share of new flows that weir may mistake for known ones.
+    pub false_positive_rate: f64,
+    /// How long one filter is filled; at least the report interval. An idle flow is forgotten after one to two
+    /// generations.
+    #[serde(serialize_with = "units::write_duration")]
+    pub generation: Duration,
+}
+
+/// When to send alerts, and where.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Alerts {
+    /// At most [`limits::ALERT_RULES_MAX`], with different names.
+    pub rules: Vec<Rule>,
+    /// Where notifications go, if there are rules.
+    pub webhook: Option<Webhook>,
+}
+
+/// Where a notification goes when an alert begins or ends.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct Webhook {
+    /// Its URL, `http` or `https`, without credentials. The path may be secret: neither `Debug` nor [`Config::to_yaml`]
+    /// shows it.
+    #[serde(serialize_with = "alert::write_host")]
+    pub url: Uri,
+    /// How long a request may take.
+    #[serde(serialize_with = "units::write_duration")]
+    pub timeout: Duration,
+    /// Headers to add. Their values are secret, too.
+    #[serde(serialize_with = "write_headers")]
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Notifications held while the target is slow or dead.
+    pub queue: usize,
+}
+
+/// How to query a running weir.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Control {
+    /// The Unix socket; `None` (`none`) turns it off.
+    #[serde(serialize_with = "write_or_none")]
+    pub socket: Option<PathBuf>,
+}
+
+/// Where Prometheus scrapes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Prometheus {
+    /// The address; `None` (`none`) turns it off.
+    #[serde(serialize_with = "write_address")]
+    pub listen: Option<SocketAddr>,
+}
+
+fn write_address<S: Serializer>(address: &Option<SocketAddr>, serializer: S) -> Result<S::Ok, S::Error> {
+    match address {
+        Some(address) => serializer.collect_str(address),
+        None => serializer.serialize_str(NONE),
+    }
+}
+
+fn write_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_deref().unwrap_or(Path::new(NONE)).serialize(serializer)
+}
+
+impl Control {
+    /// Whether something exists at the socket's path.
+    pub fn is_there(&self) -> bool {
+        self.socket.as_ref().is_some_and(|path| path.exists())
+    }
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { socket: Some(PathBuf::from(limits::CONTROL_SOCKET)) }
+    }
+}
+
+/// The kernel side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Datapath {
+    /// Slots of the flow cache per CPU, a power of two; `None` (`auto`): as in `weir_datapath::Shares`.
+    #[serde(serialize_with = "write_or_auto")]
+    pub cache_flows: Option<u32>,
+    /// Bytes of the ring per CPU, a power of two; `None` (`auto`): as in `weir_datapath::Shares`.
+    #[serde(serialize_with = "write_bytes_or_auto")]
+    pub ring: Option<u64>,
+    /// Bytes of the ring of each packet socket, a power of two.
+    #[serde(serialize_with = "units::write_bytes")]
+    pub packet_ring: u64,
+    /// Which flow a tunnelled packet belongs to.
+    pub tunnels: Tunnels,
+    /// The UDP ports that identify tunnels.
+    #[serde(serialize_with = "tunnel_ports::write")]
+    pub tunnel_ports: packet::TunnelPorts,
+}
+
+/// Which flow a tunnelled packet belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tunnels {
+    /// The tunnel.
+    #[default]
+    Outer,
+    /// The flow inside the tunnel.
+    Inner,
+}
+
+impl From<Tunnels> for packet::Tunnels {
+    fn from(tunnels: Tunnels) -> Self {
+        match tunnels {
+            Tunnels::Outer => Self::Outer,
+            Tunnels::Inner => Self::Inner,
+        }
+    }
+}
+
+/// How many packets are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sampling {
+    /// The sampling rate.
+    pub packets: Packets,
+    /// The share of a CPU that may be spent on reading its records before `auto` measures fewer packets.
+    pub cpu: f64,
+}
+
+/// The sampling rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packets {
+    /// One packet in this many, 1 to `weir_common::sampling::RATE_MAX`.
+    OneIn(u32),
+    /// Every packet, but fewer while the daemon cannot keep up.
+    Auto,
+}
+
+impl Packets {
+    /// The initial rate.
+    pub const fn first_rate(self) -> u32 {
+        match self {
+            Self::OneIn(rate) => rate,
+            Self::Auto => 1,
+        }
+    }
+
+    /// Whether any packet may be left out.
+    pub const fn leaves_out(self) -> bool {
+        !matches!(self, Self::OneIn(1))
+    }
+}
+
+impl Serialize for Packets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::OneIn(rate) => serializer.serialize_u32(*rate),
+            Self::Auto => serializer.serialize_str(AUTO),
+        }
+    }
+}
+
+/// The word that lets weir decide.
+const AUTO: &str = "auto";
+/// The word that turns something off.
+const NONE: &str = "none";
+
+impl Config {
+    /// Whether this interface is measured only while it carries a default route.
+    pub fn means_only_by_route(&self, name: &str) -> bool {
+        let covered = |carries_default| self.interfaces.iter().any(|interface| interface.covers(name, carries_default));
+        covered(true) && !covered(false)
+    }
+
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes in it, or why it cannot be read.
+    pub fn read(path: &Path) -> Result<Self, Mistakes> {
+        Self::read_with_source(path).map(|(config, _)| config)
+    }
+
+    /// The same, and the text that was read.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes in it, or why it cannot be read.
+    pub fn read_with_source(path: &Path) -> Result<(Self, Source), Mistakes> {
+        let name = path.display().to_string();
+        let mut bytes = Vec::new();
+        let unreadable = |error| Mistakes::unreadable(&name, None, format!("cannot read the configuration: {error}"));
+        let file = fs::File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        file.take(FILE_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => {
+                let config = Self::parse(text, &name)?.kept(path, &metadata)?;
+                Ok((config, Source::new(name, text)))
+            }
+            // A truncated file may end within a character; its length is the mistake to report.
+            Err(_) if bytes.len() > FILE_MAX => Err(too_long(&name)),
+            Err(_) if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) => {
+                let (place, message) = (Place::after(&[]), "this is UTF-16 text: save the file as UTF-8");
+                Err(Mistakes::unreadable(&name, Some(place), message.to_owned()))
+            }
+            Err(error) => {
+                let (place, byte) = (Place::after(&bytes[..error.valid_up_to()]), bytes[error.valid_up_to()]);
+                Err(Mistakes::unreadable(&name, Some(place), format!("the byte {byte:#04x} is not UTF-8 text")))
+            }
+        }
+    }
+
+    /// Returns the configuration, unless it contains a secret and every user may read its file.
+    fn kept(self, path: &Path, metadata: &Metadata) -> Result<Self, Mistakes> {
+        let Some(secret) = self.secret() else { return Ok(self) };
+        match Exposed::check(path, metadata) {
+            Ok(()) => Ok(self),
+            Err(exposed) => {
+                let mistake = Mistake { place: None, path: secret, message: exposed.to_string() };
+                Err(Mistakes::in_content(&path.display().to_string(), vec![mistake], 0))
+            }
+        }
+    }
+
+    /// The first setting that is itself a secret, rather than the path of a file with one.
+    fn secret(&self) -> Option<String> {
+        if let HashKey::Given(_) = self.hash_key {
+            return Some("hash_key".to_owned());
+        }
+        if let Some(webhook) = &self.alerts.webhook {
+            if webhook.has_path() {
+                return Some("alerts.webhook.url".to_owned());
+            }
+            let secret = webhook.headers.iter().find(|(name, _)| secret::is_credential(name));
+            if let Some((name, _)) = secret {
+                return Some(format!("alerts.webhook.headers.{name}"));
+            }
+        }
+        let headers = self.sinks.iter().enumerate().flat_map(|(nth, sink)| {
+            let headers = sink.target.http().map(|http| &http.headers[..]).unwrap_or_default();
+            headers.iter().map(move |(name, _)| (nth, name))
+        });
+        let mut secrets = headers.filter(|(_, name)| secret::is_credential(name));
+        secrets.next().map(|(nth, name)| format!("sinks[{nth}].headers.{name}"))
+    }
+
+    /// Parses a configuration; `file` is its name in mistakes. Missing and null settings have their defaults, so an
+    /// empty text gives [`Config::default`].
+    ///
+    /// # Errors
+    ///
+    /// All mistakes in it; if it is not valid YAML, only the first.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Mistakes> {
+        if text.len() > FILE_MAX {
+            return Err(too_long(file));
+        }
+        let text = without_mark(text);
+        let root = node::parse(text).map_err(|mistake| Mistakes::in_content(file, vec![mistake], 0))?;
+        let log = Log::default();
+        let config = read::config(&Field::root(&root, &log));
+        log.into_result(file, text).map(|()| config)
+    }
+
+    /// Parses one view from the command line, with these defaults. `file` is its name in mistakes; `name` is the view's
+    /// name unless it sets one.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes in it; if it is not valid YAML, only the first.
+    pub fn parse_view(&self, text: &str, file: &str, name: &str) -> Result<View, Mistakes> {
+        let no_yaml = |mistake| Mistakes::in_content(file, vec![mistake], 0).in_a_view();
+        let root = node::parse(text).map_err(no_yaml)?;
+        let log = Log::default();
+        let view = view::view(&Field::root(&root, &log), self, Some(name));
+        log.into_result(file, text).map_err(Mistakes::in_a_view)?;
+        view.ok_or_else(|| Mistakes::unreadable(file, None, "there is no view in it".to_owned()))
+    }
+
+    /// The standard views in force. A user's view replaces the standard view of the same name.
+    pub fn standard(&self) -> impl Iterator<Item = Standard> + Clone {
+        let is_taken = |standard: &Standard| self.views.iter().any(|view| view.name == standard.name());
+        self.standard_views.iter().copied().filter(move |standard| !(standard.is_per_interface() && is_taken(standard)))
+    }
+
+    /// The configuration in force, as YAML with every setting written out. Secrets are replaced: the hash key by
+    /// `<set>`, header values by `***`.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        serde_yaml::to_string(self).expect("maps with text keys, lists, text and finite numbers, all of which YAML has")
+    }
+}
+
+fn too_long(file: &str) -> Mistakes {
+    let message = format!("longer than {}, the limit for a configuration", units::show_bytes(FILE_MAX as u64));
+    Mistakes::unreadable(file, None, message)
+}
+
+/// The text without the byte order mark that some editors put before it. The mark is not part of the first line.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            observer: Observer::default(),
+            interfaces: Vec::new(),
+            networks: Vec::new(),
+            geo: GeoFiles::default(),
+            report: Report::default(),
+            estimates: Estimates::default(),
+            seen_flows: SeenFlows::default(),
+            standard_views: Standard::ALL.to_vec(),
+            views: Vec::new(),
+            alerts: Alerts::default(),
+            memory: None,
+            control: Control::default(),
+            prometheus: Prometheus::default(),
+            datapath: Datapath::default(),
+            sampling: Sampling::default(),
+            addresses: Addresses::default(),
+            hash_key: HashKey::default(),
+            sandbox: true,
+            sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE, addresses: Addresses::default() }],
+            spool: Spool::default(),
+        }
+    }
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(10), top: 10 }
+    }
+}
+
+impl Default for Estimates {
+    fn default() -> Self {
+        Self { unique_error: 0.005, top_error: 0.0005, top_candidates: 1024 }
+    }
+}
+
+impl Default for SeenFlows {
+    fn default() -> Self {
+        Self { capacity: 1_000_000, false_positive_rate: 0.001, generation: Duration::from_secs(300) }
+    }
+}
+
+impl Default for Datapath {
+    fn default() -> Self {
+        Self {
+            cache_flows: None,
+            ring: None,
+            packet_ring: 8 << 20,
+            tunnels: Tunnels::default(),
+            tunnel_ports: packet::TunnelPorts::USUAL,
+        }
+    }
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { packets: Packets::OneIn(1), cpu: 0.5 }
+    }
+}
+
+fn write_or_auto<S: Serializer>(number: &Option<u32>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => serializer.serialize_u32(*number),
+        None => serializer.serialize_str(AUTO),
+    }
+}
+
+fn write_budget<S: Serializer>(bytes: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match bytes {
+        Some(bytes) => units::write_bytes(bytes, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn write_bytes_or_auto<S: Serializer>(bytes: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match bytes {
+        Some(bytes) => units::write_bytes(bytes, serializer),
+        None => serializer.serialize_str(AUTO),
+    }
+}

@@ -1,0 +1,82 @@
+//! Files with secrets. weir refuses a file that every user of the machine can open, because it is no secret.
+
+use std::{
+    fs::{self, Metadata},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
+
+use ureq::http::HeaderName;
+
+/// The permissions of users other than the owner and the group. The group may read: it may be the service's own group.
+const OTHERS: u32 = 0o007;
+/// The permission bits of a mode.
+const PERMISSIONS: u32 = 0o7777;
+
+/// A file with a secret that every user can open.
+#[derive(Debug, thiserror::Error)]
+#[error("{file} holds a secret, but every user of this machine may open it (mode {mode:04o}): run `chmod o= {file}`")]
+pub struct Exposed {
+    file: String,
+    mode: u32,
+}
+
+impl Exposed {
+    /// Checks the metadata of an open file.
+    ///
+    /// # Errors
+    ///
+    /// Every user can open it.
+    pub fn check(path: &Path, metadata: &Metadata) -> Result<(), Self> {
+        let mode = metadata.permissions().mode() & PERMISSIONS;
+        if mode & OTHERS == 0 { Ok(()) } else { Err(Self { file: path.display().to_string(), mode }) }
+    }
+
+    /// Checks a file that need not exist yet.
+    pub fn check_path(path: &Path) -> Result<(), Self> {
+        fs::metadata(path).map_or(Ok(()), |metadata| Self::check(path, &metadata))
+    }
+}
+
+/// Whether a header carries a credential, judged by its name, such as `Authorization`, `X-Api-Key` or `Cookie`.
+pub(in crate::yaml) fn is_credential(header: &HeaderName) -> bool {
+    const PARTS: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
+    PARTS.iter().any(|part| header.as_str().contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_may_do_exposes_a_file_and_what_the_group_may_does_not() {
+        let path = std::env::temp_dir().join(format!("weir-secret-{}", std::process::id()));
+        fs::write(&path, "secret").unwrap();
+        let check = |mode| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            Exposed::check_path(&path).map_err(|error| error.to_string())
+        };
+        let kept = [0o600, 0o640, 0o660, 0o400, 0o440].map(check);
+        let exposed = [0o644, 0o604, 0o602, 0o601, 0o777].map(check);
+        fs::remove_file(&path).unwrap();
+        assert!(kept.iter().all(Result::is_ok), "{kept:?}");
+        assert!(exposed.iter().all(Result::is_err), "{exposed:?}");
+        let file = path.display();
+        let expected = format!(
+            "{file} holds a secret, but every user of this machine may open it (mode 0644): run `chmod o= {file}`"
+        );
+        assert_eq!(exposed[0], Err(expected));
+        assert!(Exposed::check_path(&path).is_ok(), "there is nothing to read");
+    }
+
+    #[test]
+    fn headers_with_credentials_are_known_by_their_names() {
+        let is = |name: &'static str| is_credential(&HeaderName::from_static(name));
+        for name in ["authorization", "proxy-authorization", "x-api-key", "cookie", "x-auth-token", "x-vault-secret"] {
+            assert!(is(name), "{name}");
+        }
+        for name in ["x-scope-orgid", "x-tenant", "accept", "user-agent"] {
+            assert!(!is(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The sink `http`, and what it shares with other sinks that use HTTP.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::{Serialize, Serializer};
+use ureq::http::{HeaderName, HeaderValue, Uri, header};
+
+use super::super::{
+    NONE,
+    limits::{HEADERS_MAX, TIMEOUT},
+    secret::is_credential,
+    section::{Field, Section},
+    units,
+};
+
+/// An HTTP collector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Http {
+    /// Its URL, `http` or `https`, without credentials; [`Config::to_yaml`](crate::yaml::Config::to_yaml) does not
+    /// show its query.
+    #[serde(serialize_with = "write_url")]
+    pub url: Uri,
+    /// How long a request may take.
+    #[serde(serialize_with = "units::write_duration")]
+    pub timeout: Duration,
+    /// How long connecting may take; `None` (`none`): up to the limit of the whole request.
+    #[serde(serialize_with = "units::write_duration_or_none")]
+    pub connect_timeout: Option<Duration>,
+    /// How long sending the request may take.
+    #[serde(serialize_with = "units::write_duration_or_none")]
+    pub send_timeout: Option<Duration>,
+    /// How long the collector may take to start its answer.
+    #[serde(serialize_with = "units::write_duration_or_none")]
+    pub answer_timeout: Option<Duration>,
+    /// How bodies are compressed.
+    pub compress: Compress,
+    /// Headers to add. Their values are secret: neither `Debug` nor [`Config::to_yaml`](crate::yaml::Config::to_yaml)
+    /// shows them.
+    #[serde(serialize_with = "write_headers")]
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// A file with the token of `Authorization: Bearer`; weir reads it for each request.
+    pub token_file: Option<PathBuf>,
+    /// More headers, with their values in files.
+    #[serde(serialize_with = "write_header_files")]
+    pub header_files: Vec<(HeaderName, PathBuf)>,
+    /// The trusted roots for HTTPS, and weir's own certificate.
+    pub tls: Tls,
+    /// The proxy; `None`: that of the environment (`HTTPS_PROXY` and the like), if any.
+    #[serde(serialize_with = "write_url_or_null")]
+    pub proxy: Option<Uri>,
+}
+
+/// PEM files for HTTPS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tls {
+    /// The trusted roots; `None`: those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// weir's own certificate and its chain, for collectors that require one.
+    pub certificate_file: Option<PathBuf>,
+    /// Its key.
+    pub key_file: Option<PathBuf>,
+}
+
+/// How the body of a request or a file is compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compress {
+    /// gzip (RFC 1952).
+    #[default]
+    Gzip,
+    /// zstd (RFC 8878).
+    Zstd,
+    /// No compression.
+    None,
+}
+
+impl Compress {
+    /// All variants.
+    pub const ALL: [Self; 3] = [Self::Gzip, Self::Zstd, Self::None];
+}
+
+impl Http {
+    /// The default of `timeout`.
+    pub const TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// Where reports go: the URL, and what may identify a tenant, so that one tenant's reports never go to another.
+    /// That is every header without credentials, and the paths of the files with the others, because their content
+    /// changes.
+    pub(super) fn place(&self) -> String {
+        let mut place = self.url.to_string();
+        let mut add = |name: &str, value: &str| place.extend([" ", name, "=", value]);
+        for (name, value) in self.headers.iter().filter(|(name, _)| !is_credential(name)) {
+            add(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
+        }
+        for (name, file) in &self.header_files {
+            add(name.as_str(), &file.to_string_lossy());
+        }
+        if let Some(file) = &self.token_file {
+            add("token_file", &file.to_string_lossy());
+        }
+        place
+    }
+
+    /// The message about an earlier sink with the same place.
+    pub(super) fn conflict(&self, earlier: &Self) -> String {
+        let what = if self.headers == earlier.headers { super::SAME_PLACE } else { DIFFERS_IN_SECRETS };
+        what.to_owned()
+    }
+}
+
+/// If sinks differ only in a password, their reports in the spool cannot be told apart.
+const DIFFERS_IN_SECRETS: &str = "write each secret into a file of its own (`token_file` or `header_files`): only secrets \
+                                  in `headers` tell it from";
+
+pub(super) const COMPRESS: [(&str, Compress); 3] =
+    [("gzip", Compress::Gzip), ("zstd", Compress::Zstd), ("none", Compress::None)];
+
+/// Headers that weir sets itself, or that would break the request.
+const OWN_HEADERS: [HeaderName; 7] = [
+    header::HOST,
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+    HeaderName::from_static("idempotency-key"),
+];
+
+/// Reads the settings of this sink.
+pub(super) fn http(s: &mut Section<'_>) -> Option<Http> {
+    let url = s.require("url", "the collector, such as http://collector:8080/weir", |f| url(&f));
+    settings(s, url)
+}
+
+/// Reads everything except the URL.
+pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>) -> Option<Http> {
+    let timeout = s.get("timeout", Http::TIMEOUT, |f| f.duration(TIMEOUT));
+    let compress = s.get("compress", Compress::default(), |f| f.choice(&COMPRESS));
+    let headers = s.get("headers", Vec::new(), |f| headers(&f.secret()));
+    let mut part =
+        |name| s.get(name, None, |f| if f.is_word_of(&[NONE]) { Some(None) } else { f.duration(TIMEOUT).map(Some) });
+    let [connect_timeout, send_timeout, answer_timeout] =
+        ["connect_timeout", "send_timeout", "answer_timeout"].map(&mut part);
+    let is_header = |name: &HeaderName| headers.iter().any(|(given, _)| given == name);
+    let token_file = s.get("token_file", None, |f| {
+        if is_header(&header::AUTHORIZATION) {
+            f.refuse("`headers` has an Authorization already: keep one of them");
+        }
+        f.file_path().map(Some)
+    });
+    let is_given = |name: &HeaderName| is_header(name) || token_file.is_some() && *name == header::AUTHORIZATION;
+    let header_files = s.get("header_files", Vec::new(), |f| {
+        by_header(&f, "{X-Api-Key: /etc/weir/api.key}", is_given, |f| f.file_path())
+    });
+    let tls = s.get("tls", Tls::default(), |f| tls(&f));
+    let proxy = s.get("proxy", None, |f| self::url(&f).map(Some));
+    Some(Http {
+        url: url?,
+        timeout,
+        connect_timeout,
+        send_timeout,
+        answer_timeout,
+        compress,
+        headers,
+        token_file,
+        header_files,
+        tls,
+        proxy,
+    })
+}
+
+pub(super) fn tls(field: &Field<'_>) -> Option<Tls> {
+    let tls = field.section("{ca_file: /etc/weir/ca.pem}", |s| {
+        let mut file = |name| s.get(name, None, |f| f.file_path().map(Some));
+        Tls { ca_file: file("ca_file"), certificate_file: file("certificate_file"), key_file: file("key_file") }
+    })?;
+    if tls.certificate_file.is_some() != tls.key_file.is_some() {
+        field.refuse("`certificate_file` and `key_file` belong together: give both, or none");
+    }
+    Some(tls)
+}
+
+/// A URL that is never quoted in a mistake, because it may contain credentials.
+pub(in crate::yaml) fn url(field: &Field<'_>) -> Option<Uri> {
+    let text = field.text()?;
+    let url: Uri = match text.parse() {
+        Ok(url) => url,
+        Err(error) => {
+            field.refuse(format!("not a URL: {error}"));
+            return None;
+        }
+    };
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    if !matches!(url.scheme_str(), Some("http" | "https")) {
+        field.refuse("a URL begins with http:// or https://");
+    } else if authority.contains('@') {
+        field.refuse("a user name or password in a URL would appear in logs: use `headers: {Authorization: ...}`");
+    } else if url.host().is_none_or(str::is_empty) {
+        field.refuse("the URL has no host");
+    } else if url.host() != Some(authority) && url.port_u16().is_none_or(|port| port == 0) {
+        field.refuse("the port of the URL is not from 1 to 65535");
+    } else {
+        return Some(url);
+    }
+    None
+}
+
+/// The headers to add; the field is secret.
+pub(in crate::yaml) fn headers(field: &Field<'_>) -> Option<Vec<(HeaderName, HeaderValue)>> {
+    by_header(field, "{Authorization: Bearer ...}", |_| false, header_value)
+}
+
+/// A value for each header; `is_given` tells which headers are already set.
+fn by_header<T>(
+    field: &Field<'_>,
+    example: &str,
+    is_given: impl Fn(&HeaderName) -> bool,
+    read: impl Fn(&Field<'_>) -> Option<T>,
+) -> Option<Vec<(HeaderName, T)>> {
+    let mut all: Vec<(HeaderName, T)> = Vec::new();
+    for (name, field) in field.map(HEADERS_MAX, example)? {
+        let Some(value) = read(&field) else { continue };
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+            field.refuse_key("not the name of an HTTP header: use letters, digits and dashes");
+            continue;
+        };
+        if OWN_HEADERS.contains(&name) {
+            field.refuse_key("weir sets this header itself");
+        } else if is_given(&name) || all.iter().any(|(earlier, _)| *earlier == name) {
+            field.refuse_key("given twice: keep one of them");
+        } else {
+            all.push((name, value));
+        }
+    }
+    Some(all)
+}
+
+fn header_value(field: &Field<'_>) -> Option<HeaderValue> {
+    let Ok(mut value) = HeaderValue::from_str(field.text()?) else {
+        field.refuse("contains a line break or another character that HTTP does not allow in a header");
+        return None;
+    };
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn write_header_files<S: Serializer>(files: &[(HeaderName, PathBuf)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(files.iter().map(|(name, file)| (name.as_str(), file)))
+}
+
+fn write_url_or_null<S: Serializer>(url: &Option<Uri>, serializer: S) -> Result<S::Ok, S::Error> {
+    url.as_ref().map(Uri::to_string).serialize(serializer)
+}
+
+/// Writes a URL without its query, where some collectors expect their key.
+fn write_url<S: Serializer>(url: &Uri, serializer: S) -> Result<S::Ok, S::Error> {
+    match (url.to_string().split_once('?'), url.query()) {
+        (Some((public, _)), Some(_)) => serializer.collect_str(&format_args!("{public}?***")),
+        _ => serializer.collect_str(url),
+    }
+}
+
+pub(in crate::yaml) fn write_headers<S: Serializer>(
+    headers: &[(HeaderName, HeaderValue)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(headers.iter().map(|(name, _)| (name.as_str(), "***")))
+}

@@ -1,0 +1,492 @@
+//! Views: the user's questions. Each field, value or combination that makes no sense is refused at its place.
+
+use std::ops::RangeInclusive;
+
+use weir_system::text::short;
+
+use super::interface::{SLOTS_MAX, WAYS, interface_name};
+use super::limits::{
+    CONDITION_VALUES_MAX, DISTINCT_ERROR, DISTINCT_FIELDS_MAX, FIELDS_MAX, TOP, TOP_ERROR, UNIQUE_ERROR,
+    VIEW_NAME_BYTES, VIEWS_MAX,
+};
+use super::section::{Field, Section};
+use super::suggest::nearest;
+use super::{Config, Estimates};
+use crate::{
+    names::{Prefix, Scope, dscp::dscp_number, protocol::protocol_number},
+    view::{
+        By, Condition, FLOW, Measure, Of, Side, Unpackable, Values, View,
+        field::{self, ECN, TCP_FLAGS},
+    },
+};
+
+/// Names that stand for several fields.
+const ALIASES: [(&str, &[&str]); 3] = [
+    ("flow", &["src_ip", "dst_ip", "src_port", "dst_port", "proto"]),
+    ("pair", &["src_ip", "dst_ip"]),
+    ("service", &["proto", "port"]),
+];
+
+/// All valid views.
+pub(super) fn views(field: &Field<'_>, defaults: &Config) -> Option<Vec<View>> {
+    let mut taken: Vec<(Field<'_>, View)> = Vec::new();
+    for field in field.list(VIEWS_MAX, "[{name: web, match: {dst_port: 443}, by: [src_ip], measure: bytes}]")? {
+        let Some(view) = view(&field, defaults, None) else { continue };
+        match taken.iter().find(|(_, earlier)| earlier.name == view.name) {
+            Some((earlier, _)) => field.refuse(format!("the name {} is taken by {}", view.name, earlier.path())),
+            None => taken.push((field, view)),
+        }
+    }
+    Some(taken.into_iter().map(|(_, view)| view).collect())
+}
+
+/// One view; `name` is its default name, if it needs none.
+pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> Option<View> {
+    let before = field.mistakes();
+    let view = field.section("{name: web, by: [src_ip], measure: bytes}", |s| {
+        let own = match name {
+            Some(default) => s.get("name", default.to_owned(), |f| view_name(&f, VIEW_NAME_BYTES)),
+            None => {
+                s.require("name", "what reports call this view", |f| view_name(&f, VIEW_NAME_BYTES)).unwrap_or_default()
+            }
+        };
+        let measure = s.get("measure", Measure::Bytes, |f| measure(&f));
+        let by_field = s.field("by");
+        let by = by_field.as_ref().and_then(|f| fields(f, FIELDS_MAX)).unwrap_or_default();
+        let per_field = s.field("per");
+        let per_interface = per_field.as_ref().and_then(|f| f.choice(&[("interface", true)])).unwrap_or(false);
+        let match_field = s.field("match");
+        let entropy = s.field("entropy");
+        let error = s.field("error");
+        let (usual_error, errors) = errors(&measure, by.is_empty(), &defaults.estimates);
+        // If `measure` or `by` is wrong, the valid errors are not known yet.
+        let is_known = field.mistakes() == before;
+        let view = View {
+            name: own,
+            conditions: match_field.as_ref().and_then(|f| conditions(f, defaults)).unwrap_or_default(),
+            top: s.get("top", defaults.report.top, |f| f.count(TOP).map(|top| top as usize)),
+            follows_top_error: error.is_none() && (measure.is_tally() || measure == Measure::NewFlows),
+            error: error.filter(|_| is_known).and_then(|f| f.ratio(errors)).unwrap_or(usual_error),
+            by,
+            measure,
+            per_interface,
+            has_entropy: entropy.as_ref().and_then(Field::flag).unwrap_or(false),
+        };
+        check(&view, by_field.as_ref().unwrap_or(field), per_field.as_ref());
+        if let Some(entropy) = entropy.filter(|_| view.has_entropy) {
+            check_entropy(&view, &entropy);
+        }
+        if view.measure == Measure::NewFlows {
+            check_new_flows(&view, field, [by_field.as_ref(), match_field.as_ref(), per_field.as_ref()]);
+        }
+        check_needs(&view.by, by_field.as_ref().unwrap_or(field), defaults);
+        if let Measure::Distinct(of) = &view.measure {
+            check_needs(of, field, defaults);
+        }
+        view
+    })?;
+    (field.mistakes() == before).then_some(view)
+}
+
+/// The default error of a view, and the range that it may ask for.
+const fn errors(measure: &Measure, has_one_row: bool, defaults: &Estimates) -> (f64, RangeInclusive<f64>) {
+    match measure {
+        Measure::Bytes | Measure::Packets | Measure::NewFlows => (defaults.top_error, TOP_ERROR),
+        Measure::Flows | Measure::Distinct(_) if has_one_row => (defaults.unique_error, UNIQUE_ERROR),
+        Measure::Flows | Measure::Distinct(_) => (Measure::USUAL_DISTINCT_ERROR, DISTINCT_ERROR),
+    }
+}
+
+/// A name in reports, with this range of bytes.
+pub(super) fn view_name(field: &Field<'_>, bytes: RangeInclusive<usize>) -> Option<String> {
+    let name = field.text()?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if bytes.contains(&name.len()) && name.chars().all(is_plain) {
+        return Some(name.to_owned());
+    }
+    let (min, max) = bytes.into_inner();
+    field.refuse(format!("{:?} is not a valid name: {min} to {max} letters, digits, _, - and .", short(name)));
+    None
+}
+
+/// Checks rules about combinations of settings.
+fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
+    use field::Field as F;
+    let has = |wanted: fn(&F) -> bool| view.by.iter().any(wanted);
+    if let Some(per) = per.filter(|_| view.per_interface && has(|field| *field == F::Interface)) {
+        per.refuse("`by` has `interface` already: a table for each interface, or a row for each, but not both");
+        return;
+    }
+    if view.per_interface && has(|field| *field == F::Direction) {
+        by.refuse("`per: interface` has a table for each direction already: leave `direction` out");
+        return;
+    }
+    for (nth, one) in view.by.iter().enumerate() {
+        if let Some(other) = view.by[..nth].iter().find(|other| other.name() == one.name()) {
+            by.refuse(format!("{other} and {one}: a row shows one {}, so leave one of them out", one.name()));
+            return;
+        }
+    }
+    let interface = view.per_interface.then_some(F::Interface);
+    let all: Vec<F> = view.by.iter().copied().chain(interface).collect();
+    match By::new(&all, SLOTS_MAX) {
+        Ok(_) => (),
+        Err(Unpackable::Addresses) => by.refuse("a key has at most two addresses"),
+        Err(Unpackable::Bits(bits)) => {
+            by.refuse(format!(
+                "these fields take {bits} bits, and a key has room for 63 besides addresses: leave one out"
+            ));
+        }
+    }
+    let sides = |side| view.by.iter().filter(|field| matches!(field, F::Ip(one, _) if *one == side)).count();
+    if sides(Side::Host) > 0 && sides(Side::Src) + sides(Side::Dst) > 0 {
+        by.refuse("`host` is either address: it cannot stand beside `src_ip` or `dst_ip`");
+    }
+    if let Measure::Distinct(of) = &view.measure
+        && let Some(same) = of.iter().find(|field| view.by.contains(field))
+    {
+        let way_out = if of.len() > 1 {
+            format!(
+                "leave it out of `distinct: [{}]`",
+                of.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            )
+        } else {
+            "counting how many different ones it has says nothing".to_owned()
+        };
+        by.refuse(format!("each row has one {same} only: {way_out}"));
+    }
+    if matches!(view.measure, Measure::Flows | Measure::NewFlows) && FLOW.iter().all(|field| view.by.contains(field)) {
+        by.refuse("each row is one flow: counting its flows says nothing");
+    }
+}
+
+fn check_entropy(view: &View, at: &Field<'_>) {
+    let has_host = view.by.iter().any(|field| matches!(field, field::Field::Ip(Side::Host, _)));
+    if !view.measure.is_tally() {
+        at.refuse("an entropy is that of bytes or packets: use one of them as `measure`");
+    } else if view.by.is_empty() {
+        at.refuse("without `by` there is one key, and its entropy is 0: name fields such as `by: [src_ip]`");
+    } else if view.per_interface {
+        at.refuse(
+            "an entropy is that of all interfaces together: leave `per` out, or write one view for each with `match`",
+        );
+    } else if has_host {
+        at.refuse("by `host` a packet counts twice: use `src_ip` or `dst_ip`");
+    }
+}
+
+/// A flow is new once, with whichever of its records weir reads first. So fields that differ between its records cannot
+/// describe it.
+fn check_new_flows(view: &View, at: &Field<'_>, [by, conditions, per]: [Option<&Field<'_>>; 3]) {
+    if let Some(per) = per.filter(|_| view.per_interface) {
+        per.refuse("a flow is new once, on whichever interface weir meets it first: leave `per` out");
+    }
+    let differs = |what: &str| {
+        format!("`new_flows` counts flows, and packets of one flow may differ in {what}: leave it out, or use `flows`")
+    };
+    if let Some(field) = view.by.iter().find(|field| !field.is_of_flow()) {
+        by.unwrap_or(at).refuse(differs(field.name()));
+    }
+    if let Some(condition) = view.conditions.iter().find(|condition| !condition.is_of_flow()) {
+        conditions.unwrap_or(at).refuse(differs(condition.key));
+    }
+}
+
+/// Fields without duplicates; a single field needs no list.
+fn fields(field: &Field<'_>, max: usize) -> Option<Vec<field::Field>> {
+    let before = field.mistakes();
+    let mut fields: Vec<field::Field> = Vec::new();
+    let items = field.items(max, "[src_ip, dst_port]")?;
+    for item in &items {
+        let Some(text) = item.text() else { continue };
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == text);
+        for name in alias.map_or(vec![text], |(_, names)| names.to_vec()) {
+            let parsed = match field::Field::parse(name) {
+                Ok(parsed) => parsed,
+                Err(why) => {
+                    item.refuse(why.unwrap_or_else(|| unknown_field(name)));
+                    continue;
+                }
+            };
+            if fields.contains(&parsed) {
+                item.refuse(format!("{parsed} is there twice"));
+            } else {
+                fields.push(parsed);
+            }
+        }
+    }
+    (field.mistakes() == before).then_some(fields)
+}
+
+fn unknown_field(name: &str) -> String {
+    let known = || field::Field::names().chain(ALIASES.iter().map(|(alias, _)| *alias));
+    let written = short(name);
+    match nearest(name, known()) {
+        Some(meant) => format!("there is no field {written:?}, did you mean {meant}?"),
+        None => format!("there is no field {written:?} (there are: {})", known().collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn measure(field: &Field<'_>) -> Option<Measure> {
+    if field.is_map() {
+        let of = field.section("{distinct: [src_ip]}", |s| {
+            s.require("distinct", "the field or fields of which to count different values", |f| {
+                fields(&f, DISTINCT_FIELDS_MAX).filter(|of| {
+                    let has_host = of.iter().any(|one| matches!(one, field::Field::Ip(Side::Host, _)));
+                    if of.is_empty() {
+                        f.refuse("names no field");
+                    } else if has_host {
+                        f.refuse("`host` is two addresses of each record: count `src_ip` or `dst_ip`");
+                    } else if let Err(why) = By::new(of, SLOTS_MAX) {
+                        f.refuse(match why {
+                            Unpackable::Addresses => "at most two addresses".to_owned(),
+                            Unpackable::Bits(bits) => format!("these fields take {bits} bits, of 63 at most"),
+                        });
+                    } else {
+                        return true;
+                    }
+                    false
+                })
+            })
+        })?;
+        return of.map(Measure::Distinct);
+    }
+    const LEAST: &str = "least";
+    if field.is_word_of(&[LEAST, "bottom", "min", "quantiles", "p99", "average", "mean"]) {
+        field.refuse(
+            "cannot be answered: of keys without a limit only the largest can be known in fixed memory, and records hold \
+             sums. Use bytes, packets, flows, new_flows or {distinct: FIELD}",
+        );
+        return None;
+    }
+    field
+        .choice_of(
+            "one of bytes, packets, flows, new_flows, or a map such as {distinct: src_ip}",
+            &[("bytes", 0), ("packets", 1), ("flows", 2), ("new_flows", 3)],
+        )
+        .map(|nth| match nth {
+            0 => Measure::Bytes,
+            1 => Measure::Packets,
+            2 => Measure::Flows,
+            _ => Measure::NewFlows,
+        })
+}
+
+fn conditions(field: &Field<'_>, config: &Config) -> Option<Vec<Condition>> {
+    let mut conditions = Vec::new();
+    field.section("{proto: tcp, dst_port: [80, 443]}", |s| {
+        read_conditions(s, config, false, &mut conditions);
+        if let Some(not) = s.field("not") {
+            not.section("{dst_port: 22}", |s| read_conditions(s, config, true, &mut conditions));
+        }
+    })?;
+    Some(conditions)
+}
+
+/// All ports.
+const PORTS: RangeInclusive<u32> = 0..=u16::MAX as u32;
+
+type Read = fn(&Field<'_>, &Config) -> Option<(Vec<String>, Values)>;
+
+/// The keys of `match`.
+const CONDITIONS: [(&str, Read); 22] = [
+    ("src_ip", |f, _| prefixes(f, Side::Src)),
+    ("dst_ip", |f, _| prefixes(f, Side::Dst)),
+    ("host", |f, _| prefixes(f, Side::Host)),
+    ("src_port", |f, _| ranges(f, Of::SrcPort, PORTS, "port")),
+    ("dst_port", |f, _| ranges(f, Of::DstPort, PORTS, "port")),
+    ("port", |f, _| ranges(f, Of::Port, PORTS, "port")),
+    ("proto", |f, _| numbers(f, Of::Proto, "protocol such as tcp, udp, icmp or 47", protocol)),
+    ("ip_version", |f, _| {
+        numbers(f, Of::IpVersion, "IP version: 4 or 6", |text| match text {
+            "4" => Some(0),
+            "6" => Some(1),
+            _ => None,
+        })
+    }),
+    ("fragment", |f, _| numbers(f, Of::Fragment, "answer: true or false", |text| text.parse().ok().map(bool::into))),
+    ("interface", |f, _| interfaces(f)),
+    ("direction", |f, _| Some((vec![f.plain()?], Values::Direction(f.choice(&WAYS)?)))),
+    ("vlan", |f, _| ranges(f, Of::Vlan, 0..=4095, "VLAN")),
+    ("dscp", |f, _| {
+        numbers(f, Of::Dscp, "code point: 0 to 63, or a name such as ef, af41, cs6", |text| {
+            dscp_number(text).or_else(|| text.parse().ok().filter(|number| *number < 64))
+        })
+    }),
+    ("ecn", |f, _| numbers(f, Of::Ecn, "value: not-ect, ect0, ect1 or ce", |text| named(text, &ECN))),
+    ("tcp_flags", |f, _| {
+        numbers(f, Of::TcpFlags, "TCP flag: fin, syn, rst, psh, ack, urg, ece or cwr", |text| {
+            TCP_FLAGS.iter().position(|(name, _)| *name == text).map(|bit| bit as u8)
+        })
+    }),
+    ("src_net", |f, config| networks(f, config, Side::Src)),
+    ("dst_net", |f, config| networks(f, config, Side::Dst)),
+    ("net", |f, config| networks(f, config, Side::Host)),
+    ("src_as", |f, config| systems(f, config, Side::Src)),
+    ("dst_as", |f, config| systems(f, config, Side::Dst)),
+    ("src_country", |f, config| countries(f, config, Side::Src)),
+    ("dst_country", |f, config| countries(f, config, Side::Dst)),
+];
+
+fn read_conditions(s: &mut Section<'_>, config: &Config, is_negated: bool, conditions: &mut Vec<Condition>) {
+    for (key, read) in CONDITIONS {
+        let read = s.field(key).and_then(|field| read(&field, config));
+        conditions.extend(read.map(|(texts, values)| Condition { key, is_negated, texts, values }));
+    }
+    let scope = s.field("scope").and_then(|f| {
+        numbers(&f, Of::Scope, "scope: in, out, transit or internal", |text| {
+            Scope::ALL.iter().position(|scope| scope.name() == text).map(|nth| nth as u8)
+        })
+    });
+    conditions.extend(scope.map(|(texts, values)| Condition { key: "scope", is_negated, texts, values }));
+}
+
+fn named(text: &str, names: &[(&str, u8)]) -> Option<u8> {
+    names.iter().find(|(name, _)| *name == text).map(|(_, number)| *number)
+}
+
+fn protocol(text: &str) -> Option<u8> {
+    text.parse().ok().or_else(|| protocol_number(text))
+}
+
+/// Each value as written, and what `read` makes of it.
+fn values<T>(field: &Field<'_>, mut read: impl FnMut(&Field<'_>, &str) -> Option<T>) -> Option<(Vec<String>, Vec<T>)> {
+    let items = field.items(CONDITION_VALUES_MAX, "[80, 443]")?;
+    if items.is_empty() {
+        field.refuse("an empty list matches nothing: leave the key out, or name a value");
+        return None;
+    }
+    let (mut texts, mut values) = (Vec::new(), Vec::new());
+    for item in items {
+        let Some(text) = item.plain() else { continue };
+        if let Some(value) = read(&item, &text) {
+            texts.push(text);
+            values.push(value);
+        }
+    }
+    (!values.is_empty()).then_some((texts, values))
+}
+
+fn numbers(field: &Field<'_>, of: Of, what: &str, read: impl Fn(&str) -> Option<u8>) -> Option<(Vec<String>, Values)> {
+    let (texts, numbers) = values(field, |item, text| {
+        let number = read(text);
+        if number.is_none() {
+            item.refuse(format!("{:?} is no {what}", short(text)));
+        }
+        number
+    })?;
+    Some((texts, Values::Numbers(of, numbers)))
+}
+
+fn ranges(field: &Field<'_>, of: Of, all: RangeInclusive<u32>, what: &str) -> Option<(Vec<String>, Values)> {
+    ranges_of(field, of, all, what, |text| text.parse().ok())
+}
+
+/// Numbers and ranges of numbers, parsed by `read`.
+fn ranges_of(
+    field: &Field<'_>,
+    of: Of,
+    all: RangeInclusive<u32>,
+    what: &str,
+    read: impl Fn(&str) -> Option<u32>,
+) -> Option<(Vec<String>, Values)> {
+    let (texts, ranges) = values(field, |item, text| {
+        let range = match text.split_once('-') {
+            Some((first, last)) => read(first.trim()).zip(read(last.trim())),
+            None => read(text).map(|number| (number, number)),
+        };
+        let (min, max) = (all.start(), all.end());
+        match range {
+            Some((first, last)) if first > last => {
+                item.refuse(format!("the range {text} is upside down: did you mean {last}-{first}?"));
+                None
+            }
+            Some((_, last)) if last > *max => {
+                item.refuse(format!("{last} is no {what}: the largest is {max}"));
+                None
+            }
+            None => {
+                item.refuse(format!(
+                    "{:?} is no {what}: expected {min} to {max}, or a range such as 80-90",
+                    short(text)
+                ));
+                None
+            }
+            range => range,
+        }
+    })?;
+    Some((texts, Values::Ranges(of, ranges)))
+}
+
+fn prefixes(field: &Field<'_>, side: Side) -> Option<(Vec<String>, Values)> {
+    let (texts, prefixes) = values(field, |item, text| match text.parse::<Prefix>() {
+        Ok(prefix) => Some(prefix),
+        Err(why) => {
+            item.refuse(why.to_string());
+            None
+        }
+    })?;
+    Some((texts, Values::Prefixes(side, prefixes)))
+}
+
+fn interfaces(field: &Field<'_>) -> Option<(Vec<String>, Values)> {
+    let (texts, names) = values(field, |item, _| interface_name(item))?;
+    Some((texts, Values::Interfaces(names)))
+}
+
+/// Names of networks.
+fn networks(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
+    let (texts, names) = values(field, |item, text| {
+        let names = || config.networks.iter().map(|network| network.name.as_str());
+        if names().any(|name| name == text) {
+            return Some(text.to_owned());
+        }
+        let way_out = match nearest(text, names()) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None if config.networks.is_empty() => "name some under `networks:`".to_owned(),
+            None => format!("there are: {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        item.refuse(format!("there is no network {:?}: {way_out}", short(text)));
+        None
+    })?;
+    Some((texts, Values::Networks(side, names)))
+}
+
+/// ASNs, written as `64496` or `AS64496`.
+fn systems(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
+    check_needs(&[field::Field::As(side)], field, config);
+    ranges_of(field, Of::As(side), 0..=u32::MAX, "number of an autonomous system", |text| {
+        let has_prefix = text.get(..2).is_some_and(|prefix| prefix.eq_ignore_ascii_case("as"));
+        if has_prefix { &text[2..] } else { text }.parse().ok()
+    })
+}
+
+/// Countries by their two-letter codes, as databases have them.
+fn countries(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
+    check_needs(&[field::Field::Country(side)], field, config);
+    let (texts, countries) = values(field, |item, text| match text.as_bytes() {
+        [first, second] if first.is_ascii_alphabetic() && second.is_ascii_alphabetic() => {
+            let number = u16::from_be_bytes([first.to_ascii_uppercase(), second.to_ascii_uppercase()]).into();
+            Some((number, number))
+        }
+        _ => {
+            item.refuse(format!("{:?} is not a country: expected its two letters (ISO 3166), such as DE", short(text)));
+            None
+        }
+    })?;
+    Some((texts, Values::Ranges(Of::Country(side), countries)))
+}
+
+/// Checks that the configuration has what these fields need.
+fn check_needs(fields: &[field::Field], at: &Field<'_>, config: &Config) {
+    use field::Field as F;
+    for field in fields {
+        let missing = match field {
+            F::Net(_) | F::Scope if config.networks.is_empty() => "the names of your networks under `networks:`",
+            F::As(_) if config.geo.asn.is_none() => "a database: `geo: {asn: FILE}`",
+            F::Country(_) if config.geo.country.is_none() => "a database: `geo: {country: FILE}`",
+            _ => continue,
+        };
+        at.refuse(format!("{field} needs {missing}"));
+    }
+}

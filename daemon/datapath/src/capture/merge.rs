@@ -1,0 +1,244 @@
+//! Merges several captures: their packets in time order.
+//!
+//! Each capture is read from start to end. So if each capture is sorted, the packets are sorted, too; a capture that is
+//! not sorted stays as it is. A packet without a time comes right after the one before it.
+//!
+//! Memory: one read buffer per open capture. If there are many captures, each is open only from its first packet to its
+//! last, so only those that overlap in time are open together.
+
+use std::{
+    cell::Cell,
+    cmp::Reverse,
+    collections::{BinaryHeap, binary_heap::PeekMut},
+    path::PathBuf,
+    rc::Rc,
+};
+
+use super::{
+    Broken, Capture, Packet, Reason,
+    input::{self, Input},
+};
+
+/// Up to this many captures stay open from the start.
+const KEPT_OPEN: usize = 64;
+/// Initial read buffers of all captures together, in bytes, and the limits of a single one.
+const BUFFERS_BYTES: usize = 4 << 20;
+const BUFFER_BYTES: [usize; 2] = [16 << 10, 256 << 10];
+
+/// Captures that are read together.
+pub struct Merge {
+    sources: Vec<Source>,
+    /// Captures that have not ended, by the time of their next packet; for the capture that was read last, by the time
+    /// of the packet it returned.
+    next: BinaryHeap<Reverse<(u64, usize)>>,
+    buffer_bytes: usize,
+    read: Rc<Cell<u64>>,
+    captures: usize,
+    broken: Vec<(usize, Broken)>,
+}
+
+struct Source {
+    path: PathBuf,
+    /// `None` if it is not open yet, or closed.
+    capture: Option<Capture<Input>>,
+    /// The time of the last packet it returned.
+    time_ns: u64,
+}
+
+impl Merge {
+    /// Opens these captures and peeks at the first packet of each.
+    pub fn new(files: &[PathBuf]) -> Self {
+        let [least, most] = BUFFER_BYTES;
+        let mut merge = Self {
+            sources: Vec::new(),
+            next: BinaryHeap::new(),
+            buffer_bytes: (BUFFERS_BYTES / files.len().max(1)).clamp(least, most),
+            read: Rc::default(),
+            captures: 0,
+            broken: Vec::new(),
+        };
+        for (nth, path) in files.iter().enumerate() {
+            merge.sources.push(Source { path: path.clone(), capture: None, time_ns: 0 });
+            if let Err(broken) = merge.look_at(nth, files.len() > KEPT_OPEN) {
+                merge.broken.push((nth, broken));
+            }
+        }
+        merge
+    }
+
+    /// How many files are captures.
+    pub const fn captures(&self) -> usize {
+        self.captures
+    }
+
+    /// How many bytes of the files have been read.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.get()
+    }
+
+    /// The broken captures, in the order of the files.
+    pub fn into_broken(mut self) -> Vec<Broken> {
+        self.broken.sort_by_key(|(nth, _)| *nth);
+        self.broken.into_iter().map(|(_, broken)| broken).collect()
+    }
+
+    /// The next packet of all captures; `None` at the end.
+    pub fn next_packet(&mut self) -> Option<Packet<'_>> {
+        let nth = loop {
+            let Reverse((time_ns, nth)) = *self.next.peek()?;
+            match self.time_of(nth) {
+                Ok(Some(next_ns)) if next_ns == time_ns => break nth,
+                Ok(Some(next_ns)) => {
+                    if let Some(mut first) = self.next.peek_mut() {
+                        *first = Reverse((next_ns, nth));
+                    }
+                }
+                end => {
+                    self.next.peek_mut().map(PeekMut::pop);
+                    self.sources[nth].capture = None;
+                    self.broken.extend(end.err().map(|broken| (nth, broken)));
+                }
+            }
+        };
+        let Source { capture, time_ns, .. } = &mut self.sources[nth];
+        // It has been peeked at, so it exists.
+        let packet = capture.as_mut()?.next_packet().ok()??;
+        *time_ns = packet.time_ns.unwrap_or(*time_ns);
+        Some(packet)
+    }
+
+    /// The time of a capture's next packet; `None` at its end.
+    fn time_of(&mut self, nth: usize) -> Result<Option<u64>, Broken> {
+        if self.sources[nth].capture.is_none() {
+            self.sources[nth].capture = Some(self.open(nth)?);
+        }
+        let Source { capture, time_ns, .. } = &mut self.sources[nth];
+        let next = capture.as_mut().map(Capture::next_time).transpose()?.flatten();
+        Ok(next.map(|next| next.unwrap_or(*time_ns)))
+    }
+
+    fn open(&self, nth: usize) -> Result<Capture<Input>, Broken> {
+        let path = &self.sources[nth].path;
+        let file = input::name(path);
+        match Input::open(path, &self.read) {
+            Ok(input) => Capture::with_buffer(input, file, self.buffer_bytes),
+            Err(error) => Err(Broken { file, packets: 0, offset: 0, reason: Reason::Open(error) }),
+        }
+    }
+
+    /// Opens a capture for the first time, and closes it again if there are many.
+    fn look_at(&mut self, nth: usize, are_many: bool) -> Result<(), Broken> {
+        let before = self.read.get();
+        self.sources[nth].capture = Some(self.open(nth)?);
+        self.captures += 1;
+        if let Some(time_ns) = self.time_of(nth)? {
+            self.next.push(Reverse((time_ns, nth)));
+            if are_many && input::can_be_read_again(&self.sources[nth].path) {
+                self.sources[nth].capture = None;
+                self.read.set(before);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, path::Path};
+
+    use super::*;
+
+    /// A folder for one test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = env::temp_dir().join(format!("weir-merge-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// A capture of packets at these milliseconds, each with the length `mark` on the wire.
+    fn capture(folder: &Path, name: &str, mark: u32, times_ms: &[u32]) -> PathBuf {
+        let mut bytes = Vec::new();
+        let words = |bytes: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        words(&mut bytes, &[0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 65_535, 1]);
+        for ms in times_ms {
+            words(&mut bytes, &[ms / 1_000, ms % 1_000 * 1_000, 0, mark]);
+        }
+        let path = folder.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn size(files: &[PathBuf]) -> u64 {
+        files.iter().map(|file| file.metadata().unwrap().len()).sum()
+    }
+
+    fn read(files: &[PathBuf]) -> (Vec<(u64, u32)>, Merge) {
+        let mut merge = Merge::new(files);
+        let mut packets = Vec::new();
+        while let Some(packet) = merge.next_packet() {
+            packets.push((packet.time_ns.unwrap() / 1_000_000, packet.wire_bytes));
+        }
+        (packets, merge)
+    }
+
+    #[test]
+    fn captures_are_read_in_the_order_of_time_and_each_packet_once() {
+        let folder = Folder::new("order");
+        let captures: [&[u32]; 4] = [&[10, 20, 20, 90], &[5, 15, 20, 30], &[], &[20, 100]];
+        let file = |(nth, times): (u32, &&[u32])| capture(folder.path(), &format!("{nth}"), nth, times);
+        let files: Vec<_> = (0..).zip(&captures).map(file).collect();
+        let (packets, merge) = read(&files);
+        let expected = [(5, 1), (10, 0), (15, 1), (20, 0), (20, 0), (20, 1), (20, 3), (30, 1), (90, 0), (100, 3)];
+        assert_eq!(packets, expected);
+        assert_eq!((merge.captures(), merge.bytes_read()), (4, size(&files)));
+        assert!(merge.into_broken().is_empty());
+    }
+
+    #[test]
+    fn of_many_captures_only_those_of_the_same_time_are_open() {
+        const FILES: u32 = 3 * KEPT_OPEN as u32;
+        let folder = Folder::new("many");
+        // From last to first; each overlaps the one before.
+        let times = |nth: u32| [nth * 100, nth * 100 + 50, nth * 100 + 120];
+        let files: Vec<_> =
+            (0..FILES).rev().map(|nth| capture(folder.path(), &format!("{nth}"), nth, &times(nth))).collect();
+        let mut merge = Merge::new(&files);
+        let (mut before, mut packets, mut most) = (0, 0, 0);
+        while let Some(packet) = merge.next_packet() {
+            assert!(packet.time_ns.unwrap() >= before);
+            before = packet.time_ns.unwrap();
+            packets += 1;
+            most = most.max(merge.sources.iter().filter(|source| source.capture.is_some()).count());
+        }
+        assert_eq!((packets, most, merge.captures()), (3 * FILES, 2, FILES as usize));
+        assert_eq!(merge.bytes_read(), size(&files));
+    }
+
+    #[test]
+    fn what_is_broken_ends_its_own_capture_only() {
+        let folder = Folder::new("broken");
+        let mut files: Vec<_> =
+            (0..3).map(|nth| capture(folder.path(), &format!("{nth}"), nth, &[nth, nth + 10, nth + 20])).collect();
+        let bytes = fs::read(&files[1]).unwrap();
+        fs::write(&files[1], &bytes[..bytes.len() - 3]).unwrap();
+        files.insert(0, folder.path().join("not there"));
+        let (packets, merge) = read(&files);
+        assert_eq!(packets, [(0, 0), (1, 1), (2, 2), (10, 0), (11, 1), (12, 2), (20, 0), (22, 2)]);
+        let broken: Vec<_> = merge.into_broken().iter().map(|broken| broken.packets).collect();
+        assert_eq!(broken, [0, 2], "in the order of the files");
+    }
+}

@@ -1,0 +1,51 @@
+//! The datapath: packets in, records out. The kernel programs do this on each CPU; [`userspace`] does the same for
+//! captures and packet sockets.
+//!
+//! A [`plan`] sets all sizes. [`kernel`] loads the [`programs`] that this kernel supports ([`features`], `preemption`)
+//! and sets up their [`maps`]. Each [`cpu`]'s [`ring`] delivers its records; at the end of a window its [`edge`] holds
+//! what the programs counted exactly. Where no programs can run, a [`tap`] reads packets from a packet socket. A
+//! [`capture`] has its packets in files.
+//!
+//! The [`directory`] knows which interface has which slot, [`interface`] is what a report says of one, and [`rates`]
+//! are what it carried in each second. What is [`kept`] outlives the process, for the next weir.
+
+#![deny(unsafe_code)]
+
+pub mod capture;
+mod chains;
+pub mod counters;
+pub mod cpu;
+pub mod descriptors;
+pub mod directory;
+pub mod edge;
+pub mod error;
+pub mod features;
+pub mod interface;
+pub mod kept;
+pub mod kernel;
+pub mod maps;
+mod object;
+mod places;
+pub mod plan;
+mod preemption;
+pub mod programs;
+pub mod rates;
+pub mod ring;
+pub mod syscall;
+pub mod tap;
+pub mod userspace;
+
+pub use self::{
+    chains::{Asker, Chains},
+    cpu::{Cpus, online_cpus, pin},
+    edge::{Edge, EdgeReader},
+    error::KernelError,
+    features::{Features, has_tcx},
+    kernel::{Kernel, LoadedProgram, Parts, Rings},
+    maps::Blocks,
+    object::object_sha256,
+    plan::{Plan, Shares},
+    preemption::Preemption,
+    programs::FlushProgram,
+    ring::{Ring, RingEvents, ring_records},
+};

@@ -1,0 +1,257 @@
+//! Maps through which the daemon controls the kernel programs.
+
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use aya::maps::{self, Array, Map, MapData};
+use tracing::warn;
+use weir_common::{
+    control::{Feeds, Flushed, InterfaceSlot, PASSING_MAX, Passing, SLOTS_MAX, egress, is_egress},
+    cpu::{Cpu, HandedOver},
+    record::Record,
+    sampling::Valve,
+};
+
+use super::{
+    counters::LiveCounters,
+    error::KernelError,
+    places::{Places, index_of},
+    syscall,
+};
+
+/// How many interfaces can be known to the programs as feeding elsewhere too. The rest of the map is reserved for
+/// interfaces that have a slot but no place in the table.
+pub const FEEDING_MAX: usize = (PASSING_MAX - SLOTS_MAX) as usize;
+
+/// Lets the kernel programs find an interface's slot by index and direction.
+pub struct InterfaceTable {
+    map: Array<MapData, [u32; 2]>,
+    passing: maps::HashMap<MapData, u32, u32>,
+    places: Places,
+    /// What feeds, by interface index.
+    feeding: HashMap<u32, Passing>,
+    /// The content of the map `PASSING`; only this daemon writes it.
+    told: HashMap<u32, Passing>,
+    /// How many interfaces did not fit.
+    left_out: usize,
+}
+
+impl InterfaceTable {
+    pub(super) fn new(map: Map, passing: Map) -> Result<Self, KernelError> {
+        Ok(Self {
+            map: Array::try_from(map)?,
+            passing: maps::HashMap::try_from(passing)?,
+            places: Places::default(),
+            feeding: HashMap::new(),
+            told: HashMap::new(),
+            left_out: 0,
+        })
+    }
+
+    /// Tells the programs what they need to know about interfaces, by index; for at most [`FEEDING_MAX`] of them.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn set_feeding(&mut self, passing: HashMap<u32, Passing>) -> Result<(), KernelError> {
+        let before = std::mem::replace(&mut self.feeding, passing);
+        let left_out = self.feeding.len().saturating_sub(FEEDING_MAX);
+        if left_out > 0 {
+            if left_out > self.left_out {
+                warn!(
+                    "weir knows of at most {FEEDING_MAX} interfaces which packets count elsewhere, too. Of {left_out} further \
+                     ones packets count twice in totals and lists, and each interface's own account stays exact"
+                );
+            }
+            let mut indexes: Vec<u32> = self.feeding.keys().copied().collect();
+            indexes.sort_unstable();
+            for ifindex in indexes.split_off(FEEDING_MAX) {
+                self.feeding.remove(&ifindex);
+            }
+        }
+        self.left_out = left_out;
+        let gone: Vec<u32> = before.keys().filter(|ifindex| !self.feeding.contains_key(ifindex)).copied().collect();
+        // Remove first, to make room.
+        for ifindex in gone {
+            self.tell(ifindex)?;
+        }
+        let now: Vec<u32> = self.feeding.keys().copied().collect();
+        for ifindex in now {
+            self.tell(ifindex)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a slot to an interface index or to its `weir_common::control::egress` key, or updates what feeds.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn insert(&mut self, key: u32, slot: u32, feeds: Feeds) -> Result<(), KernelError> {
+        match self.places.insert(key, slot) {
+            Some(place) => {
+                let InterfaceSlot { ifindex, slot } = InterfaceSlot::new(key, slot, feeds);
+                Ok(self.map.set(place, [ifindex, slot], 0)?)
+            }
+            None => self.tell(index_of(key)),
+        }
+    }
+
+    /// Removes such an entry.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn remove(&mut self, key: u32) -> Result<(), KernelError> {
+        match self.places.remove(key) {
+            Some(place) => Ok(self.map.set(place, [0, 0], 0)?),
+            None => self.tell(index_of(key)),
+        }
+    }
+
+    /// Writes an interface's entry if it has changed.
+    fn tell(&mut self, ifindex: u32) -> Result<(), KernelError> {
+        let mut passing = self.feeding.get(&ifindex).copied().unwrap_or_default();
+        for key in [ifindex, egress(ifindex)] {
+            if let Some(slot) = self.places.beside(key) {
+                passing = passing.with_slot(is_egress(key), slot);
+            }
+        }
+        let told = self.told.get(&ifindex).copied().unwrap_or_default();
+        if passing == told {
+            return Ok(());
+        }
+        if passing == Passing::default() {
+            self.passing.remove(&ifindex)?;
+            self.told.remove(&ifindex);
+        } else {
+            self.passing.insert(ifindex, passing.0, 0)?;
+            self.told.insert(ifindex, passing);
+        }
+        Ok(())
+    }
+}
+
+/// How many packets each CPU leaves out.
+pub struct Valves {
+    map: Array<MapData, [u8; size_of::<Valve>()]>,
+}
+
+impl Valves {
+    /// Makes `cpu` take one packet in `rate`; a pending draw still counts.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn set(&mut self, cpu: u32, rate: u32) -> Result<(), KernelError> {
+        let valve: [u8; size_of::<Valve>()] = zerocopy::transmute!(Valve::one_in(rate));
+        Ok(self.map.set(cpu, valve, 0)?)
+    }
+
+    pub(super) fn of(map: &MapData) -> Result<Self, KernelError> {
+        Ok(Self { map: Array::try_from(Map::Array(MapData::from_fd(duplicate(map)?)?))? })
+    }
+}
+
+/// The kernel's block of each CPU, and what `flush` leaves for its caller.
+pub struct Blocks {
+    len: u32,
+    /// Programs that are loaded later find the map through this descriptor.
+    _cpus: Map,
+    live: LiveCounters,
+    handed_over: Array<MapData, [u64; size_of::<HandedOver>() / 8]>,
+    descriptors: [OwnedFd; 2],
+}
+
+impl Blocks {
+    /// Access to the maps `CPUS` and `HANDED_OVER`.
+    ///
+    /// # Errors
+    ///
+    /// The maps are not these two.
+    pub fn new(cpus: Map, handed_over: Map) -> Result<Self, KernelError> {
+        let Map::Array(blocks) = &cpus else { return Err(KernelError::Missing("CPUS")) };
+        let Map::Array(left) = &handed_over else { return Err(KernelError::Missing("HANDED_OVER")) };
+        let len = blocks.info()?.max_entries();
+        let live = LiveCounters::new(blocks.fd(), len)?;
+        let descriptors = [duplicate(blocks)?, duplicate(left)?];
+        Ok(Self { len, _cpus: cpus, live, handed_over: Array::try_from(handed_over)?, descriptors })
+    }
+
+    /// Access to the same maps through these descriptors.
+    ///
+    /// # Errors
+    ///
+    /// The maps are not these two.
+    pub fn from_descriptors(descriptors: [OwnedFd; 2]) -> Result<Self, KernelError> {
+        let [cpus, handed_over] = descriptors.map(MapData::from_fd);
+        Self::new(Map::Array(cpus?), Map::Array(handed_over?))
+    }
+
+    /// The descriptors of `CPUS` and `HANDED_OVER`.
+    pub const fn descriptors(&self) -> &[OwnedFd; 2] {
+        &self.descriptors
+    }
+
+    /// How many CPUs have a block.
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether there are no blocks.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The counters of the open window, read in place.
+    pub const fn live(&self) -> &LiveCounters {
+        &self.live
+    }
+
+    /// Reads the block of a CPU.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn read<T>(&self, cpu: u32, reader: impl FnOnce(&Cpu) -> T) -> Result<T, KernelError> {
+        let block = self.block(cpu)?;
+        Ok(reader(&block))
+    }
+
+    /// Passes on the records that the last run of `flush` took from a CPU's cache.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn take(&self, cpu: u32, flushed: Flushed, take: impl FnOnce(&[Record])) -> Result<(), KernelError> {
+        if flushed.records > 0 {
+            let words = self.handed_over.get(&cpu, 0)?;
+            let records: &HandedOver = zerocopy::transmute_ref!(&words);
+            take(records.get(..flushed.records as usize).ok_or(KernelError::Missing("flush"))?);
+        }
+        Ok(())
+    }
+
+    /// Changes the block of a CPU that runs no program.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn change(&mut self, cpu: u32, change: impl FnOnce(&mut Cpu)) -> Result<(), KernelError> {
+        let mut block = self.block(cpu)?;
+        change(&mut block);
+        let [cpus, _] = &self.descriptors;
+        syscall::update(cpus.as_fd(), cpu, &*block).map_err(KernelError::Block)
+    }
+
+    fn block(&self, cpu: u32) -> Result<Box<Cpu>, KernelError> {
+        let [cpus, _] = &self.descriptors;
+        syscall::look_up(cpus.as_fd(), cpu).map_err(KernelError::Block)
+    }
+}
+
+fn duplicate(map: &MapData) -> Result<OwnedFd, KernelError> {
+    map.fd().as_fd().try_clone_to_owned().map_err(KernelError::Descriptor)
+}

@@ -1,0 +1,50 @@
+//! The eBPF object that this program carries: that of `ebpf/object/`, packed by gzip, or one that the build has
+//! compiled from source.
+
+use std::{fmt::Write as _, io::Read as _};
+
+use flate2::read::GzDecoder;
+use ring::digest::{SHA256, digest};
+
+static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weir-ebpf"));
+
+/// Its bytes, unpacked.
+pub fn object() -> Vec<u8> {
+    /// The beginning of everything that gzip has packed (RFC 1952, 2.3.1).
+    const GZIP: [u8; 2] = [0x1f, 0x8b];
+    let mut object = Vec::new();
+    if CARRIED.starts_with(&GZIP) && GzDecoder::new(CARRIED).read_to_end(&mut object).is_ok() {
+        return object;
+    }
+    CARRIED.to_vec()
+}
+
+/// Its SHA-256, in hexadecimal digits: what `ebpf/object/weir-ebpf.o.sha256` says of the one that is kept there.
+pub fn object_sha256() -> String {
+    let mut text = String::new();
+    for byte in digest(&SHA256, &object()).as_ref() {
+        // To a string, this cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn it_is_the_object_that_is_kept_unless_the_build_has_compiled_one() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ebpf/object");
+        let kept = fs::read(folder.join("weir-ebpf.o.gz")).unwrap();
+        if kept == CARRIED {
+            let listed = fs::read_to_string(folder.join("weir-ebpf.o.sha256")).unwrap();
+            assert_eq!(listed.split_whitespace().next(), Some(&*object_sha256()));
+        } else {
+            assert!(CARRIED.starts_with(b"\x7fELF"));
+        }
+        assert!(object().starts_with(b"\x7fELF"));
+    }
+}

@@ -1,0 +1,157 @@
+//! What the coordinator publishes once a window, for clients to query.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use weir_measure::question::Views;
+use weir_report::{Encoded, REPORTS_KEPT, Report};
+
+use super::status::{Identity, Status};
+
+/// The answers that do not need the coordinator.
+#[derive(Debug)]
+pub struct Board(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    identity: Identity,
+    latest: Option<Latest>,
+    /// Why weir does not see all packets now.
+    troubles: Vec<String>,
+    /// The last reports of one configuration, as the sinks get them, the oldest first; the last one is `latest`.
+    reports: VecDeque<Encoded>,
+}
+
+/// The last report.
+#[derive(Clone, Debug)]
+struct Latest {
+    status: Status,
+    /// What can be asked about its window.
+    askable: Askable,
+}
+
+/// What can be asked about a window.
+#[derive(Clone, Debug)]
+pub struct Askable {
+    /// Its views.
+    pub views: Arc<Views>,
+    /// The names of its interfaces.
+    pub interfaces: Vec<String>,
+}
+
+impl Board {
+    /// A board before the first report.
+    pub const fn new(identity: Identity) -> Self {
+        Self(Mutex::new(Known { identity, latest: None, troubles: Vec::new(), reports: VecDeque::new() }))
+    }
+
+    /// Publishes a report, and what can be asked about its window.
+    pub fn publish(&self, report: &Report, encoded: &Encoded, views: &Arc<Views>) {
+        let mut known = self.lock();
+        let status = Status::new(&known.identity, Some(report));
+        // Another configuration may use the same names for other questions.
+        if known.latest.as_ref().is_some_and(|latest| !Arc::ptr_eq(&latest.askable.views, views)) {
+            known.reports.clear();
+        }
+        let interfaces = report.interfaces.iter().map(|interface| interface.name.clone()).collect();
+        known.latest = Some(Latest { status, askable: Askable { views: views.clone(), interfaces } });
+        if known.reports.len() == REPORTS_KEPT {
+            known.reports.pop_front();
+        }
+        known.reports.push_back(encoded.clone());
+    }
+
+    /// Publishes why weir does not see all packets now, or did not in the open window.
+    pub fn warn(&self, troubles: Vec<String>) {
+        self.lock().troubles = troubles;
+    }
+
+    /// Why weir did not see all packets in the window of the last report, since then, or now.
+    pub fn troubles(&self) -> Vec<String> {
+        let known = self.lock();
+        let mut all = known.troubles.clone();
+        let interfaces = known.latest.iter().filter_map(|latest| latest.status.last_report.as_ref());
+        for one in interfaces.flat_map(|last| &last.interfaces) {
+            let of = [one.name.as_str(), one.direction.as_deref().unwrap_or("both")];
+            all.extend(one.blind_seconds.map(|seconds| {
+                format!("{} ({}): was blind for up to {seconds:.1} s of the last window", of[0], of[1])
+            }));
+            all.extend(one.trouble.as_ref().map(|trouble| format!("{} ({}): {trouble}", of[0], of[1])));
+        }
+        all.dedup();
+        all
+    }
+
+    /// Another configuration has taken effect.
+    pub fn change(&self, interval_seconds: u64, memory_bytes: u64) {
+        let identity = &mut self.lock().identity;
+        (identity.interval_seconds, identity.memory_bytes) = (interval_seconds, memory_bytes);
+    }
+
+    /// The last report as a line of JSON; `None` before the first.
+    pub fn report(&self) -> Option<Encoded> {
+        self.lock().reports.back().cloned()
+    }
+
+    /// This many of the last reports of the current configuration, or as many as there are, the oldest first.
+    pub fn last(&self, count: usize) -> Vec<Encoded> {
+        let known = self.lock();
+        let passed = known.reports.len().saturating_sub(count);
+        known.reports.iter().skip(passed).cloned().collect()
+    }
+
+    /// What can be asked about the window of the last report; `None` before the first.
+    pub fn askable(&self) -> Option<Askable> {
+        self.lock().latest.as_ref().map(|latest| latest.askable.clone())
+    }
+
+    /// The status of weir.
+    pub fn status(&self) -> Status {
+        let known = self.lock();
+        let status = known.latest.as_ref().map(|latest| latest.status.clone());
+        let status = status.unwrap_or_else(|| Status::new(&known.identity, None));
+        Status { troubles: known.troubles.clone(), ..status }
+    }
+
+    /// The content is consistent at any time, so a thread that panicked with the lock held does no harm.
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_config::Estimates;
+
+    #[test]
+    fn the_last_reports_are_those_of_one_configuration() {
+        let golden = include_str!("../../report/tests/golden/report.json");
+        let mut report: Report = serde_json::from_str(golden).unwrap();
+        let identity = Identity {
+            pid: 7,
+            version: "0".to_owned(),
+            started: jiff::Timestamp::UNIX_EPOCH,
+            interval_seconds: 10,
+            memory_bytes: 0,
+        };
+        let board = Board::new(identity);
+        let [first, second] = [10, 5].map(|top| Views::built_in(&Estimates::default(), top));
+        let mut publish = |seq: u64, views| {
+            report.id = format!("a/b/{seq}");
+            board.publish(&report, &Encoded::new(&report), views);
+        };
+        let ids = |count| board.last(count).into_iter().map(|report| report.id).collect::<Vec<_>>();
+        assert!(ids(5).is_empty());
+        for seq in 1..=7 {
+            publish(seq, &first);
+        }
+        assert_eq!(ids(5), ["a/b/3", "a/b/4", "a/b/5", "a/b/6", "a/b/7"]);
+        assert_eq!((ids(2), ids(9).len()), (vec!["a/b/6".to_owned(), "a/b/7".to_owned()], REPORTS_KEPT));
+        publish(8, &second);
+        assert_eq!(ids(5), ["a/b/8"], "what was asked before may have meant something else");
+        assert_eq!(board.report().unwrap().id, "a/b/8");
+    }
+}

@@ -1,0 +1,112 @@
+//! What sinks need of this machine, looked at before the first report: for `weir check`, and for a weir that starts or
+//! reloads. Reports wait until what is missing is there.
+
+use std::{fs, os::unix::fs::MetadataExt, path::Path};
+
+use weir_config::{self as config, Target};
+use weir_system::folder;
+
+use super::settings::{OpenError, http, options};
+
+/// What is wrong, with the setting that it is about.
+///
+/// # Errors
+///
+/// The first sink that cannot be opened.
+pub fn check(sinks: &[config::Sink]) -> Result<Vec<String>, OpenError> {
+    let mut wrong = Vec::new();
+    for (nth, sink) in sinks.iter().enumerate() {
+        wrong.extend(check_one(&sink.target)?.err().map(|error| format!("sinks[{nth}]: {error}")));
+    }
+    Ok(wrong)
+}
+
+/// The same of one sink. Secrets are read for each request, so a sink waits for them.
+pub(super) fn check_one(target: &Target) -> Result<Result<(), String>, OpenError> {
+    Ok(match target {
+        Target::File(config::File { path, .. }) => check_file(path),
+        Target::Http(settings) | Target::Otlp(settings) => {
+            let mut options = options(settings);
+            options.secrets.retain(|secret| !is_credential_of_service(&secret.file));
+            http(settings, options)?.check_secrets().map_err(|error| error.to_string())
+        }
+        #[cfg(feature = "nats")]
+        Target::Nats(nats) => {
+            super::Nats::new(nats).map_err(OpenError::Nats)?;
+            super::nats::check_secrets(nats)
+        }
+        _ => Ok(()),
+    })
+}
+
+/// Why reports cannot be appended to this file, as far as that can be said without making it.
+fn check_file(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            Err(format!("{shown} is a folder: name a file in it, such as {}", path.join("reports.ndjson").display()))
+        }
+        Ok(found) if found.is_file() && found.nlink() > 1 => {
+            Err(format!("{shown} has {} names (hard links): name another file", found.nlink()))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            folder::check(folder.unwrap_or(Path::new(".")))
+        }
+    }
+}
+
+/// Whether systemd creates this file when it starts a service (`LoadCredential=`), and the service is not running.
+fn is_credential_of_service(file: &Path) -> bool {
+    file.starts_with("/run/credentials") && file.parent().is_some_and(|folder| !folder.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use weir_config::Config;
+
+    fn wrong(sink: &str) -> String {
+        let config = Config::parse(&format!("sinks: [{sink}]"), "weir.yaml").unwrap();
+        check(&config.sinks).unwrap().join("; ")
+    }
+
+    #[test]
+    fn files_with_secrets_are_looked_at_before_the_first_request() {
+        let path = std::env::temp_dir().join(format!("weir-open-{}-token", std::process::id()));
+        let sink = format!("{{type: http, url: 'https://a/', token_file: {}}}", path.display());
+        let wrong_now = || wrong(&sink);
+        assert!(wrong_now().starts_with("sinks[0]: cannot read ") && wrong_now().contains("No such file"));
+        fs::write(&path, "two\nlines").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(wrong_now().contains("chmod o="), "{}", wrong_now());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(wrong_now().contains("in one line"), "{}", wrong_now());
+        fs::write(&path, "s3cret\n").unwrap();
+        assert_eq!(wrong_now(), "");
+        fs::remove_file(&path).unwrap();
+        let of_service = "{type: http, url: 'https://a/', token_file: /run/credentials/weir-none.service/token}";
+        assert_eq!(wrong(of_service), "", "the service will have it");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_one_is_told_of() {
+        let here = std::env::temp_dir().join(format!("weir-check-file-{}", std::process::id()));
+        fs::create_dir(&here).unwrap();
+        let of = |path: &str| wrong(&format!("{{type: file, path: {}}}", here.join(path).display()));
+        assert!(of("").contains("is a folder: name a file in it, such as "), "{}", of(""));
+        assert!(of("missing/r").contains("missing is missing: make it (`mkdir -p "), "{}", of("missing/r"));
+        assert_eq!(of("r"), "");
+        fs::write(here.join("r"), "").unwrap();
+        assert_eq!(of("r"), "");
+        assert!(of("r/below").contains("r is no folder"), "{}", of("r/below"));
+        fs::hard_link(here.join("r"), here.join("second")).unwrap();
+        assert!(of("r").contains("2 names (hard links)"), "{}", of("r"));
+        assert!(wrong("{type: file, path: /proc/x}").contains("the kernel's own files"));
+        assert_eq!(wrong("{type: file, path: /dev/null}"), "");
+        fs::remove_dir_all(&here).unwrap();
+    }
+}

@@ -1,0 +1,92 @@
+//! What a collector's answer means.
+
+use std::{io::Read, time::Duration};
+
+use ureq::{
+    Body,
+    http::{HeaderMap, Response, StatusCode, header},
+};
+use weir_system::clock;
+
+/// How much of the body of a refusal is quoted in the error: enough for a sentence.
+const REFUSAL_BYTES_MAX: u64 = 200;
+/// The longest pause that a collector may ask for.
+const AFTER_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Whether this refusal says nothing about the report itself.
+pub(super) fn may_pass(status: StatusCode) -> bool {
+    const PASSING: [StatusCode; 6] = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::NOT_FOUND,
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::TOO_EARLY,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    PASSING.contains(&status)
+}
+
+/// How long the collector asks weir to wait (RFC 9110 section 10.2.3): seconds, or a date in one of the three forms of
+/// section 5.6.7.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let after = if is_number {
+        // What does not fit is long enough.
+        text.parse().map_or(AFTER_MAX, Duration::from_secs)
+    } else {
+        let date = httpdate::parse_http_date(text).ok()?;
+        date.duration_since(clock::now().wall.into()).unwrap_or_default()
+    };
+    Some(after.min(AFTER_MAX))
+}
+
+/// An answer other than 2xx in one line: status, target of a redirect, and the beginning of its body.
+pub(super) fn refusal(response: &mut Response<Body>) -> String {
+    let mut message = response.status().to_string();
+    if let Some(location) = response.headers().get(header::LOCATION) {
+        message += &format!(", redirects are not followed, configure the URL {location:?}");
+    }
+    let mut body = Vec::new();
+    // Whatever part arrives is quoted.
+    let _ = response.body_mut().as_reader().take(REFUSAL_BYTES_MAX).read_to_end(&mut body);
+    let text = String::from_utf8_lossy(&body);
+    let words: Vec<_> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
+    if !words.is_empty() {
+        message += &format!(": {}", words.join(" "));
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use ureq::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_collector_may_ask_to_be_left_alone() {
+        let after = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_str(text).unwrap());
+            retry_after(&headers)
+        };
+        assert_eq!(after("7"), Some(Duration::from_secs(7)));
+        assert_eq!(after("999999999"), Some(AFTER_MAX));
+        assert_eq!(after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO), "that is over");
+        for far in ["99999999999999999999", "Tue, 01 Jan 2999 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"] {
+            assert_eq!(after(far), Some(AFTER_MAX), "{far}");
+        }
+        let soon = clock::now().wall + Duration::from_secs(600);
+        let soon = soon.to_zoned(jiff::tz::TimeZone::UTC);
+        for form in ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"] {
+            let text = soon.strftime(form).to_string();
+            let after = after(&text).unwrap_or_default();
+            assert!((500..=600).contains(&after.as_secs()), "{text}: {after:?}");
+        }
+        for wrong in ["", "soon", "-1", "1.5", "Fri, 31 Dec 99999 23:59:59 GMT"] {
+            assert_eq!(after(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Reports to a collector over HTTP or HTTPS.
+
+mod answer;
+mod client;
+mod secret;
+#[cfg(test)]
+pub(super) mod tests;
+pub(super) mod tls;
+mod transport;
+
+use std::time::Duration;
+
+use weir_config::Compress;
+
+pub(super) use self::client::Client;
+pub use self::{
+    client::{HttpError, Options},
+    secret::{SecretError, SecretHeader},
+};
+use super::{DeliveryError, Sink};
+use crate::spool::Parcel;
+
+/// Maximum number of reports in one request.
+pub(super) const BATCH: usize = 100;
+
+/// A collector that takes reports as the bodies of POST requests (NDJSON, one report a line).
+///
+/// The header `Idempotency-Key` is the report's id, or the ids of the first and the last one of a batch, the same in
+/// every attempt. Delivered means an answer of 2xx that came after the whole request was sent. 4xx refuses the reports,
+/// except for statuses that may pass: 401, 403 and 404 (a token that has expired, a collector that is being deployed),
+/// 408, 425 and 429. Everything else may work later. `Retry-After` is honoured. Redirects are not followed. HTTPS
+/// trusts the roots of the platform, unless others are given.
+#[derive(Debug)]
+pub struct Http {
+    client: Client,
+    /// Whether it takes alert messages instead of reports.
+    is_webhook: bool,
+}
+
+impl Http {
+    /// A collector at `url`.
+    ///
+    /// # Errors
+    /// The URL or another option is not valid.
+    pub fn new(url: &str, options: Options) -> Result<Self, HttpError> {
+        Ok(Self { client: Client::new(url, "application/x-ndjson", options)?, is_webhook: false })
+    }
+
+    /// A webhook at `url`, which takes alert messages, each as uncompressed JSON. Otherwise like [`Http::new`].
+    ///
+    /// # Errors
+    /// The URL or a header is not valid.
+    pub fn webhook(url: &str, timeout: Duration, headers: Vec<(String, String)>) -> Result<Self, HttpError> {
+        let options = Options { timeout, headers, compress: Compress::None, ..Options::default() };
+        Ok(Self { client: Client::new(url, "application/json", options)?, is_webhook: true })
+    }
+
+    /// Reads the files with secrets, as each request does.
+    ///
+    /// # Errors
+    ///
+    /// The first file without a valid secret.
+    pub fn check_secrets(&self) -> Result<(), SecretError> {
+        self.client.check_secrets()
+    }
+}
+
+impl Sink for Http {
+    fn name(&self) -> String {
+        // The path of a webhook is often its secret.
+        if self.is_webhook { format!("webhook:{}", self.client.origin()) } else { self.client.name() }
+    }
+
+    fn carries(&self) -> [&'static str; 2] {
+        if self.is_webhook { ["an alert", "alerts"] } else { ["a report", "reports"] }
+    }
+
+    fn batch(&self) -> usize {
+        if self.is_webhook { 1 } else { BATCH }
+    }
+
+    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+        let lines: Vec<&[u8]> = batch.iter().map(|parcel| &*parcel.encoded.line).collect();
+        self.client.post(batch, &lines).map(drop)
+    }
+}

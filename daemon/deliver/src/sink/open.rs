@@ -1,0 +1,76 @@
+//! Opens the sinks of a configuration.
+
+use tracing::warn;
+use weir_config::{self as config, Addresses, Target};
+
+use super::{
+    File, Http, Ipfix, Outbox, Rotation, Sink, Stdout,
+    check::check_one,
+    settings::{OpenError, as_text, http, options},
+};
+use crate::spool::place::Place;
+
+/// Opens every sink, each on its own threads; its reports wait in `spools`, if that is given.
+///
+/// # Errors
+///
+/// The first that cannot be opened.
+pub fn open(sinks: &[config::Sink], spools: Option<&Place>) -> Result<Vec<Outbox>, OpenError> {
+    sinks.iter().map(|sink| open_one(sink, spools.zip(sink.target.spool_key().as_deref()))).collect()
+}
+
+fn open_one(sink: &config::Sink, spool: Option<(&Place, &str)>) -> Result<Outbox, OpenError> {
+    let (name, target): (_, Box<dyn Sink>) = match &sink.target {
+        Target::Stdout => {
+            let opened = Stdout::new().map_err(|source| OpenError::System { name: "stdout", source })?;
+            ("stdout", Box::new(opened))
+        }
+        Target::File(config::File { path, max_size, keep, compress }) => {
+            let rotation = max_size.map(|max_size| Rotation { max_size, keep: *keep, compress: *compress });
+            ("file", Box::new(File::new(path, rotation)))
+        }
+        Target::Http(settings) => ("http", Box::new(http(settings, options(settings))?)),
+        Target::Ipfix(ipfix) => ("ipfix", Box::new(Ipfix::new(ipfix))),
+        #[cfg(feature = "otlp")]
+        Target::Otlp(http) => ("otlp", Box::new(super::Otlp::new(&http.url.to_string(), options(http))?)),
+        #[cfg(not(feature = "otlp"))]
+        Target::Otlp(_) => return Err(OpenError::NotBuilt("otlp")),
+        #[cfg(feature = "nats")]
+        Target::Nats(nats) => ("nats", Box::new(super::Nats::new(nats).map_err(OpenError::Nats)?)),
+        #[cfg(not(feature = "nats"))]
+        Target::Nats(_) => return Err(OpenError::NotBuilt("nats")),
+    };
+    if let Err(why) = check_one(&sink.target)? {
+        warn!(sink = target.name(), "{why}: reports wait until that is fixed");
+    }
+    Outbox::start(target, sink.queue, sink.addresses, spool).map_err(|source| OpenError::System { name, source })
+}
+
+/// Opens the webhook, which gets alert messages, on its own thread with its own queue.
+///
+/// # Errors
+///
+/// It cannot be opened.
+pub fn open_webhook(webhook: &config::Webhook) -> Result<Outbox, OpenError> {
+    let config::Webhook { url, timeout, headers, queue } = webhook;
+    let target = Http::webhook(&url.to_string(), *timeout, as_text(headers))?;
+    Outbox::start(Box::new(target), *queue, Addresses::Full, None)
+        .map_err(|source| OpenError::System { name: "webhook", source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use weir_config::Config;
+
+    #[test]
+    fn sinks_are_opened_in_the_order_of_the_configuration() {
+        let text = "sinks: [{type: file, path: /nowhere/reports}, {type: http, url: 'http://[::1]:9/weir'}]";
+        let config = Config::parse(text, "weir.yaml").unwrap();
+        let opened = open(&config.sinks, None).unwrap();
+        let names: Vec<_> = Outbox::finish_all(opened, Duration::ZERO).into_iter().map(|sink| sink.name).collect();
+        assert_eq!(names, ["file:/nowhere/reports", "http://[::1]:9/weir"]);
+    }
+}

@@ -1,0 +1,93 @@
+//! What a receiver says after it has accepted a request: it may still reject some of the points.
+
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::{ExportMetricsPartialSuccess, ExportMetricsServiceResponse};
+use prost::Message;
+use tracing::warn;
+use weir_system::{
+    clock,
+    text::{escaped, short},
+};
+
+/// At most one log line per this time: a receiver that rejects some points does so with every report.
+const PERIOD: Duration = Duration::from_secs(10 * 60);
+
+/// Answers since the start.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    /// Points rejected since the last log line.
+    rejected: u64,
+    /// When the last line was logged.
+    logged: Option<Duration>,
+}
+
+impl Answers {
+    /// Logs rejected points and warnings of the receiver. OTLP says not to send them again. An answer in another format
+    /// is ignored: it may come from a proxy, or a receiver that answers in JSON.
+    pub fn judge(&mut self, sink: &str, answer: &[u8]) {
+        let now = clock::now().monotonic;
+        if let Some(line) = self.line(answer, now) {
+            warn!(sink, "{line}");
+        }
+    }
+
+    /// The line to log, if one is due.
+    fn line(&mut self, answer: &[u8], now: Duration) -> Option<String> {
+        let response = ExportMetricsServiceResponse::decode(answer).ok()?;
+        let ExportMetricsPartialSuccess { rejected_data_points, error_message } = response.partial_success?;
+        let rejected = u64::try_from(rejected_data_points).unwrap_or_default();
+        if rejected == 0 && error_message.is_empty() {
+            return None;
+        }
+        self.rejected = self.rejected.saturating_add(rejected);
+        if self.logged.is_some_and(|logged| now.saturating_sub(logged) < PERIOD) {
+            return None;
+        }
+        self.logged = Some(now);
+        let rejected = std::mem::take(&mut self.rejected);
+        let said = escaped(&short(&error_message));
+        Some(if rejected == 0 {
+            format!("the receiver has taken the reports, and warns: {said:?}")
+        } else {
+            format!(
+                "the receiver has taken the reports, but rejects some of their data points ({rejected} since the last \
+                 such line), and says: {said:?}. weir does not send them again"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(rejected_data_points: i64, error_message: &str) -> Vec<u8> {
+        let partial_success =
+            Some(ExportMetricsPartialSuccess { rejected_data_points, error_message: error_message.to_owned() });
+        ExportMetricsServiceResponse { partial_success }.encode_to_vec()
+    }
+
+    #[test]
+    fn what_is_rejected_is_told_once_in_a_while_and_counted_all_the_while() {
+        let mut answers = Answers::default();
+        let seconds = Duration::from_secs;
+        assert_eq!(answers.line(b"", seconds(0)), None);
+        assert_eq!(answers.line(&answer(0, ""), seconds(0)), None);
+        let first = answers.line(&answer(3, "no \x1b[31mdeltas"), seconds(0)).unwrap();
+        assert!(first.contains("(3 since") && first.contains("no ") && !first.contains('\x1b'), "{first}");
+        assert_eq!(answers.line(&answer(4, "no"), seconds(1)), None);
+        let second = answers.line(&answer(5, "no"), PERIOD).unwrap();
+        assert!(second.contains("(9 since"), "{second}");
+        assert!(answers.line(&answer(0, "old"), PERIOD * 2).unwrap().contains("warns: \"old\""));
+    }
+
+    #[test]
+    fn any_answer_may_come() {
+        let mut answers = Answers::default();
+        for odd in [b"ok".as_slice(), b"{}", b"<html>", &[0xff; 64], &answer(-1, ""), &answer(1, "x")[..3]] {
+            assert_eq!(answers.line(odd, Duration::ZERO), None, "{odd:?}");
+        }
+        assert!(answers.line(&answer(i64::MAX, &"x".repeat(1 << 20)), Duration::ZERO).unwrap().len() < 400);
+    }
+}

@@ -1,0 +1,127 @@
+//! What waits, in order. It is kept in memory, and the files mirror it as far as the disk accepts them.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use weir_report::{Encoded, Ids, Reason};
+
+use super::name::{Content, Name, Stored};
+
+/// A file occupies whole blocks, and an empty file occupies space in its directory.
+const BLOCK: u64 = 4096;
+
+/// One entry that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Its place in line.
+    pub number: u64,
+    /// When the window of its first report ended, in seconds since 1970.
+    pub time: u64,
+    pub what: What,
+}
+
+/// What waits.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// A report in a file.
+    File(Ids, Stored),
+    /// A report that is only in memory.
+    Memory(Encoded),
+    /// Reports that are lost. A file says so, too, if the disk accepted it.
+    Lost { ids: Ids, reason: Reason, has_file: bool },
+}
+
+impl Entry {
+    /// The name of its file, if it has one.
+    pub fn name(&self) -> Option<Name> {
+        let Self { number, time, ref what } = *self;
+        let (ids, content) = match *what {
+            What::File(ids, stored) => (ids, Content::Report(stored)),
+            What::Lost { ids, reason, has_file: true } => (ids, Content::Tombstone(reason)),
+            What::Memory(_) | What::Lost { has_file: false, .. } => return None,
+        };
+        Some(Name { number, time, ids, content })
+    }
+
+    /// The ids of its reports; `None` if they are not weir's.
+    pub fn ids(&self) -> Option<Ids> {
+        match &self.what {
+            What::File(ids, _) | What::Lost { ids, .. } => Some(*ids),
+            What::Memory(report) => Ids::of(&report.id),
+        }
+    }
+
+    /// Whether it is a report, and not a tombstone.
+    pub const fn is_report(&self) -> bool {
+        !matches!(self.what, What::Lost { .. })
+    }
+
+    /// Whether it is a report that is only in memory.
+    pub const fn is_in_memory(&self) -> bool {
+        matches!(self.what, What::Memory(_))
+    }
+
+    /// How many bytes its file occupies in the spool.
+    pub fn charge(&self) -> u64 {
+        match &self.what {
+            What::File(_, stored) => charge(stored.bytes),
+            What::Lost { has_file: true, .. } => BLOCK,
+            What::Memory(_) | What::Lost { has_file: false, .. } => 0,
+        }
+    }
+}
+
+/// How many bytes a file of this size occupies in the spool.
+pub(super) const fn charge(bytes: u64) -> u64 {
+    if bytes == 0 { BLOCK } else { bytes.next_multiple_of(BLOCK) }
+}
+
+/// All that waits.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    pub entries: VecDeque<Entry>,
+    /// Those that are on their way, by number: they may be at the collector already, so they are dropped last.
+    pub sent: Vec<u64>,
+    /// The next place in line.
+    pub next: u64,
+}
+
+impl Line {
+    /// Appends an entry.
+    pub fn push(&mut self, time: u64, what: What) {
+        self.entries.push_back(Entry { number: self.next, time, what });
+        self.next += 1;
+    }
+
+    /// The first entry from this number on that has none of these.
+    pub fn next_of(&self, from: u64, without: &BTreeSet<u64>) -> Option<&Entry> {
+        let at = self.entries.partition_point(|entry| entry.number < from);
+        self.entries.range(at..).find(|entry| !without.contains(&entry.number))
+    }
+
+    /// The index of the entry with this number.
+    pub fn position(&self, number: u64) -> Option<usize> {
+        self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
+    }
+
+    /// Whether an entry is on its way.
+    pub fn is_sent(&self, entry: &Entry) -> bool {
+        self.sent.contains(&entry.number)
+    }
+
+    /// The index of the oldest entry that may be dropped and fulfils `is`.
+    pub fn oldest(&self, is: impl Fn(&Entry) -> bool) -> Option<usize> {
+        self.entries.iter().position(|entry| is(entry) && !self.is_sent(entry))
+    }
+
+    /// Removes an entry.
+    pub fn remove(&mut self, nth: usize) -> Option<Entry> {
+        let removed = self.entries.remove(nth)?;
+        self.sent.retain(|number| *number != removed.number);
+        Some(removed)
+    }
+
+    /// How many bytes all files occupy.
+    pub fn charge(&self) -> u64 {
+        self.entries.iter().map(Entry::charge).sum()
+    }
+}

@@ -1,0 +1,470 @@
+//! The answer of a view for a window: merges the sketches of all shards, chooses the largest keys, and computes the
+//! bounds of each.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use weir_common::{ledger::Tally, sketch::Metric};
+use weir_config::view::{By, Measure, ViewKey};
+use weir_sketch::{Estimate, MergeError, hash::KeyedHash};
+
+use super::{
+    beyond::RankedPrefixes,
+    entropy::{Distribution, Entropy, Others},
+    heavy_hitters::Held,
+    order::Closed,
+    ranking::{Ranked, Ranking, keep_largest},
+    shard::with_prefixes,
+    uncertainty::{Uncertainty, ViewUncertainty},
+    view::ViewSketch,
+    whole::reconcile,
+};
+use crate::question::{Question, Structure, Views};
+
+/// The answer of a view.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The probability that the bounds of all its rows hold.
+    pub confidence: f64,
+    /// How evenly its measure is spread over its keys, if it was asked for and there was any traffic.
+    pub entropy: Option<Entropy>,
+    /// One table, or one for each interface slot that has rows.
+    pub tables: Vec<Table>,
+}
+
+/// The rows of a view, or of one interface in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// The interface's slot, if each has a table of its own.
+    pub slot: Option<usize>,
+    /// The total that its rows are parts of, if they are bytes and packets: all records that the view matched.
+    pub total: Option<Ranked<ViewKey>>,
+    /// The rows.
+    pub rows: Rows,
+}
+
+/// Rows, the largest first.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rows {
+    /// Bytes and packets.
+    Tallies(Ranking<ViewKey>),
+    /// Bytes and packets of prefixes, and the part of them that is not of listed addresses.
+    Prefixes(RankedPrefixes),
+    /// Flows, new flows, or distinct values.
+    Distinct(Vec<(ViewKey, Estimate)>),
+}
+
+impl Answer {
+    /// Merges the sketches of the `nth` view into that of the first shard, and reads it. `before` holds the answers of
+    /// the preceding views, which are merged already.
+    ///
+    /// # Errors
+    ///
+    /// The shards were built differently.
+    pub fn new(
+        window: &mut [Closed],
+        plan: &Views,
+        nth: usize,
+        before: &[Self],
+        uncertainty: &Uncertainty,
+    ) -> Result<Self, MergeError> {
+        let question = &plan.questions[nth];
+        let Some((first, rest)) = window.split_first_mut() else {
+            return Ok(Self { confidence: 1.0, entropy: None, tables: Vec::new() });
+        };
+        let hash = first.shard.hash().clone();
+        // The sketch of an earlier question is merged already.
+        let unmerged = if question.answered_by.is_none() { rest } else { Default::default() };
+        for closed in unmerged {
+            if let Some((view, prefixes)) = with_prefixes(&mut first.shard.views, nth, question) {
+                view.merge(&closed.shard.views[nth], prefixes, &question.by, &hash)?;
+            }
+        }
+        if matches!(question.structure, Structure::Prefixes { .. }) {
+            let (addresses, views) = first.shard.views.split_at_mut(nth);
+            let addresses = question.fed_by.and_then(|list| addresses.get(list));
+            if let Some(view) = views.first_mut() {
+                view.finish_prefixes(addresses, &hash);
+            }
+        }
+        let (views, hash) = (&first.shard.views, &hash);
+        let sketch = &views[question.sketch(nth)];
+        let whole = uncertainty.whole(question.is_fed_by_all);
+        let uncertainties = uncertainty.of_view(whole, sketch.total, parts(question));
+        // The bounds of sums are certain, unless packets were left out.
+        let is_sure = question.view.measure.is_tally() && uncertainty.sampling.is_none();
+        let tables = match question.view.measure {
+            _ if matches!(question.structure, Structure::Prefixes { .. }) => {
+                let list = question.fed_by.and_then(|list| Some((views.get(list)?, before.get(list)?.ranking()?)));
+                let by = |list: usize| &plan.questions[list].by;
+                let counted = |key: &ViewKey| {
+                    let held = question.fed_by.and_then(|list| views.get(list)?.look_up(by(list), hash, key));
+                    held.map_or(Tally::default(), |held| held.value)
+                };
+                let listed = list.map(|(_, ranking)| ranking);
+                let rows = RankedPrefixes::new(sketch.held(), listed, counted, question.view.top, &uncertainties);
+                vec![Table { slot: None, total: None, rows: Rows::Prefixes(rows) }]
+            }
+            Measure::Bytes | Measure::Packets => rank(question, sketch, hash, &uncertainties, uncertainty),
+            Measure::NewFlows => vec![count_new(question, sketch, hash, uncertainty)],
+            Measure::Flows | Measure::Distinct(_) => count(question, sketch, uncertainty),
+        };
+        let entropy = if question.view.has_entropy { entropy(question, sketch, hash, uncertainty) } else { None };
+        Ok(Self { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy, tables })
+    }
+
+    /// The rows in both orders, if the view has prefixes.
+    pub fn prefixes(&self) -> Option<&RankedPrefixes> {
+        match self.tables.first() {
+            Some(Table { slot: None, rows: Rows::Prefixes(ranking), .. }) => Some(ranking),
+            _ => None,
+        }
+    }
+
+    /// The rows of the only table in both orders, if the view has bytes and packets.
+    pub fn ranking(&self) -> Option<&Ranking<ViewKey>> {
+        match self.tables.first() {
+            Some(Table { slot: None, total: _, rows: Rows::Tallies(ranking) }) => Some(ranking),
+            _ => None,
+        }
+    }
+}
+
+/// How many bounded numbers a record counts for: a row, or two if each address has one, and the total.
+pub(super) fn parts(question: &Question) -> u64 {
+    1 + u64::from(question.by.has_host()) + u64::from(question.has_total)
+}
+
+/// The slot whose table has a key.
+fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
+    if question.view.per_interface { question.by.slot(key) } else { None }
+}
+
+fn rank(
+    question: &Question,
+    sketch: &ViewSketch,
+    hash: &KeyedHash,
+    uncertainties: &ViewUncertainty,
+    window: &Uncertainty,
+) -> Vec<Table> {
+    let top = question.view.top;
+    // One more than is listed: it shows what it took to get into the list.
+    let mut tables: BTreeMap<Option<usize>, [Vec<Held<ViewKey>>; 2]> = BTreeMap::new();
+    if !question.view.per_interface {
+        tables.insert(None, Default::default());
+    }
+    for held in sketch.held() {
+        let value = Metric::each(|metric| metric.of(held.value).min(metric.of(uncertainties.total())));
+        let held = Held { value, ..held };
+        let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
+        keep_largest(by_bytes, top + 1, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
+        keep_largest(by_packets, top + 1, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
+    }
+    let top = top.min((question.rows_max / tables.len().max(1)).max(1));
+    let list =
+        |candidates: Vec<Held<ViewKey>>, order: Metric, uncertainty: &ViewUncertainty, total: &mut Ranked<ViewKey>| {
+            let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
+            let rows = candidates.iter().take(top).map(|held| {
+                let held = sketch.tightened(question.by.hash_of(hash, &held.key), *held);
+                uncertainty.ranked(&held, order, needed)
+            });
+            let mut rows: Vec<_> = rows.collect();
+            reconcile(rows.iter_mut(), total, !question.by.has_host());
+            rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
+            rows
+        };
+    let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<Held<ViewKey>>; 2])| {
+        let uncertainty = uncertainties.of_slot(slot, window);
+        let mut total = if question.has_total {
+            let sum = sketch.total_of(slot, &question.by);
+            let held = Held { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
+            uncertainty.ranked(&held, order(&question.view.measure), 0)
+        } else {
+            uncertainty.as_total()
+        };
+        let rows = Rows::Tallies(Ranking {
+            by_bytes: list(by_bytes, Metric::Bytes, &uncertainty, &mut total),
+            by_packets: list(by_packets, Metric::Packets, &uncertainty, &mut total),
+        });
+        Table { slot, total: question.has_total.then_some(total), rows }
+    };
+    tables.into_iter().map(table).collect()
+}
+
+fn count(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) -> Vec<Table> {
+    /// Keys to look at for each row, if several tables share a sketch.
+    const KEYS_PER_ROW: usize = 64;
+    let mut tables: BTreeMap<Option<usize>, Vec<(ViewKey, Estimate)>> = BTreeMap::new();
+    if !question.view.per_interface {
+        tables.insert(None, Vec::new());
+    }
+    if let Some(distinct) = sketch.unique() {
+        let counted = counted(question, distinct.bounds_at(uncertainty.confidence), uncertainty);
+        tables.entry(None).or_default().push((By::at(0), counted));
+    }
+    if let Some(spread) = sketch.spread() {
+        let top = question.view.top;
+        let looked_at = if question.view.per_interface { top * KEYS_PER_ROW } else { top };
+        for spreader in spread.top(looked_at) {
+            let rows = tables.entry(slot(question, &spreader.key)).or_default();
+            if rows.len() < top && spreader.touched.value > 0 {
+                rows.push((spreader.key, counted(question, spreader.touched, uncertainty)));
+            }
+        }
+    }
+    tables.into_iter().map(|(slot, rows)| Table { slot, total: None, rows: Rows::Distinct(rows) }).collect()
+}
+
+/// The distinct values that a sketch has counted, with bounds that allow for missing packets.
+pub(super) fn counted(question: &Question, counted: Estimate, uncertainty: &Uncertainty) -> Estimate {
+    // There are no more values than these fields can have.
+    let most = question.of.as_ref().and_then(By::domain).map_or(u64::MAX, |values| values as u64);
+    let hosts = 1 + u64::from(question.of.as_ref().is_some_and(By::has_host));
+    let packets = uncertainty.whole(question.is_fed_by_all).most.packets;
+    uncertainty.distinct(counted, most.min(packets.saturating_mul(hosts)))
+}
+
+/// The new flows that a sketch has counted, with bounds that allow for missing packets.
+pub(super) fn new_flows(sketch: &ViewSketch, held: Held<ViewKey>, uncertainty: &Uncertainty) -> Estimate {
+    let Held { key: _, value, lower, upper } = held;
+    let upper = upper.packets.min(sketch.total.packets);
+    uncertainty.new_flows(Estimate { value: value.packets.min(upper), lower: lower.packets, upper })
+}
+
+fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertainty: &Uncertainty) -> Option<Entropy> {
+    let (metric, confidence) = (order(&question.view.measure), uncertainty.confidence);
+    // Both the bounds of keys and the bounds of their number may fail. If both are uncertain, each has half of the
+    // probability.
+    let half = 1.0 - (1.0 - uncertainty.confidence) / 2.0;
+    let (is_missing, has_sketch) = (uncertainty.is_some(), sketch.keys().is_some());
+    let uncertainty = Uncertainty {
+        confidence: if is_missing && has_sketch { half } else { uncertainty.confidence },
+        ..uncertainty.clone()
+    };
+    let uncertainties = uncertainty.of_view(uncertainty.whole(question.is_fed_by_all), sketch.total, parts(question));
+    let estimate = |value, lower, upper| {
+        let (lower, upper) = uncertainties.bounds(metric, lower, upper);
+        Estimate { value: metric.of(value).clamp(lower, upper), lower, upper }
+    };
+    let known: Vec<Estimate> = sketch
+        .held()
+        .map(|held| {
+            let Held { value, lower, upper, .. } = sketch.tightened(question.by.hash_of(hash, &held.key), held);
+            estimate(value, lower, upper)
+        })
+        .collect();
+    let found = known.len() as u64;
+    let keys = match (sketch.keys(), sketch.cells()) {
+        (Some(keys), _) => uncertainty.distinct(keys.bounds_at(uncertainty.confidence), u64::MAX),
+        (None, cells) => {
+            let keys = uncertainty.distinct(Estimate { value: found, lower: found, upper: found }, u64::MAX);
+            Estimate { upper: keys.upper.min(cells.map_or(u64::MAX, |cells| cells as u64)), ..keys }
+        }
+    };
+    // Keys that were found exist.
+    let [value, lower, upper] = [keys.value, keys.lower, keys.upper].map(|keys| keys.max(found));
+    let others = if is_missing {
+        let largest = Metric::each(|metric| sketch.light().map(|group| metric.of(group)).max().unwrap_or(0));
+        Others::Each(estimate(Tally::default(), Tally::default(), largest).upper)
+    } else {
+        Others::Groups(sketch.light().map(|group| metric.of(group)).collect())
+    };
+    let total = estimate(sketch.total, sketch.total, sketch.total);
+    let confidence = if is_missing || has_sketch { confidence } else { 1.0 };
+    Distribution { known, total, keys: Estimate { value, lower, upper }, others }.entropy(confidence)
+}
+
+/// The keys with the most new flows; each new flow counted as one packet.
+fn count_new(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertainty: &Uncertainty) -> Table {
+    let top = question.view.top;
+    let mut largest: Vec<Held<ViewKey>> = Vec::new();
+    for held in sketch.held() {
+        keep_largest(&mut largest, top, held, |held| (Reverse(held.value.packets), held.key));
+    }
+    let row = |held: Held<ViewKey>| {
+        let held = sketch.tightened(question.by.hash_of(hash, &held.key), held);
+        (held.key, new_flows(sketch, held, uncertainty))
+    };
+    let mut rows: Vec<_> = largest.into_iter().map(row).collect();
+    rows.sort_by_key(|(_, counted)| Reverse(counted.value));
+    Table { slot: None, total: None, rows: Rows::Distinct(rows) }
+}
+
+/// The order of the rows of a view with this measure.
+pub const fn order(measure: &Measure) -> Metric {
+    if matches!(measure, Measure::Packets) { Metric::Packets } else { Metric::Bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::IpAddr, sync::Arc};
+
+    use weir_common::{
+        flow::{Address, FlowKey, Scope},
+        ledger::{Ledger, Tally},
+        record::Record,
+    };
+    use weir_sketch::{
+        Seen,
+        hash::{Key, mix},
+    };
+
+    use super::*;
+    use crate::{
+        shard::Shard,
+        whole::{Counted, Whole},
+    };
+    use weir_config::Config;
+    use weir_datapath::edge::Edge;
+
+    const KEY: Key = Key([1, 2]);
+
+    /// The views of this YAML, for four interfaces, without standard views.
+    fn views(yaml: &str) -> (Config, Arc<Views>) {
+        let config = Config::parse(&format!("standard_views: []\nviews: {yaml}"), "a test").unwrap();
+        let views = Views::new(&config, 4).unwrap();
+        (config, views)
+    }
+
+    /// Records of some thousand sources on three interfaces.
+    fn records() -> Vec<Record> {
+        let record = |nth: u64| {
+            let random = mix(nth);
+            let source = Address::from_v4_word((random % 5_000) as u32);
+            let proto = if random.is_multiple_of(3) { 17 } else { 6 };
+            let interface = (mix(!nth) % 3) as u8;
+            let key = FlowKey::new(source, Address::from_v4_word(9), proto, 0).with_scope(Scope::new(interface, 0));
+            Record { key, packets: 1 + nth as u32 % 3, bytes: 60 + nth % 1_400, sampling: 1, ..Record::default() }
+        };
+        (0..30_000).map(record).collect()
+    }
+
+    /// The answers of workers that have these records each.
+    fn answers(config: &Config, views: &Arc<Views>, workers: &[&[Record]]) -> Vec<Answer> {
+        let seen = Seen::with_capacity(100_000, 0.001, KEY.id());
+        let mut window: Vec<Closed> = workers
+            .iter()
+            .map(|records| {
+                let mut shard = Box::new(Shard::new(&config.estimates, views, KEY));
+                for records in records.chunks(100) {
+                    shard.absorb(records, &seen);
+                }
+                shard.settle(&seen);
+                Closed::new(shard, Edge::empty(4))
+            })
+            .collect();
+        let mut all = Ledger::default();
+        all.counters.seen = Tally::new(1 << 40, 1 << 50);
+        let everything = Whole::new(&[all], Counted::Everywhere, None);
+        let uncertainty = Uncertainty {
+            lost: Tally::default(),
+            drawn: Tally::default(),
+            unknown: 0,
+            missed_flows: 3,
+            sampling: None,
+            once: everything,
+            everywhere: everything,
+            slots: Vec::new(),
+            confidence: 0.999,
+        };
+        (0..views.questions.len()).map(|nth| Answer::new(&mut window, views, nth, &[], &uncertainty).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_total_of_each_table_is_all_that_matched_there_whoever_read_it() {
+        let (config, plan) = views(
+            "[{name: hosts, by: [host], match: {proto: tcp}}, {name: each, by: [src_ip], match: {proto: tcp}, per: \
+             interface}, {name: few, by: [proto], match: {proto: tcp}, per: interface, top: 1}, {name: distinct, \
+             measure: {distinct: src_ip}}]",
+        );
+        let records = records();
+        let sum = |slot: Option<u8>| -> Tally {
+            let counts =
+                |record: &&Record| record.key.proto() == 6 && slot.is_none_or(|slot| record.key.interface() == slot);
+            records.iter().filter(counts).map(Record::tally).sum()
+        };
+        let answers = answers(&config, &plan, &[&records[..7_000], &records[7_000..7_001], &records[7_001..]]);
+        for (answer, slots) in
+            answers.iter().zip([vec![None], vec![Some(0), Some(1), Some(2)], vec![Some(0), Some(1), Some(2)]])
+        {
+            assert_eq!(answer.tables.iter().map(|table| table.slot).collect::<Vec<_>>(), slots);
+            for table in &answer.tables {
+                let Ranked { packets, bytes, .. } = table.total.unwrap();
+                let truth = sum(table.slot.map(|slot| slot as u8));
+                for (estimate, truth) in [(packets, truth.packets), (bytes, truth.bytes)] {
+                    assert_eq!(estimate, Estimate { value: truth, lower: truth, upper: truth });
+                }
+            }
+        }
+        assert!(answers[3].tables[0].total.is_none(), "distinct values do not add up");
+    }
+
+    #[test]
+    fn talkers_of_an_interface_are_its_own_whoever_read_them() {
+        let config = Config::parse("standard_views: [talkers]", "a test").unwrap();
+        let plan = Views::new(&config, 4).unwrap();
+        let number = |flow: FlowKey| match flow.src_ip() {
+            IpAddr::V4(source) => u32::from_ne_bytes(source.octets()),
+            IpAddr::V6(source) => panic!("there is no {source}"),
+        };
+        // On each interface other sources send the most.
+        let mut records = records();
+        for record in &mut records {
+            let is_large = number(record.key) % 500 == u32::from(record.key.interface());
+            record.bytes += 1_000_000 * u64::from(is_large);
+        }
+        let answers = answers(&config, &plan, &[&records[..9_000], &records[9_000..9_001], &records[9_001..]]);
+        let [Answer { tables, .. }] = &answers[..] else { panic!("{} answers", answers.len()) };
+        assert_eq!(tables.iter().map(|table| table.slot).collect::<Vec<_>>(), [Some(0), Some(1), Some(2)]);
+        for (table, slot) in tables.iter().zip(0..) {
+            let there: Vec<_> = records.iter().filter(|record| record.key.interface() == slot).collect();
+            let sum: Tally = there.iter().map(|record| record.tally()).sum();
+            let total = table.total.unwrap();
+            assert_eq!((total.packets.lower, total.packets.upper), (sum.packets, sum.packets));
+            assert_eq!((total.bytes.lower, total.bytes.upper), (sum.bytes, sum.bytes));
+            let Rows::Tallies(Ranking { by_bytes: rows, .. }) = &table.rows else { panic!("{:?}", table.rows) };
+            assert_eq!(rows.len(), 5, "the table is short");
+            for Ranked { key, packets, bytes, sampled: _ } in rows {
+                let flow = plan.questions[0].by.flow(key);
+                assert_eq!(number(flow) % 500, u32::from(slot), "{flow:?}");
+                let of_it = there.iter().filter(|record| number(record.key) == number(flow));
+                let truth: Tally = of_it.map(|record| record.tally()).sum();
+                assert!((packets.lower..=packets.upper).contains(&truth.packets), "{packets:?} of {truth:?}");
+                assert!((bytes.lower..=bytes.upper).contains(&truth.bytes), "{bytes:?} of {truth:?}");
+                assert!(bytes.lower > 0, "the bounds say nothing: {bytes:?} of {truth:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_new_flow_counts_once_for_its_keys_whoever_met_it() {
+        let (config, plan) = views(
+            "[{name: sources, by: [src_ip], measure: new_flows, top: 100}, {name: protocols, by: [proto], measure: \
+             new_flows}, {name: udp, match: {proto: udp}, measure: new_flows}, {name: hosts, by: [host], measure: \
+             new_flows, top: 1}]",
+        );
+        // Every flow comes several times, and to every worker.
+        let records = records();
+        let mut flows: BTreeMap<_, FlowKey> = BTreeMap::new();
+        for record in &records {
+            flows.insert((record.key.src_ip(), record.key.proto()), record.key);
+        }
+        assert!(flows.len() < records.len() / 2);
+        let answers = answers(&config, &plan, &[&records, &records[5_000..], &records[..9_000]]);
+        let rows = |nth: usize| match &answers[nth].tables[..] {
+            [Table { slot: None, total: None, rows: Rows::Distinct(rows) }] => rows.clone(),
+            tables => panic!("{tables:?}"),
+        };
+        let missed = |counted: u64| Estimate { value: counted, lower: counted, upper: counted + 3 };
+        let count = |proto: u8| flows.values().filter(|flow| flow.proto() == proto).count() as u64;
+        assert_eq!(rows(1), [(By::at(6), missed(count(6))), (By::at(17), missed(count(17)))]);
+        assert_eq!(rows(2), [(By::at(0), missed(count(17)))]);
+        assert_eq!(rows(0).len(), 100);
+        for (key, counted) in rows(0) {
+            let source = plan.questions[0].by.flow(&key).src_ip();
+            let truth = flows.keys().filter(|(ip, _)| *ip == source).count() as u64;
+            assert!(counted.lower <= truth && truth <= counted.upper, "{counted:?} of {truth}");
+        }
+        let (_, all) = rows(3)[0];
+        assert!(all.lower <= flows.len() as u64 && flows.len() as u64 <= all.upper, "all go to one destination");
+    }
+}

@@ -1,0 +1,434 @@
+//! Fills shards with records from rings, and closes windows on their CPUs.
+
+use std::{sync::Arc, time::Duration};
+
+use weir_common::control::Flush;
+use weir_datapath::{error::KernelError, ring::Drained};
+use weir_sketch::Seen;
+use weir_system::clock;
+
+use super::{
+    batch::Batch,
+    lane::{Batches, Lane, Source, Sum},
+    order::Closed,
+    shard::Shard,
+};
+
+/// How long a CPU may keep a packet half counted before its part of the window is late. It takes a millionth of that,
+/// unless something keeps the CPU from going on, such as a real-time task on a real-time kernel.
+const LATE: Duration = Duration::from_millis(100);
+/// How long to leave such a CPU alone between two tries.
+const PAUSE: Duration = Duration::from_micros(20);
+
+/// Reads rings into shards: the part of a worker that replay through the kernel uses as well.
+pub struct Collector<S> {
+    lanes: Vec<Lane<S>>,
+    sum: Sum,
+    batch: Batch,
+    seen: Arc<Seen>,
+}
+
+impl<S: Source> Collector<S> {
+    /// A collector that fills `shard`, without any source yet.
+    pub fn new(seen: Arc<Seen>, interfaces: usize, shard: Box<Shard>) -> Self {
+        Self { lanes: Vec::new(), sum: Sum::new(interfaces), batch: Batch::new(shard), seen }
+    }
+
+    /// Adds the ring of a CPU whose windows were never closed.
+    pub fn add(&mut self, source: S) {
+        self.lanes.push(Lane::new(source, self.sum.interfaces()));
+    }
+
+    /// Makes room for this many interfaces, never fewer than before.
+    pub fn provide(&mut self, interfaces: usize) {
+        self.sum.provide(interfaces);
+        for lane in &mut self.lanes {
+            lane.provide(interfaces);
+        }
+    }
+
+    /// The CPUs whose rings it reads.
+    pub fn cpus(&self) -> impl Iterator<Item = u32> {
+        self.lanes.iter().map(Lane::cpu)
+    }
+
+    /// Takes what is in the rings. Returns the highest fill, and whether any ring may have more.
+    pub fn drain(&mut self) -> Drained {
+        let Self { lanes, batch, seen, .. } = self;
+        let mut all = Drained { fill: 0.0, more: false };
+        for lane in lanes {
+            let drained = lane.drain(&mut Batches { open: batch, next: None, seen });
+            all = Drained { fill: all.fill.max(drained.fill), more: all.more | drained.more };
+        }
+        batch.settle(seen);
+        all
+    }
+
+    /// Closes the window on all CPUs; goes on with the empty shard `spare`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to run `flush`.
+    pub fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
+        self.close_into(Batch::new(spare))
+    }
+
+    /// Closes the last window on all CPUs. Records of a later one are not absorbed, but handed over with it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Collector::close`].
+    pub fn close_last(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
+        let closed = self.close_into(Batch::keeping(spare))?;
+        Ok(Closed { rest: self.batch.kept(), ..closed })
+    }
+
+    fn close_into(&mut self, next: Batch) -> Result<Closed, KernelError> {
+        let start = clock::now().monotonic;
+        self.close_while(next, || {
+            std::thread::sleep(PAUSE);
+            clock::now().monotonic.saturating_sub(start) < LATE
+        })
+    }
+
+    /// Closes the window. When every open lane is busy, `wait` waits a little and returns whether to try again.
+    fn close_while(&mut self, mut next: Batch, mut wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
+        // Once, not until the rings are empty: under load they never are.
+        self.drain();
+        let Self { lanes, sum, batch, seen } = self;
+        let mut batches = Batches { open: batch, next: Some(&mut next), seen };
+        let (mut late, mut ring_peak) = (Vec::new(), 0_f64);
+        let mut end = |lane: &mut Lane<S>, sum: &mut Sum| {
+            let part = lane.end(sum);
+            late.extend((!part.is_whole).then(|| lane.cpu()));
+            ring_peak = ring_peak.max(part.ring_peak);
+        };
+        for one in lanes.iter_mut() {
+            one.begin_close();
+        }
+        loop {
+            // A part on each CPU in turn, so that their windows end together.
+            let (mut is_done, mut moves) = (true, false);
+            for lane in lanes.iter_mut().filter(|lane| !lane.is_ended()) {
+                match lane.close(&mut batches, sum)? {
+                    Flush::Done => end(lane, sum),
+                    state => {
+                        is_done = false;
+                        moves |= state == Flush::Again;
+                    }
+                }
+            }
+            if is_done || !moves && !wait() {
+                break;
+            }
+        }
+        for lane in lanes.iter_mut().filter(|lane| !lane.is_ended()) {
+            end(lane, sum);
+        }
+        next.settle(seen);
+        let edge = sum.take();
+        let shard = batch.replace(next, seen, !edge.has_left_out());
+        Ok(Closed { ring_peak: Some(ring_peak), late, is_of_programs: true, ..Closed::new(shard, edge) })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::VecDeque;
+
+    use weir_common::{
+        flow::{FlowKey, Scope},
+        ledger::{Ledger, Loss, Tally},
+        packet::Parsed,
+        record::{Record, Sample},
+    };
+    use weir_sketch::hash::Key;
+
+    use super::*;
+    use crate::question::Views;
+    use weir_config::Estimates;
+    use weir_datapath::edge::Edge;
+
+    /// The result of one drain: the ring's fill, and records.
+    pub(crate) type Drain = (f64, Vec<Record>);
+    /// The result of one run of `flush`: the state, records from the cache, and what is in the ring afterwards.
+    pub(crate) type Run = (Flush, Vec<Record>, Drain);
+
+    /// Each drain, run of `flush` and closed window takes the next entry of its list. A ring that was full has more.
+    #[derive(Default)]
+    pub(crate) struct Script {
+        pub(crate) cpu: u32,
+        pub(crate) drains: VecDeque<Drain>,
+        pub(crate) runs: VecDeque<Run>,
+        pub(crate) edges: VecDeque<Edge>,
+    }
+
+    impl Source for Script {
+        fn cpu(&self) -> u32 {
+            self.cpu
+        }
+
+        fn drain(&mut self, mut take: impl FnMut(&[Record])) -> Drained {
+            let (fill, records) = self.drains.pop_front().unwrap_or_default();
+            take(&records);
+            Drained { fill, more: fill >= 1.0 }
+        }
+
+        fn flush(&mut self, mut take: impl FnMut(&[Record])) -> Result<Flush, KernelError> {
+            let (state, records, ring) = self.runs.pop_front().expect("`flush` was run once more than it should be");
+            take(&records);
+            self.drains.push_front(ring);
+            Ok(state)
+        }
+
+        fn edge(&mut self, edge: &mut Edge) -> Result<(), KernelError> {
+            *edge = self.edges.pop_front().expect("an edge was read before its window was closed");
+            Ok(())
+        }
+
+        fn provide(&mut self, _: usize) {}
+    }
+
+    pub(crate) fn shard() -> Box<Shard> {
+        let settings = Estimates { unique_error: 0.05, top_error: 0.01, top_candidates: 64 };
+        Box::new(Shard::new(&settings, &Views::built_in(&settings, 10), Key([3, 4])))
+    }
+
+    pub(crate) fn records(epoch: u8, bytes: &[u64]) -> Vec<Record> {
+        records_of(0, epoch, bytes)
+    }
+
+    fn records_of(interface: u8, epoch: u8, bytes: &[u64]) -> Vec<Record> {
+        let record = |bytes| {
+            let parsed = Parsed::new(FlowKey::default().with_scope(Scope::new(interface, epoch)));
+            Record::first(parsed.key, Sample::new(&parsed, Tally::new(1, bytes), 0, 1))
+        };
+        bytes.iter().map(|bytes| record(*bytes)).collect()
+    }
+
+    pub(crate) fn edge(seen: Tally) -> Edge {
+        let mut edge = Edge::empty(1);
+        edge.counters[0].seen = seen;
+        edge
+    }
+
+    fn collector(scripts: impl IntoIterator<Item = Script>) -> Collector<Script> {
+        let seen = Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()));
+        let mut collector = Collector::new(seen, 1, shard());
+        for script in scripts {
+            collector.add(script);
+        }
+        collector
+    }
+
+    fn close(collector: &mut Collector<Script>) -> Closed {
+        collector.close_while(Batch::new(shard()), || panic!("nothing is busy")).unwrap()
+    }
+
+    fn ledger(closed: &Closed) -> Ledger {
+        Ledger { counters: closed.edge.counters[0], attributed: closed.shard.attributed[0] }
+    }
+
+    #[test]
+    fn each_record_goes_to_the_window_of_its_epoch() {
+        let mut collector = collector([Script {
+            drains: [(0.2, records(0, &[100, 200])), (0.9, records(0, &[300]))].into(),
+            runs: [
+                // While `flush` is at work, packets of the next window are already evicted.
+                (Flush::Again, records(0, &[400]), (0.1, [records(1, &[1_000]), records(0, &[500])].concat())),
+                (Flush::Done, vec![], (0.1, [records(1, &[2_000]), records(0, &[600])].concat())),
+                (Flush::Done, records(1, &[4_000]), (0.0, vec![])),
+            ]
+            .into(),
+            edges: [edge(Tally::new(6, 2_100)), edge(Tally::new(4, 10_000))].into(),
+            ..Script::default()
+        }]);
+        collector.drain();
+        let first = close(&mut collector);
+        assert_eq!((first.shard.records, first.shard.total), (6, Tally::new(6, 2_100)));
+        assert!(ledger(&first).balances() && first.late.is_empty());
+        assert_eq!(first.ring_peak, Some(0.9));
+        collector.lanes[0].source().drains.push_back((0.3, records(1, &[3_000])));
+        collector.drain();
+        let second = close(&mut collector);
+        assert_eq!((second.shard.records, second.shard.total), (4, Tally::new(4, 10_000)));
+        assert!(ledger(&second).balances());
+        assert_eq!(second.ring_peak, Some(0.3), "the peak of each window is its own");
+    }
+
+    #[test]
+    fn after_the_last_window_records_of_a_later_one_are_handed_over_and_not_absorbed() {
+        // More than are absorbed together.
+        let later: Vec<_> = (1..=600).collect();
+        let mut collector = collector([Script {
+            runs: [
+                (Flush::Again, records(0, &[400]), (0.1, [records(1, &later), records(0, &[500])].concat())),
+                (Flush::Done, vec![], (0.0, records(1, &[2_000]))),
+            ]
+            .into(),
+            edges: [edge(Tally::new(2, 900))].into(),
+            ..Script::default()
+        }]);
+        let last = collector.close_last(shard()).unwrap();
+        assert!(ledger(&last).balances() && last.shard.total == Tally::new(2, 900));
+        assert_eq!(last.rest, [records(1, &later), records(1, &[2_000])].concat());
+    }
+
+    #[test]
+    fn windows_of_several_cpus_are_one() {
+        let script = |cpu, packets: &[u64]| Script {
+            cpu,
+            runs: [(Flush::Done, records(0, packets), (0.0, vec![]))].into(),
+            edges: [edge(Tally::new(packets.len() as u64, packets.iter().sum()))].into(),
+            ..Script::default()
+        };
+        let mut collector = collector([script(3, &[100]), script(7, &[200, 300])]);
+        assert!(collector.cpus().eq([3, 7]));
+        let closed = close(&mut collector);
+        assert_eq!(ledger(&closed).counters.seen, Tally::new(3, 600));
+        assert!(ledger(&closed).balances());
+    }
+
+    #[test]
+    fn if_one_ring_has_more_there_is_more() {
+        let script = |fills: [f64; 3]| Script { drains: fills.map(|fill| (fill, vec![])).into(), ..Script::default() };
+        let mut collector = collector([script([1.0, 1.0, 0.5]), script([0.5, 1.0, 0.5])]);
+        assert_eq!([(); 3].map(|()| collector.drain().more), [true, true, false]);
+    }
+
+    #[test]
+    fn a_cpu_that_is_busy_for_a_moment_is_waited_for() {
+        let busy = || (Flush::Busy, vec![], (0.0, vec![]));
+        let runs = [busy(), busy(), busy(), (Flush::Done, records(0, &[50]), (0.0, vec![]))].into();
+        let edges = [edge(Tally::new(1, 50))].into();
+        let closed = collector([Script { runs, edges, ..Script::default() }]).close(shard()).unwrap();
+        assert!(closed.late.is_empty() && ledger(&closed).balances());
+    }
+
+    /// A CPU that reaches the end of one window and is late for the next one, too.
+    #[test]
+    fn a_cpu_that_is_always_a_window_late_loses_nothing() {
+        const LOST: u64 = 7;
+        let busy = || (Flush::Busy, vec![], (0.0, vec![]));
+        let mut with_loss = edge(Tally::new(3, 210 + LOST));
+        with_loss.counters[0].lost[Loss::RingFull as usize] = Tally::new(1, LOST);
+        let mut collector = collector([Script {
+            drains: [(0.0, records(0, &[100]))].into(),
+            runs: [
+                (Flush::Again, vec![], (0.0, vec![])),
+                busy(),
+                (Flush::Done, records(0, &[110]), (0.0, records(1, &[200]))),
+                busy(),
+                (Flush::Done, vec![], (0.0, vec![])),
+            ]
+            .into(),
+            edges: [with_loss, edge(Tally::new(1, 200))].into(),
+            ..Script::default()
+        }]);
+        let windows = [(); 3].map(|()| collector.close_while(Batch::new(shard()), || false).unwrap());
+        assert!(windows.iter().all(|window| ledger(window).balances()));
+        let seen = windows.map(|window| ledger(&window).counters.seen);
+        assert_eq!(seen, [Tally::new(1, 100), Tally::new(3, 310 + LOST), Tally::default()]);
+    }
+
+    #[test]
+    fn a_late_cpu_has_an_account_of_each_interface() {
+        let busy = (Flush::Busy, vec![], (0.0, vec![]));
+        let done = (Flush::Done, vec![], (0.0, vec![]));
+        let seen = |packets: [Tally; 3]| {
+            let mut edge = Edge::empty(3);
+            for (counters, seen) in edge.counters.iter_mut().zip(packets) {
+                counters.seen = seen;
+            }
+            edge
+        };
+        let late = Script {
+            drains: [(0.0, [records_of(1, 0, &[100]), records_of(2, 0, &[200, 300])].concat())].into(),
+            runs: [busy, done].into(),
+            edges: [seen([Tally::default(), Tally::new(1, 100), Tally::new(2, 500)])].into(),
+            ..Script::default()
+        };
+        let filter = Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()));
+        let mut collector = Collector::new(filter, 3, shard());
+        collector.add(late);
+        let packets = [(); 2].map(|()| {
+            let closed = collector.close_while(Batch::new(shard()), || false).unwrap();
+            closed.edge.counters.iter().map(|counters| counters.seen.packets).collect::<Vec<_>>()
+        });
+        assert_eq!(packets, [[0, 1, 2], [0, 0, 0]], "seen once, and in the window of their records");
+    }
+
+    #[test]
+    fn what_is_of_no_open_window_is_not_attributed() {
+        let mut collector = collector([Script { drains: [(0.0, records(1, &[100]))].into(), ..Script::default() }]);
+        collector.drain();
+        assert_eq!(collector.batch.replace(Batch::new(shard()), &collector.seen, false).records, 0);
+    }
+
+    #[test]
+    fn a_cpu_without_a_block_is_an_error_and_no_endless_wait() {
+        let runs = [(Flush::NoBlock, vec![], (0.0, vec![]))].into();
+        let closed = collector([Script { runs, ..Script::default() }]).close(shard());
+        assert!(matches!(closed, Err(KernelError::Missing("CPUS"))));
+    }
+
+    /// A CPU that does not reach its window's end, and one that stops half-way: each window still balances, and
+    /// together they have every packet exactly once.
+    #[test]
+    fn a_late_cpu_holds_up_nobody_and_loses_nothing() {
+        const LOST: u64 = 7;
+        let busy = || (Flush::Busy, vec![], (0.0, vec![]));
+        let mut with_loss = edge(Tally::new(5, 500 + LOST));
+        with_loss.counters[0].lost[Loss::RingFull as usize] = Tally::new(1, LOST);
+        let late = Script {
+            cpu: 1,
+            drains: [(0.0, records(0, &[100]))].into(),
+            runs: [
+                // First window: not even begun.
+                busy(),
+                busy(),
+                // Second: begun, then stuck.
+                (Flush::Again, records(0, &[110]), (0.0, records(1, &[1]))),
+                busy(),
+                busy(),
+                // Third: all of it, and what came meanwhile.
+                (Flush::Again, records(0, &[120]), (0.0, records(1, &[2]))),
+                (Flush::Done, records(0, &[170]), (0.0, records(1, &[4]))),
+                (Flush::Again, records(1, &[8]), (0.0, records(2, &[1_000]))),
+                (Flush::Done, vec![], (0.0, records(1, &[16]))),
+                // Fourth.
+                (Flush::Done, vec![], (0.0, vec![])),
+            ]
+            .into(),
+            edges: [with_loss, edge(Tally::new(5, 31)), edge(Tally::new(1, 1_000))].into(),
+        };
+        let on_time = |nth| (Flush::Done, records(nth, &[50]), (0.0, vec![]));
+        let other = Script {
+            cpu: 0,
+            runs: (0..4).map(on_time).collect(),
+            edges: (0..4).map(|_| edge(Tally::new(1, 50))).collect(),
+            ..Script::default()
+        };
+        let mut collector = collector([other, late]);
+        let mut windows = Vec::new();
+        for _ in 0..4 {
+            let mut waits = 0;
+            let closed = collector.close_while(Batch::new(shard()), || {
+                waits += 1;
+                waits < 2
+            });
+            windows.push(closed.unwrap());
+        }
+        let late: Vec<&[u32]> = windows.iter().map(|window| &window.late[..]).collect();
+        assert_eq!(late, [&[1][..], &[1], &[], &[]]);
+        for window in &windows {
+            assert!(ledger(window).balances(), "{:?}", ledger(window));
+        }
+        let seen: Vec<_> = windows.iter().map(|window| ledger(window).counters.seen).collect();
+        // What had come by the end of each of the first two; then the rest, with what was lost; then one packet.
+        let rest = Tally::new(2 + 1 + 5, 290 + LOST + 31);
+        let expected = [Tally::new(1, 100), Tally::new(1, 110), rest, Tally::new(1, 1_000)];
+        let expected: Vec<_> = expected.into_iter().map(|tally| [tally, Tally::new(1, 50)].into_iter().sum()).collect();
+        assert_eq!(seen, expected);
+    }
+}

@@ -1,0 +1,92 @@
+//! Records on their way through the sketches, a group at a time, as rows and as columns.
+
+use weir_common::{hash::FlowHashes, ledger::Tally, record::Record};
+use weir_config::view::Kind;
+use weir_sketch::hash::KeyedHash;
+
+/// Records that are taken through the sketches together.
+pub const TOGETHER: usize = 32;
+// A word of bits says which of them are of new flows.
+const _: () = assert!(TOGETHER <= u32::BITS as usize);
+
+/// A record on its way through the sketches.
+#[derive(Clone, Copy, Default)]
+pub struct Item {
+    /// The hashes of the flow and its parts.
+    pub hashes: FlowHashes,
+    /// The record.
+    pub record: Record,
+    /// Its packets and bytes, scaled by its sampling rate.
+    pub tally: Tally,
+}
+
+impl Item {
+    /// A record with its hashes and its scaled tally.
+    #[inline(always)]
+    pub fn new(hash: &KeyedHash, record: &Record) -> Self {
+        Self::with_hashes(FlowHashes::new(hash, &record.key), record)
+    }
+
+    /// The same with these hashes.
+    #[inline(always)]
+    pub(super) fn with_hashes(hashes: FlowHashes, record: &Record) -> Self {
+        // Taken packets also stand for those that were left out.
+        let (counted, rate) = (record.tally(), u64::from(record.sampling));
+        Self { hashes, record: *record, tally: Tally::new(counted.packets * rate, counted.bytes * rate) }
+    }
+}
+
+/// A group of records in columns, as many sketches read them.
+#[derive(Clone, Copy)]
+pub struct Columns<'a> {
+    /// The records.
+    pub items: &'a [Item],
+    /// What each adds.
+    pub tallies: &'a [Tally],
+    /// What all add.
+    pub total: Tally,
+    hashes: &'a Hashes,
+}
+
+/// By [`Kind`]: the hashes of the kinds that share them.
+type Hashes = [[u64; TOGETHER]; 5];
+
+/// Room for the columns of [`TOGETHER`] records.
+#[derive(Default)]
+pub struct Transposed {
+    tallies: [Tally; TOGETHER],
+    hashes: Hashes,
+}
+
+impl Transposed {
+    /// The columns of at most [`TOGETHER`] records.
+    #[inline]
+    pub fn columns<'a>(&'a mut self, items: &'a [Item]) -> Columns<'a> {
+        for (nth, item) in items.iter().enumerate().take(TOGETHER) {
+            let FlowHashes { source, destination, pair, flow, service } = item.hashes;
+            self.tallies[nth] = item.tally;
+            for (column, hash) in self.hashes.iter_mut().zip([flow, source, destination, pair, service]) {
+                column[nth] = hash;
+            }
+        }
+        let Self { tallies, hashes } = self;
+        let tallies = &tallies[..items.len()];
+        Columns { items, tallies, total: tallies.iter().copied().sum(), hashes }
+    }
+}
+
+impl<'a> Columns<'a> {
+    /// The hashes that views of this kind share, if they do.
+    #[inline]
+    pub fn hashes(&self, kind: Kind) -> Option<&'a [u64]> {
+        let column = match kind {
+            Kind::Flow => 0,
+            Kind::Source => 1,
+            Kind::Destination => 2,
+            Kind::Pair => 3,
+            Kind::Service => 4,
+            Kind::PairOfInterface | Kind::Network | Kind::Other => return None,
+        };
+        Some(&self.hashes[column][..self.items.len()])
+    }
+}

@@ -1,0 +1,159 @@
+//! The keys of the sketches: one for each day, the same on all routers with the same secret.
+//!
+//! The width of an entry's bounds tells a reader of reports how full a cell of a sketch is. A reader who also sends
+//! packets learns a little about the key with each window. So this knowledge must not stay useful for long:
+//!
+//! - The key of a window is derived from the secret and from the UTC day on which the window begins.
+//! - The coins of the top lists are not derived from the secret of a fleet. Each shard gets new ones for each window.
+//!
+//! The filter of seen flows lives beyond the last window of a day. A generation keeps the key that it began with;
+//! otherwise each flow would be new at midnight. Until it is dropped, each shard also computes hashes with that key.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use weir_config::Estimates;
+use weir_sketch::{
+    Seen,
+    hash::{Key, sip},
+};
+
+use crate::{question::Views, shard::Shard};
+
+const DAY_SECONDS: i64 = 86_400;
+
+/// The secret, and which keys derived from it are in use.
+pub struct Keys {
+    secret: Key,
+    coins: Key,
+    /// How many shards were given coins.
+    equipped: u64,
+    /// The key of the latest window.
+    window: Key,
+    /// The key of the window before, and the keys of the generations of seen flows, if they differ.
+    earlier: Vec<Key>,
+}
+
+impl Keys {
+    /// The keys derived from `secret`, for a first window that begins at `start`. All coins are derived from `coins`,
+    /// which must be different in each run.
+    pub fn new(secret: Key, coins: Key, start: Timestamp) -> Self {
+        Self { secret, coins, equipped: 0, window: of_day(secret, start), earlier: Vec::new() }
+    }
+
+    /// The fingerprint of the latest window's key.
+    pub fn id(&self) -> u64 {
+        self.window.id()
+    }
+
+    /// Starts over, with a first window that begins at `start` and an empty filter of seen flows.
+    pub fn restart(&mut self, start: Timestamp, seen: &Seen) {
+        self.window = of_day(self.secret, start);
+        self.earlier.clear();
+        seen.clear_for(self.id());
+    }
+
+    /// Advances to the window that begins at `start`.
+    ///
+    /// The filter of seen flows may be rotated at this moment, so the new generation may have the key of either window.
+    pub fn advance(&mut self, start: Timestamp, seen: &Seen) {
+        let before = std::mem::replace(&mut self.window, of_day(self.secret, start));
+        let generations = seen.key_ids();
+        self.earlier.retain(|key| *key != before && generations.contains(&key.id()));
+        self.earlier.push(before);
+        self.earlier.retain(|key| *key != self.window);
+    }
+
+    /// A shard for the latest window, with a sketch for each of these views.
+    pub fn shard(&mut self, settings: &Estimates, views: &Arc<Views>) -> Box<Shard> {
+        let mut shard = Box::new(Shard::new(settings, views, self.window));
+        self.equip(&mut shard);
+        shard
+    }
+
+    /// Prepares an empty shard for the latest window.
+    pub fn equip(&mut self, shard: &mut Shard) {
+        let coins = self.coins.derive(&format!("shard {}", self.equipped));
+        self.equipped += 1;
+        shard.rekey(self.window, &self.earlier, |table| sip(coins, &[table]));
+    }
+}
+
+/// The key of the UTC day that this instant is in.
+fn of_day(secret: Key, instant: Timestamp) -> Key {
+    secret.derive(&format!("sketches, day {}", instant.as_second().div_euclid(DAY_SECONDS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: Key = Key([1, 2]);
+    const COINS: Key = Key([3, 4]);
+
+    fn at(instant: &str) -> Timestamp {
+        instant.parse().unwrap()
+    }
+
+    fn keys(start: &str) -> Keys {
+        Keys::new(SECRET, COINS, at(start))
+    }
+
+    #[test]
+    fn the_key_changes_at_midnight_utc_and_is_the_same_on_every_router() {
+        let day = keys("2026-11-20T00:00:00Z").id();
+        assert_eq!(keys("2026-11-20T23:59:59.999Z").id(), day);
+        assert_ne!(keys("2026-11-19T23:59:59.999Z").id(), day);
+        assert_ne!(keys("2026-11-21T00:00:00Z").id(), day);
+        let [early, late] = ["1969-12-31T23:59:59Z", "1970-01-01T00:00:00Z"].map(|instant| keys(instant).id());
+        assert_ne!(early, late, "the day before the first is another day");
+        let other_run = Keys::new(SECRET, Key([5, 6]), at("2026-11-20T12:00:00Z"));
+        assert_eq!(other_run.id(), day);
+        assert_ne!(Keys::new(Key([1, 3]), COINS, at("2026-11-20T12:00:00Z")).id(), day);
+    }
+
+    #[test]
+    fn the_earlier_keys_are_those_that_flows_may_be_remembered_by() {
+        let mut keys = keys("2026-11-20T23:59:50Z");
+        let seen = Seen::with_capacity(1_000, 0.01, keys.id());
+        let first = keys.window;
+        keys.advance(at("2026-11-20T23:59:55Z"), &seen);
+        assert!(keys.earlier.is_empty(), "it is the same day");
+        keys.advance(at("2026-11-21T00:00:00Z"), &seen);
+        let second = keys.window;
+        assert_eq!(keys.earlier, [first]);
+        // A rotation at this moment, with the key of the window that ended.
+        seen.rotate_to(first.id());
+        keys.advance(at("2026-11-21T00:00:05Z"), &seen);
+        assert_eq!(keys.earlier, [first], "both generations have it");
+        seen.rotate_to(second.id());
+        keys.advance(at("2026-11-22T00:00:00Z"), &seen);
+        assert_eq!(keys.earlier, [first, second]);
+        seen.rotate_to(second.id());
+        keys.advance(at("2026-11-22T00:00:05Z"), &seen);
+        assert_eq!(keys.earlier, [second]);
+        keys.advance(at("2026-11-21T23:59:59Z"), &seen);
+        assert_eq!((keys.window, keys.earlier.len()), (second, 1), "a clock that was set back");
+        keys.restart(at("2026-11-20T12:00:00Z"), &seen);
+        assert_eq!((keys.window, keys.earlier.len(), seen.key_ids()), (first, 0, [first.id(); 2]));
+    }
+
+    #[test]
+    fn shards_of_a_window_have_one_key_and_coins_of_their_own() {
+        let settings = Estimates::default();
+        let mut keys = keys("2026-11-20T23:59:50Z");
+        let seen = Seen::with_capacity(1_000, 0.01, keys.id());
+        let views = Views::built_in(&settings, 10);
+        let (mut one, mut other) = (keys.shard(&settings, &views), keys.shard(&settings, &views));
+        assert_eq!([one.key_id(), other.key_id()], [keys.id(); 2]);
+        assert_eq!(one.unique.flows.key_id(), keys.id());
+        let (by, hash) = (&views.questions[0].by, one.hash().clone());
+        one.views[0].merge(&other.views[0], None, by, &hash).unwrap();
+        // Sketches of two days are not merged.
+        keys.advance(at("2026-11-21T00:00:00Z"), &seen);
+        keys.equip(&mut other);
+        assert_eq!(other.key_id(), keys.id());
+        assert!(one.views[0].merge(&other.views[0], None, by, &hash).is_err());
+        assert!(one.unique.sources.merge(&other.unique.sources).is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! The measurement: takes records, makes the summary of a window.
+//!
+//! A [`question`] is a view that is ready to be asked of every record, and [`keys`] has the key of each day.
+//!
+//! A [`worker`] reads rings through its [`collector`], which has a [`lane`] for each. A [`reader`] reads packet sockets
+//! through its [`userspace`] collector. Both fill a [`shard`] in a [`batch`] at a time, laid out in [`columns`], and
+//! sample as [`sampling_control`] decides. At the end of a [`window`] they get an [`order`] to close it, and their
+//! shards are merged into a [`summary`]. Where packets were left out, [`sampling_error`] widens the bounds.
+//!
+//! [`unique`] counts distinct addresses and flows; flows that came moments ago are [`recent`] and are not counted
+//! again. The filter of [`seen`] flows says which flows are new, and [`new_flows`] how many. [`protocols`] counts
+//! packets by protocol, [`sizes`] by size, and [`tcp`] those that begin or end connections. [`heavy_hitters`] lists the
+//! keys with the most bytes or packets, [`spreaders`] those that touch the most others. [`prefixes`] get what the lists
+//! of addresses do not hold, and are ranked by what they have [`beyond`] the listed addresses; a [`ranking`] is such a
+//! list. [`entropy`] says how evenly traffic is spread over the keys of a view. Bounds come from the tails of the
+//! [`binomial`] distribution.
+//!
+//! Records that sampling took are held until it is known whether anything was left out. Rows and totals are made to
+//! agree with their [`whole`], and [`uncertainty`] says how far off the numbers may be.
+
+#![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod batch;
+pub mod beyond;
+pub mod binomial;
+pub mod collector;
+pub mod columns;
+mod drawn;
+pub mod entropy;
+pub mod heavy_hitters;
+pub mod keys;
+pub mod lane;
+pub mod look_up;
+pub mod new_flows;
+pub mod order;
+pub mod pool;
+pub mod prefixes;
+pub mod price;
+pub mod protocols;
+pub mod question;
+pub mod ranking;
+pub mod reader;
+pub mod recent;
+pub mod sampling_control;
+pub mod sampling_error;
+pub mod seen;
+pub mod shard;
+pub mod sizes;
+pub mod spreaders;
+pub mod summary;
+pub mod tcp;
+pub mod uncertainty;
+pub mod unique;
+pub mod userspace;
+pub mod view;
+pub mod whole;
+pub mod window;
+pub mod worker;

@@ -1,0 +1,176 @@
+//! The numbers of a key that a query asks for: those of its row or, if it is not listed, those of the sketch.
+
+use std::collections::{BTreeMap, HashMap};
+
+use weir_config::view::{Field, Measure, ViewKey};
+use weir_datapath::interface::MeasuredInterface;
+use weir_sketch::Estimate;
+
+use super::{
+    answer::{Answer, Rows, counted, new_flows, order, parts},
+    beyond::RankedPrefixes,
+    order::Closed,
+    ranking::{Ranked, Ranking},
+    shard::Shard,
+    uncertainty::Uncertainty,
+};
+use crate::question::{Ask, Question, Views, ask::OfInterface};
+
+/// What is kept of the last window besides its sketches.
+pub struct LastWindow {
+    /// What is not known about its packets.
+    pub uncertainty: Uncertainty,
+    /// The rows of its views.
+    pub answers: Vec<Answer>,
+    /// Its interfaces, with their slots.
+    pub interfaces: Vec<MeasuredInterface>,
+}
+
+/// A key of a view, with its numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The number of the view.
+    pub view: usize,
+    /// The key.
+    pub key: ViewKey,
+    /// Its numbers.
+    pub known: Known,
+}
+
+/// What a view counts for a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Known {
+    /// Packets and bytes.
+    Sums(Ranked<ViewKey>),
+    /// Flows, new flows or distinct values.
+    Counted(Estimate),
+}
+
+impl Known {
+    /// Whether the key certainly has nothing.
+    const fn is_nothing(&self) -> bool {
+        match self {
+            Self::Sums(sums) => sums.packets.upper == 0,
+            Self::Counted(counted) => counted.upper == 0,
+        }
+    }
+}
+
+/// A key with its interface.
+struct Wanted {
+    view: usize,
+    key: ViewKey,
+}
+
+impl Answer {
+    /// The numbers in the rows of a key. A list in two orders may know more in one of them.
+    fn listed(&self, key: &ViewKey) -> Option<Known> {
+        let sums = |rows: [&[Ranked<ViewKey>]; 2]| {
+            let found = rows.into_iter().flatten().filter(|row| row.key == *key).copied();
+            found.reduce(closer).map(Known::Sums)
+        };
+        self.tables.iter().find_map(|table| match &table.rows {
+            Rows::Tallies(Ranking { by_bytes, by_packets }) => sums([by_bytes, by_packets]),
+            Rows::Prefixes(RankedPrefixes { by_bytes, by_packets }) => {
+                let rows = by_bytes.iter().chain(by_packets).map(|row| row.all);
+                rows.filter(|row| row.key == *key).reduce(closer).map(Known::Sums)
+            }
+            Rows::Distinct(rows) => rows.iter().find(|(row, _)| row == key).map(|(_, count)| Known::Counted(*count)),
+        })
+    }
+}
+
+/// Combines two rows of one key.
+fn closer(one: Ranked<ViewKey>, other: Ranked<ViewKey>) -> Ranked<ViewKey> {
+    let both = |one: Estimate, other: Estimate| {
+        let lower = one.lower.max(other.lower);
+        let upper = one.upper.min(other.upper).max(lower);
+        Estimate { value: one.value.clamp(lower, upper), lower, upper }
+    };
+    Ranked { packets: both(one.packets, other.packets), bytes: both(one.bytes, other.bytes), ..one }
+}
+
+/// The numbers of these keys, after the sketches of all shards were merged into the first. A view with a table for each
+/// interface gives those of each interface where the key had something, or of all if there is none.
+pub fn look_up(
+    window: &[Closed],
+    plan: &Views,
+    asks: &[Ask],
+    LastWindow { uncertainty, answers, interfaces }: &LastWindow,
+) -> Vec<Found> {
+    let Some(Closed { shard, .. }) = window.first() else { return Vec::new() };
+    let wanted: Vec<Vec<Wanted>> = asks.iter().map(|ask| of_interfaces(plan, ask, interfaces)).collect();
+    let spreads = spreads(shard, plan, wanted.iter().flatten());
+    let mut all = Vec::new();
+    for keys in wanted {
+        let found = keys.into_iter().filter_map(|Wanted { view, key }| {
+            let question = &plan.questions[view];
+            let spread = spreads.get(&view).and_then(|known| known.get(&question.by.hash_of(shard.hash(), &key)));
+            let listed = answers.get(view).and_then(|answer| answer.listed(&key));
+            let known = listed.or_else(|| known(shard, (view, question), &key, spread.copied(), uncertainty))?;
+            Some(Found { view, key, known })
+        });
+        let found: Vec<Found> = found.collect();
+        let have_all_nothing = found.iter().all(|found| found.known.is_nothing());
+        all.extend(found.into_iter().filter(|found| have_all_nothing || !found.known.is_nothing()));
+    }
+    all
+}
+
+/// The keys of each interface that the query means.
+fn of_interfaces(plan: &Views, ask: &Ask, interfaces: &[MeasuredInterface]) -> Vec<Wanted> {
+    let Ask { view, key, of: OfInterface { name, way } } = ask;
+    let by = &plan.questions[*view].by;
+    if by.slots().is_none() {
+        return vec![Wanted { view: *view, key: *key }];
+    }
+    let is_meant = |one: &&MeasuredInterface| {
+        name.as_ref().is_none_or(|name| *name == one.name) && way.is_none_or(|way| one.direction == Some(way.name()))
+    };
+    let of_slot = |one: &MeasuredInterface| {
+        let mut key = *key;
+        by.set(&mut key, Field::Interface, one.slot as u64);
+        Wanted { view: *view, key }
+    };
+    interfaces.iter().filter(is_meant).map(of_slot).collect()
+}
+
+/// The spread estimates by view and key hash; each sketch is searched only once.
+fn spreads<'a>(
+    shard: &Shard,
+    plan: &Views,
+    wanted: impl Iterator<Item = &'a Wanted>,
+) -> BTreeMap<usize, HashMap<u64, Estimate>> {
+    let mut hashes: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+    for Wanted { view, key } in wanted {
+        hashes.entry(*view).or_default().push(plan.questions[*view].by.hash_of(shard.hash(), key));
+    }
+    let known = |(view, hashes): (usize, Vec<u64>)| {
+        let spread = shard.views[plan.questions[view].sketch(view)].spread()?;
+        Some((view, hashes.iter().copied().zip(spread.look_up(&hashes)).collect()))
+    };
+    hashes.into_iter().filter_map(known).collect()
+}
+
+fn known(
+    shard: &Shard,
+    (nth, question): (usize, &Question),
+    key: &ViewKey,
+    spread: Option<Estimate>,
+    uncertainty: &Uncertainty,
+) -> Option<Known> {
+    let sketch = &shard.views[question.sketch(nth)];
+    let held = || sketch.look_up(&question.by, shard.hash(), key);
+    Some(match question.view.measure {
+        Measure::Bytes | Measure::Packets => {
+            let order = order(&question.view.measure);
+            let whole = uncertainty.whole(question.is_fed_by_all);
+            Known::Sums(uncertainty.of_view(whole, sketch.total, parts(question)).ranked(&held()?, order, 0))
+        }
+        Measure::NewFlows => Known::Counted(new_flows(sketch, held()?, uncertainty)),
+        Measure::Flows | Measure::Distinct(_) => {
+            let unique = || sketch.unique().map(|distinct| distinct.bounds_at(uncertainty.confidence));
+            Known::Counted(counted(question, spread.or_else(unique)?, uncertainty))
+        }
+    })
+}

@@ -1,0 +1,331 @@
+//! Questions: the views of a configuration, ready to be asked of every record.
+//!
+//! A [`Question`] is a [`View`] with its [`filter`] of tests, its key, and the structure that answers it, which the
+//! [`plan`]ner chose; questions with the same records are [`sharing`] one. [`Views`] has all of them. The directory
+//! knows which interface has which slot, and [`ask`] finds the question that has a key.
+
+pub mod ask;
+pub mod filter;
+pub mod plan;
+pub mod sharing;
+
+use std::sync::Arc;
+
+use weir_config::{
+    Config, Estimates, Report,
+    names::{Facts, Geo, GeoError, Networks},
+    view::{By, FLOW, Field, Measure, Standard, View},
+};
+use weir_datapath::directory::Directory;
+
+use self::filter::{Filter, Test};
+pub use self::{ask::Ask, plan::Structure};
+
+/// A view that is ready to be asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The view.
+    pub view: View,
+    /// Which records it is about.
+    pub filter: Filter,
+    /// Their key, including the interface if each has a table of its own.
+    pub by: By,
+    /// What it counts distinct values of.
+    pub of: Option<By>,
+    /// The structure that answers it.
+    pub structure: Structure,
+    /// The index of an earlier question that gets the same records, and whose sketch answers this one as well.
+    pub answered_by: Option<usize>,
+    /// Whether every measured interface feeds it; otherwise each packet feeds it once.
+    pub is_fed_by_all: bool,
+    /// The index of the question of prefixes that gets what this one's candidates do not hold.
+    pub feeds: Option<usize>,
+    /// If it is one of prefixes: the index of the list of addresses that feeds it instead of records. That one comes
+    /// earlier.
+    pub fed_by: Option<usize>,
+    /// Whether the second record of a flow changes nothing: it counts distinct values of fields of the flow key.
+    pub is_of_flows: bool,
+    /// Whether reports include the total that its rows are parts of.
+    pub has_total: bool,
+    /// The most rows of all its tables together, unless there are more tables.
+    pub rows_max: usize,
+}
+
+/// Where a report has the answer to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AnswerPlace {
+    /// In a list of its own, whose rows are parts of the report's totals.
+    List,
+    /// Among the views, after those of the user.
+    Tables,
+    /// Among the views.
+    Own,
+}
+
+/// The most rows of all tables of a standard view, unless there are more interfaces: hundreds of interfaces must not
+/// make a report long.
+const TABLES_ROWS_MAX: usize = 256;
+
+/// What views need of records whose packets another interface has fed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeated {
+    /// Nothing.
+    Ignored,
+    /// The records.
+    Plain,
+    /// The records with their hashes.
+    Hashed,
+}
+
+/// All views, ready to be asked.
+#[derive(Debug)]
+pub struct Views {
+    /// The standard views, then the user's in the order of the configuration.
+    pub questions: Vec<Question>,
+    /// How many of them, the first ones, are standard views.
+    standard: usize,
+    /// What they need of packets that another interface has fed.
+    pub repeated: Repeated,
+    /// The interfaces that their tests select.
+    pub directory: Arc<Directory>,
+    /// Names for addresses.
+    pub networks: Networks,
+    /// Autonomous systems and countries of addresses.
+    pub geo: Geo,
+}
+
+impl Views {
+    /// The views of a checked configuration. `interfaces` is the number of slots in use.
+    ///
+    /// # Errors
+    ///
+    /// A database of autonomous systems or countries cannot be read.
+    pub fn new(config: &Config, interfaces: usize) -> Result<Arc<Self>, GeoError> {
+        Ok(Self::with_geo(config, interfaces, Geo::open(&config.geo)?))
+    }
+
+    fn with_geo(config: &Config, interfaces: usize, geo: Geo) -> Arc<Self> {
+        let networks = Networks::new(&config.networks);
+        let mut directory = Directory::default();
+        let is_of_use = |standard: &Standard| interfaces > 1 || !standard.is_for_several_interfaces();
+        let standard: Vec<Standard> = config.standard().filter(is_of_use).collect();
+        let standard_views = standard.iter().map(|standard| {
+            let place = if standard.is_per_interface() { AnswerPlace::Tables } else { AnswerPlace::List };
+            (standard.view(config.estimates.top_error, config.report.top), place)
+        });
+        let views = standard_views.chain(config.views.iter().map(|view| (view.clone(), AnswerPlace::Own)));
+        let mut questions: Vec<_> = views
+            .filter_map(|view| Question::new(view, &config.estimates, &networks, &mut directory, interfaces))
+            .collect();
+        for (nth, view) in standard.iter().enumerate() {
+            if view.is_for_several_interfaces() {
+                questions[nth].structure = Structure::for_short_lists(&questions[nth].view, interfaces);
+            }
+            let Some(addresses) = view.of_addresses() else { continue };
+            questions[nth].structure = Structure::for_prefixes(&questions[nth].view, &config.estimates);
+            let list = standard[..nth].iter().position(|view| *view == addresses);
+            questions[nth].fed_by = list;
+            if let Some(list) = list {
+                questions[list].feeds = Some(nth);
+            }
+        }
+        sharing::share(&mut questions);
+        let fed_by_all = || questions.iter().filter(|question| question.is_fed_by_all);
+        let needs_hash =
+            |question: &Question| !matches!(question.structure, Structure::Total | Structure::Table { .. });
+        let repeated = match (fed_by_all().any(needs_hash), fed_by_all().next()) {
+            (true, _) => Repeated::Hashed,
+            (false, Some(_)) => Repeated::Plain,
+            (false, None) => Repeated::Ignored,
+        };
+        Arc::new(Self { questions, standard: standard.len(), repeated, directory: Arc::new(directory), networks, geo })
+    }
+
+    /// The most rows of a report with this many interfaces. A row that takes the place of two counts as two.
+    pub fn rows(&self, interfaces: u64) -> u64 {
+        let rows = |(nth, question): (usize, &Question)| {
+            let View { top, per_interface, measure, .. } = &question.view;
+            // A prefix has every number twice.
+            let size = if matches!(question.structure, Structure::Prefixes { .. }) { 2 } else { 1 };
+            // Standard lists come in two orders.
+            let orders = if nth < self.standard && measure.is_tally() && !per_interface { 2 } else { 1 };
+            let keys = question.by.domain().map(|keys| keys / question.by.slots().unwrap_or(1));
+            let tables = if *per_interface { interfaces } else { 1 };
+            let rows = keys.map_or(*top, |keys| (*top).min(keys)) as u64 * orders * size * tables;
+            rows.min((question.rows_max as u64).max(tables))
+        };
+        self.questions.iter().enumerate().map(rows).sum()
+    }
+
+    /// The index of a standard view, unless it is switched off.
+    pub fn standard(&self, standard: Standard) -> Option<usize> {
+        self.questions[..self.standard].iter().position(|question| question.view.name == standard.name())
+    }
+
+    /// The user's questions, with their indexes.
+    pub fn own(&self) -> impl Iterator<Item = (usize, &Question)> {
+        self.questions.iter().enumerate().skip(self.standard)
+    }
+
+    /// The questions whose answers are among the views of a report, with their indexes: the user's, then the standard
+    /// ones of each interface.
+    pub fn in_views(&self) -> impl Iterator<Item = (usize, &Question)> {
+        let standard = self.questions.iter().enumerate().take(self.standard);
+        self.own().chain(standard.filter(|(_, question)| question.view.per_interface))
+    }
+
+    /// The standard views alone, for one interface.
+    pub fn built_in(estimates: &Estimates, top: usize) -> Arc<Self> {
+        Self::built_in_for(estimates, top, 1)
+    }
+
+    /// The standard views alone, for this many interface slots.
+    pub fn built_in_for(estimates: &Estimates, top: usize, interfaces: usize) -> Arc<Self> {
+        let report = Report { top, ..Report::default() };
+        let config = Config { estimates: estimates.clone(), report, ..Config::default() };
+        Self::with_geo(&config, interfaces, Geo::default())
+    }
+
+    /// Whether any question counts new flows.
+    pub fn has_new_flows(&self) -> bool {
+        self.questions.iter().any(|question| question.view.measure == Measure::NewFlows)
+    }
+
+    /// What fields are read from besides records.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts { networks: &self.networks, geo: &self.geo, directions: &self.directory.directions }
+    }
+}
+
+impl Question {
+    /// `None` if its fields do not fit into a key; the check of the configuration refuses that.
+    fn new(
+        (view, place): (View, AnswerPlace),
+        estimates: &Estimates,
+        networks: &Networks,
+        directory: &mut Directory,
+        interfaces: usize,
+    ) -> Option<Self> {
+        let filter =
+            Filter(view.conditions.iter().map(|condition| Test::new(condition, networks, directory)).collect());
+        let own = view.per_interface.then_some(Field::Interface);
+        let fields: Vec<Field> = view.by.iter().copied().chain(own).collect();
+        let by = By::new(&fields, interfaces).ok()?;
+        let of = match &view.measure {
+            Measure::Bytes | Measure::Packets | Measure::NewFlows => None,
+            Measure::Flows => Some(By::new(&FLOW, interfaces).ok()?),
+            Measure::Distinct(of) => Some(By::new(of, interfaces).ok()?),
+        };
+        let counted = of.iter().flat_map(By::fields);
+        let is_fed_by_all = fields.iter().chain(counted).any(|field| field.is_of_interface()) || filter.has_interface();
+        let structure = Structure::for_view(&view, &by, estimates, interfaces);
+        let of_fields = of.iter().flat_map(By::fields).chain(&fields);
+        let is_of_flows = of.is_some() && filter.is_of_flow() && of_fields.copied().all(Field::is_of_flow);
+        let has_total = place != AnswerPlace::List && view.measure.is_tally();
+        let rows_max = if place == AnswerPlace::Tables { TABLES_ROWS_MAX } else { usize::MAX };
+        Some(Self {
+            filter,
+            by,
+            of,
+            structure,
+            answered_by: None,
+            is_fed_by_all,
+            feeds: None,
+            fed_by: None,
+            is_of_flows,
+            has_total,
+            rows_max,
+            view,
+        })
+    }
+
+    /// The index of the question whose sketch answers this one, which is the `nth`.
+    pub fn sketch(&self, nth: usize) -> usize {
+        self.answered_by.unwrap_or(nth)
+    }
+
+    /// Whether records feed its sketch: it has a sketch of its own, and is not fed by a list of addresses.
+    pub const fn is_fed_by_records(&self) -> bool {
+        self.fed_by.is_none() && self.answered_by.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use weir_common::{
+        flow::{FlowKey, Scope},
+        record::Record,
+    };
+
+    use super::*;
+    use weir_config::{interface::Way, view::Side};
+
+    #[test]
+    fn a_view_by_direction_follows_who_has_the_slot() {
+        let config = Config::parse("views: [{name: w, by: [direction, proto]}]", "test").unwrap();
+        let views = Views::new(&config, 4).unwrap();
+        let by = &views.own().next().unwrap().1.by;
+        let key = FlowKey::default().with_proto(6).with_scope(Scope::new(2, 0));
+        let record = Record { key, packets: 1, bytes: 60, sampling: 1, ..Record::default() };
+        let shown = || Value::Object(by.show(&by.key(&record, Side::Src, views.facts()), views.facts(), |_, _| ()));
+        for (way, row) in [
+            (Some(Way::Egress), json!({"direction": "egress", "proto": "tcp"})),
+            (Some(Way::Ingress), json!({"direction": "ingress", "proto": "tcp"})),
+            (None, json!({"proto": "tcp"})),
+        ] {
+            views.directory.assign(2, &["eth0"], way);
+            assert_eq!(shown(), row);
+        }
+    }
+
+    #[test]
+    fn a_view_of_the_user_takes_the_place_of_a_standard_table_with_its_name() {
+        let names = |text: &str| {
+            let views = Views::new(&Config::parse(text, "test").unwrap(), 4).unwrap();
+            let names: Vec<String> = views.in_views().map(|(_, question)| question.view.name.clone()).collect();
+            let first = views.own().next().map(|(_, question)| question.view.name.clone());
+            (names.join(" "), first)
+        };
+        let own = "views: [{name: w}, {name: dscp, by: [dscp]}, {name: flows}]";
+        let (w, none) = (Some("w".to_owned()), None);
+        assert_eq!(names(own), ("w dscp flows ip_versions protocols talkers".to_owned(), w.clone()));
+        assert_eq!(names(&format!("standard_views: [dscp]\n{own}")), ("w dscp flows".to_owned(), w));
+        assert_eq!(names(""), ("ip_versions protocols dscp talkers".to_owned(), none.clone()));
+        assert_eq!(names("standard_views: []"), (String::new(), none));
+    }
+
+    #[test]
+    fn what_packets_that_fed_elsewhere_need_follows_from_the_views() {
+        let repeated = |text: &str| Views::new(&Config::parse(text, "test").unwrap(), 4).unwrap().repeated;
+        assert_eq!(repeated(""), Repeated::Hashed);
+        assert_eq!(repeated("standard_views: [flows, dscp]"), Repeated::Plain);
+        assert_eq!(repeated("standard_views: [flows]"), Repeated::Ignored);
+        assert_eq!(repeated("views: [{name: w, by: [src_ip], per: interface}]"), Repeated::Hashed);
+    }
+
+    #[test]
+    fn what_tells_interfaces_apart_is_fed_by_all_of_them() {
+        let is_fed_by_all = |view: &str| {
+            let config = Config::parse(&format!("views: [{{name: w, {view}}}]"), "test").unwrap();
+            let views = Views::new(&config, 4).unwrap();
+            views.own().next().unwrap().1.is_fed_by_all
+        };
+        for view in [
+            "by: [interface]",
+            "by: [direction]",
+            "by: [interface, direction]",
+            "match: {direction: egress}",
+            "match: {not: {interface: eth0}}",
+            "by: [src_ip], per: interface",
+            "by: [src_ip], measure: {distinct: [interface, proto]}",
+            "measure: {distinct: direction}",
+        ] {
+            assert!(is_fed_by_all(view), "{view}");
+        }
+        for view in ["by: [src_ip]", "match: {vlan: 7}", "by: [src_ip], measure: flows", "measure: {distinct: dst_ip}"]
+        {
+            assert!(!is_fed_by_all(view), "{view}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! A thread that reads the rings of some taps into a shard, and closes windows there.
+//!
+//! The loop in plain text:
+//!
+//! ```text
+//! open and close taps as ordered
+//! for each tap: measure the packets of one block, if there is one
+//! no block? wait for a block, a command, or a quarter of a second
+//! ordered to close the window? for each tap:
+//!     read its statistics: packets that came before belong to this window, some of them dropped
+//!     read exactly those that are still in the ring; then hand over shard and edge
+//! ```
+
+use std::{sync::Arc, time::Duration};
+
+use crossbeam::channel::{Receiver, Sender, TryRecvError};
+use rustix::event::{PollFd, PollFlags};
+use tracing::info;
+use weir_common::control::Feeds;
+use weir_config::Sampling;
+use weir_datapath::{
+    plan::Plan,
+    rates::Cut,
+    tap::{Command, Inbox, Tapped, wait},
+};
+use weir_sketch::Seen;
+use weir_system::{
+    clock::{self, Moment},
+    waker::Waker,
+};
+
+use super::{
+    order::{Change, Closed, Order, WorkerError},
+    sampling_control::{Load, SamplingControl},
+    shard::Shard,
+    userspace::UserspaceCollector,
+};
+
+/// A reader looks at its taps at least this often, woken or not.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How often statistics are read: the kernel counts drops in 32 bits.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The state of a reader.
+pub struct Reader {
+    inbox: Inbox,
+    taps: Vec<Tapped>,
+    collector: UserspaceCollector,
+    control: SamplingControl,
+    looked: Duration,
+    /// When the open window began.
+    begun: Duration,
+}
+
+impl Reader {
+    /// A reader of the taps that arrive in `inbox`; it fills `shard`.
+    pub fn new(inbox: Inbox, plan: &Plan, sampling: &Sampling, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
+        let (collector, control) = (UserspaceCollector::new(plan, seen, shard), SamplingControl::new(sampling));
+        let now = clock::now().monotonic;
+        Self { inbox, taps: Vec::new(), collector, control, looked: now, begun: now }
+    }
+
+    /// Wakes this reader.
+    pub fn waker(&self) -> Waker {
+        self.inbox.waker.clone()
+    }
+
+    /// Reads until the sender of the orders is gone.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused something.
+    pub fn run(mut self, orders: &Receiver<Order>, closed: &Sender<Closed>) -> Result<(), WorkerError> {
+        loop {
+            self.obey()?;
+            let mut any = false;
+            for tap in &mut self.taps {
+                any |= tap.read(u64::MAX, |slot, buffer| self.collector.measure(slot, buffer)).is_some();
+            }
+            self.look()?;
+            if !any {
+                self.wait()?;
+            }
+            match orders.try_recv() {
+                Ok(Order { spare, change, is_last: _ }) => {
+                    // Commands that came before the order belong to the closing window.
+                    self.obey()?;
+                    let window = self.close(spare)?;
+                    // It learns about interfaces with their taps.
+                    if let Some(Change { interfaces: _, sampling }) = change
+                        && let Some(rate) = self.control.change(&sampling)
+                    {
+                        self.collector.set_rate(rate);
+                    }
+                    if closed.send(window).is_err() {
+                        return Ok(());
+                    }
+                }
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    /// Opens and closes taps as ordered.
+    fn obey(&mut self) -> Result<(), WorkerError> {
+        while let Ok(command) = self.inbox.commands.try_recv() {
+            match command {
+                Command::Open(tap) => {
+                    self.collector.provide(usize::from(tap.slot) + 1);
+                    self.collector.begin(tap.slot, since_epoch(clock::now()));
+                    self.taps.push(*tap);
+                }
+                Command::Close(slot) => {
+                    if let Some(at) = self.taps.iter().position(|tap| tap.slot == slot) {
+                        let mut tap = self.taps.swap_remove(at);
+                        tap.look().map_err(WorkerError::Tap)?;
+                        settle(&mut tap, &mut self.collector)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, WorkerError> {
+        let now = clock::now();
+        let cut = Cut::at(since_epoch(now), now.monotonic.saturating_sub(self.begun));
+        self.begun = now.monotonic;
+        // All of them first, so that their windows end together.
+        for tap in &mut self.taps {
+            tap.look().map_err(WorkerError::Tap)?;
+        }
+        for tap in &mut self.taps {
+            settle(tap, &mut self.collector)?;
+        }
+        let mut window = self.collector.close(spare, &cut);
+        let rates = self.control.end_window(window.edge.sampling);
+        window.sampled_at(self.control.rate(), rates);
+        Ok(window)
+    }
+
+    /// Reads the statistics of all taps from time to time, and sets the sampling rate accordingly.
+    fn look(&mut self) -> Result<(), WorkerError> {
+        let now = clock::now().monotonic;
+        if now.saturating_sub(self.looked) < LOOK_EVERY {
+            return Ok(());
+        }
+        self.looked = now;
+        let mut has_dropped = false;
+        for tap in &mut self.taps {
+            has_dropped |= tap.look().map_err(WorkerError::Tap)? > 0;
+        }
+        if !self.control.is_automatic() {
+            return Ok(());
+        }
+        let fill = if has_dropped { 1.0 } else { 0.0 };
+        if let Some(rate) = self.control.observe(Load { fill, now, cpu: clock::thread_cpu_time() }) {
+            info!(rate, "packet sockets: taking one packet in {rate}");
+            self.collector.set_rate(rate);
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<(), WorkerError> {
+        let sockets = self.taps.iter().map(|tap| PollFd::new(tap.socket(), PollFlags::IN));
+        let mut all: Vec<_> = sockets.chain([PollFd::new(&self.inbox.waker, PollFlags::IN)]).collect();
+        wait(&mut all, PATIENCE).map_err(WorkerError::Tap)?;
+        for (tap, ready) in self.taps.iter().zip(&all) {
+            if ready.revents().contains(PollFlags::ERR) {
+                tap.clear_error();
+            }
+        }
+        self.inbox.waker.clear();
+        Ok(())
+    }
+}
+
+/// A moment in nanoseconds since the Unix epoch.
+fn since_epoch(now: Moment) -> u64 {
+    u64::try_from(now.wall.as_nanosecond()).unwrap_or(0)
+}
+
+/// Measures what a tap still has for this window, and accounts for what its socket dropped.
+fn settle(tap: &mut Tapped, collector: &mut UserspaceCollector) -> Result<(), WorkerError> {
+    let settled = tap.settle(|slot, buffer| collector.measure(slot, buffer));
+    let (counted, mut beyond) = settled.map_err(WorkerError::Tap)?;
+    let feeds = tap.feeds();
+    if feeds == Feeds::Local {
+        // It is not known which of them the router itself has sent.
+        beyond.add(counted);
+    }
+    collector.lose(tap.slot, counted, beyond, feeds != Feeds::All);
+    Ok(())
+}

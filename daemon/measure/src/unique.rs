@@ -1,0 +1,55 @@
+//! How many distinct addresses and flows there are.
+
+use weir_config::{Estimates, view::Kind};
+use weir_sketch::HyperLogLog;
+
+use super::columns::Columns;
+
+/// Distinct sources, destinations and flows.
+pub struct Unique {
+    /// Sources.
+    pub sources: HyperLogLog,
+    /// Destinations.
+    pub destinations: HyperLogLog,
+    /// Flows.
+    pub flows: HyperLogLog,
+}
+
+impl Unique {
+    /// Empty sketches for keys with this fingerprint.
+    pub fn new(settings: &Estimates, key_id: u64) -> Self {
+        let distinct = || HyperLogLog::with_error(settings.unique_error, key_id);
+        Self { sources: distinct(), destinations: distinct(), flows: distinct() }
+    }
+
+    /// Counts flows and their addresses.
+    #[inline]
+    pub fn insert_batch(&mut self, columns: Columns<'_>) {
+        let Self { sources, destinations, flows } = self;
+        for (sketch, kind) in [(sources, Kind::Source), (destinations, Kind::Destination), (flows, Kind::Flow)] {
+            sketch.insert_batch(columns.hashes(kind).unwrap_or_default());
+        }
+    }
+
+    /// Empties all sketches.
+    pub(super) fn clear(&mut self) {
+        let Self { sources, destinations, flows } = self;
+        for one in [sources, destinations, flows] {
+            one.clear();
+        }
+    }
+
+    /// Empties all sketches, which use another key from now on.
+    pub(super) fn rekey(&mut self, key_id: u64) {
+        let Self { sources, destinations, flows } = self;
+        for sketch in [sources, destinations, flows] {
+            sketch.rekey(key_id);
+        }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let Self { sources, destinations, flows } = self;
+        [sources, destinations, flows].into_iter().map(HyperLogLog::memory_bytes).sum()
+    }
+}

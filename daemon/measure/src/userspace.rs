@@ -1,0 +1,61 @@
+//! Measures packets in userspace: the counterpart of the kernel programs fills a shard itself, without a ring.
+
+use std::sync::Arc;
+
+use weir_common::ledger::Tally;
+use weir_datapath::{
+    plan::Plan,
+    rates::Cut,
+    userspace::{Buffer, UserspaceProgram},
+};
+use weir_sketch::Seen;
+
+use super::{batch::Batch, order::Closed, shard::Shard};
+
+/// A userspace program, and the shard that its records go to.
+pub struct UserspaceCollector {
+    program: UserspaceProgram,
+    batch: Batch,
+    seen: Arc<Seen>,
+}
+
+impl UserspaceCollector {
+    /// A collector that fills `shard`.
+    pub fn new(plan: &Plan, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
+        Self { program: UserspaceProgram::new(plan), batch: Batch::new(shard), seen }
+    }
+
+    /// Takes one packet in `rate` from now on; a draw that was already made still counts.
+    pub fn set_rate(&mut self, rate: u32) {
+        self.program.set_rate(rate);
+    }
+
+    /// Makes room for this many interfaces; never for fewer than before.
+    pub fn provide(&mut self, interfaces: usize) {
+        self.program.provide(interfaces);
+    }
+
+    /// Measures what came through the interface of this slot, for which there is room.
+    pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>) {
+        let Self { program, batch, seen } = self;
+        program.measure(slot, buffer, |record| batch.push(record, seen));
+    }
+
+    /// Accounts for packets that a socket dropped: what they are counted as, and how many more they may have been.
+    pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally, repeated: bool) {
+        self.program.lose(slot, counted, beyond, repeated);
+    }
+
+    /// The window of an interface begins at this time: see [`UserspaceProgram::begin`].
+    pub fn begin(&mut self, slot: u8, time_ns: u64) {
+        self.program.begin(slot, time_ns);
+    }
+
+    /// Closes the window, whose seconds are `cut`, and goes on with the empty shard `spare`.
+    pub fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Closed {
+        let Self { program, batch, seen } = self;
+        let edge = program.close(cut, |record| batch.push(record, seen));
+        let shard = batch.replace(Batch::new(spare), seen, !edge.has_left_out());
+        Closed { rate: program.rate(), ..Closed::new(shard, edge) }
+    }
+}

@@ -1,0 +1,582 @@
+//! One view's sketch in a shard: what the open window answers to its question.
+
+use weir_common::{ledger::Tally, record::Record};
+use weir_config::{
+    names::Facts,
+    view::{By, Kind, Narrow, Network, Side, ViewKey, by::of_interface},
+};
+use weir_sketch::{HyperLogLog, MergeError, TopK, hash::KeyedHash};
+
+use super::{
+    columns::{Columns, Item, TOGETHER},
+    heavy_hitters::{HeavyHitters, Held},
+    prefixes::{Prefix, Prefixes},
+    spreaders::Spreaders,
+};
+use crate::question::{Question, Structure};
+
+/// How much wider the bounds of the count-min are than those of the candidates. It bounds only keys that are in no
+/// list, so it may be smaller.
+const COUNTS_WIDER: f64 = 2.0;
+
+/// The sketch that a view's records go into.
+pub struct ViewSketch {
+    /// The sum of all matched records, scaled by their sampling rates.
+    pub total: Tally,
+    /// The same by interface slot, if each interface has a table of its own whose rows do not add up to the sum.
+    by_slot: Box<[Tally]>,
+    /// The distinct keys, if the answers do not show how many there are.
+    keys: Option<HyperLogLog>,
+    answers: Answers,
+    batch: Batch,
+}
+
+/// The structure that answers the question.
+enum Answers {
+    Total,
+    Table(Box<[Tally]>),
+    HeavyHitters(Box<HeavyHitters<ViewKey>>),
+    Candidates(TopK<ViewKey, Tally>),
+    Prefixes(Box<Prefixes>),
+    Unique(HyperLogLog),
+    Spread(Box<Spreaders>),
+}
+
+impl Answers {
+    /// What it needs to know of each record; `None` if it does not look at records.
+    const fn needs(&self) -> Option<Needs> {
+        let (keys, hashes) = match self {
+            Self::Total => return None,
+            Self::Table(_) | Self::Prefixes(_) => (true, false),
+            Self::Unique(_) => (false, false),
+            Self::HeavyHitters(_) | Self::Candidates(_) | Self::Spread(_) => (true, true),
+        };
+        Some(Needs { keys, hashes })
+    }
+}
+
+/// The records of a batch that a view matches, in columns.
+#[derive(Default)]
+struct Batch {
+    /// The index of each record, and which of its addresses is the host.
+    picked: Vec<(u8, Side)>,
+    keys: Vec<ViewKey>,
+    hashes: Vec<u64>,
+    tallies: Vec<Tally>,
+    /// The hash of what is counted distinct.
+    items: Vec<u64>,
+}
+
+impl Batch {
+    /// Room for this many records. A record may count for both of its addresses.
+    fn new(question: &Question, together: usize) -> Self {
+        let room = if question.by.has_host() { 2 * together } else { together };
+        Self {
+            picked: Vec::with_capacity(room),
+            keys: Vec::with_capacity(room),
+            hashes: Vec::with_capacity(room),
+            tallies: Vec::with_capacity(room),
+            items: Vec::with_capacity(if question.of.is_some() { room } else { 0 }),
+        }
+    }
+
+    /// Picks the records whose bit is set. By `host`, a record counts for both of its addresses, but only once if their
+    /// keys are the same.
+    #[inline]
+    fn pick(&mut self, passing: u32, by: &By, items: &[Item]) {
+        let has_host = by.has_host();
+        self.picked.clear();
+        for (nth, item) in (0..).zip(items).filter(|(nth, _)| passing >> nth & 1 == 1) {
+            self.picked.push((nth, Side::Src));
+            if has_host && by.has_two_keys(&item.record.key) {
+                self.picked.push((nth, Side::Dst));
+            }
+        }
+    }
+
+    /// Fills the needed columns with the picked records.
+    #[inline]
+    fn gather(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, items: &[Item], needs: Needs) {
+        let picked = std::mem::take(&mut self.picked);
+        let all = picked.iter().map(|(nth, host)| (&items[usize::from(*nth)], *host));
+        self.tallies.clear();
+        self.tallies.extend(all.clone().map(|(item, _)| item.tally));
+        self.fill(question, hash, facts, &all, needs);
+        self.picked = picked;
+    }
+
+    /// Fills the needed columns, except tallies, with these records.
+    #[inline]
+    fn fill<'a>(
+        &mut self,
+        question: &Question,
+        hash: &KeyedHash,
+        facts: Facts<'_>,
+        all: &(impl ExactSizeIterator<Item = (&'a Item, Side)> + Clone),
+        needs: Needs,
+    ) {
+        let Question { by, of, .. } = question;
+        let Self { picked: _, keys, hashes, tallies: _, items: distinct } = self;
+        let records = all.clone().map(|(item, host)| (&item.record, host));
+        let flows = all.clone().map(|(item, _)| &item.hashes);
+        let count = all.len();
+        hashes.resize(count, 0);
+        keys.resize(count, ViewKey::default());
+        if let Some(of) = of {
+            distinct.resize(count, 0);
+            of.write_keys(keys, records.clone(), facts);
+            of.write_hashes(distinct, hash, keys, flows.clone());
+        }
+        if needs.keys {
+            by.write_keys(keys, records, facts);
+        }
+        if needs.hashes {
+            by.write_hashes(hashes, hash, keys, flows);
+        }
+    }
+
+    const fn memory_bytes(&self) -> usize {
+        let Self { picked, keys, hashes, tallies, items } = self;
+        picked.capacity() * size_of::<(u8, Side)>()
+            + keys.capacity() * size_of::<ViewKey>()
+            + (hashes.capacity() + items.capacity()) * size_of::<u64>()
+            + tallies.capacity() * size_of::<Tally>()
+    }
+}
+
+/// What a structure needs to know of a record.
+#[derive(Clone, Copy)]
+struct Needs {
+    keys: bool,
+    hashes: bool,
+}
+
+/// Adds each record to the sum with the index that `at` returns, if there is one. Often several in a row go to the same
+/// sum. These are added up first: adding to memory takes several times as long as adding to a register.
+#[inline(always)]
+fn add_runs(sums: &mut [Tally], columns: Columns<'_>, at: impl Fn(&Record) -> usize) {
+    if sums.is_empty() {
+        return;
+    }
+    let (mut place, mut run) = (0, Tally::default());
+    let mut end = |place: usize, run: Tally| sums.get_mut(place).into_iter().for_each(|sum| sum.add(run));
+    for (item, tally) in columns.items.iter().zip(columns.tallies) {
+        let next = at(&item.record);
+        if next != place {
+            end(place, run);
+            (place, run) = (next, Tally::default());
+        }
+        run.add(*tally);
+    }
+    end(place, run);
+}
+
+impl ViewSketch {
+    /// An empty sketch for keys with this fingerprint, which takes up to `together` records at once. It allocates
+    /// nothing if the sketch of another question answers this one.
+    pub fn new(question: &Question, key_id: u64, together: usize) -> Self {
+        if question.answered_by.is_some() {
+            let (total, by_slot, batch) = Default::default();
+            return Self { total, by_slot, keys: None, answers: Answers::Total, batch };
+        }
+        let answers = match question.structure {
+            Structure::Total => Answers::Total,
+            Structure::Table { cells } => Answers::Table(vec![Tally::default(); cells].into_boxed_slice()),
+            Structure::HeavyHitters { error, candidates, distinct: _ } => {
+                Answers::HeavyHitters(Box::new(HeavyHitters::new(COUNTS_WIDER * error, error, candidates, key_id)))
+            }
+            Structure::Candidates { error, candidates } => {
+                Answers::Candidates(TopK::with_error(error, candidates, key_id))
+            }
+            Structure::Prefixes { error, candidates } => {
+                Answers::Prefixes(Box::new(Prefixes::new(error, candidates, key_id)))
+            }
+            Structure::Unique { error } => Answers::Unique(HyperLogLog::with_error(error, key_id)),
+            Structure::Spread { pairs, smallest, held, error } => {
+                Answers::Spread(Box::new(Spreaders::new(pairs, smallest, (held, error), key_id)))
+            }
+        };
+        let keys = match question.structure {
+            Structure::HeavyHitters { distinct: Some(error), .. } => Some(HyperLogLog::with_error(error, key_id)),
+            _ => None,
+        };
+        let has_sums_of_slots =
+            question.view.per_interface && matches!(answers, Answers::HeavyHitters(_) | Answers::Candidates(_));
+        let slots = question.by.slots().filter(|_| has_sums_of_slots).unwrap_or(0);
+        let batch = Batch::new(question, together);
+        let by_slot = vec![Tally::default(); slots].into_boxed_slice();
+        Self { total: Tally::default(), by_slot, keys, answers, batch }
+    }
+
+    /// Adds the records that the view matches. `prefixes` is the view that it feeds, if any.
+    #[inline]
+    pub fn absorb(
+        &mut self,
+        question: &Question,
+        prefixes: Option<&mut Self>,
+        hash: &KeyedHash,
+        facts: Facts<'_>,
+        columns: Columns<'_>,
+    ) {
+        if self.absorb_narrow(question, columns) {
+            return;
+        }
+        if self.absorb_all(question, prefixes, hash, facts, columns) {
+            self.total.add(columns.total);
+            return;
+        }
+        let needs = self.answers.needs();
+        let takes_all = question.filter.is_empty() && !question.by.has_host();
+        if takes_all {
+            self.total.add(columns.total);
+            add_runs(&mut self.by_slot, columns, |record| record.key.interface().into());
+            if let Some(needs) = needs {
+                let all = columns.items.iter().map(|item| (item, Side::Src));
+                self.batch.fill(question, hash, facts, &all, needs);
+            }
+        } else {
+            let passing = question.filter.passing(&columns.items.iter().map(|item| &item.record), facts);
+            if passing == 0 {
+                return;
+            }
+            self.batch.pick(passing, &question.by, columns.items);
+            self.add_totals(passing, columns);
+            if let Some(needs) = needs {
+                self.batch.gather(question, hash, facts, columns.items, needs);
+            }
+        }
+        let Batch { keys, hashes, tallies, items, picked: _ } = &self.batch;
+        let tallies = if takes_all { columns.tallies } else { tallies };
+        match &mut self.answers {
+            Answers::Total => (),
+            Answers::Table(cells) => {
+                for (key, tally) in keys.iter().zip(tallies) {
+                    cells[By::index(key)].add(*tally);
+                }
+            }
+            Answers::HeavyHitters(hitters) => {
+                hitters.add_batch(hashes, tallies, |nth| keys[nth], |key| question.by.hash_of(hash, key), &mut ());
+                if let Some(distinct) = &mut self.keys {
+                    distinct.insert_batch(hashes);
+                }
+            }
+            Answers::Candidates(candidates) => {
+                let mut keys = keys.iter();
+                let part = |tally: &Tally| (keys.next().copied().unwrap_or_default(), *tally);
+                candidates.add_batch_and((hashes, |hash| *hash), (tallies, part), &mut ());
+            }
+            Answers::Prefixes(prefixes) => {
+                for (key, tally) in keys.iter().zip(tallies) {
+                    prefixes.add(hash, Prefix::of(key), *tally);
+                }
+            }
+            Answers::Unique(distinct) => distinct.insert_batch(items),
+            Answers::Spread(spread) => spread.insert_batch(hashes, items, |nth| keys[nth]),
+        }
+    }
+
+    /// Adds all records to a table of small keys, if the view matches every record.
+    #[inline]
+    fn absorb_narrow(&mut self, question: &Question, columns: Columns<'_>) -> bool {
+        let (Answers::Table(cells), Some(narrow), true) =
+            (&mut self.answers, question.by.narrow(), question.filter.is_empty())
+        else {
+            return false;
+        };
+        self.total.add(columns.total);
+        // One loop for each.
+        match narrow {
+            Narrow::IpVersion => add_runs(cells, columns, |record| Narrow::IpVersion.index(record)),
+            Narrow::Proto => add_runs(cells, columns, |record| Narrow::Proto.index(record)),
+            Narrow::Dscp => add_runs(cells, columns, |record| Narrow::Dscp.index(record)),
+        }
+        true
+    }
+
+    /// Adds all records, if the view matches every record and its keys can be read straight from a record. Nothing has
+    /// to be gathered then.
+    #[inline]
+    fn absorb_all(
+        &mut self,
+        question: &Question,
+        prefixes: Option<&mut Self>,
+        hash: &KeyedHash,
+        facts: Facts<'_>,
+        columns: Columns<'_>,
+    ) -> bool {
+        let Question { filter, by, of, .. } = question;
+        let (items, mut own) = (columns.items, [0; TOGETHER]);
+        let hashes = match (filter.is_empty(), by.kind()) {
+            (false, _) | (_, Kind::Other) => return false,
+            (_, Kind::Network) => {
+                let (Answers::HeavyHitters(_), Some(network)) = (&self.answers, by.network()) else { return false };
+                for (own, item) in own.iter_mut().zip(items) {
+                    *own = Network::hash(hash, &network.key(&item.record.key));
+                }
+                &own[..items.len()]
+            }
+            (_, Kind::PairOfInterface) => {
+                let pairs = columns.hashes(Kind::Pair).unwrap_or_default();
+                for ((own, pair), item) in own.iter_mut().zip(pairs).zip(items) {
+                    *own = of_interface(*pair, item.record.key.interface().into());
+                }
+                &own[..items.len()]
+            }
+            (_, kind) => columns.hashes(kind).unwrap_or_default(),
+        };
+        match (&mut self.answers, of) {
+            (Answers::HeavyHitters(hitters), None) => {
+                let tallies = columns.tallies;
+                let hash_of = |key: &ViewKey| by.hash_of(hash, key);
+                // One loop for each kind.
+                macro_rules! add {
+                    ($kind:ident, $rest:expr) => {
+                        hitters.add_batch(
+                            hashes,
+                            tallies,
+                            |nth| Kind::$kind.key(&items[nth].record.key),
+                            hash_of,
+                            $rest,
+                        )
+                    };
+                }
+                match (by.kind(), prefixes.and_then(Self::prefixes)) {
+                    (Kind::Source, Some(prefixes)) => add!(Source, &mut prefixes.rest(hash)),
+                    (Kind::Destination, Some(prefixes)) => add!(Destination, &mut prefixes.rest(hash)),
+                    (Kind::Flow, _) => add!(Flow, &mut ()),
+                    (Kind::Source, None) => add!(Source, &mut ()),
+                    (Kind::Destination, None) => add!(Destination, &mut ()),
+                    (Kind::Pair, _) => add!(Pair, &mut ()),
+                    (Kind::Service, _) => add!(Service, &mut ()),
+                    (Kind::PairOfInterface, _) => add!(PairOfInterface, &mut ()),
+                    (Kind::Network, _) => {
+                        let Some(network) = by.network() else { return false };
+                        let key = |nth: usize| network.key(&items[nth].record.key);
+                        hitters.add_batch(hashes, tallies, key, hash_of, &mut ());
+                    }
+                    (Kind::Other, _) => return false,
+                }
+                if let Some(distinct) = &mut self.keys {
+                    distinct.insert_batch(hashes);
+                }
+                add_runs(&mut self.by_slot, columns, |record| record.key.interface().into());
+            }
+            (Answers::Candidates(candidates), None) if by.kind() == Kind::PairOfInterface => {
+                let part = |item: &Item| (Kind::PairOfInterface.key(&item.record.key), item.tally);
+                candidates.add_batch((hashes, |hash| *hash), (items, part));
+                add_runs(&mut self.by_slot, columns, |record| record.key.interface().into());
+            }
+            (Answers::Spread(spread), Some(of)) => {
+                let (mut keys, mut own) = ([ViewKey::default(); TOGETHER], [0; TOGETHER]);
+                let values = columns.hashes(of.kind()).unwrap_or_else(|| {
+                    let (keys, own) = (&mut keys[..items.len()], &mut own[..items.len()]);
+                    of.write_keys(keys, items.iter().map(|item| (&item.record, Side::Src)), facts);
+                    of.write_hashes(own, hash, keys, items.iter().map(|item| &item.hashes));
+                    own
+                });
+                spread.insert_batch(hashes, values, |nth| by.kind().key(&items[nth].record.key));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Adds the picked records to the sums of everything that the view matches.
+    #[inline]
+    fn add_totals(&mut self, passing: u32, columns: Columns<'_>) {
+        let Self { total, by_slot, batch, .. } = self;
+        if by_slot.is_empty() && passing.count_ones() as usize == columns.items.len() {
+            total.add(columns.total);
+            return;
+        }
+        let once = batch.picked.iter().filter(|(_, host)| *host == Side::Src);
+        for item in once.map(|(nth, _)| &columns.items[usize::from(*nth)]) {
+            total.add(item.tally);
+            if let Some(sum) = by_slot.get_mut(usize::from(item.record.key.interface())) {
+                sum.add(item.tally);
+            }
+        }
+    }
+
+    const fn prefixes(&mut self) -> Option<&mut Prefixes> {
+        if let Answers::Prefixes(prefixes) = &mut self.answers { Some(prefixes) } else { None }
+    }
+
+    /// Adds what the candidates of the merged list of addresses hold to the merged view of their prefixes, which can be
+    /// read after that. Without such a list, everything has been added already.
+    pub fn finish_prefixes(&mut self, addresses: Option<&Self>, hash: &KeyedHash) {
+        let Answers::Prefixes(prefixes) = &mut self.answers else { return };
+        if let Some(addresses) = addresses {
+            self.total = addresses.total;
+        }
+        prefixes.finish(hash, addresses.into_iter().flat_map(Self::held));
+    }
+
+    /// Merges another shard's sketch of the same view. `prefixes` is the view that it feeds, if any.
+    ///
+    /// # Errors
+    ///
+    /// It was built differently.
+    pub fn merge(
+        &mut self,
+        other: &Self,
+        prefixes: Option<&mut Self>,
+        by: &By,
+        hash: &KeyedHash,
+    ) -> Result<(), MergeError> {
+        self.total.add(other.total);
+        for (sum, other) in self.by_slot.iter_mut().zip(&other.by_slot) {
+            sum.add(*other);
+        }
+        if let (Some(keys), Some(others)) = (&mut self.keys, &other.keys) {
+            keys.merge(others)?;
+        }
+        match (&mut self.answers, &other.answers) {
+            (Answers::Table(cells), Answers::Table(others)) => {
+                for (cell, other) in cells.iter_mut().zip(others) {
+                    cell.add(*other);
+                }
+            }
+            (Answers::HeavyHitters(one), Answers::HeavyHitters(other)) => {
+                let hash_of = |key: &ViewKey| by.hash_of(hash, key);
+                match prefixes.and_then(Self::prefixes) {
+                    Some(prefixes) => one.merge(other, hash_of, &mut prefixes.rest(hash))?,
+                    None => one.merge(other, hash_of, &mut ())?,
+                }
+            }
+            (Answers::Candidates(one), Answers::Candidates(other)) => one.merge(other)?,
+            (Answers::Prefixes(one), Answers::Prefixes(other)) => one.merge(other, hash)?,
+            (Answers::Unique(one), Answers::Unique(other)) => one.merge(other)?,
+            (Answers::Spread(one), Answers::Spread(other)) => one.merge(other)?,
+            _ => (),
+        }
+        Ok(())
+    }
+
+    /// The sum of all matched records of an interface slot, or of all.
+    pub fn total_of(&self, slot: Option<usize>, by: &By) -> Tally {
+        match (slot, &self.answers) {
+            (None, _) => self.total,
+            (Some(slot), Answers::Table(cells)) => {
+                let of_slot = cells.iter().enumerate().filter(|(index, _)| by.slot(&By::at(*index)) == Some(slot));
+                of_slot.map(|(_, sum)| *sum).sum()
+            }
+            (Some(slot), _) => self.by_slot.get(slot).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Every key that may be listed, with its bounds. Empty if the view counts flows or distinct values.
+    pub fn held(&self) -> Box<dyn Iterator<Item = Held<ViewKey>> + '_> {
+        let exact = |key, sum| Held { key, value: sum, lower: sum, upper: sum };
+        match &self.answers {
+            Answers::Total => Box::new([exact(By::at(0), self.total)].into_iter()),
+            Answers::Table(cells) => {
+                let used = cells.iter().enumerate().filter(|(_, sum)| sum.packets > 0);
+                Box::new(used.map(move |(index, sum)| exact(By::at(index), *sum)))
+            }
+            Answers::HeavyHitters(hitters) => Box::new(hitters.iter()),
+            Answers::Candidates(candidates) => Box::new(candidates.iter().map(Held::from)),
+            Answers::Prefixes(prefixes) => Box::new(prefixes.iter()),
+            Answers::Unique(_) | Answers::Spread(_) => Box::new([].into_iter()),
+        }
+    }
+
+    /// The tighter bounds of a key, after a second look-up.
+    pub fn tightened(&self, hash: u64, held: Held<ViewKey>) -> Held<ViewKey> {
+        match &self.answers {
+            Answers::HeavyHitters(hitters) => hitters.tightened(hash, held),
+            _ => held,
+        }
+    }
+
+    /// The bounds of any key, if the view has bytes and packets.
+    pub fn look_up(&self, by: &By, hash: &KeyedHash, key: &ViewKey) -> Option<Held<ViewKey>> {
+        let exact = |sum| Held { key: *key, value: sum, lower: sum, upper: sum };
+        match &self.answers {
+            Answers::Total => Some(exact(self.total)),
+            Answers::Table(cells) => Some(exact(cells.get(By::index(key)).copied().unwrap_or_default())),
+            Answers::HeavyHitters(hitters) => Some(hitters.look_up(by.hash_of(hash, key), key)),
+            Answers::Candidates(candidates) => Some(Held::of(candidates, by.hash_of(hash, key), key)),
+            Answers::Prefixes(prefixes) => Some(prefixes.look_up(hash, key)),
+            Answers::Unique(_) | Answers::Spread(_) => None,
+        }
+    }
+
+    /// The sketch of distinct keys, if the view counts them for its entropy.
+    pub const fn keys(&self) -> Option<&HyperLogLog> {
+        self.keys.as_ref()
+    }
+
+    /// How many keys there can be, if each has a cell of its own.
+    pub const fn cells(&self) -> Option<usize> {
+        if let Answers::Table(cells) = &self.answers { Some(cells.len()) } else { None }
+    }
+
+    /// An upper bound of what keys that are no candidates have, in groups.
+    pub fn light(&self) -> Box<dyn Iterator<Item = Tally> + '_> {
+        match &self.answers {
+            Answers::HeavyHitters(hitters) => Box::new(hitters.light()),
+            Answers::Candidates(candidates) => Box::new(candidates.light()),
+            _ => Box::new([].into_iter()),
+        }
+    }
+
+    /// The sketch of distinct values without a key.
+    pub const fn unique(&self) -> Option<&HyperLogLog> {
+        if let Answers::Unique(distinct) = &self.answers { Some(distinct) } else { None }
+    }
+
+    /// The sketch of distinct values by key.
+    pub fn spread(&self) -> Option<&Spreaders> {
+        if let Answers::Spread(spread) = &self.answers { Some(spread) } else { None }
+    }
+
+    /// Empties it; every page stays resident.
+    pub fn clear(&mut self) {
+        let Self { total, by_slot, keys, answers, batch: _ } = self;
+        *total = Tally::default();
+        by_slot.fill(Tally::default());
+        if let Some(keys) = keys {
+            keys.clear();
+        }
+        match answers {
+            Answers::Total => (),
+            Answers::Table(cells) => cells.fill(Tally::default()),
+            Answers::HeavyHitters(hitters) => hitters.clear(),
+            Answers::Candidates(candidates) => candidates.clear(),
+            Answers::Prefixes(prefixes) => prefixes.clear(),
+            Answers::Unique(distinct) => distinct.clear(),
+            Answers::Spread(spread) => spread.clear(),
+        }
+    }
+
+    /// Makes an empty sketch ready for hashes of another key.
+    pub const fn rekey(&mut self, key_id: u64, coins: u64) {
+        if let Some(keys) = &mut self.keys {
+            keys.rekey(key_id);
+        }
+        match &mut self.answers {
+            Answers::Total | Answers::Table(_) => (),
+            Answers::HeavyHitters(hitters) => hitters.rekey(key_id, coins),
+            Answers::Candidates(candidates) => candidates.rekey(key_id, coins),
+            Answers::Prefixes(prefixes) => prefixes.rekey(key_id, coins),
+            Answers::Unique(distinct) => distinct.rekey(key_id),
+            Answers::Spread(spread) => spread.rekey(key_id),
+        }
+    }
+
+    /// The memory that it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let answers = match &self.answers {
+            Answers::Total => 0,
+            Answers::Table(cells) => size_of_val(&**cells),
+            Answers::HeavyHitters(hitters) => hitters.memory_bytes(),
+            Answers::Candidates(candidates) => candidates.memory_bytes(),
+            Answers::Prefixes(prefixes) => prefixes.memory_bytes(),
+            Answers::Unique(distinct) => distinct.memory_bytes(),
+            Answers::Spread(spread) => spread.memory_bytes(),
+        };
+        let keys = self.keys.as_ref().map_or(0, HyperLogLog::memory_bytes);
+        size_of::<Self>() + size_of_val(&*self.by_slot) + keys + answers + self.batch.memory_bytes()
+    }
+}

@@ -1,0 +1,253 @@
+//! Alerts: applies the [rules](weir_config::rule) to each report.
+//!
+//! A report is judged as it will be sent: [`Alerts::judge`] reads the numbers, takes the bound for which a rule
+//! certainly holds, and advances the [`state`] of each rule by a window. Nothing here reads a clock or sends anything.
+//! [`notice`] notifies people.
+
+pub mod notice;
+pub mod number;
+mod reading;
+pub mod state;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use weir_config::{interface, rule::Rule};
+
+use self::{
+    number::{Holder, Number},
+    state::{Change, Since, State, Verdict},
+};
+use crate::{Alert, Evidence, Report};
+
+/// The most numbers that an alert shows: enough to act on, and a report stays small.
+pub const EVIDENCE_MAX: usize = 10;
+/// The shortest and the longest complete window, as parts of the interval.
+const WHOLE: [f64; 2] = [0.9, 1.1];
+
+/// All rules with their states.
+#[derive(Debug, Default)]
+pub struct Alerts {
+    rules: Vec<Standing>,
+    /// The lengths of windows that are judged, in seconds.
+    whole: [f64; 2],
+    /// When the last window ended, if the next one may follow at once.
+    last_end: Option<Timestamp>,
+}
+
+/// A rule with its state.
+#[derive(Debug)]
+struct Standing {
+    rule: Rule,
+    state: State<Timestamp>,
+    /// Whether the next configuration drops it.
+    leaves: bool,
+}
+
+impl Alerts {
+    /// These rules, all inactive. Windows have this length unless they are cut off or delayed.
+    pub fn new(rules: &[Rule], interval: Duration) -> Self {
+        let mut alerts = Self::default();
+        alerts.change(rules, interval);
+        alerts
+    }
+
+    /// The same for windows of at least a second: shorter ones have no rate.
+    pub fn of_any_length(rules: &[Rule]) -> Self {
+        Self { whole: [1.0, f64::INFINITY], ..Self::new(rules, Duration::MAX) }
+    }
+
+    /// The state of each rule that is not inactive, with the rule in words.
+    pub fn states(&self) -> Vec<(String, State<Timestamp>)> {
+        let active = self.rules.iter().filter(|standing| standing.state != State::Inactive);
+        active.map(|standing| (standing.rule.to_string(), standing.state)).collect()
+    }
+
+    /// Restores the states from an earlier weir, for rules that are the same.
+    pub fn resume(&mut self, states: &[(String, State<Timestamp>)]) {
+        for standing in &mut self.rules {
+            let rule = standing.rule.to_string();
+            if let Some((_, state)) = states.iter().find(|(known, _)| *known == rule) {
+                standing.state = *state;
+            }
+        }
+    }
+
+    /// The alerts for a report, which is that of the next window. Inactive rules give none.
+    pub fn judge(&mut self, report: &Report) -> Vec<Alert> {
+        let is_whole = self.judges(report.window.seconds);
+        // If the clock was stepped, the next window starts at another time although there is no gap.
+        let end = Some(report.window.end).filter(|_| report.window.clock_step_seconds.is_none());
+        if std::mem::replace(&mut self.last_end, end).is_some_and(|end| end < report.window.start) {
+            for standing in &mut self.rules {
+                standing.state.pause();
+            }
+        }
+        self.rules.iter_mut().filter_map(|standing| standing.judge(report, is_whole)).collect()
+    }
+
+    /// Whether a window of this length is judged.
+    pub fn judges(&self, seconds: f64) -> bool {
+        let [shortest, longest] = self.whole;
+        (shortest..=longest).contains(&seconds)
+    }
+
+    /// Whether there are no rules.
+    pub const fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Announces that rules not among these judge only the next report. Their alerts end with it.
+    pub fn part_from(&mut self, next: &[Rule]) {
+        for standing in &mut self.rules {
+            standing.leaves = !next.contains(&standing.rule);
+        }
+    }
+
+    /// Replaces the rules. Those that stay keep their states.
+    pub fn change(&mut self, rules: &[Rule], interval: Duration) {
+        let before = std::mem::take(&mut self.rules);
+        let stand = |rule: &Rule| {
+            let known = before.iter().find(|standing| standing.rule == *rule);
+            let state = known.map_or(State::Inactive, |standing| standing.state);
+            Standing { rule: rule.clone(), state, leaves: false }
+        };
+        self.rules = rules.iter().map(stand).collect();
+        self.whole = WHOLE.map(|part| interval.as_secs_f64() * part);
+    }
+}
+
+impl Standing {
+    fn judge(&mut self, report: &Report, is_whole: bool) -> Option<Alert> {
+        let Self { rule, state, leaves } = self;
+        let mut found = Found::of(rule, report);
+        let has_all = rule.when.operator.is_upward() || report.self_metrics.late_cpus.is_empty();
+        if !is_whole || !has_all {
+            found.verdict = Verdict::Silent;
+        }
+        let before = *state;
+        let change = state.step(found.verdict, report.window.start, rule.windows);
+        if !*leaves {
+            return alert(rule, *state, change, &found);
+        }
+        // No alert begins any more, and ongoing alerts end.
+        match (before, change, *state) {
+            (State::Firing { .. }, Change::None, State::Firing { since, .. }) => {
+                let ended = alert(rule, State::Inactive, Change::Ends(since), &found)?;
+                Some(Alert { state: "withdrawn".to_owned(), ..ended })
+            }
+            (State::Firing { .. }, ..) => alert(rule, *state, change, &found),
+            _ => None,
+        }
+    }
+}
+
+/// The result of a rule for a report.
+struct Found<'r> {
+    verdict: Verdict,
+    /// The numbers that are farthest on the rule's side, the farthest first, in the unit of the rule.
+    farthest: Vec<(Number, Holder<'r>)>,
+    beyond: usize,
+    between: usize,
+}
+
+impl<'r> Found<'r> {
+    fn of(rule: &Rule, report: &'r Report) -> Self {
+        let Rule { when, interface: only, clear, .. } = rule;
+        let (operator, scale) = (when.operator, when.scale(report.window.seconds));
+        // A larger value is farther on the rule's side.
+        let far =
+            |number: &Number| if operator.is_upward() { number.judged(operator) } else { -number.judged(operator) };
+        let mut found = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
+        reading::visit(&when.subject.place, report, &mut |number, holder| {
+            let is_meant =
+                only.as_ref().is_none_or(|only| holder.name().is_some_and(|name| interface::fits(only, name)));
+            if !is_meant {
+                return;
+            }
+            let number = number.per(scale);
+            if operator.holds(number.judged(operator), when.limit.number) {
+                found.beyond += 1;
+            } else if operator.holds(number.judged(operator), *clear) {
+                found.between += 1;
+            }
+            let place = found.farthest.partition_point(|(earlier, _)| far(earlier) >= far(&number));
+            if place < EVIDENCE_MAX {
+                found.farthest.truncate(EVIDENCE_MAX - 1);
+                found.farthest.insert(place, (number, holder));
+            }
+        });
+        found.verdict = match found {
+            Self { beyond: 1.., .. } => Verdict::Beyond,
+            Self { between: 1.., .. } => Verdict::Between,
+            _ => Verdict::Within,
+        };
+        found
+    }
+
+    /// The numbers that decided, and how many more there are: those beyond the limit, or else those beyond the limit
+    /// for ending, or else the nearest one to it.
+    fn evidence(&self, is_scaled: bool) -> (Vec<Evidence>, u64) {
+        let all = if self.beyond > 0 { self.beyond } else { self.between.max(1) };
+        let shown = self.farthest.iter().take(all);
+        let evidence: Vec<_> = shown.map(|(number, holder)| evidence(*number, holder, is_scaled)).collect();
+        let more = if evidence.is_empty() { 0 } else { (all - evidence.len()) as u64 };
+        (evidence, more)
+    }
+}
+
+fn alert(rule: &Rule, state: State<Timestamp>, change: Change<Timestamp>, found: &Found<'_>) -> Option<Alert> {
+    let Rule { name, when, interface: _, windows, clear } = rule;
+    let (told, since) = match (state, change) {
+        (_, Change::Ends(since)) => ("cleared", since),
+        (State::Inactive, _) => return None,
+        (State::Pending(since), _) => ("pending", since),
+        (State::Firing { since, within: 0 }, _) => ("firing", since),
+        (State::Firing { since, .. }, _) => ("clearing", since),
+    };
+    let Since { start, windows: judged } = since;
+    let (evidence, more) = found.evidence(when.limit.unit.is_some());
+    Some(Alert {
+        rule: name.clone(),
+        when: when.to_string(),
+        state: told.to_owned(),
+        change: match change {
+            Change::None => None,
+            Change::Begins => Some("begins".to_owned()),
+            Change::Ends(_) => Some("ends".to_owned()),
+        },
+        since: start,
+        windows: judged,
+        needed: *windows,
+        clear: *clear,
+        unit: when.unit().map(str::to_owned),
+        evidence,
+        more,
+    })
+}
+
+fn evidence(number: Number, holder: &Holder<'_>, is_scaled: bool) -> Evidence {
+    // A number in its own unit keeps the digits that it has in the report.
+    let Number { value, lower, upper } = number;
+    let round = |number: f64, to: fn(f64) -> f64| if is_scaled { rounded(number, to) } else { number };
+    Evidence {
+        key: holder.key(),
+        value: round(value, f64::round),
+        lower: round(lower, f64::floor),
+        upper: upper.is_finite().then(|| round(upper, f64::ceil)),
+    }
+}
+
+/// A number rounded to the digits that people read.
+fn rounded(number: f64, to: fn(f64) -> f64) -> f64 {
+    const DIGITS: i32 = 6;
+    if number == 0.0 || !number.is_finite() {
+        return number;
+    }
+    let places = DIGITS - 1 - number.abs().log10().floor() as i32;
+    let (factor, is_small) = (10_f64.powi(places.abs()), places >= 0);
+    if is_small { to(number * factor) / factor } else { to(number / factor) * factor }
+}
+
+#[cfg(test)]
+mod tests;

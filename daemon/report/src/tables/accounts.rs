@@ -1,0 +1,272 @@
+//! The parts of a report about interfaces, all packets together, and weir itself.
+
+use weir_system::text::grouped;
+
+use super::super::{
+    Bounds, Distinct, Histogram, Interface, NewFlows, SelfMetrics, SinkMetrics, Tally, TcpBounds, TcpPackets, Totals,
+    TotalsBounds, Uncertain, Unique,
+    grid::{
+        Align::{Left, Right},
+        Cell, Grid,
+        Tone::{Alarm, Faint, Plain, Strong},
+    },
+    units::{bytes, percent},
+};
+use super::words::{ALIAS_MAX, confidence_text, off, ratio, shortened};
+
+/// The maximum length of a bar in a chart, in columns.
+pub(super) const BAR: usize = 32;
+/// Coverage below this share is shown as trouble.
+const COVERAGE_MIN: f64 = 0.999;
+/// How much of a sink's error is shown, in characters.
+const ERROR_MAX: usize = 90;
+
+pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
+    let mut grid = Grid::new([Left, Right, Right, Right]);
+    for (
+        i,
+        Interface {
+            name,
+            earlier_name,
+            index: _,
+            alias,
+            mode,
+            counts,
+            direction,
+            feeds,
+            repeated,
+            sampling,
+            ledger,
+            tcp,
+            packet_sizes: _,
+            coverage,
+            coverage_lower: _,
+            coverage_upper,
+            coverage_bytes: _,
+            coverage_bytes_lower: _,
+            coverage_bytes_upper: _,
+            blind_seconds,
+            trouble,
+            kept,
+        },
+    ) in interfaces.iter().enumerate()
+    {
+        if i > 0 {
+            grid.across([]);
+        }
+        let rate = match sampling {
+            1 => "every packet".to_owned(),
+            many => format!("1 packet in {}", grouped(u64::from(*many))),
+        };
+        let balanced = match ledger.balances() {
+            true => Cell::new("balanced: yes", Plain),
+            false => Cell::new("balanced: NO", Alarm),
+        };
+        let lost = ledger.lost.values().any(|tally| tally.packets > 0);
+        let kept = Cell::new(format!("kept {}", percent(*kept)), if lost { Alarm } else { Plain });
+        let mut line = vec![Cell::new(name, Strong)];
+        line.extend(alias.as_ref().map(|alias| Cell::from(format!("({})", shortened(alias, ALIAS_MAX)))));
+        line.push(Cell::from(mode));
+        line.extend((counts != "packets").then(|| Cell::new(format!("counts {counts}"), Alarm)));
+        line.extend(direction.as_ref().map(Cell::from));
+        line.extend([Cell::from(rate), balanced, kept]);
+        line.extend(coverage.map(|coverage| {
+            let tone = if coverage_upper.unwrap_or(coverage) < COVERAGE_MIN { Alarm } else { Plain };
+            Cell::new(format!("coverage {}", percent(coverage)), tone)
+        }));
+        line.extend(blind_seconds.map(|seconds| Cell::new(format!("BLIND for up to {seconds:.1} s"), Alarm)));
+        grid.across(line);
+        if let Some(earlier) = earlier_name {
+            grid.across([Cell::from(format!("earlier name: {earlier}"))]);
+        }
+        if let Some(trouble) = trouble {
+            grid.across([Cell::new(format!("TROUBLE: {trouble}"), Alarm)]);
+        }
+        grid.row(["", "packets", "bytes", "of packets"].map(|caption| Cell::new(caption, Faint)));
+        let mut line = |what: String, tally: &Tally, tone| {
+            let share = percent(ratio(tally.packets, ledger.seen.packets));
+            grid.row([what, grouped(tally.packets), grouped(tally.bytes), share].map(|text| Cell::new(text, tone)));
+        };
+        line("seen".to_owned(), &ledger.seen, Plain);
+        if let Some(Uncertain { packets, bytes }) = ledger.uncertain {
+            let [least, most] = [(packets.lower, bytes.lower), (packets.upper, bytes.upper)]
+                .map(|(packets, bytes)| Tally { packets, bytes });
+            line("of these not certain, at least".to_owned(), &least, Faint);
+            line("at most".to_owned(), &most, Faint);
+        }
+        if *repeated != Tally::default() {
+            line(format!("feeds elsewhere (feeds: {feeds})"), repeated, Faint);
+        }
+        line("attributed".to_owned(), &ledger.attributed, Plain);
+        line("sampled out".to_owned(), &ledger.sampled_out, Plain);
+        for (reason, tally) in &ledger.skipped {
+            line(format!("skipped: {reason}"), tally, Plain);
+        }
+        let lost = ledger.lost.iter().filter(|(_, tally)| **tally != Tally::default());
+        for (reason, tally) in lost {
+            line(format!("lost: {reason}"), tally, Alarm);
+        }
+        if let Some(text) = connections(tcp) {
+            grid.across([text.into()]);
+        }
+    }
+    grid
+}
+
+/// Packets that begin or end TCP connections; `None` if there were none.
+pub(super) fn connections(tcp: &TcpPackets) -> Option<String> {
+    let TcpPackets { syn, syn_ack, rst, fin, bounds } = *tcp;
+    let bounds = bounds.map(|TcpBounds { confidence: _, syn, syn_ack, rst, fin }| [syn, syn_ack, rst, fin]);
+    let counts = [("SYN", syn), ("SYN-ACK", syn_ack), ("RST", rst), ("FIN", fin)];
+    let parts: Vec<_> = (0..)
+        .zip(counts)
+        .map(|(nth, (name, value))| match bounds.map(|bounds: [Bounds; 4]| bounds[nth]) {
+            Some(Bounds { lower, upper }) => {
+                format!("{name} {} ± {}", grouped(value), grouped(off(value, lower, upper)))
+            }
+            None => format!("{name} {}", grouped(value)),
+        })
+        .collect();
+    counts.iter().any(|(_, value)| *value > 0).then(|| format!("TCP: {}", parts.join(", ")))
+}
+
+pub(super) fn shares(totals: &Totals) -> Grid {
+    let Totals {
+        packets,
+        bytes: _,
+        ipv4_packets,
+        ipv6_packets,
+        tcp_packets,
+        udp_packets,
+        icmp_packets,
+        other_packets,
+        bounds,
+    } = *totals;
+    let mut grid = match bounds {
+        Some(_) => Grid::new([Left, Right, Right, Right, Left]),
+        None => Grid::new([Left, Right, Right, Left]),
+    };
+    type BoundsOf = fn(&TotalsBounds) -> Bounds;
+    let parts: [(&str, u64, BoundsOf); 6] = [
+        ("IPv4", ipv4_packets, |bounds| bounds.ipv4_packets),
+        ("IPv6", ipv6_packets, |bounds| bounds.ipv6_packets),
+        ("TCP", tcp_packets, |bounds| bounds.tcp_packets),
+        ("UDP", udp_packets, |bounds| bounds.udp_packets),
+        ("ICMP", icmp_packets, |bounds| bounds.icmp_packets),
+        ("other IP", other_packets, |bounds| bounds.other_packets),
+    ];
+    for (what, part, bounds_of) in parts {
+        let share = ratio(part, packets);
+        let error = bounds
+            .as_ref()
+            .map(bounds_of)
+            .map_or(String::new(), |Bounds { lower, upper }| format!("± {}", grouped(off(part, lower, upper))));
+        let mut cells = vec![what.to_owned(), grouped(part), percent(share), bar(share)];
+        if bounds.is_some() {
+            cells.insert(2, error);
+        }
+        grid.row(cells.into_iter().map(Cell::from));
+    }
+    grid
+}
+
+pub(super) fn distinct(unique: &Unique, new_flows: &NewFlows, together: bool) -> Grid {
+    let Unique { src_ip, dst_ip, flows } = unique;
+    let mut grid = Grid::new([Left, Right, Right, Left, Left]);
+    let mut line = |what: &str, value, lower, upper, remark: String| {
+        let error = if value == 0 { String::new() } else { percent(ratio(off(value, lower, upper), value)) };
+        let bounds = format!("{} – {}", grouped(lower), grouped(upper));
+        let error = if error.is_empty() { error } else { format!("± {error}") };
+        let (value, error) = if together { Default::default() } else { (grouped(value), error) };
+        grid.row([what.into(), value.into(), error.into(), Cell::from(bounds), Cell::new(remark, Faint)]);
+    };
+    for (what, Distinct { value, lower, upper, confidence }) in
+        [("source addresses", src_ip), ("destination addresses", dst_ip), ("flows", flows)]
+    {
+        line(what, *value, *lower, *upper, format!("at {}", confidence_text(*confidence)));
+    }
+    let NewFlows { value, lower, upper, confidence, false_positive_rate, fill } = *new_flows;
+    let (sure, missed) = (confidence_text(confidence), percent(false_positive_rate));
+    let remark = format!("at {sure}, {missed} missed, filter {} full", percent(fill));
+    line("flows never seen before", value, lower, upper, remark);
+    grid
+}
+
+pub(super) fn quantiles(sizes: &Histogram) -> String {
+    let Histogram { count, min, p50, p90, p99, max, buckets: _ } = sizes;
+    if *count == 0 {
+        return "none".to_owned();
+    }
+    let [min, p50, p90, p99, max] = [min, p50, p90, p99, max].map(|bytes| grouped(*bytes));
+    format!("smallest {min}, median {p50}, p90 {p90}, p99 {p99}, largest {max} bytes")
+}
+
+pub(super) fn chart(sizes: &Histogram) -> Grid {
+    let mut grid = Grid::new([Right, Right, Right, Left]);
+    let most = sizes.buckets.iter().map(|(_, packets)| *packets).max().unwrap_or_default();
+    let mut least = 0;
+    for (edge, packets) in &sizes.buckets {
+        let range = format!("{least} – {edge:>4}");
+        let share = percent(ratio(*packets, sizes.count));
+        grid.row([range.into(), grouped(*packets).into(), share.into(), bar(ratio(*packets, most)).into()]);
+        least = edge.saturating_add(1);
+    }
+    grid
+}
+
+pub(super) fn costs(metrics: &SelfMetrics) -> Grid {
+    let SelfMetrics {
+        cpu_ns_per_packet,
+        rss_bytes,
+        late_cpus,
+        memory_bytes,
+        records,
+        cache_hit_rate,
+        kernel_ns_per_packet,
+        rings,
+        spool,
+        sinks,
+    } = metrics;
+    let mut grid = Grid::new([Left, Left]);
+    let kernel = kernel_ns_per_packet.map_or(String::new(), |ns| format!(", {ns:.1} ns in the kernel"));
+    let mut line = |what: &str, text: String, tone| grid.row([Cell::from(what), Cell::new(text, tone)]);
+    let daemon = cpu_ns_per_packet.map_or("no packet was seen".to_owned(), |ns| format!("{ns:.1} ns in the daemon"));
+    line("CPU per packet", format!("{daemon}{kernel}"), Plain);
+    if !late_cpus.is_empty() {
+        let cpus: Vec<_> = late_cpus.iter().map(u32::to_string).collect();
+        line("late CPUs", format!("{}: the rest comes in a later report", cpus.join(", ")), Plain);
+    }
+    let resident = rss_bytes.map_or("resident: unknown".to_owned(), |rss| format!("{} resident", bytes(rss)));
+    line("memory", format!("{resident}, {} planned", bytes(*memory_bytes)), Plain);
+    let hits = cache_hit_rate.map_or("no packet of a flow".to_owned(), |rate| format!("{} hits", percent(rate)));
+    line("flow cache", format!("{hits}, {} records evicted", grouped(*records)), Plain);
+    let fill = rings.peak_fill.map_or("none".to_owned(), |fill| format!("at most {} full", percent(fill)));
+    line("rings", fill, Plain);
+    let waiting = format!("{} reports, {}", grouped(spool.reports), bytes(spool.bytes));
+    line("spool", with_dropped(waiting, spool.dropped), if spool.dropped > 0 { Alarm } else { Plain });
+    for SinkMetrics { name, queued, delivered, failed_attempts, dropped, lost: _, untold: _, spool: _, last_error } in
+        sinks
+    {
+        let mut text = format!("{name}: {} delivered, {} queued", grouped(*delivered), grouped(*queued));
+        if *failed_attempts > 0 {
+            text += &format!(", {} failed attempts", grouped(*failed_attempts));
+        }
+        line("sink", with_dropped(text, *dropped), if *dropped > 0 { Alarm } else { Plain });
+        if let Some(error) = last_error {
+            line("", shortened(error, ERROR_MAX), Alarm);
+        }
+    }
+    grid
+}
+
+pub(super) fn with_dropped(text: String, dropped: u64) -> String {
+    if dropped > 0 { format!("{text}, {} dropped", grouped(dropped)) } else { text }
+}
+
+/// A bar for a share of 1, in eighths of a column; the smallest non-zero share is visible.
+pub(super) fn bar(share: f64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
+    let eighths = if share > 0.0 { eighths.max(1) } else { eighths };
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}

@@ -1,0 +1,516 @@
+//! A report as tables for a terminal of about a hundred columns.
+//!
+//! `accounts` has the exact numbers, `lists` the top lists, `views` the rows of views, `sizes` the packet sizes, and
+//! `words` how numbers and names are written.
+
+mod accounts;
+mod lists;
+mod sizes;
+mod views;
+mod words;
+
+use std::io::{self, Write};
+
+use weir_system::text::grouped;
+
+use self::{
+    accounts::{chart, costs, distinct, ledgers, quantiles, shares},
+    lists::{Entry, flow_entry, prefixes_grid, ranking},
+    words::{Aliases, address, aliases, confidence_text, entropy_text, service, towards},
+};
+use super::{
+    Observer, Report, Row, Spread, Top, Totals, Union, View, Window, alert,
+    grid::{
+        Align::Left,
+        Cell, Grid,
+        Tone::{Alarm, Faint, Plain, Strong},
+    },
+    rates,
+    units::scaled,
+};
+
+/// The style of tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// Whether to make headings bold, captions faint and trouble red.
+    pub color: bool,
+}
+
+/// Writes a report as tables, without colour.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_tables(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    write_styled_tables(report, Style::default(), out)
+}
+
+/// Writes a report as tables in a style.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) -> io::Result<()> {
+    let Report {
+        schema: _,
+        id,
+        previous: _,
+        addresses: _,
+        key_id: _,
+        window,
+        observer,
+        alerts,
+        interfaces,
+        totals,
+        unique,
+        new_flows,
+        top,
+        top_by_packets,
+        spread,
+        views,
+        answers,
+        rates: each_second,
+        histograms,
+        self_metrics,
+    } = report;
+    let mut page = Page { style, together: false, out };
+    page.head(observer, window, id)?;
+    page.remarks(&remarks(window, totals))?;
+    if !alerts.is_empty() {
+        page.section("ALERTS", "", &alert::grid(alerts))?;
+    }
+    page.section("INTERFACES", "", &ledgers(interfaces))?;
+    page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
+    if !each_second.is_empty() {
+        page.section("RATES", "in each second", &rates::grid(each_second))?;
+    }
+    page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows, false))?;
+    for top in [top, top_by_packets] {
+        page.top(top, totals)?;
+        page.prefixes(top, totals)?;
+    }
+    page.spread(spread)?;
+    let aliases = aliases(interfaces);
+    for view in views {
+        page.view(view, window, &aliases)?;
+    }
+    if !answers.is_empty() {
+        page.answers("", answers, window.seconds)?;
+    }
+    let all = &histograms.packet_size_bytes;
+    page.section("PACKET SIZES", &quantiles(all), &chart(all))?;
+    if let Some(grid) = sizes::grid(interfaces) {
+        page.section("PACKET SIZES OF EACH INTERFACE", "shares of its packets, by bytes", &grid)?;
+    }
+    page.section("WEIR ITSELF", "", &costs(self_metrics))
+}
+
+/// Writes the union of several windows as tables.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
+    let Union {
+        schema: _,
+        reports,
+        window,
+        observer,
+        interfaces,
+        totals,
+        unique,
+        new_flows,
+        top,
+        top_by_packets,
+        views,
+        left_out,
+    } = union;
+    let mut page = Page { style: Style::default(), together: true, out };
+    let several = match &reports[..] {
+        [only] => format!("1 window   {only}"),
+        [first, .., last] => format!("{} windows   {first} to {last}", reports.len()),
+        [] => "no window".to_owned(),
+    };
+    page.head(observer, window, &several)?;
+    page.remarks(&remarks(window, totals))?;
+    page.section("INTERFACES", "", &ledgers(interfaces))?;
+    page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
+    page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows, true))?;
+    page.top(top, totals)?;
+    page.top(top_by_packets, totals)?;
+    let aliases = aliases(interfaces);
+    for view in views {
+        page.view(view, window, &aliases)?;
+    }
+    if !left_out.is_empty() {
+        let mut grid = Grid::new([Left]);
+        grid.across([Cell::from(format!("  {}: what they count does not add up", left_out.join(", ")))]);
+        page.section("VIEWS LEFT OUT", "", &grid)?;
+    }
+    Ok(())
+}
+
+/// Writes the answers for keys in a window.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_answers(window: &Window, answers: &[Row], out: &mut impl Write) -> io::Result<()> {
+    let mut page = Page { style: Style::default(), together: false, out };
+    page.answers(&interval(window), answers, window.seconds)
+}
+
+/// The output for sections.
+struct Page<'a, W> {
+    style: Style,
+    /// Whether it is about several windows: then a value covers only the windows that list its key, and only bounds are
+    /// shown.
+    together: bool,
+    out: &'a mut W,
+}
+
+impl<W: Write> Page<'_, W> {
+    fn head(&mut self, Observer { name, version, site, .. }: &Observer, window: &Window, what: &str) -> io::Result<()> {
+        let site = site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
+        Cell::new(format!("{name}{site}   {}", interval(window)), Strong).write(self.style.color, self.out)?;
+        writeln!(self.out)?;
+        Cell::new(format!("weir {version}   {what}"), Faint).write(self.style.color, self.out)?;
+        writeln!(self.out)
+    }
+
+    fn remarks(&mut self, remarks: &[String]) -> io::Result<()> {
+        for remark in remarks {
+            Cell::new(remark, Alarm).write(self.style.color, self.out)?;
+            writeln!(self.out)?;
+        }
+        Ok(())
+    }
+
+    /// The answers for the keys that were asked for: sums first, then counts.
+    fn answers(&mut self, remark: &str, answers: &[Row], seconds: f64) -> io::Result<()> {
+        let (sums, counts): (Vec<&Row>, Vec<&Row>) = answers.iter().partition(|row| row.bytes.is_some());
+        if !sums.is_empty() || counts.is_empty() {
+            self.section("ANSWERS", remark, &views::answers(&sums, seconds))?;
+        }
+        if !counts.is_empty() {
+            self.section("COUNTS", remark, &views::counts(&counts))?;
+        }
+        Ok(())
+    }
+
+    fn section(&mut self, title: &str, remark: &str, grid: &Grid) -> io::Result<()> {
+        writeln!(self.out)?;
+        Cell::new(title, Strong).write(self.style.color, self.out)?;
+        if !remark.is_empty() {
+            write!(self.out, "   ")?;
+            Cell::new(remark, Plain).write(self.style.color, self.out)?;
+        }
+        writeln!(self.out)?;
+        grid.write(self.style.color, self.out)
+    }
+
+    fn spread(&mut self, spread: &Spread) -> io::Result<()> {
+        let Spread { confidence, sources_per_destination, destinations_per_source, ports_per_source } = spread;
+        let lists = [
+            ("DESTINATIONS WITH MOST SOURCES", "sources", sources_per_destination),
+            ("SOURCES WITH MOST DESTINATIONS", "destinations", destinations_per_source),
+            ("SOURCES WITH MOST PORTS", "ports", ports_per_source),
+        ];
+        for (title, counted, rows) in lists {
+            let remark = format!("± for the whole list at {}", confidence_text(*confidence));
+            self.section(title, if rows.is_empty() { "none" } else { &remark }, &views::spread(counted, rows))?;
+        }
+        Ok(())
+    }
+
+    fn view(&mut self, view: &View, window: &Window, aliases: &Aliases<'_>) -> io::Result<()> {
+        let View { name, confidence, total, entropy, rows, tables, .. } = view;
+        let one = rows.iter().map(|rows| (format!("VIEW {name}"), rows, total.as_ref()));
+        let each = tables.iter().flatten().map(|table| {
+            let direction = table.direction.as_ref().map_or(String::new(), |direction| format!(", {direction}"));
+            let interface = aliases.show(&table.interface);
+            (format!("VIEW {name}: {interface}{direction}"), &table.rows, table.total.as_ref())
+        });
+        for (title, rows, total) in one.chain(each) {
+            let remark = match *confidence {
+                1.0.. => "± always holds".to_owned(),
+                confidence => format!("± for the whole list at {}", confidence_text(confidence)),
+            };
+            let remark = if rows.is_empty() { "nothing matched" } else { &remark };
+            let remark = if self.together && !rows.is_empty() {
+                &format!("{remark}; a value counts only windows that list its key")
+            } else {
+                remark
+            };
+            let mut grid = views::grid(view, (rows, total), window.seconds, aliases);
+            if let Some(entropy) = entropy {
+                grid.across([Cell::from(entropy_text(entropy))]);
+            }
+            self.section(&title, remark, &grid)?;
+        }
+        if tables.as_ref().is_some_and(Vec::is_empty) {
+            self.section(&format!("VIEW {name}"), "nothing matched", &Grid::new([Left]))?;
+        }
+        Ok(())
+    }
+
+    fn top(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
+        let Top { by, flows, sources, destinations, pairs, services, .. } = top;
+        let remark = remark_of(top);
+        let lists = [
+            ("FLOWS", flows.iter().map(flow_entry).collect()),
+            ("SOURCES", sources.iter().map(|e| Entry::new(e.rank, [address(e.src_ip)], e.packets, e.bytes)).collect()),
+            (
+                "DESTINATIONS",
+                destinations.iter().map(|e| Entry::new(e.rank, [address(e.dst_ip)], e.packets, e.bytes)).collect(),
+            ),
+            (
+                "PAIRS",
+                pairs
+                    .iter()
+                    .map(|e| Entry::new(e.rank, [address(e.src_ip), towards(&address(e.dst_ip))], e.packets, e.bytes))
+                    .collect(),
+            ),
+            (
+                "SERVICES",
+                services
+                    .iter()
+                    .map(|e| Entry::new(e.rank, [service(&e.proto, e.port)], e.packets, e.bytes))
+                    .collect::<Vec<_>>(),
+            ),
+        ];
+        for (what, entries) in lists {
+            let title = format!("TOP {what} BY {}", by.to_uppercase());
+            self.section(
+                &title,
+                if entries.is_empty() { "none" } else { &remark },
+                &ranking(by, &entries, totals, self.together),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn prefixes(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
+        let Top { by, source_prefixes, destination_prefixes, .. } = top;
+        // What is beyond the listed addresses also needs the bounds of the list of addresses: see `TopPrefix::beyond`.
+        let both = (1.0 - 2.0 * (1.0 - top.confidence)).max(0.0);
+        let remark = remark_of(&Top { confidence: both, ..top.clone() });
+        for (what, prefixes) in [("SOURCE", source_prefixes), ("DESTINATION", destination_prefixes)] {
+            let title = format!("TOP {what} PREFIXES BY {}", by.to_uppercase());
+            let remark = if prefixes.is_empty() { "none" } else { &remark };
+            self.section(&title, remark, &prefixes_grid(by, prefixes, totals))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the bounds of these lists mean.
+fn remark_of(Top { sampling, confidence, .. }: &Top) -> String {
+    match *confidence {
+        1.0.. => "± always holds".to_owned(),
+        confidence => {
+            format!("one packet in {sampling} sampled, ± for the whole list at {}", confidence_text(confidence))
+        }
+    }
+}
+
+fn interval(window: &Window) -> String {
+    let Window { start, end, seconds, clock_step_seconds: _, late_packets: _, untimed_packets: _ } = window;
+    let day = |time: &jiff::Timestamp| time.strftime("%Y-%m-%d").to_string();
+    let [start, end] = [start, end].map(|time| time.round(jiff::Unit::Millisecond).unwrap_or(*time));
+    let format = if day(&start) == day(&end) { "%H:%M:%S%.f" } else { "%Y-%m-%d %H:%M:%S%.f" };
+    let seconds = (seconds * 1e3).round() / 1e3;
+    format!("{} – {} UTC ({seconds} s)", start.strftime("%Y-%m-%d %H:%M:%S%.f"), end.strftime(format))
+}
+
+/// What a reader must know before reading the numbers of a window.
+fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
+    let Window { start: _, end: _, seconds: _, clock_step_seconds, late_packets, untimed_packets } = *window;
+    let mut remarks = Vec::new();
+    if totals.packets == 0 {
+        remarks.push(match late_packets {
+            Some(_) => "no packets: the capture has none, so this window covers no time".to_owned(),
+            None => "no packets: weir saw none in this window".to_owned(),
+        });
+    }
+    if let Some(step) = clock_step_seconds {
+        let (way, then) = if step < 0.0 { ("back", "overlap") } else { ("forward", "have a gap") };
+        remarks.push(format!("clock stepped {way} by {} s: the times of windows {then}", step.abs()));
+    }
+    if let Some(late @ 1..) = late_packets {
+        remarks.push(format!("late packets: {}, whose time is before this window", grouped(late)));
+    }
+    if let Some(untimed @ 1..) = untimed_packets {
+        remarks.push(format!("packets without a time: {}, which are in no second", grouped(untimed)));
+    }
+    remarks
+}
+
+fn mean_rates(totals: &Totals, window: &Window) -> String {
+    let Totals { packets, bytes, .. } = totals;
+    let rate = |value: f64, unit| match window.seconds > 0.0 {
+        true => format!(" ({})", scaled(value / window.seconds, unit)),
+        false => String::new(),
+    };
+    let (packet_rate, bit_rate) = (rate(*packets as f64, "pkt/s"), rate(*bytes as f64 * 8.0, "bit/s"));
+    format!("{} packets{packet_rate}, {} bytes{bit_rate}", grouped(*packets), grouped(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Bounds, Distinct, Histogram, TopFlow, Uncertain, Unique},
+        accounts::{BAR, bar},
+        lists::ROWS_MAX,
+        words::ALIAS_MAX,
+        *,
+    };
+
+    fn golden() -> Report {
+        serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap()
+    }
+
+    fn tables(report: &Report, style: Style) -> String {
+        let mut out = Vec::new();
+        write_styled_tables(report, style, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_golden_report_looks_as_it_did() {
+        let text = tables(&golden(), Style::default());
+        assert_eq!(text, include_str!("../../tests/golden/report.txt"), "\n{text}");
+    }
+
+    #[test]
+    fn what_is_odd_about_a_window_is_said_before_its_numbers() {
+        let mut report = golden();
+        report.totals.packets = 0;
+        report.window = Window { late_packets: None, clock_step_seconds: Some(7.5), ..report.window };
+        let said =
+            |report: &Report| tables(report, Style::default()).lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
+        let live = [
+            "no packets: weir saw none in this window",
+            "clock stepped forward by 7.5 s: the times of windows have a gap",
+            "",
+        ];
+        assert_eq!(said(&report)[..3], live);
+        report.window = Window { late_packets: Some(0), clock_step_seconds: None, ..report.window };
+        assert_eq!(said(&report)[..2], ["no packets: the capture has none, so this window covers no time", ""]);
+        report.totals.packets = 2_000;
+        report.window.late_packets = Some(1_999);
+        assert_eq!(said(&report)[..2], ["late packets: 1,999, whose time is before this window", ""]);
+    }
+
+    #[test]
+    fn no_line_is_too_wide_or_ends_in_blanks() {
+        let mut report = golden();
+        let longest = "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap();
+        for flow in &mut report.top.flows {
+            (flow.src_ip, flow.dst_ip, flow.src_port, flow.dst_port) = (longest, longest, u16::MAX, 3389);
+        }
+        let text = tables(&report, Style::default());
+        assert!(text.contains("tcp (ms-wbt-server)"), "the longest name of a service for TCP");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 120 && line == line.trim_end(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn an_interface_has_its_alias_beside_its_name_and_the_terminal_obeys_none_of_it() {
+        let mut report = golden();
+        let text = tables(&report, Style::default());
+        assert!(text.contains("eth0  (uplink to ACME)  xdp-native"), "{text}");
+        assert!(text.contains("VIEW dscp: eth0 (uplink to ACME), ingress"), "{text}");
+        report.interfaces[0].alias = Some("up\u{202e}\x1b[2J".to_owned() + &"x".repeat(255));
+        let key = serde_json::json!({"interface": "eth0", "direction": "ingress"});
+        let view = &mut report.views[0];
+        view.by = vec!["interface".to_owned(), "direction".to_owned()];
+        view.rows.as_mut().unwrap()[0].key = key.as_object().unwrap().clone();
+        let text = tables(&report, Style::default());
+        let shown = format!("(up\u{fffd}\u{fffd}[2J{}…)", "x".repeat(ALIAS_MAX - 7));
+        assert!(text.contains(&format!("eth0  {shown}  xdp-native")), "{text}");
+        assert!(text.contains(&format!("eth0 {shown}  ingress ")), "{text}");
+        let heading = text.lines().find(|line| line.starts_with("     interface")).unwrap();
+        assert_eq!(heading.matches("direction").count(), 1, "{heading}");
+    }
+
+    #[test]
+    fn a_flow_and_a_service_are_named_by_the_port_of_the_service() {
+        let flow = |src_port, dst_port| {
+            let flow = TopFlow { src_port, dst_port, ..golden().top.flows[0].clone() };
+            flow_entry(&flow).what
+        };
+        assert_eq!(flow(443, 50_000), ["tcp (https)", "192.0.2.1:443", "→ 198.51.100.7:50000"]);
+        assert_eq!(flow(50_000, 22), ["tcp (ssh)", "192.0.2.1:50000", "→ 198.51.100.7:22"]);
+        assert_eq!(flow(1, 443), ["tcp", "192.0.2.1:1", "→ 198.51.100.7:443"], "443 is not the service here");
+        assert_eq!([service("udp", 443), service("udp", 22), service("253", 0)], ["udp/443 (https)", "udp/22", "253"]);
+    }
+
+    #[test]
+    fn a_ledger_that_does_not_balance_says_so() {
+        let mut report = golden();
+        assert!(!tables(&report, Style::default()).contains("balanced: NO"));
+        report.interfaces[0].ledger.attributed.packets -= 1;
+        let text = tables(&report, Style { color: true });
+        assert!(text.contains("\x1b[31mbalanced: NO\x1b[0m"), "{text}");
+        assert_eq!(text.matches("balanced: yes").count(), 1, "the other interface");
+    }
+
+    #[test]
+    fn what_is_not_certain_has_its_bounds() {
+        let mut report = golden();
+        assert!(!tables(&report, Style::default()).contains("not certain"));
+        let bounds = |lower, upper| Bounds { lower, upper };
+        report.interfaces[0].ledger.uncertain = Some(Uncertain { packets: bounds(3, 4), bytes: bounds(300, 7_410) });
+        let text = tables(&report, Style::default());
+        let words = |part: &str| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(part)).unwrap_or_default();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(words("of these not certain, at least")[6..8], ["3", "300"]);
+        assert_eq!(words("at most")[2..4], ["4", "7,410"]);
+    }
+
+    #[test]
+    fn colour_is_on_request_only_and_changes_no_text() {
+        let mut colored = tables(&golden(), Style { color: true });
+        for sgr in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m"] {
+            assert!(colored.contains(sgr), "{sgr:?}");
+            colored = colored.replace(sgr, "");
+        }
+        let mut plain = Vec::new();
+        write_tables(&golden(), &mut plain).unwrap();
+        assert_eq!(colored.as_bytes(), plain);
+    }
+
+    #[test]
+    fn long_lists_are_cut_and_say_so() {
+        let mut report = golden();
+        let source = report.top.sources[0];
+        report.top.sources = vec![source; ROWS_MAX + 3];
+        let text = tables(&report, Style::default());
+        assert!(text.contains("… and 3 more in the report's JSON"), "{text}");
+    }
+
+    #[test]
+    fn a_window_without_packets_has_tables_too() {
+        let mut report = golden();
+        let nothing = Distinct { value: 0, lower: 0, upper: 0, confidence: 0.95 };
+        report.interfaces.clear();
+        report.totals = Totals::default();
+        report.unique = Unique { src_ip: nothing, dst_ip: nothing, flows: nothing };
+        report.histograms.packet_size_bytes = Histogram::default();
+        report.window.seconds = 0.0;
+        for top in [&mut report.top, &mut report.top_by_packets] {
+            (top.flows, top.sources, top.destinations) = (Vec::new(), Vec::new(), Vec::new());
+            (top.pairs, top.services) = (Vec::new(), Vec::new());
+            (top.source_prefixes, top.destination_prefixes) = (Vec::new(), Vec::new());
+        }
+        let text = tables(&report, Style::default());
+        assert!(text.contains("TOP FLOWS BY BYTES   none\n") && text.contains("PACKET SIZES   none\n"), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+
+    #[test]
+    fn bars_grow_with_their_share() {
+        assert_eq!((bar(0.0), bar(1e-9), bar(0.5)), (String::new(), "▏".to_owned(), "█".repeat(BAR / 2)));
+        assert_eq!((bar(1.0), bar(f64::NAN)), ("█".repeat(BAR), String::new()));
+    }
+}

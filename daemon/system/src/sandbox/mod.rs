@@ -1,0 +1,164 @@
+//! The rights that weir gives up in addition to its capabilities: files that it does not need (`places`, with
+//! Landlock), and system calls that it does not need (`calls`, with seccomp). An attacker who takes over the process
+//! later has no more than that. Other processes of the same user cannot look into it, and it leaves no core dump.
+//!
+//! Files come first: Linux restricts only the calling thread and those that it starts later, so this happens before
+//! there is a second thread. System calls come last, for all threads at once, when the programs are loaded.
+
+mod calls;
+mod gate;
+mod libraries;
+mod places;
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, NetPort, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
+};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use thiserror::Error;
+use tracing::{debug, info, warn};
+
+use self::{
+    calls::{forbid_all_but_questions, forbid_calls},
+    places::InRoot,
+};
+pub use self::{
+    gate::{Opening, pass},
+    places::{Files, Origin, Places},
+};
+use crate::{confined, notify, privileges::Kept};
+
+/// Before this version Landlock forbids every rename from one folder to another (before Linux 5.19).
+const OLDEST: ABI = ABI::V2;
+/// The newest version that has been tested.
+const NEWEST: ABI = ABI::V7;
+
+/// Why files are not restricted.
+#[derive(Debug, Error)]
+enum FilesError {
+    /// The kernel has no Landlock or an older one, or it is disabled.
+    #[error(
+        "this kernel has no Landlock, or an older one (it is there from Linux 5.19 on, if the kernel was built with it)"
+    )]
+    Missing,
+    /// The configuration makes it impossible.
+    #[error(transparent)]
+    InRoot(#[from] InRoot),
+    /// The system refused it.
+    #[error("Landlock: {0}")]
+    Refused(#[from] RulesetError),
+}
+
+/// What a configuration wants of the sandbox.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Whether rights are to be dropped at all.
+    pub is_on: bool,
+    /// The files that the configuration names.
+    pub files: Files,
+    /// The TCP port to listen at, if any.
+    pub port: Option<u16>,
+}
+
+/// Restricts this thread, and each that it starts, to the files that a weir with this configuration needs, if the
+/// configuration and the kernel allow that. Returns these places then.
+///
+/// Call it before any other thread is started.
+pub fn close(wanted: &Wanted, origin: Origin<'_>) -> Option<Places> {
+    if !wanted.is_on {
+        info!("`sandbox: false`: weir keeps all files and system calls that its user has");
+        return None;
+    }
+    // The keys are in memory, and must not reach other processes of this user, or a core dump.
+    gate::hold();
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        warn!("other processes of this user may look into weir: {error}");
+    }
+    // New Unix sockets cannot be created later.
+    notify::connect();
+    let closed = Places::of(&wanted.files, origin).map_err(FilesError::from).and_then(|places| {
+        enclose(&places, wanted.port)?;
+        Ok(places)
+    });
+    match closed {
+        Ok(places) => {
+            confined::note();
+            debug!("opens only files below these: {places:?}");
+            Some(places)
+        }
+        Err(error) => {
+            info!("keeps all files that its user has: {error}");
+            None
+        }
+    }
+}
+
+/// Restricts all threads to the system calls of a weir that measures, including those for these capabilities.
+pub fn close_calls(kept: &[Kept]) {
+    libraries::load();
+    match forbid_calls(kept) {
+        Ok(()) => gate::restricted(),
+        Err(error) => warn!("keeps all system calls: {error}"),
+    }
+}
+
+/// From here on this thread can only ask the kernel which programs are at a hook. It keeps a capability for that, which
+/// would allow much more. Call it once [`close_calls`] has restricted all threads.
+pub fn close_to_all_but_questions() {
+    if let Err(error) = forbid_all_but_questions() {
+        info!("the thread that asks for other programs keeps the system calls of all threads: {error}");
+    }
+}
+
+/// From here on this thread, and each that it starts, can open only these files. It also cannot bind a TCP port other
+/// than `listen`, signal another process, or connect to another process's abstract socket.
+///
+/// # Errors
+///
+/// See [`FilesError`]. Nothing is restricted then.
+fn enclose(places: &Places, listen: Option<u16>) -> Result<(), FilesError> {
+    if !is_known() {
+        return Err(FilesError::Missing);
+    }
+    Ok(ruleset(places, listen)?.restrict_self().map(drop)?)
+}
+
+/// Whether the kernel supports Landlock as weir needs it.
+pub fn is_known() -> bool {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(OLDEST))
+        .and_then(Ruleset::create)
+        .is_ok()
+}
+
+fn ruleset(places: &Places, listen: Option<u16>) -> Result<RulesetCreated, RulesetError> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::MakeSock
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir
+        | AccessFs::Refer;
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::BindTcp)?
+        .scope(Scope::Signal | Scope::AbstractUnixSocket)?
+        .create()?;
+    for (paths, rights) in
+        [(&places.read, read), (&places.write, read | write), (&places.emptied, BitFlags::from(AccessFs::RemoveDir))]
+    {
+        for path in paths {
+            // A place that no longer exists needs no right.
+            let Ok(place) = PathFd::new(path) else { continue };
+            let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(NEWEST) };
+            rules = rules.add_rule(PathBeneath::new(place, rights))?;
+        }
+    }
+    match listen {
+        Some(port) => rules.add_rule(NetPort::new(port, AccessNet::BindTcp)),
+        None => Ok(rules),
+    }
+}
