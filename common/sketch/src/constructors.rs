@@ -2,9 +2,9 @@
 //! `new`.
 
 use super::{
-    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight, HyperLogLog,
-    Keyed, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom, Spread, TopK, TwoChoice, UltraLogLog, Weight,
-    hash::Key,
+    BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo,
+    HeavyLight, HyperLogLog, Keyed, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom, Spread, TopK, TwoChoice,
+    UltraLogLog, Weight, hash::Key,
 };
 #[cfg(feature = "std")]
 use crate::hash::NoRandom;
@@ -47,6 +47,7 @@ constructors! {
     [W: Weight] BlockedCountMin<W>, with_error(error: f64) "A sketch of this error."
     [W: Weight] HeavyLight<W>, with_error(error: f64) "A sketch of this error."
     [K: Clone + Eq + Default, W: Weight] TopK<K, W>, with_capacity(entries: usize) "A table of so many candidates."
+    [K: Copy + Default, W: Weight] CandidateBuckets<K, W>, with_capacity(candidates: usize) "Room for so many candidates."
     [] HyperLogLog, with_error(relative_error: f64) "A count of this error."
     [] CompactHyperLogLog, with_error(relative_error: f64) "A count of this error."
     [] UltraLogLog, with_error(relative_error: f64) "A count of this error."

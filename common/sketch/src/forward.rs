@@ -3,9 +3,10 @@
 use core::convert::Infallible;
 
 use super::{
-    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, Distinct, Estimate,
-    Filter, Frequency, Full, Geometry, HeavyLight, HyperLogLog, Merge, MergeError, Quotient, Remove, SampleAndHold,
-    ScalableBloom, Seen, SharedBloom, Sketch, Spread, TopK, TwoChoice, UltraLogLog, Weight, count_min::Update,
+    BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo,
+    Distinct, Estimate, Filter, Frequency, Full, Geometry, HeavyLight, HyperLogLog, Merge, MergeError, Quotient,
+    Remove, SampleAndHold, ScalableBloom, Seen, SharedBloom, Sketch, Spread, TopK, TwoChoice, UltraLogLog, Weight,
+    count_min::Update,
 };
 
 /// Implements a trait for several types by one body. `Self::name` is a type's own method, if it has one.
@@ -19,6 +20,7 @@ forward! {
     Sketch for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Cuckoo, TwoChoice, Quotient,
         CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
         HeavyLight<W> where [W: Weight], TopK<K, W> where [K: Clone + Eq + Default, W: Weight],
+        CandidateBuckets<K, W> where [K: Copy + Default, W: Weight],
         HyperLogLog, CompactHyperLogLog, UltraLogLog, Spread<K> where [K: Copy], SampleAndHold<K> where [K: Copy]
     => {
         fn geometry(&self) -> Geometry {
@@ -58,6 +60,7 @@ forward! {
     Merge for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Quotient,
         CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
         HeavyLight<W> where [W: Weight], TopK<K, W> where [K: Clone + Eq + Default, W: Weight],
+        CandidateBuckets<K, W> where [K: Copy + Default, W: Weight],
         HyperLogLog, CompactHyperLogLog, UltraLogLog, Spread<K> where [K: Copy], SampleAndHold<K> where [K: Copy]
     => {
         fn merge(&mut self, other: &Self) -> Result<(), MergeError> {

@@ -4,8 +4,8 @@ use alloc::{borrow::ToOwned, vec::Vec};
 use core::{borrow::Borrow, hash::Hash};
 
 use super::{
-    Bounds, Distinct, Filter, Frequency, Full, Image, ImageError, Merge, MergeError, Quotient, Remove, SampleAndHold,
-    Seen, SharedBloom, Sketch, Spread, TopK, Touch, Weight,
+    Bounds, CandidateBuckets, Distinct, Filter, Frequency, Full, Image, ImageError, Merge, MergeError, Quotient,
+    Remove, SampleAndHold, Seen, SharedBloom, Sketch, Spread, TopK, Touch, Weight,
 };
 use crate::{
     hash::{Key, KeyedHash, WrongKey},
@@ -210,6 +210,18 @@ impl<K: Clone + Eq + Default, W: Weight> Keyed<TopK<K, W>> {
         K: Borrow<Q>,
     {
         self.sketch.bounds(self.hash.of(key), key)
+    }
+}
+
+impl<K: Copy + Default + Hash, W: Weight> Keyed<CandidateBuckets<K, W>> {
+    /// Adds `weight` to a key, which is kept if it becomes a candidate.
+    pub fn add(&mut self, key: K, weight: W) {
+        self.sketch.add(self.hash.of(&key), key, weight);
+    }
+
+    /// Bounds of a key's weight, whether the key is listed or not.
+    pub fn bounds_of(&self, key: &K) -> Bounds<W> {
+        self.sketch.bounds(self.hash.of(key))
     }
 }
 
@@ -437,5 +449,8 @@ mod tests {
         let mut top = TopK::with_key(KEY, 64);
         top.add(&7u32, CountAndSum::new(1, 60));
         assert_eq!(top.bounds_of(&7), Bounds { lower: CountAndSum::new(1, 60), upper: CountAndSum::new(1, 60) });
+        let mut top = CandidateBuckets::with_key(KEY, 64);
+        top.add(7u32, 60u64);
+        assert_eq!((top.bounds_of(&7), top.bounds_of(&8).lower), (Bounds { lower: 60, upper: 60 }, 0));
     }
 }

@@ -7,8 +7,8 @@ use core::fmt::Debug;
 use std::{error::Error, format};
 
 use super::{
-    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Geometry, HeavyLight,
-    HyperLogLog, Merge, MergeError, Quotient, SharedBloom, Spread, Touch, UltraLogLog,
+    BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountMin, CountingBloom, Geometry,
+    HeavyLight, HyperLogLog, Merge, MergeError, Quotient, SharedBloom, Spread, Touch, UltraLogLog,
     count_min::Plain,
     oracle::{SplitMix64, hash},
 };
@@ -82,6 +82,18 @@ impl Lawful for HeavyLight<CountAndSum> {
     }
     fn feed(&mut self, hash: u64, weight: CountAndSum) {
         self.add(hash, weight);
+    }
+}
+
+impl Lawful for CandidateBuckets<u64, CountAndSum> {
+    fn small(key_id: u64) -> Self {
+        Self::with_capacity(crate::test_size::of(64, 12), key_id)
+    }
+    fn larger(key_id: u64) -> Self {
+        Self::with_capacity(crate::test_size::of(128, 24), key_id)
+    }
+    fn feed(&mut self, hash: u64, weight: CountAndSum) {
+        self.add(hash, !hash, weight);
     }
 }
 
@@ -285,6 +297,10 @@ laws! {
     }
     // Which keys of a block stay apart depends on the order of merges.
     heavy_light: HeavyLight<CountAndSum> {
+        commutes, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
+    }
+    // Which keys of a bucket stay listed depends on the order of merges; not if all are merged at once.
+    candidate_buckets: CandidateBuckets<u64, CountAndSum> {
         commutes, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
     }
     hyperloglog: HyperLogLog {

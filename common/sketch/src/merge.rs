@@ -21,6 +21,11 @@ pub enum Geometry {
         /// How many at most.
         count: usize,
     },
+    /// A row of buckets, each with four candidates and light cells.
+    CandidateBuckets {
+        /// How many.
+        count: usize,
+    },
     /// A row of registers.
     Registers {
         /// How many.
@@ -80,6 +85,7 @@ impl fmt::Display for Geometry {
         match self {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Candidates { count } => write!(f, "{count} candidates"),
+            Self::CandidateBuckets { count } => write!(f, "{count} buckets of four candidates"),
             Self::Lines { count, per_key } => write!(f, "{count} lines, {per_key} a key"),
             Self::Counters { count, registers } => write!(f, "{count} counters of {registers} registers"),
             Self::Registers { count } => write!(f, "{count} registers"),

@@ -13,9 +13,9 @@ use serde::{
 };
 
 use super::{
-    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo, HeavyLight, HyperLogLog,
-    Image, Keyed, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom, Spread, TopK, TwoChoice, UltraLogLog,
-    Weight,
+    BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo,
+    HeavyLight, HyperLogLog, Image, Keyed, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom, Spread, TopK,
+    TwoChoice, UltraLogLog, Weight,
     count_min::Update,
     hash::Key,
     image::{ImageKey, MEMORY_MAX, PlainKey},
@@ -42,6 +42,7 @@ by_image! {
     Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Seen, Cuckoo, TwoChoice, Quotient,
     CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
     HeavyLight<W> where [W: Weight], TopK<K, W> where [K: ImageKey + Eq + Default, W: Weight],
+    CandidateBuckets<K, W> where [K: PlainKey + Default, W: Weight],
     HyperLogLog, CompactHyperLogLog, UltraLogLog,
     Spread<K> where [K: PlainKey], SampleAndHold<K> where [K: PlainKey]
 }

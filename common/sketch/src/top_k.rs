@@ -35,7 +35,6 @@
 
 mod block;
 mod candidate;
-mod coin;
 mod image;
 mod merge;
 mod rest;
@@ -46,12 +45,11 @@ use core::{borrow::Borrow, cmp::Reverse};
 
 use self::{
     block::{Block, Light, tag},
-    coin::Coin,
     merge::merge_block,
     row::Row,
 };
 use super::{Bounds, Geometry, MergeError, merge::check_mergeable, weight::Weight};
-use crate::{hash::scale, simd};
+use crate::{coin::Coin, hash::scale, simd};
 
 pub use self::{block::WAYS, candidate::Candidate, rest::Rest};
 

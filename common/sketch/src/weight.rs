@@ -9,6 +9,10 @@ use crate::simd::dispatch;
 
 /// The bytes of [`Weight::Cells`]: a cache line, less fingerprints and a count.
 const CELLS_BYTES: usize = 48;
+/// The bits of a packed weight for the first of two numbers and its guard bit: up to 33 million packets.
+const FIRST_BITS: u32 = 26;
+/// The same for the second: up to 137 GB.
+const SECOND_BITS: u32 = u64::BITS - FIRST_BITS;
 
 /// What is added to a key and kept in a counter: one number, or several that are counted together. The default is zero.
 ///
@@ -50,6 +54,19 @@ pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
 
     /// The weight in all bits again. A number that did not fit becomes the largest there is.
     fn from_narrow(narrow: Self::Narrow) -> Self;
+
+    /// The bits of a packed weight that are 0 as long as each number fits: the one above each number.
+    const GUARDS: u64;
+
+    /// All numbers in one word, so that one addition adds all of them. If a number does not fit below its guard bit,
+    /// it is [`Weight::GUARDS`].
+    ///
+    /// If neither of two packed weights has a guard bit, no number of their sum reaches the next one: a number that
+    /// has become too large sets its guard bit.
+    fn pack(self) -> u64;
+
+    /// The weight of a word without guard bits.
+    fn unpack(word: u64) -> Self;
 
     /// The number that decides which of two keys is larger.
     fn magnitude(self) -> u64;
@@ -95,6 +112,17 @@ macro_rules! count {
             #[inline(always)]
             fn from_narrow(narrow: $narrow) -> Self {
                 if narrow == <$narrow>::MAX { Self::MAX } else { narrow.into() }
+            }
+
+            const GUARDS: u64 = 1 << 63;
+
+            #[inline(always)]
+            fn pack(self) -> u64 {
+                Ord::min(self.into(), Self::GUARDS)
+            }
+            #[inline(always)]
+            fn unpack(word: u64) -> Self {
+                Self::try_from(word).unwrap_or(Self::MAX)
             }
             #[inline(always)]
             fn magnitude(self) -> u64 {
@@ -211,6 +239,19 @@ impl<C: Columns> Weight for C {
     fn from_narrow(NarrowColumns([a, b]): NarrowColumns) -> Self {
         Self::from_columns([u64::from_narrow(a), u64::from_narrow(b)])
     }
+
+    const GUARDS: u64 = 1 << 63 | 1 << (SECOND_BITS - 1);
+
+    #[inline(always)]
+    fn pack(self) -> u64 {
+        let [first, second] = self.columns();
+        let fits = first >> (FIRST_BITS - 1) == 0 && second >> (SECOND_BITS - 1) == 0;
+        if fits { first << SECOND_BITS | second } else { Self::GUARDS }
+    }
+    #[inline(always)]
+    fn unpack(word: u64) -> Self {
+        Self::from_columns([word >> SECOND_BITS, word & ((1 << SECOND_BITS) - 1)])
+    }
     #[inline(always)]
     fn magnitude(self) -> u64 {
         Columns::magnitude(self)
@@ -300,6 +341,26 @@ mod tests {
         }
         let tally = CountAndSum::new(9, 1 << 32);
         assert_eq!(CountAndSum::from_narrow(tally.narrow()), CountAndSum::new(9, u64::MAX));
+    }
+
+    #[test]
+    fn packed_weights_add_up_number_by_number_until_a_guard_bit_says_stop() {
+        let most = CountAndSum::new((1 << 25) - 1, (1 << 37) - 1);
+        for weight in [most, CountAndSum::new(0, (1 << 37) - 1), CountAndSum::new((1 << 25) - 1, 0)] {
+            assert_eq!(CountAndSum::unpack(weight.pack()), weight);
+            let sum = weight.pack() + CountAndSum::new(1, 1).pack();
+            assert_ne!(sum & CountAndSum::GUARDS, 0, "{weight:?}");
+            let twice = weight.pack() + most.pack();
+            assert_eq!(CountAndSum::unpack(twice), weight.saturating_add(most), "no number reaches the next one");
+        }
+        let sum = CountAndSum::new(3, 5).pack() + CountAndSum::new(4, 6).pack();
+        assert_eq!((CountAndSum::unpack(sum), sum & CountAndSum::GUARDS), (CountAndSum::new(7, 11), 0));
+        for large in [CountAndSum::new(1 << 25, 0), CountAndSum::new(0, 1 << 37), CountAndSum::new(u64::MAX, 1)] {
+            assert_eq!(large.pack(), CountAndSum::GUARDS);
+        }
+        assert_eq!(((u64::MAX >> 1).pack(), u64::unpack(u64::MAX >> 1)), (u64::MAX >> 1, u64::MAX >> 1));
+        assert_eq!((u64::MAX.pack(), (1u64 << 63).pack()), (u64::GUARDS, u64::GUARDS));
+        assert_eq!((u32::MAX.pack(), u32::unpack(1 << 40)), (u32::MAX.into(), u32::MAX));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_sketch::{
-    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountAndSum, CountMin, CountingBloom, Cuckoo, Distinct,
+    BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountAndSum, CountMin, CountingBloom, Cuckoo, Distinct,
     Estimate, Filter, HeavyLight, HyperLogLog, Image, ImageError, Merge, Quotient, SampleAndHold, ScalableBloom, Seen,
     SharedBloom, Spread, TopK, Touch, TwoChoice, UltraLogLog,
     count_min::Plain,
@@ -54,6 +54,12 @@ fuzz_target!(|input: &[u8]| {
     );
     read::<HeavyLight<CountAndSum>>(&image, weigh!(CountAndSum::new(1, 100), |sketch, hash| sketch.bounds(hash)));
     read::<HeavyLight<u32>>(&image, weigh!(100, |sketch, hash| sketch.bounds(hash)));
+    read::<CandidateBuckets<u64, CountAndSum>>(&image, |sketch, twin| {
+        HASHES.into_iter().for_each(|hash| sketch.add(hash, !hash, CountAndSum::new(1, 100)));
+        sketch.merge(twin).expect("it merges with its own image");
+        sketch.iter().for_each(|listed| assert!(listed.value.sum <= listed.upper.sum));
+        sketch.light().for_each(drop);
+    });
     read::<Bloom>(&image, filter_and_merge);
     read::<BlockedBloom>(&image, filter_and_merge);
     read::<CountingBloom>(&image, filter_and_merge);

@@ -13,8 +13,9 @@ pub fn time_each<K>(keys: &[K], times: &mut Vec<f64>, mut work: impl FnMut(&[K])
     }
 }
 
+/// The nanoseconds that some work takes.
 #[expect(clippy::disallowed_methods, reason = "measuring is what this program is for")]
-fn nanoseconds(work: impl FnOnce()) -> f64 {
+pub fn nanoseconds(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();
     start.elapsed().as_nanos() as f64

@@ -15,8 +15,9 @@
 //! written so that stretches of zeros cost nothing. The payload of each structure is described with the structure, in
 //! its `impl Image`.
 //!
-//! A sketch that keeps keys ([`TopK`](super::TopK), [`Spread`](super::Spread), [`SampleAndHold`](super::SampleAndHold))
-//! has an image if they are [`PlainKey`]s, or, for the first, texts.
+//! A sketch that keeps keys ([`TopK`](super::TopK), [`CandidateBuckets`](super::CandidateBuckets),
+//! [`Spread`](super::Spread), [`SampleAndHold`](super::SampleAndHold)) has an image if they are [`PlainKey`]s, or, for the
+//! first, texts.
 //!
 //! **What reading promises**: any bytes give a sketch or an [`ImageError`], and never a panic. Lengths are checked
 //! against the bytes that are there, and memory against what the caller allows, before anything is allocated. The
@@ -93,6 +94,7 @@ kinds! {
     15 BlockedCountMin "blocked count-min"
     16 HeavyLight "heavy and light"
     17 Spread "spread"
+    18 CandidateBuckets "candidate buckets"
     20 TopK "top-k"
     21 Seen "seen"
     22 SampleAndHold "sample and hold"

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
-    BlockedBloom, BlockedCountMin, Bloom, CompactHyperLogLog, CountAndSum, CountMin, CountingBloom, Cuckoo, Distinct,
-    Estimate, Filter, HeavyLight, HyperLogLog, Keyed, Merge, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom,
-    Spread, Spreader, TopK, Touch, TwoChoice, UltraLogLog, Weight,
+    BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountAndSum, CountMin, CountingBloom,
+    Cuckoo, Distinct, Estimate, Filter, HeavyLight, HyperLogLog, Keyed, Merge, Quotient, SampleAndHold, ScalableBloom,
+    Seen, SharedBloom, Spread, Spreader, TopK, Touch, TwoChoice, UltraLogLog, Weight,
     count_min::Plain,
     hash::{Key, WrongKey},
     oracle::{SplitMix64, hash},
@@ -105,6 +105,20 @@ fn finds_spreaders(sketch: &mut Spread<u64>, twin: &Spread<u64>, tell: Tell) {
     hashes().for_each(|hash| sketch.insert(touch(hash)));
     sketch.merge(twin).unwrap();
     tell(&sketch.to_image().last_chunk::<4>());
+}
+
+fn lists_in_buckets(
+    sketch: &mut CandidateBuckets<u64, CountAndSum>,
+    twin: &CandidateBuckets<u64, CountAndSum>,
+    tell: Tell,
+) {
+    for hash in hashes() {
+        sketch.add(hash, !hash, CountAndSum::new(1, 100));
+        tell(&sketch.bounds(hash));
+    }
+    sketch.merge(twin).unwrap();
+    sketch.iter().for_each(|listed| tell(&listed));
+    sketch.light().for_each(|light| tell(&light));
 }
 
 fn holds_spreaders(sketch: &mut SampleAndHold<u64>, twin: &SampleAndHold<u64>, tell: Tell) {
@@ -236,6 +250,15 @@ fn samples() -> Vec<Sample> {
                 sketch
             }),
             weighs!(100, |sketch, hash| sketch.bounds(hash)),
+        ),
+        sample(
+            FILLS.iter().map(|&count| {
+                let (mut sketch, mut random) =
+                    (CandidateBuckets::<u64, CountAndSum>::with_capacity(40, id), SplitMix64(1));
+                hashes(count).for_each(|hash| sketch.add(hash, !hash, random.weight()));
+                sketch
+            }),
+            lists_in_buckets,
         ),
         sample(
             FILLS.iter().map(|&count| {

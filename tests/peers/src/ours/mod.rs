@@ -3,6 +3,7 @@
 pub mod distinct;
 pub mod filters;
 pub mod frequency;
+pub mod lists;
 pub mod record;
 pub mod spread;
 pub mod top_k;

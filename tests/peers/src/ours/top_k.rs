@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::HashSet};
 
-use weir_sketch::TopK;
+use weir_sketch::{CandidateBuckets, TopK, candidate_buckets::Packed};
 
 use super::{BATCH, KEY, hash};
 use crate::{contender::Subject, item::Item};
@@ -43,5 +43,41 @@ impl<K: Item> Subject<K> for Largest<K> {
     }
     fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
+    }
+}
+
+/// Candidate buckets that are asked for their `k` largest keys.
+pub struct LargestInBuckets<K> {
+    buckets: CandidateBuckets<K, u64>,
+    k: usize,
+}
+
+impl<K: Item> LargestInBuckets<K> {
+    /// As many buckets as fit into this memory.
+    pub fn with_bytes(k: usize, bytes: usize) -> Self {
+        Self { buckets: CandidateBuckets::with_memory(bytes, KEY.id()), k }
+    }
+}
+
+impl<K: Item> Subject<K> for LargestInBuckets<K> {
+    fn clear(&mut self) {
+        self.buckets.clear();
+    }
+    fn put(&mut self, keys: &[K]) {
+        let (mut hashes, ones) = ([0; BATCH], [Packed::from(1); BATCH]);
+        for keys in keys.chunks(BATCH) {
+            let hashes = &mut hashes[..keys.len()];
+            K::digest_all(keys, hash(), hashes);
+            self.buckets.add_batch(hashes, &ones[..keys.len()], |nth| keys[nth]);
+        }
+    }
+    fn ask(&self, keys: &[K]) -> u64 {
+        let mut listed: Vec<_> = self.buckets.iter().collect();
+        listed.sort_unstable_by_key(|listed| Reverse(listed.value));
+        let largest: HashSet<K> = listed.iter().take(self.k).map(|listed| listed.key).collect();
+        keys.iter().filter(|key| largest.contains(key)).count() as u64
+    }
+    fn memory_bytes(&self) -> usize {
+        self.buckets.memory_bytes()
     }
 }

@@ -3,6 +3,7 @@
 mod distinct;
 mod filters;
 mod frequency;
+mod lists;
 pub mod record;
 pub mod spread;
 mod top_k;
@@ -15,6 +16,7 @@ pub fn run(bench: &mut Bench) {
     frequency::run(bench);
     distinct::run(bench);
     top_k::run(bench);
+    lists::run(bench);
     spread::run(bench);
     record::run(bench);
 }

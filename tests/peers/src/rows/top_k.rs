@@ -5,7 +5,7 @@ use crate::{
     clock::{median, time_each},
     contender::Contender,
     item::{Bytes, Item},
-    ours::top_k::Largest,
+    ours::top_k::{Largest, LargestInBuckets},
     peers::top_k as peers,
     report::{Group, Outcome, Place},
     stream::{Zipf, counts, largest},
@@ -43,6 +43,7 @@ pub fn run(bench: &mut Bench) {
 fn contenders<I: Item>() -> Vec<Contender<I>> {
     vec![
         Contender::ours("TopK", Largest::with_bytes(K, BYTES)),
+        Contender::ours("CandidateBuckets", LargestInBuckets::with_bytes(K, BYTES)),
         Contender::peer("heavykeeper, TopK", peers::HeavyKeeper::with_bytes(K, BYTES)),
         Contender::peer("heavykeeper, BucketedTopK", peers::HeavyKeeperBucketed::with_bytes(K, BYTES)),
         Contender::peer("heavykeeper, CuckooTopK", peers::HeavyKeeperCuckoo::with_bytes(K, BYTES)),

@@ -1,10 +1,10 @@
-//! The coin that decides who gets in.
+//! The coin that decides which keys become candidates.
 
 use crate::hash::scale;
 
 /// A coin that was tossed for a weight. It shows head for every price that is low enough.
 #[derive(Clone, Copy)]
-pub(super) struct Coin {
+pub struct Coin {
     drawn: u64,
     weight: u64,
 }
@@ -15,7 +15,13 @@ impl Coin {
         // Knuth's linear congruential generator (1998, section 3.3.4). Only its high bits are random, and only they
         // decide.
         *random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        Self { drawn: *random, weight }
+        Self::drawn(*random, weight)
+    }
+
+    /// The coin that [`Coin::toss`] left this state behind for.
+    #[inline(always)]
+    pub const fn drawn(random: u64, weight: u64) -> Self {
+        Self { drawn: random, weight }
     }
 
     /// True with the probability weight / (weight + price), both below 2^63; and always if the weight is larger than

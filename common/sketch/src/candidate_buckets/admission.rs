@@ -1,0 +1,81 @@
+//! What happens to few records: a key may become a candidate, or a word is full.
+
+use core::hint::select_unpredictable;
+
+use super::{Packed, WAYS, bucket::cell, chunk::Admission, counters::Counters, rounded::Rounded};
+use crate::{Weight, coin::Coin};
+
+/// A weight that comes for a key.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival<'a, W> {
+    /// Not 0.
+    pub hash: u64,
+    pub packed: &'a Packed<W>,
+    pub coin: Coin,
+}
+
+impl<W: Weight> Counters<W> {
+    /// Adds to any key, which counts in this slot. Returns what became of it if it is a new candidate.
+    #[cold]
+    #[inline(never)]
+    pub fn add_slowly(&mut self, at: usize, slot: usize, arrival: Arrival<'_, W>) -> Option<Admission<W>> {
+        let admission = if slot < WAYS { None } else { self.admit(at, slot, arrival) };
+        if admission.is_none() {
+            self.add(at, slot, arrival.packed.weight);
+        }
+        admission
+    }
+
+    /// Gives the key the place of the smallest candidate, if the coin shows head for the real score of that one, and
+    /// the key may have more.
+    #[inline(always)]
+    fn admit(&mut self, at: usize, light: usize, arrival: Arrival<'_, W>) -> Option<Admission<W>> {
+        let Arrival { hash, packed, coin } = arrival;
+        let Cheapest { way, score: price, next } = self.cheapest(at);
+        self.buckets[at].set_price(price);
+        let missed = self.most(at, light);
+        let most = missed.score().saturating_add(packed.score);
+        if most <= price || !coin.is_head(price) {
+            return None;
+        }
+        let before = self.buckets[at].hashes[way];
+        let counted_before = if before == 0 { W::default() } else { self.move_to(at, way, cell(before)) };
+        // A key that needs a coin waits for it on average until it missed as much as the price. One that needs none
+        // waited for nothing: it was as heavy before, and the price was lower. (It competes with the whole credit
+        // nevertheless, or one heavy key after the other would take the same place.)
+        let credit = price.min(missed.score());
+        let likely = if coin.is_needed(price) { credit } else { 0 };
+        self.set(at, way, packed.weight);
+        let bucket = &mut self.buckets[at];
+        bucket.hashes[way] = hash;
+        bucket.credits[way] = Rounded::down(credit);
+        // It may have less than the least had: what it missed was perhaps nothing.
+        bucket.set_price(next.min(packed.score + bucket.credits[way].get()));
+        Some(Admission { bucket: at as u32, way: way as u16, nth: 0, missed, likely, counted_before })
+    }
+
+    #[inline(always)]
+    fn cheapest(&self, at: usize) -> Cheapest {
+        let bucket = &self.buckets[at];
+        let mut cheapest = Cheapest { way: 0, score: u64::MAX, next: u64::MAX };
+        for way in 0..WAYS {
+            let score = self.get(at, way).score() + bucket.credits[way].get();
+            // (A free way may have counted something in an image from a stranger.)
+            let score = select_unpredictable(bucket.hashes[way] == 0, 0, score);
+            let Cheapest { score: least, next, .. } = cheapest;
+            let more = Cheapest { next: next.min(score), ..cheapest };
+            cheapest = select_unpredictable(score < least, Cheapest { way, score, next: least }, more);
+        }
+        cheapest
+    }
+}
+
+/// The way whose candidate has the least score.
+#[derive(Clone, Copy)]
+struct Cheapest {
+    /// The first one, if there are several. A free way has the score 0.
+    way: usize,
+    score: u64,
+    /// The least score of the others.
+    next: u64,
+}
