@@ -52,9 +52,6 @@ const BPF_LINK_CREATE: u64 = 28;
 const F_SETSIG: u64 = 10;
 const FIOSETOWN: u64 = 0x8901;
 const LOOPBACK: u32 = 1;
-/// Of `linux/rtnetlink.h` and `linux/if_link.h`.
-const RTM_NEWLINK: u16 = 16;
-const IFLA_MTU: u16 = 4;
 /// The thread that has a capability by which it could change the network.
 const ASKS: &str = "weir-chains";
 /// Threads that talk to others, and need no eBPF.
@@ -211,9 +208,9 @@ fn network(puppet: &mut Puppet) -> Result<()> {
 /// `struct nlmsghdr` and `struct ifinfomsg`, for the loopback, with one attribute.
 fn change_of_mtu() -> Vec<u8> {
     const REQUEST: u16 = 1;
-    let attribute = [8_u16.to_ne_bytes(), IFLA_MTU.to_ne_bytes()].concat();
+    let attribute = [8_u16.to_ne_bytes(), libc::IFLA_MTU.to_ne_bytes()].concat();
     let interface = [[0; 4], LOOPBACK.to_ne_bytes(), [0; 4], [0; 4]].concat();
-    let head = [RTM_NEWLINK.to_ne_bytes(), REQUEST.to_ne_bytes()].concat();
+    let head = [libc::RTM_NEWLINK.to_ne_bytes(), REQUEST.to_ne_bytes()].concat();
     let body = [&head[..], &[0; 8], &interface, &attribute, &MTU.to_ne_bytes()].concat();
     [&(4 + body.len() as u32).to_ne_bytes()[..], &body].concat()
 }

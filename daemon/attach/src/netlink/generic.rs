@@ -9,6 +9,11 @@ use super::{
     socket::Socket,
 };
 
+/// The request for a family by its name, and the attributes of the request and the answer.
+const CTRL_CMD_GETFAMILY: u8 = libc::CTRL_CMD_GETFAMILY as u8;
+const CTRL_ATTR_FAMILY_ID: u16 = libc::CTRL_ATTR_FAMILY_ID as u16;
+const CTRL_ATTR_FAMILY_NAME: u16 = libc::CTRL_ATTR_FAMILY_NAME as u16;
+
 /// What XDP features the driver of an interface supports, as a set of [`XDP_BASIC`] and others; `None` if the kernel
 /// does not tell (before Linux 6.3).
 pub fn xdp_features(ifindex: u32) -> Option<u64> {
@@ -46,10 +51,6 @@ pub fn offloads(ifindex: u32) -> Option<Vec<String>> {
 
 /// Sends a question to the family with this name; returns the attributes of the first answer.
 fn ask(family: &str, command: u8, question: &[u8]) -> io::Result<Vec<u8>> {
-    const CONTROLLER: u16 = 16;
-    const CTRL_CMD_GETFAMILY: u8 = 3;
-    const CTRL_ATTR_FAMILY_ID: u16 = 1;
-    const CTRL_ATTR_FAMILY_NAME: u16 = 2;
     let mut socket = Socket::open(Some(GENERIC))?;
     let mut first = |kind: u16, command: u8, question: &[u8]| -> io::Result<Vec<u8>> {
         let body = [&[command, 1, 0, 0], question].concat();
@@ -58,7 +59,7 @@ fn ask(family: &str, command: u8, question: &[u8]) -> io::Result<Vec<u8>> {
     };
     let mut name = Vec::new();
     put(&mut name, CTRL_ATTR_FAMILY_NAME, &[family.as_bytes(), &[0]].concat());
-    let about = first(CONTROLLER, CTRL_CMD_GETFAMILY, &name)?;
+    let about = first(libc::GENL_ID_CTRL as u16, CTRL_CMD_GETFAMILY, &name)?;
     let id = value(&about, CTRL_ATTR_FAMILY_ID).and_then(|id| half(id, 0));
     first(id.ok_or(io::ErrorKind::NotFound)?, command, question)
 }
@@ -66,7 +67,7 @@ fn ask(family: &str, command: u8, question: &[u8]) -> io::Result<Vec<u8>> {
 /// The attributes of an answer.
 fn answer(message: &Message<'_>) -> Option<Vec<u8>> {
     /// `struct genlmsghdr`: command, version, and two reserved bytes.
-    const GENERIC_BYTES: usize = 4;
+    const GENERIC_BYTES: usize = size_of::<libc::genlmsghdr>();
     Some(message.body.get(GENERIC_BYTES..)?.to_vec())
 }
 
@@ -81,8 +82,6 @@ mod tests {
 
     #[test]
     fn the_controller_tells_of_itself() {
-        const CTRL_CMD_GETFAMILY: u8 = 3;
-        const CTRL_ATTR_FAMILY_NAME: u16 = 2;
         let mut name = Vec::new();
         put(&mut name, CTRL_ATTR_FAMILY_NAME, b"nlctrl\0");
         let about = ask("nlctrl", CTRL_CMD_GETFAMILY, &name).unwrap();

@@ -2,9 +2,11 @@
 
 use std::io;
 
+use libc::{IFLA_STATS64, RTM_GETLINK, RTM_NEWLINK};
+
 use super::{
     message::{Message, ONE, double, value},
-    routing::{IFLA_STATS64, LINK_BYTES, RTM_GETLINK, RTM_NEWLINK},
+    routing::LINK_BYTES,
     socket::Socket,
 };
 

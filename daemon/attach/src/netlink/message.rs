@@ -1,30 +1,35 @@
 //! The format of netlink messages: a header, and a body with attributes. An attribute may contain attributes.
 
+use libc::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REQUEST, NLMSG_DONE,
+    NLMSG_ERROR,
+};
+
 /// The type of the message that ends an answer: an error or, with error number 0, an acknowledgement.
-pub const NLMSG_ERROR: u16 = 2;
+pub const ERROR: u16 = NLMSG_ERROR as u16;
 /// The type of the message that ends a list.
-pub const NLMSG_DONE: u16 = 3;
+pub const DONE: u16 = NLMSG_DONE as u16;
 
-/// The flags of a request for one object: `NLM_F_REQUEST | NLM_F_ACK`.
-pub const ONE: u16 = 0x0005;
-/// The flags of a request for a list: `NLM_F_REQUEST | NLM_F_DUMP`.
-pub const ALL: u16 = 0x0301;
-/// Added to [`ONE`]: create an object that must not exist yet (`NLM_F_CREATE | NLM_F_EXCL`).
-pub const NEW: u16 = 0x0600;
-/// Added to [`ONE`]: the kernel also returns its own message about the object (`NLM_F_ECHO`).
-pub const ECHO: u16 = 0x0008;
-/// `NLM_F_DUMP_INTR`: something changed during the dump, and the list may lack an entry.
-pub const INTERRUPTED: u16 = 0x10;
+/// The flags of a request for one object.
+pub const ONE: u16 = (NLM_F_REQUEST | NLM_F_ACK) as u16;
+/// The flags of a request for a list.
+pub const ALL: u16 = (NLM_F_REQUEST | NLM_F_DUMP) as u16;
+/// Added to [`ONE`]: create an object that must not exist yet.
+pub const NEW: u16 = (NLM_F_CREATE | NLM_F_EXCL) as u16;
+/// Added to [`ONE`]: the kernel also returns its own message about the object.
+pub const ECHO: u16 = NLM_F_ECHO as u16;
+/// Something changed during the dump, and the list may lack an entry.
+pub const INTERRUPTED: u16 = NLM_F_DUMP_INTR as u16;
 
-/// Set in the type of an attribute that holds attributes (`NLA_F_NESTED`).
-pub const NESTED: u16 = 0x8000;
+/// Set in the type of an attribute that holds attributes.
+pub const NESTED: u16 = libc::NLA_F_NESTED as u16;
 /// An attribute's type without the flags for nesting and byte order.
-const ATTRIBUTE_TYPE: u16 = 0x3fff;
+const ATTRIBUTE_TYPE: u16 = libc::NLA_TYPE_MASK as u16;
 
 /// `struct nlmsghdr`: length, type, flags, sequence and port.
-const HEADER_BYTES: usize = 16;
+const HEADER_BYTES: usize = size_of::<libc::nlmsghdr>();
 /// `struct nlattr`: length and type.
-const ATTRIBUTE_BYTES: usize = 4;
+const ATTRIBUTE_BYTES: usize = size_of::<libc::nlattr>();
 
 /// A message that the kernel sent.
 pub struct Message<'a> {

@@ -10,9 +10,9 @@ use super::{
 };
 
 /// The nftables subsystem of netfilter's netlink: the upper byte of a message's type.
-const NFTABLES: u16 = 10 << 8;
-const NFT_MSG_NEWCHAIN: u16 = 3;
-const NFT_MSG_GETCHAIN: u16 = 4;
+const NFTABLES: u16 = (libc::NFNL_SUBSYS_NFTABLES as u16) << 8;
+const NFT_MSG_NEWCHAIN: u16 = libc::NFT_MSG_NEWCHAIN as u16;
+const NFT_MSG_GETCHAIN: u16 = libc::NFT_MSG_GETCHAIN as u16;
 /// `struct nfgenmsg`: family, version and a 16-bit resource id.
 const HEADER_BYTES: usize = 4;
 /// The kernel module.
@@ -40,10 +40,10 @@ fn read(message: &Message<'_>) -> Option<String> {
     if message.kind != NFTABLES | NFT_MSG_NEWCHAIN {
         return None;
     }
-    let family = match message.body.first()? {
-        1 => "inet",
-        2 => "ip",
-        10 => "ip6",
+    let family = match i32::from(*message.body.first()?) {
+        libc::NFPROTO_INET => "inet",
+        libc::NFPROTO_IPV4 => "ip",
+        libc::NFPROTO_IPV6 => "ip6",
         _ => "other",
     };
     let body = message.body.get(HEADER_BYTES..)?;

@@ -13,6 +13,7 @@
 
 use std::{collections::HashSet, io, ops::ControlFlow, os::fd::OwnedFd};
 
+use libc::{RT_TABLE_MAIN, RTA_DST, RTA_MULTIPATH, RTA_OIF, RTA_TABLE, RTM_GETROUTE, RTM_NEWROUTE, RTN_UNICAST};
 use rustix::{
     io::Errno,
     net::{RecvFlags, SocketFlags, recv},
@@ -24,32 +25,26 @@ use super::{
     socket::{Socket, open},
 };
 
-const RTM_NEWROUTE: u16 = 24;
-const RTM_GETROUTE: u16 = 26;
-const RTM_NEWNEXTHOP: u16 = 104;
-const RTM_GETNEXTHOP: u16 = 106;
-/// `RTMGRP_IPV6_ROUTE`.
-const IPV6_ROUTE_GROUP: u32 = 0x400;
+/// The group for changes of IPv6 routes.
+const IPV6_ROUTE_GROUP: u32 = libc::RTMGRP_IPV6_ROUTE as u32;
 
 /// `struct rtmsg`: family, lengths of destination and source, TOS, table, protocol, scope, type, flags.
 const ROUTE_BYTES: usize = 12;
 /// Where a route message has the prefix length of its destination, after the header of 16 bytes.
 const LENGTH_AT: u32 = 17;
-const RT_TABLE_MAIN: u8 = 254;
-const RTN_UNICAST: u8 = 1;
-const RTA_DST: u16 = 1;
-const RTA_OIF: u16 = 4;
-const RTA_MULTIPATH: u16 = 9;
-const RTA_TABLE: u16 = 15;
-const RTA_NH_ID: u16 = 30;
 
 /// `struct nhmsg`: family, scope, protocol, reserved, flags.
 const NEXT_HOP_BYTES: usize = 8;
+/// `struct nexthop_grp`: id, weight, and reserved bytes.
+const MEMBER_BYTES: usize = 8;
+
+/// These are not in `libc`.
+const RTM_NEWNEXTHOP: u16 = 104;
+const RTM_GETNEXTHOP: u16 = 106;
+const RTA_NH_ID: u16 = 30;
 const NHA_ID: u16 = 1;
 const NHA_GROUP: u16 = 2;
 const NHA_OIF: u16 = 5;
-/// `struct nexthop_grp`: id, weight, and reserved bytes.
-const MEMBER_BYTES: usize = 8;
 
 /// A list with more routes than this is not read at every check: it takes more than a fraction of a millisecond.
 const SHORT_LIST: usize = 1_000;

@@ -3,6 +3,11 @@
 use std::{collections::BTreeMap, io, mem::MaybeUninit, net::IpAddr, ops::ControlFlow, os::fd::OwnedFd};
 
 use crossbeam::channel::Sender;
+use libc::{
+    IFA_ADDRESS, IFA_LOCAL, IFLA_ADDRESS, IFLA_ALT_IFNAME, IFLA_IFALIAS, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND,
+    IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, IFLA_NEW_NETNSID, IFLA_PROP_LIST, IFLA_STATS64,
+    IFLA_XDP, RTM_DELADDR, RTM_DELLINK, RTM_GETADDR, RTM_GETLINK, RTM_NEWADDR, RTM_NEWLINK,
+};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -19,47 +24,21 @@ use super::{
     socket::{BUFFER_BYTES, Socket, open},
 };
 
-pub(super) const RTM_NEWLINK: u16 = 16;
-const RTM_DELLINK: u16 = 17;
-pub(super) const RTM_GETLINK: u16 = 18;
-const RTM_NEWADDR: u16 = 20;
-const RTM_DELADDR: u16 = 21;
-const RTM_GETADDR: u16 = 22;
-/// `RTMGRP_LINK`.
-const LINK_GROUP: u32 = 1;
-/// `RTMGRP_IPV4_IFADDR` and `RTMGRP_IPV6_IFADDR`.
-const ADDRESS_GROUPS: u32 = 0x10 | 0x100;
+/// Groups of the socket for news: changes of interfaces, and of their addresses.
+const LINK_GROUP: u32 = libc::RTMGRP_LINK as u32;
+const ADDRESS_GROUPS: u32 = (libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR) as u32;
 
 /// `struct ifinfomsg`: family, type, index, flags, change.
-pub(super) const LINK_BYTES: usize = 16;
-const IFF_UP: u32 = 1;
-const IFF_LOOPBACK: u32 = 8;
-
-const IFLA_ADDRESS: u16 = 1;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_MTU: u16 = 4;
-const IFLA_LINK: u16 = 5;
-const IFLA_MASTER: u16 = 10;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_IFALIAS: u16 = 20;
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_INFO_DATA: u16 = 2;
-const IFLA_VXLAN_LINK: u16 = 3;
-pub(super) const IFLA_STATS64: u16 = 23;
-const IFLA_LINK_NETNSID: u16 = 37;
-const IFLA_XDP: u16 = 43;
-const IFLA_NEW_NETNSID: u16 = 45;
-const IFLA_PROP_LIST: u16 = 52;
-const IFLA_ALT_IFNAME: u16 = 53;
-const IFLA_XDP_ATTACHED: u16 = 2;
-const IFLA_XDP_PROG_ID: u16 = 4;
-
+pub(super) const LINK_BYTES: usize = size_of::<libc::ifinfomsg>();
 /// `struct ifaddrmsg`: family, length of the prefix, flags, scope, index.
 const ADDRESS_BYTES: usize = 8;
-/// The address, or that of the other end of a point-to-point link.
-const IFA_ADDRESS: u16 = 1;
-/// The address, on a point-to-point link.
-const IFA_LOCAL: u16 = 2;
+const IFF_UP: u32 = libc::IFF_UP as u32;
+const IFF_LOOPBACK: u32 = libc::IFF_LOOPBACK as u32;
+
+/// These are not in `libc`.
+const IFLA_VXLAN_LINK: u16 = 3;
+const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_XDP_PROG_ID: u16 = 4;
 
 /// Buffer space for news when hundreds of interfaces appear at once; the kernel may grant less.
 const EVENTS_BYTES: usize = 1 << 20;
@@ -314,6 +293,7 @@ fn read_address(message: &Message<'_>) -> Option<IpAddr> {
         return None;
     }
     let attributes = message.body.get(ADDRESS_BYTES..)?;
+    // Only a point-to-point link has both. Its `IFA_ADDRESS` is the other end's.
     let bytes = value(attributes, IFA_LOCAL).or_else(|| value(attributes, IFA_ADDRESS))?;
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from).ok();
     v4.or_else(|| <[u8; 16]>::try_from(bytes).map(IpAddr::from).ok())
@@ -386,7 +366,7 @@ fn read_xdp(attribute: &[u8]) -> Option<XdpProgram> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::message::{NESTED, NLMSG_DONE, message};
+    use crate::netlink::message::{DONE, NESTED, message};
 
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -505,7 +485,7 @@ mod tests {
         assert_eq!(tell(&moved), Some(News::Moved(7)));
         assert_eq!(tell(&told(RTM_DELLINK, 7, &[])), Some(News::Changed), "it left a bridge");
         assert_eq!(tell(&a_vlan()), Some(News::Changed));
-        assert_eq!(tell(&told(NLMSG_DONE, 0, &[])), None);
+        assert_eq!(tell(&told(DONE, 0, &[])), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::{
 };
 use weir_system::sockopt::set_number;
 
-use super::message::{INTERRUPTED, Message, NLMSG_DONE, NLMSG_ERROR, message, messages, word};
+use super::message::{DONE, ERROR, INTERRUPTED, Message, message, messages, word};
 
 /// Bytes that one `recv` can take. The kernel puts at most 32 KiB of a list into one datagram (`netlink_recvmsg`),
 /// unless the message for a single interface needs more: one with many virtual functions.
@@ -87,11 +87,11 @@ impl Socket {
             for message in messages(bytes).filter(|message| message.sequence == self.sequence) {
                 whole &= message.flags & INTERRUPTED == 0;
                 match message.kind {
-                    NLMSG_DONE => {
+                    DONE => {
                         done(&message)?;
                         return if whole { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) };
                     }
-                    NLMSG_ERROR => return acknowledged(&message),
+                    ERROR => return acknowledged(&message),
                     _ if read(&message).is_break() => return Ok(()),
                     _ => {}
                 }
@@ -140,22 +140,21 @@ mod tests {
 
     #[test]
     fn an_error_is_the_kernels_and_none_is_an_acknowledgement() {
-        let told = |body: &[u8]| acknowledged(&Message { kind: NLMSG_ERROR, flags: 0, sequence: 1, body });
+        let told = |body: &[u8]| acknowledged(&Message { kind: ERROR, flags: 0, sequence: 1, body });
         assert!(told(&0_u32.to_ne_bytes()).is_ok());
         assert_eq!(told(&(-19_i32).to_ne_bytes()).unwrap_err().raw_os_error(), Some(19));
         assert!(told(&i32::MIN.to_ne_bytes()).is_err());
         assert_eq!(told(&[1, 2]).unwrap_err().kind(), io::ErrorKind::InvalidData, "cut");
-        let ended = |body: &[u8]| done(&Message { kind: NLMSG_DONE, flags: 0, sequence: 1, body });
+        let ended = |body: &[u8]| done(&Message { kind: DONE, flags: 0, sequence: 1, body });
         assert!(ended(&[]).is_ok() && ended(&0_u32.to_ne_bytes()).is_ok() && ended(&20_u32.to_ne_bytes()).is_ok());
         assert_eq!(ended(&(-2_i32).to_ne_bytes()).unwrap_err().raw_os_error(), Some(2));
     }
 
     #[test]
     fn what_the_kernel_does_not_know_is_refused_and_the_socket_stays_usable() {
-        const RTM_GETLINK: u16 = 18;
         let mut socket = Socket::open(None).unwrap();
         let mut ask = |kind, flags| socket.ask(kind, flags, &[0; 16], |message| Some(message.kind));
         assert!(ask(0xfff0, ONE).is_err());
-        assert!(!ask(RTM_GETLINK, ALL).unwrap().is_empty());
+        assert!(!ask(libc::RTM_GETLINK, ALL).unwrap().is_empty());
     }
 }

@@ -9,6 +9,9 @@ use std::{
     os::fd::{AsRawFd as _, BorrowedFd},
 };
 
+use libc::{
+    RTM_DELTFILTER, RTM_GETQDISC, RTM_GETTFILTER, RTM_NEWQDISC, RTM_NEWTFILTER, TCA_CHAIN, TCA_KIND, TCA_OPTIONS,
+};
 use rustix::io::Errno;
 use weir_config::interface::Way;
 
@@ -17,23 +20,15 @@ use super::{
     socket::Socket,
 };
 
-const RTM_NEWQDISC: u16 = 36;
-const RTM_GETQDISC: u16 = 38;
-const RTM_NEWTFILTER: u16 = 44;
-const RTM_DELTFILTER: u16 = 45;
-const RTM_GETTFILTER: u16 = 46;
-
 /// `struct tcmsg`: family, index, handle, parent, info.
 const TRAFFIC_BYTES: usize = 20;
 /// The handle of `clsact` and `ingress`, and their parent: `TC_H_CLSACT`, which equals `TC_H_INGRESS`.
 const HOOK_HANDLE: u32 = 0xffff_0000;
 const HOOK_PARENT: u32 = 0xffff_fff1;
 /// `ETH_P_ALL`, as in the lower half of `tcm_info`.
-const EVERY_PROTOCOL: u16 = 3_u16.to_be();
+const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
 
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
-const TCA_CHAIN: u16 = 11;
+/// These are not in `libc`.
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_FLAGS: u16 = 8;
