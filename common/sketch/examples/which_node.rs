@@ -7,8 +7,10 @@
 
 #![expect(clippy::print_stdout, reason = "an example prints what it shows")]
 
+use std::error::Error;
+
 use weir_sketch::{
-    BlockedBloom, Keyed,
+    BlockedBloom, ImageError, Keyed,
     hash::{Key, mix},
 };
 
@@ -16,8 +18,12 @@ const NODES: usize = 16;
 const KEYS: u64 = 320_000;
 const RATE: f64 = 0.01;
 
-fn main() {
-    let directory = Directory::of((0..KEYS).map(|n| (object(n), owner(n))));
+fn main() -> Result<(), Box<dyn Error>> {
+    // All nodes share it, so that they publish filters of the same hashes.
+    let secret = Key::random()?;
+    let images: Vec<Vec<u8>> = (0..NODES).map(|node| publish(secret, node)).collect();
+    let directory = Directory::read(secret, &images)?;
+    assert!(Directory::read(Key::random()?, &images).is_err(), "without the secret nobody reads them");
 
     // Every key that somebody has.
     let (mut asked, mut missed) = (0, 0);
@@ -39,6 +45,15 @@ fn main() {
     assert_eq!(missed, 0, "the owner is always asked");
     assert!(per_key(asked) < 1.0 + 1.1 * RATE * NODES as f64, "and hardly anybody else");
     assert!(per_key(asked_in_vain) < 1.1 * RATE * NODES as f64);
+    Ok(())
+}
+
+/// The image of the filter that a node publishes: of all its keys.
+fn publish(secret: Key, node: usize) -> Vec<u8> {
+    let keys: Vec<String> = (0..KEYS).filter(|n| owner(*n) == node).map(object).collect();
+    let mut filter = BlockedBloom::with_key(secret, keys.len() as u64, RATE);
+    filter.insert_batch(&keys);
+    filter.to_image()
 }
 
 /// The filters of all nodes, made with one secret: the same key has the same hash everywhere.
@@ -47,21 +62,14 @@ struct Directory {
 }
 
 impl Directory {
-    fn of(keys: impl Iterator<Item = (String, usize)>) -> Self {
-        let secret = Key([0x2545_f491_4f6c_dd1d, 0x9e37_79b9_7f4a_7c15]);
-        // Some more than its share: keys are not spread quite evenly.
-        let share = KEYS / NODES as u64 * 105 / 100;
-        let filter = |_| BlockedBloom::with_key(secret, share, RATE);
-        let mut filters: Vec<_> = (0..NODES).map(filter).collect();
-        for (key, node) in keys {
-            filters[node].insert(key.as_str());
-        }
-        Self { filters }
+    fn read(secret: Key, images: &[Vec<u8>]) -> Result<Self, ImageError> {
+        let filters = images.iter().map(|image| Keyed::from_image(secret, image));
+        Ok(Self { filters: filters.collect::<Result<_, _>>()? })
     }
 
     /// The nodes that may have this key; the one that has it is among them.
     fn candidates(&self, key: &str) -> impl Iterator<Item = usize> {
-        // One hash for all of them.
+        // All filters have one key, so one hash does for all of them.
         let hash = self.filters[0].hash(key);
         let says_yes = move |(node, filter): (usize, &Keyed<BlockedBloom>)| (**filter).contains(hash).then_some(node);
         self.filters.iter().enumerate().filter_map(says_yes)
@@ -84,5 +92,5 @@ fn owner(n: u64) -> usize {
 
 #[test]
 fn its_claims_hold() {
-    main();
+    main().unwrap();
 }

@@ -1,0 +1,134 @@
+//! A guard before a cache: a filter knows which records exist. Requests for records that do not exist reach neither the
+//! cache, from which they would push others, nor the database. Records come and go, so the filter must forget.
+//!
+//! ```sh
+//! cargo run --release -p weir-sketch --example cache_guard
+//! ```
+
+#![expect(clippy::print_stdout, reason = "an example prints what it shows")]
+
+use std::{
+    cell::Cell,
+    collections::{HashMap, VecDeque},
+    error::Error,
+};
+
+use weir_sketch::{Full, Keyed, TwoChoice};
+
+const RECORDS: u64 = 100_000;
+/// Records that the cache has room for.
+const CACHED: usize = 1_000;
+/// The records that everybody wants.
+const POPULAR: u64 = 900;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut store = Store::with_capacity(RECORDS)?;
+    for id in 0..RECORDS {
+        store.put(id, format!("record {id}"))?;
+    }
+    println!("{RECORDS} records, {} KiB of filter\n", store.guard.memory_bytes() >> 10);
+    println!("                                    asked    found    database reads");
+
+    let (found, _) = store.ask("popular records, for the first time", 0..POPULAR);
+    assert_eq!(found, POPULAR, "whatever is there is found");
+    let (found, reads) = store.ask("records that never were", RECORDS..10 * RECORDS);
+    assert!(found == 0 && reads < 9 * RECORDS / 200, "the guard stops 199 of 200 at least");
+    let (found, reads) = store.ask("popular records, once more", 0..POPULAR);
+    assert_eq!((found, reads), (POPULAR, 0), "they are still in the cache");
+
+    for id in RECORDS / 2..RECORDS {
+        store.delete(id);
+    }
+    let (found, reads) = store.ask("records that were deleted", RECORDS / 2..RECORDS);
+    assert!(found == 0 && reads < RECORDS / 400, "the guard forgets with the database");
+    let (found, _) = store.ask("records that are still there", 0..RECORDS / 2);
+    assert_eq!(found, RECORDS / 2, "and forgets nothing else");
+    Ok(())
+}
+
+/// A database with a cache, and a filter before both.
+struct Store {
+    guard: Keyed<TwoChoice>,
+    cache: Cache,
+    database: Database,
+}
+
+impl Store {
+    fn with_capacity(records: u64) -> Result<Self, Box<dyn Error>> {
+        Ok(Self { guard: TwoChoice::new(records)?, cache: Cache::default(), database: Database::default() })
+    }
+
+    /// A guard that is full would have to be built anew, larger, from the database.
+    fn put(&mut self, id: u64, record: String) -> Result<(), Full> {
+        if self.database.records.insert(id, record).is_none() {
+            self.guard.insert(&id)?;
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, id: u64) -> Option<&str> {
+        if !self.guard.contains(&id) {
+            return None;
+        }
+        if !self.cache.records.contains_key(&id) {
+            let record = self.database.read(id)?;
+            self.cache.keep(id, record);
+        }
+        self.cache.records.get(&id).map(String::as_str)
+    }
+
+    fn delete(&mut self, id: u64) {
+        // Only what was inserted may be removed: else another record would lose its place.
+        if self.database.records.remove(&id).is_some() {
+            self.guard.remove(&id);
+            self.cache.records.remove(&id);
+        }
+    }
+
+    /// How many of these records are found, and how often the database is read for that.
+    fn ask(&mut self, what: &str, ids: std::ops::Range<u64>) -> (u64, u64) {
+        let (asked, before) = (ids.end - ids.start, self.database.reads.get());
+        let found = ids.filter(|id| self.get(*id).is_some()).count() as u64;
+        let reads = self.database.reads.get() - before;
+        println!("{what:32} {asked:>8} {found:>8} {reads:>17}");
+        (found, reads)
+    }
+}
+
+/// Keeps what was asked for last.
+#[derive(Default)]
+struct Cache {
+    records: HashMap<u64, String>,
+    order: VecDeque<u64>,
+}
+
+impl Cache {
+    fn keep(&mut self, id: u64, record: String) {
+        if self.order.len() == CACHED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.records.remove(&oldest);
+        }
+        self.order.push_back(id);
+        self.records.insert(id, record);
+    }
+}
+
+/// Where reads take their time.
+#[derive(Default)]
+struct Database {
+    records: HashMap<u64, String>,
+    reads: Cell<u64>,
+}
+
+impl Database {
+    fn read(&self, id: u64) -> Option<String> {
+        self.reads.set(self.reads.get() + 1);
+        self.records.get(&id).cloned()
+    }
+}
+
+#[test]
+fn its_claims_hold() {
+    main().unwrap();
+}
