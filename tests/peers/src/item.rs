@@ -80,6 +80,50 @@ impl<const N: usize> Hash for Bytes<N> {
     }
 }
 
+/// A text of 60 bytes, such as an address of a page.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Text([u8; 60]);
+
+impl Item for Text {
+    const NAME: &'static str = "text of 60 bytes";
+
+    fn nth(n: u64) -> Self {
+        let text =
+            format!("https://www.example.org/{:020}/index.html?{:04}", mix(n ^ 0x5bf0_3635_dcf3_41e1), n % 10_000);
+        Self(text.as_bytes().try_into().expect("it has 60 bytes"))
+    }
+
+    #[inline(always)]
+    fn digest(&self, hash: &KeyedHash) -> u64 {
+        hash.of(self)
+    }
+
+    #[inline(always)]
+    fn digest_all(keys: &[Self], hash: &KeyedHash, hashes: &mut [u64]) {
+        hash.of_all(keys, hashes);
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self([b' '; 60])
+    }
+}
+
+impl Hash for Text {
+    /// As a `&str` does it.
+    #[inline(always)]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(&self.0);
+        state.write_u8(0xff);
+    }
+}
+
 /// A ready 64-bit hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ReadyHash(u64);

@@ -17,7 +17,7 @@ use core::{cell::Cell, hash::Hash};
 use super::{
     KeyedHash,
     keyed::{WORDS, finish_high},
-    words::{Cut, Words},
+    words::{BlockKey, Cut, Words},
 };
 use crate::simd::dispatch;
 
@@ -66,7 +66,7 @@ fn hash_groups<T: Hash>(key: &KeyedHash, items: &[T], hashes: &mut [u64]) {
         let start = done.min(last);
         let (items, hashes) = (&items[start..count], &mut hashes[start..count]);
         if let (Some(items), Some(hashes)) = (items.first_chunk(), hashes.first_chunk_mut())
-            && let Some(words) = columns_of(items, &mut columns)
+            && let Some(words) = columns_of(&key.bytes, items, &mut columns)
         {
             add_columns(key, words, hashes);
         } else {
@@ -84,17 +84,22 @@ fn hash_each<T: Hash>(key: &KeyedHash, items: &[T], hashes: &mut [u64]) {
 
 /// Writes the words of items into columns; returns the columns if all items have as many words, and none too many.
 #[inline(always)]
-fn columns_of<'a, T: Hash>(items: &[T; GROUP], columns: &'a mut [Column; WORDS]) -> Option<&'a [Column]> {
+fn columns_of<'a, T: Hash>(
+    key: &BlockKey,
+    items: &[T; GROUP],
+    columns: &'a mut [Column; WORDS],
+) -> Option<&'a [Column]> {
     let count = {
-        let mut words = Cut(Counter(0));
+        let mut words = Cut { words: Counter(0), key };
         items[0].hash(&mut words);
-        words.0.0
+        words.words.0
     };
     for (nth, item) in items.iter().enumerate() {
-        let mut words = Cut(ColumnWriter { columns, nth, count: 0, was_asked: Cell::new(false) });
+        let words = ColumnWriter { columns, nth, count: 0, was_asked: Cell::new(false) };
+        let mut words = Cut { words, key };
         item.hash(&mut words);
         // Where all items of a type have as many words, the compiler knows it.
-        if words.0.count != count || words.0.was_asked.get() {
+        if words.words.count != count || words.words.was_asked.get() {
             return None;
         }
     }

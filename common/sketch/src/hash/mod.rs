@@ -2,7 +2,7 @@
 //!
 //! | hash | for | cost | promises |
 //! |---|---|---|---|
-//! | [`KeyedHash`] | the sketches | two multiplications a word, less in batches | two items that were chosen without the key share a register, a cell or a bit no more often than by chance |
+//! | [`KeyedHash`] | the sketches | two multiplications a number, one for 16 bytes of a text; less in batches | two items that were chosen without the key share a register, a cell or a bit no more often than by chance |
 //! | [`sip`] | deriving keys, fingerprints | some 40 dependent instructions a word | a pseudo-random function: outputs say nothing about the key |
 
 #[cfg(test)]
@@ -69,9 +69,9 @@ impl Key {
 }
 
 /// What the fingerprint of a key is derived for: the present way to hash.
-const ID: &str = "id, second hash";
+const ID: &str = "id, third hash";
 /// Earlier ones.
-const OLDER_IDS: [&str; 1] = ["id"];
+const OLDER_IDS: [&str; 2] = ["id", "id, second hash"];
 
 /// A key that is not the one of a sketch. With its hashes the sketch would deny what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! weir's filters. What one refuses because it is full it does not find either, which the check of all answers sees.
 
-use weir_sketch::{Filter, Remove};
+use weir_sketch::{Filter, Keyed, Remove};
 
 use super::{BATCH, hash, in_batches};
 use crate::{contender::Subject, item::Item};
@@ -21,6 +21,49 @@ impl<K: Item, F: Filter> Subject<K> for OneByOne<F> {
     fn ask(&self, keys: &[K]) -> u64 {
         let hash = hash();
         keys.iter().filter(|key| self.0.contains(key.digest(hash))).count() as u64
+    }
+    fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+}
+
+/// A filter that gets one item after the other and hashes it.
+pub struct Keys<F, const REMOVES: bool = false>(pub Keyed<F>);
+
+impl<F> Keys<F, true> {
+    /// One that forgets items, too.
+    pub const fn removable(filter: Keyed<F>) -> Self {
+        Self(filter)
+    }
+}
+
+impl<K: Item, F: Filter> Subject<K> for Keys<F> {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+    fn put(&mut self, keys: &[K]) {
+        keys.iter().for_each(|key| drop(self.0.insert(key)));
+    }
+    fn ask(&self, keys: &[K]) -> u64 {
+        keys.iter().filter(|key| self.0.contains(*key)).count() as u64
+    }
+    fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+}
+
+impl<K: Item, F: Remove> Subject<K> for Keys<F, true> {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+    fn put(&mut self, keys: &[K]) {
+        keys.iter().for_each(|key| drop(self.0.insert(key)));
+    }
+    fn ask(&self, keys: &[K]) -> u64 {
+        keys.iter().filter(|key| self.0.contains(*key)).count() as u64
+    }
+    fn remove(&mut self, keys: &[K]) {
+        keys.iter().for_each(|key| _ = self.0.remove(key));
     }
     fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()

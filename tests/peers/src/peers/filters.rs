@@ -1,5 +1,7 @@
 //! Crates that answer "seen before?".
 
+use std::hash::BuildHasher;
+
 use bloomcraft::filters::{CountingBloomFilter, GrowthStrategy, ScalableBloomFilter};
 use fastbloom_rs::{Deletable, Membership};
 
@@ -35,7 +37,15 @@ impl<K: Item> Subject<K> for SbbfRsSafe {
 }
 
 /// Bloom filter whose bits lie anywhere.
-pub struct Fastbloom(fastbloom::BloomFilter);
+pub struct Fastbloom<S = fastbloom::DefaultHasher>(fastbloom::BloomFilter<S>);
+
+impl Fastbloom<ahash::RandomState> {
+    /// The same with another keyed hash.
+    pub fn with_ahash(bytes: usize, keys: u64) -> Self {
+        let filter = fastbloom::BloomFilter::with_num_bits(bytes * 8).hasher(ahash::RandomState::new());
+        Self(filter.expected_items(keys as usize))
+    }
+}
 
 impl Fastbloom {
     /// As many bits as fit into this memory, and the number of hashes that suits so many keys.
@@ -44,7 +54,7 @@ impl Fastbloom {
     }
 }
 
-impl<K: Item> Subject<K> for Fastbloom {
+impl<K: Item, S: BuildHasher> Subject<K> for Fastbloom<S> {
     fn clear(&mut self) {
         self.0.clear();
     }

@@ -25,7 +25,7 @@ pub fn run(bench: &mut Bench) {
 }
 
 /// A kind of filter.
-trait Row {
+pub(super) trait Row {
     /// What it is called, and how it is built.
     const STRUCTURE: &'static str;
     /// Whether keys can be removed; then the last quarter of insertions, where room is short, is timed by itself.
@@ -262,7 +262,7 @@ struct Record {
     missed_present: u64,
 }
 
-fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group) {
+pub(super) fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group) {
     let bytes = bench.settings.bytes(group.place);
     let mut contenders = R::contenders::<K>(bytes);
     if contenders.is_empty() {

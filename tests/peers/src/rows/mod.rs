@@ -3,6 +3,7 @@
 mod distinct;
 mod filters;
 mod frequency;
+mod item_by_item;
 mod lists;
 pub mod record;
 pub mod spread;
@@ -13,6 +14,7 @@ use crate::bench::Bench;
 /// Measures everything.
 pub fn run(bench: &mut Bench) {
     filters::run(bench);
+    item_by_item::run(bench);
     frequency::run(bench);
     distinct::run(bench);
     top_k::run(bench);
