@@ -272,6 +272,9 @@ mod tests {
     use crate::{
         oracle::{SplitMix64, hash},
         simd::{Level, at_level},
+        split_block::tests::{
+            assert_settings_are_kept_in_range_and_memory_is_told, assert_the_rate_is_as_planned_and_as_computed,
+        },
     };
     use std::{collections::HashSet, vec::Vec};
 
@@ -308,17 +311,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_rate_is_as_planned_and_as_computed() {
-        // 4.5 standard deviations of what is found by chance: one in 147,000, for each of twelve. The computed rate
-        // differs from the plan by the luck of the blocks' loads, some 1 % at the lowest rate.
-        for seed in 0..3 {
-            for planned in [0.001, 0.01, 0.05, 0.3] {
-                let (filter, tries) = (fed(50_000, planned, seed, 50_000), 100_000);
-                let computed = filter.false_positive_rate();
-                assert!((0.95..1.05).contains(&(computed / planned)), "planned {planned}, computed {computed}");
-                let (expected, found) = (computed * tries as f64, found(&filter, seed, tries));
-                assert!((found - expected).abs() < 4.5 * expected.sqrt(), "{expected} expected, {found} found");
-            }
-        }
+        assert_the_rate_is_as_planned_and_as_computed(50_000, |planned, seed| fed(50_000, planned, seed, 50_000));
     }
 
     #[test]
@@ -421,14 +414,8 @@ mod tests {
 
     #[test]
     fn settings_are_kept_in_range_and_memory_is_told() {
-        const MANY: u32 = crate::test_size::of(1_000_000, 10_000);
-        let large = BlockedBloom::with_capacity(MANY.into(), 0.01, 7);
-        let bits = (large.memory_bytes() - size_of::<BlockedBloom>()) as f64 * 8.0 / f64::from(MANY);
-        assert!((10.0..10.2).contains(&bits), "{bits} bits a key");
-        assert_eq!((align_of_val(&large.blocks[0]), large.capacity(), large.key_id()), (64, MANY.into(), 7));
-        for rate in [f64::NAN, -1.0, 0.0, RATE_MAX, 2.0] {
-            let mut filter = BlockedBloom::with_capacity(0, rate, 7);
-            assert!(filter.insert(u64::MAX) && filter.insert(0) && !filter.insert(0), "{rate}");
-        }
+        assert_settings_are_kept_in_range_and_memory_is_told(BlockedBloom::with_capacity, 10.0..10.2);
+        let filter = BlockedBloom::with_capacity(100, 0.01, 7);
+        assert_eq!((align_of_val(&filter.blocks[0]), filter.capacity()), (64, 100));
     }
 }

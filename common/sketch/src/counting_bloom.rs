@@ -308,6 +308,9 @@ mod tests {
     use crate::{
         oracle::{SplitMix64, hash},
         simd::{self, Level, at_level},
+        split_block::tests::{
+            assert_settings_are_kept_in_range_and_memory_is_told, assert_the_rate_is_as_planned_and_as_computed,
+        },
     };
     use std::{collections::HashMap, vec::Vec};
 
@@ -355,25 +358,17 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_rate_is_as_planned_and_as_computed() {
-        // 4.5 standard deviations of what is found by chance: one in 147,000, for each of twelve. The computed rate
-        // differs from the plan by the luck of the blocks' loads, some 1 % at the lowest rate.
-        for seed in 0..3 {
-            for planned in [0.002, 0.01, 0.05, 0.3] {
-                let (mut filter, tries) = (CountingBloom::with_capacity(30_000, planned, 7), 100_000u32);
-                let keys: Vec<u64> = (0..40_000).map(|item| hash(seed, item)).collect();
-                filter.insert_batch(&keys);
-                assert!(filter.is_saturated());
-                // Also after a quarter has gone again.
-                keys[30_000..].iter().for_each(|key| assert!(filter.remove(*key)));
-                assert!(!filter.is_saturated() && keys[..30_000].iter().all(|key| filter.contains(*key)));
-                let computed = filter.false_positive_rate();
-                assert!((0.95..1.05).contains(&(computed / planned)), "planned {planned}, computed {computed}");
-                let expected = computed * f64::from(tries);
-                let found = (0..tries).filter(|item| filter.contains(hash(seed + 9, (*item).into()))).count() as f64;
-                assert!((found - expected).abs() < 4.5 * expected.sqrt(), "{expected} expected, {found} found");
-                assert!((filter.estimated_items().value as f64 / 30_000.0 - 1.0).abs() < 0.02);
-            }
-        }
+        const ITEMS: usize = 30_000;
+        assert_the_rate_is_as_planned_and_as_computed(ITEMS as u64, |planned, seed| {
+            let mut filter = CountingBloom::with_capacity(ITEMS as u64, planned, 7);
+            let keys: Vec<u64> = (0..ITEMS as u64 * 4 / 3).map(|item| hash(seed, item)).collect();
+            filter.insert_batch(&keys);
+            assert!(filter.is_saturated());
+            // A quarter goes again.
+            keys[ITEMS..].iter().for_each(|key| assert!(filter.remove(*key)));
+            assert!((filter.estimated_items().value as f64 / ITEMS as f64 - 1.0).abs() < 0.02);
+            filter
+        });
     }
 
     #[test]
@@ -446,14 +441,8 @@ mod tests {
 
     #[test]
     fn settings_are_kept_in_range_and_memory_is_told() {
-        const MANY: u32 = crate::test_size::of(1_000_000, 10_000);
-        let large = CountingBloom::with_capacity(MANY.into(), 0.01, 7);
-        let bits = (large.memory_bytes() - size_of::<CountingBloom>()) as f64 * 8.0 / f64::from(MANY);
-        assert!((45.0..46.5).contains(&bits), "{bits} bits a key");
-        assert_eq!((align_of_val(&large.blocks[0]), large.capacity(), large.key_id()), (64, MANY.into(), 7));
-        for rate in [f64::NAN, -1.0, 0.0, RATE_MAX, 2.0] {
-            let mut filter = CountingBloom::with_capacity(0, rate, 7);
-            assert!(filter.insert(u64::MAX) && filter.insert(0) && !filter.insert(0) && filter.remove(0), "{rate}");
-        }
+        assert_settings_are_kept_in_range_and_memory_is_told(CountingBloom::with_capacity, 45.0..46.5);
+        let filter = CountingBloom::with_capacity(100, 0.01, 7);
+        assert_eq!((align_of_val(&filter.blocks[0]), filter.capacity()), (64, 100));
     }
 }

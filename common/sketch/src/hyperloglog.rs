@@ -308,6 +308,7 @@ fn tau(mut x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distinct_laws::Counting;
     use crate::oracle::{SplitMix64, hash};
     use crate::simd::{Level, at_level, level};
     use std::vec::Vec;
@@ -380,55 +381,21 @@ mod tests {
         sketch
     }
 
-    /// The bias and the root of the mean square of relative errors.
-    fn moments(errors: &[f64]) -> (f64, f64) {
-        let mean = |of: &dyn Fn(f64) -> f64| errors.iter().map(|error| of(*error)).sum::<f64>() / errors.len() as f64;
-        (mean(&|error| error), mean(&|error| error * error).sqrt())
-    }
+    const COUNTING: Counting<HyperLogLog> =
+        Counting { with_precision, count: |sketch| (sketch.count(), sketch.relative_error()), drawn, bias: 0.6 };
 
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_error_is_as_stated_from_one_key_to_a_trillion() {
-        // The mean of so many errors has a standard deviation of the stated error / sqrt(trials): 4.5 of them are
-        // passed by chance once in 147,160. The root mean square of so many is itself known to 1 / sqrt(2 trials): 4.5
-        // of them once in 294,319. In 3 x 26 looks something fails by chance once in 1,250.
-        for (precision, trials, few) in [(4, 4_000, 1.07), (8, 1_000, 1.0), (12, 100, 1.0)] {
-            let registers = 1u64 << precision;
-            let mut random = SplitMix64(u64::from(precision));
-            let check = |count: f64, errors: &[f64]| {
-                let (bias, spread) = moments(errors);
-                let (stated, trials) = (with_precision(precision).relative_error(), trials as f64);
-                let bias_stated = 0.6 / registers as f64;
-                assert!(
-                    bias.abs() <= bias_stated + 4.5 * stated / trials.sqrt(),
-                    "{precision}: bias {bias} at {count}"
-                );
-                assert!(
-                    spread <= few * stated * (1.0 + 4.5 / (2.0 * trials).sqrt()),
-                    "{precision}: {spread} at {count}"
-                );
-            };
-            let counts: Vec<u64> =
-                (0..=16).map(|i| (64.0 * registers as f64).powf(f64::from(i) / 16.0) as u64).collect();
-            let mut errors = std::vec![Vec::new(); counts.len()];
-            for _ in 0..trials {
-                let (mut sketch, mut fed) = (with_precision(precision), 0);
-                for (count, errors) in counts.iter().zip(&mut errors) {
-                    (fed..*count).for_each(|_| sketch.insert(random.word()));
-                    fed = *count;
-                    errors.push(sketch.count() / *count as f64 - 1.0);
-                }
-            }
-            counts.iter().zip(&errors).for_each(|(count, errors)| check(*count as f64, errors));
-            for exponent in 4..=12 {
-                let count = 10f64.powi(exponent);
-                if count >= 64.0 * registers as f64 {
-                    let errors: Vec<f64> =
-                        (0..trials).map(|_| drawn(precision, &mut random, count).count() / count - 1.0).collect();
-                    check(count, &errors);
-                }
-            }
+        for (precision, sketches, few) in [(4, 4_000, 1.07), (8, 1_000, 1.0), (12, 100, 1.0)] {
+            COUNTING.errs_as_stated_from_one_key_to_a_trillion(precision, sketches, few);
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    fn bounds_hold_with_the_stated_confidence() {
+        COUNTING.has_bounds_that_hold_with_the_stated_confidence();
     }
 
     /// The estimator as the paper writes it, sums term by term, and without what is left of its bias.
@@ -494,23 +461,6 @@ mod tests {
         assert!(exact.count() >= 980);
         assert_eq!(with_precision(16).bounds(), Estimate::exact(0));
         assert_eq!(fed(16, 1, 1).bounds(), Estimate { value: 1, lower: 1, upper: 2 });
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn bounds_hold_with_the_stated_confidence() {
-        // Expected misses among 3,000 trials a precision: at most 3. More than 12 by chance: one in 60,000.
-        for precision in [4, 6, 10, 12] {
-            let mut misses = 0;
-            for count in [1, 3, 10, 40, 150, 1_000] {
-                for seed in 0..500 {
-                    let Estimate { value, lower, upper } = fed(precision, seed * 1_000 + count, count).bounds();
-                    assert!(lower <= value && value <= upper);
-                    misses += u32::from(!(lower..=upper).contains(&count));
-                }
-            }
-            assert!(misses <= 12, "{misses} misses at precision {precision}");
-        }
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub mod ultraloglog;
 mod weight;
 
 #[cfg(test)]
+mod distinct_laws;
+#[cfg(test)]
 mod laws;
 #[cfg(test)]
 mod oracle;

@@ -239,7 +239,8 @@ crate::simd::dispatch! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::{SplitMix64, hash};
+    use crate::distinct_laws::Counting;
+    use crate::oracle::SplitMix64;
     use crate::simd::{Level, at_level, level};
     use std::vec::Vec;
 
@@ -267,46 +268,21 @@ mod tests {
         sketch
     }
 
+    const COUNTING: Counting<UltraLogLog> =
+        Counting { with_precision, count: |sketch| (sketch.count(), sketch.relative_error()), drawn, bias: 0.3 };
+
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_error_is_as_stated_from_one_key_to_a_trillion() {
-        // As for HyperLogLog: 4.5 standard deviations of the bias and of the root mean square in 3 x 26 looks; one
-        // false alarm in 1,250.
-        for (precision, trials, few) in [(4, 2_000, 1.05), (8, 400, 1.0), (12, 40, 1.0)] {
-            let registers = 1u64 << precision;
-            let mut random = SplitMix64(u64::from(precision));
-            let check = |count: f64, errors: &[f64]| {
-                let (stated, trials) = (with_precision(precision).relative_error(), errors.len() as f64);
-                let bias = errors.iter().sum::<f64>() / trials;
-                let spread = (errors.iter().map(|error| error * error).sum::<f64>() / trials).sqrt();
-                let bias_stated = 0.3 / registers as f64;
-                assert!(
-                    bias.abs() <= bias_stated + 4.5 * stated / trials.sqrt(),
-                    "{precision}: bias {bias} at {count}"
-                );
-                assert!(
-                    spread <= few * stated * (1.0 + 4.5 / (2.0 * trials).sqrt()),
-                    "{precision}: {spread} at {count}"
-                );
-            };
-            let counts: Vec<u64> =
-                (0..=16).map(|i| (64.0 * registers as f64).powf(f64::from(i) / 16.0) as u64).collect();
-            let mut errors = std::vec![Vec::new(); counts.len()];
-            for _ in 0..trials {
-                let (mut sketch, mut fed) = (with_precision(precision), 0);
-                for (count, errors) in counts.iter().zip(&mut errors) {
-                    (fed..*count).for_each(|_| sketch.insert(random.word()));
-                    fed = *count;
-                    errors.push(sketch.count() / *count as f64 - 1.0);
-                }
-            }
-            counts.iter().zip(&errors).for_each(|(count, errors)| check(*count as f64, errors));
-            for count in (4..=12).map(|exponent| 10f64.powi(exponent)).filter(|keys| *keys >= 64.0 * registers as f64) {
-                let errors: Vec<f64> =
-                    (0..trials).map(|_| drawn(precision, &mut random, count).count() / count - 1.0).collect();
-                check(count, &errors);
-            }
+        for (precision, sketches, few) in [(4, 2_000, 1.05), (8, 400, 1.0), (12, 40, 1.0)] {
+            COUNTING.errs_as_stated_from_one_key_to_a_trillion(precision, sketches, few);
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    fn bounds_hold_with_the_stated_confidence() {
+        COUNTING.has_bounds_that_hold_with_the_stated_confidence();
     }
 
     #[test]
@@ -350,25 +326,6 @@ mod tests {
             assert_eq!(sketch.registers[1], register);
         }
         assert_eq!(sketch.registers.iter().filter(|register| **register != 0).count(), 1);
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn bounds_hold_with_the_stated_confidence() {
-        // Expected misses among 3,000 trials a precision: at most 3. More than 12 by chance: one in 60,000.
-        for precision in [4, 6, 10, 12] {
-            let mut misses = 0;
-            for count in [1, 3, 10, 40, 150, 1_000] {
-                for seed in 0..500 {
-                    let mut sketch = with_precision(precision);
-                    (0..count).for_each(|item| sketch.insert(hash(seed * 1_000 + count, item)));
-                    let Estimate { value, lower, upper } = sketch.bounds();
-                    assert!(lower <= value && value <= upper);
-                    misses += u32::from(!(lower..=upper).contains(&count));
-                }
-            }
-            assert!(misses <= 12, "{misses} misses at precision {precision}");
-        }
     }
 
     #[test]
