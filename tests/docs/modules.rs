@@ -16,7 +16,7 @@ use syn::{Attribute, Item, UseTree};
 use crate::root;
 
 /// The crates whose modules are looked at.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "common/src/lib.rs",
     "common/sketch/src/lib.rs",
     "daemon/src/lib.rs",
@@ -29,6 +29,7 @@ const CRATES: [&str; 14] = [
     "daemon/measure/src/lib.rs",
     "daemon/report/src/lib.rs",
     "daemon/system/src/lib.rs",
+    "daemon/top/src/lib.rs",
     "ebpf/src/lib.rs",
     "tests/src/lib.rs",
 ];

@@ -4,7 +4,7 @@
 const PREFIXES: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
 
 /// A count with a decimal prefix: `999`, `12.3 k`.
-pub(super) fn count(value: u64) -> String {
+pub fn count(value: u64) -> String {
     scaled(value as f64, "")
 }
 
@@ -14,7 +14,7 @@ pub fn bytes(value: u64) -> String {
 }
 
 /// A value with a decimal prefix and a unit: `999 b/s`, `12.3 Mb/s`. Whole below a thousand.
-pub(super) fn scaled(value: f64, unit: &str) -> String {
+pub fn scaled(value: f64, unit: &str) -> String {
     let (mut scaled, mut prefixes) = (value, PREFIXES.iter());
     let mut prefix = "";
     // A value that would be rounded to a thousand takes the next prefix.
@@ -27,7 +27,7 @@ pub(super) fn scaled(value: f64, unit: &str) -> String {
 }
 
 /// A share of 1 in percent: `12.3 %`. A share close to nothing or to all is not rounded to 0 % or 100 %.
-pub(super) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 0.05 {
         "<0.1 %".to_owned()

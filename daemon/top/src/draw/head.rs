@@ -1,0 +1,259 @@
+//! The upper part: what it is, the interfaces, how far the numbers can be trusted, distinct and new, alerts.
+
+use jiff::{SignedDuration, Timestamp};
+use weir_report::{
+    Alert, Distinct, Interface, Report,
+    units::{count, percent, scaled},
+};
+
+use super::{
+    paint::Paint,
+    sheet::{Piece, Sheet},
+    spark::spark,
+};
+use crate::{
+    history::{Line, Rate},
+    list::By,
+    screen::Screen,
+    text::{clean, fit, left, right, width},
+};
+
+/// Modes of interfaces that weir is not attached to.
+const NOT_ATTACHED: [&str; 4] = ["waiting", "absent", "gone", "no-default-route"];
+/// The longest name of an interface, in columns.
+const NAME_MAX: usize = 24;
+/// The columns of a rate with its unit.
+const RATE: usize = 12;
+/// From this width on there is room for more.
+const WIDE: usize = 100;
+/// The time since a report, in seconds, from which on it is an unusually long one, unless its window is so long.
+const LATE: f64 = 15.0;
+
+/// Which observer, which window, how old it is.
+pub fn title(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
+    let mut pieces = vec![Piece::new("weir top", paint.strong())];
+    if let Some(report) = screen.report() {
+        let site = report.observer.site.as_ref().map_or_else(String::new, |site| format!(" at {site}"));
+        pieces.push(Piece::new(fit(&clean(&format!("{}{site}", report.observer.name)), 30), paint.strong()));
+        let is_open = screen.reported.as_ref().is_some_and(|reported| reported.is_open);
+        pieces.push(Piece::new(window(report, is_open), paint.plain()));
+        let (age, is_late) = age(report, screen.now, is_open);
+        pieces.push(Piece::new(age, if is_late { paint.warning() } else { paint.plain() }));
+    }
+    pieces.push(match (&screen.ended, &screen.held) {
+        (Some(why), _) => Piece::new(clean(why), paint.warning()),
+        (None, Some(_)) => Piece::new("HELD", paint.warning()),
+        (None, None) => Piece::new(screen.kind.clone(), paint.good()),
+    });
+    sheet.words(pieces);
+}
+
+fn window(report: &Report, is_open: bool) -> String {
+    let time = |time: Timestamp| time.strftime("%H:%M:%S").to_string();
+    let (start, end) = (time(report.window.start), time(report.window.end));
+    if is_open { format!("{start} – now") } else { format!("{start} – {end} UTC") }
+}
+
+/// How old the lists are, and whether that is more than it should be.
+fn age(report: &Report, now: Timestamp, is_open: bool) -> (String, bool) {
+    let age = now.duration_since(report.window.end).max(SignedDuration::ZERO).as_secs();
+    let is_late = age as f64 > LATE.max(2.0 * report.window.seconds);
+    if is_open { (format!("open, {age} s old"), is_late) } else { (format!("{age} s ago"), is_late) }
+}
+
+/// A line for each interface, as many as there is room for.
+pub fn interfaces(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
+    let all = screen.history.lines();
+    if all.is_empty() {
+        return means(screen, sheet, paint, lines);
+    }
+    let shown = if all.len() > lines { lines.saturating_sub(1) } else { all.len() };
+    let name = all.iter().take(shown).map(|line| width(&line.last.name)).max().unwrap_or(0).min(NAME_MAX);
+    for line in &all[..shown] {
+        interface(line, screen.by, name, sheet, paint);
+    }
+    if shown < all.len() {
+        let rest = &all[shown..];
+        let sum = rest.iter().filter_map(Line::now).fold(Rate::default(), |sum, rate| Rate {
+            bits: sum.bits + rate.bits,
+            packets: sum.packets + rate.packets,
+        });
+        let text =
+            format!("… and {} more: {}, {}", rest.len(), scaled(sum.bits, "bit/s"), scaled(sum.packets, "pkt/s"));
+        sheet.line([Piece::new(text, paint.faint())]);
+    }
+}
+
+fn interface(line: &Line, by: By, name: usize, sheet: &mut Sheet<'_>, paint: Paint) {
+    let rate = line.now();
+    let shown =
+        |of: fn(Rate) -> f64, unit| right(&rate.map_or("unknown".to_owned(), |rate| scaled(of(rate), unit)), RATE);
+    let of = |rate: Rate| if by == By::Packets { rate.packets } else { rate.bits };
+    let most = line.most(of);
+    let is_blind = line.last.trouble.is_some() || NOT_ATTACHED.contains(&line.last.mode.as_str());
+    let mark = if is_blind { "!" } else { " " };
+    let name = left(&clean(&line.last.name), name);
+    let direction = left(line.last.direction.as_deref().unwrap_or(""), 7);
+    let mut pieces = vec![
+        Piece::new(mark, paint.alarm()),
+        Piece::new(name, if is_blind { paint.alarm() } else { paint.strong() }),
+        Piece::new(format!(" {direction} "), paint.faint()),
+        Piece::new(shown(|rate| rate.bits, "bit/s"), paint.strong()),
+        Piece::new(format!("  {}  ", shown(|rate| rate.packets, "pkt/s")), paint.plain()),
+    ];
+    if sheet.columns() >= WIDE {
+        let unit = if by == By::Packets { "pkt/s" } else { "bit/s" };
+        pieces.push(Piece::new(format!("max {}  ", right(&scaled(most, unit), RATE)), paint.faint()));
+    }
+    let used: usize = pieces.iter().map(|piece| width(&piece.text)).sum();
+    let room = sheet.columns().saturating_sub(used);
+    pieces.push(Piece::new(spark(&line.rates, of, most, room), paint.bar()));
+    sheet.line(pieces);
+}
+
+/// The mean rates of the window, while no second is known.
+fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
+    let Some(report) = screen.report() else {
+        sheet.line([Piece::new("the first second is being counted", paint.faint())]);
+        return;
+    };
+    for Interface { name, direction, ledger, .. } in report.interfaces.iter().take(lines) {
+        let rate = |count: u64| count as f64 / report.window.seconds.max(f64::MIN_POSITIVE);
+        let text = format!(
+            " {} {} {}  {}  mean of the window",
+            left(&clean(name), width(name).clamp(8, NAME_MAX)),
+            left(direction.as_deref().unwrap_or(""), 7),
+            right(&scaled(rate(ledger.seen.bytes) * 8.0, "bit/s"), RATE),
+            right(&scaled(rate(ledger.seen.packets), "pkt/s"), RATE)
+        );
+        sheet.line([Piece::new(text, paint.plain())]);
+    }
+}
+
+/// How far the numbers can be trusted.
+pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
+    let Some(report) = screen.report() else {
+        let text = "no report yet: lists come when the first window ends";
+        return sheet.line([Piece::new(text, paint.warning())]);
+    };
+    let [seen, lost] = report.interfaces.iter().fold([0, 0], |[seen, lost], of| {
+        [seen + of.ledger.seen.packets, lost + of.ledger.lost.values().map(|lost| lost.packets).sum::<u64>()]
+    });
+    let kept = if seen == 0 { 1.0 } else { 1.0 - lost as f64 / seen as f64 };
+    let so_far = screen.second.iter().flat_map(|second| &second.interfaces).filter_map(|of| of.lost);
+    let so_far: u64 = so_far.map(|lost| lost.packets).sum();
+    let is_wide = sheet.columns() >= WIDE;
+    let mut pieces = vec![
+        judged(format!("kept {}", percent(kept)), lost == 0, paint),
+        judged(format!("lost {}", count(lost)), lost == 0, paint),
+    ];
+    if so_far > 0 {
+        pieces.push(Piece::new(format!("now losing {}", count(so_far)), paint.alarm()));
+    }
+    let blind = report.interfaces.iter().filter_map(|of| of.blind_seconds).fold(0.0, f64::max);
+    if blind > 0.0 {
+        pieces.push(Piece::new(format!("BLIND {blind:.1} s"), paint.alarm()));
+    }
+    pieces.push(sampling(report, is_wide, paint));
+    pieces.push(attached(report, is_wide, paint));
+    pieces.push(coverage(report, is_wide, paint));
+    sheet.words(pieces);
+}
+
+fn sampling(report: &Report, is_wide: bool, paint: Paint) -> Piece {
+    let sampling = report.interfaces.iter().map(|of| of.sampling).max().unwrap_or(1);
+    let text = match (sampling, is_wide) {
+        (1, _) => "every packet".to_owned(),
+        (_, true) => format!("sampled 1 in {sampling}"),
+        (_, false) => format!("sample 1/{sampling}"),
+    };
+    judged(text, sampling == 1, paint)
+}
+
+fn judged(text: String, is_good: bool, paint: Paint) -> Piece {
+    Piece::new(text, if is_good { paint.good() } else { paint.warning() })
+}
+
+/// The lowest coverage of all interfaces.
+fn coverage(report: &Report, is_wide: bool, paint: Paint) -> Piece {
+    let known = report.interfaces.iter().filter_map(|of| Some((of.coverage?, of.coverage_upper.unwrap_or(1.0), of)));
+    let Some((coverage, upper, of)) = known.min_by(|(one, ..), (other, ..)| one.total_cmp(other)) else {
+        return Piece::new("coverage unknown", paint.faint());
+    };
+    let name = if is_wide && upper < 1.0 { format!(" ({})", fit(&clean(&of.name), NAME_MAX)) } else { String::new() };
+    judged(format!("coverage {}{name}", percent(coverage)), upper >= 1.0, paint)
+}
+
+fn attached(report: &Report, is_wide: bool, paint: Paint) -> Piece {
+    let all = report.interfaces.len();
+    let attached = report.interfaces.iter().filter(|of| !NOT_ATTACHED.contains(&of.mode.as_str())).count();
+    let of = if is_wide { " of " } else { "/" };
+    judged(format!("attached {attached}{of}{all}"), attached == all, paint)
+}
+
+/// What keeps weir from seeing all packets: the first trouble, and how many more there are.
+pub fn troubles(screen: &Screen) -> Vec<String> {
+    let mut all: Vec<String> = screen.notice.iter().cloned().collect();
+    if let Some(second) = &screen.second {
+        all.extend(second.troubles.iter().cloned());
+        let of = second.interfaces.iter().filter_map(|of| Some(format!("{}: {}", of.name, of.trouble.as_ref()?)));
+        all.extend(of);
+    }
+    if all.is_empty() {
+        let of = screen.report().into_iter().flat_map(|report| &report.interfaces);
+        all.extend(of.filter_map(|of| Some(format!("{}: {}", of.name, of.trouble.as_ref()?))));
+    }
+    all
+}
+
+/// The line of troubles.
+pub fn trouble(all: &[String], sheet: &mut Sheet<'_>, paint: Paint) {
+    let Some(first) = all.first() else { return };
+    let more = if all.len() > 1 { format!(" (and {} more)", all.len() - 1) } else { String::new() };
+    let room = sheet.columns().saturating_sub(width(&more));
+    sheet.line([Piece::new(fit(&clean(first), room) + &more, paint.alarm())]);
+}
+
+/// Distinct addresses and flows, and new flows.
+pub fn distinct(report: &Report, sheet: &mut Sheet<'_>, paint: Paint) {
+    let is_wide = sheet.columns() >= WIDE;
+    let names =
+        if is_wide { ["sources", "destinations", "flows", "new flows"] } else { ["src", "dst", "flows", "new"] };
+    let new = &report.new_flows;
+    let of = |Distinct { value, lower, upper, .. }: Distinct| [value, lower, upper];
+    let unique = &report.unique;
+    let numbers = [of(unique.src_ip), of(unique.dst_ip), of(unique.flows), [new.value, new.lower, new.upper]];
+    let mut pieces = Vec::new();
+    if is_wide {
+        pieces.push(Piece::new("distinct", paint.faint()));
+    }
+    for (name, [value, lower, upper]) in names.into_iter().zip(numbers) {
+        pieces.push(Piece::new(format!("{name} {} {}", count(value), off(value, lower, upper)), paint.plain()));
+    }
+    sheet.words(pieces);
+}
+
+fn off(value: u64, lower: u64, upper: u64) -> String {
+    match value.saturating_sub(lower).max(upper.saturating_sub(value)) {
+        0 => "exact".to_owned(),
+        off => format!("±{}", percent(off as f64 / value.max(1) as f64)),
+    }
+}
+
+/// One alert with the number that decided.
+pub fn alert(alert: &Alert, sheet: &mut Sheet<'_>, paint: Paint) {
+    let Alert { rule, when, state, evidence, unit, .. } = alert;
+    let style = if state == "firing" { paint.alarm() } else { paint.warning() };
+    let number = evidence.first().map_or_else(String::new, |first| {
+        let key: Vec<_> =
+            first.key.values().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+        let unit = unit.as_ref().map_or_else(String::new, |unit| format!(" {unit}"));
+        format!(": {} {}{unit}", key.join(" "), first.value)
+    });
+    let mark = if state == "firing" { "ALERT" } else { "alert" };
+    sheet.line([
+        Piece::new(format!("{mark} {} {state}", clean(rule)), style),
+        Piece::new(clean(&number), paint.strong()),
+        Piece::new(format!("  {}", clean(when)), paint.faint()),
+    ]);
+}

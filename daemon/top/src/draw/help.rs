@@ -1,0 +1,43 @@
+//! The help.
+
+use super::{
+    paint::Paint,
+    sheet::{Piece, Sheet},
+};
+
+/// Keys, and what they do.
+const KEYS: [(&str, &str); 10] = [
+    ("1 … 9, 0, Tab", "choose the list"),
+    ("↑ ↓ PgUp PgDn", "choose a row"),
+    ("Enter", "all about the row: peers, flows, what every view knows of it"),
+    ("/", "host:192.0.2.7 net:10.0.0.0/8 port:443 proto:udp, or a part of it"),
+    ("Esc", "clear the filter, or go back"),
+    ("b, p", "order by bytes, by packets"),
+    ("d", "names of addresses by reverse DNS; asks your resolver"),
+    ("Space", "hold the screen, and go on"),
+    ("?", "this help"),
+    ("q, Ctrl-C", "leave"),
+];
+
+/// How to read the screen.
+const READING: [&str; 8] = [
+    "━━━━━├──┿──┤  a bar with its bounds: the truth is between ├ and ┤",
+    "━━━━━━━┃      bounds so close that they are one place;   ━━━━━━━●  exact",
+    "±             how far the truth may be away, for all rows of a list together",
+    "kept, lost    of the packets of the last window that weir saw",
+    "coverage      packets that weir saw, per packet that the interface counted",
+    "src dst new   different sources and destinations; flows not seen before",
+    "!             weir does not see all packets of this interface",
+    "sparklines    one column a second, exact; a dot is a second that was not read",
+];
+
+/// Writes it.
+pub fn help(sheet: &mut Sheet<'_>, paint: Paint) {
+    for (key, does) in KEYS {
+        sheet.line([Piece::new(format!("  {key:<15}"), paint.strong()), Piece::new(does, paint.plain())]);
+    }
+    sheet.line([]);
+    for line in READING {
+        sheet.line([Piece::new(format!("  {line}"), paint.plain())]);
+    }
+}

@@ -1,0 +1,87 @@
+//! Draws the screen: complete in 80 columns and 24 lines, and more where there is room.
+
+mod detail;
+mod head;
+mod help;
+mod paint;
+mod sheet;
+mod spark;
+mod table;
+#[cfg(test)]
+mod tests;
+mod whisker;
+
+use ratatui::{buffer::Buffer, layout::Rect};
+
+pub use self::paint::Paint;
+use self::sheet::{Piece, Sheet};
+use crate::{
+    filter::WORDS,
+    screen::{Focus, Screen},
+    text::clean,
+};
+
+/// Of so many lines one is for interfaces.
+const LINES_PER_INTERFACE: usize = 6;
+/// Of so many lines one is for alerts.
+const LINES_PER_ALERT: usize = 12;
+/// The keys at the bottom.
+const KEYS: &str = "?help  Tab list  Enter detail  /filter  b p order  d names  Space hold  q quit";
+
+/// Draws the screen into an area.
+pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) {
+    let sheet = &mut Sheet::new(buffer, area);
+    let lines = sheet.left();
+    head::title(screen, sheet, paint);
+    if screen.focus == Focus::Help {
+        help::help(sheet, paint);
+    } else {
+        head::interfaces(screen, sheet, paint, (lines / LINES_PER_INTERFACE).max(1));
+        head::trust(screen, sheet, paint);
+        head::trouble(&head::troubles(screen), sheet, paint);
+        if let Some(report) = screen.report() {
+            head::distinct(report, sheet, paint);
+            for alert in report.alerts.iter().take((lines / LINES_PER_ALERT).max(1)) {
+                head::alert(alert, sheet, paint);
+            }
+        }
+        let below =
+            Rect { y: area.y + (lines - sheet.left()) as u16, height: sheet.left().saturating_sub(1) as u16, ..area };
+        body(screen, &mut Sheet::new(buffer, below), paint);
+    }
+    let last = Rect { y: area.bottom().saturating_sub(1), height: area.height.min(1), ..area };
+    foot(screen, &mut Sheet::new(buffer, last), paint);
+}
+
+fn body(screen: &mut Screen, sheet: &mut Sheet<'_>, paint: Paint) {
+    if let Focus::Detail(key, scrolled) = screen.focus.clone() {
+        return detail::detail(screen, &key, scrolled, sheet, paint);
+    }
+    let (lists, nth) = screen.lists();
+    let Some(list) = lists.get(nth) else { return };
+    let seconds = screen.report().map_or(0.0, |report| report.window.seconds);
+    table::tabs(&lists, nth, sheet, paint);
+    table::rows(screen, list, seconds, sheet, paint);
+}
+
+fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
+    match &screen.focus {
+        Focus::Filter(text, None) => {
+            let hint = if text.is_empty() { format!("   {WORDS} or a part of a row, Enter") } else { String::new() };
+            let text = Piece::new(format!("/{}_", clean(text)), paint.strong());
+            sheet.line([text, Piece::new(hint, paint.faint())]);
+        }
+        Focus::Filter(text, Some(why)) => sheet.line([
+            Piece::new(format!("/{}_", clean(text)), paint.strong()),
+            Piece::new(format!("   {}", clean(why)), paint.alarm()),
+        ]),
+        Focus::Detail(..) | Focus::Help => {
+            sheet.line([Piece::new("Esc back  ↑ ↓ scroll  Space hold  q quit", paint.faint())]);
+        }
+        Focus::List if screen.filter.is_empty() => sheet.line([Piece::new(KEYS, paint.faint())]),
+        Focus::List => sheet.line([
+            Piece::new(format!("filter {}", clean(&screen.filter_text)), paint.strong()),
+            Piece::new("   / changes it, Esc clears it", paint.faint()),
+        ]),
+    }
+}

@@ -1,0 +1,67 @@
+//! Colours. None carries a meaning that the text does not have, too.
+
+use std::env;
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// Which styles there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Paint {
+    color: bool,
+}
+
+impl Paint {
+    /// With colours, unless the environment has `NO_COLOR` (<https://no-color.org>).
+    pub fn from_env() -> Self {
+        Self::new(env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
+    }
+
+    /// With or without colours.
+    pub const fn new(color: bool) -> Self {
+        Self { color }
+    }
+
+    fn colored(self, color: Color) -> Style {
+        if self.color { Style::new().fg(color) } else { Style::new() }
+    }
+
+    /// Plain text.
+    pub const fn plain(self) -> Style {
+        Style::new()
+    }
+
+    /// What a reader looks for.
+    pub fn strong(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    /// Captions and units.
+    pub fn faint(self) -> Style {
+        self.colored(Color::DarkGray)
+    }
+
+    /// Bars and sparklines.
+    pub fn bar(self) -> Style {
+        self.colored(Color::Cyan)
+    }
+
+    /// What is as it should be.
+    pub fn good(self) -> Style {
+        self.colored(Color::Green)
+    }
+
+    /// What may become bad.
+    pub fn warning(self) -> Style {
+        self.colored(Color::Yellow).add_modifier(Modifier::BOLD)
+    }
+
+    /// What is bad.
+    pub fn alarm(self) -> Style {
+        self.colored(Color::Red).add_modifier(Modifier::BOLD)
+    }
+
+    /// The selected row.
+    pub fn selected(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+}

@@ -1,0 +1,81 @@
+//! The part of the screen that is drawn, line by line.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use crate::text::width;
+
+/// A text in a style.
+pub struct Piece {
+    /// The text.
+    pub text: String,
+    /// Its style.
+    pub style: Style,
+}
+
+impl Piece {
+    /// A text in a style.
+    pub fn new(text: impl Into<String>, style: Style) -> Self {
+        Self { text: text.into(), style }
+    }
+}
+
+/// Lines from the top to the bottom of an area.
+pub struct Sheet<'b> {
+    buffer: &'b mut Buffer,
+    area: Rect,
+    next: u16,
+}
+
+impl<'b> Sheet<'b> {
+    /// An empty sheet.
+    pub fn new(buffer: &'b mut Buffer, area: Rect) -> Self {
+        Self { buffer, area, next: 0 }
+    }
+
+    /// How many columns it has.
+    pub const fn columns(&self) -> usize {
+        self.area.width as usize
+    }
+
+    /// How many lines are left.
+    pub const fn left(&self) -> usize {
+        self.area.height.saturating_sub(self.next) as usize
+    }
+
+    /// Writes the next line; what does not fit is cut off.
+    pub fn line(&mut self, pieces: impl IntoIterator<Item = Piece>) {
+        if self.left() == 0 {
+            return;
+        }
+        let (mut x, y, end) = (self.area.x, self.area.y + self.next, self.area.right());
+        for Piece { text, style } in pieces {
+            let room = end.saturating_sub(x) as usize;
+            (x, _) = self.buffer.set_stringn(x, y, &text, room, style);
+        }
+        self.next += 1;
+    }
+
+    /// Gives the last line this style as a whole.
+    pub fn restyle(&mut self, style: Style) {
+        if self.next > 0 {
+            self.buffer.set_style(Rect { y: self.area.y + self.next - 1, height: 1, ..self.area }, style);
+        }
+    }
+
+    /// Writes as many of these as fit in a line, two blanks apart. What does not fit is left out as a whole.
+    pub fn words(&mut self, pieces: impl IntoIterator<Item = Piece>) {
+        let (mut used, mut fitting) = (0, Vec::new());
+        for piece in pieces {
+            let more = width(&piece.text) + if used > 0 { 2 } else { 0 };
+            if used + more > self.columns() && used > 0 {
+                continue;
+            }
+            if used > 0 {
+                fitting.push(Piece::new("  ", Style::new()));
+            }
+            used += more;
+            fitting.push(piece);
+        }
+        self.line(fitting);
+    }
+}

@@ -1,0 +1,172 @@
+//! The screen as it stands on a terminal, against the pictures in `tests/golden/`. With `WEIR_PICTURES=1` they are
+//! written anew: look at them.
+
+use std::{env, fs, path::Path};
+
+use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
+use serde_json::json;
+use weir_report::{Estimate, Report, Row};
+
+use super::{Paint, draw};
+use crate::{
+    history::tests::second,
+    screen::{
+        Screen,
+        tests::{golden, press, screen},
+    },
+    source::{Known, Reported, Update},
+};
+
+fn drawn(screen: &mut Screen, (columns, lines): (u16, u16), paint: Paint) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
+    let draw = |frame: &mut ratatui::Frame<'_>| {
+        let area = frame.area();
+        draw(screen, frame.buffer_mut(), area, paint);
+    };
+    terminal.draw(draw).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn lines(buffer: &Buffer) -> Vec<String> {
+    let area = buffer.area;
+    let line = |y| {
+        let cells = (0..area.width).map(|x| buffer[(x, y)].symbol());
+        cells.collect::<String>().trim_end().to_owned()
+    };
+    (0..area.height).map(line).collect()
+}
+
+fn text(screen: &mut Screen, size: (u16, u16)) -> String {
+    lines(&drawn(screen, size, Paint::new(false))).join("\n") + "\n"
+}
+
+/// A screen after two minutes, with a report of IPv4 addresses that are not masked.
+fn busy() -> Screen {
+    let mut screen = screen();
+    for nth in 0..120_u64 {
+        let bytes = 60_000_000 + (nth * 7919 % 50) * 1_000_000;
+        let mut one = second(nth as i64, &[("eth0", bytes / 800, bytes), ("wan0.100", 10_000, 4_000_000)]);
+        one.interfaces[1].mode = "xdp-generic".to_owned();
+        one.interfaces[1].trouble = (nth > 100).then(|| "program 42 stands before weir's program".to_owned());
+        one.skipped = if nth == 90 { 2 } else { 0 };
+        screen.take(Update::Second(one));
+    }
+    screen.now = golden().window.end + jiff::SignedDuration::from_secs(3);
+    screen
+}
+
+/// The picture of this name shows what is drawn.
+fn is_as_in(picture: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(picture);
+    if env::var_os("WEIR_PICTURES").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_default();
+    assert!(golden == text, "{} has\n{golden}\nbut it is\n{text}", path.display());
+}
+
+#[test]
+fn the_screen_is_complete_in_80_columns_and_better_in_160() {
+    let mut screen = busy();
+    is_as_in("sources-80x24.txt", &text(&mut screen, (80, 24)));
+    is_as_in("sources-160x50.txt", &text(&mut screen, (160, 50)));
+    press(&mut screen, "4↓");
+    is_as_in("flows-80x24.txt", &text(&mut screen, (80, 24)));
+    is_as_in("flows-160x50.txt", &text(&mut screen, (160, 50)));
+    press(&mut screen, "?");
+    is_as_in("help-80x24.txt", &text(&mut screen, (80, 24)));
+}
+
+#[test]
+fn everything_about_a_row_is_its_peers_and_what_all_views_know() {
+    let mut screen = busy();
+    screen.can_ask = true;
+    press(&mut screen, "1\n");
+    let row = |view: &str, key: serde_json::Value, lower, upper| {
+        let estimate = Some(Estimate { value: lower, lower, upper, sampled: None });
+        let key = key.as_object().unwrap().clone();
+        Row { view: Some(view.to_owned()), key, packets: estimate, bytes: estimate, ..Row::default() }
+    };
+    let rows = vec![row("sources", json!({"src_ip": "192.0.2.1"}), 302_000_000, 302_100_000)];
+    screen.take(Update::Known(Known { key: "src_ip=192.0.2.1".to_owned(), rows: Ok(rows), seconds: 10.0 }));
+    is_as_in("detail-80x24.txt", &text(&mut screen, (80, 24)));
+}
+
+#[test]
+fn every_number_is_that_of_the_report() {
+    let mut screen = busy();
+    let shown = text(&mut screen, (160, 50));
+    // 302,149,000 bytes in 10 s, and what the tables of the report say of it.
+    let Report { top, .. } = golden();
+    let rate = weir_report::units::scaled(top.sources[0].bytes.value as f64 * 8.0 / 10.0, "bit/s");
+    for part in [
+        "edge-1 at fra1",
+        "08:00:00 – 08:00:10 UTC",
+        "3 s ago",
+        "33.1 %",
+        &rate,
+        "lost 280",
+        "sampled 1 in 4",
+        "(wan0.100)",
+    ] {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+}
+
+#[test]
+fn what_can_be_trusted_is_complete_in_80_columns() {
+    let shown = text(&mut busy(), (80, 24));
+    for part in ["kept >99.9 %", "lost 280", "BLIND 1.2 s", "sample 1/4", "attached 2/2", "coverage 98.7 %"] {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+}
+
+#[test]
+fn a_report_of_the_open_window_says_so() {
+    let mut screen = busy();
+    screen.take(Update::Report(Box::new(Reported { report: golden(), is_open: true })));
+    let shown = text(&mut screen, (80, 24));
+    assert!(shown.contains("08:00:00 – now") && shown.contains("open, 3 s old"), "{shown}");
+}
+
+#[test]
+fn no_size_of_the_terminal_is_too_small() {
+    for keys in ["", "4", "8", "?", "/port:x\n", "1\n"] {
+        for size in [(1, 1), (2, 3), (5, 2), (20, 5), (39, 10), (80, 1), (300, 2), (80, 24), (400, 100)] {
+            let mut screen = busy();
+            press(&mut screen, keys);
+            text(&mut screen, size);
+            text(&mut Screen::default(), size);
+        }
+    }
+}
+
+#[test]
+fn no_name_from_outside_reaches_the_terminal_as_it_is() {
+    let mut report = golden();
+    let evil = "\x1b]0;evil\x07\u{202e}";
+    report.observer.name = evil.to_owned();
+    report.interfaces[0].name = evil.to_owned();
+    report.interfaces[0].trouble = Some(evil.to_owned());
+    report.alerts[0].rule = evil.to_owned();
+    report.views[0].name = evil.to_owned();
+    report.top.flows[0].proto = evil.to_owned().into();
+    for keys in ["", "4", "4\n", "0\t", "/\x1b"] {
+        let mut screen = screen();
+        screen.take(Update::Report(Box::new(Reported { report: report.clone(), is_open: false })));
+        screen.take(Update::Second(second(1, &[(evil, 1, 1)])));
+        screen.take(Update::Trouble(evil.to_owned()));
+        press(&mut screen, keys);
+        let shown = text(&mut screen, (160, 50));
+        let obeyed = |letter: char| letter != '\n' && weir_system::text::visible(letter) != letter;
+        assert!(!shown.contains(obeyed), "{shown:?}");
+    }
+}
+
+#[test]
+fn without_colour_nothing_is_coloured_and_nothing_is_missing() {
+    let [plain, colored] = [false, true].map(|color| drawn(&mut busy(), (80, 24), Paint::new(color)));
+    assert_eq!(lines(&plain), lines(&colored));
+    let has_color = |buffer: &Buffer| buffer.content.iter().any(|cell| cell.fg != Color::Reset);
+    assert_eq!([has_color(&plain), has_color(&colored)], [false, true]);
+}

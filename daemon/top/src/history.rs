@@ -1,0 +1,151 @@
+//! The last seconds of each interface, in fixed memory.
+
+use std::collections::VecDeque;
+
+use weir_report::{InterfaceSecond, Second, Tally};
+
+/// How many seconds are kept for each interface: the widest sparkline.
+pub const SECONDS_MAX: usize = 240;
+/// How many interfaces are kept. weir measures no more.
+const INTERFACES_MAX: usize = 256;
+
+/// The rate of one second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rate {
+    /// Bits in a second.
+    pub bits: f64,
+    /// Packets in a second.
+    pub packets: f64,
+}
+
+/// One interface in one direction.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// What it was in the last second.
+    pub last: InterfaceSecond,
+    /// Its rates, the latest at the end; `None` for a second of which nothing is known.
+    pub rates: VecDeque<Option<Rate>>,
+}
+
+/// All interfaces, in the order of the source.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    lines: Vec<Line>,
+}
+
+impl History {
+    /// Adds a second. An interface that is no longer there is forgotten.
+    pub fn add(&mut self, second: &Second) {
+        let mut before = std::mem::take(&mut self.lines);
+        for interface in second.interfaces.iter().take(INTERFACES_MAX) {
+            let nth = before.iter().position(|line| is_same(&line.last, interface));
+            let mut line = match nth {
+                Some(nth) => before.swap_remove(nth),
+                None => Line { last: interface.clone(), rates: VecDeque::new() },
+            };
+            if nth.is_some() {
+                for _ in 0..second.skipped.min(SECONDS_MAX as u64) {
+                    line.push(None);
+                }
+            }
+            line.push(interface.counted.map(|counted| Rate::of(counted, second.seconds)));
+            line.last = interface.clone();
+            self.lines.push(line);
+        }
+    }
+
+    /// The interfaces.
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+}
+
+fn is_same(one: &InterfaceSecond, other: &InterfaceSecond) -> bool {
+    one.name == other.name && one.direction == other.direction
+}
+
+impl Rate {
+    fn of(Tally { packets, bytes }: Tally, seconds: f64) -> Self {
+        let seconds = seconds.max(f64::MIN_POSITIVE);
+        Self { bits: bytes as f64 * 8.0 / seconds, packets: packets as f64 / seconds }
+    }
+}
+
+impl Line {
+    fn push(&mut self, rate: Option<Rate>) {
+        if self.rates.len() == SECONDS_MAX {
+            self.rates.pop_front();
+        }
+        self.rates.push_back(rate);
+    }
+
+    /// The rate of the last second, if it is known.
+    pub fn now(&self) -> Option<Rate> {
+        self.rates.back().copied().flatten()
+    }
+
+    /// The highest value of the seconds that are kept.
+    pub fn most(&self, of: impl Fn(Rate) -> f64) -> f64 {
+        self.rates.iter().flatten().map(|rate| of(*rate)).fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use weir_report::SECOND_SCHEMA;
+
+    /// A second with these interfaces: name, packets, bytes.
+    pub fn second(time: i64, interfaces: &[(&str, u64, u64)]) -> Second {
+        let time = jiff::Timestamp::from_second(time).unwrap();
+        let interface = |&(name, packets, bytes): &(&str, u64, u64)| InterfaceSecond {
+            name: name.to_owned(),
+            direction: Some("ingress".to_owned()),
+            mode: "xdp-native".to_owned(),
+            counted: Some(Tally { packets, bytes }),
+            total: None,
+            lost: None,
+            trouble: None,
+        };
+        Second {
+            schema: SECOND_SCHEMA.to_owned(),
+            time,
+            seconds: 1.0,
+            skipped: 0,
+            window_start: time,
+            last_report: None,
+            interfaces: interfaces.iter().map(interface).collect(),
+            troubles: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_second_that_was_missed_is_no_second_of_silence() {
+        let mut history = History::default();
+        history.add(&second(1, &[("eth0", 10, 1000)]));
+        let late = Second { skipped: 2, seconds: 2.0, ..second(4, &[("eth0", 10, 1000)]) };
+        history.add(&late);
+        let rates: Vec<_> = history.lines()[0].rates.iter().map(|rate| rate.map(|rate| rate.bits)).collect();
+        assert_eq!(rates, [Some(8000.0), None, None, Some(4000.0)]);
+        assert_eq!(history.lines()[0].now(), Some(Rate { bits: 4000.0, packets: 5.0 }));
+        let mut unknown = second(5, &[("eth0", 10, 1000)]);
+        unknown.interfaces[0].counted = None;
+        history.add(&unknown);
+        assert_eq!(history.lines()[0].now(), None);
+    }
+
+    #[test]
+    fn memory_is_fixed_and_what_has_gone_is_forgotten() {
+        let mut history = History::default();
+        for nth in 0..1000 {
+            history.add(&second(nth, &[("eth0", nth as u64, 0), ("eth1", 1, 1)]));
+        }
+        assert_eq!(history.lines().len(), 2);
+        assert_eq!(
+            (history.lines()[0].rates.len(), history.lines()[0].most(|rate| rate.packets)),
+            (SECONDS_MAX, 999.0)
+        );
+        history.add(&second(1000, &[("eth1", 1, 1)]));
+        assert_eq!((history.lines().len(), history.lines()[0].rates.len()), (1, SECONDS_MAX));
+    }
+}

@@ -1,0 +1,220 @@
+//! The lists of a report, all in one shape.
+
+use serde_json::Value;
+use weir_report::{Beyond, Estimate, Report, Row, Top, TopPrefix, View};
+
+use crate::key::Key;
+
+/// What orders the lists that count packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Bytes.
+    #[default]
+    Bytes,
+    /// Packets.
+    Packets,
+}
+
+/// One row.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its place in the list, from 1.
+    pub rank: u32,
+    /// Its key.
+    pub key: Key,
+    /// What was measured.
+    pub amount: Amount,
+}
+
+/// What was measured of a row.
+#[derive(Clone, Copy, Debug)]
+pub enum Amount {
+    /// Packets and bytes.
+    Sums {
+        /// Packets.
+        packets: Estimate,
+        /// Bytes on the wire.
+        bytes: Estimate,
+    },
+    /// Different values, flows or new flows.
+    Count(Estimate),
+}
+
+/// One list.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// Its name, the same in every report.
+    pub name: String,
+    /// What a row counts, if not packets and bytes.
+    pub counted: Option<String>,
+    /// The probability that the bounds of all rows hold, 0 to 1.
+    pub confidence: f64,
+    /// All packets and bytes of which the rows are parts.
+    pub whole: [u64; 2],
+    /// The rows, the largest first.
+    pub entries: Vec<Entry>,
+}
+
+impl Amount {
+    /// What orders the list.
+    pub const fn of(self, by: By) -> Estimate {
+        match (self, by) {
+            (Self::Sums { bytes, .. }, By::Bytes) => bytes,
+            (Self::Sums { packets, .. }, By::Packets) => packets,
+            (Self::Count(count), _) => count,
+        }
+    }
+}
+
+/// All lists of a report: those with a number key first, then the views.
+pub fn lists(report: &Report, by: By) -> Vec<List> {
+    let top = if by == By::Packets { &report.top_by_packets } else { &report.top };
+    let whole = [report.totals.packets, report.totals.bytes];
+    let spread = |name: &str, counted: &str, rows: &[Row]| List {
+        name: name.to_owned(),
+        counted: Some(counted.to_owned()),
+        confidence: report.spread.confidence,
+        whole,
+        entries: rows.iter().filter_map(|row| Entry::of_row(row, Amount::Count(row.distinct?))).collect(),
+    };
+    let mut all = of_top(top, whole);
+    all.push(spread("floods", "sources", &report.spread.sources_per_destination));
+    all.push(spread("scans", "destinations", &report.spread.destinations_per_source));
+    all.push(spread("ports", "ports", &report.spread.ports_per_source));
+    all.extend(report.views.iter().flat_map(|view| of_view(view, whole)));
+    all
+}
+
+fn of_top(top: &Top, whole: [u64; 2]) -> Vec<List> {
+    let list =
+        |name: &str, entries| List { name: name.to_owned(), counted: None, confidence: top.confidence, whole, entries };
+    let sums = |packets, bytes| Amount::Sums { packets, bytes };
+    let sources = top.sources.iter().map(|of| Entry {
+        rank: of.rank,
+        key: Key::new([("src_ip", of.src_ip.to_string())]),
+        amount: sums(of.packets, of.bytes),
+    });
+    let destinations = top.destinations.iter().map(|of| Entry {
+        rank: of.rank,
+        key: Key::new([("dst_ip", of.dst_ip.to_string())]),
+        amount: sums(of.packets, of.bytes),
+    });
+    let pairs = top.pairs.iter().map(|of| Entry {
+        rank: of.rank,
+        key: Key::new([("src_ip", of.src_ip.to_string()), ("dst_ip", of.dst_ip.to_string())]),
+        amount: sums(of.packets, of.bytes),
+    });
+    let flows = top.flows.iter().map(|of| Entry {
+        rank: of.rank,
+        key: Key::new([
+            ("src_ip", of.src_ip.to_string()),
+            ("dst_ip", of.dst_ip.to_string()),
+            ("src_port", of.src_port.to_string()),
+            ("dst_port", of.dst_port.to_string()),
+            ("proto", of.proto.to_string()),
+        ]),
+        amount: sums(of.packets, of.bytes),
+    });
+    let services = top.services.iter().map(|of| Entry {
+        rank: of.rank,
+        key: Key::new([("proto", of.proto.to_string()), ("port", of.port.to_string())]),
+        amount: sums(of.packets, of.bytes),
+    });
+    vec![
+        list("sources", sources.collect()),
+        list("destinations", destinations.collect()),
+        list("pairs", pairs.collect()),
+        list("flows", flows.collect()),
+        list("services", services.collect()),
+        list("source nets", prefixes(&top.source_prefixes)),
+        list("destination nets", prefixes(&top.destination_prefixes)),
+    ]
+}
+
+/// Networks are ordered by what they have beyond their listed addresses.
+fn prefixes(of: &[TopPrefix]) -> Vec<Entry> {
+    let entry = |of: &TopPrefix| {
+        let Beyond { packets, bytes } = of.beyond;
+        let key = Key::new([("prefix", of.prefix.clone())]);
+        Entry { rank: of.rank, key, amount: Amount::Sums { packets, bytes } }
+    };
+    of.iter().map(entry).collect()
+}
+
+fn of_view(view: &View, totals: [u64; 2]) -> Vec<List> {
+    let parts = view.parts().filter(|(table, total, rows)| table.is_some() || total.is_some() || !rows.is_empty());
+    let list = |(table, total, rows): (Option<&weir_report::ViewTable>, Option<&weir_report::Sums>, &[Row])| {
+        let place = table.map(|of| format!(" {} {}", of.interface, of.direction.as_deref().unwrap_or_default()));
+        List {
+            name: format!("{}{}", view.name, place.unwrap_or_default()).trim_end().to_owned(),
+            counted: counted(&view.measure),
+            confidence: view.confidence,
+            whole: total.map_or(totals, |total| [total.packets.value, total.bytes.value]),
+            entries: rows.iter().filter_map(|row| Entry::of_row(row, amount(row)?)).collect(),
+        }
+    };
+    parts.map(list).collect()
+}
+
+/// What a view counts, in words; `None` for packets and bytes.
+fn counted(measure: &Value) -> Option<String> {
+    match measure.as_str() {
+        Some("bytes" | "packets") => None,
+        Some(measure) => Some(measure.replace('_', " ")),
+        None => {
+            let fields = measure.get("distinct").and_then(Value::as_array).into_iter().flatten();
+            let fields: Vec<_> = fields.filter_map(Value::as_str).collect();
+            Some(format!("different {}", fields.join(", ")))
+        }
+    }
+}
+
+/// What a row of a view has.
+pub fn amount(row: &Row) -> Option<Amount> {
+    match (row.packets, row.bytes) {
+        (Some(packets), Some(bytes)) => Some(Amount::Sums { packets, bytes }),
+        _ => row.flows.or(row.new_flows).or(row.distinct).map(Amount::Count),
+    }
+}
+
+impl Entry {
+    fn of_row(row: &Row, amount: Amount) -> Option<Self> {
+        Some(Self { rank: row.rank?, key: Key::of_row(&row.key), amount })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_list_of_the_report_is_there_with_its_rows_in_their_order() {
+        let report: Report = serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap();
+        let all = lists(&report, By::Bytes);
+        let names: Vec<_> = all.iter().map(|list| (list.name.as_str(), list.entries.len())).collect();
+        assert_eq!(
+            names[..10],
+            [
+                ("sources", 2),
+                ("destinations", 1),
+                ("pairs", 2),
+                ("flows", 4),
+                ("services", 3),
+                ("source nets", 2),
+                ("destination nets", 1),
+                ("floods", 1),
+                ("scans", 2),
+                ("ports", 0)
+            ]
+        );
+        assert!(names.contains(&("web_by_server", 1)) && names.contains(&("dscp eth0 ingress", 2)), "{names:?}");
+        let scanners = all.iter().find(|list| list.name == "scanners").unwrap();
+        assert_eq!(scanners.counted.as_deref(), Some("different dst_ip, dst_port"));
+        for list in &all {
+            assert!(list.entries.is_sorted_by_key(|entry| entry.rank), "{}", list.name);
+        }
+        assert_eq!(all[0].entries[0].amount.of(By::Bytes), report.top.sources[0].bytes);
+        let by_packets = lists(&report, By::Packets);
+        assert_eq!(by_packets[3].entries.len(), report.top_by_packets.flows.len());
+    }
+}

@@ -1,0 +1,60 @@
+//! Texts that fit, and that a terminal does not obey.
+
+use ratatui::text::Span;
+use weir_system::text::visible;
+
+/// A text from outside, without characters that a terminal interprets.
+pub fn clean(text: &str) -> String {
+    text.chars().map(visible).collect()
+}
+
+/// How many columns a text takes.
+pub fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// The text in at most this many columns; a longer one ends with `…`.
+pub fn fit(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    for character in text.chars() {
+        if width(&short) + width(character.encode_utf8(&mut [0; 4])) + 1 > columns {
+            break;
+        }
+        short.push(character);
+    }
+    if columns > 0 { short + "…" } else { short }
+}
+
+/// The text in exactly this many columns, at their left.
+pub fn left(text: &str, columns: usize) -> String {
+    let text = fit(text, columns);
+    let blanks = columns.saturating_sub(width(&text));
+    text + &" ".repeat(blanks)
+}
+
+/// The text in exactly this many columns, at their right.
+pub fn right(text: &str, columns: usize) -> String {
+    let text = fit(text, columns);
+    " ".repeat(columns.saturating_sub(width(&text))) + &text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_takes_the_columns_that_it_is_given() {
+        assert_eq!((left("eth0", 6), right("eth0", 6)), ("eth0  ".to_owned(), "  eth0".to_owned()));
+        assert_eq!((fit("interface", 5), fit("eth0", 4), fit("eth0", 0)), ("inte…".into(), "eth0".into(), "".into()));
+        // A character of two columns that does not fit in one.
+        assert_eq!((fit("上行上行", 4), left("上行上行", 4)), ("上…".to_owned(), "上… ".to_owned()));
+    }
+
+    #[test]
+    fn a_terminal_obeys_no_name() {
+        assert_eq!(clean("up\x1b[2Jlink\r\n"), "up\u{fffd}[2Jlink\u{fffd}\u{fffd}");
+    }
+}
