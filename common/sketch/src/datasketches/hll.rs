@@ -108,14 +108,14 @@ fn check_mark(reader: &mut Reader, key_id: u64) -> Result<(), ImageError> {
 }
 
 /// Reads an image in any mode and form, whose hashes were made with the key of this fingerprint:
-/// [`PUBLIC`](super::PUBLIC) if `DataSketches` itself made it.
+/// [`PUBLIC`] if `DataSketches` itself made it.
 ///
 /// Takes at most 256 KiB of memory, whatever the bytes say. Ignores other bytes behind the image, as `DataSketches`
 /// does.
 ///
 /// # Errors
 ///
-/// The bytes are no such image, and the error says where; or [`write`] has marked it with another key, or none.
+/// The bytes are no such image, and the error says where; or [`write()`] has marked it with another key, or none.
 pub fn read(image: &[u8], key_id: u64) -> Result<HyperLogLog, ImageError> {
     let mut reader = Reader::new(image, 0);
     let preamble = Preamble::read(&mut reader)?;

@@ -301,6 +301,10 @@ mod tests {
         let zeros = [0u8; BYTES];
         let mut hashes: HashSet<u64> = (0..BYTES).map(|length| hash.of(&zeros[..length])).collect();
         assert_eq!(hashes.len(), BYTES, "only their lengths tell them apart");
+        // A text has no length before it.
+        let text = "\0".repeat(BYTES);
+        let texts: HashSet<u64> = (0..BYTES).map(|length| hash.of(&text[..length])).collect();
+        assert_eq!(texts.len(), BYTES, "only their lengths tell them apart");
         for at in 0..BYTES {
             let mut bytes = zeros;
             bytes[at] = 1;
