@@ -55,12 +55,9 @@ pub use self::{
     feeds::{Decision, Feeding, Survey},
     generic::GenericXdp,
     hook::{Found, Leftover, leftovers},
-    ladder::{Ladder, Programs, Standing},
+    ladder::{Ladder, Programs, Standing, link_layer, rungs},
     nat::{Nat, Unknown},
     obtained::Obtained,
-    tasks::Done,
-};
-pub use self::{
-    ladder::{link_layer, rungs},
     plan::{covers, list},
+    tasks::{Channels, Done},
 };

@@ -1,0 +1,249 @@
+//! What a window is measured with, and how it ends: all workers close it, and their parts become a report.
+
+use std::{collections::BTreeSet, iter, mem, sync::Arc, time::Duration};
+
+use tracing::warn;
+use weir_attach::{Attachments, Obtained};
+use weir_common::ledger::{Counters, Ledger, Tally};
+use weir_config::Config;
+use weir_datapath::{
+    self as datapath,
+    interface::{MeasuredInterface, NO_ROUTE},
+    rates::Rates,
+};
+use weir_deliver::sink;
+use weir_measure::{
+    order::{Change, Closed},
+    question::Views,
+    window::Span,
+};
+use weir_report::{self as report, Report, SinkMetrics};
+use weir_system::clock::{self, Moment};
+
+use super::{MeasureError, losses};
+use crate::{
+    closing::{Closing, Times},
+    control::{Question, protocol::Asked},
+    fleet::Fleet,
+    handover::Handover,
+    reload::Prepared,
+    state::Last,
+    workers::{Parts, Workers},
+};
+
+/// Everything that measures a window.
+pub struct Measuring<'a, 'scope> {
+    /// The measured interfaces.
+    pub attachments: Attachments<'a>,
+    /// The CPUs; `None` if no program is loaded.
+    pub fleet: Option<Fleet<'a>>,
+    /// The workers.
+    pub workers: Workers<'scope>,
+    /// Turns closed windows into reports.
+    pub closing: Closing,
+    /// What is handed over to the next weir, if systemd keeps it.
+    pub handover: Option<Handover>,
+    /// What an earlier weir counted but did not report; it goes into the first report.
+    pub inherited: Option<datapath::Edge>,
+    /// The last reported window.
+    pub last: Option<LastWindow>,
+}
+
+/// The last reported window. Keys are looked up in it until the next one ends; its shard would be idle anyway.
+pub struct LastWindow {
+    /// The part that all others were merged into.
+    first: Closed,
+    /// The views of this window.
+    views: Arc<Views>,
+    /// The report's id.
+    report_id: String,
+    /// Its start and end.
+    window: report::Window,
+}
+
+/// The end of a window.
+pub struct WindowEnd {
+    /// The window.
+    pub span: Span,
+    /// When the next one begins.
+    pub next: Moment,
+    /// How long to wait for the workers.
+    pub patience: Duration,
+    /// What each interface carried in each second of the window.
+    pub rates: Vec<Rates>,
+}
+
+/// A window that has ended.
+pub struct Ended {
+    /// Its report, with addresses as the configuration lets them be disclosed.
+    pub report: Report,
+    /// Its views.
+    pub views: Arc<Views>,
+    /// Whether any worker has measured.
+    pub has_measured: bool,
+}
+
+impl Measuring<'_, '_> {
+    /// Closes the window on all workers, and makes its report. `upcoming` is the configuration of the next window, if it
+    /// is a new one; `sinks` are the metrics of the sinks.
+    ///
+    /// # Errors
+    ///
+    /// A worker has ended, or the shards cannot be merged.
+    pub fn close(
+        &mut self,
+        config: &Config,
+        end: WindowEnd,
+        upcoming: Option<&Prepared>,
+        sinks: impl FnOnce() -> Vec<SinkMetrics>,
+    ) -> Result<Ended, MeasureError> {
+        let WindowEnd { span, next, patience, rates } = end;
+        self.forget_last(config);
+        let change = upcoming.map(|upcoming| self.make_ready(upcoming));
+        // Flows are also forgotten while the machine sleeps, so this clock includes that time.
+        let now = clock::since_boot();
+        let times = Times { span, begin: now.saturating_sub(span.length), end: now };
+        let emptied = self.closing.rotate(times);
+        self.closing.advance(next.wall);
+        let mut window = self.workers.close(patience, change, |spare| self.closing.keys.equip(spare))?;
+        let late = self.late_cpus(&window);
+        self.note_for_the_next_weir(&mut window.closed);
+        self.add_sums(&mut window.closed, rates, span.length);
+        self.drop_other_keys(config, &mut window.closed);
+        if let Some(next) = upcoming {
+            self.closing.alerts.part_from(&next.config.alerts.rules);
+        }
+        let Self { attachments, closing, .. } = self;
+        let account = |ledgers: &[Ledger]| account(attachments, config, ledgers);
+        let report = closing.report(&mut window.closed, span, late, emptied, account, sinks())?;
+        // Before anything is published: to sinks, the webhook, the log, or clients.
+        let report = sink::of_report(config.addresses, report);
+        let has_measured = !window.closed.is_empty() || window.late.is_empty();
+        let views = self.closing.views.clone();
+        self.keep(&report, window.closed, upcoming.map_or(config, |next| &next.config), upcoming);
+        if let Some(handover) = &mut self.handover {
+            let last = Last { seq: report.observer.seq, id: report.id.clone() };
+            handover.report(next, last, &self.closing.alerts, self.attachments.slot_states());
+        }
+        Ok(Ended { report, views, has_measured })
+    }
+
+    /// Looks up keys in the last window. The client may have gone meanwhile.
+    pub fn answer(&self, question: &Question) {
+        let last = self.last.as_ref().filter(|last| Arc::ptr_eq(&last.views, &question.views));
+        let asked = last.and_then(|LastWindow { first, views, report_id, window }| {
+            let answers = self.closing.look_up(first, views, &question.asks)?;
+            Some(Asked { report_id: report_id.clone(), window: *window, answers })
+        });
+        let _ = question.reply.send(asked);
+    }
+
+    /// The kernel's current counters of each slot.
+    pub fn seen_by_slot(&self) -> Vec<Tally> {
+        let interfaces = if self.fleet.is_some() { self.closing.interfaces } else { 0 };
+        (0..interfaces).map(|slot| self.seen(slot)).collect()
+    }
+
+    /// The kernel's current counters of a slot.
+    pub fn seen(&self, slot: usize) -> Tally {
+        self.fleet.as_ref().map_or_else(Tally::default, |fleet| fleet.seen(slot))
+    }
+
+    /// Writes the interfaces down for the next weir, if they have changed.
+    pub fn note_interfaces(&mut self) {
+        if let Some(handover) = &mut self.handover {
+            handover.note(self.attachments.slot_states());
+        }
+    }
+
+    /// The last window could be queried until now. Its shard is needed again.
+    fn forget_last(&mut self, config: &Config) {
+        let Self { closing, workers, last, .. } = self;
+        let shard = last.take().map(|last| last.first);
+        workers.take_back(shard, &closing.views, || closing.keys.shard(&config.estimates, &closing.views));
+    }
+
+    /// Makes attachments and spare shards ready for the configuration of the next window.
+    fn make_ready(&mut self, upcoming: &Prepared) -> Change {
+        let Self { attachments, workers, closing, .. } = self;
+        let Prepared { config, views, interfaces, .. } = upcoming;
+        let used = attachments.change(&config.interfaces, views.directory.clone(), *interfaces);
+        workers.renew(|| closing.keys.shard(&config.estimates, views));
+        Change { interfaces: used.max(*interfaces), sampling: config.sampling }
+    }
+
+    /// The CPUs whose part of a window is incomplete; logs them.
+    fn late_cpus(&self, window: &Parts) -> Vec<u32> {
+        let late = window.late.iter().flat_map(|nth| self.fleet.iter().flat_map(|fleet| fleet.cpus_of(*nth))).copied();
+        let late: BTreeSet<u32> = late.chain(window.closed.iter().flat_map(|closed| closed.late.clone())).collect();
+        let late = Vec::from_iter(late);
+        if !window.late.is_empty() || !late.is_empty() {
+            warn!(cpus = ?late, "these CPUs are late: the rest of their packets will be in a later report");
+        }
+        late
+    }
+
+    /// What the programs counted is reported now; what was read after the last window is left for the next weir.
+    fn note_for_the_next_weir(&mut self, parts: &mut [Closed]) {
+        let Some(handover) = &mut self.handover else { return };
+        for closed in parts.iter_mut().filter(|closed| closed.is_of_programs) {
+            handover.add(&closed.edge, mem::take(&mut closed.rest));
+        }
+    }
+
+    /// Adds what belongs to no single worker. These are sums over all CPUs, so it does not matter which part has them.
+    fn add_sums(&mut self, parts: &mut [Closed], rates: Vec<Rates>, length: Duration) {
+        let Some((first, others)) = parts.split_first_mut() else { return };
+        first.edge.add_rates(rates);
+        if let Some(inherited) = self.inherited.take() {
+            first.edge.add(&inherited);
+        }
+        let mut counted = vec![Counters::default(); first.edge.counters.len()];
+        for closed in iter::once(&*first).chain(&*others) {
+            for (sum, counters) in counted.iter_mut().zip(&closed.edge.counters) {
+                sum.add(counters);
+            }
+        }
+        self.attachments.compare(&counted, length, &mut first.edge);
+    }
+
+    /// A part that was measured with another key or other views cannot be merged: its packets are lost.
+    fn drop_other_keys(&mut self, config: &Config, parts: &mut [Closed]) {
+        let closing = &mut self.closing;
+        for closed in parts {
+            let packets = closed.give_up_other(closing.key_id, &closing.views);
+            if packets > 0 {
+                warn!(
+                    packets,
+                    "a CPU was so late that the key of the day or the configuration has changed: its packets count as lost"
+                );
+            }
+            if !Arc::ptr_eq(closed.shard.plan(), &closing.views) {
+                closed.shard = closing.keys.shard(&config.estimates, &closing.views);
+            }
+        }
+    }
+
+    /// Keeps the merged part for queries, and gives the other shards back to the workers, for the configuration of the
+    /// next window.
+    fn keep(&mut self, report: &Report, parts: Vec<Closed>, config: &Config, upcoming: Option<&Prepared>) {
+        let Self { closing, workers, last, .. } = self;
+        let mut parts = parts.into_iter();
+        let (report_id, window, views) = (report.id.clone(), report.window, closing.views.clone());
+        *last = parts.next().map(|first| LastWindow { first, views, report_id, window });
+        let views = upcoming.map_or(&closing.views, |next| &next.views);
+        workers.take_back(parts, views, || closing.keys.shard(&config.estimates, views));
+    }
+}
+
+/// The measured interfaces of a window with these ledgers; logs which packets are missing.
+fn account(attachments: &mut Attachments<'_>, config: &Config, ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
+    let mut interfaces = attachments.close(ledgers);
+    for interface in &mut interfaces {
+        if interface.mode == Obtained::Gone.name() && config.means_only_by_route(&interface.name) {
+            interface.mode = NO_ROUTE;
+        }
+        losses::warn_of(&interface.name, &ledgers[interface.slot]);
+    }
+    interfaces
+}

@@ -1,0 +1,391 @@
+//! The coordinator follows the interfaces and the CPUs, ends each window on time, and has its report published.
+//!
+//! [`Coordinator`] is one loop over everything that can happen. [`Measuring`] closes windows and makes their reports,
+//! the [`Publisher`] hands them on. `schedule` says when interfaces are checked, and `losses` what the log says of
+//! packets that are missing.
+
+mod losses;
+mod measuring;
+mod publisher;
+mod schedule;
+
+use std::{sync::Arc, time::Duration};
+
+use crossbeam::channel::{Receiver, never, select};
+use jiff::SignedDuration;
+use rustix::system::uname;
+use sd_notify::NotifyState;
+use thiserror::Error;
+use tracing::{info, warn};
+use weir_attach::{
+    Departure, Done, Obtained,
+    netlink::{Ender, News},
+};
+use weir_config::{Config, Packets, interface::Way};
+use weir_datapath::rates::Pulse;
+use weir_measure::window::Window;
+use weir_sketch::MergeError;
+use weir_system::{
+    clock::{self, Moment},
+    notify::notify,
+};
+
+pub use self::{measuring::Measuring, publisher::Publisher};
+use self::{
+    measuring::{Ended, WindowEnd},
+    schedule::{LookSchedule, look_patience, patience, since_second},
+};
+use crate::{
+    control::{Control, Release},
+    memory::Memory,
+    reload::{Offer, Prepared, Reloads},
+    workers::WorkersError,
+};
+
+/// How long a stopping daemon waits for all interfaces to be detached.
+const DETACHING: Duration = Duration::from_secs(5);
+/// How long a stopping daemon waits for its workers to close the last window.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How much extra time weir requests from systemd while it attaches to, or detaches from, very many interfaces.
+const MORE_TIME: Duration = Duration::from_secs(30);
+/// How long the kernel may take to detach a link.
+const GRACE_PERIOD: Duration = Duration::from_millis(40);
+
+/// Why measuring cannot continue.
+#[derive(Debug, Error)]
+pub enum MeasureError {
+    /// A worker has ended.
+    #[error(transparent)]
+    Workers(#[from] WorkersError),
+    /// The shards cannot be merged.
+    #[error("cannot merge the shards of a window: this is a bug in weir, please report it")]
+    Merge(#[from] MergeError),
+    /// The attacher thread has panicked.
+    #[error("the thread that attaches has ended: this is a bug in weir, please report it")]
+    Attacher,
+    /// All sinks are closed.
+    #[error(
+        "no sink accepts reports any more ({0}): start weir again with a reader for its standard output, or name a file \
+         or a collector under `sinks:`"
+    )]
+    NoSink(String),
+}
+
+/// The state of the coordinator.
+pub struct Coordinator<'a, 'scope> {
+    /// The configuration in force.
+    pub config: Arc<Config>,
+    /// What windows are measured with.
+    pub measuring: Measuring<'a, 'scope>,
+    /// Where reports go.
+    pub publisher: Publisher,
+    /// The first window, which began when the shards got their keys.
+    pub window: Window,
+    /// News of interfaces.
+    pub news: Receiver<News>,
+    /// Ends the thread that delivers them.
+    pub ender: Ender,
+    /// Queries to a running weir.
+    pub control: Control,
+    /// New configurations.
+    pub reloads: Reloads,
+    /// The configuration that takes effect at the end of the window.
+    pub pending: Option<Prepared>,
+}
+
+/// What the log says of the machine once everything is attached.
+#[derive(Clone, Copy)]
+pub struct Greeting<'a> {
+    /// How many CPUs are online.
+    pub cpus: usize,
+    /// The planned memory.
+    pub memory: &'a Memory,
+}
+
+/// What changes from one turn of the loop to the next.
+struct Turn {
+    window: Window,
+    looks: LookSchedule,
+    pulse: Pulse,
+    /// Whether systemd was told that weir is ready.
+    is_ready: bool,
+    /// Whether any worker measured the last window; otherwise the watchdog is not fed.
+    is_alive: bool,
+}
+
+impl Coordinator<'_, '_> {
+    /// Measures and reports until `stop` receives a message or is disconnected. Then closes the last window, ends the
+    /// workers, and gives the sinks a while to deliver what is queued.
+    ///
+    /// # Errors
+    ///
+    /// Why measuring cannot continue.
+    pub fn run(mut self, greeting: Greeting<'_>, stop: &Receiver<()>) -> Result<(), MeasureError> {
+        let result = self.measure(greeting, stop);
+        if self.measuring.handover.is_some() {
+            self.measuring.attachments.leave_behind(DETACHING);
+        }
+        self.leave();
+        result
+    }
+
+    /// Logs what was obtained, and tells systemd that weir is ready: everything that can be attached is attached.
+    fn greet(&self, Greeting { cpus, memory }: Greeting<'_>) {
+        let kernel = uname();
+        info!(
+            version = env!("CARGO_PKG_VERSION"),
+            kernel = %kernel.release().to_string_lossy(),
+            cpus,
+            interval_s = self.config.report.interval.as_secs(),
+            memory_mib = memory.resident() >> 20,
+            "measuring {}",
+            what_is_taken(self.config.sampling.packets)
+        );
+        let shown = |(name, way, obtained): (&str, Way, Obtained)| match way {
+            Way::Ingress => format!("{name} ({})", obtained.name()),
+            Way::Egress => format!("{name} egress ({})", obtained.name()),
+        };
+        let interfaces: Vec<_> = self.measuring.attachments.modes().map(shown).collect();
+        let status = format!("measuring {}", interfaces.join(", "));
+        notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    }
+
+    fn measure(&mut self, greeting: Greeting<'_>, stop: &Receiver<()>) -> Result<(), MeasureError> {
+        let now = clock::now();
+        let mut turn = Turn {
+            window: self.window,
+            looks: LookSchedule::new(now.monotonic),
+            pulse: Pulse::new(now.monotonic, since_second(now), self.measuring.seen_by_slot()),
+            is_ready: self.measuring.attachments.waiting() == 0,
+            is_alive: true,
+        };
+        if turn.is_ready {
+            self.greet(greeting);
+        }
+        while self.wait(&mut turn, stop)? {
+            if self.measuring.workers.has_failed() {
+                return Err(self.measuring.workers.failure().into());
+            }
+            self.publisher.check().map_err(MeasureError::NoSink)?;
+            let now = clock::now();
+            turn.pulse.look(now.monotonic, since_second(now), |slot| self.measuring.seen(slot));
+            self.measuring.attachments.catch_up();
+            if turn.looks.look(now.monotonic) {
+                self.look(&mut turn, greeting);
+            }
+            if turn.window.left(now).is_zero() {
+                self.end_window(&mut turn, now)?;
+            }
+        }
+        self.end_last_window(turn)
+    }
+
+    /// Waits until something is due or has happened, and handles that. Returns whether to go on.
+    fn wait(&mut self, turn: &mut Turn, stop: &Receiver<()>) -> Result<bool, MeasureError> {
+        let now = clock::now();
+        let left = turn.window.left(now).min(turn.looks.left(now.monotonic)).min(turn.pulse.left(now.monotonic));
+        select! {
+            recv(stop) -> _ => return Ok(false),
+            recv(self.news) -> first => {
+                if first.is_err() {
+                    warn!("the kernel reports no more interface changes: weir notices them within two seconds");
+                    self.news = never();
+                }
+                self.note_news(&mut turn.looks, first.into_iter().chain(self.news.try_iter()).collect());
+            }
+            recv(self.measuring.attachments.done()) -> done => {
+                // First handle the news: an interface that vanished must not be mistaken for a detached program.
+                let news = self.news.try_iter().collect::<Vec<_>>();
+                if !news.is_empty() {
+                    self.note_news(&mut turn.looks, news);
+                }
+                self.hear(&mut turn.looks, done.map_err(|_| MeasureError::Attacher)?);
+            }
+            recv(self.control.questions) -> question => match question {
+                Ok(question) => self.measuring.answer(&question),
+                Err(_) => self.control.questions = never(),
+            },
+            recv(self.control.releases) -> release => match release {
+                Ok(Release { interfaces, reply }) => self.measuring.attachments.release(&interfaces, reply),
+                Err(_) => self.control.releases = never(),
+            },
+            recv(self.reloads.offers) -> offer => match offer {
+                Ok(Offer { prepared, reply }) => {
+                    let applies_at = self.reloads.is_current(&prepared).then_some(turn.window.end());
+                    if applies_at.is_some() {
+                        self.pending = Some(prepared);
+                    }
+                    // If the reloader has given up waiting, it says so itself.
+                    let _ = reply.send(applies_at);
+                }
+                Err(_) => self.reloads.offers = never(),
+            },
+            default(left) => {}
+        }
+        Ok(true)
+    }
+
+    /// Handles a result of the attacher thread.
+    fn hear(&mut self, looks: &mut LookSchedule, done: Done) {
+        let is_attached = self.measuring.attachments.hear(done);
+        if is_attached && self.measuring.attachments.waiting() == 0 {
+            // From now on, compare it with the interface's own count.
+            looks.go_on(clock::now().monotonic);
+        }
+    }
+
+    /// Interfaces have appeared, gone or changed.
+    fn note_news(&mut self, looks: &mut LookSchedule, news: Vec<News>) {
+        let attachments = &mut self.measuring.attachments;
+        for one in news {
+            match one {
+                News::Deleted(ifindex) => attachments.note_gone(ifindex, Departure::Deleted),
+                News::Moved(ifindex) => attachments.note_gone(ifindex, Departure::Moved),
+                News::Missed => attachments.note_missed(),
+                News::Changed => {}
+            }
+        }
+        looks.hear();
+    }
+
+    /// Checks the interfaces and the CPUs, and tells systemd how weir is.
+    fn look(&mut self, turn: &mut Turn, greeting: Greeting<'_>) {
+        let attachments = &mut self.measuring.attachments;
+        attachments.follow();
+        self.publisher.warn(attachments.troubles());
+        let is_behind = attachments.waiting() > 0;
+        if !turn.is_ready && !is_behind {
+            self.greet(greeting);
+        } else if !turn.is_ready {
+            notify(&[NotifyState::ExtendTimeoutUsec(MORE_TIME.as_micros() as u32)]);
+        }
+        turn.is_ready |= !is_behind;
+        self.measuring.note_interfaces();
+        if let Some(fleet) = &mut self.measuring.fleet {
+            fleet.look();
+        }
+        // systemd sets this variable if the unit has a watchdog.
+        if turn.is_alive && std::env::var_os("WATCHDOG_USEC").is_some() {
+            notify(&[NotifyState::Watchdog]);
+        }
+    }
+
+    /// Ends the window on time. A new configuration takes effect with the next one.
+    fn end_window(&mut self, turn: &mut Turn, now: Moment) -> Result<(), MeasureError> {
+        let next = self.pending.take();
+        let before = self.config.report.interval;
+        let interval = next.as_ref().map_or(&self.config, |next| &next.config).report.interval;
+        let span;
+        (span, turn.window) = turn.window.advance(now, before);
+        if interval != before {
+            turn.window = turn.window.realigned(interval);
+        }
+        warn_of_step(span.clock_step);
+        warn_of_length(span.length, before, !self.measuring.closing.alerts.is_empty());
+        self.measuring.attachments.look(look_patience(before));
+        let (next_begin, patience) = (turn.window.begin(), patience(before.min(interval)));
+        let end = WindowEnd { span, next: next_begin, patience, rates: turn.pulse.close() };
+        turn.is_alive = self.report(end, next.as_ref())?;
+        if let Some(next) = next {
+            self.install(next);
+            turn.pulse.provide(self.measuring.closing.interfaces);
+        }
+        Ok(())
+    }
+
+    /// Detaches, unless the next weir takes over, and reports what is measured so far.
+    fn end_last_window(&mut self, mut turn: Turn) -> Result<(), MeasureError> {
+        info!("stopping: closing and reporting the last window");
+        notify(&[NotifyState::Stopping]);
+        let Measuring { attachments, workers, handover, .. } = &mut self.measuring;
+        attachments.look(look_patience(self.config.report.interval));
+        if handover.is_none() {
+            let time = MORE_TIME + GRACE_PERIOD * attachments.links() as u32;
+            notify(&[NotifyState::ExtendTimeoutUsec(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))]);
+            // Detach first, so that the caches and rings hold everything that the programs saw.
+            if !attachments.detach(DETACHING) {
+                warn!("weir is not detached from all interfaces yet: the last report does not wait for that");
+            }
+        }
+        workers.end();
+        let now = clock::now();
+        let (span, rates) = (turn.window.cut(now), turn.pulse.close());
+        self.report(WindowEnd { span, next: now, patience: LAST_PATIENCE, rates }, None).map(drop)
+    }
+
+    /// Closes the window and publishes its report. Returns whether any worker has measured.
+    fn report(&mut self, end: WindowEnd, upcoming: Option<&Prepared>) -> Result<bool, MeasureError> {
+        let Self { config, measuring, publisher, .. } = self;
+        let Ended { report, views, has_measured } = measuring.close(config, end, upcoming, || publisher.metrics())?;
+        publisher.publish(&report, &views, measuring.attachments.troubles());
+        publisher.alert(&report, upcoming.filter(|next| next.config.alerts.webhook != config.alerts.webhook));
+        Ok(has_measured)
+    }
+
+    /// Puts a new configuration in force: the window that is open now is the first that is measured with it.
+    fn install(&mut self, prepared: Prepared) {
+        let Prepared { config, views, interfaces, memory_bytes, opened, webhook, from: _ } = prepared;
+        let Measuring { closing, fleet, attachments, .. } = &mut self.measuring;
+        closing.views = views;
+        closing.alerts.change(&config.alerts.rules, config.report.interval);
+        closing.interfaces = closing.interfaces.max(interfaces);
+        closing.memory_bytes = memory_bytes;
+        closing.rotation.change(config.seen_flows.generation);
+        if let Some(fleet) = fleet {
+            fleet.provide(closing.interfaces);
+        }
+        self.publisher.change(&self.config, &config, opened, webhook, memory_bytes);
+        self.reloads.note(&config, closing.interfaces);
+        self.config = config;
+        info!("the new configuration is in force");
+        attachments.follow();
+        self.measuring.note_interfaces();
+    }
+
+    /// Ends the workers, and gives the sinks a while to deliver what is queued.
+    fn leave(self) {
+        let Self { measuring, publisher, ender, control, reloads, .. } = self;
+        let Measuring { workers, handover, closing, .. } = measuring;
+        if let Some(handover) = handover {
+            handover.end(&closing.seen, closing.rotation.begun());
+        }
+        drop(ender);
+        drop(control);
+        drop(reloads);
+        workers.stop();
+        publisher.finish();
+    }
+}
+
+/// Says in words which packets are measured.
+fn what_is_taken(packets: Packets) -> String {
+    match packets {
+        Packets::OneIn(1) => "every packet".to_owned(),
+        Packets::OneIn(rate) => format!("one packet in {rate}"),
+        Packets::Auto => "every packet, but fewer while the daemon cannot keep up".to_owned(),
+    }
+}
+
+/// Warns that the wall clock was stepped.
+fn warn_of_step(step: Option<SignedDuration>) {
+    if let Some(step) = step {
+        warn!(
+            seconds = step.as_secs_f64(),
+            "the wall clock was stepped: the next window begins at the new time, and the times of windows may repeat or \
+             leave a gap"
+        );
+    }
+}
+
+/// Warns that weir was delayed, so that a window is too long.
+fn warn_of_length(length: Duration, interval: Duration, has_alerts: bool) {
+    if length > interval + interval / 10 {
+        warn!(
+            seconds = length.as_secs_f64(),
+            interval_s = interval.as_secs_f64(),
+            "weir was held up, and this window is longer than the interval{}",
+            if has_alerts { ": no alert begins or ends with it" } else { "" }
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! Publishes reports: to the state directory, to clients of the control socket, to Prometheus, to systemd, and to the
+//! sinks.
+
+use std::{sync::Arc, time::Duration};
+
+use sd_notify::NotifyState;
+use weir_config::{Config, Sink};
+use weir_deliver::{
+    board::Board,
+    prometheus::Exporter,
+    sink::{self, Outbox, Standing},
+};
+use weir_measure::question::Views;
+use weir_report::{Encoded, Report, SinkMetrics, alerting::notice};
+use weir_system::notify::notify;
+
+use crate::{
+    reload::Prepared,
+    state::{Last, State},
+};
+
+/// How long a sink has to deliver what is queued, once it is not used any more.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Everything that gets a report.
+pub struct Publisher {
+    outboxes: Vec<Outbox>,
+    /// The webhook for alerts, if one is configured.
+    webhook: Option<Outbox>,
+    /// Remembers the last report across restarts, if there is a directory for it.
+    state: Option<State>,
+    /// The answers to clients of the control socket.
+    board: Arc<Board>,
+    exporter: Option<Exporter>,
+    standing: Standing,
+}
+
+impl Publisher {
+    /// Publishes to these sinks, the board and Prometheus, if it is enabled.
+    pub fn new(
+        outboxes: Vec<Outbox>,
+        webhook: Option<Outbox>,
+        state: Option<State>,
+        board: Arc<Board>,
+        exporter: Option<Exporter>,
+    ) -> Self {
+        Self { outboxes, webhook, state, board, exporter, standing: Standing::default() }
+    }
+
+    /// Logs which sinks have changed their state.
+    ///
+    /// # Errors
+    ///
+    /// The names of the sinks, if none of them accepts reports any more.
+    pub fn check(&mut self) -> Result<(), String> {
+        self.standing.look(&self.outboxes)
+    }
+
+    /// Publishes why weir does not see all packets now.
+    pub fn warn(&self, troubles: Vec<String>) {
+        self.board.warn(troubles);
+    }
+
+    /// What the sinks have done so far.
+    pub fn metrics(&self) -> Vec<SinkMetrics> {
+        self.outboxes.iter().chain(&self.webhook).map(Outbox::metrics).collect()
+    }
+
+    /// Publishes a report. Its number is written before anybody gets it, so no number is used twice.
+    pub fn publish(&mut self, report: &Report, views: &Arc<Views>, troubles: Vec<String>) {
+        if let Some(state) = &mut self.state {
+            state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
+        }
+        let encoded = Encoded::new(report);
+        self.board.publish(report, &encoded, views);
+        self.board.warn(troubles);
+        if let Some(exporter) = &mut self.exporter {
+            exporter.publish(report);
+        }
+        notify(&[NotifyState::Status(&self.board.status().line())]);
+        for outbox in &self.outboxes {
+            outbox.offer(encoded.clone());
+        }
+    }
+
+    /// Logs the alerts of a report and sends them to the webhook. If the next configuration has another webhook, the
+    /// present one learns that its alerts end, and the other one which are raised.
+    pub fn alert(&self, report: &Report, replaced: Option<&Prepared>) {
+        notice::log(report);
+        let messages = if replaced.is_some() { notice::parting(report) } else { notice::messages(report).collect() };
+        for message in messages {
+            self.webhook.iter().for_each(|webhook| webhook.offer(message.clone()));
+        }
+        if let Some(webhook) = replaced.and_then(|next| next.webhook.as_ref()) {
+            for message in notice::taking_over(report) {
+                webhook.offer(message);
+            }
+        }
+    }
+
+    /// Publishes as another configuration says. Sinks that both configurations have go on; `opened` are the others of
+    /// the new one, and `webhook` is its webhook, if that is another one.
+    pub fn change(
+        &mut self,
+        before: &Config,
+        now: &Config,
+        mut opened: Vec<(Sink, Outbox)>,
+        webhook: Option<Outbox>,
+        memory_bytes: u64,
+    ) {
+        let mut old: Vec<_> = before.sinks.iter().zip(std::mem::take(&mut self.outboxes)).collect();
+        for sink in &now.sinks {
+            let same = old.iter().position(|(known, _)| *known == sink);
+            let new = opened.iter().position(|(known, _)| known == sink);
+            self.outboxes.extend(match (same, new) {
+                (Some(at), _) => Some(old.swap_remove(at).1),
+                (None, Some(at)) => Some(opened.swap_remove(at).1),
+                (None, None) => None,
+            });
+        }
+        let is_same = now.alerts.webhook == before.alerts.webhook;
+        let old_webhook = if is_same { None } else { std::mem::replace(&mut self.webhook, webhook) };
+        sink::farewell(old.into_iter().map(|(_, outbox)| outbox).chain(old_webhook).collect(), FAREWELL);
+        self.board.change(now.report.interval.as_secs(), memory_bytes);
+        if let Some(exporter) = &self.exporter {
+            exporter.change(now.report.interval);
+        }
+    }
+
+    /// Gives the sinks a while to deliver what is queued.
+    pub fn finish(self) {
+        sink::finish(self.outboxes.into_iter().chain(self.webhook).collect(), FAREWELL);
+    }
+}

@@ -1,0 +1,277 @@
+//! Starts the threads and connects them with queues; nothing else does that.
+//!
+//! [`run`] does it step by step: `setup` decides everything that needs no thread, `takeover` continues what an earlier
+//! weir has measured, and `threads` starts the threads, each with its rights only.
+//!
+//! ```text
+//! kernel, per CPU:  packets -> flow cache -> ring
+//! worker, a few:    rings -> shard           (never waits)
+//! reader, of taps:  packet sockets -> shard  (where there is no eBPF, or it is not asked for)
+//! attacher:         lists interfaces, attaches to them, checks the attachments; may wait for the kernel's lock
+//! chains:           asks which programs run before weir's; has the capability for that, and no other system call
+//! coordinator:      at each edge has all workers close, merges their shards, composes the report
+//! sink, two each:   spool -> collector       (may be slow or dead; only its own spool fills; a webhook is one, too)
+//! control:          answers queries: the last report, and keys in the last window
+//! metrics:          exports to Prometheus: the last report, and sums of all
+//! reloader:         reads the configuration again and prepares it; the coordinator applies it at an edge
+//! ```
+
+mod setup;
+mod takeover;
+mod threads;
+
+use std::{io, mem::take, path::Path, sync::Arc, thread};
+
+use crossbeam::channel::bounded;
+use rustix::thread::CapabilitySet;
+use thiserror::Error;
+use weir_attach::{AttachError, Attacher, Attachments, Ladder, Programs, Standing, netlink::Events};
+use weir_config::{Config, HashKey, KeyError, names::GeoError};
+use weir_datapath::{Kernel, KernelError, Parts, has_tcx, tap::Taps};
+use weir_deliver::{board::Board, prometheus::Exporter, sink, status::Identity};
+use weir_measure::batch::Batch;
+use weir_report::alerting::Alerts;
+use weir_system::{
+    clock,
+    lock::LockError,
+    privileges::{self, Keeper},
+    sandbox::{self, Places},
+    signals::Signals,
+};
+
+use self::{
+    setup::{Beginning, Setup},
+    takeover::inherit,
+    threads::Threads,
+};
+use crate::{
+    closing::Closing,
+    control::Control,
+    coordinator::{Coordinator, Greeting, MeasureError, Measuring, Publisher},
+    fleet::Fleet,
+    handover::{Handover, Inheritance},
+    memory::{OverBudget, SHARDS_PER_WORKER},
+    needs::{Needs, still_needed},
+    reload::{Reloader, Started, reloader::Reread},
+    state::Last,
+    workers::Workers,
+};
+
+/// Why the daemon stopped.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The kernel side failed.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// An interface cannot be attached.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The readers of packet sockets cannot be created.
+    #[error("cannot make the readers of packet sockets")]
+    Taps(#[source] io::Error),
+    /// The hash key is not usable.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A geo database is not usable.
+    #[error(transparent)]
+    Geo(#[from] GeoError),
+    /// The plan needs more memory than the configuration allows.
+    #[error(transparent)]
+    Budget(#[from] OverBudget),
+    /// Another weir uses this folder.
+    #[error(transparent)]
+    Taken(#[from] LockError),
+    /// A sink cannot be opened.
+    #[error(transparent)]
+    Sink(#[from] sink::OpenError),
+    /// A thread could not be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
+    /// Measuring could not continue.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
+}
+
+/// How the daemon is started, apart from its configuration.
+pub struct Start<'a> {
+    /// Where the number of the last report is kept across restarts.
+    pub directory: Option<&'a Path>,
+    /// Whether a missing interface is an error at start.
+    pub strict: bool,
+    /// Reads the configuration again.
+    pub reread: Reread<'a>,
+    /// The folders and files that weir can access; `None` if everything that its user may access.
+    pub places: Option<Places>,
+}
+
+/// Measures and reports until a signal ends it.
+///
+/// # Errors
+///
+/// The daemon cannot start, or cannot continue.
+pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), RunError> {
+    let Signals { stop, hangups } = signals;
+    let mut inheritance = Inheritance::receive();
+    let (mut setup, mut kernel) = Setup::new(config, start.directory, &inheritance)?;
+    let (state, spools) = (setup.state.take(), setup.spools.take());
+    let setup = &setup;
+    let config = &setup.config;
+    let valves = setup.valves(kernel.as_ref())?;
+    let mut parts = kernel.as_mut().map(Kernel::parts).transpose()?;
+    let needs = Needs { has_programs: parts.is_some(), has_tcx: matches!(has_tcx(), Ok(true)) };
+    let standing = load_programs(parts.as_mut(), needs);
+
+    let Beginning { window, mut keys, seen, rotation } = Beginning::new(setup, &mut inheritance)?;
+    let outboxes = sink::open(&config.sinks, spools.as_ref())?;
+    let webhook = config.alerts.webhook.as_ref().map(sink::open_webhook).transpose()?;
+    let (taps, inboxes) =
+        Taps::new(setup.memory.readers as usize, config.datapath.packet_ring as usize).map_err(RunError::Taps)?;
+    // The first worker also gets the inherited records.
+    let mut first = Batch::new(keys.shard(&config.estimates, &setup.views));
+    let spares = (valves.len() + inboxes.len()) as u64 * (SHARDS_PER_WORKER - 1);
+    let spares = (0..spares).map(|_| keys.shard(&config.estimates, &setup.views)).collect();
+
+    thread::scope(|scope| {
+        let threads = Threads { scope, setup, needs };
+        let mut workers = Workers::new(spares);
+        let (programs, table, kernel_side) = match parts {
+            Some(Parts { xdp, tc, flush, rings, interfaces, .. }) => {
+                rings.make_all()?;
+                (Some(Programs { xdp, tc }), Some(interfaces), Some((rings, flush)))
+            }
+            None => (None, None, None),
+        };
+        let secret = matches!(config.hash_key, HashKey::Random).then_some(setup.key);
+        let mut handover =
+            kernel_side.as_ref().and_then(|(_, flush)| Handover::begin(&inheritance, *flush, secret, window.begin()));
+        // Without programs there are no rings and no workers.
+        let (handles, inputs) = threads::connect(valves)?;
+        let live = kernel_side.as_ref().map(|(_, flush)| flush.blocks().live());
+        let generation = handover.as_ref().map(Handover::generation);
+        let mut fleet = kernel_side.map(|side| Fleet::new(side, setup.interfaces(), generation, handles));
+        if let Some(fleet) = &mut fleet {
+            setup.cpus.online.iter().try_for_each(|cpu| fleet.add(*cpu))?;
+        }
+
+        // Listen before the interfaces are listed, so that no change is missed.
+        let (events, ender) = Events::open(setup.memory.taps > 0).map_err(AttachError::List)?;
+        let inherited = take(&mut inheritance.links);
+        let ladder = Ladder { programs, taps, inherited, has_many: false, standing };
+        let mut attacher = Attacher::new(ladder).map_err(AttachError::List)?;
+        let directory = setup.views.directory.clone();
+        let (mut attachments, channels) =
+            Attachments::attach(&mut attacher, (table, live), &config.interfaces, directory, start.strict)?;
+        if let Some(handover) = &mut handover {
+            handover.note(attachments.slot_states());
+        }
+
+        let last = inheritance.state().and_then(|state| state.last.clone());
+        let mut alerts = Alerts::new(&config.alerts.rules, config.report.interval);
+        alerts.resume(inheritance.state().map_or(&[], |state| &state.alerts));
+        let earlier = inheritance.names();
+        let broken = attacher.settle_inherited();
+        let inherited = inherit(inheritance, &broken, &mut attachments, (&mut first, &seen), setup.interfaces());
+        match &mut handover {
+            Some(handover) => handover.take_over(earlier),
+            // Without a handover nobody else removes them.
+            None => Inheritance::forget(earlier),
+        }
+
+        let mut first = Some(first.into_shard());
+        let shard = || first.take().unwrap_or_else(|| keys.shard(&config.estimates, &setup.views));
+        threads.start_workers(&mut workers, inputs, inboxes, &seen, shard).map_err(RunError::Thread)?;
+        let news = threads.watch_interfaces(events).map_err(RunError::Thread)?;
+        let kept = still_needed(&config.interfaces, needs);
+        let restrict_chains = threads.attach(attacher, channels, &kept).map_err(RunError::Thread)?;
+        let board = Arc::new(Board::new(identity(setup)));
+        let (reload, requests) = bounded(1);
+        let exporter =
+            config.prometheus.listen.and_then(|listen| Exporter::open(listen, board.clone(), config.report.interval));
+        // Dropped before the exporter, which waits for its thread to end.
+        let opening = sandbox::Opening;
+        let control = Control::open(scope, config.control.socket.as_deref(), board.clone(), reload);
+        let started = Started {
+            has_programs: fleet.is_some(),
+            can_sample: config.sampling.packets.leaves_out(),
+            has_readers: setup.memory.readers > 0,
+            can_filter: Keeper::Attacher.keeps(&kept).contains(CapabilitySet::NET_ADMIN),
+            places: start.places,
+        };
+        let (reloader, reloads) = Reloader::new(
+            (start.reread, hangups),
+            requests,
+            (config.clone(), setup.interfaces()),
+            (started, spools),
+            (&setup.cpus, setup.memory.workers + setup.memory.readers),
+        );
+        threads.reload(reloader).map_err(RunError::Thread)?;
+        let closing = Closing {
+            key_id: keys.id(),
+            keys,
+            seen,
+            rotation,
+            interfaces: setup.interfaces(),
+            views: setup.views.clone(),
+            asks: Vec::new(),
+            observer: setup.observer.clone().after(latest(setup.known.clone(), last)),
+            memory_bytes: setup.memory.resident(),
+            cpu_time: clock::cpu_time(),
+            last: None,
+            alerts,
+        };
+        let coordinator = Coordinator {
+            config: config.clone(),
+            measuring: Measuring { attachments, fleet, workers, closing, handover, inherited, last: None },
+            publisher: Publisher::new(outboxes, webhook, state, board, exporter),
+            window,
+            news,
+            ender,
+            control: control.map_err(RunError::Thread)?,
+            reloads,
+            pending: None,
+        };
+
+        privileges::give_up_all_but(&kept);
+        // The attacher thread still has them.
+        privileges::give_up_silently(needs.of_workers());
+        if config.sandbox {
+            sandbox::close_calls(&kept);
+        }
+        drop(opening);
+        // Nobody receives it where no thread waits for it.
+        let _ = restrict_chains.send(config.sandbox);
+        let greeting = Greeting { cpus: setup.cpus.online.len(), memory: &setup.memory };
+        Ok(coordinator.run(greeting, &stop)?)
+    })
+}
+
+/// Loads every program that an interface may need later, while weir still may, and before the first window begins: on a
+/// busy machine the kernel takes a second to verify them.
+fn load_programs(parts: Option<&mut Parts<'_>>, needs: Needs) -> Standing {
+    let mut standing = Standing::default();
+    if let Some(parts) = parts {
+        parts.xdp.load_all();
+        parts.tc.load_all();
+        standing.show(&parts.attached());
+    }
+    if needs.has_programs && needs.has_tcx {
+        standing.load();
+    }
+    standing
+}
+
+/// What clients of the control socket learn of this weir.
+fn identity(setup: &Setup) -> Identity {
+    Identity {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        started: clock::now().wall,
+        interval_seconds: setup.config.report.interval.as_secs(),
+        memory_bytes: setup.memory.resident(),
+    }
+}
+
+/// The later of two candidates for the last report.
+fn latest(one: Option<Last>, other: Option<Last>) -> Option<Last> {
+    one.into_iter().chain(other).max_by_key(|last| last.seq)
+}

@@ -1,0 +1,178 @@
+//! What is decided before the first thread starts: keys, folders, sizes, views, memory.
+
+use std::{path::Path, sync::Arc};
+
+use tracing::warn;
+use weir_config::{Config, HashKey, Interface, Where, slots};
+use weir_datapath::{Cpus, Kernel, KernelError, Plan, descriptors, maps::Valves, tap};
+use weir_deliver::spool::{Limits, place::Place};
+use weir_measure::{
+    keys::Keys,
+    question::Views,
+    seen::{self, Rotation},
+    window::Window,
+};
+use weir_sketch::{Seen, hash::Key};
+use weir_system::{clock, lock::LockError};
+
+use super::RunError;
+use crate::{
+    handover::Inheritance,
+    memory::Memory,
+    observer::Observer,
+    state::{Last, State},
+};
+
+/// Everything that is fixed until weir ends, apart from what a reload changes.
+pub struct Setup {
+    /// The configuration at the start.
+    pub config: Arc<Config>,
+    /// The key that all keys are derived from.
+    pub key: Key,
+    /// The machine that reports.
+    pub observer: Observer,
+    /// Where the number of the last report is kept, and the last one.
+    pub state: Option<State>,
+    /// The last report that the state directory knows.
+    pub known: Option<Last>,
+    /// Where reports wait on disk.
+    pub spools: Option<Place>,
+    /// The machine's CPUs.
+    pub cpus: Cpus,
+    /// The sizes of the datapath.
+    pub plan: Plan,
+    /// The views.
+    pub views: Arc<Views>,
+    /// The planned memory, and how many workers and readers there are.
+    pub memory: Memory,
+}
+
+impl Setup {
+    /// Locks the folders, then loads the kernel side, if one is wanted and possible.
+    ///
+    /// # Errors
+    ///
+    /// weir cannot start with this configuration on this machine.
+    pub fn new(
+        config: Config,
+        directory: Option<&Path>,
+        inheritance: &Inheritance,
+    ) -> Result<(Self, Option<Kernel>), RunError> {
+        let config = Arc::new(config);
+        let key = match (&config.hash_key, inheritance.secret()) {
+            (HashKey::Random, Some(secret)) => secret,
+            (hash_key, _) => hash_key.key()?,
+        };
+        // Lock the folders before attaching: a second weir with the same folders must not disturb the first one.
+        let observer = Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run());
+        let (state, known) =
+            directory.map_or(Ok((None, None)), |directory| State::open(directory, observer.identity()))?;
+        let spools = spools(&config, directory)?;
+        let cpus = Cpus::of_this_machine()?;
+        let plan = Plan::drawn(&config, &cpus)?;
+        let kernel = load(&config, &plan)?;
+        let views = Views::new(&config, slots(&config.interfaces))?;
+        let memory = Memory::plan(&config, &views, &cpus, kernel.is_some());
+        memory.check_budget(&config, &views, &cpus)?;
+        Ok((Self { config, key, observer, state, known, spools, cpus, plan, views, memory }, kernel))
+    }
+
+    /// How many interface slots there are.
+    pub const fn interfaces(&self) -> usize {
+        self.plan.interfaces as usize
+    }
+
+    /// Makes room for file descriptors. Returns a handle for each worker, which sets how many packets its CPUs take.
+    ///
+    /// # Errors
+    ///
+    /// The system allows too few descriptors.
+    pub fn valves(&self, kernel: Option<&Kernel>) -> Result<Vec<Valves>, KernelError> {
+        let Some(kernel) = kernel else { return Ok(Vec::new()) };
+        let any_number = self.config.interfaces.iter().any(Interface::is_pattern);
+        let threads = self.memory.workers + self.memory.readers;
+        descriptors::provide(self.cpus.possible.into(), threads, any_number)?;
+        (0..self.memory.workers).map(|_| kernel.valves()).collect()
+    }
+}
+
+/// What a window begins with.
+pub struct Beginning {
+    /// The window.
+    pub window: Window,
+    /// The keys of its day.
+    pub keys: Keys,
+    /// The filter of seen flows.
+    pub seen: Arc<Seen>,
+    /// When that filter is rotated.
+    pub rotation: Rotation,
+}
+
+impl Beginning {
+    /// The first window begins here, before the first packet is counted, or where the last one of an earlier weir ended.
+    /// Its day determines the key of all shards.
+    ///
+    /// # Errors
+    ///
+    /// The system has no random numbers.
+    pub fn new(setup: &Setup, inheritance: &mut Inheritance) -> Result<Self, RunError> {
+        let Setup { config, key, .. } = setup;
+        let last_end = inheritance.state().map(|state| state.until);
+        let (now, interval) = (clock::now(), config.report.interval);
+        let window = last_end.map_or_else(|| Window::open(now, interval), |end| Window::resume(end, now, interval));
+        let keys = Keys::new(*key, HashKey::Random.key()?, window.start());
+        let empty = seen::filter(&config.seen_flows, keys.id());
+        let (seen, begun) = inheritance.seen(&empty).unwrap_or((empty, None));
+        let rotation = Rotation::new(config.seen_flows.generation, begun.or(Some(clock::now().monotonic)));
+        Ok(Self { window, keys, seen: Arc::new(seen), rotation })
+    }
+}
+
+/// Where reports wait on disk for their sinks; `None` if they wait in memory, which is logged.
+fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Place>, LockError> {
+    let targets: Vec<_> = config.sinks.iter().filter_map(|sink| sink.target.spool_key()).collect();
+    if targets.is_empty() {
+        return Ok(None);
+    }
+    let in_memory = "undelivered reports wait in memory, which has room for a few: a restart loses them";
+    let Some(folder) = config.spool.folder(state_directory) else {
+        let is_asked_for = config.spool.path == Where::StateDirectory;
+        if is_asked_for && config.sinks.iter().any(|sink| sink.target.is_remote()) {
+            warn!("no spool: {in_memory}. Say where they may wait on disk: `spool: {{path: /var/lib/weir/spool}}`");
+        }
+        return Ok(None);
+    };
+    match Place::take(&folder, Limits::of(&config.spool)) {
+        Ok(place) => {
+            place.tell_unused(&targets);
+            Ok(Some(place))
+        }
+        Err(taken @ LockError::Taken { .. }) => Err(taken),
+        Err(error) => {
+            warn!("the spool cannot be used: {error}; {in_memory}");
+            Ok(None)
+        }
+    }
+}
+
+/// Loads the kernel side; `None` if packet sockets suffice: because they are configured, or nothing else is permitted.
+fn load(config: &Config, plan: &Plan) -> Result<Option<Kernel>, KernelError> {
+    if !tap::needs_programs(&config.interfaces) {
+        return Ok(None);
+    }
+    match Kernel::load(plan) {
+        Err(error) if tap::stand_in(&error, &config.interfaces) => {
+            warn!(
+                "{error}; until then weir reads packet sockets (`mode: afpacket`), which cost more and lose packets \
+                 sooner"
+            );
+            Ok(None)
+        }
+        loaded => loaded.map(Some),
+    }
+}
+
+/// A different number for every run, even if the hash key is configured.
+fn random_run() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| clock::now().wall.as_nanosecond() as u64)
+}

@@ -1,0 +1,159 @@
+//! The threads of `weir run`, each with its rights only.
+
+use std::{
+    io,
+    sync::Arc,
+    thread::{self, Scope},
+};
+
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
+use rustix::thread::CapabilitySet;
+use weir_attach::{
+    Attacher, Channels,
+    netlink::{Events, News},
+};
+use weir_datapath::{Chains, KernelError, RingEvents, maps::Valves, tap::Inbox};
+use weir_measure::{
+    collector::Collector,
+    lane::KernelSource,
+    reader::Reader,
+    shard::Shard,
+    worker::{self, Throttle},
+};
+use weir_sketch::Seen;
+use weir_system::{
+    privileges::{self, Keeper, Kept},
+    sandbox,
+};
+
+use super::setup::Setup;
+use crate::{fleet::WorkerHandle, needs::Needs, reload::reloader::Reloader, workers::Workers};
+
+/// How many news of interfaces may be queued for the coordinator. The kernel queues further ones, or reports an
+/// overflow.
+const NEWS: usize = 1024;
+
+/// Where a worker gets its rings from.
+pub struct WorkerInput<'a> {
+    valves: Valves,
+    events: Arc<RingEvents>,
+    newcomers: Receiver<KernelSource<'a>>,
+}
+
+/// A handle and an input for each worker; there is one worker for each of the valves.
+///
+/// # Errors
+///
+/// No file descriptor is left.
+pub fn connect<'a>(valves: Vec<Valves>) -> Result<(Vec<WorkerHandle<'a>>, Vec<WorkerInput<'a>>), KernelError> {
+    let (mut handles, mut inputs) = (Vec::new(), Vec::new());
+    for valves in valves {
+        let events = Arc::new(RingEvents::new()?);
+        let (sources, newcomers) = unbounded();
+        handles.push(WorkerHandle { sources, events: events.clone() });
+        inputs.push(WorkerInput { valves, events, newcomers });
+    }
+    Ok((handles, inputs))
+}
+
+/// Starts threads in a scope.
+#[derive(Clone, Copy)]
+pub struct Threads<'scope, 'env> {
+    /// They end with it.
+    pub scope: &'scope Scope<'scope, 'env>,
+    /// What was decided before.
+    pub setup: &'env Setup,
+    /// Which rights the kernel demands.
+    pub needs: Needs,
+}
+
+impl<'scope> Threads<'scope, '_> {
+    /// Starts the workers, which read rings, and the readers, which read packet sockets.
+    ///
+    /// # Errors
+    ///
+    /// A thread cannot be started.
+    pub fn start_workers(
+        self,
+        workers: &mut Workers<'scope>,
+        inputs: Vec<WorkerInput<'scope>>,
+        inboxes: Vec<Inbox>,
+        seen: &Arc<Seen>,
+        mut shard: impl FnMut() -> Box<Shard>,
+    ) -> io::Result<()> {
+        let Setup { config, plan, .. } = self.setup;
+        for (nth, WorkerInput { mut valves, events, newcomers }) in inputs.into_iter().enumerate() {
+            let collector = Collector::new(seen.clone(), self.setup.interfaces(), shard());
+            let throttle = Throttle::new(&config.sampling, move |cpu, rate| valves.set(cpu, rate));
+            let waker = events.waker();
+            let wait = move |patience| events.wait(patience);
+            let work = move |orders: &_, closed: &_| worker::run(collector, &newcomers, throttle, wait, orders, closed);
+            workers.spawn(self.scope, (format!("weir-worker{nth}"), self.needs.of_workers()), waker, work)?;
+        }
+        for (nth, inbox) in inboxes.into_iter().enumerate() {
+            let reader = Reader::new(inbox, &plan.of_reader(nth), &config.sampling, seen.clone(), shard());
+            let waker = reader.waker();
+            let work = move |orders: &_, closed: &_| reader.run(orders, closed);
+            workers.spawn(self.scope, (format!("weir-tap{nth}"), CapabilitySet::empty()), waker, work)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the thread that waits for news of interfaces.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
+    pub fn watch_interfaces(self, events: Events) -> io::Result<Receiver<News>> {
+        let (news_in, news) = bounded(NEWS);
+        self.spawn("weir-links", move || {
+            privileges::give_up_all();
+            events.watch(&news_in);
+        })?;
+        Ok(news)
+    }
+
+    /// Starts the thread that attaches. If a right is kept only to ask which programs run before weir's, another thread
+    /// has it; that one restricts itself as soon as it receives `true` from the returned sender.
+    ///
+    /// # Errors
+    ///
+    /// A thread cannot be started.
+    pub fn attach(self, mut attacher: Attacher<'scope>, channels: Channels, kept: &[Kept]) -> io::Result<Sender<bool>> {
+        let of_attacher = Keeper::Attacher.keeps(kept);
+        let of_chains = Keeper::Chains.keeps(kept);
+        let (closed, is_closed) = bounded(1);
+        if !of_chains.is_empty() {
+            let (chains, asker) = Chains::by_thread();
+            attacher.ask_by(chains);
+            self.spawn("weir-chains", move || {
+                privileges::give_up_silently(of_chains);
+                if is_closed.recv() == Ok(true) {
+                    sandbox::close_to_all_but_questions();
+                }
+                asker.run();
+            })?;
+        }
+        self.spawn("weir-attach", move || {
+            privileges::give_up_silently(of_attacher);
+            attacher.run(&channels);
+        })?;
+        Ok(closed)
+    }
+
+    /// Starts the thread that makes other configurations ready.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
+    pub fn reload(self, reloader: Reloader<'scope>) -> io::Result<()> {
+        self.spawn("weir-reload", move || {
+            privileges::give_up_all_but_files();
+            reloader.run();
+        })
+    }
+
+    fn spawn(self, name: &str, work: impl FnOnce() + Send + 'scope) -> io::Result<()> {
+        thread::Builder::new().name(name.to_owned()).spawn_scoped(self.scope, work).map(drop)
+    }
+}
