@@ -1,4 +1,4 @@
-//! weir's eBPF objects, for the build scripts of `daemon` and `tests`.
+//! weir's eBPF objects, for the build scripts of `daemon/datapath` and `tests`.
 //!
 //! The object that the daemon loads is kept in `ebpf/object/`, so that building weir needs no eBPF tools.
 //! `scripts/ebpf` makes it, and `scripts/check` makes it again and compares. A build script compiles the object itself
