@@ -4,7 +4,8 @@
 //! Within a schema version fields may be added, but never renamed. A reader ignores unknown fields of later versions.
 //! An optional field is absent when its value is not known; it is never `null`.
 //!
-//! [`alerting`] says which rules of the configuration a report breaks.
+//! [`alerting`] says which rules of the configuration a report breaks. [`series`] has the numbers that are exported or
+//! that rules can use.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod instant;
 mod rates;
 mod schema;
 mod second;
+pub mod series;
 mod sizes;
 mod tables;
 mod tombstone;

@@ -3,13 +3,57 @@
 use weir_common::ledger::{Loss, Skip};
 
 use super::{
-    subject::{Account, Amount, Column, Flag, OfEntropy, OfInterface, Place, Subject, Sum},
-    unit::Dimension,
+    subject::{Place, Subject},
+    unit::Dimension::{self, Bytes, BytesOfSecond, Count, Flows, Number, Packets, PacketsOfSecond},
 };
 use crate::view::{Measure, Standard, View};
 
 /// A share that is at most 1.
 const PART: Dimension = Dimension::Share { may_exceed: false };
+/// Packets and bytes: their names in reports, and what they count.
+const AMOUNTS: [(&str, Dimension); 2] = [("packets", Packets), ("bytes", Bytes)];
+
+/// The names of a number, the first one first, what it counts, and its place: a series and labels.
+type Listed = (&'static [&'static str], Dimension, &'static str, &'static [(&'static str, &'static str)]);
+
+/// Numbers of all traffic.
+const OF_TRAFFIC: &[Listed] = &[
+    (&["totals.packets", "packets"], Packets, "packets", &[]),
+    (&["totals.bytes", "bytes"], Bytes, "bytes", &[]),
+    (&["totals.ipv4_packets"], Packets, "ip.packets", &[("version", "4")]),
+    (&["totals.ipv6_packets"], Packets, "ip.packets", &[("version", "6")]),
+    (&["totals.tcp_packets"], Packets, "protocol.packets", &[("proto", "tcp")]),
+    (&["totals.udp_packets"], Packets, "protocol.packets", &[("proto", "udp")]),
+    (&["totals.icmp_packets"], Packets, "protocol.packets", &[("proto", "icmp")]),
+    (&["totals.other_packets"], Packets, "protocol.packets", &[("proto", "other")]),
+    (&["unique.src_ip", "unique.src_ip.value"], Count, "unique", &[("of", "src_ip")]),
+    (&["unique.dst_ip", "unique.dst_ip.value"], Count, "unique", &[("of", "dst_ip")]),
+    (&["unique.flows", "unique.flows.value"], Count, "unique", &[("of", "flows")]),
+    (&["new_flows", "new_flows.value"], Flows, "new_flows", &[]),
+    (&["new_flows.fill"], PART, "new_flows.fill", &[]),
+];
+
+/// Numbers of each interface, besides its ledger.
+const OF_INTERFACES: &[Listed] = &[
+    (&["tcp.syn", "interfaces.tcp.syn"], Packets, "interface.tcp.packets", &[("flags", "syn")]),
+    (&["tcp.syn_ack", "interfaces.tcp.syn_ack"], Packets, "interface.tcp.packets", &[("flags", "syn_ack")]),
+    (&["tcp.rst", "interfaces.tcp.rst"], Packets, "interface.tcp.packets", &[("flags", "rst")]),
+    (&["tcp.fin", "interfaces.tcp.fin"], Packets, "interface.tcp.packets", &[("flags", "fin")]),
+    (&["coverage", "interfaces.coverage"], Dimension::Share { may_exceed: true }, "interface.coverage", &[]),
+    (&["blind_seconds", "interfaces.blind_seconds"], Number, "interface.blind", &[]),
+    (&["kept", "interfaces.kept"], PART, "interface.kept", &[]),
+    (&["sampling", "interfaces.sampling"], Number, "interface.sampling", &[]),
+    (&["rates.packets.max", "rates.packets"], PacketsOfSecond, "interface.rate.packets", &[("quantile", "1")]),
+    (&["rates.bytes.max", "rates.bytes"], BytesOfSecond, "interface.rate.bytes", &[("quantile", "1")]),
+];
+
+/// Numbers of weir itself.
+const OF_WEIR: &[Listed] = &[
+    (&["self.rings.peak_fill"], PART, "ring.peak_fill", &[]),
+    (&["self.cache_hit_rate"], PART, "cache.hit_ratio", &[]),
+    (&["self.cpu_ns_per_packet"], Number, "cpu.per_packet", &[]),
+    (&["self.rss_bytes"], Number, "memory.resident", &[]),
+];
 
 /// All names that a rule may use.
 #[derive(Debug, Default)]
@@ -33,9 +77,10 @@ impl Catalogue {
         for standard in standard {
             all.add_standard(standard);
         }
-        all.add_sums();
-        all.add_interfaces();
-        all.add_self();
+        all.add(OF_TRAFFIC, false);
+        all.add_ledgers();
+        all.add(OF_INTERFACES, true);
+        all.add(OF_WEIR, false);
         all
     }
 
@@ -63,9 +108,13 @@ impl Catalogue {
         self.0.iter().map(|named| named.subject.name.as_str())
     }
 
-    /// Adds numbers that a report has once.
-    fn add(&mut self, names: &[&str], dimension: Dimension, place: Place) -> Option<&mut Subject> {
-        self.insert(names.iter().map(|name| (*name).to_owned()).collect(), dimension, place)
+    fn add(&mut self, listed: &[Listed], is_per_interface: bool) {
+        for (names, dimension, series, labels) in listed {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            if let Some(subject) = self.insert(names, *dimension, Place::new(*series, labels)) {
+                subject.is_per_interface = is_per_interface;
+            }
+        }
     }
 
     /// Adds a subject under those of the names that are not taken.
@@ -86,39 +135,39 @@ impl Catalogue {
                 (subject.is_listed, subject.is_per_interface, subject.standard) = (is_listed, *per_interface, standard);
             }
         };
-        let rows = |column| Place::Rows(view_name.clone(), column);
+        let place = |series: String| Place::new(series, &[("view", view_name)]);
         let counted = match measure {
             Measure::Bytes | Measure::Packets => {
-                for amount in Amount::ALL {
-                    let (name, dimension) = (amount.name(), amount.dimension());
-                    let total = Place::Total(view_name.clone(), amount);
-                    let total_names = names(&format!("total.{name}"));
+                for (amount, dimension) in AMOUNTS {
+                    let total = place(format!("view.sum.{amount}"));
+                    let total_names = names(&format!("total.{amount}"));
                     // A view without a key only has its total, which is in every window.
                     if is_one {
-                        put([names(name), total_names].concat(), dimension, false, total);
+                        put([names(amount), total_names].concat(), dimension, false, total);
                         continue;
                     }
-                    put(names(name), dimension, true, rows(Column::Amount(amount)));
+                    put(names(amount), dimension, true, place(format!("view.{amount}")));
                     // An interface without packets has no table.
                     put(total_names, dimension, *per_interface, total);
                 }
                 None
             }
-            Measure::Flows => Some(("flows", Dimension::Count, rows(Column::Flows))),
-            Measure::NewFlows => Some(("new_flows", Dimension::Flows, rows(Column::NewFlows))),
-            Measure::Distinct(_) => Some(("distinct", Dimension::Count, rows(Column::Distinct))),
+            Measure::Flows => Some(("flows", Count)),
+            Measure::NewFlows => Some(("new_flows", Flows)),
+            Measure::Distinct(_) => Some(("distinct", Count)),
         };
-        if let Some((name, dimension, place)) = counted {
+        if let Some((name, dimension)) = counted {
             let short = [view_name.clone(), format!("views.{view_name}")];
-            put(names(name).into_iter().chain(short).collect(), dimension, !is_one, place);
+            put(names(name).into_iter().chain(short).collect(), dimension, !is_one, place(format!("view.{name}")));
         }
         if *has_entropy {
-            let mut entropy = |what: &str, dimension, of| {
-                put(names(&format!("entropy.{what}")), dimension, false, Place::Entropy(view_name.clone(), of));
-            };
-            entropy("bits", Dimension::Number, OfEntropy::Bits);
-            entropy("normalized", PART, OfEntropy::Normalized);
-            entropy("keys", Dimension::Count, OfEntropy::Keys);
+            for (what, dimension, series) in [
+                ("bits", Number, "view.entropy"),
+                ("normalized", PART, "view.entropy.normalized"),
+                ("keys", Count, "view.entropy.keys"),
+            ] {
+                put(names(&format!("entropy.{what}")), dimension, false, place(series.to_owned()));
+            }
         }
     }
 
@@ -134,109 +183,55 @@ impl Catalogue {
                 (subject.is_listed, subject.standard) = (true, Some(standard));
             }
         };
+        let place = |series: &str| Place::new(series, &[("list", name)]);
         if !view.measure.is_tally() {
             let names =
                 ["distinct", ""].map(|what| if what.is_empty() { name.to_owned() } else { format!("{name}.{what}") });
             let spellings = names.clone().map(|name| format!("spread.{name}"));
-            put(names.into_iter().chain(spellings).collect(), Dimension::Count, Place::Spread(standard));
+            put(names.into_iter().chain(spellings).collect(), Count, place("spread"));
             return;
         }
-        for amount in Amount::ALL {
-            let by = amount.name();
+        for (amount, dimension) in AMOUNTS {
             let names = |what: &str| -> Vec<String> {
                 let short = format!("{name}.{what}");
                 let long = ["top.", "top_"].map(|top| format!("{top}{short}"));
                 // The amount determines which list it is.
-                let other = (amount == Amount::Packets).then(|| format!("top_by_packets.{short}"));
+                let other = (amount == "packets").then(|| format!("top_by_packets.{short}"));
                 [short].into_iter().chain(long).chain(other).collect()
             };
-            put(names(by), amount.dimension(), Place::Top(standard, amount));
+            put(names(amount), dimension, place(&format!("top.{amount}")));
             if standard.of_addresses().is_some() {
-                put(names(&format!("beyond.{by}")), amount.dimension(), Place::Beyond(standard, amount));
+                put(names(&format!("beyond.{amount}")), dimension, place(&format!("top.beyond.{amount}")));
             }
         }
     }
 
-    fn add_sums(&mut self) {
-        use Dimension::{Bytes, Count, Flows, Packets};
-        for (names, dimension, sum) in [
-            (&["totals.packets", "packets"] as &[&str], Packets, Sum::Total(Amount::Packets)),
-            (&["totals.bytes", "bytes"], Bytes, Sum::Total(Amount::Bytes)),
-            (&["totals.ipv4_packets"], Packets, Sum::Ipv4),
-            (&["totals.ipv6_packets"], Packets, Sum::Ipv6),
-            (&["totals.tcp_packets"], Packets, Sum::Tcp),
-            (&["totals.udp_packets"], Packets, Sum::Udp),
-            (&["totals.icmp_packets"], Packets, Sum::Icmp),
-            (&["totals.other_packets"], Packets, Sum::Other),
-            (&["unique.src_ip", "unique.src_ip.value"], Count, Sum::Sources),
-            (&["unique.dst_ip", "unique.dst_ip.value"], Count, Sum::Destinations),
-            (&["unique.flows", "unique.flows.value"], Count, Sum::Flows),
-            (&["new_flows", "new_flows.value"], Flows, Sum::NewFlows),
-            (&["new_flows.fill"], PART, Sum::SeenFill),
-        ] {
-            self.add(names, dimension, Place::Sum(sum));
-        }
-    }
-
-    fn add_interfaces(&mut self) {
-        let mut put = |names: &[&str], dimension, place| {
-            if let Some(subject) = self.add(names, dimension, place) {
-                subject.is_per_interface = true;
-            }
-        };
-        let skipped = [None].into_iter().chain(Skip::ALL.iter().map(|reason| Some(reason.name())));
-        let lost = [None].into_iter().chain(Loss::ALL.iter().map(|reason| Some(reason.name())));
-        let accounts = [Account::Seen, Account::Attributed, Account::SampledOut, Account::Repeated];
-        let accounts = accounts.into_iter().chain(skipped.map(Account::Skipped)).chain(lost.map(Account::Lost));
-        for account in accounts {
-            let of = |what: &str, reason: Option<&str>| reason.map_or(what.to_owned(), |why| format!("{what}.{why}"));
-            let name = match account {
-                Account::Seen => "seen".to_owned(),
-                Account::Attributed => "attributed".to_owned(),
-                Account::SampledOut => "sampled_out".to_owned(),
-                Account::Repeated => "repeated".to_owned(),
-                Account::Skipped(reason) => of("skipped", reason),
-                Account::Lost(reason) => of("lost", reason),
-            };
-            let place = if account == Account::Repeated { "interfaces" } else { "interfaces.ledger" };
-            for amount in Amount::ALL {
-                let full = format!("{name}.{}", amount.name());
+    /// Adds where the packets of each interface went.
+    fn add_ledgers(&mut self) {
+        let skipped = Skip::ALL.iter().map(|reason| ("skipped", Some(reason.name())));
+        let lost = Loss::ALL.iter().map(|reason| ("lost", Some(reason.name())));
+        let whole = [("seen", None), ("attributed", None), ("sampled_out", None), ("repeated", None)];
+        let accounts = whole.into_iter().chain([("skipped", None)]).chain(skipped).chain([("lost", None)]).chain(lost);
+        for (kind, reason) in accounts {
+            let name = reason.map_or_else(|| kind.to_owned(), |reason| format!("{kind}.{reason}"));
+            let long = if kind == "repeated" { "interfaces" } else { "interfaces.ledger" };
+            for (amount, dimension) in AMOUNTS {
+                let full = format!("{name}.{amount}");
                 // The name without an amount means packets.
-                let short = (amount == Amount::Packets).then(|| name.clone());
-                let long = [format!("ledger.{full}"), format!("{place}.{full}")];
-                let names: Vec<_> = [full].into_iter().chain(short).chain(long).collect();
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                put(&names, amount.dimension(), Place::Interface(OfInterface::Ledger(account, amount)));
+                let short = (amount == "packets").then(|| name.clone());
+                let long = [format!("ledger.{full}"), format!("{long}.{full}")];
+                let names = [full].into_iter().chain(short).chain(long).collect();
+                let place = if ["seen", "repeated"].contains(&kind) {
+                    Place::new(format!("interface.{kind}.{amount}"), &[])
+                } else {
+                    let reason = reason.map(|reason| ("reason", reason));
+                    let labels: Vec<_> = [("kind", kind)].into_iter().chain(reason).collect();
+                    Place::new(format!("interface.accounted.{amount}"), &labels)
+                };
+                if let Some(subject) = self.insert(names, dimension, place) {
+                    subject.is_per_interface = true;
+                }
             }
-        }
-        for (names, dimension, of) in [
-            (["tcp.syn", "interfaces.tcp.syn"], Dimension::Packets, OfInterface::Tcp(Flag::Syn)),
-            (["tcp.syn_ack", "interfaces.tcp.syn_ack"], Dimension::Packets, OfInterface::Tcp(Flag::SynAck)),
-            (["tcp.rst", "interfaces.tcp.rst"], Dimension::Packets, OfInterface::Tcp(Flag::Rst)),
-            (["tcp.fin", "interfaces.tcp.fin"], Dimension::Packets, OfInterface::Tcp(Flag::Fin)),
-            (["coverage", "interfaces.coverage"], Dimension::Share { may_exceed: true }, OfInterface::Coverage),
-            (["blind_seconds", "interfaces.blind_seconds"], Dimension::Number, OfInterface::BlindSeconds),
-            (["kept", "interfaces.kept"], PART, OfInterface::Kept),
-            (["sampling", "interfaces.sampling"], Dimension::Number, OfInterface::Sampling),
-        ] {
-            put(&names, dimension, Place::Interface(of));
-        }
-        for (names, dimension, amount) in [
-            (["rates.packets.max", "rates.packets"], Dimension::PacketsOfSecond, Amount::Packets),
-            (["rates.bytes.max", "rates.bytes"], Dimension::BytesOfSecond, Amount::Bytes),
-        ] {
-            put(&names, dimension, Place::BusiestSecond(amount));
-        }
-    }
-
-    fn add_self(&mut self) {
-        for (name, dimension, sum) in [
-            ("self.rings.peak_fill", PART, Sum::RingFill),
-            ("self.cache_hit_rate", PART, Sum::CacheHitRate),
-            ("self.cpu_ns_per_packet", Dimension::Number, Sum::CpuPerPacket),
-            ("self.rss_bytes", Dimension::Number, Sum::ResidentBytes),
-        ] {
-            self.add(&[name], dimension, Place::Sum(sum));
         }
     }
 }

@@ -22,164 +22,20 @@ pub struct Subject {
     pub place: Place,
 }
 
-/// Where numbers are in a report. Views are given by name.
+/// Where numbers are in a report: points of a series (`weir_report::series`), those that have all of these labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A number of all traffic.
-    Sum(Sum),
-    /// A number of each interface.
-    Interface(OfInterface),
-    /// A number of each interface's busiest second.
-    BusiestSecond(Amount),
-    /// The numbers in the rows of a list.
-    Top(Standard, Amount),
-    /// The same, without listed addresses.
-    Beyond(Standard, Amount),
-    /// The numbers in a list of floods or scans.
-    Spread(Standard),
-    /// The numbers in the rows of a view.
-    Rows(String, Column),
-    /// The numbers of everything that a view matched.
-    Total(String, Amount),
-    /// A number of the entropy of a view.
-    Entropy(String, OfEntropy),
+pub struct Place {
+    /// The name of the series.
+    pub series: String,
+    /// Names and values of labels.
+    pub labels: Vec<(&'static str, String)>,
 }
 
-/// Packets or bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
-    /// Packets.
-    Packets,
-    /// Bytes.
-    Bytes,
-}
-
-/// A number that a report has once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sum {
-    /// All traffic.
-    Total(Amount),
-    /// Packets of IPv4 flows.
-    Ipv4,
-    /// Packets of IPv6 flows.
-    Ipv6,
-    /// Packets of TCP flows.
-    Tcp,
-    /// Packets of UDP flows.
-    Udp,
-    /// Packets of ICMP flows.
-    Icmp,
-    /// Packets of other flows.
-    Other,
-    /// Distinct source addresses.
-    Sources,
-    /// Distinct destination addresses.
-    Destinations,
-    /// Distinct flows.
-    Flows,
-    /// Flows that were not seen before.
-    NewFlows,
-    /// How full the filter of seen flows is.
-    SeenFill,
-    /// The highest fill of a ring.
-    RingFill,
-    /// The share of packets whose flow was in the kernel's cache.
-    CacheHitRate,
-    /// The daemon's CPU time per packet.
-    CpuPerPacket,
-    /// The daemon's memory.
-    ResidentBytes,
-}
-
-/// A number that each interface has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfInterface {
-    /// A number of its ledger.
-    Ledger(Account, Amount),
-    /// TCP packets with this flag.
-    Tcp(Flag),
-    /// The share of the interface's own count that weir saw.
-    Coverage,
-    /// For how long weir may not have seen its packets.
-    BlindSeconds,
-    /// The share that was not lost.
-    Kept,
-    /// The N of one-in-N sampling.
-    Sampling,
-}
-
-/// The flags that open and end a TCP connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flag {
-    /// SYN without ACK.
-    Syn,
-    /// SYN and ACK.
-    SynAck,
-    /// RST.
-    Rst,
-    /// FIN.
-    Fin,
-}
-
-/// A part of a ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Account {
-    /// All packets that came.
-    Seen,
-    /// Packets in a flow.
-    Attributed,
-    /// Packets that sampling left out.
-    SampledOut,
-    /// Packets that the other end of a pair of interfaces counted already.
-    Repeated,
-    /// Skipped packets, for all reasons or for one.
-    Skipped(Option<&'static str>),
-    /// Lost packets, for all reasons or for one.
-    Lost(Option<&'static str>),
-}
-
-/// A number in each row of a view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column {
-    /// Packets or bytes.
-    Amount(Amount),
-    /// Distinct flows.
-    Flows,
-    /// Flows that were not seen before.
-    NewFlows,
-    /// Distinct values.
-    Distinct,
-}
-
-/// A number of an entropy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfEntropy {
-    /// In bits.
-    Bits,
-    /// As a part of the most that this many keys can have.
-    Normalized,
-    /// How many keys there are.
-    Keys,
-}
-
-impl Amount {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Packets, Self::Bytes];
-
-    /// Its name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Packets => "packets",
-            Self::Bytes => "bytes",
-        }
-    }
-
-    /// What it counts.
-    pub const fn dimension(self) -> Dimension {
-        match self {
-            Self::Packets => Dimension::Packets,
-            Self::Bytes => Dimension::Bytes,
-        }
+impl Place {
+    /// Points of this series with these labels.
+    pub fn new(series: impl Into<String>, labels: &[(&'static str, &str)]) -> Self {
+        let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        Self { series: series.into(), labels }
     }
 }
 

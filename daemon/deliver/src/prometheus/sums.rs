@@ -2,39 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use weir_report::{Interface, Ledger, Report, Tally, TcpPackets, Totals};
+use weir_report::{
+    Report,
+    series::{
+        Kind, Series, Target,
+        point::{Point, Scalar},
+    },
+};
+
+use super::text::written;
 
 /// How many interfaces are remembered. Beyond this, those that have been absent from reports longest are forgotten.
 const REMEMBERED_MAX: usize = 512;
-
-/// A part of an interface's ledger: kind and reason.
-pub(super) type Part = (&'static str, String);
 
 /// The sums.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     /// Windows that have ended.
     pub(super) windows: u64,
-    /// The sums over all interfaces.
-    pub(super) totals: Totals,
-    /// Records that the kernel sent.
-    pub(super) records: u64,
-    /// The sums by name and direction.
-    pub(super) interfaces: BTreeMap<(String, Option<String>), InterfaceSums>,
+    /// The names of series, each with the labels that follow those of the owner. There are some hundred.
+    parts: Vec<(&'static str, String)>,
+    /// The sums of all traffic, which has no labels, and of each interface and direction, by their labels.
+    owners: BTreeMap<String, OfOwner>,
 }
 
-/// The sums of one interface and direction.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InterfaceSums {
-    /// All packets that weir saw.
-    pub(super) seen: Tally,
-    /// What became of them. They add up to `seen`.
-    pub(super) parts: BTreeMap<Part, Tally>,
-    /// Packets that feed totals and lists on another interface.
-    pub(super) repeated: Tally,
-    /// Packets that begin or end TCP connections: SYN, SYN with ACK, RST, FIN.
-    pub(super) tcp: [u64; 4],
-    /// The last window in which the interface appeared.
+struct OfOwner {
+    /// By the index of the part.
+    numbers: Vec<Option<u64>>,
+    /// The last window in which the owner appeared.
     last: u64,
 }
 
@@ -42,76 +38,51 @@ impl Sums {
     /// Adds a window.
     pub(super) fn add(&mut self, report: &Report) {
         self.windows += 1;
-        self.records += report.self_metrics.records;
-        let Totals {
-            packets,
-            bytes,
-            ipv4_packets,
-            ipv6_packets,
-            tcp_packets,
-            udp_packets,
-            icmp_packets,
-            other_packets,
-            bounds: _,
-        } = report.totals;
-        let all = &mut self.totals;
-        for (sum, number) in [
-            (&mut all.packets, packets),
-            (&mut all.bytes, bytes),
-            (&mut all.ipv4_packets, ipv4_packets),
-            (&mut all.ipv6_packets, ipv6_packets),
-            (&mut all.tcp_packets, tcp_packets),
-            (&mut all.udp_packets, udp_packets),
-            (&mut all.icmp_packets, icmp_packets),
-            (&mut all.other_packets, other_packets),
-        ] {
-            *sum += number;
-        }
-        for interface in &report.interfaces {
-            let key = (interface.name.clone(), interface.direction.clone());
-            let sums = self.interfaces.entry(key).or_default();
-            sums.add(interface);
-            sums.last = self.windows;
+        for series in Series::all(Target::Prometheus).filter(|series| series.kind == Kind::Sum) {
+            for Point { labels, owner, reading, .. } in series.points(report) {
+                let Scalar::Whole(number) = reading.value else { continue };
+                let (own, rest) = labels.split_at(owner.labels().len());
+                let part = self.part(series.name, written(rest));
+                let OfOwner { numbers, last } = self.owners.entry(written(own)).or_default();
+                *last = self.windows;
+                numbers.resize(numbers.len().max(part + 1), None);
+                let sum = numbers[part].get_or_insert_default();
+                *sum = sum.saturating_add(number);
+            }
         }
         self.forget();
     }
 
-    /// Interfaces come and go, with ever new names.
+    fn part(&mut self, series: &'static str, labels: String) -> usize {
+        let known = self.parts.iter().position(|(name, known)| *name == series && *known == labels);
+        known.unwrap_or_else(|| {
+            self.parts.push((series, labels));
+            self.parts.len() - 1
+        })
+    }
+
+    /// The sums of a series with their labels.
+    pub(super) fn of(&self, series: &str) -> impl Iterator<Item = (String, u64)> {
+        self.owners.iter().flat_map(move |(owner, OfOwner { numbers, .. })| {
+            let own = self.parts.iter().zip(numbers).filter(move |((name, _), _)| *name == series);
+            own.filter_map(move |((_, rest), number)| {
+                let both = [owner.as_str(), rest];
+                let labels: Vec<_> = both.into_iter().filter(|labels| !labels.is_empty()).collect();
+                Some((labels.join(","), (*number)?))
+            })
+        })
+    }
+
+    /// Interfaces come and go, with ever new names. All traffic is in every window.
     fn forget(&mut self) {
-        while self.interfaces.len() > REMEMBERED_MAX {
-            let oldest = self.interfaces.iter().min_by_key(|(_, sums)| sums.last);
-            match oldest.map(|(key, sums)| (key.clone(), sums.last)) {
-                Some((key, last)) if last < self.windows => self.interfaces.remove(&key),
+        while self.owners.len() > REMEMBERED_MAX + 1 {
+            let oldest = self.owners.iter().min_by_key(|(_, sums)| sums.last);
+            match oldest.map(|(owner, sums)| (owner.clone(), sums.last)) {
+                Some((owner, last)) if last < self.windows => self.owners.remove(&owner),
                 _ => return,
             };
         }
     }
-}
-
-impl InterfaceSums {
-    fn add(&mut self, Interface { ledger, repeated, tcp, .. }: &Interface) {
-        let Ledger { seen, attributed, sampled_out, skipped, lost, uncertain: _ } = ledger;
-        add(&mut self.seen, seen);
-        add(&mut self.repeated, repeated);
-        let whole = [("attributed", attributed), ("sampled_out", sampled_out)];
-        for (kind, tally) in whole {
-            add(self.parts.entry((kind, String::new())).or_default(), tally);
-        }
-        for (kind, reasons) in [("skipped", skipped), ("lost", lost)] {
-            for (reason, tally) in reasons {
-                add(self.parts.entry((kind, reason.clone())).or_default(), tally);
-            }
-        }
-        let TcpPackets { syn, syn_ack, rst, fin, bounds: _ } = tcp;
-        for (sum, number) in self.tcp.iter_mut().zip([syn, syn_ack, rst, fin]) {
-            *sum += number;
-        }
-    }
-}
-
-fn add(sum: &mut Tally, Tally { packets, bytes }: &Tally) {
-    sum.packets += packets;
-    sum.bytes += bytes;
 }
 
 #[cfg(test)]
@@ -122,30 +93,36 @@ mod tests {
         serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap()
     }
 
+    /// The sums of a series whose labels begin so.
+    fn sum_of(sums: &Sums, series: &str, labels: &str) -> u64 {
+        sums.of(series).filter(|(known, _)| known.starts_with(labels)).map(|(_, number)| number).sum()
+    }
+
     #[test]
     fn sums_only_grow_and_balance() {
         let report = golden();
         let mut sums = Sums::default();
         for windows in 1..=3 {
             sums.add(&report);
-            assert_eq!((sums.windows, sums.totals.packets), (windows, windows * report.totals.packets));
-            let eth0 = &sums.interfaces[&("eth0".to_owned(), Some("ingress".to_owned()))];
-            assert_eq!(eth0.seen.packets, windows * 1_100_345);
-            assert_eq!(eth0.parts[&("skipped", "arp".to_owned())].bytes, windows * 345_678);
-            assert_eq!(eth0.tcp, [12_004, 11_800, 320, 22_610].map(|number| windows * number));
-            for sums in sums.interfaces.values() {
-                let mut parts = Tally::default();
-                for part in sums.parts.values() {
-                    add(&mut parts, part);
+            assert_eq!((sums.windows, sum_of(&sums, "packets", "")), (windows, windows * report.totals.packets));
+            let eth0 = "interface=\"eth0\",direction=\"ingress\"";
+            assert_eq!(sum_of(&sums, "interface.seen.packets", eth0), windows * 1_100_345);
+            let arp = format!("{eth0},kind=\"skipped\",reason=\"arp\"");
+            assert_eq!(sum_of(&sums, "interface.accounted.bytes", &arp), windows * 345_678);
+            let tcp: Vec<_> = sums.of("interface.tcp.packets").take(4).map(|(_, number)| number).collect();
+            assert_eq!(tcp, [12_004, 11_800, 320, 22_610].map(|number| windows * number));
+            for amount in ["packets", "bytes"] {
+                for (owner, seen) in sums.of(&format!("interface.seen.{amount}")) {
+                    assert_eq!(sum_of(&sums, &format!("interface.accounted.{amount}"), &owner), seen, "{owner}");
                 }
-                assert_eq!(parts, sums.seen);
             }
         }
         // An interface that no longer appears in reports keeps its sums.
         let mut without = report.clone();
         without.interfaces.clear();
+        let interfaces = sums.of("interface.seen.packets").count();
         sums.add(&without);
-        assert_eq!(sums.interfaces.len(), report.interfaces.len());
+        assert_eq!(sums.of("interface.seen.packets").count(), interfaces);
     }
 
     #[test]
@@ -157,8 +134,8 @@ mod tests {
             report.interfaces[0].name = format!("ppp{nth}");
             sums.add(&report);
         }
-        assert_eq!(sums.interfaces.len(), REMEMBERED_MAX);
-        let newest = (format!("ppp{}", 2 * REMEMBERED_MAX - 1), Some("ingress".to_owned()));
-        assert!(sums.interfaces.contains_key(&newest));
+        assert_eq!(sums.of("interface.seen.packets").count(), REMEMBERED_MAX);
+        let newest = format!("interface=\"ppp{}\",direction=\"ingress\"", 2 * REMEMBERED_MAX - 1);
+        assert!(sums.owners.contains_key(&newest));
     }
 }

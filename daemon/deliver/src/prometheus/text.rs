@@ -3,8 +3,12 @@
 //! No crate: `prometheus-client` writes only `OpenMetrics`, and the older text format names counters differently.
 //! Prometheus asks for `OpenMetrics`; `promtool check metrics`, curl and older agents get the older format.
 
-use std::{borrow::Cow, collections::HashSet, fmt::Write as _};
+use std::{collections::HashSet, fmt::Write as _};
 
+use weir_report::series::{
+    Kind,
+    point::{Label, Scalar},
+};
 use weir_system::text::visible;
 
 /// The format of a scrape.
@@ -31,46 +35,6 @@ impl Format {
     }
 }
 
-/// The type of a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// It only grows, until weir restarts.
-    Counter,
-    /// It goes up and down.
-    Gauge,
-    /// Its labels carry the information; its value is 1.
-    Info,
-}
-
-/// A value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Number {
-    /// A count.
-    Whole(u64),
-    /// A measured value.
-    Real(f64),
-}
-
-impl From<u64> for Number {
-    fn from(number: u64) -> Self {
-        Self::Whole(number)
-    }
-}
-
-impl From<f64> for Number {
-    fn from(number: f64) -> Self {
-        Self::Real(number)
-    }
-}
-
-/// Names and values that distinguish the numbers of a family.
-pub(super) type Labels<'r> = Vec<(Cow<'r, str>, Cow<'r, str>)>;
-
-/// A label.
-pub(super) fn label<'r>(name: &'static str, value: impl Into<Cow<'r, str>>) -> (Cow<'r, str>, Cow<'r, str>) {
-    (Cow::Borrowed(name), value.into())
-}
-
 /// A text that is being built.
 #[derive(Debug)]
 pub(super) struct Page {
@@ -84,47 +48,44 @@ impl Page {
     }
 
     /// Writes a family, unless it has no numbers. Its name ends with its unit, where it has one; the suffix of a
-    /// counter (`_total`) or of an info (`_info`) is added. If several numbers have the same labels, only the first is
-    /// written.
-    pub(super) fn family<'r, N: Into<Number>>(
+    /// counter (`_total`) or of an info (`_info`) is added. Each number comes with its [`written`] labels. If several
+    /// numbers have the same labels, only the first is written.
+    pub(super) fn family<N: Into<Scalar>>(
         &mut self,
         name: &str,
         kind: Kind,
         unit: &str,
         help: &str,
-        numbers: impl IntoIterator<Item = (Labels<'r>, N)>,
+        numbers: impl IntoIterator<Item = (String, N)>,
     ) {
         debug_assert!(unit.is_empty() || name.ends_with(&format!("_{unit}")), "{name} does not end with {unit}");
         let (suffix, open_type, plain_type) = match kind {
-            Kind::Counter => ("_total", "counter", "counter"),
+            Kind::Sum | Kind::SinceStart => ("_total", "counter", "counter"),
             Kind::Gauge => ("", "gauge", "gauge"),
             Kind::Info => ("_info", "info", "gauge"),
         };
-        let mut written = HashSet::new();
+        let mut known = HashSet::new();
         for (labels, number) in numbers {
-            let labels = written_labels(&labels);
-            if written.contains(&labels) {
+            if known.contains(&labels) {
                 continue;
             }
-            if written.is_empty() {
-                self.head(
-                    name,
-                    suffix,
-                    if self.format == Format::OpenMetrics { open_type } else { plain_type },
-                    unit,
-                    help,
-                );
+            if known.is_empty() {
+                let is_open = self.format == Format::OpenMetrics;
+                self.head(name, suffix, if is_open { open_type } else { plain_type }, unit, help);
+            }
+            self.text.push_str(name);
+            self.text.push_str(suffix);
+            if !labels.is_empty() {
+                let _ = write!(self.text, "{{{labels}}}");
             }
             // Writing to memory cannot fail.
             let _ = match number.into() {
-                Number::Whole(number) => writeln!(self.text, "{name}{suffix}{labels} {number}"),
-                Number::Real(number) if number == f64::INFINITY => writeln!(self.text, "{name}{suffix}{labels} +Inf"),
-                Number::Real(number) if number == f64::NEG_INFINITY => {
-                    writeln!(self.text, "{name}{suffix}{labels} -Inf")
-                }
-                Number::Real(number) => writeln!(self.text, "{name}{suffix}{labels} {number}"),
+                Scalar::Whole(number) => writeln!(self.text, " {number}"),
+                Scalar::Real(number) if number == f64::INFINITY => writeln!(self.text, " +Inf"),
+                Scalar::Real(number) if number == f64::NEG_INFINITY => writeln!(self.text, " -Inf"),
+                Scalar::Real(number) => writeln!(self.text, " {number}"),
             };
-            written.insert(labels);
+            known.insert(labels);
         }
     }
 
@@ -149,8 +110,8 @@ impl Page {
     }
 }
 
-/// Formats labels. If two have the same name, only the first is written.
-fn written_labels(labels: &Labels<'_>) -> String {
+/// Formats labels, without braces. If two have the same name, only the first is written.
+pub(super) fn written(labels: &[(&str, Label<'_>)]) -> String {
     let mut names = HashSet::new();
     let mut text = String::new();
     for (name, value) in labels {
@@ -158,10 +119,10 @@ fn written_labels(labels: &Labels<'_>) -> String {
         if names.contains(&name) {
             continue;
         }
-        text.push(if names.is_empty() { '{' } else { ',' });
+        text.push_str(if names.is_empty() { "" } else { "," });
         text.push_str(&name);
         text.push_str("=\"");
-        for character in value.chars() {
+        for character in value.text().chars() {
             match character {
                 '\\' => text.push_str("\\\\"),
                 '"' => text.push_str("\\\""),
@@ -173,9 +134,6 @@ fn written_labels(labels: &Labels<'_>) -> String {
         text.push('"');
         names.insert(name);
     }
-    if !text.is_empty() {
-        text.push('}');
-    }
     text
 }
 
@@ -185,10 +143,10 @@ mod tests {
 
     fn page(format: Format) -> String {
         let mut page = Page::new(format);
-        let odd = vec![label("name", "a\\b\"c\nd"), ("dst-ip".into(), "192.0.2.1".into()), label("name", "again")];
-        page.family("weir_seen_packets", Kind::Counter, "packets", "Packets.", [(odd, 7_u64)]);
-        page.family("weir", Kind::Info, "", "Who.", [(vec![label("version", "1")], 1_u64)]);
-        let twice = [(vec![], 0.25), (vec![], 9.0), (vec![label("x", "")], f64::INFINITY)];
+        let odd = written(&[("name", "a\\b\"c\nd".into()), ("dst-ip", "192.0.2.1".into()), ("name", "again".into())]);
+        page.family("weir_seen_packets", Kind::Sum, "packets", "Packets.", [(odd, 7_u64)]);
+        page.family("weir", Kind::Info, "", "Who.", [(written(&[("version", "1".into())]), 1_u64)]);
+        let twice = [(String::new(), 0.25), (String::new(), 9.0), (written(&[("x", "".into())]), f64::INFINITY)];
         page.family("weir_hit_ratio", Kind::Gauge, "ratio", "A share.", twice);
         page.family::<u64>("weir_nothing", Kind::Gauge, "", "Nothing.", []);
         page.finish()
@@ -218,8 +176,8 @@ weir_hit_ratio{x=""} +Inf
     #[test]
     fn a_terminal_obeys_no_name() {
         let mut page = Page::new(Format::Plain);
-        let name = label("interface", "eth0\u{1b}]0;owned\u{7}\u{202e}\r");
-        page.family("weir_seen_packets", Kind::Counter, "packets", "Packets.", [(vec![name], 7_u64)]);
+        let name = written(&[("interface", "eth0\u{1b}]0;owned\u{7}\u{202e}\r".into())]);
+        page.family("weir_seen_packets", Kind::Sum, "packets", "Packets.", [(name, 7_u64)]);
         let text = page.finish();
         assert!(text.contains("{interface=\"eth0\u{fffd}]0;owned\u{fffd}\u{fffd}\u{fffd}\"} 7"), "{text}");
         assert!(text.chars().all(|c| !c.is_control() || c == '\n'), "{text:?}");

@@ -15,10 +15,10 @@ use jiff::Timestamp;
 use weir_config::{interface, rule::Rule};
 
 use self::{
-    number::{Holder, Number},
+    number::Number,
     state::{Change, Since, State, Verdict},
 };
-use crate::{Alert, Evidence, Report};
+use crate::{Alert, Evidence, Report, series::point::Owner};
 
 /// The most numbers that an alert shows: enough to act on, and a report stays small.
 pub const EVIDENCE_MAX: usize = 10;
@@ -146,7 +146,7 @@ impl Standing {
 struct Found<'r> {
     verdict: Verdict,
     /// The numbers that are farthest on the rule's side, the farthest first, in the unit of the rule.
-    farthest: Vec<(Number, Holder<'r>)>,
+    farthest: Vec<(Number, Owner<'r>)>,
     beyond: usize,
     between: usize,
 }
@@ -159,9 +159,9 @@ impl<'r> Found<'r> {
         let far =
             |number: &Number| if operator.is_upward() { number.judged(operator) } else { -number.judged(operator) };
         let mut found = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
-        reading::visit(&when.subject.place, report, &mut |number, holder| {
+        reading::visit(&when.subject.place, report, &mut |number, owner| {
             let is_meant =
-                only.as_ref().is_none_or(|only| holder.name().is_some_and(|name| interface::fits(only, name)));
+                only.as_ref().is_none_or(|only| owner.name().is_some_and(|name| interface::fits(only, name)));
             if !is_meant {
                 return;
             }
@@ -174,7 +174,7 @@ impl<'r> Found<'r> {
             let place = found.farthest.partition_point(|(earlier, _)| far(earlier) >= far(&number));
             if place < EVIDENCE_MAX {
                 found.farthest.truncate(EVIDENCE_MAX - 1);
-                found.farthest.insert(place, (number, holder));
+                found.farthest.insert(place, (number, owner));
             }
         });
         found.verdict = match found {
@@ -190,7 +190,7 @@ impl<'r> Found<'r> {
     fn evidence(&self, is_scaled: bool) -> (Vec<Evidence>, u64) {
         let all = if self.beyond > 0 { self.beyond } else { self.between.max(1) };
         let shown = self.farthest.iter().take(all);
-        let evidence: Vec<_> = shown.map(|(number, holder)| evidence(*number, holder, is_scaled)).collect();
+        let evidence: Vec<_> = shown.map(|(number, owner)| evidence(*number, owner, is_scaled)).collect();
         let more = if evidence.is_empty() { 0 } else { (all - evidence.len()) as u64 };
         (evidence, more)
     }
@@ -226,12 +226,12 @@ fn alert(rule: &Rule, state: State<Timestamp>, change: Change<Timestamp>, found:
     })
 }
 
-fn evidence(number: Number, holder: &Holder<'_>, is_scaled: bool) -> Evidence {
+fn evidence(number: Number, owner: &Owner<'_>, is_scaled: bool) -> Evidence {
     // A number in its own unit keeps the digits that it has in the report.
     let Number { value, lower, upper } = number;
     let round = |number: f64, to: fn(f64) -> f64| if is_scaled { rounded(number, to) } else { number };
     Evidence {
-        key: holder.key(),
+        key: owner.key(),
         value: round(value, f64::round),
         lower: round(lower, f64::floor),
         upper: upper.is_finite().then(|| round(upper, f64::ceil)),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
 use weir_config::{
     Config,
     rule::{When, catalogue::Catalogue},
@@ -114,6 +115,29 @@ fn every_name_is_read() {
     for what in ["cache_hit_rate", "cpu_ns_per_packet", "rss_bytes"] {
         assert!(!fires(&format!("self.{what} < 1"), &report), "{what}: what is not known is not too small");
     }
+}
+
+/// Every number that a rule can use, under each of its names.
+#[test]
+fn rules_read_the_golden_report_as_they_did() {
+    let report = golden();
+    let views = Config::parse(include_str!("../../tests/golden/views.yaml"), "views.yaml").unwrap().views;
+    let mut text = String::new();
+    let both = [Catalogue::new(Standard::ALL, &[]), Catalogue::new([], &views)];
+    for (nth, catalogue) in both.iter().enumerate() {
+        for name in catalogue.spellings().filter(|name| nth == 0 || both[0].find(name).is_none()) {
+            let subject = catalogue.find(name).unwrap();
+            text += &format!("{name} ({subject:?}, {:?})\n", subject.dimension);
+            // The other names of a subject give the same numbers.
+            if name != subject.name {
+                continue;
+            }
+            reading::visit(&subject.place, &report, &mut |Number { value, lower, upper }, owner| {
+                text += &format!("  {value} {lower} {upper} {}\n", Value::Object(owner.key()));
+            });
+        }
+    }
+    assert_eq!(text, include_str!("../../tests/golden/rules.txt"), "\n{text}");
 }
 
 fn row(value: u64, lower: u64, upper: u64) -> Report {

@@ -1,4 +1,4 @@
-//! Turns numbers into metrics: sums, gauges, estimates with their bounds, and histograms.
+//! Turns series into metrics: sums, gauges and histograms.
 
 use jiff::Timestamp;
 use opentelemetry_proto::tonic::{
@@ -9,7 +9,13 @@ use opentelemetry_proto::tonic::{
     },
 };
 use serde_json::Value;
-use weir_report::Estimate;
+use weir_report::{
+    Report,
+    series::{
+        Kind, Series, Target,
+        point::{Classes, Label, Labels, Point, Scalar},
+    },
+};
 
 /// The attributes that distinguish the points of a metric.
 pub(super) type Attributes = Vec<KeyValue>;
@@ -18,30 +24,27 @@ pub(super) type Attributes = Vec<KeyValue>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name<'n>(pub &'n str, pub &'n str, pub &'n str);
 
-/// The suffix of a name, a part of its description, and a function that gets the number.
-pub(super) type Told<T> = (&'static str, &'static str, fn(&T) -> u64);
-
-/// The value, lower bound and upper bound of an estimate.
-const BOUNDS: [Told<Estimate>; 3] = [
-    ("", "", |estimate| estimate.value),
-    (".lower", " Lower bound.", |estimate| estimate.lower),
-    (".upper", " Upper bound.", |estimate| estimate.upper),
-];
-
 /// A text attribute.
 pub(super) fn text(key: &str, value: &str) -> KeyValue {
     attribute(key, any_value::Value::StringValue(value.to_owned()))
 }
 
-/// The attributes of an interface.
-pub(super) fn interface_attributes(name: &str, direction: Option<&String>) -> Attributes {
-    let mut attributes = vec![text("interface", name)];
-    attributes.extend(direction.map(|direction| text("direction", direction)));
+/// Labels as attributes. No two attributes of a point may have the same name.
+fn attributes(labels: &Labels<'_>) -> Attributes {
+    let mut attributes = Attributes::with_capacity(labels.len());
+    for (name, label) in labels {
+        if attributes.iter().all(|known| known.key != *name) {
+            attributes.push(match label {
+                Label::Text(value) => text(name, value),
+                Label::Field(value) => field(name, value),
+            });
+        }
+    }
     attributes
 }
 
 /// An attribute with a field of the report, of the same type.
-pub(super) fn field(key: &str, value: &Value) -> KeyValue {
+fn field(key: &str, value: &Value) -> KeyValue {
     use any_value::Value::{BoolValue, DoubleValue, IntValue, StringValue};
     let value = match value {
         Value::String(text) => StringValue(text.clone()),
@@ -94,50 +97,60 @@ impl Metrics {
         self.all
     }
 
-    /// Counts of the window: deltas, which can be summed.
-    pub fn sum(&mut self, name: Name<'_>, points: impl IntoIterator<Item = (Attributes, u64)>) {
-        let point = |(attributes, number)| self.point(attributes, self.start, int(number));
-        let data_points: Vec<_> = points.into_iter().map(point).collect();
-        let is_empty = data_points.is_empty();
-        let aggregation_temporality = AggregationTemporality::Delta.into();
-        self.push(name, is_empty, Data::Sum(Sum { data_points, aggregation_temporality, is_monotonic: true }));
-    }
-
-    /// Whole numbers as of the end of the window.
-    pub fn gauge(&mut self, name: Name<'_>, points: impl IntoIterator<Item = (Attributes, u64)>) {
-        self.numbers(name, points.into_iter().map(|(attributes, number)| (attributes, int(number))));
-    }
-
-    /// Floating-point numbers as of the end of the window.
-    pub fn real(&mut self, name: Name<'_>, points: impl IntoIterator<Item = (Attributes, f64)>) {
-        self.numbers(name, points.into_iter().map(|(attributes, number)| (attributes, Number::AsDouble(number))));
-    }
-
-    fn numbers(&mut self, name: Name<'_>, points: impl Iterator<Item = (Attributes, Number)>) {
-        let point = |(attributes, number)| self.point(attributes, 0, number);
-        let data_points: Vec<_> = points.map(point).collect();
-        let is_empty = data_points.is_empty();
-        self.push(name, is_empty, Data::Gauge(Gauge { data_points }));
-    }
-
-    /// Estimates of the window, with their bounds as separate metrics.
-    pub fn estimate(
-        &mut self,
-        Name(name, unit, description): Name<'_>,
-        points: &(impl Iterator<Item = (Attributes, Estimate)> + Clone),
-    ) {
-        for (suffix, which, number) in BOUNDS {
-            let points = points.clone().map(|(attributes, estimate)| (attributes, number(&estimate)));
-            self.gauge(Name(&format!("{name}{suffix}"), unit, &format!("{description}{which}")), points);
+    /// Adds a series of a report, and those of its bounds that are exported.
+    pub fn add(&mut self, series: &Series, report: &Report) {
+        let name = format!("weir.{}", series.name);
+        if let Some(classes) = series.classes(report) {
+            return self.histogram(Name(&name, series.unit.ucum, series.help), &classes);
+        }
+        for side in series.sides(Target::Otlp) {
+            let points = series.points(report).filter_map(|Point { labels, reading, .. }| {
+                Some((
+                    attributes(&labels),
+                    match (side.of)(&reading)? {
+                        Scalar::Whole(number) => int(number),
+                        Scalar::Real(number) => Number::AsDouble(number),
+                    },
+                ))
+            });
+            let (ending, help) = (side.name, format!("{}{}", series.help, side.help));
+            let name = if ending.is_empty() { name.clone() } else { format!("{name}.{ending}") };
+            self.numbers(Name(&name, series.unit.ucum, &help), series.kind == Kind::Sum && ending.is_empty(), points);
         }
     }
 
+    /// Counts of the window: deltas, which can be summed.
+    pub fn sum(&mut self, name: Name<'_>, attributes: Attributes, number: u64) {
+        self.numbers(name, true, [(attributes, int(number))].into_iter());
+    }
+
+    /// A whole number as of the end of the window.
+    pub fn gauge(&mut self, name: Name<'_>, attributes: Attributes, number: u64) {
+        self.numbers(name, false, [(attributes, int(number))].into_iter());
+    }
+
+    fn numbers(&mut self, name: Name<'_>, is_sum: bool, points: impl Iterator<Item = (Attributes, Number)>) {
+        let start = if is_sum { self.start } else { 0 };
+        let data_points: Vec<_> = points.map(|(attributes, number)| self.point(attributes, start, number)).collect();
+        let is_empty = data_points.is_empty();
+        let aggregation_temporality = AggregationTemporality::Delta.into();
+        self.push(
+            name,
+            is_empty,
+            if is_sum {
+                Data::Sum(Sum { data_points, aggregation_temporality, is_monotonic: true })
+            } else {
+                Data::Gauge(Gauge { data_points })
+            },
+        );
+    }
+
     /// Counts per class. A class is its upper edge (inclusive) and a count; the last one includes everything larger.
-    pub fn histogram<'c>(&mut self, name: Name<'_>, points: impl IntoIterator<Item = (Attributes, &'c [(u64, u64)])>) {
-        let point = |(attributes, classes): (Attributes, &[(u64, u64)])| {
+    fn histogram(&mut self, name: Name<'_>, points: &[(Labels<'_>, Classes<'_>)]) {
+        let point = |(labels, classes): &(Labels<'_>, Classes<'_>)| {
             let (_, below) = classes.split_last()?;
             Some(HistogramDataPoint {
-                attributes,
+                attributes: attributes(labels),
                 start_time_unix_nano: self.start,
                 time_unix_nano: self.end,
                 count: classes.iter().fold(0, |count: u64, (_, number)| count.saturating_add(*number)),
@@ -146,7 +159,7 @@ impl Metrics {
                 ..HistogramDataPoint::default()
             })
         };
-        let data_points: Vec<_> = points.into_iter().filter_map(point).collect();
+        let data_points: Vec<_> = points.iter().filter_map(point).collect();
         let is_empty = data_points.is_empty();
         let aggregation_temporality = AggregationTemporality::Delta.into();
         self.push(name, is_empty, Data::Histogram(Histogram { data_points, aggregation_temporality }));

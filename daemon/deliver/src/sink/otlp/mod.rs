@@ -6,7 +6,6 @@
 mod answer;
 mod metrics;
 mod report;
-mod rows;
 #[cfg(test)]
 mod tests;
 mod tombstone;

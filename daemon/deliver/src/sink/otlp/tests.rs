@@ -12,7 +12,10 @@ use opentelemetry_proto::tonic::{
 };
 use serde_json::{Value, json};
 use weir_config::Compress;
-use weir_report::{Encoded, Ids, Reason, Tombstone};
+use weir_report::{
+    Encoded, Ids, Reason, Tombstone,
+    series::{Target, table::TABLE},
+};
 
 use super::{
     super::{
@@ -326,6 +329,38 @@ fn every_number_is_that_of_the_report() {
     assert_eq!(own, expected.map(|(key, value)| (key.to_owned(), value.clone())).into());
     let scope = resource.scope_metrics[0].scope.as_ref().unwrap();
     assert_eq!((scope.name.as_str(), json!(scope.version)), ("weir", observer["version"].clone()));
+}
+
+/// Names, units, kinds, attributes and values: a line for each metric, and one for each of its points.
+#[test]
+fn the_golden_report_is_exported_as_it_was() {
+    let [resource] = decoded(&encoded(&parcel(GOLDEN)).unwrap()).try_into().unwrap();
+    let points = points(&resource);
+    let mut text = String::new();
+    for metric in &resource.scope_metrics[0].metrics {
+        text += &format!("{} [{}] {}\n", metric.name, metric.unit, metric.description);
+        let line = |(attributes, Point { kind, start, end, value }): &(_, Point)| {
+            format!("  {kind} {start} {end} {} {value}\n", json!(attributes))
+        };
+        // The order of points has no meaning.
+        let mut lines: Vec<_> = points[&metric.name].iter().map(line).collect();
+        lines.sort();
+        text.extend(lines);
+    }
+    assert_eq!(text, include_str!("../../../tests/golden/otlp.txt"), "\n{text}");
+}
+
+#[test]
+fn every_number_is_exported_or_says_why_not() {
+    let [resource] = decoded(&encoded(&parcel(GOLDEN)).unwrap()).try_into().unwrap();
+    let exported = points(&resource);
+    for series in TABLE {
+        for side in series.sides(Target::Otlp) {
+            let parts = ["weir", series.name, side.name].into_iter().filter(|part| !part.is_empty());
+            let (name, absent) = (parts.collect::<Vec<_>>().join("."), series.absent(Target::Otlp));
+            assert_ne!(exported.contains_key(&name), absent.is_some(), "{name}: {absent:?}");
+        }
+    }
 }
 
 #[test]

@@ -14,14 +14,13 @@ use super::{
 pub(super) fn mapped(tombstone: &Tombstone, time: u64) -> ResourceMetrics {
     let Tombstone { schema: _, id: _, observer, first_seq, last_seq, reports, reason } = tombstone;
     let mut metrics = Metrics::at(time);
-    let of_reason = || vec![text("reason", reason.name())];
     let lost = Name("weir.reports.lost", "{report}", "Reports that will never come.");
-    metrics.sum(lost, [(of_reason(), *reports)]);
+    metrics.sum(lost, vec![text("reason", reason.name())], *reports);
     let of_run = || vec![text("reason", reason.name()), text("run", &observer.boot_id)];
     let first = Name("weir.reports.lost.first_seq", "1", "The number of the first report that is lost.");
-    metrics.gauge(first, [(of_run(), *first_seq)]);
+    metrics.gauge(first, of_run(), *first_seq);
     let last = Name("weir.reports.lost.last_seq", "1", "The number of the last report that is lost.");
-    metrics.gauge(last, [(of_run(), *last_seq)]);
+    metrics.gauge(last, of_run(), *last_seq);
     of_resource(
         vec![text("service.name", NAME), text("service.instance.id", &observer.id)],
         env!("CARGO_PKG_VERSION"),
