@@ -15,10 +15,9 @@ use super::{
     ranking::{Ranked, Ranking, keep_largest},
     shard::with_prefixes,
     uncertainty::{Uncertainty, ViewUncertainty},
-    view::ViewSketch,
     whole::reconcile,
 };
-use crate::question::{Question, Structure, Views};
+use crate::question::{Question, Structure, Views, sketch::ViewSketch};
 
 /// The answer of a view.
 #[derive(Clone, Debug, PartialEq)]

@@ -53,7 +53,6 @@ pub mod tcp;
 pub mod uncertainty;
 pub mod unique;
 pub mod userspace;
-pub mod view;
 pub mod whole;
 pub mod window;
 pub mod worker;

@@ -10,11 +10,8 @@ use weir_config::view::Measure;
 use weir_sketch::hash::{Key, KeyedHash, mix};
 use weir_system::clock;
 
-use super::{
-    columns::{Item, TOGETHER, Transposed},
-    view::ViewSketch,
-};
-use crate::question::{Question, Structure, Views};
+use super::columns::{Item, TOGETHER, Transposed};
+use crate::question::{Question, Structure, Views, sketch::ViewSketch};
 
 /// Generated records: more flows than candidates, but few enough to be quick.
 const RECORDS: u64 = 1 << 15;

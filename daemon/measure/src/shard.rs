@@ -36,9 +36,8 @@ use super::{
     protocols::Protocols,
     recent::Recent,
     unique::Unique,
-    view::ViewSketch,
 };
-use crate::question::{Question, Repeated, Views};
+use crate::question::{Question, Repeated, Views, sketch::ViewSketch};
 
 /// The most records that leave the pool before they go through the sketches: 16 KiB.
 const READY: usize = 256;

@@ -2,12 +2,14 @@
 //!
 //! A [`Question`] is a [`View`] with its [`filter`] of tests, its key, and the structure that answers it, which the
 //! [`plan`]ner chose; questions with the same records are [`sharing`] one. [`Views`] has all of them. The directory
-//! knows which interface has which slot, and [`ask`] finds the question that has a key.
+//! knows which interface has which slot, and [`ask`] finds the question that has a key. A [`sketch`] is what a shard
+//! keeps for one.
 
 pub mod ask;
 pub mod filter;
 pub mod plan;
 pub mod sharing;
+pub mod sketch;
 
 use std::sync::Arc;
 

@@ -15,10 +15,9 @@ use weir_config::{
 use weir_measure::{
     columns::{Item, TOGETHER, Transposed},
     heavy_hitters::Held,
-    question::Views,
+    question::{Views, sketch::ViewSketch},
     shard::Shard,
     unique::Unique,
-    view::ViewSketch,
 };
 use weir_sketch::{
     Seen, TopK,

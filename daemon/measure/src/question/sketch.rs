@@ -1,4 +1,4 @@
-//! One view's sketch in a shard: what the open window answers to its question.
+//! The sketch of one question in a shard: what the open window answers to it.
 
 use weir_common::{ledger::Tally, record::Record};
 use weir_config::{
@@ -7,13 +7,13 @@ use weir_config::{
 };
 use weir_sketch::{HyperLogLog, MergeError, TopK, hash::KeyedHash};
 
-use super::{
+use super::{Question, Structure};
+use crate::{
     columns::{Columns, Item, TOGETHER},
     heavy_hitters::{HeavyHitters, Held},
     prefixes::{Prefix, Prefixes},
     spreaders::Spreaders,
 };
-use crate::question::{Question, Structure};
 
 /// How much wider the bounds of the count-min are than those of the candidates. It bounds only keys that are in no
 /// list, so it may be smaller.
