@@ -15,7 +15,7 @@ use weir_sketch::hyperloglog::CONFIDENCE;
 use super::{
     Beyond, Bounds, Distinct, Estimate, Histograms, Interface, InterfaceRates, Ledger, NewFlows, Observer, Report,
     SCHEMA, SelfMetrics, Spread, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopPrefix,
-    TopService, TopSource, Totals, TotalsBounds, Unique, View, Window, protocol_name, sizes as packet_sizes, view,
+    TopService, TopSource, Totals, TotalsBounds, Unique, View, Window, protocol_name, rows, sizes as packet_sizes,
 };
 
 /// A report's observer and ids, which depend on its number.
@@ -79,7 +79,7 @@ impl Report {
             })
             .collect();
         let spread = Spread::new(&views, answers, &interfaces);
-        let asked = view::answers(&views, asked, &interfaces);
+        let asked = rows::answers(&views, asked, &interfaces);
         Self {
             schema: SCHEMA.to_owned(),
             id,

@@ -18,6 +18,7 @@ pub mod grid;
 pub mod ids;
 mod instant;
 mod rates;
+mod rows;
 mod schema;
 mod second;
 pub mod series;
@@ -26,7 +27,6 @@ mod tables;
 mod tombstone;
 mod union;
 pub mod units;
-mod view;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
@@ -38,12 +38,12 @@ pub use alert::{Alert, Evidence};
 pub use encoded::Encoded;
 pub use ids::Ids;
 pub use rates::InterfaceRates;
+pub use rows::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 pub use schema::{report_schema, tombstone_schema};
 pub use second::{InterfaceSecond, LastReport, SECOND_SCHEMA, Second};
 pub use tables::{Style, write_answers, write_styled_tables, write_tables, write_union};
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
 pub use union::{REPORTS_KEPT, UNION_SCHEMA, Union};
-pub use view::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 pub use weir_config::names::protocol::protocol_name;
 
 /// The maximum length of [`Interface::trouble`], in characters.

@@ -1,12 +1,12 @@
 //! A report as tables for a terminal of about a hundred columns.
 //!
-//! `accounts` has the exact numbers, `lists` the top lists, `views` the rows of views, `sizes` the packet sizes, and
+//! `accounts` has the exact numbers, `lists` the top lists, `rows` the rows of views, `sizes` the packet sizes, and
 //! `words` how numbers and names are written.
 
 mod accounts;
 mod lists;
+mod rows;
 mod sizes;
-mod views;
 mod words;
 
 use std::io::{self, Write};
@@ -186,10 +186,10 @@ impl<W: Write> Page<'_, W> {
     fn answers(&mut self, remark: &str, answers: &[Row], seconds: f64) -> io::Result<()> {
         let (sums, counts): (Vec<&Row>, Vec<&Row>) = answers.iter().partition(|row| row.bytes.is_some());
         if !sums.is_empty() || counts.is_empty() {
-            self.section("ANSWERS", remark, &views::answers(&sums, seconds))?;
+            self.section("ANSWERS", remark, &rows::answers(&sums, seconds))?;
         }
         if !counts.is_empty() {
-            self.section("COUNTS", remark, &views::counts(&counts))?;
+            self.section("COUNTS", remark, &rows::counts(&counts))?;
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl<W: Write> Page<'_, W> {
         ];
         for (title, counted, rows) in lists {
             let remark = format!("± for the whole list at {}", confidence_text(*confidence));
-            self.section(title, if rows.is_empty() { "none" } else { &remark }, &views::spread(counted, rows))?;
+            self.section(title, if rows.is_empty() { "none" } else { &remark }, &rows::spread(counted, rows))?;
         }
         Ok(())
     }
@@ -238,7 +238,7 @@ impl<W: Write> Page<'_, W> {
             } else {
                 remark
             };
-            let mut grid = views::grid(view, (rows, total), window.seconds, aliases);
+            let mut grid = rows::grid(view, (rows, total), window.seconds, aliases);
             if let Some(entropy) = entropy {
                 grid.across([Cell::from(entropy_text(entropy))]);
             }

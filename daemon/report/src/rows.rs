@@ -1,4 +1,4 @@
-//! Views in a report: one shape for every question.
+//! Rows in a report: what views, lists of floods and scans, and questions come to has one shape.
 
 use std::iter;
 

@@ -1,0 +1,234 @@
+use std::{cmp::Reverse, sync::Arc, time::Duration};
+
+use weir_common::{
+    flow::FlowKey,
+    ledger::{Loss, Uncertain},
+    record::Record,
+    size::size_class,
+};
+use weir_sketch::{Seen, hash::Key};
+
+use super::*;
+use crate::ranking::Ranked;
+use weir_config::{Estimates, view::ViewKey};
+use weir_datapath::edge::Edge;
+
+fn plan(estimates: &Estimates, top: usize) -> Arc<Views> {
+    Views::built_in(estimates, top)
+}
+
+/// The list of flows.
+fn flows(closed: Closed, plan: &Views) -> Vec<Ranked<ViewKey>> {
+    let summary = Summary::merge(&mut [closed], plan, 1, Asked::steadily(&seen()), 0.999).unwrap();
+    summary.views[0].ranking().unwrap().by_bytes.clone()
+}
+
+/// A window of one flow of 10,000 packets of 100 bytes, one in ten of which was taken: `came` arrived, and `lost`
+/// were lost.
+fn sampled(came: u64, lost: u64) -> Closed {
+    let estimates = Estimates { top_error: 0.01, ..Estimates::default() };
+    let mut shard = Box::new(Shard::new(&estimates, &plan(&estimates, 10), Key([1, 2])));
+    let key = FlowKey::default().with_proto(17);
+    let record = Record { key, packets: came as u32, bytes: came * 100, sampling: 10, ..Record::default() };
+    shard.absorb(&[record], &seen());
+    shard.settle(&seen());
+    let mut edge = Edge { sampling: (10, 10), ..Edge::empty(1) };
+    let tally = |packets| Tally::new(packets, packets * 100);
+    let counters = &mut edge.counters[0];
+    counters.seen = tally(10_000);
+    counters.sampled_out = tally(10_000 - came - lost);
+    counters.lost[Loss::RingFull as usize] = tally(lost);
+    edge.sizes[size_class(100)] = 10_000;
+    Closed { ring_peak: Some(1.0), ..Closed::new(shard, edge) }
+}
+
+#[test]
+fn packets_that_no_slot_was_found_for_have_a_ledger() {
+    let mut closed = sampled(1_000, 0);
+    closed.shard.attributed[OTHERS as usize] = Tally::new(2, 200);
+    closed.edge.others.seen = Tally::new(2, 200);
+    let with_others = ledgers(&[closed], 1);
+    assert_eq!(with_others.len(), OTHERS as usize + 1);
+    assert!(with_others[1..OTHERS as usize].iter().all(|ledger| *ledger == Ledger::default()));
+    let others = with_others[OTHERS as usize];
+    assert!(others.balances() && others.counters.seen.packets == 2, "{others:?}");
+    assert_eq!(ledgers(&[sampled(1_000, 0)], 1).len(), 1, "there is none without such packets");
+}
+
+fn seen() -> Seen {
+    Seen::with_capacity(1_000, 0.01, Key([1, 2]).id())
+}
+
+fn only_flow(closed: Closed) -> Ranked<ViewKey> {
+    let plan = closed.shard.plan().clone();
+    flows(closed, &plan)[0]
+}
+
+/// A worker's window with this many packets of 100 bytes, each of a flow of its own; `before` packets came before.
+fn worker(packets: u64, before: u64, ring_peak: f64) -> Closed {
+    let estimates = Estimates::default();
+    let mut shard = Box::new(Shard::new(&estimates, &plan(&estimates, 10), Key([1, 2])));
+    let records: Vec<_> = (before..before + packets)
+        .map(|nth| {
+            let key = FlowKey::default().with_proto(17).with_ports(nth as u16, 53);
+            Record { key, packets: 2, bytes: 200, sampling: 1, ..Record::default() }
+        })
+        .collect();
+    shard.absorb(&records, &seen());
+    shard.settle(&seen());
+    let mut edge = Edge::empty(2);
+    edge.counters[0].seen = Tally::new(2 * packets + 5, 200 * packets + 300);
+    edge.counters[0].repeated = Tally::new(3, 180);
+    edge.counters[1].seen = Tally::new(7, 700);
+    edge.sizes[size_class(100)] = 2 * packets;
+    edge.sizes[size_class(60)] = 5;
+    let mut rates = [Rates::default(), Rates::default()];
+    // Each interface is read by one worker.
+    rates[usize::from(before > 0)].add(Tally::new(7, 700), Duration::from_secs(1));
+    edge.rates = rates.into();
+    Closed { ring_peak: Some(ring_peak), ..Closed::new(shard, edge) }
+}
+
+#[test]
+fn what_workers_have_adds_up() {
+    let plan = plan(&Estimates::default(), 10);
+    let merge = |window: &mut [Closed]| {
+        for closed in window.iter_mut() {
+            assert_eq!(closed.shard.plan().questions.len(), plan.questions.len());
+        }
+        Summary::merge(window, &plan, 2, Asked::steadily(&seen()), 0.999).unwrap()
+    };
+    // 50 of the flows are also those of the first worker.
+    let summary = merge(&mut [worker(100, 0, 0.25), worker(200, 50, 0.5)]);
+    assert_eq!((summary.seen(), summary.fed()), (Tally::new(624, 62_000), Tally::new(618, 61_640)));
+    assert_eq!((summary.records, summary.cache_hit_rate(), summary.ring_peak), (300, Some(0.5), Some(0.5)));
+    assert_eq!((summary.protocols.udp.value, summary.protocols.ipv4.value), (600, 600));
+    assert!((245..=255).contains(&summary.flows.value), "{:?}", summary.flows);
+    assert_eq!([summary.sources, summary.destinations].map(|estimate| estimate.value), [1, 1]);
+    assert_eq!((summary.new_flows.count.lower, summary.sampling, summary.confidence), (300, 1, 1.0));
+    assert!(summary.uncertainty.sampling.is_none(), "nothing was left to chance");
+    assert_eq!(summary.ledgers.iter().map(|ledger| ledger.attributed.packets).collect::<Vec<_>>(), [600, 0]);
+    assert_eq!(summary.sizes.len(), 610);
+    assert_eq!(summary.sizes.count_between(60, 60), 10);
+    let seconds: Vec<_> = summary.rates.iter().map(|rates| (rates.seconds(), rates.most)).collect();
+    assert_eq!(seconds, [(1, Tally::new(7, 700)); 2]);
+    let none = merge(&mut []);
+    assert_eq!((none.cache_hit_rate(), none.seen(), none.flows), (None, Tally::default(), Estimate::default()));
+    let sampled = Summary::merge(&mut [sampled(1_000, 0)], &plan, 1, Asked::steadily(&seen()), 0.999).unwrap();
+    assert_eq!((sampled.confidence, sampled.sampling), (0.999, 10));
+}
+
+/// Packets that an offload merged, or whose sizes are not reported yet, may be larger than the largest known one.
+#[test]
+fn packets_that_were_left_out_are_as_large_as_any_whose_size_is_known() {
+    let sampling = |change: fn(&mut Closed)| {
+        let mut closed = sampled(1_000, 0);
+        change(&mut closed);
+        let plan = closed.shard.plan().clone();
+        let summary = Summary::merge(&mut [closed], &plan, 1, Asked::steadily(&seen()), 0.999).unwrap();
+        let Sampling { largest, is_steady, total, .. } = summary.uncertainty.sampling.unwrap();
+        (largest.bytes, is_steady, total.packets)
+    };
+    let (known, is_steady, total) = sampling(|_| ());
+    assert!(known < 200 && is_steady && total == 10_000, "{known}");
+    assert!(sampling(|closed| closed.late.push(1)).0 > known);
+    assert!(sampling(|closed| closed.edge.counters[0].merged = 1).0 > known);
+    assert!(!sampling(|closed| closed.edge.sampling = (9, 10)).1);
+}
+
+#[test]
+fn a_rate_that_changed_widens_the_bounds_of_tcp_counts() {
+    let syn = |least| {
+        let mut closed = sampled(1_000, 0);
+        closed.edge.sampling = (least, 10);
+        closed.edge.counters[0].tcp.syn = 4_000;
+        let plan = closed.shard.plan().clone();
+        Summary::merge(&mut [closed], &plan, 1, Asked::steadily(&seen()), 0.999).unwrap().tcp[0].syn
+    };
+    let [steady, unsteady] = [10, 5].map(syn);
+    assert!(steady.lower < 4_000 && 4_000 < steady.upper, "{steady:?}");
+    assert!(unsteady.lower < steady.lower && unsteady.upper > steady.upper, "{unsteady:?}, {steady:?}");
+}
+
+#[test]
+fn what_was_lost_after_it_was_drawn_stands_for_what_was_left_out() {
+    let whole = only_flow(sampled(1_000, 0));
+    assert!(whole.packets.upper < 12_000 && whole.packets.lower > 8_000, "{whole:?}");
+    let ranked = only_flow(sampled(100, 900));
+    for (estimate, truth) in [(ranked.packets, 10_000), (ranked.bytes, 1_000_000)] {
+        assert!(estimate.lower < truth / 5 && estimate.upper >= truth, "{estimate:?} of {truth}");
+    }
+    assert_eq!(ranked.sampled, Some(Tally::new(100, 10_000)));
+}
+
+#[test]
+fn what_a_socket_dropped_before_it_was_drawn_stands_for_itself() {
+    let mut closed = sampled(1_000, 0);
+    let none = only_flow(sampled(1_000, 0));
+    closed.edge.counters[0].lost[Loss::SocketDrop as usize] = Tally::new(7, 700);
+    closed.edge.counters[0].uncertain = Uncertain { least: Tally::new(7, 700), most: Tally::new(7, 1_000) };
+    let ranked = only_flow(closed);
+    assert_eq!(ranked.packets.upper, none.packets.upper + 7);
+    assert_eq!(ranked.bytes.upper, none.bytes.upper + 1_000);
+    assert_eq!(ranked.packets.lower, none.packets.lower);
+}
+
+/// All uncertain packets may belong to any one row.
+#[test]
+fn upper_bounds_have_room_for_what_is_not_certain() {
+    let mut closed = sampled(1_000, 0);
+    let none = only_flow(sampled(1_000, 0));
+    closed.edge.counters[0].uncertain = Uncertain { least: Tally::new(10, 1_000), most: Tally::new(12, 1_300) };
+    let ranked = only_flow(closed);
+    assert_eq!(ranked.packets.upper, none.packets.upper + 2);
+    assert_eq!(ranked.bytes.upper, none.bytes.upper + 300);
+    assert_eq!((ranked.packets.lower, ranked.bytes.lower), (none.packets.lower, none.bytes.lower));
+}
+
+/// The uncertain packets of one interface do not widen the bounds of another.
+#[test]
+fn what_is_not_certain_is_of_its_own_interface() {
+    let plan = plan(&Estimates::default(), 10);
+    let most = |uncertain: bool| {
+        let mut closed = worker(100, 0, 0.0);
+        if uncertain {
+            closed.edge.counters[0].uncertain = Uncertain { least: Tally::new(1, 100), most: Tally::new(5, 900) };
+        }
+        let summary = Summary::merge(&mut [closed], &plan, 2, Asked::steadily(&seen()), 0.999).unwrap();
+        let Uncertainty { slots, everywhere, .. } = &summary.uncertainty;
+        [slots[0].most, slots[1].most, everywhere.most]
+    };
+    let ([one, other, all], more) = (most(false), Tally::new(4, 800));
+    assert_eq!(most(true), [[one, more].into_iter().sum(), other, [all, more].into_iter().sum()]);
+}
+
+/// A truncated list favours lucky keys: the value of its last row is less than its sample says. A list with room
+/// for all keys has no such bias.
+#[test]
+fn values_of_a_list_that_was_cut_allow_for_luck() {
+    let listed = |top| {
+        let plan = plan(&Estimates::default(), top);
+        let mut shard = Box::new(Shard::new(&Estimates::default(), &plan, Key([1, 2])));
+        let record = |flow: u16| {
+            let key = FlowKey::default().with_proto(17).with_ports(flow, 53);
+            let packets = 20 + u32::from(flow);
+            Record { key, packets, bytes: u64::from(packets) * 100, sampling: 10, ..Record::default() }
+        };
+        shard.absorb(&(0..30).map(record).collect::<Vec<_>>(), &seen());
+        shard.settle(&seen());
+        let mut edge = Edge { sampling: (10, 10), ..Edge::empty(1) };
+        edge.counters[0].sampled_out = Tally::new(9 * 1_035, 9 * 103_500);
+        edge.sizes[size_class(100)] = 11_000;
+        flows(Closed::new(shard, edge), &plan)
+    };
+    for (list, top) in [(listed(50), 30), (listed(5), 5)] {
+        assert_eq!(list.len(), top);
+        let last = list[top - 1];
+        let sampled = last.sampled.unwrap();
+        let of_sample = last.packets.value as f64 / (10 * sampled.packets) as f64;
+        assert!(if top == 30 { of_sample == 1.0 } else { (0.3..0.8).contains(&of_sample) }, "{last:?}");
+        assert!(list.is_sorted_by_key(|ranked| Reverse(ranked.bytes.value)));
+        let proportion = last.bytes.value as f64 / last.packets.value as f64;
+        assert!((proportion - 100.0).abs() < 5.0, "{last:?}");
+    }
+}

@@ -1,0 +1,210 @@
+use super::{super::Uncertain, *};
+
+fn golden() -> Report {
+    serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap()
+}
+
+fn exact(value: u64) -> Estimate {
+    Estimate { value, lower: value, upper: value, sampled: None }
+}
+
+fn row(key: u64, packets: u64) -> Row {
+    Row {
+        key: [("port".to_owned(), Value::from(key))].into_iter().collect(),
+        packets: Some(exact(packets)),
+        bytes: Some(exact(packets * 100)),
+        ..Row::default()
+    }
+}
+
+#[test]
+fn no_window_is_nothing_and_one_is_itself() {
+    assert_eq!(Union::of(&[]), None);
+    let mut report = golden();
+    for top in [&mut report.top, &mut report.top_by_packets] {
+        (top.source_prefixes, top.destination_prefixes) = (Vec::new(), Vec::new());
+    }
+    let one = Union::of(&[report.clone()]).unwrap();
+    assert_eq!((&one.reports[..], one.window.seconds), (&[report.id.clone()][..], report.window.seconds));
+    assert_eq!((&one.totals, &one.unique, &one.new_flows), (&report.totals, &report.unique, &report.new_flows));
+    for (interface, known) in one.interfaces.iter().zip(&report.interfaces) {
+        assert_eq!((&interface.ledger, &interface.tcp), (&known.ledger, &known.tcp));
+        assert!(interface.ledger.balances());
+    }
+    let bounds =
+        |top: &Top| top.flows.iter().map(|flow| (flow.src_ip, flow.bytes.lower, flow.bytes.upper)).collect::<Vec<_>>();
+    assert_eq!(bounds(&one.top), bounds(&report.top));
+}
+
+#[test]
+fn sums_are_exact_and_ledgers_balance() {
+    let (mut first, mut last) = (golden(), golden());
+    last.id = "7f3c9a52/b41d/43".to_owned();
+    let uncertain = |times: u64| Uncertain {
+        packets: Bounds { lower: 3 * times, upper: 4 * times },
+        bytes: Bounds { lower: 300 * times, upper: 410 * times },
+    };
+    for interface in first.interfaces.iter_mut().chain(&mut last.interfaces) {
+        interface.ledger.uncertain = Some(uncertain(1));
+    }
+    last.interfaces.remove(1);
+    let two = Union::of(&[first.clone(), last]).unwrap();
+    assert_eq!(two.reports.len(), 2);
+    assert_eq!(two.totals.packets, 2 * first.totals.packets);
+    assert_eq!(two.interfaces.len(), 2);
+    assert_eq!([0, 1].map(|nth| two.interfaces[nth].ledger.uncertain), [2, 1].map(|times| Some(uncertain(times))));
+    assert!(two.interfaces.iter().all(|interface| interface.ledger.balances()));
+    let seen = |interfaces: &[Interface], nth: usize| interfaces[nth].ledger.seen.packets;
+    assert_eq!(seen(&two.interfaces, 0), 2 * seen(&first.interfaces, 0));
+    assert_eq!(seen(&two.interfaces, 1), seen(&first.interfaces, 1), "it was there once");
+    let (one, both) = (first.unique.flows, two.unique.flows);
+    assert_eq!((both.lower, both.upper), (one.lower, 2 * one.upper));
+    assert!((both.confidence - 0.9).abs() < 1e-9, "twice 0.95: {}", both.confidence);
+}
+
+#[test]
+fn what_one_window_does_not_list_had_at_most_what_is_left() {
+    let total = Tally { packets: 100, bytes: 10_000 };
+    let windows = [Listed::of(vec![row(1, 60), row(2, 30)], total), Listed::of(vec![row(1, 50), row(3, 40)], total)];
+    let rows = together(&windows, true);
+    let packets = |nth: usize| rows[nth].packets.unwrap();
+    assert_eq!(rows.len(), 3, "each key of any list");
+    assert_eq!((rows[0].rank, &rows[0].key["port"], packets(0)), (Some(1), &Value::from(1), exact(110)));
+    assert_eq!((rows[1].rank, &rows[1].key["port"]), (Some(2), &Value::from(3)));
+    assert_eq!((packets(1).value, packets(1).lower, packets(1).upper), (40, 40, 50), "10 are left of the first");
+}
+
+/// Bounds hold for each row, whatever the windows contain.
+#[test]
+fn bounds_hold_whatever_was_listed() {
+    let mut state = 1_u64;
+    let mut random = |limit: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    };
+    for _ in 0..200 {
+        let mut truth = [0_u64; 12];
+        let windows: Vec<_> = (0..1 + random(5))
+            .map(|_| {
+                let counts: Vec<u64> = (0..truth.len()).map(|_| random(4) * random(50)).collect();
+                for (sum, count) in truth.iter_mut().zip(&counts) {
+                    *sum += count;
+                }
+                let total = counts.iter().sum();
+                let mut rows: Vec<_> = counts.iter().zip(0..).map(|(count, key)| row(key, *count)).collect();
+                rows.sort_by_key(|row| std::cmp::Reverse(row.packets.unwrap().value));
+                rows.truncate(random(8) as usize);
+                rows.retain(|row| row.packets.unwrap().value > 0);
+                Listed::of(rows, Tally { packets: total, bytes: total * 100 })
+            })
+            .collect();
+        let rows = together(&windows, true);
+        for row in &rows {
+            let truth = truth[row.key["port"].as_u64().unwrap() as usize];
+            let packets = row.packets.unwrap();
+            assert!((packets.lower..=packets.upper).contains(&truth), "{packets:?} of {truth}");
+            assert!((packets.lower..=packets.upper).contains(&packets.value), "{packets:?}");
+        }
+        assert!(rows.is_sorted_by_key(|row| std::cmp::Reverse(row.packets.unwrap().lower)));
+    }
+}
+
+#[test]
+fn a_view_that_changed_is_left_out() {
+    let view = |measure: &str, packets: u64| View {
+        name: "ports".to_owned(),
+        by: vec!["port".to_owned()],
+        measure: Value::from(measure),
+        counted: "once".to_owned(),
+        confidence: 1.0,
+        total: Some(Sums { packets: exact(packets), bytes: exact(packets * 100) }),
+        entropy: None,
+        rows: Some(vec![row(443, packets)]),
+        tables: None,
+    };
+    let of = |measures: [&str; 2]| {
+        let reports = measures.map(|measure| Report { views: vec![view(measure, 7)], ..golden() });
+        Union::of(&reports).unwrap().views
+    };
+    let both = of(["packets", "packets"]);
+    assert_eq!(both[0].rows.as_ref().unwrap()[0].packets, Some(exact(14)));
+    assert_eq!(both[0].total.unwrap().packets, exact(14));
+    assert!(of(["bytes", "packets"]).is_empty() && of(["flows", "flows"]).is_empty());
+    let report = Report { views: vec![view("flows", 7)], ..golden() };
+    assert_eq!(Union::of(&[report]).unwrap().left_out, ["ports", "source_prefixes", "destination_prefixes"]);
+}
+
+#[test]
+fn tables_of_interfaces_stay_apart() {
+    let table = |interface: &str, packets: u64| ViewTable {
+        interface: interface.to_owned(),
+        direction: Some("ingress".to_owned()),
+        total: Some(Sums { packets: exact(packets), bytes: exact(packets * 100) }),
+        rows: vec![row(443, packets)],
+    };
+    let view = |tables: Vec<ViewTable>| View {
+        name: "ports".to_owned(),
+        by: vec!["port".to_owned()],
+        measure: Value::from("bytes"),
+        counted: "per_interface".to_owned(),
+        confidence: 1.0,
+        total: None,
+        entropy: None,
+        rows: None,
+        tables: Some(tables),
+    };
+    let mut report = golden();
+    report.interfaces.truncate(1);
+    let tables = [vec![table("eth0", 5)], vec![table("eth0", 6), table("eth1", 7)]];
+    let reports = tables.map(|tables| Report { views: vec![view(tables)], ..report.clone() });
+    let views = Union::of(&reports).unwrap().views;
+    let packets = |nth: usize| views[0].tables.as_ref().unwrap()[nth].rows[0].packets.unwrap();
+    assert_eq!(packets(0), exact(11));
+    assert_eq!(packets(1), exact(7), "what was lost was of another interface");
+}
+
+/// The window without a table has lost 280 packets of this interface, which may all have matched.
+#[test]
+fn a_window_without_a_table_may_have_had_what_is_missing() {
+    let table = |packets: u64| ViewTable {
+        interface: "eth0".to_owned(),
+        direction: Some("ingress".to_owned()),
+        total: Some(Sums { packets: exact(packets), bytes: exact(packets * 100) }),
+        rows: vec![row(443, packets)],
+    };
+    let view = |tables: Vec<ViewTable>| View {
+        name: "ports".to_owned(),
+        by: vec!["port".to_owned()],
+        measure: Value::from("packets"),
+        counted: "per_interface".to_owned(),
+        confidence: 1.0,
+        total: None,
+        entropy: None,
+        rows: None,
+        tables: Some(tables),
+    };
+    let missing = unmeasured(&golden(), &table(0));
+    assert_eq!(missing.packets, 280);
+    for tables in [[vec![table(10)], vec![]], [vec![], vec![table(10)]]] {
+        let reports = tables.map(|tables| Report { views: vec![view(tables)], ..golden() });
+        let union = Union::of(&reports).unwrap();
+        let [table] = &union.views[0].tables.as_deref().unwrap() else { panic!("{:?}", union.views) };
+        let total = table.total.unwrap();
+        assert_eq!(total.packets, Estimate { value: 10, lower: 10, upper: 290, sampled: None });
+        assert_eq!(total.bytes.upper, 1_000 + missing.bytes);
+        assert_eq!(table.rows[0].packets.unwrap().upper, 290);
+    }
+}
+
+#[test]
+fn sums_by_protocol_keep_their_bounds() {
+    let (mut exact, open) = (golden(), golden());
+    exact.totals.bounds = None;
+    let both = Union::of(&[exact.clone(), open.clone()]).unwrap().totals;
+    let (sum, one) = (both.bounds.unwrap(), open.totals.bounds.unwrap());
+    let tcp = exact.totals.tcp_packets;
+    assert_eq!(sum.tcp_packets.lower, tcp + one.tcp_packets.lower);
+    assert_eq!(sum.tcp_packets.upper, tcp + one.tcp_packets.upper);
+    assert_eq!((sum.confidence, both.tcp_packets), (one.confidence, 2 * tcp));
+    assert_eq!(Union::of(&[exact.clone(), exact]).unwrap().totals.bounds, None);
+}
