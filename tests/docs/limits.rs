@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use weir_common::control::CPUS_MAX;
 use weir_config::limits::{INTERFACES_MAX, TAPS_MAX, TOP};
-use weir_system::text::grouped;
+use weir_system::numbers::grouped;
 
 use crate::{page::Page, root};
 

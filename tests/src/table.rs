@@ -8,7 +8,7 @@ use std::{
 use anyhow::Result;
 use rustix::system::uname;
 use weir_datapath::online_cpus;
-pub use weir_system::text::grouped as thousands;
+pub use weir_system::numbers::grouped as thousands;
 
 /// Writes a table: the first column to the left, all others to the right.
 ///

@@ -2,11 +2,14 @@
 
 use std::fmt;
 
-use jiff::{SignedDuration, SpanRound, Timestamp, Unit};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weir_datapath::interface::NO_ROUTE;
 use weir_report::{Report, SinkMetrics};
-use weir_system::text::{grouped, visible};
+use weir_system::{
+    numbers::{self, grouped},
+    text::visible,
+};
 
 /// What does not change while weir runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -152,7 +155,7 @@ impl fmt::Display for StatusText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Status { identity, last_report, troubles } = self.status;
         let Identity { version, pid, started, interval_seconds, memory_bytes } = identity;
-        writeln!(f, "weir {version}, process {pid}, runs for {}", ago(self.now.duration_since(*started)))?;
+        writeln!(f, "weir {version}, process {pid}, runs for {}", numbers::time(self.now.duration_since(*started)))?;
         for trouble in troubles {
             writeln!(f, "TROUBLE {}", trouble.chars().map(visible).collect::<String>())?;
         }
@@ -160,7 +163,7 @@ impl fmt::Display for StatusText<'_> {
             return write!(f, "no report yet: a window has {interval_seconds} s");
         };
         let LastReport { id, end, seconds, interfaces, cpu_ns_per_packet, rss_bytes, sinks } = last;
-        writeln!(f, "last report {id}, {} ago, about {seconds:.0} s", ago(self.now.duration_since(*end)))?;
+        writeln!(f, "last report {id}, {} ago, about {seconds:.0} s", numbers::time(self.now.duration_since(*end)))?;
         for InterfaceStatus { name, direction, mode, packets, bytes, lost_packets, blind_seconds, trouble } in
             interfaces
         {
@@ -203,15 +206,6 @@ impl fmt::Display for StatusText<'_> {
         }
         Ok(())
     }
-}
-
-/// A duration for people, to the second.
-fn ago(time: SignedDuration) -> String {
-    let whole = SignedDuration::from_secs(time.as_secs().max(0));
-    let round = SpanRound::new().largest(Unit::Day).days_are_24_hours();
-    jiff::Span::try_from(whole)
-        .and_then(|span| span.round(round))
-        .map_or_else(|_| whole.to_string(), |span| format!("{span:#}"))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use weir_common::{
 };
 use weir_config::view::Measure;
 use weir_sketch::hash::{Key, KeyedHash, mix};
-use weir_system::clock;
+use weir_system::{clock, numbers::mebibytes};
 
 use super::columns::{Item, TOGETHER, Transposed};
 use crate::question::{Question, Structure, Views, sketch::ViewSketch};
@@ -135,7 +135,7 @@ fn record(nth: u64) -> Record {
 
 impl fmt::Display for Prices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: u64| format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20));
+        let mib = |bytes: u64| mebibytes(bytes, 2);
         let time = |ns: Option<f64>| ns.map_or_else(String::new, |ns| format!("{ns:.1} ns"));
         let width = self.views.iter().map(|price| price.name.len()).max().unwrap_or(0).max("all views".len());
         writeln!(f, "  {:<width$}  {:>10}  {:>10}  {:>9}  answers by", "view", "a sketch", "in all", "a record")?;

@@ -26,7 +26,6 @@ mod sizes;
 mod tables;
 mod tombstone;
 mod union;
-pub mod units;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
@@ -45,6 +44,7 @@ pub use tables::{Style, write_answers, write_styled_tables, write_tables, write_
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
 pub use union::{REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use weir_config::names::protocol::protocol_name;
+pub use weir_system::numbers as units;
 
 /// The maximum length of [`Interface::trouble`], in characters.
 pub const TROUBLE_MAX: usize = 120;

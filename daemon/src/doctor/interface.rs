@@ -10,7 +10,7 @@ use weir_attach::{
 use weir_common::packet;
 use weir_config::{Direction, Interface, Mode, interface::Way};
 use weir_datapath::{Features, has_tcx, online_cpus, tap::PacketSocket};
-use weir_system::text::grouped;
+use weir_system::numbers::grouped;
 
 use super::{
     Answer, Finding, InterfaceFindings,

@@ -30,7 +30,7 @@ use weir_deliver::{sink::ENTRY_MESSAGES_BYTES, spool};
 use weir_measure::{lane::LATE_BYTES, question::Views, ranking::Ranked, shard::Shard};
 use weir_report::{REPORTS_KEPT, alerting::EVIDENCE_MAX};
 use weir_sketch::{Seen, hash::Key};
-use weir_system::text::grouped;
+use weir_system::numbers::{grouped, mebibytes};
 
 pub use self::budget::{Change, Fitting, OverBudget};
 
@@ -297,7 +297,7 @@ impl fmt::Display for Memory {
 }
 
 fn mib(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+    mebibytes(bytes, 1)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! [`clock`] is the only module that reads a clock. [`log`] never waits for a reader. [`plain_file`] opens files in
 //! folders where others may put links and pipes, [`folder`] says whether a folder takes files, and [`lock`] reserves
 //! one for a single weir. [`privileges`] and [`sandbox`] drop rights; [`confined`] explains why a file cannot be opened
-//! then. [`notify`] tells systemd, [`sockopt`] sets options of sockets, [`waker`] wakes a thread, and [`text`] formats
-//! numbers and errors for people.
+//! then. [`notify`] tells systemd, [`sockopt`] sets options of sockets, [`waker`] wakes a thread, and
+//! [`numbers`] and [`text`] write numbers and errors for people.
 
 #![deny(unsafe_code)]
 
@@ -15,6 +15,7 @@ pub mod folder;
 pub mod lock;
 pub mod log;
 pub mod notify;
+pub mod numbers;
 pub mod plain_file;
 pub mod privileges;
 pub mod sandbox;

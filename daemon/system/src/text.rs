@@ -1,22 +1,9 @@
-//! Numbers and errors as all messages of weir write them.
+//! Texts and errors as all messages of weir write them.
 
 use std::{error::Error, iter::successors};
 
 /// How many characters of a foreign text a message quotes.
 const QUOTED_MAX: usize = 60;
-
-/// A number with its digits in groups of three: `1,200,345`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
 
 /// The beginning of a text, enough to recognise it by.
 pub fn short(text: &str) -> String {
@@ -65,13 +52,6 @@ mod tests {
     use std::io;
 
     use super::*;
-
-    #[test]
-    fn digits_are_grouped_by_three() {
-        let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (1_200_345, "1,200,345")];
-        assert!(cases.into_iter().all(|(number, text)| grouped(number) == text));
-        assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
-    }
 
     #[test]
     fn what_a_terminal_would_obey_is_replaced() {

@@ -15,7 +15,7 @@ use weir_report::{
     grid::{Align, Cell, Grid, Tone},
     units,
 };
-use weir_system::text::grouped;
+use weir_system::numbers::grouped;
 
 pub use self::gaps::{Gap, Status};
 pub use self::rows::{Observer, Tombstone, Window};

@@ -5,7 +5,7 @@ use std::{
     io,
 };
 
-use weir_system::text::grouped;
+use weir_system::numbers::grouped;
 
 use super::{DESCRIPTIONS_MAX, PACKET_BYTES_MAX};
 

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use thiserror::Error;
 use weir_report::Tombstone;
-use weir_system::text::{grouped, visible};
+use weir_system::{numbers::grouped, text::visible};
 
 use super::{
     ANSWER, REPORT_BYTES_MAX,

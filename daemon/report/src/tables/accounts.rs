@@ -1,6 +1,6 @@
 //! The parts of a report about interfaces, all packets together, and weir itself.
 
-use weir_system::text::grouped;
+use weir_system::numbers::grouped;
 
 use super::super::{
     Bounds, Distinct, Histogram, Interface, NewFlows, SelfMetrics, SinkMetrics, Tally, TcpBounds, TcpPackets, Totals,

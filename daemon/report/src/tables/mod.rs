@@ -11,7 +11,7 @@ mod words;
 
 use std::io::{self, Write};
 
-use weir_system::text::grouped;
+use weir_system::numbers::grouped;
 
 use self::{
     accounts::{chart, costs, distinct, ledgers, quantiles, shares},

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use weir_config::names::services::service_name;
-use weir_system::text::grouped;
+use weir_system::numbers::grouped;
 
 use super::super::{Bits, Entropy, Estimate, Interface, units::percent};
 

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 use serde::Serialize;
-pub use weir_system::text::grouped as thousands;
+pub use weir_system::numbers::grouped as thousands;
 
 /// The widest line of JSON, in columns.
 const WIDTH: usize = 96;

@@ -1,7 +1,22 @@
-//! Numbers with decimal prefixes and units, for people.
+//! Numbers as people read them: digits in groups, decimal prefixes and units, shares, memory and time.
+
+use jiff::{SignedDuration, Span, SpanRound, Unit};
 
 /// Decimal prefixes, each a thousand times the previous one.
 const PREFIXES: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
+
+/// A number with its digits in groups of three: `1,200,345`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
 
 /// A count with a decimal prefix: `999`, `12.3 k`.
 pub fn count(value: u64) -> String {
@@ -38,6 +53,19 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// A size of memory in MiB, with as many decimals: `12.3 MiB`.
+pub fn mebibytes(bytes: u64, decimals: usize) -> String {
+    format!("{:.decimals$} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// A time to the second, with days of 24 hours: `1d 2h 3s`.
+pub fn time(time: SignedDuration) -> String {
+    let whole = SignedDuration::from_secs(time.as_secs().max(0));
+    let round = SpanRound::new().largest(Unit::Day).days_are_24_hours();
+    let span = Span::try_from(whole).and_then(|span| span.round(round));
+    span.map_or_else(|_| whole.to_string(), |span| format!("{span:#}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +85,19 @@ mod tests {
     fn almost_nothing_and_almost_all_look_like_neither() {
         let cases = [(0.0, "0.0 %"), (1e-9, "<0.1 %"), (0.1234, "12.3 %"), (0.9999, ">99.9 %"), (1.0, "100.0 %")];
         assert!(cases.into_iter().all(|(share, text)| percent(share) == text));
+    }
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (1_200_345, "1,200,345")];
+        assert!(cases.into_iter().all(|(number, text)| grouped(number) == text));
+        assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    #[test]
+    fn memory_and_time_have_units() {
+        assert_eq!((mebibytes(1 << 20, 1), mebibytes(1_600_000, 2)), ("1.0 MiB".into(), "1.53 MiB".into()));
+        assert_eq!(time(SignedDuration::from_millis(93_784_999)), "1d 2h 3m 4s");
+        assert_eq!(time(SignedDuration::from_secs(-5)), time(SignedDuration::ZERO));
     }
 }
