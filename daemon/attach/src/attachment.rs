@@ -502,20 +502,8 @@ impl Attachment {
 #[cfg(test)]
 mod tests {
     use super::{super::plan::wanted, *};
-    use weir_config::{Direction, Mode};
-
-    fn rule(name: &str, direction: Direction) -> Interface {
-        Interface { name: name.to_owned(), mode: Mode::Auto, direction, feeds: None }
-    }
-
-    fn device(ifindex: u32, name: &str) -> Device {
-        Device { ifindex, name: name.to_owned(), hardware: 1, ..Device::default() }
-    }
-
-    fn attached(rule: usize, name: &str, way: Way, ifindex: u32) -> Attachment {
-        let present = Some(Present { ifindex, xdp: None, address: None, renamed: None, number: 1 });
-        Attachment { present, ..Attachment::new(rule, name, way) }
-    }
+    use crate::testing::{attached, device, rule};
+    use weir_config::Direction;
 
     fn none() -> HashMap<u32, Departure> {
         HashMap::new()

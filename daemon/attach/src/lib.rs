@@ -44,6 +44,8 @@ mod sign;
 mod slots;
 mod stack;
 mod tasks;
+#[cfg(test)]
+mod testing;
 mod watch;
 mod windows;
 

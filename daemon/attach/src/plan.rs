@@ -80,15 +80,8 @@ pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device], has_programs: bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{device, rule};
     use weir_config::Direction;
-
-    fn rule(name: &str, direction: Direction) -> Interface {
-        Interface { name: name.to_owned(), mode: Mode::Auto, direction, feeds: None }
-    }
-
-    fn device(ifindex: u32, name: &str) -> Device {
-        Device { ifindex, name: name.to_owned(), hardware: 1, ..Device::default() }
-    }
 
     fn names(rules: &[Interface], devices: &[Device]) -> Vec<String> {
         let shown = |wanted: Wanted<'_>| format!("{} {} {}", wanted.rule, wanted.device.name, wanted.way.name());

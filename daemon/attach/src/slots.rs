@@ -176,28 +176,11 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{
-            attachment::{Fate, Present},
-            plan::wanted,
-        },
+        super::{attachment::Fate, plan::wanted},
         *,
     };
+    use crate::testing::{attached, device, rule};
     use weir_config::{Direction, Mode};
-
-    fn rule(name: &str, direction: Direction) -> Interface {
-        Interface { name: name.to_owned(), mode: Mode::Auto, direction, feeds: None }
-    }
-
-    fn device(ifindex: u32, name: &str) -> Device {
-        Device { ifindex, name: name.to_owned(), hardware: 1, ..Device::default() }
-    }
-
-    fn attached(rule: usize, name: &str, way: Way, ifindex: u32) -> Attachment {
-        let present = Some(Present { ifindex, xdp: None, address: None, renamed: None, number: 1 });
-        let mut one = Attachment::new(rule, name, way);
-        one.present = present;
-        one
-    }
 
     #[test]
     fn a_named_interface_has_its_slot_before_it_is_there() {

@@ -1,0 +1,25 @@
+//! Rules, interfaces and attachments for the unit tests of this crate.
+
+use weir_config::{Direction, Interface, Mode, interface::Way};
+
+use crate::{
+    attachment::{Attachment, Present},
+    netlink::Device,
+};
+
+/// A rule of the configuration that lets weir choose the mode.
+pub fn rule(name: &str, direction: Direction) -> Interface {
+    Interface { name: name.to_owned(), mode: Mode::Auto, direction, feeds: None }
+}
+
+/// An Ethernet interface.
+pub fn device(ifindex: u32, name: &str) -> Device {
+    Device { ifindex, name: name.to_owned(), hardware: 1, ..Device::default() }
+}
+
+/// An attachment to this interface, for the rule with this number.
+pub fn attached(rule: usize, name: &str, way: Way, ifindex: u32) -> Attachment {
+    let mut one = Attachment::new(rule, name, way);
+    one.present = Some(Present { ifindex, xdp: None, address: None, renamed: None, number: 1 });
+    one
+}
