@@ -59,7 +59,7 @@ use weir_system::{
     exit::Exit,
     log::{self, Format, say},
     privileges::way_out,
-    sandbox::{self, Origin, Wanted},
+    sandbox::{self, Origin},
     signals,
     text::visible,
 };
@@ -145,14 +145,10 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
     }
     let state_directory = state_directory();
     let socket_directory = Directory::provide(config.control.socket.as_deref());
-    for folder in config.files(state_directory.as_deref()).spool.iter() {
+    let wanted = config.wanted(state_directory.as_deref());
+    for folder in wanted.files.spool.iter() {
         Place::provide(folder);
     }
-    let wanted = Wanted {
-        is_on: config.sandbox,
-        files: config.files(state_directory.as_deref()),
-        port: config.prometheus.listen.map(|address| address.port()),
-    };
     let places = sandbox::close(
         &wanted,
         Origin { config: &path, state_directory: state_directory.as_deref(), made: socket_directory.made() },

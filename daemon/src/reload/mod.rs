@@ -5,10 +5,9 @@
 //!                            coordinator: applies it at the end of the window
 //! ```
 //!
-//! Programs stay attached, and seen flows stay known. A refused configuration changes nothing. [`difference`] lists
-//! what cannot change while weir runs.
+//! Programs stay attached, and seen flows stay known. A refused configuration changes nothing.
+//! [`Config::needs_restart`] names what cannot change while weir runs.
 
-pub mod difference;
 pub mod reading;
 pub mod reloader;
 
@@ -26,7 +25,6 @@ use weir_measure::question::Views;
 use weir_system::waker::Waker;
 
 pub use self::{
-    difference::Started,
     reading::{Read, aside},
     reloader::Reloader,
 };

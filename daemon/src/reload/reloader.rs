@@ -13,7 +13,7 @@ use crossbeam::{
 use jiff::Timestamp;
 use sd_notify::NotifyState;
 use tracing::{error, info};
-use weir_config::{Config, Interface};
+use weir_config::{Config, Interface, Refused, Started, slots};
 use weir_datapath::{Cpus, descriptors};
 use weir_deliver::{sink, spool::place::Place};
 use weir_measure::question::Views;
@@ -21,7 +21,6 @@ use weir_system::{confined::HINT, notify::notify, text::with_causes};
 
 use super::{
     InForce, Offer, Outcome, Prepared, Reloaded, Reloads, Request,
-    difference::{Refused, Started, changed, needs_restart, slots_between},
     reading::{Read, Reading},
 };
 use crate::memory::Memory;
@@ -114,7 +113,7 @@ impl<'a> Reloader<'a> {
         loop {
             let base = self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let read = self.read()?;
-            let changed = changed(&base.config, &read.config).into_iter().map(str::to_owned).collect();
+            let changed = base.config.changed(&read.config).into_iter().map(str::to_owned).collect();
             let prepared = self.make_ready(&base, read)?;
             if let Some(applies_at) = self.offer(prepared)? {
                 return Ok(Reloaded { applies_at, changed });
@@ -146,7 +145,7 @@ impl<'a> Reloader<'a> {
         if config.interfaces.is_empty() {
             return Err(at("interfaces", "it names no interface to measure: list some under `interfaces:`"));
         }
-        let stays = needs_restart(&base.config, &config, &self.started);
+        let stays = base.config.needs_restart(&config, &self.started);
         if !stays.is_empty() {
             let one = |(name, why): &Refused| at(name.as_ref(), &format!("{name}: needs a restart: {why}"));
             return Err(stays.iter().map(one).collect::<Vec<_>>().join("\n"));
@@ -187,6 +186,16 @@ impl<'a> Reloader<'a> {
     }
 }
 
+/// Interface slots needed for the transition between two configurations, given the `provided` ones: an interface that
+/// is removed keeps its slot until its last window is reported.
+fn slots_between(old: &Config, new: &Config, provided: usize) -> usize {
+    if old.interfaces == new.interfaces {
+        return provided;
+    }
+    let most = slots(old.interfaces.iter().chain(&new.interfaces));
+    provided.max(most)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +204,10 @@ mod tests {
 
     const STARTED: Started =
         Started { has_programs: false, can_sample: false, has_readers: true, can_filter: false, places: None };
+
+    fn parse(text: &str) -> Config {
+        Config::parse(text, "weir.yaml").unwrap()
+    }
 
     /// The outcome for a weir that measures `eth0` if `reread` provides its new configuration. The weir is stopped
     /// afterwards, or as soon as something arrives on `stop`.
@@ -255,5 +268,14 @@ mod tests {
             reading.clone()
         };
         assert_eq!(outcome(&reread, Some(&begins)), Err("weir is stopping".to_owned()));
+    }
+
+    #[test]
+    fn interfaces_that_leave_and_that_come_have_room_together() {
+        let (one, two) = (parse("interfaces: [eth0]"), parse("interfaces: [{name: eth1, direction: both}]"));
+        assert_eq!(slots_between(&one, &one, 1), 1);
+        assert_eq!(slots_between(&one, &two, 1), 3);
+        assert_eq!(slots_between(&two, &one, 7), 7, "slots keep their numbers");
+        assert_eq!(slots_between(&one, &parse("interfaces: [\"*\"]"), 1), 256);
     }
 }

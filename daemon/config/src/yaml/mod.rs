@@ -5,7 +5,6 @@
 //! mistake. [`Config::default`] equals the shipped `config/weir.yaml`.
 
 mod alert;
-mod files;
 mod interface;
 mod key;
 pub mod limits;
@@ -18,6 +17,7 @@ mod place;
 mod read;
 mod secret;
 mod section;
+mod sections;
 mod sink;
 mod source;
 mod spool;
@@ -43,6 +43,7 @@ pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Place};
 pub use self::own_files::OwnFiles;
 pub use self::secret::Exposed;
+pub use self::sections::{Refused, Started};
 pub use self::sink::{
     Address, Addresses, Compress, File, Http, IPFIX_FIELDS, Ipfix, Nats, NatsUrl, Sink, Target, Tls, Transport, rotated,
 };

@@ -38,7 +38,7 @@ const NEWEST: ABI = ABI::V7;
 enum FilesError {
     /// The kernel has no Landlock or an older one, or it is disabled.
     #[error(
-        "this kernel has no Landlock, or an older one (it is there from Linux 5.19 on, if the kernel was built with it)"
+        "this kernel has no Landlock, or a version that is too old (weir needs Linux 5.19 or later, built with it)"
     )]
     Missing,
     /// The configuration makes it impossible.
@@ -50,7 +50,7 @@ enum FilesError {
 }
 
 /// What a configuration wants of the sandbox.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Whether rights are to be dropped at all.
     pub is_on: bool,
@@ -66,7 +66,7 @@ pub struct Wanted {
 /// Call it before any other thread is started.
 pub fn close(wanted: &Wanted, origin: Origin<'_>) -> Option<Places> {
     if !wanted.is_on {
-        info!("`sandbox: false`: weir keeps all files and system calls that its user has");
+        info!("`sandbox: false`: weir keeps all system calls and access to all files of its user");
         return None;
     }
     // The keys are in memory, and must not reach other processes of this user, or a core dump.
@@ -83,11 +83,11 @@ pub fn close(wanted: &Wanted, origin: Origin<'_>) -> Option<Places> {
     match closed {
         Ok(places) => {
             confined::note();
-            debug!("opens only files below these: {places:?}");
+            debug!("weir opens only files below these: {places:?}");
             Some(places)
         }
         Err(error) => {
-            info!("keeps all files that its user has: {error}");
+            info!("weir keeps access to all files of its user: {error}");
             None
         }
     }
@@ -98,7 +98,7 @@ pub fn close_calls(kept: &[Kept]) {
     libraries::load();
     match forbid_calls(kept) {
         Ok(()) => gate::restricted(),
-        Err(error) => warn!("keeps all system calls: {error}"),
+        Err(error) => warn!("weir keeps all system calls: {error}"),
     }
 }
 
@@ -106,7 +106,7 @@ pub fn close_calls(kept: &[Kept]) {
 /// would allow much more. Call it once [`close_calls`] has restricted all threads.
 pub fn close_to_all_but_questions() {
     if let Err(error) = forbid_all_but_questions() {
-        info!("the thread that asks for other programs keeps the system calls of all threads: {error}");
+        info!("the thread that looks for other programs keeps the system calls of all threads: {error}");
     }
 }
 

@@ -21,7 +21,7 @@ fn parse(text: &str) -> Result<Config, Mistakes> {
 }
 
 /// The mistakes of a text as displayed, without the file name and the advice at the end.
-fn mistakes(text: &str) -> Vec<String> {
+pub(super) fn mistakes(text: &str) -> Vec<String> {
     let shown = parse(text).expect_err(text).to_string();
     let (lines, _advice) = shown.rsplit_once('\n').unwrap();
     lines.lines().map(|line| line.strip_prefix("weir.yaml:").unwrap().to_owned()).collect()
