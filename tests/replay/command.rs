@@ -295,18 +295,18 @@ pub fn tables_are_for_people() -> Result<()> {
     Ok(())
 }
 
-pub fn the_progress_bar_is_for_terminals() -> Result<()> {
+pub fn the_progress_is_for_terminals() -> Result<()> {
     let scratch = Scratch::new()?;
     let [file, out] = ["traffic.pcap", "out"].map(|name| scratch.file(name));
-    // The bar moves once in 16,384 packets.
+    // The line changes once in 16,384 packets.
     capture(&file, Plan { packets: 100_000, ..Plan::default() })?;
     let weir = weir_binary()?;
     let line = format!("'{}' replay --json --window all '{}' > '{}'", text(&weir), text(&file), text(&out));
     let terminal = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output()?;
     let shown = String::from_utf8_lossy(&terminal.stdout).into_owned();
     ensure!(terminal.status.success(), "{shown}");
-    ensure!(shown.contains(" left") && shown.contains("/s"), "no bar: {shown:?}");
-    ensure!(reports(&fs::read(&out)?)?.len() == 1, "the bar is in the reports");
+    ensure!(shown.contains(" left") && shown.contains("/s"), "no progress: {shown:?}");
+    ensure!(reports(&fs::read(&out)?)?.len() == 1, "the progress is in the reports");
     let ended = weir_replay(["--json", "--window", "all", text(&file)])?;
     ensure!(ended.reports(DONE)?.len() == 1 && ended.log.is_empty(), "{}", ended.log);
     Ok(())

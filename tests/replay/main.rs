@@ -116,7 +116,7 @@ fn main() -> ExitCode {
         trial("command::version", command::the_version_names_the_features_and_the_object, &[]),
         trial("command::a_closed_output", command::a_closed_output_is_no_error, &[]),
         trial("command::tables", command::tables_are_for_people, &[]),
-        trial("command::the_progress_bar", command::the_progress_bar_is_for_terminals, &[&program("script")]),
+        trial("command::the_progress", command::the_progress_is_for_terminals, &[&program("script")]),
         trial(
             "command::without_privilege",
             command::without_privilege_only_the_kernel_is_refused,

@@ -26,7 +26,7 @@ use crossbeam::channel::bounded;
 use rustix::thread::CapabilitySet;
 use thiserror::Error;
 use weir_attach::{AttachError, Attacher, Attachments, Ladder, Programs, Standing, netlink::Events};
-use weir_config::{Config, HashKey, KeyError, names::GeoError};
+use weir_config::{Config, HashKey, KeyError, Started, names::GeoError};
 use weir_datapath::{Kernel, KernelError, Parts, has_tcx, tap::Taps};
 use weir_deliver::{board::Board, prometheus::Exporter, sink, status::Identity};
 use weir_measure::batch::Batch;
@@ -52,7 +52,7 @@ use crate::{
     handover::{Handover, Inheritance},
     memory::{OverBudget, SHARDS_PER_WORKER},
     needs::{Needs, still_needed},
-    reload::{Reloader, Started, reloader::Reread},
+    reload::{Reloader, reloader::Reread},
     state::Last,
     workers::Workers,
 };

@@ -2,6 +2,7 @@
 
 mod datapath;
 mod kernel;
+mod progress;
 mod timeline;
 
 use std::{
@@ -11,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
 use weir_common::control::Feeds;
@@ -39,6 +39,7 @@ use weir_system::clock;
 use self::{
     datapath::Datapath,
     kernel::KernelDatapath,
+    progress::Progress,
     timeline::{HOLD_NS, Stretch, Timeline, Turn},
 };
 use crate::{
@@ -79,7 +80,7 @@ pub struct Options {
     pub asks: Vec<String>,
     /// Fixes the hash keys and the run ID.
     pub seed: Option<u64>,
-    /// Whether to show a progress bar on standard error.
+    /// Whether to show the progress on standard error.
     pub progress: bool,
 }
 
@@ -204,23 +205,24 @@ impl Run<'_> {
         progress: bool,
         mut datapath: impl Datapath,
     ) -> Result<Vec<Broken>, ReplayError> {
-        /// Updating the progress bar for every packet would cost more than the packet.
+        /// To read the clock for every packet would cost more than the packet.
         const PACKETS_PER_TICK: u64 = 1 << 14;
-        let bar = progress_bar(files, progress);
+        let mut progress = progress.then(|| Progress::new(input::size(files)));
         let mut merge = Merge::new(files);
         let mut count = 0_u64;
         while let Some(packet) = merge.next_packet() {
             self.take(&packet, &mut datapath)?;
             count += 1;
-            if count.is_multiple_of(PACKETS_PER_TICK) {
-                bar.set_position(merge.bytes_read());
+            if let Some(progress) = &mut progress
+                && count.is_multiple_of(PACKETS_PER_TICK)
+            {
+                progress.update(merge.bytes_read());
             }
         }
         // No report without any capture; an empty capture gets a report of nothing.
         if merge.captures() > 0 {
             self.end(&mut datapath)?;
         }
-        bar.finish_and_clear();
         Ok(merge.into_broken())
     }
 
@@ -358,19 +360,6 @@ fn span(over: Stretch) -> Span {
         late_packets: Some(late),
         untimed_packets: (untimed > 0).then_some(untimed),
     }
-}
-
-fn progress_bar(files: &[PathBuf], wanted: bool) -> ProgressBar {
-    if !wanted {
-        return ProgressBar::hidden();
-    }
-    let size = input::size(files);
-    let template = match size {
-        Some(_) => "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta} left",
-        None => "{spinner} {bytes} {bytes_per_sec}",
-    };
-    let style = ProgressStyle::with_template(template).expect("the template is constant, and valid");
-    size.map_or_else(ProgressBar::no_length, ProgressBar::new).with_style(style)
 }
 
 /// Writes a report as one line of JSON.

@@ -11,7 +11,7 @@ use std::{
 /// The name that means standard input.
 const STDIN: &str = "-";
 
-/// The raw bytes of a capture file, counted for the progress bar.
+/// The raw bytes of a capture file, counted to show the progress.
 pub struct Input {
     reader: Box<dyn Read>,
     read: Rc<Cell<u64>>,
