@@ -490,7 +490,7 @@ fn answers_are_read_under_all_restrictions() -> Result<()> {
 /// The other tests could not fail otherwise: it is the sandbox that closes files to a process of root's.
 fn without_the_sandbox_files_are_open() -> Result<()> {
     let (_pair, mut daemon) = start("sandbox: false\n")?;
-    daemon.wait_for_line("weir keeps all files and system calls", TIMEOUT)?;
+    daemon.wait_for_line("weir keeps all system calls and access to all files", TIMEOUT)?;
     daemon.wait_for_reports(1, TIMEOUT)?;
     ensure!(is_open_to_its_user(daemon.pid())?);
     let (_scratch, secret) = foreign()?;

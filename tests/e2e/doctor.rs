@@ -158,7 +158,7 @@ fn programs_of_others_are_named_at_every_hook() -> Result<()> {
     let hooks = ["free for XDP", "tc, received", "TCX, received"];
     for hook in hooks.into_iter().take(if tcx.is_some() { 3 } else { 2 }) {
         let (_, detail) = on_interface(&found, hook)?;
-        ensure!(detail.contains("\"foreign\"") && detail.contains("somebody else"), "{hook}: {detail}");
+        ensure!(detail.contains("\"foreign\"") && detail.contains("not weir's"), "{hook}: {detail}");
     }
     ensure!(on_interface(&found, "tc, sent").is_err(), "nothing is there: {found}");
     ensure!(found["possible"] == true, "{found}");

@@ -171,7 +171,7 @@ fn windows_end_while_somebody_holds_the_kernels_lock() -> Result<()> {
     let so_far = daemon.reports()?.len();
     daemon.wait_for_reports(so_far + 2, TIMEOUT)?;
     let log = daemon.log()?;
-    ensure!(log.contains("somebody holds its configuration lock"), "the lock was not held:\n{log}");
+    ensure!(log.contains("another process holds its configuration lock"), "the lock was not held:\n{log}");
     let reports = stop(&mut daemon, Loss::None)?;
     for report in &reports {
         let seconds = report["window"]["seconds"].as_f64();
@@ -258,7 +258,7 @@ fn a_foreign_program_stays_and_is_not_disturbed() -> Result<()> {
     let status = second.wait(TIMEOUT)?;
     let log = second.log()?;
     ensure!(status.code() == Some(3), "the second ended with {status}:\n{log}");
-    let taken = format!("interface \"{INTERFACE}\" has an XDP program of somebody else");
+    let taken = format!("interface \"{INTERFACE}\" has another XDP program");
     ensure!(log.contains(&taken), "it did not write \"{taken}\" but:\n{log}");
     ensure!(has_program(&watch.pair.observer, INTERFACE)?, "the first one's program is gone");
 

@@ -136,7 +136,7 @@ fn a_link_that_somebody_removes_is_attached_again() -> Result<()> {
         })?;
         for _direction in 0..2 {
             let line = watch.daemon.wait_for_line("weir attaches it again", TIMEOUT)?;
-            ensure!(line.contains("WARN") && line.contains("somebody has removed weir's program"), "{line}");
+            ensure!(line.contains("WARN") && line.contains("another process has removed weir's program"), "{line}");
         }
         check(watch, &["ingress", "egress"], [1_000, 500, 2_000], own).with_context(|| mode.to_owned())?;
     }

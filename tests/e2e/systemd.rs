@@ -253,7 +253,7 @@ impl Service<'_> {
     fn is_closed_in(&self) -> Result<()> {
         let journal = self.machine.done("journalctl --no-pager --unit=weir")?;
         ensure!(!journal.contains("keeps all system calls"), "{journal}");
-        ensure!(!weir_system::sandbox::is_known() || !journal.contains("keeps all files"), "{journal}");
+        ensure!(!weir_system::sandbox::is_known() || !journal.contains("keeps access to all files"), "{journal}");
         Ok(())
     }
 

@@ -199,7 +199,7 @@ fn a_filter_that_somebody_removes_is_attached_again() -> Result<()> {
     weir_tests::clock::wait_for("both filters again", watch::TIMEOUT, there)?;
     // The log says so before the packets come.
     for _direction in 0..2 {
-        watch.daemon.wait_for_line("somebody has removed weir's program", watch::TIMEOUT)?;
+        watch.daemon.wait_for_line("another process has removed weir's program", watch::TIMEOUT)?;
     }
     let before = watch.send(plan(3_000), &mut Oracle::new())?;
     let reports = watch::stop(&mut watch.daemon, Loss::None)?;

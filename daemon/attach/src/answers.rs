@@ -196,7 +196,7 @@ impl Attachments<'_> {
                 interface = %name, direction,
                 "{trouble}: {}", match position {
                     Position::Behind { can_move: false, .. } => "weir cannot move before it",
-                    _ => "this happens again and again, and weir tries once a minute to get its place back",
+                    _ => "this happens again and again, so weir restores its place only once a minute",
                 }
             ),
             Order::Nothing => {}

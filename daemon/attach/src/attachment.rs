@@ -117,14 +117,14 @@ pub struct Ordered {
     pub by_socket: bool,
 }
 
-/// What is known of where an interface went that is there no more.
+/// What is known about where a vanished interface went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Departure {
-    /// Nothing, not even that it is not there any more.
+    /// Nothing, not even whether it is gone.
     Unknown,
-    /// To another network namespace. It may come back, and goes on counting.
+    /// To another network namespace. It may come back, and continues to count.
     Moved,
-    /// It is no more. What has its name, its index or its address afterwards is another one.
+    /// It was deleted. An interface that has its name, index or address afterwards is another one.
     Deleted,
 }
 
@@ -205,8 +205,8 @@ impl Attachment {
         })
     }
 
-    /// The rule by which it goes on, as its interface now has a name that another rule covers. `None` if its own rule
-    /// still covers it, or if the other rule would attach it in another way.
+    /// The rule under which it continues, because its interface now has a name that another rule covers. `None` if its
+    /// own rule still covers it, or if the other rule would attach it in another way.
     pub fn next_rule(
         &self,
         rules: &[Interface],
@@ -220,8 +220,8 @@ impl Attachment {
         goes_on.then_some(wanted.rule)
     }
 
-    /// Whether it stays for a moment, though its interface has a name that the configuration does not ask for: two
-    /// interfaces that swap their names need a third one meanwhile. Not if another interface has its name now.
+    /// Whether it stays for a moment although the configuration does not ask for its interface's name: two interfaces
+    /// that swap their names need a third name in between. It does not if another interface has its name now.
     pub fn may_stray(&mut self, rules: &[Interface], wanted: &[Wanted<'_>], devices: &[Device], now: Duration) -> bool {
         let ifindex = self.present.map(|present| present.ifindex);
         let is_renamed = devices.iter().any(|one| Some(one.ifindex) == ifindex && one.name != self.name);
@@ -231,7 +231,7 @@ impl Attachment {
         self.strayed.is_some_and(|since| now.saturating_sub(since) < STRAYING)
     }
 
-    /// It waits for another interface, or for none: this is its name now.
+    /// It is not attached, and waits for an interface with this name from now on.
     pub fn wait_as(&mut self, rule: usize, name: &str) {
         self.rule = rule;
         if self.here().is_none() && self.name != name {
@@ -314,7 +314,7 @@ impl Attachment {
             // It continues to count.
             (self.coverage, self.changed) = (Coverage::new(Some(earlier)), false);
             if left.departure == Departure::Unknown {
-                // Or it is another one, which has counted all this anew.
+                // Or it is another one, and has counted all this itself.
                 let more = left.seen.since(earlier.seen[0]).all;
                 self.missed.beyond = earlier.own[1];
                 self.missed.beyond.add(more);
@@ -325,7 +325,7 @@ impl Attachment {
         let most = less(reading.own[1], seen);
         let least = match present.renamed {
             None => most,
-            // It counts since long, and has this name since some time after that.
+            // It began to count long ago, and got this name later.
             Some(_) => Tally::default(),
         };
         let beyond = present.renamed.map_or_else(Tally::default, |before| less(most, before[self.way as usize]));
@@ -343,8 +343,8 @@ impl Attachment {
     }
 
     /// Attached again where an earlier weir was, which last checked at `looked`, wrote `state` then, and has counted
-    /// `since`. Its program vanished with its interface or was removed, so nobody saw what the interface counted up to
-    /// the `begun` reading.
+    /// `since`. Its program vanished with its interface or was removed, so weir did not see what the interface counted up
+    /// to the `begun` reading.
     pub fn is_made_anew(&mut self, state: &SlotState, since: Seen, looked: Duration, begun: Option<Reading>) {
         self.watched = Watched::returned(looked, clock::now().monotonic);
         (self.coverage, self.changed) = (Coverage::default(), true);

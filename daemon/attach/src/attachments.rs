@@ -35,12 +35,12 @@ use super::{
 const DETACHING: Duration = Duration::from_millis(500);
 /// How long interfaces may wait before a warning.
 const WAIT: Duration = Duration::from_millis(500);
-/// For so long after news were missed, a program that is nowhere may have gone with its interface.
+/// If weir missed news less than this long ago, a program that is not attached may have vanished with its interface.
 const MISSED: Duration = Duration::from_secs(3);
 /// How long the kernel may block the thread before a warning.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// That warning.
-pub(super) const HELD_UP: &str = "the kernel does not answer: somebody holds its configuration lock (rtnl). Until that \
+pub(super) const HELD_UP: &str = "the kernel does not answer: another process holds its configuration lock (rtnl). Until that \
                                   ends, weir follows no changes of interfaces; it goes on counting";
 
 /// All measured interfaces, by slot.
@@ -234,16 +234,16 @@ impl<'a> Attachments<'a> {
         *known = departure.max(*known);
     }
 
-    /// The kernel could not tell all news of interfaces.
+    /// The kernel could not report all news of interfaces.
     pub fn note_missed(&mut self) {
         self.missed_news_at = Some(clock::now().monotonic);
-        // Any of them may be another interface by now, which has counted anew.
+        // Any of them may be another interface by now, whose counters began at 0.
         for counts in self.renamed.values_mut() {
             *counts = Default::default();
         }
     }
 
-    /// Whether an interface may have been made anew, and the news of it missed.
+    /// Whether an interface may have been deleted and created again while weir missed news.
     pub(super) fn may_have_missed_news(&self) -> bool {
         self.missed_news_at.is_some_and(|at| clock::now().monotonic.saturating_sub(at) < MISSED)
     }
@@ -332,7 +332,7 @@ impl<'a> Attachments<'a> {
             self.going.insert(here.number, Going { slot, ifindex: here.ifindex, way: attachment.way });
             self.thread.put(Task::Detach(here.number));
             let (interface, direction) = (&attachment.name, attachment.way.name());
-            info!(%interface, direction, "detached, as the configuration does not ask for this any more");
+            info!(%interface, direction, "detached: the configuration does not ask for it any more");
         }
         // Wait, so that the last packets are in the window that ends now.
         self.wait(
@@ -385,7 +385,7 @@ impl<'a> Attachments<'a> {
         if is_long && !self.said_to_wait {
             warn!(
                 directions = waiting,
-                "so many interfaces came at once that some are not measured yet: weir goes on attaching"
+                "so many interfaces came at once that some are not measured yet: weir continues to attach"
             );
         } else if waiting == 0 && self.said_to_wait {
             info!("all interfaces are measured that can be");

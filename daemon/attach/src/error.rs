@@ -33,7 +33,7 @@ pub enum AttachError {
     Vanished(String),
     /// Another program is attached, and stays.
     #[error(
-        "interface \"{0}\" has an XDP program of somebody else, and weir never replaces it: \
+        "interface \"{0}\" has another XDP program, and weir never replaces it: \
          use `mode: auto`, detach it (end the program that has attached it, or `ip link set dev {0} xdp off`), or leave \
          the interface out"
     )]

@@ -137,7 +137,7 @@ impl Survey {
             if its.peek().is_none() {
                 let is_there = devices.iter().any(|device| covers(rule, device));
                 let why = match (is_there, rule.is_default_route()) {
-                    (true, _) => "other entries are about what it means now",
+                    (true, _) => "other entries cover all interfaces that it matches now",
                     (false, true) => NO_DEFAULT_ROUTE,
                     (false, false) => "not there now",
                 };

@@ -44,7 +44,7 @@ impl fmt::Display for GenericXdp {
         write!(
             f,
             "XDP runs in generic mode on {}. Behind it the kernel may hide Ethernet headers from programs at the tc hook. \
-             weir finds them; a program of somebody else may take such packets for something else",
+             weir finds them; another program may misread such packets",
             self.interface
         )
     }

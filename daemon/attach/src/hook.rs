@@ -2,7 +2,7 @@
 //!
 //! A filter at this hook stays when its process ends. So weir removes it itself: when it stops, when it starts (the
 //! filters of an earlier weir), and by `weir detach`. weir recognizes its filters by their *program*: any process can
-//! use any filter name. Filters of others stay.
+//! use any filter name. It leaves all other filters alone.
 //!
 //! Filters need a queueing discipline, `clsact`. weir adds one if there is none, and leaves it there: without filters
 //! it does nothing. When one is added or removed, the kernel stops the interface's sending for a moment and drops
@@ -84,7 +84,7 @@ impl Hooked {
     }
 }
 
-/// TCX programs of others: the kernel runs them before all filters. A kernel without TCX (before 6.6) has none.
+/// TCX programs of other processes: the kernel runs them before all filters. A kernel without TCX (before 6.6) has none.
 fn before_filters(chains: &Chains, ifindex: u32, way: Way) -> impl Iterator<Item = String> {
     let hook = match way {
         Way::Ingress => Hook::TcxIngress,
@@ -269,7 +269,7 @@ pub fn leftovers() -> io::Result<Found> {
 /// The ids of all loaded programs of weir, in any process.
 fn programs_of_weir() -> io::Result<HashSet<u32>> {
     let forbidden = |error: &dyn std::error::Error| {
-        debug!("cannot ask whose programs these are: {error}");
+        debug!("cannot find out which programs are weir's: {error}");
         io::Error::from(io::ErrorKind::PermissionDenied)
     };
     let mut names = HashMap::new();

@@ -116,15 +116,19 @@ impl Standing {
     /// Loads what requires capabilities.
     pub fn load(&mut self) {
         let loaded = Passing::load();
-        self.passing = loaded.inspect_err(|error| debug!("cannot load programs to change places with: {error}")).ok();
+        self.passing = loaded
+            .inspect_err(|error| {
+                debug!("cannot load the programs that weir needs to move to the front of a hook: {error}")
+            })
+            .ok();
     }
 
-    /// Tells others that these loaded programs are weir's.
+    /// Shows other weirs that these loaded programs are weir's.
     pub fn show(&mut self, programs: &[u32]) {
         for &program in programs {
             match sign::show(program) {
                 Ok(sign) => self.signs.push(sign),
-                Err(error) => warn!("other weirs do not know program {program} for weir's: {error}"),
+                Err(error) => warn!("other weirs cannot recognize program {program} as weir's: {error}"),
             }
         }
     }
@@ -302,7 +306,7 @@ impl Ladder<'_> {
         }
         if self.inherited.detach(HOOKS[way as usize], device.ifindex) {
             let (interface, direction) = (&device.name, way.name());
-            info!(%interface, direction, "detached what an earlier weir has left, as another mode is asked for now");
+            info!(%interface, direction, "detached the program of an earlier weir: the configuration now asks for another mode");
         }
     }
 
@@ -347,7 +351,7 @@ impl Programs<'_> {
                 Ok(()) => Some((rung, Hold::Program { link })),
                 Err(error) => {
                     let (interface, direction) = (&device.name, way.name());
-                    warn!(%interface, direction, "cannot replace the earlier program: {}. It is attached anew", with_causes(&error));
+                    warn!(%interface, direction, "cannot replace the earlier program: {}. Attaching again", with_causes(&error));
                     inherited.is_broken(hook, device.ifindex);
                     None
                 }

@@ -9,7 +9,7 @@ pub fn clean_hooks() {
     let Found { filters, unread } = match leftovers() {
         Ok(found) => found,
         // As a service, weir lacks permission. There `weir detach` has run after the earlier one.
-        Err(error) => return debug!("cannot look for filters that an earlier weir has left: {error}"),
+        Err(error) => return debug!("cannot look for filters of an earlier weir: {error}"),
     };
     if let Some((interface, error)) = unread {
         debug!(%interface, "cannot list the filters of its tc hook: {error}");
@@ -20,9 +20,9 @@ pub fn clean_hooks() {
             (true, _) => {
                 info!(%interface, direction, pid = leftover.owner, "another weir measures this interface, too");
             }
-            (false, Ok(())) => info!(%interface, direction, "removed the filter that an earlier weir has left"),
+            (false, Ok(())) => info!(%interface, direction, "removed the filter of an earlier weir"),
             (false, Err(error)) => {
-                warn!(%interface, direction, "cannot remove the filter that an earlier weir has left: {error}");
+                warn!(%interface, direction, "cannot remove the filter of an earlier weir: {error}");
             }
         }
     }

@@ -28,10 +28,10 @@ pub enum Unknown {
     Failed(Option<i32>),
 }
 
-/// Whether the source address of a sent packet tells that the router itself sends it.
+/// Whether the source address of a sent packet shows that the router itself sent it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sources {
-    /// It does tell.
+    /// It does.
     #[default]
     Tell,
     /// The router translates addresses: forwarded packets may have the router's address as their source.

@@ -201,7 +201,7 @@ impl Attachments<'_> {
         let has_many = !self.budget.allows(clock::now().monotonic, self.at_tc(), new);
         if has_many && new > 0 && !self.has_many {
             info!(
-                "many interfaces: the classic tc hook goes before TCX, which would keep others from configuring the kernel"
+                "many interfaces: weir prefers the classic tc hook to TCX, which would keep other processes from configuring the network"
             );
         }
         self.has_many = has_many;
@@ -305,7 +305,7 @@ impl Attachments<'_> {
 fn tell_that_it_is_gone(attachment: &Attachment, rule: &Interface, is_released: bool) {
     let (interface, direction) = (&attachment.name, attachment.way.name());
     if is_released {
-        info!(%interface, direction, "detached, as `weir detach` has asked");
+        info!(%interface, direction, "detached by `weir detach`");
     } else if rule.is_default_route() {
         info!(%interface, direction, "no default route leaves by this interface any more, or it is gone");
     } else if rule.is_pattern() {

@@ -12,8 +12,8 @@ use weir_system::text::visible;
 
 use super::netlink::open_socket;
 
-/// The protocol between user programs (`NETLINK_USERSOCK`): the kernel sends nothing there, and hardly anybody else
-/// does.
+/// The protocol between user programs (`NETLINK_USERSOCK`): the kernel sends nothing there, and few other
+/// programs do.
 const PROTOCOL: u32 = libc::NETLINK_USERSOCK as u32;
 /// The kernel's list of the netlink sockets of this thread's network namespace.
 const SOCKETS: &str = "/proc/thread-self/net/netlink";

@@ -58,9 +58,9 @@ impl Slots {
         }
     }
 
-    /// What is measured goes on where its interface has another name by now that another rule is about: two interfaces
-    /// have swapped their names, for example. The slot goes with the interface. A slot that has waited for the new name
-    /// waits for the old one from now on.
+    /// Continues measurements whose interface was renamed and is now covered by another rule, for example because two
+    /// interfaces have swapped their names. The slot follows the interface. A slot that waited for the new name waits
+    /// for the old one from now on.
     pub fn pass_on(&mut self, rules: &[Interface], wanted: &[Wanted<'_>], gone: &HashMap<u32, Departure>) {
         for slot in 0..self.0.len() {
             let Some(one) = &self.0[slot] else { continue };
@@ -71,7 +71,7 @@ impl Slots {
             let reserved = self.0.iter().position(|other| rules[to].is_named() && other.as_ref().is_some_and(is_its));
             match reserved {
                 Some(other) => self.0[other].iter_mut().for_each(|other| other.wait_as(from, &name)),
-                // The name that is free now keeps a slot.
+                // The name that became free keeps a slot.
                 None if rules[from].is_named() => {
                     if self.free() <= self.reserved(rules) {
                         continue;

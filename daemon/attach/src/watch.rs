@@ -44,8 +44,10 @@ impl Position {
                     all => format!("{} and {} more stand", all[..2].join(", "), all.len() - 2),
                 }
             )),
-            Self::Removed => Some("somebody has removed weir's program".to_owned()),
-            Self::Replaced(program) => Some(format!("somebody has replaced weir's program with program {program}")),
+            Self::Removed => Some("another process has removed weir's program".to_owned()),
+            Self::Replaced(program) => {
+                Some(format!("another process has replaced weir's program with program {program}"))
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ pub fn is_ours(name: &str) -> bool {
 fn named(id: u32, name: Option<&str>) -> String {
     match name {
         Some(name) if is_ours(name) => format!("weir (program {id})"),
-        Some(name) if !name.is_empty() => format!("\"{name}\" (program {id}) of somebody else"),
+        Some(name) if !name.is_empty() => format!("\"{name}\" (program {id}, not weir's)"),
         _ => format!("program {id}"),
     }
 }
@@ -143,18 +143,15 @@ mod tests {
             (&["weir_tc"][..], "in this order: weir (program 7)"),
             (
                 &["weir_tc", "cil_from"],
-                "in this order: weir (program 7), \"cil_from\" (program 8) of somebody else. The first one sees every \
+                "in this order: weir (program 7), \"cil_from\" (program 8, not weir's). The first one sees every \
                  packet",
             ),
             (
                 &["cil_from", "weir_tc"],
-                "in this order: \"cil_from\" (program 7) of somebody else, weir (program 8). weir does not see packets \
+                "in this order: \"cil_from\" (program 7, not weir's), weir (program 8). weir does not see packets \
                  that a program before it drops or redirects",
             ),
-            (
-                &["weirdo"],
-                "in this order: \"weirdo\" (program 7) of somebody else. weir puts its own program before these",
-            ),
+            (&["weirdo"], "in this order: \"weirdo\" (program 7, not weir's). weir puts its own program before these"),
         ] {
             assert_eq!(said(&chain(names), Way::Egress), [("TCX, sent", expected.to_owned())]);
         }
@@ -175,7 +172,7 @@ mod tests {
         let hooks = Hooks { filters: Ok(filters), ..Hooks::default() };
         let [(name, detail)] = &said(&hooks, Way::Ingress)[..] else { panic!("one finding") };
         let expected =
-            "priority 1: \"cls_main\" (program 42) of somebody else, priority 2: program 43, priority 49152: flower.";
+            "priority 1: \"cls_main\" (program 42, not weir's), priority 2: program 43, priority 49152: flower.";
         assert!(*name == "tc, received" && detail.starts_with(expected), "{name}: {detail}");
     }
 }

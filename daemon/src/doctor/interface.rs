@@ -275,7 +275,7 @@ fn free(device: &Device, owner: Option<&str>) -> Finding {
     let detail = match owner {
         Some(owner) if hooks::is_ours(owner) => format!("weir is there already: program{id}, {place}"),
         owner => format!(
-            "program{id} \"{}\" of somebody else is there ({place}), and weir never replaces it. To remove it, end \
+            "program{id} \"{}\", which is not weir's, is there ({place}), and weir never replaces it. To remove it, end \
              the program that has attached it, or: ip link set dev {} xdp off. At other hooks weir sees only what it \
              passes on",
             owner.unwrap_or("(name not known)"),
@@ -457,7 +457,7 @@ mod tests {
         let mut taken = facts("veth", 1500, Some(XDP_BASIC));
         taken.device.xdp = Some(XdpProgram { id: Some(9), place: "native" });
         let detail = free(&taken.device, Some("other")).detail;
-        assert!(detail.contains("program 9 \"other\" of somebody else"), "{detail}");
+        assert!(detail.contains("program 9 \"other\", which is not weir's"), "{detail}");
         assert!(free(&taken.device, None).detail.contains("(name not known)"));
         assert!(free(&taken.device, Some("weir")).detail.contains("weir is there already"));
         taken.device.xdp = None;

@@ -58,7 +58,7 @@ mod tests {
         };
         let mut status = Status { identity, last_report: None, troubles: Vec::new() };
         assert_eq!(told(&status)[0].answer, Answer::Yes);
-        status.troubles = vec!["eth0 (ingress): somebody has removed weir's program\u{1b}[1m".to_owned()];
+        status.troubles = vec!["eth0 (ingress): another process has removed weir's program\u{1b}[1m".to_owned()];
         let found = told(&status);
         assert!(found[0].answer == Answer::No && !found[0].forbids());
         assert!(found[0].detail.contains("process 7") && found[0].detail.contains("eth0 (ingress)"), "{found:?}");

@@ -1,11 +1,11 @@
-//! What can be said of a folder before weir makes a file in it, without making one: who looks may be another user than
-//! the one that weir runs as.
+//! Checks whether weir could make a file in a folder, without making one: the user who checks may not be the user that
+//! weir runs as.
 
 use std::{fs, io::ErrorKind, path::Path};
 
 use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
 
-/// File systems of the kernel's own files (`linux/magic.h`): nobody makes a file there.
+/// File systems of the kernel's own files (`linux/magic.h`), in which no file can be made.
 const OF_THE_KERNEL: [u64; 4] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
@@ -17,7 +17,7 @@ const OF_THE_KERNEL: [u64; 4] = [
 ///
 /// # Errors
 ///
-/// Why not, and the way out.
+/// Why not, and what to do about it.
 pub fn check(folder: &Path) -> Result<(), String> {
     let shown = folder.display();
     match fs::metadata(folder) {
@@ -38,7 +38,7 @@ pub fn check(folder: &Path) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// Why not, and the way out.
+/// Why not, and what to do about it.
 pub fn check_to_be_made(folder: &Path) -> Result<(), String> {
     let is_missing = |folder: &&Path| fs::metadata(folder).is_err_and(|error| error.kind() == ErrorKind::NotFound);
     let nearest = folder.ancestors().find(|folder| !is_missing(folder) && !folder.as_os_str().is_empty());

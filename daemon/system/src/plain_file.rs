@@ -147,7 +147,7 @@ pub fn with_one_name(file: File) -> io::Result<File> {
     let links = file.metadata()?.nlink();
     if links > 1 {
         let why = format!(
-            "it has {links} names (hard links), so it may be a file of somebody else: remove it, or the other names \
+            "it has {links} names (hard links), so it may be another user's file: remove it, or the other names \
              (`find -samefile`)"
         );
         return Err(io::Error::new(ErrorKind::InvalidInput, why));

@@ -377,7 +377,10 @@ fn a_survey_tells_what_carries_the_default_route() {
     };
     assert_eq!(shown(&["default route"], &devices), "if2 (default route) ingress: feeds all\n");
     let named = shown(&["default route", "if2", "if4"], &devices);
-    assert!(named.starts_with("default route: other entries are about what it means now\nif2 ingress"), "{named}");
+    assert!(
+        named.starts_with("default route: other entries cover all interfaces that it matches now\nif2 ingress"),
+        "{named}"
+    );
     assert!(named.ends_with("if4: not there now\n"), "{named}");
     assert!(shown(&["default route"], &devices[1..]).starts_with("default route: no interface carries a default"));
 }

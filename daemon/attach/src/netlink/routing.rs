@@ -329,7 +329,7 @@ fn read_device(body: &[u8]) -> Option<Device> {
             IFLA_LINKINFO => {
                 device.kind = value(data, IFLA_INFO_KIND).map(text);
                 if device.kind.as_deref() == Some("vxlan") {
-                    // The kernel tells this only here.
+                    // The kernel reports this only here.
                     bound = value(data, IFLA_INFO_DATA).and_then(|data| word(value(data, IFLA_VXLAN_LINK)?, 0));
                 }
             }

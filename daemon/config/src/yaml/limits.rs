@@ -22,7 +22,7 @@ pub const EXPANDED_MAX: usize = 2 * FILE_MAX;
 /// Nesting of lists and maps: several times deeper than any setting.
 pub const DEPTH_MAX: usize = 32;
 
-/// Mistakes that are listed; nobody corrects more at once.
+/// Mistakes that are listed. A person does not correct more at once.
 pub const MISTAKES_MAX: usize = 100;
 
 /// Bytes that are read to locate mistakes: the file is read again for each one. This takes some tenths of a second, so

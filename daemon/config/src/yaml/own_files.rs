@@ -1,5 +1,5 @@
-//! Reports go into no file that weir itself reads or keeps: it would append them to its own configuration, say, and a
-//! rotation would rename that.
+//! weir refuses to write reports into a file that it reads or keeps itself. Otherwise it could append them to its own
+//! configuration, and a rotation would rename that.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ pub struct OwnFiles<'a> {
 }
 
 impl Config {
-    /// Refuses sinks that write to a file of weir's own. `source` says where settings stand.
+    /// Refuses sinks that write to one of weir's own files. `source` says where settings stand.
     ///
     /// # Errors
     ///

@@ -121,7 +121,7 @@ fn address(field: &Field<'_>) -> Option<Option<SocketAddr>> {
     let text = field.text()?;
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() != 0 => return Some(Some(address)),
-        Ok(_) => field.refuse("port 0 is any port, and nobody would know which: name one, such as 9469"),
+        Ok(_) => field.refuse("port 0 means any free port, which no scraper can know: name one, such as 9469"),
         Err(_) => field.refuse(format!(
             "{:?} is not an address with a port, such as 127.0.0.1:9469 or [::1]:9469, or none",
             short(text)

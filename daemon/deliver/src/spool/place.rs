@@ -43,7 +43,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// Why not, and the way out.
+    /// Why not, and what to do about it.
     pub fn check(path: &Path) -> Result<(), String> {
         if plain_file::is_foreign_link(path) {
             return Err(format!("{} is a link that another user has made: weir does not follow it", path.display()));

@@ -1,4 +1,4 @@
-//! The log: lines on standard error, which nobody may be reading.
+//! The log: lines on standard error. Perhaps nothing reads them.
 //!
 //! The code logs with [`tracing`], and events arrive here. `format` turns an event into a line: text, text for the
 //! systemd journal, or JSON. `limit` suppresses repeated lines. `writer` writes a line if it fits, and never waits for

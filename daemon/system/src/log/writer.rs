@@ -42,7 +42,7 @@ impl<F: AsFd> Log<F> {
 impl<F: AsFd> Lines<F> {
     fn write(&mut self, line: &[u8]) {
         if self.dropped > 0 {
-            let notice = format!("weir: {} lines of the log were dropped: nobody read standard error", self.dropped);
+            let notice = format!("weir: {} lines of the log were dropped: standard error was full", self.dropped);
             let notice = self.style.told(Level::WARN, &notice);
             if !write_where_it_fits(self.file.as_fd(), notice.as_bytes()) {
                 self.dropped += 1;
@@ -56,7 +56,7 @@ impl<F: AsFd> Lines<F> {
     }
 }
 
-/// Whether all of it was written, or nobody can ever read it.
+/// Whether all of it was written, or can never be read.
 fn write_where_it_fits(file: BorrowedFd<'_>, line: &[u8]) -> bool {
     line.chunks(ROOM).all(|part| {
         let mut fds = [PollFd::new(&file, PollFlags::OUT)];
@@ -95,7 +95,7 @@ mod tests {
         drop(log);
         let mut rest = String::new();
         reader.read_to_string(&mut rest).unwrap();
-        let notice = format!("weir: {dropped} lines of the log were dropped: nobody read standard error\nthe next\n");
+        let notice = format!("weir: {dropped} lines of the log were dropped: standard error was full\nthe next\n");
         assert_eq!(rest, notice);
     }
 

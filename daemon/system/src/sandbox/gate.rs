@@ -1,5 +1,5 @@
-//! Threads that talk to others wait here until all threads are restricted: what a collector answers, and what a client
-//! asks, is read under the restrictions only.
+//! Threads that talk to other machines or processes wait here until all threads are restricted: answers of collectors
+//! and requests of clients are read only under the restrictions.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ static CHANGED: Condvar = Condvar::new();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nobody waits: there are no restrictions, or none are to come.
+    /// No thread waits: there are no restrictions, or none are to come.
     Open,
     /// Restrictions are to come.
     Pending,
@@ -29,7 +29,7 @@ pub(super) fn hold() {
     *state() = State::Pending;
 }
 
-/// All threads are restricted: those that wait go on.
+/// All threads are restricted: those that wait continue.
 pub(super) fn restricted() {
     *state() = State::Restricted;
     CHANGED.notify_all();
@@ -48,7 +48,7 @@ pub fn pass() {
     }
 }
 
-/// When it is dropped, those that wait go on: weir does not start after all, or without restrictions.
+/// When it is dropped, the waiting threads continue: weir does not start after all, or starts without restrictions.
 #[derive(Debug)]
 pub struct Opening;
 

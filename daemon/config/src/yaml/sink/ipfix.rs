@@ -63,7 +63,7 @@ pub struct Address {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// Datagrams; nothing tells whether they arrive.
+    /// Datagrams; weir does not learn whether they arrive.
     #[default]
     Udp,
     /// A connection.

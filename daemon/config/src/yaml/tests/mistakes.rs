@@ -49,7 +49,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     (
         "prometheus: {listen: 127.0.0.1:0}",
-        &["1:22: prometheus.listen: port 0 is any port, and nobody would know which: name one, such as 9469"],
+        &["1:22: prometheus.listen: port 0 means any free port, which no scraper can know: name one, such as 9469"],
     ),
     ("control: {socket: 7}", &["1:19: control.socket: expected text, found the number 7: put it in quotes"]),
     ("control: {socket: \"\"}", &["1:19: control.socket: not a path: it is empty or contains a NUL byte"]),
