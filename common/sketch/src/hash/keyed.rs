@@ -14,10 +14,10 @@
 //! **Promises**: take any two different items that were chosen without knowledge of the key. Then the pair of their
 //! hashes is uniform over all pairs of 64-bit words. That is what the analyses of count-min and of Bloom filters ask of
 //! a hash. Where bytes are compressed, there is one exception: with a probability of at most 2^-57 two items become the
-//! same words, and have the same hash. An attacker who knows this code but not the key has nothing to compute: any two of his items collide by
-//! chance only. `finish` is a bijection, so it keeps the promise. It is there because sums of products keep arithmetic
-//! progressions, and keys often come in progressions. One multiplication breaks them up. The sum is secret, so the
-//! finaliser need not spread every single bit, as a finaliser of public numbers must.
+//! same words, and have the same hash. An attacker who knows this code but not the key has nothing to compute: any two
+//! of his items collide by chance only. `finish` is a bijection, so it keeps the promise. It is there because sums of
+//! products keep arithmetic progressions, and keys often come in progressions. One multiplication breaks them up. The
+//! sum is secret, so the finaliser need not spread every single bit, as a finaliser of public numbers must.
 //!
 //! **Does not promise** anything to those who show the attacker hashes, or answers that depend on few hashes, again and
 //! again. This is no pseudo-random function: enough outputs give the key away. Keep hashes inside the program, and
@@ -34,8 +34,8 @@
 //! string hashing is fast", 2014 (theorem 1: the 65 highest bits of sums modulo 2^128 of 64-bit words are strongly
 //! universal); for bytes, those of `words.rs`.
 //!
-//! **Why not a crate**: fast crates (ahash, foldhash, rapidhash, wyhash) mix with constants or a seed, and prove nothing
-//! of the kind. Those that do promise
+//! **Why not a crate**: fast crates (ahash, foldhash, rapidhash, wyhash) mix with constants or a seed, and prove
+//! nothing of the kind. Those that do promise
 //! (`SipHash`) take ten times as long for an item of five words. And one pass must give the hashes of an item and of
 //! its parts: [`KeyedHash::part`].
 
@@ -254,8 +254,8 @@ mod tests {
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn structured_items_spread_as_random_ones() {
         // Chi-squared of 4,096 cells has a standard deviation of 90.5 for random hashes. Six of them are allowed: 12
-        // families x 16 keys x 6 cuts of the hash, as words and as bytes, give a false alarm once in 500,000. Their mean
-        // square is 1 +- 0.03.
+        // families x 16 keys x 6 cuts of the hash, as words and as bytes, give a false alarm once in 500,000. Their
+        // mean square is 1 +- 0.03.
         const CUTS: [u32; 6] = [0, 13, 22, 31, 42, 52];
         let (mut squares, mut count) = (0.0, 0.0);
         for seed in 0..16 {

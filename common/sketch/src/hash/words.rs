@@ -7,9 +7,9 @@
 //! block(b1 .. bn) = length + (b1 + key[1]) * (b2 + key[2]) + (b3 + key[3]) * (b4 + key[4]) + ..
 //! ```
 //!
-//! The products have 128 bits, the sums in brackets 64. This is NH: whatever two blocks and whatever number, the results
-//! differ by that number with a probability of 2^-63 at most (the length is such a number). The last two words are the
-//! block's last 16 bytes, some of which may be in the words before as well.
+//! The products have 128 bits, the sums in brackets 64. This is NH: whatever two blocks and whatever number, the
+//! results differ by that number with a probability of 2^-63 at most (the length is such a number). The last two words
+//! are the block's last 16 bytes, some of which may be in the words before as well.
 //!
 //! **Paper**: Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC: fast and secure message authentication", 1999.
 

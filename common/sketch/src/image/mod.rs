@@ -16,8 +16,8 @@
 //! its `impl Image`.
 //!
 //! A sketch that keeps keys ([`TopK`](super::TopK), [`CandidateBuckets`](super::CandidateBuckets),
-//! [`Spread`](super::Spread), [`SampleAndHold`](super::SampleAndHold)) has an image if they are [`PlainKey`]s, or, for the
-//! first, texts.
+//! [`Spread`](super::Spread), [`SampleAndHold`](super::SampleAndHold)) has an image if they are [`PlainKey`]s, or, for
+//! the first, texts.
 //!
 //! **What reading promises**: any bytes give a sketch or an [`ImageError`], and never a panic. Lengths are checked
 //! against the bytes that are there, and memory against what the caller allows, before anything is allocated. The

@@ -85,7 +85,8 @@ pub fn hashes(memory: &[u8], precision: u32) -> impl Iterator<Item = u64> {
     )
 }
 
-/// How many items a set has, if this memory is one: its buckets are filled from their beginning, and it is not too full.
+/// How many items a set has, if this memory is one: its buckets are filled from their beginning, and it is not too
+/// full.
 pub fn items(memory: &[u8], precision: u32) -> Option<u32> {
     if precision < PRECISION_MIN {
         return None;

@@ -1,8 +1,8 @@
 //! What the five lists of a router's traffic cost a record: flows, sources, destinations, pairs and services, each with
 //! bounds for every key. Candidates with a count-min beside them, and candidate buckets in the same memory.
 //!
-//! Records are hashed before the clock starts, as they are hashed once for all of a router's sketches. A wrong answer is
-//! a key whose truth is not within its bounds.
+//! Records are hashed before the clock starts, as they are hashed once for all of a router's sketches. A wrong answer
+//! is a key whose truth is not within its bounds.
 
 use std::collections::HashMap;
 
