@@ -13,6 +13,11 @@ use crate::replay::Windows;
 /// The last line of the help.
 const OTHER_COMMANDS: &str = "Any other COMMAND runs the program weir-COMMAND, from beside weir or from PATH.";
 
+/// The keys of `weir top`.
+const TOP_KEYS: &str = "\
+Keys: 1 to 9, 0 and Tab choose a list, arrows a row; Enter shows everything about the row; / filters (host: port: net:
+proto:); b and p order by bytes or packets; d shows names by reverse DNS; Space holds; ? helps; q leaves.";
+
 /// Packet analytics for routers: exact accounting of every packet, fixed memory, error bounds on every estimate.
 #[derive(Debug, Parser)]
 #[command(
@@ -53,6 +58,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Show the state of the running weir: its interfaces, sinks and costs
     Status(StatusArgs),
+    /// Show who uses the link, live: of the running weir, or of captures that are replayed
+    Top(TopArgs),
     /// Print the last report of the running weir, or the last windows together
     Report(ReportArgs),
     /// Print what the running weir knows about a key in the last window, listed or not
@@ -180,6 +187,24 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
+/// `weir top`.
+#[derive(Args, Debug)]
+#[command(after_help = TOP_KEYS)]
+pub struct TopArgs {
+    /// Replay captures instead (pcap, pcapng, also compressed with gzip or zstd); needs no privilege
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "socket")]
+    pub replay: Vec<PathBuf>,
+    /// How many seconds of the captures to replay in each second
+    #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = speed, requires = "replay")]
+    pub speed: f64,
+    /// Length of a window of the replay, such as `10s` [default: the configured interval]
+    #[arg(long, value_name = "LENGTH", value_parser = windows, requires = "replay")]
+    pub window: Option<Windows>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+}
+
 /// `weir report`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
@@ -303,8 +328,15 @@ pub struct PassedArgs {
 pub enum Schema {
     /// The schema of a report
     Report,
+    /// The schema of the message that `subscribe` on the control socket sends each second
+    Second,
     /// The schema of a tombstone, which is delivered in the place of reports that are lost
     Tombstone,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed: Option<f64> = text.parse().ok().filter(|speed| (0.001..=1e6).contains(speed));
+    speed.ok_or_else(|| "expected a number from 0.001 to 1000000".to_owned())
 }
 
 fn windows(text: &str) -> Result<Windows, String> {

@@ -80,6 +80,11 @@ impl<'a> Fleet<'a> {
         self.flush.blocks().live().seen(slot)
     }
 
+    /// Everything that was ever lost on the interface of this slot, as far as the programs know.
+    pub fn lost(&self, slot: usize) -> Tally {
+        self.flush.blocks().live().lost(slot)
+    }
+
     /// The CPUs whose rings the `nth` worker reads.
     pub fn cpus_of(&self, nth: usize) -> &[u32] {
         self.worker_handles.get(nth).map_or(&[], |(cpus, _)| cpus)

@@ -11,7 +11,8 @@
 //! [`pipeline`] starts and connects the threads of `weir run`. The [`coordinator`] has its [`workers`] close each
 //! window, and [`closing`] makes the report of it. The [`fleet`] assigns the ring of each CPU to a worker. [`control`]
 //! answers queries to a running weir, [`reload`] prepares a new configuration for it, and [`handover`] passes its state
-//! to the next weir. [`replay`] measures captures with the same stages; [`doctor`] says what this machine can do.
+//! to the next weir. [`seconds`] makes the message of each second for those who subscribe, and [`top`] connects them to
+//! the live screen. [`replay`] measures captures with the same stages; [`doctor`] says what this machine can do.
 //!
 //! [`memory`] plans how much memory all that needs. [`observer`] identifies the machine that reports, and [`state`] is
 //! kept across restarts. [`needs`] are the capabilities that are kept. [`external`] runs commands that are programs of
@@ -33,5 +34,7 @@ pub mod observer;
 pub mod pipeline;
 pub mod reload;
 pub mod replay;
+pub mod seconds;
 pub mod state;
+pub mod top;
 pub mod workers;

@@ -11,6 +11,7 @@ use std::{
 };
 
 use clap::Parser;
+use crossbeam::channel::TryRecvError;
 use rustix::{io::Errno, thread::CapabilitySet};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -18,7 +19,7 @@ use weir::{
     cli::{
         AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReloadArgs, ReplayArgs, ReportArgs,
         RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs, SpoolPlaceArgs, SpoolRemoveArgs,
-        StatusArgs,
+        StatusArgs, TopArgs,
     },
     control::{
         Directory,
@@ -36,6 +37,7 @@ use weir::{
     reload::{Read, Reloaded, aside},
     replay::{self, Options, ReplayError, Windows, write_json},
     state,
+    top::{Live, Replayed},
     workers::WorkersError,
 };
 use weir_attach::{AttachError, Found, Nat, Survey, leftovers, netlink::Devices};
@@ -53,14 +55,16 @@ use weir_deliver::{
     status::Status,
 };
 use weir_measure::{price::Prices, question::Views};
-use weir_report::{Report, Union, report_schema, tombstone_schema, write_answers, write_tables, write_union};
+use weir_report::{
+    Report, Union, report_schema, second_schema, tombstone_schema, write_answers, write_tables, write_union,
+};
 use weir_system::{
     clock,
     exit::Exit,
     log::{self, Format, say},
     privileges::way_out,
     sandbox::{self, Origin},
-    signals,
+    signals::{self, Signals},
     text::visible,
 };
 
@@ -86,12 +90,14 @@ fn main() -> ExitCode {
         Command::Check(args) => check(&args),
         Command::Doctor(args) => examine(args),
         Command::Status(args) => status(&args),
+        Command::Top(args) => top(args),
         Command::Report(args) => last_report(&args),
         Command::Ask(args) => ask(args),
         Command::Reload(args) => reload(&args),
         Command::Detach(args) => detach(&args),
         Command::Spool(command) => spool(&command),
         Command::Schema(Schema::Report) => print(report_schema()),
+        Command::Schema(Schema::Second) => print(second_schema()),
         Command::Schema(Schema::Tombstone) => print(tombstone_schema()),
         // As they were given: clap would leave out a `--`.
         Command::Collect(_) => external(COLLECT.as_ref(), &env::args_os().skip(2).collect::<Vec<_>>()),
@@ -195,18 +201,7 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
     let ReplayArgs { files, config, json, window, views, asks, kernel, seed } = args;
     let mut config = read_config(&config)?;
     add_views(&mut config, &views)?;
-    let usage = |error| Failure { exit: Exit::Usage, error };
-    for file in files.iter().filter(|file| !input::is_stdin(file)) {
-        std::fs::metadata(file).map_err(|error| usage(anyhow::anyhow!("cannot read {}: {error}", file.display())))?;
-    }
-    match files.iter().filter(|file| input::is_stdin(file)).count() {
-        0 => {}
-        1 if io::stdin().is_terminal() => {
-            return Err(usage(anyhow::anyhow!("standard input is a terminal: pipe a capture into it")));
-        }
-        1 => {}
-        _ => return Err(usage(anyhow::anyhow!("- is standard input, which can be read only once"))),
-    }
+    can_be_read(&files)?;
     let options = Options {
         windows: window.unwrap_or(Windows::Every(config.report.interval)),
         files,
@@ -224,6 +219,50 @@ fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
         say(format_args!("weir: {broken}"));
     }
     Ok(if broken.is_empty() { Exit::Done } else { Exit::Broken })
+}
+
+/// Whether these captures are there.
+fn can_be_read(files: &[PathBuf]) -> Result<(), Failure> {
+    let usage = |error| Failure { exit: Exit::Usage, error };
+    for file in files.iter().filter(|file| !input::is_stdin(file)) {
+        std::fs::metadata(file).map_err(|error| usage(anyhow::anyhow!("cannot read {}: {error}", file.display())))?;
+    }
+    match files.iter().filter(|file| input::is_stdin(file)).count() {
+        0 => {}
+        1 if io::stdin().is_terminal() => {
+            return Err(usage(anyhow::anyhow!("standard input is a terminal: pipe a capture into it")));
+        }
+        1 => {}
+        _ => return Err(usage(anyhow::anyhow!("- is standard input, which can be read only once"))),
+    }
+    Ok(())
+}
+
+fn top(TopArgs { replay: files, speed, window, socket: args }: TopArgs) -> Result<Exit, Failure> {
+    let usage = |why| Failure { exit: Exit::Usage, error: anyhow::anyhow!("{why}") };
+    let impossible = |error: anyhow::Error| Failure { exit: Exit::Impossible, error };
+    if !weir_top::is_terminal() {
+        return Err(usage("weir top draws on a terminal: for a pipe or a file there is `weir report --json`"));
+    }
+    let mut source: Box<dyn weir_top::Source> = if files.is_empty() {
+        let path = socket(&args)?;
+        // Why nobody answers is told before the terminal is taken over.
+        client::ask(&path, protocol::Command::Status)?;
+        Box::new(Live::new(path).map_err(|error| impossible(error.into()))?)
+    } else {
+        if files.iter().any(|file| input::is_stdin(file)) {
+            return Err(usage("the keyboard is standard input: name a file to replay"));
+        }
+        can_be_read(&files)?;
+        let config = read_config(&args.config)?;
+        let windows = window.unwrap_or(Windows::Every(config.report.interval));
+        let options = Options { windows, files, kernel: false, asks: Vec::new(), seed: None, progress: false };
+        Box::new(Replayed::new(config, options, speed).map_err(|error| impossible(error.into()))?)
+    };
+    let Signals { stop, hangups } = signals::listen(|| {}).map_err(|error| impossible(error.into()))?;
+    let is_stopped = || stop.try_recv() != Err(TryRecvError::Empty) || hangups.try_recv().is_ok();
+    weir_top::run(source.as_mut(), &is_stopped).map_err(|error| impossible(error.into()))?;
+    Ok(Exit::Done)
 }
 
 /// Adds the views on the command line. A view without a name is named by its position.

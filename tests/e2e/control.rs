@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    io::Write,
+    io::{BufRead, BufReader, Write},
     net::IpAddr,
     os::unix::net::UnixStream,
     path::Path,
@@ -30,6 +30,8 @@ tests![
     before_a_window_has_ended_there_is_no_report,
     a_key_is_known_in_each_window_and_the_last_report_is_told,
     the_last_windows_together_hold_what_was_sent,
+    seconds_add_up_to_exactly_what_was_sent,
+    subscribers_that_do_not_read_cost_no_packet,
     clients_that_hang_cost_no_packet,
     a_second_weir_leaves_the_socket_and_the_next_one_takes_it,
 ];
@@ -221,6 +223,72 @@ fn clients_that_hang_cost_no_packet() -> Result<()> {
     ensure!(grown < ROOM_FOR_CLIENTS, "it takes {grown} bytes more beside a thousand clients");
     drop(hanging);
     watch::judge("with a thousand clients", oracle.check_reports(&watch.stop(Loss::None)?))
+}
+
+/// A client that has subscribed.
+struct Subscriber(BufReader<UnixStream>);
+
+impl Subscriber {
+    fn new(socket: &Path) -> Result<Self> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.write_all(b"{\"version\":1,\"command\":\"subscribe\"}\n")?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    fn next(&mut self) -> Result<Value> {
+        let mut line = String::new();
+        self.0.read_line(&mut line)?;
+        let mut told: Value = serde_json::from_str(&line).with_context(|| format!("{line:?}"))?;
+        Ok(told["answer"].take())
+    }
+}
+
+fn tally(of: &Value) -> Result<Tally> {
+    Ok(Tally::new(number(&of["packets"])?, number(&of["bytes"])?))
+}
+
+fn seconds_add_up_to_exactly_what_was_sent() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("control.sock");
+    let watch = Watch::start(&settings(&socket, "3s"))?;
+    let mut subscriber = Subscriber::new(&socket)?;
+    let first = subscriber.next()?;
+    let before = tally(&first["interfaces"][0]["total"])?;
+    ensure!(first["schema"] == "weir.second/1" && first["interfaces"][0]["direction"] == "ingress", "{first}");
+    let mut oracle = Oracle::new();
+    let sent = watch.send(Plan { seed: 41, packets: 30_000, flows: 400, ..Plan::default() }, &mut oracle)?;
+    let (mut sum, mut last, mut is_reported) = (Tally::default(), before, false);
+    // Also after all packets have come, until a window has ended.
+    while sum.packets < sent.packets || !is_reported {
+        let second = subscriber.next()?;
+        let interface = &second["interfaces"][0];
+        sum.add(tally(&interface["counted"])?);
+        last = tally(&interface["total"])?;
+        ensure!(second.get("skipped").is_none(), "{second}");
+        ensure!(sum.packets <= sent.packets, "{sum:?} of {sent:?} after {second}");
+        is_reported = second["last_report"]["id"].is_string() && interface["lost"]["packets"] == 0;
+    }
+    ensure!(sum == sent && last.since(before) == sent, "{sum:?} in seconds, {last:?} after {before:?}, sent {sent:?}");
+    watch::judge("with a subscriber", oracle.check_reports(&watch.stop(Loss::None)?))
+}
+
+fn subscribers_that_do_not_read_cost_no_packet() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("control.sock");
+    let watch = Watch::start(&settings(&socket, "1s"))?;
+    let deaf = (0..100).map(|_| Subscriber::new(&socket)).collect::<Result<Vec<_>>>()?;
+    let mut oracle = Oracle::new();
+    watch.send(Plan { seed: 42, packets: 20_000, ..Plan::default() }, &mut oracle)?;
+    clock::wait_for("a report", TIMEOUT, || json(&socket, &["report"]))?;
+    ensure!(json(&socket, &["status"])?.is_some(), "no status beside a hundred subscribers");
+    drop(deaf);
+    // Their places are free again.
+    clock::wait_for("a place for a subscriber", TIMEOUT, || {
+        let second = Subscriber::new(&socket)?.next()?;
+        Ok((second["schema"] == "weir.second/1").then_some(()))
+    })?;
+    watch::judge("with a hundred subscribers", oracle.check_reports(&watch.stop(Loss::None)?))
 }
 
 fn a_second_weir_leaves_the_socket_and_the_next_one_takes_it() -> Result<()> {

@@ -25,6 +25,7 @@ mod midnight;
 mod prefixes;
 mod rates;
 mod sampling;
+mod top;
 mod views;
 
 fn main() -> ExitCode {
@@ -108,6 +109,8 @@ fn main() -> ExitCode {
         trial("clocks::late_after_a_pause", clocks::a_late_packet_is_in_its_own_window_after_a_pause, &[]),
         trial("clocks::the_latest_of_all", clocks::the_latest_time_of_all_is_a_window, &[]),
         trial("clocks::without_packets", clocks::a_capture_without_packets_says_so, &[]),
+        trial("top::a_key", top::a_key_leaves_the_terminal_as_it_was, &[]),
+        trial("top::a_signal", top::a_signal_leaves_the_terminal_as_it_was, &[]),
         trial("command::several_files", command::several_files_are_one_measurement, &[]),
         trial("command::windows", command::windows_are_as_long_as_told, &[]),
         trial("command::a_missing_file", command::a_missing_file_is_a_mistake_before_anything_is_read, &[]),

@@ -62,4 +62,5 @@ pub use self::{
     obtained::Obtained,
     plan::{covers, list},
     tasks::{Channels, Done},
+    windows::InterfaceNow,
 };

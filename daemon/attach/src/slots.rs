@@ -131,6 +131,11 @@ impl Slots {
         self.iter().filter(|one| one.is_waiting()).count()
     }
 
+    /// The used slots, with their numbers, only to look at.
+    pub fn all(&self) -> impl Iterator<Item = (usize, &Attachment)> {
+        self.0.iter().enumerate().filter_map(|(slot, one)| Some((slot, one.as_ref()?)))
+    }
+
     /// The used slots, with their numbers.
     pub fn numbered(&mut self) -> impl Iterator<Item = (usize, &mut Attachment)> {
         self.0.iter_mut().enumerate().filter_map(|(slot, one)| Some((slot, one.as_mut()?)))

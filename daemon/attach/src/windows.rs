@@ -23,6 +23,21 @@ use super::{
 /// How long a packet may take from an interface, which has counted it, to weir's program.
 const ON_ITS_WAY: Duration = Duration::from_millis(2);
 
+/// An interface and direction as it is now.
+#[derive(Clone, Copy, Debug)]
+pub struct InterfaceNow<'a> {
+    /// Its slot.
+    pub slot: usize,
+    /// Its name.
+    pub name: &'a str,
+    /// Which of its packets; `None` for the account of all interfaces that found no other one.
+    pub way: Option<Way>,
+    /// How its packets are seen.
+    pub obtained: Obtained,
+    /// What keeps weir from seeing all its packets.
+    pub trouble: Option<&'a str>,
+}
+
 impl Attachments<'_> {
     /// Checks all attachments and reads all counts, right before the edge of a window. For attachments that cannot be
     /// checked in time, the interface's own count shows whether weir was blind.
@@ -122,6 +137,20 @@ impl Attachments<'_> {
         if let Some(ledger) = ledgers.get(Others::SLOT) {
             // Even if no interface shares that slot, it may have a packet that arrived during detaching.
             all.extend(self.others.as_mut().unwrap_or(&mut Others::default()).close(ledger));
+        }
+        all
+    }
+
+    /// Each measured interface and direction as it is now.
+    pub fn now(&self) -> Vec<InterfaceNow<'_>> {
+        let mut all = Vec::new();
+        for (slot, one) in self.slots.all().filter(|(_, one)| !one.is_coming) {
+            let way = Some(one.way);
+            all.push(InterfaceNow { slot, name: &one.name, way, obtained: one.obtained, trouble: one.trouble() });
+        }
+        if self.others.is_some() {
+            let (slot, name, obtained) = (Others::SLOT, others::NAME, Obtained::Shared);
+            all.push(InterfaceNow { slot, name, way: None, obtained, trouble: None });
         }
         all
     }

@@ -15,7 +15,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use weir_common::{
     control::SLOTS_MAX,
     cpu::{CounterSet, Cpu},
-    ledger::{Counters, Tally},
+    ledger::{Counters, Loss, Tally},
 };
 
 use super::error::KernelError;
@@ -67,6 +67,22 @@ impl LiveCounters {
         let merged = sets.map(|(cpu, set)| self.word(cpu, set, slot, offset_of!(Counters, merged)));
         let merged = merged.fold(0_u64, u64::wrapping_add);
         (self.seen(slot), merged)
+    }
+
+    /// Everything ever lost on the interface of this slot, on all CPUs, for any reason that the programs know.
+    pub fn lost(&self, slot: usize) -> Tally {
+        if slot >= SLOTS_MAX as usize {
+            return Tally::default();
+        }
+        let mut lost = Tally::default();
+        for (cpu, set) in (0..self.cpus).flat_map(|cpu| [(cpu, 0), (cpu, 1)]) {
+            for reason in 0..Loss::COUNT {
+                let offset = offset_of!(Counters, lost) + reason * size_of::<Tally>();
+                let word = |part: usize| self.word(cpu, set, slot, offset + part);
+                lost.add(Tally::new(word(offset_of!(Tally, packets)), word(offset_of!(Tally, bytes))));
+            }
+        }
+        lost
     }
 
     fn counter(&self, cpu: usize, set: usize, slot: usize) -> Tally {

@@ -382,15 +382,16 @@ impl Pulse {
         self.due.saturating_sub(now)
     }
 
-    /// Reads the counters if it is time: `says` returns those of a slot.
-    pub fn look(&mut self, now: Duration, since_second: Duration, says: impl Fn(usize) -> Tally) {
+    /// Reads the counters if it is time: `says` returns those of a slot. Returns whether it was time.
+    pub fn look(&mut self, now: Duration, since_second: Duration, says: impl Fn(usize) -> Tally) -> bool {
         if now + EARLY < self.due {
-            return;
+            return false;
         }
         self.due = next(now, since_second);
         for (nth, slot) in self.slots.iter_mut().enumerate() {
             slot.look(now, || says(nth));
         }
+        true
     }
 
     /// Adds slots, up to this many.

@@ -2,17 +2,27 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use weir_measure::question::Views;
-use weir_report::{Encoded, REPORTS_KEPT, Report};
+use weir_report::{Encoded, LastReport, REPORTS_KEPT, Report, Second};
+use weir_system::waker::Waker;
 
 use super::status::{Identity, Status};
 
 /// The answers that do not need the coordinator.
 #[derive(Debug)]
-pub struct Board(Mutex<Known>);
+pub struct Board {
+    known: Mutex<Known>,
+    /// How many clients get a message each second.
+    subscribers: AtomicUsize,
+    /// Woken when there is one.
+    reader: OnceLock<Waker>,
+}
 
 #[derive(Debug)]
 struct Known {
@@ -20,6 +30,8 @@ struct Known {
     latest: Option<Latest>,
     /// Why weir does not see all packets now.
     troubles: Vec<String>,
+    /// The last second, if somebody subscribes.
+    second: Option<LastSecond>,
     /// The last reports of one configuration, as the sinks get them, the oldest first; the last one is `latest`.
     reports: VecDeque<Encoded>,
 }
@@ -30,6 +42,15 @@ struct Latest {
     status: Status,
     /// What can be asked about its window.
     askable: Askable,
+}
+
+/// The message of a second, for all subscribers.
+#[derive(Clone, Debug)]
+pub struct LastSecond {
+    /// Its number, one more than that of the second before.
+    pub number: u64,
+    /// A JSON object without its opening brace.
+    pub fields: Arc<[u8]>,
 }
 
 /// What can be asked about a window.
@@ -44,7 +65,17 @@ pub struct Askable {
 impl Board {
     /// A board before the first report.
     pub const fn new(identity: Identity) -> Self {
-        Self(Mutex::new(Known { identity, latest: None, troubles: Vec::new(), reports: VecDeque::new() }))
+        Self {
+            known: Mutex::new(Known {
+                identity,
+                latest: None,
+                troubles: Vec::new(),
+                second: None,
+                reports: VecDeque::new(),
+            }),
+            subscribers: AtomicUsize::new(0),
+            reader: OnceLock::new(),
+        }
     }
 
     /// Publishes a report, and what can be asked about its window.
@@ -84,6 +115,42 @@ impl Board {
         all
     }
 
+    /// This many clients want to know of each second. `reader` is woken when there is one.
+    pub fn subscribe(&self, clients: usize, reader: &Waker) {
+        self.reader.get_or_init(|| reader.clone());
+        self.subscribers.store(clients, Ordering::Relaxed);
+    }
+
+    /// How many clients want to know of each second.
+    pub fn subscribers(&self) -> usize {
+        self.subscribers.load(Ordering::Relaxed)
+    }
+
+    /// Whether anybody wants to know of each second.
+    pub fn is_subscribed(&self) -> bool {
+        self.subscribers() > 0
+    }
+
+    /// Publishes a second, of which only the board knows the last report and the troubles.
+    pub fn publish_second(&self, mut second: Second) {
+        let mut known = self.lock();
+        let last = known.latest.as_ref().and_then(|latest| latest.status.last_report.as_ref());
+        second.last_report = last.map(|last| LastReport { id: last.id.clone(), end: last.end });
+        second.troubles.clone_from(&known.troubles);
+        let Ok(line) = serde_json::to_vec(&second) else { return };
+        let number = known.second.as_ref().map_or(0, |before| before.number) + 1;
+        known.second = Some(LastSecond { number, fields: line[1..].into() });
+        drop(known);
+        if let Some(reader) = self.reader.get() {
+            reader.wake();
+        }
+    }
+
+    /// The last second; `None` before the first one that somebody subscribed to.
+    pub fn second(&self) -> Option<LastSecond> {
+        self.lock().second.clone()
+    }
+
     /// Another configuration has taken effect.
     pub fn change(&self, interval_seconds: u64, memory_bytes: u64) {
         let identity = &mut self.lock().identity;
@@ -117,7 +184,7 @@ impl Board {
 
     /// The content is consistent at any time, so a thread that panicked with the lock held does no harm.
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -38,7 +38,7 @@ pub use encoded::Encoded;
 pub use ids::Ids;
 pub use rates::InterfaceRates;
 pub use rows::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
-pub use schema::{report_schema, tombstone_schema};
+pub use schema::{report_schema, second_schema, tombstone_schema};
 pub use second::{InterfaceSecond, LastReport, SECOND_SCHEMA, Second};
 pub use tables::{Style, write_answers, write_styled_tables, write_tables, write_union};
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};

@@ -7,7 +7,7 @@ use schemars::{
 };
 use serde_json::json;
 
-use super::{Report, Tombstone};
+use super::{Report, Second, Tombstone};
 
 /// The JSON Schema (draft 2020-12) of a report, indented, with a newline at its end.
 ///
@@ -23,6 +23,13 @@ pub fn report_schema() -> String {
 pub fn tombstone_schema() -> String {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Tombstone>();
     schema.insert("title".to_owned(), json!("weir tombstone"));
+    format!("{:#}\n", schema.as_value())
+}
+
+/// The JSON Schema of the message of a second, which `subscribe` on the control socket sends.
+pub fn second_schema() -> String {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Second>();
+    schema.insert("title".to_owned(), json!("weir second"));
     format!("{:#}\n", schema.as_value())
 }
 

@@ -1,7 +1,7 @@
 //! Queries a running weir.
 
 use std::{
-    io::{self, ErrorKind, Read, Write},
+    io::{self, BufRead, BufReader, ErrorKind, Read, Write},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     time::Duration,
@@ -10,6 +10,7 @@ use std::{
 use rustix::process::geteuid;
 use serde_json::value::RawValue;
 use thiserror::Error;
+use weir_report::Second;
 
 use super::protocol::{Command, Request, Response};
 
@@ -80,8 +81,39 @@ pub fn ask(path: &Path, command: Command) -> Result<Box<RawValue>, AskError> {
     ask_within(PATIENCE, path, command)
 }
 
+/// Passes on a message each second, until `take` returns false.
+///
+/// # Errors
+///
+/// Why there are no more.
+pub fn subscribe(path: &Path, take: &mut dyn FnMut(Second) -> bool) -> Result<(), AskError> {
+    let mut lines = BufReader::new(request(PATIENCE, path, Command::Subscribe)?);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if lines.read_line(&mut line).map_err(|error| broken(PATIENCE, path, error))? == 0 {
+            return Err(AskError::Silent(path.to_owned()));
+        }
+        let answer = understood(path, line.as_bytes())?;
+        let second = serde_json::from_str(answer.get()).map_err(|_| AskError::Foreign(path.to_owned()))?;
+        if !take(second) {
+            return Ok(());
+        }
+    }
+}
+
 fn ask_within(patience: Duration, path: &Path, command: Command) -> Result<Box<RawValue>, AskError> {
-    let broken = |error: io::Error| match error.kind() {
+    let mut stream = request(patience, path, command)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).map_err(|error| broken(patience, path, error))?;
+    if answer.is_empty() {
+        return Err(AskError::Silent(path.to_owned()));
+    }
+    understood(path, &answer)
+}
+
+fn broken(patience: Duration, path: &Path, error: io::Error) -> AskError {
+    match error.kind() {
         ErrorKind::NotFound => AskError::NotThere(path.to_owned()),
         ErrorKind::ConnectionRefused => AskError::Gone(path.to_owned()),
         ErrorKind::PermissionDenied => AskError::NotPermitted(path.to_owned()),
@@ -90,20 +122,26 @@ fn ask_within(patience: Duration, path: &Path, command: Command) -> Result<Box<R
         }
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => AskError::Silent(path.to_owned()),
         _ => AskError::Broken(path.to_owned(), error),
-    };
-    let mut stream = UnixStream::connect(path).map_err(broken)?;
-    stream.set_read_timeout(Some(patience)).map_err(broken)?;
-    stream.set_write_timeout(Some(patience)).map_err(broken)?;
-    let foreign = || AskError::Foreign(path.to_owned());
-    let mut request = serde_json::to_vec(&Request::new(command)).map_err(|_| foreign())?;
-    request.push(b'\n');
-    stream.write_all(&request).map_err(broken)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).map_err(broken)?;
-    if answer.is_empty() {
-        return Err(AskError::Silent(path.to_owned()));
     }
-    match serde_json::from_slice(&answer).map_err(|_| foreign())? {
+}
+
+/// Connects, and sends a command.
+fn request(patience: Duration, path: &Path, command: Command) -> Result<UnixStream, AskError> {
+    let connect = || {
+        let mut stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        let mut request = serde_json::to_vec(&Request::new(command))?;
+        request.push(b'\n');
+        stream.write_all(&request)?;
+        Ok(stream)
+    };
+    connect().map_err(|error| broken(patience, path, error))
+}
+
+/// The answer in a line.
+fn understood(path: &Path, line: &[u8]) -> Result<Box<RawValue>, AskError> {
+    match serde_json::from_slice(line).map_err(|_| AskError::Foreign(path.to_owned()))? {
         Response::Answer(answer) => Ok(answer),
         Response::Refused(why) => Err(AskError::Refused(why)),
         Response::Unavailable(why) => Err(AskError::Unavailable(why)),

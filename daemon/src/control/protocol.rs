@@ -1,4 +1,4 @@
-//! The protocol of the control socket: one line of JSON each way.
+//! The protocol of the control socket: one line of JSON each way. Only `subscribe` is answered by one line a second.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
@@ -24,6 +24,8 @@ pub enum Command {
         /// Each as `FIELD=VALUE,...`.
         keys: Vec<String>,
     },
+    /// A message with exact counters every second, until the client disconnects.
+    Subscribe,
     /// Read the configuration again.
     Reload,
     /// Detach from interfaces, until weir is restarted, or the `interfaces` of its configuration change.
@@ -34,7 +36,7 @@ pub enum Command {
 }
 
 impl Command {
-    const NAMES: [&'static str; 5] = ["status", "report", "ask", "reload", "detach"];
+    const NAMES: [&'static str; 6] = ["status", "report", "ask", "subscribe", "reload", "detach"];
 
     /// Whether it changes something, which only root and weir's own user may do.
     pub const fn is_for_owner(&self) -> bool {
@@ -57,7 +59,7 @@ pub struct Request {
 #[serde(rename_all = "snake_case")]
 pub enum Response {
     /// The answer: a [`Status`](weir_deliver::status::Status), a [`Report`](weir_report::Report) or several, [`Asked`],
-    /// [`Reloaded`](crate::reload::Reloaded), or [`Detached`]. It is kept as raw JSON, so that every reader of a report
+    /// [`Reloaded`](crate::reload::Reloaded), [`Detached`], or a [`Second`](weir_report::Second). It is kept as raw JSON, so that every reader of a report
     /// gets the same bytes.
     Answer(Box<RawValue>),
     /// The request is invalid.
@@ -132,6 +134,7 @@ mod tests {
             Command::Report { last: None },
             Command::Report { last: Some(5) },
             Command::Ask { keys },
+            Command::Subscribe,
             Command::Reload,
             detach,
         ] {
@@ -156,7 +159,7 @@ mod tests {
             (r#"{"version":1}"#, "not complete"),
             (
                 r#"{"version":1,"command":"stat"}"#,
-                "there is no command \"stat\" (there are: status, report, ask, reload, detach)",
+                "there is no command \"stat\" (there are: status, report, ask, subscribe, reload, detach)",
             ),
             (r#"{"version":1,"command":7}"#, "not complete"),
             (r#"{"version":1,"command":"ask"}"#, "missing field `keys`"),

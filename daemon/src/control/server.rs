@@ -1,4 +1,7 @@
 //! Answers clients, one request each, without ever blocking on one of them.
+//!
+//! A subscriber gets a message each second. All subscribers share its memory, and one that still has an earlier message
+//! to read skips it, so slow subscribers cost neither memory nor time.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -16,7 +19,7 @@ use rustix::{
 };
 use serde::Serialize;
 use serde_json::value::to_raw_value;
-use weir_deliver::board::{Askable, Board};
+use weir_deliver::board::{Askable, Board, LastSecond};
 use weir_measure::question::{Ask, Views};
 use weir_report::Encoded;
 use weir_system::{clock, waker::Waker};
@@ -36,6 +39,10 @@ const ACCEPTED_MAX: usize = 8;
 const REST: Duration = Duration::from_millis(1);
 /// How long a client may take, from connecting to the last byte of its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum number of subscribers: others can always ask.
+const SUBSCRIBERS_MAX: usize = 32;
+/// How long a subscriber may read nothing.
+const SUBSCRIBER_PATIENCE: Duration = Duration::from_secs(300);
 /// Maximum bytes of a request.
 const REQUEST_MAX: usize = 16 << 10;
 /// Maximum number of keys in a request.
@@ -93,6 +100,8 @@ enum State {
     Waiting(Receiver<Outcome>),
     /// What remains of its answer; the first part starts at this byte.
     Answered { parts: Vec<Part>, sent: usize },
+    /// It gets a message each second: what remains of the one with the number `last`, which was the last it got.
+    Subscribed { parts: Vec<Part>, sent: usize, last: u64 },
 }
 
 /// The first bytes of a buffer that several clients may share.
@@ -137,12 +146,13 @@ impl Server {
             let now = clock::now().monotonic;
             clients.retain_mut(|client| self.has_time(client, now) && self.step(client));
             self.clients = clients;
+            self.board.subscribe(self.subscribers(), &self.ready);
             thread::sleep(REST);
         }
     }
 
     /// Waits until there is something to do. Returns whether the server has to end.
-    fn wait(&self) -> bool {
+    fn wait(&mut self) -> bool {
         let own = [self.end.as_fd(), self.ready.as_fd(), self.listener.socket().as_fd()];
         let mut fds: Vec<_> = own.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         fds.extend(self.clients.iter().map(|client| PollFd::new(&client.stream, client.waits_for())));
@@ -151,8 +161,19 @@ impl Server {
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         // An error means an interruption or lack of memory; serving all clients does no harm in any case.
         let _ = poll(&mut fds, left.as_ref());
+        let is_over = !fds[0].revents().is_empty();
+        let gone = PollFlags::HUP | PollFlags::ERR;
+        let mut has_gone =
+            fds[own.len()..].iter().map(|fd| fd.revents().intersects(gone)).collect::<Vec<_>>().into_iter();
+        drop(fds);
         self.ready.clear();
-        !fds[0].revents().is_empty()
+        // A subscriber that waits for the next second is neither read from nor written to.
+        self.clients.retain(|client| !has_gone.next().is_some_and(|gone| gone && client.is_subscriber()));
+        is_over
+    }
+
+    fn subscribers(&self) -> usize {
+        self.clients.iter().filter(|client| client.is_subscriber()).count()
     }
 
     fn accept(&mut self) {
@@ -202,20 +223,23 @@ impl Server {
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
-        let State::Answered { parts, sent } = &mut client.state else { return true };
-        while let Some(part) = parts.first() {
-            match client.stream.write(&part.memory[*sent..part.bytes]) {
-                Ok(0) => return false,
-                Ok(written) => *sent += written,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return false,
+        match &mut client.state {
+            State::Answered { parts, sent } => matches!(write(&mut client.stream, parts, sent), Ok(false)),
+            State::Subscribed { parts, sent, last } => {
+                if parts.is_empty() {
+                    let Some(second) = self.board.second().filter(|second| second.number > *last) else { return true };
+                    *parts = message(&second, second.number - *last - 1);
+                    *last = second.number;
+                }
+                match write(&mut client.stream, parts, sent) {
+                    Ok(true) => client.since = clock::now().monotonic,
+                    Ok(false) => {}
+                    Err(_) => return false,
+                }
+                true
             }
-            if *sent == part.bytes {
-                (*sent, _) = (0, parts.remove(0));
-            }
+            _ => true,
         }
-        false
     }
 
     /// The client's next state after this request. All readers of a report share its memory.
@@ -241,6 +265,14 @@ impl Server {
                 None => Response::Unavailable(NO_WINDOW.to_owned()),
             },
             Ok(Command::Ask { keys }) => self.ask(&keys),
+            Ok(Command::Subscribe) if self.board.subscribers() < SUBSCRIBERS_MAX => {
+                let last = self.board.second().map_or(0, |second| second.number);
+                self.board.subscribe(self.board.subscribers() + 1, &self.ready);
+                return State::Subscribed { parts: Vec::new(), sent: 0, last };
+            }
+            Ok(Command::Subscribe) => {
+                Response::Unavailable(format!("{SUBSCRIBERS_MAX} others subscribe already: try again later"))
+            }
             Ok(Command::Detach { interfaces }) => match (self.others.release)(interfaces) {
                 Ok(from) => answered(&Detached { pid: std::process::id(), from }),
                 Err(why) => Response::Refused(why),
@@ -308,6 +340,35 @@ fn several(reports: Vec<Encoded>) -> Vec<Part> {
     parts
 }
 
+/// The message of a second for a subscriber that got none of the `skipped` ones before it.
+fn message(second: &LastSecond, skipped: u64) -> Vec<Part> {
+    let skipped = if skipped > 0 { format!("\"skipped\":{skipped},") } else { String::new() };
+    let head = format!("{{\"answer\":{{{skipped}").into_bytes();
+    let fields = Part { memory: second.fields.clone(), bytes: second.fields.len() };
+    vec![Part { bytes: head.len(), memory: head.into() }, fields, Part::from(*b"}\n")]
+}
+
+/// Writes what is possible now. Returns whether everything is written.
+///
+/// # Errors
+///
+/// The client has disconnected.
+fn write(stream: &mut UnixStream, parts: &mut Vec<Part>, sent: &mut usize) -> io::Result<bool> {
+    while let Some(part) = parts.first() {
+        match stream.write(&part.memory[*sent..part.bytes]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => *sent += written,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if *sent == part.bytes {
+            (*sent, _) = (0, parts.remove(0));
+        }
+    }
+    Ok(true)
+}
+
 fn answered(answer: &impl Serialize) -> Response {
     match to_raw_value(answer) {
         Ok(answer) => Response::Answer(answer),
@@ -317,14 +378,21 @@ fn answered(answer: &impl Serialize) -> Response {
 
 impl Client {
     fn left(&self, patience: Duration, now: Duration) -> Duration {
+        let patience = if self.is_subscriber() { SUBSCRIBER_PATIENCE } else { patience };
         (self.since + patience).saturating_sub(now)
     }
 
+    const fn is_subscriber(&self) -> bool {
+        matches!(self.state, State::Subscribed { .. })
+    }
+
     const fn waits_for(&self) -> PollFlags {
-        match self.state {
+        match &self.state {
             State::Asking(_) => PollFlags::IN,
             State::Waiting(_) => PollFlags::empty(),
             State::Answered { .. } => PollFlags::OUT,
+            State::Subscribed { parts, .. } if parts.is_empty() => PollFlags::empty(),
+            State::Subscribed { .. } => PollFlags::OUT,
         }
     }
 }
@@ -359,7 +427,10 @@ fn read_line<'r>(stream: &mut impl Read, request: &'r mut Vec<u8>) -> io::Result
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
+    use std::{
+        io::{BufRead, BufReader},
+        path::{Path, PathBuf},
+    };
 
     use jiff::Timestamp;
     use serde_json::{Value, json};
@@ -368,13 +439,13 @@ mod tests {
     use crate::{
         control::{
             Directory,
-            client::{AskError, ask},
+            client::{AskError, ask, subscribe},
         },
         reload::Reloaded,
     };
     use weir_config::Estimates;
     use weir_deliver::status::Identity;
-    use weir_report::Report;
+    use weir_report::{InterfaceSecond, Report, SECOND_SCHEMA, Second};
 
     /// Ends the server on drop.
     struct Ending(Waker);
@@ -404,8 +475,23 @@ mod tests {
         name: &str,
         has_report: bool,
         patience: Duration,
-        mut reloader: impl FnMut(Request) -> bool + Send + 'static,
+        reloader: impl FnMut(Request) -> bool + Send + 'static,
         test: impl FnOnce(&Path),
+    ) {
+        with_all(name, has_report, patience, reloader, |path, _| test(path));
+    }
+
+    /// The same with a board to publish on.
+    fn with_board(name: &str, test: impl FnOnce(&Path, &Board)) {
+        with_all(name, true, PATIENCE, |_| true, test);
+    }
+
+    fn with_all(
+        name: &str,
+        has_report: bool,
+        patience: Duration,
+        mut reloader: impl FnMut(Request) -> bool + Send + 'static,
+        test: impl FnOnce(&Path, &Board),
     ) {
         let directory: PathBuf = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
         let path = directory.join("control.sock");
@@ -432,13 +518,14 @@ mod tests {
         let (reload, requests) = bounded::<Request>(1);
         thread::spawn(move || while requests.recv().is_ok_and(&mut reloader) {});
         let end = Waker::new().unwrap();
-        let mut server = Server::new(listener, end.clone(), board, Others { coordinator, release, reload }).unwrap();
+        let mut server =
+            Server::new(listener, end.clone(), board.clone(), Others { coordinator, release, reload }).unwrap();
         server.patience = patience;
         thread::scope(|scope| {
             let server = scope.spawn(|| server.run());
             // Also if the test fails: the scope waits for its threads.
             let ending = Ending(end);
-            test(&path);
+            test(&path, &board);
             drop(ending);
             server.join().unwrap();
         });
@@ -547,6 +634,83 @@ mod tests {
                 let why = refused["refused"].as_str().unwrap_or_default();
                 assert!(why.contains(if part.is_empty() { "version 3" } else { part }), "{refused}");
             }
+        });
+    }
+
+    /// A second that takes this many bytes.
+    fn second(bytes: usize) -> Second {
+        Second {
+            schema: SECOND_SCHEMA.to_owned(),
+            time: Timestamp::UNIX_EPOCH,
+            seconds: 1.0,
+            skipped: 0,
+            window_start: Timestamp::UNIX_EPOCH,
+            last_report: None,
+            interfaces: vec![InterfaceSecond {
+                name: "x".repeat(bytes),
+                direction: None,
+                mode: "tcx".to_owned(),
+                counted: None,
+                total: None,
+                lost: None,
+                trouble: None,
+            }],
+            troubles: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_slow_subscriber_skips_seconds_and_is_told_how_many() {
+        const SECONDS: u64 = 100;
+        with_board("seconds", |path, board| {
+            assert!(!board.is_subscribed());
+            let mut slow = UnixStream::connect(path).unwrap();
+            slow.write_all(b"{\"version\":1,\"command\":\"subscribe\"}\n").unwrap();
+            let (heard, seconds) = bounded(SECONDS as usize);
+            let quick = path.to_owned();
+            thread::spawn(move || subscribe(&quick, &mut |second| heard.send(second.skipped).is_ok()));
+            while board.subscribers() < 2 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            // More than what the sockets hold.
+            for _ in 0..SECONDS {
+                board.publish_second(second(1 << 16));
+                assert_eq!(seconds.recv_timeout(PATIENCE).unwrap(), 0, "who reads misses none");
+            }
+            let (mut lines, mut got, mut skipped) = (BufReader::new(slow), 0, 0);
+            while got + skipped < SECONDS {
+                let mut line = String::new();
+                lines.read_line(&mut line).unwrap();
+                let told: Value = serde_json::from_str(&line).unwrap();
+                got += 1;
+                skipped += told["answer"]["skipped"].as_u64().unwrap_or(0);
+            }
+            assert!(got + skipped == SECONDS && skipped > 0, "{got} and {skipped}");
+            drop(lines);
+            drop(seconds);
+            board.publish_second(second(1));
+            while board.is_subscribed() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+    }
+
+    #[test]
+    fn there_are_places_for_those_who_only_ask() {
+        with_board("places", |path, board| {
+            let line = b"{\"version\":1,\"command\":\"subscribe\"}\n";
+            let mut subscribers = Vec::new();
+            for nth in 1..=SUBSCRIBERS_MAX {
+                let mut stream = UnixStream::connect(path).unwrap();
+                stream.write_all(line).unwrap();
+                subscribers.push(stream);
+                while board.subscribers() < nth {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+            let refused = say(path, line);
+            assert!(refused["unavailable"].as_str().unwrap().contains("32 others"), "{refused}");
+            assert_eq!(told(path, Command::Status)["pid"], 7);
         });
     }
 

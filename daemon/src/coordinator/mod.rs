@@ -12,7 +12,7 @@ mod schedule;
 use std::{sync::Arc, time::Duration};
 
 use crossbeam::channel::{Receiver, never, select};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use rustix::system::uname;
 use sd_notify::NotifyState;
 use thiserror::Error;
@@ -39,6 +39,7 @@ use crate::{
     control::{Control, Release},
     memory::Memory,
     reload::{Offer, Prepared, Reloads},
+    seconds::{Counted, Seconds},
     workers::WorkersError,
 };
 
@@ -108,6 +109,7 @@ struct Turn {
     window: Window,
     looks: LookSchedule,
     pulse: Pulse,
+    seconds: Seconds,
     /// Whether systemd was told that weir is ready.
     is_ready: bool,
     /// Whether any worker measured the last window; otherwise the watchdog is not fed.
@@ -157,6 +159,7 @@ impl Coordinator<'_, '_> {
             window: self.window,
             looks: LookSchedule::new(now.monotonic),
             pulse: Pulse::new(now.monotonic, since_second(now), self.measuring.seen_by_slot()),
+            seconds: Seconds::default(),
             is_ready: self.measuring.attachments.waiting() == 0,
             is_alive: true,
         };
@@ -169,7 +172,9 @@ impl Coordinator<'_, '_> {
             }
             self.publisher.check().map_err(MeasureError::NoSink)?;
             let now = clock::now();
-            turn.pulse.look(now.monotonic, since_second(now), |slot| self.measuring.seen(slot));
+            if turn.pulse.look(now.monotonic, since_second(now), |slot| self.measuring.seen(slot)) {
+                self.tell_second(&mut turn.seconds, now, turn.window.start());
+            }
             self.measuring.attachments.catch_up();
             if turn.looks.look(now.monotonic) {
                 self.look(&mut turn, greeting);
@@ -271,6 +276,24 @@ impl Coordinator<'_, '_> {
         }
     }
 
+    /// Publishes what came in the last second, if anybody wants to know.
+    fn tell_second(&self, seconds: &mut Seconds, now: Moment, window_start: Timestamp) {
+        if !self.control.board.is_subscribed() {
+            return seconds.forget();
+        }
+        let Measuring { attachments, fleet, closing, .. } = &self.measuring;
+        let counted = |slot| match fleet {
+            Some(fleet) => Counted { seen: fleet.seen(slot), lost: fleet.lost(slot) },
+            None => Counted::default(),
+        };
+        let interfaces = attachments.now();
+        let slots = interfaces.iter().map(|now| now.slot + 1).max().unwrap_or(0).max(closing.interfaces);
+        let counted = (0..slots).map(counted).collect();
+        if let Some(second) = seconds.read((now, window_start), &interfaces, counted) {
+            self.control.board.publish_second(second);
+        }
+    }
+
     /// Ends the window on time. A new configuration takes effect with the next one.
     fn end_window(&mut self, turn: &mut Turn, now: Moment) -> Result<(), MeasureError> {
         let next = self.pending.take();
@@ -287,6 +310,7 @@ impl Coordinator<'_, '_> {
         let (next_begin, patience) = (turn.window.begin(), patience(before.min(interval)));
         let end = WindowEnd { span, next: next_begin, patience, rates: turn.pulse.close() };
         turn.is_alive = self.report(end, next.as_ref())?;
+        turn.seconds.begin();
         if let Some(next) = next {
             self.install(next);
             turn.pulse.provide(self.measuring.closing.interfaces);

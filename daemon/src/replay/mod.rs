@@ -14,7 +14,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
-use weir_common::control::Feeds;
+use weir_common::{control::Feeds, ledger::Tally};
 use weir_config::{Config, KeyError, names::GeoError, rule::Rule};
 use weir_datapath::{
     Kernel, KernelError, Plan,
@@ -115,6 +115,37 @@ pub enum ReplayError {
     Merge(#[from] MergeError),
 }
 
+/// What is told of a replay while it runs.
+pub trait Listener {
+    /// This second since 1970 is over: a packet of a later one was read. Packets out of order count in the second in
+    /// which they are read.
+    ///
+    /// # Errors
+    ///
+    /// The replay has to end.
+    fn second(&mut self, second: u64, counted: Tally) -> io::Result<()>;
+
+    /// The report of a window.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    fn report(&mut self, report: &Report) -> io::Result<()>;
+}
+
+/// Only the reports count.
+struct Reports<'a>(&'a mut dyn FnMut(&Report) -> io::Result<()>);
+
+impl Listener for Reports<'_> {
+    fn second(&mut self, _: u64, _: Tally) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn report(&mut self, report: &Report) -> io::Result<()> {
+        (self.0)(report)
+    }
+}
+
 /// Replays captures and passes the report of each window to `deliver`. Returns the broken captures.
 ///
 /// # Errors
@@ -125,6 +156,15 @@ pub fn replay(
     options: &Options,
     deliver: &mut dyn FnMut(&Report) -> io::Result<()>,
 ) -> Result<Vec<Broken>, ReplayError> {
+    replay_to(config, options, &mut Reports(deliver))
+}
+
+/// As [`replay`], but the listener also learns of each second.
+///
+/// # Errors
+///
+/// As those of [`replay`].
+pub fn replay_to(config: &Config, options: &Options, listener: &mut dyn Listener) -> Result<Vec<Broken>, ReplayError> {
     let key = match options.seed {
         Some(seed) => Key([seed, !seed]).derive("seed"),
         None => config.hash_key.key()?,
@@ -164,7 +204,8 @@ pub fn replay(
             last: None,
             alerts: options.windows.alerts(&config.alerts.rules),
         },
-        deliver,
+        listener,
+        second: None,
     };
     if options.kernel {
         let cpu = online_cpus()?.first().copied().unwrap_or(0);
@@ -178,7 +219,7 @@ pub fn replay(
 }
 
 /// The interface name: that of the file. Several files count as one interface, too.
-fn interface_name(files: &[PathBuf]) -> String {
+pub fn interface_name(files: &[PathBuf]) -> String {
     match files {
         [file] if input::is_stdin(file) => "stdin".to_owned(),
         [file] => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
@@ -195,7 +236,9 @@ struct Run<'a> {
     interface: String,
     spare: Option<Box<Shard>>,
     closing: Closing,
-    deliver: &'a mut dyn FnMut(&Report) -> io::Result<()>,
+    listener: &'a mut dyn Listener,
+    /// The second that is being read, and what came in it.
+    second: Option<(u64, Tally)>,
 }
 
 impl Run<'_> {
@@ -211,6 +254,7 @@ impl Run<'_> {
         let mut merge = Merge::new(files);
         let mut count = 0_u64;
         while let Some(packet) = merge.next_packet() {
+            self.count(&packet)?;
             self.take(&packet, &mut datapath)?;
             count += 1;
             if let Some(progress) = &mut progress
@@ -219,11 +263,30 @@ impl Run<'_> {
                 progress.update(merge.bytes_read());
             }
         }
+        if let Some((second, counted)) = self.second.take() {
+            self.listener.second(second, counted)?;
+        }
         // No report without any capture; an empty capture gets a report of nothing.
         if merge.captures() > 0 {
             self.end(&mut datapath)?;
         }
         Ok(merge.into_broken())
+    }
+
+    /// Counts a packet in the second of its time.
+    fn count(&mut self, packet: &Packet<'_>) -> io::Result<()> {
+        const NS: u64 = 1_000_000_000;
+        let one = Tally::new(1, u64::from(packet.wire_bytes));
+        let second = packet.time_ns.map(|time_ns| time_ns / NS);
+        let (current, counted) = self.second.get_or_insert((second.unwrap_or(0), Tally::default()));
+        match second.filter(|second| second > current) {
+            None => counted.add(one),
+            Some(next) => {
+                let (over, came) = (std::mem::replace(current, next), std::mem::replace(counted, one));
+                self.listener.second(over, came)?;
+            }
+        }
+        Ok(())
     }
 
     /// Measures a packet, or holds it until its window opens.
@@ -331,7 +394,7 @@ impl Run<'_> {
         let [Closed { mut shard, .. }] = window;
         shard.clear();
         self.spare = Some(shard);
-        Ok((self.deliver)(&report)?)
+        Ok(self.listener.report(&report)?)
     }
 
     /// The seconds of a window, if the next one starts at `next_ns`.

@@ -1,0 +1,276 @@
+//! What `weir top` shows: a running weir, asked over its control socket, or captures, replayed at a chosen speed.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+use jiff::Timestamp;
+use weir_common::ledger::Tally;
+use weir_config::Config;
+use weir_report::{InterfaceSecond, Report, SECOND_SCHEMA, Second};
+use weir_system::clock;
+use weir_top::{Known, Reported, Source, Update};
+
+use crate::{
+    control::{
+        client::{self, AskError},
+        protocol::{Asked, Command},
+    },
+    replay::{self, Listener, Options},
+};
+
+/// How many updates wait for the screen.
+const WAITING_MAX: usize = 1024;
+/// How long to wait before a lost weir is asked again.
+const RETRY: Duration = Duration::from_secs(1);
+/// A longer silence in a capture is passed over.
+const SILENCE_MAX: u64 = 10;
+/// How often a replay that waits looks whether it has to end.
+const NAP: Duration = Duration::from_millis(50);
+
+/// A running weir.
+pub struct Live {
+    updates: Receiver<Update>,
+    questions: Sender<String>,
+}
+
+impl Live {
+    /// Asks the weir with this control socket. A weir that ends is asked again.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started.
+    pub fn new(socket: PathBuf) -> io::Result<Self> {
+        let (send, updates) = bounded(WAITING_MAX);
+        let (questions, asked) = bounded::<String>(1);
+        let (path, answers) = (socket.clone(), send.clone());
+        thread::Builder::new().name("weir-ask".to_owned()).spawn(move || {
+            for key in asked {
+                if answers.send(look_up(&path, key)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        thread::Builder::new().name("weir-seconds".to_owned()).spawn(move || {
+            while let Err(error) = follow(&socket, &send) {
+                if send.send(Update::Trouble(error.to_string())).is_err() {
+                    return;
+                }
+                thread::sleep(RETRY);
+            }
+        })?;
+        Ok(Self { updates, questions })
+    }
+}
+
+/// Passes on all seconds, and each new report. Returns without an error if nobody takes them any more.
+fn follow(socket: &Path, send: &Sender<Update>) -> Result<(), AskError> {
+    let mut known = None;
+    // A weir without a report yet is no error.
+    if let Ok(report) = last_report(socket) {
+        known = Some(report.report.id.clone());
+        drop(send.send(Update::Report(report)));
+    }
+    client::subscribe(socket, &mut |second| {
+        let last = second.last_report.as_ref().map(|last| last.id.clone());
+        let is_new = last.is_some() && last != known;
+        if send.send(Update::Second(second)).is_err() {
+            return false;
+        }
+        if is_new && let Ok(report) = last_report(socket) {
+            known = last;
+            return send.send(Update::Report(report)).is_ok();
+        }
+        true
+    })
+}
+
+fn last_report(socket: &Path) -> Result<Box<Reported>, AskError> {
+    let answer = client::ask(socket, Command::Report { last: None })?;
+    let report = serde_json::from_str(answer.get()).map_err(|_| AskError::Foreign(socket.to_owned()))?;
+    Ok(Box::new(Reported { report, is_open: false }))
+}
+
+fn look_up(socket: &Path, key: String) -> Update {
+    let answer = client::ask(socket, Command::Ask { keys: vec![key.clone()] });
+    let asked: Result<Asked, String> = answer
+        .map_err(|error| error.to_string())
+        .and_then(|answer| serde_json::from_str(answer.get()).map_err(|error| error.to_string()));
+    Update::Known(match asked {
+        Ok(Asked { window, answers, .. }) => Known { key, rows: Ok(answers), seconds: window.seconds },
+        Err(why) => Known { key, rows: Err(why), seconds: 0.0 },
+    })
+}
+
+impl Source for Live {
+    fn next(&mut self) -> Option<Update> {
+        self.updates.try_recv().ok()
+    }
+
+    fn ask(&mut self, key: &str) -> bool {
+        // If another question is being answered and one waits, this one is too early.
+        let _ = self.questions.try_send(key.to_owned());
+        true
+    }
+
+    fn now(&self) -> Timestamp {
+        clock::now().wall
+    }
+
+    fn kind(&self) -> String {
+        "live".to_owned()
+    }
+}
+
+/// Captures that are replayed.
+pub struct Replayed {
+    updates: Receiver<Update>,
+    now: Timestamp,
+    speed: f64,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Replayed {
+    /// Replays captures, `speed` seconds of them in each second.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started.
+    pub fn new(config: Config, options: Options, speed: f64) -> io::Result<Self> {
+        let (send, updates) = bounded(WAITING_MAX);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut pace = Pace {
+            send: send.clone(),
+            speed,
+            name: replay::interface_name(&options.files),
+            due: clock::now().monotonic,
+            before: None,
+            total: Tally::default(),
+            is_over: is_over.clone(),
+        };
+        thread::Builder::new().name("weir-replay".to_owned()).spawn(move || {
+            let end = match replay::replay_to(&config, &options, &mut pace) {
+                Ok(broken) if broken.is_empty() => "the capture has ended".to_owned(),
+                Ok(broken) => broken.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+                Err(error) => error.to_string(),
+            };
+            drop(send.send(Update::Ended(end)));
+        })?;
+        Ok(Self { updates, now: Timestamp::UNIX_EPOCH, speed, is_over })
+    }
+}
+
+impl Drop for Replayed {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Source for Replayed {
+    fn next(&mut self) -> Option<Update> {
+        let update = self.updates.try_recv().ok()?;
+        match &update {
+            Update::Second(second) => self.now = second.time,
+            // The report of the last window comes after its last second.
+            Update::Report(reported) => self.now = self.now.max(reported.report.window.end),
+            _ => {}
+        }
+        Some(update)
+    }
+
+    fn ask(&mut self, _: &str) -> bool {
+        false
+    }
+
+    fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    fn kind(&self) -> String {
+        format!("replay {}x", self.speed)
+    }
+}
+
+/// Holds a replay back to its speed.
+struct Pace {
+    send: Sender<Update>,
+    speed: f64,
+    name: String,
+    /// When the next second is over, on the monotonic clock.
+    due: Duration,
+    /// The last second.
+    before: Option<u64>,
+    total: Tally,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Pace {
+    fn pass(&mut self, update: Update) -> io::Result<()> {
+        self.send.send(update).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// Waits until the next second is over.
+    fn wait(&mut self) -> io::Result<()> {
+        self.due += Duration::try_from_secs_f64(1.0 / self.speed).unwrap_or_default();
+        loop {
+            if self.is_over.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let left = self.due.saturating_sub(clock::now().monotonic);
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(NAP));
+        }
+    }
+
+    fn show(&mut self, second: u64, counted: Tally) -> io::Result<()> {
+        self.wait()?;
+        self.total.add(counted);
+        let time = Timestamp::from_second(second.saturating_add(1) as i64).unwrap_or(Timestamp::MAX);
+        let interface = InterfaceSecond {
+            name: self.name.clone(),
+            direction: None,
+            mode: "replay".to_owned(),
+            counted: Some(counted.into()),
+            total: Some(self.total.into()),
+            lost: None,
+            trouble: None,
+        };
+        self.pass(Update::Second(Second {
+            schema: SECOND_SCHEMA.to_owned(),
+            time,
+            seconds: 1.0,
+            skipped: 0,
+            window_start: time,
+            last_report: None,
+            interfaces: vec![interface],
+            troubles: Vec::new(),
+        }))
+    }
+}
+
+impl Listener for Pace {
+    fn second(&mut self, second: u64, counted: Tally) -> io::Result<()> {
+        let silent = self.before.map_or(0..0, |before| before + 1..second);
+        if silent.end.saturating_sub(silent.start) <= SILENCE_MAX {
+            for silent in silent {
+                self.show(silent, Tally::default())?;
+            }
+        }
+        self.before = Some(second);
+        self.show(second, counted)
+    }
+
+    fn report(&mut self, report: &Report) -> io::Result<()> {
+        self.pass(Update::Report(Box::new(Reported { report: report.clone(), is_open: false })))
+    }
+}
