@@ -29,7 +29,7 @@ use weir::{
     coordinator::MeasureError,
     doctor::{
         self, Diagnosis,
-        bundle::{self, Known},
+        bundle::{self, BundleInput},
     },
     external::{self, COLLECT, ExternalError},
     memory::{Memory, allocator},
@@ -356,7 +356,7 @@ fn write_bundle(path: &Path, config: &Config, diagnosis: &Diagnosis) -> Result<(
         None => Err("the configuration has no control socket".to_owned()),
     };
     let check = plan(config, None).map_err(|failure| format!("{:#}", failure.error));
-    bundle::write(path, &Known { config, diagnosis, check, report }).map_err(|error| Failure {
+    bundle::write(path, &BundleInput { config, diagnosis, check, report }).map_err(|error| Failure {
         exit: Exit::Broken,
         error: anyhow::anyhow!("cannot write {}: {error}", path.display()),
     })

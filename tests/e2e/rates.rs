@@ -1,4 +1,4 @@
-//! Rates of live traffic: a burst is in one second, whoever counts it, and the silence around it in the others.
+//! Rates of live traffic: in each mode, a burst is counted in its own second, and the seconds around it are empty.
 
 use std::{thread, time::Duration};
 
@@ -29,7 +29,7 @@ fn a_burst_at_a_packet_socket() -> Result<()> {
 fn check(watch: Watch) -> Result<()> {
     // The window begins with the daemon.
     thread::sleep(Duration::from_millis(1_500));
-    // Within a second: on a busy machine that may take some attempts.
+    // The burst must fit into a second, which may take some attempts on a busy machine.
     let mut bursts = 0_u64;
     loop {
         let since = clock::since_epoch().subsec_millis();

@@ -50,8 +50,8 @@ const KEYS_MAX: usize = 64;
 /// The answer before the first report.
 const NO_WINDOW: &str = "no window has ended since weir was started";
 /// The answer to a client whose configuration is not read in time.
-const STILL_READING: &str = "weir still reads the configuration, and has not decided about it: its log will say what \
-                             comes of that (`journalctl -u weir`)";
+const STILL_READING: &str = "weir is still reading the configuration: its log will say whether it was accepted \
+                             (`journalctl -u weir`)";
 /// Measuring has priority, where the system lets a thread lower its own.
 const NICENESS: i32 = 10;
 
@@ -281,7 +281,7 @@ impl Server {
                 let (reply, outcome) = bounded(1);
                 match self.others.reload.try_send(Request { reply, waker: self.ready.clone() }) {
                     Ok(()) => return State::Waiting(outcome),
-                    Err(_) => Response::Unavailable("others have asked weir to reload, too: try again".to_owned()),
+                    Err(_) => Response::Unavailable("another reload is already waiting: try again".to_owned()),
                 }
             }
             Err(why) => Response::Refused(why),
@@ -300,7 +300,7 @@ impl Server {
             return Ok(command);
         }
         Err(format!(
-            "not permitted: user {} may ask, but not change anything. Become root, or user {}, as which weir runs",
+            "not permitted: user {} may query weir, but not change anything. Become root, or user {}, which weir runs as",
             user.as_raw(),
             self.owner.as_raw()
         ))
@@ -372,7 +372,7 @@ fn write(stream: &mut UnixStream, parts: &mut Vec<Part>, sent: &mut usize) -> io
 fn answered(answer: &impl Serialize) -> Response {
     match to_raw_value(answer) {
         Ok(answer) => Response::Answer(answer),
-        Err(error) => Response::Unavailable(format!("weir cannot write its answer down: {error}")),
+        Err(error) => Response::Unavailable(format!("weir cannot encode its answer: {error}")),
     }
 }
 
@@ -613,7 +613,7 @@ mod tests {
         };
         with_reloader("slow", true, Duration::from_millis(300), reload, |path| {
             let error = ask(path, Command::Reload).unwrap_err();
-            assert!(matches!(&error, AskError::Unavailable(why) if why.contains("still reads")), "{error}");
+            assert!(matches!(&error, AskError::Unavailable(why) if why.contains("still reading")), "{error}");
             assert_eq!(told(path, Command::Status)["pid"], 7);
         });
     }

@@ -20,7 +20,7 @@ const SCHEMA: &str = "weir.bundle/1";
 
 /// The content of the bundle. The last two parts may instead say why they are missing.
 #[derive(Debug)]
-pub struct Known<'a> {
+pub struct BundleInput<'a> {
     /// The configuration.
     pub config: &'a Config,
     /// The result of `weir doctor`.
@@ -46,12 +46,12 @@ struct Bundle {
 /// # Errors
 ///
 /// It exists, or cannot be written.
-pub fn write(path: &Path, known: &Known<'_>) -> io::Result<()> {
+pub fn write(path: &Path, known: &BundleInput<'_>) -> io::Result<()> {
     let mut file = plain_file::create(path, 0o600)?;
     file.write_all(bundle(known)?.as_bytes())
 }
 
-fn bundle(Known { config, diagnosis, check, report }: &Known<'_>) -> io::Result<String> {
+fn bundle(BundleInput { config, diagnosis, check, report }: &BundleInput<'_>) -> io::Result<String> {
     let uname = uname();
     let mut stand_ins = StandIns::default();
     names(&mut stand_ins, config, &uname.nodename().to_string_lossy());
@@ -140,7 +140,8 @@ sinks:
             "top": {"sources": [{"src_ip": "203.0.113.5"}, {"src_ip": "2001:db8::5"}]},
             "self": {"sinks": ["https://collector.example/path-token"]},
         });
-        let known = Known { config: &config, diagnosis: &diagnosis, check: Ok(config.to_yaml()), report: Ok(report) };
+        let known =
+            BundleInput { config: &config, diagnosis: &diagnosis, check: Ok(config.to_yaml()), report: Ok(report) };
         let text = bundle(&known).unwrap();
         for secret in [
             "core7",
@@ -176,7 +177,7 @@ sinks:
         let diagnosis = Diagnosis { schema: "", version: "", possible: true, machine, programs, interfaces };
         let [check, report] = [Err("none".to_owned()), Err("none".to_owned())];
         let report = report.map(|text: String| json!(text));
-        let known = Known { config: &config, diagnosis: &diagnosis, check, report };
+        let known = BundleInput { config: &config, diagnosis: &diagnosis, check, report };
         let refused = write(&path, &known).map_err(|error| error.kind());
         let kept = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();

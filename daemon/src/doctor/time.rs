@@ -7,7 +7,7 @@ use super::{Answer, Finding, command::output};
 /// systemd-timesyncd creates this file once it has synchronised the clock.
 const TIMESYNCD: &str = "/run/systemd/timesync/synchronized";
 
-/// The answers of all sources. `None`: not present, or no answer.
+/// The answers of all sources. `None`: the source is not there, or gave no answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct ClockStatus {
     /// The kernel, as `timedatectl` asks it.
@@ -44,26 +44,26 @@ fn of_chrony(text: &str) -> Option<bool> {
 fn judge(ClockStatus { kernel, timesyncd, chrony }: ClockStatus) -> Finding {
     let name = "clock";
     let said = [(kernel, "the kernel"), (chrony, "chronyd"), (timesyncd, "systemd-timesyncd")];
-    let by = |answer| said.into_iter().find(|(told, _)| *told == Some(answer)).map(|(_, who)| who);
-    if let Some(who) = by(true) {
+    let by = |answer| said.into_iter().find(|(told, _)| *told == Some(answer)).map(|(_, source)| source);
+    if let Some(source) = by(true) {
         return Finding::new(
             name,
             Answer::Yes,
-            format!("synchronised, says {who}: windows begin at the same times as elsewhere"),
+            format!("synchronised, says {source}: windows begin at the same times as elsewhere"),
         );
     }
-    let consequence = "windows begin at round times of this clock. If it is wrong, reports do not fit to those of other \
-                       machines. If it is set, a window is shorter or longer than the interval, and its report says so";
+    let consequence = "windows begin at round times of this clock. If it is wrong, reports do not line up with those of \
+                       other machines. If it is set, a window is shorter or longer than the interval, and its report says so";
     match by(false) {
-        Some(who) => {
+        Some(source) => {
             let detail = format!(
-                "not synchronised, says {who}: {consequence}. Run a time service: systemd-timesyncd (timedatectl \
+                "not synchronised, says {source}: {consequence}. Run a time service: systemd-timesyncd (timedatectl \
                  set-ntp true) or chronyd"
             );
             Finding::new(name, Answer::No, detail)
         }
         None => {
-            let detail = format!("neither timedatectl nor chronyc tells whether it is synchronised: {consequence}");
+            let detail = format!("neither timedatectl nor chronyc says whether it is synchronised: {consequence}");
             Finding::new(name, Answer::Unknown, detail)
         }
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_knows_that_it_is_synchronised_is_believed() {
+    fn a_source_that_says_that_it_is_synchronised_is_believed() {
         let told = ClockStatus::default();
         for (told, expected) in [
             (told, Answer::Unknown),

@@ -30,7 +30,7 @@ const COPIES: [u64; 2] = [4096, 4096 + BYTES_MAX as u64];
 /// The state of a generation of the datapath.
 #[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct HandoverState {
-    /// [`weir_common::cpu::LAYOUT`] of its maps.
+    /// The layout of its maps: [`weir_common::cpu::LAYOUT`].
     pub layout: u32,
     /// The network namespace.
     pub network: u64,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_book_is_read_whole() {
+    fn the_latest_state_is_read_whole() {
         let mut memory = StateMemory::new().unwrap();
         assert!(matches!(read(copy(&memory)), Err(Unreadable::Empty)));
         for seq in [1, SEQ_MAX - 1, 7] {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_book_that_was_not_finished_leaves_the_one_before() {
+    fn a_state_that_was_not_finished_leaves_the_one_before() {
         let mut memory = StateMemory::new().unwrap();
         memory.write(&state(1)).unwrap();
         // Killed before the word is written.

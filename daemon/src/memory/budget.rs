@@ -15,7 +15,7 @@ use super::{Memory, mib};
 
 /// How many views a refusal names.
 const NAMED: usize = 5;
-/// For how many of the user's views a change is sought.
+/// How many of the user's views are tried with a change.
 const VIEWS_CHANGED: usize = 3;
 /// Errors to try; the smallest that fits is proposed.
 const ERRORS: [f64; 5] = [0.000_5, 0.001, 0.002, 0.005, *TOP_ERROR.end()];
@@ -116,7 +116,7 @@ impl fmt::Display for Proposed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(fitting) = self;
         if fitting.is_empty() {
-            return f.write_str("No larger error and no list that is left out makes it fit.");
+            return f.write_str("Neither larger errors nor fewer lists make it fit.");
         }
         let all: Vec<_> = fitting.iter().map(Fitting::to_string).collect();
         write!(f, "What fits: {}.", all.join(", or "))
@@ -129,7 +129,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// It needs more; tells which views take most, and what would fit.
+    /// It needs more; the error names the views that take most, and what would fit.
     pub fn check_budget(&self, config: &Config, views: &Arc<Views>, cpus: &Cpus) -> Result<(), OverBudget> {
         let (Some(allowed), needed) = (config.memory, self.total()) else { return Ok(()) };
         if needed <= allowed {
@@ -304,6 +304,6 @@ mod tests {
         assert!(told.contains("flows (") && told.contains("What fits: `") && told.ends_with(&way_out), "{told}");
         let hopeless = check("interfaces: [eth0]\nmemory: 16MiB", 2).unwrap_err();
         assert_eq!(hopeless.fitting, []);
-        assert!(hopeless.to_string().contains("No larger error and no list that is left out"), "{hopeless}");
+        assert!(hopeless.to_string().contains("Neither larger errors nor fewer lists"), "{hopeless}");
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Time advances with the packets. But captures are not always sorted, and a clock may have been set back during one:
 //!
-//! - A packet after the open window starts its own window once the open one is over: until there are packets
-//!   [`HOLD_NS`] later, others may still belong to it. Nor does a window start before there is a packet that much later
-//!   than its first one, because others may belong to an earlier window. Windows without packets are skipped.
+//! - A packet after the open window waits until the open window is over: until a packet arrives that is [`HOLD_NS`]
+//!   later than the window's end, others may still belong to it. The next window starts only when a packet arrives that
+//!   is [`HOLD_NS`] later than its first one, because others may belong to an earlier window. Windows without packets
+//!   are skipped.
 //! - A packet from before the open window joins it, and counts as late.
 //! - If only late packets arrive, the capture's clock was set back, or one packet had a timestamp far in the future.
 //!   After [`LATE_MAX`] of them in a row that also cover the length of a window, windows follow their time.
@@ -15,7 +16,7 @@
 
 use super::Windows;
 
-/// Up to this many late packets in a row count as out of order. More of them set the current time.
+/// Up to this many late packets in a row count as out of order. If there are more, windows follow their time.
 pub const LATE_MAX: u64 = 100;
 
 /// A window is over when a packet arrives this much later, in nanoseconds.
@@ -79,8 +80,8 @@ impl Timeline {
         Self { interval_ns, open: None, latest_ns: 0, row: Row::default() }
     }
 
-    /// Whether the open window takes a packet of this time, or without one, immediately. A single window over
-    /// everything takes all packets that have a time.
+    /// Whether a packet with this time, or without a time, can go into the open window immediately. A single window
+    /// over everything takes all packets that have a time.
     pub fn has(&self, time_ns: Option<u64>) -> bool {
         match (time_ns, self.interval_ns) {
             (Some(_), None) => true,
@@ -141,7 +142,7 @@ impl Timeline {
         Turn::Stay
     }
 
-    /// The last window; if there was no packet, one at the beginning of time.
+    /// The last window; if there was no packet, one at the Unix epoch.
     pub fn end(self) -> Stretch {
         self.open.unwrap_or_else(|| self.window_of(0))
     }

@@ -13,22 +13,21 @@ use weir_common::ledger::Tally;
 use super::{By, Dimension, Oracle};
 use crate::chance;
 
-/// How far a count of distinct things may be off: so much of the truth. Below 50 that is not at all.
+/// The largest relative error of a distinct count. This makes counts below 50 exact.
 const UNIQUE_ERROR_MAX: f64 = 0.02;
-/// How far a quantile of packet sizes may be off: so much of the truth.
+/// The largest relative error of a quantile of packet sizes.
 const QUANTILE_ERROR_MAX: f64 = 0.02;
 
 impl Oracle {
     /// Compares one report with everything that is known about its window.
     ///
-    /// Ledgers, totals and the packet sizes' count, smallest and largest have to be right to the packet; every truth
-    /// has to lie within the bounds reported for it; distinct counts within 2 %; the first ten of each top list have to
-    /// be the true ones, where equals may change places.
+    /// Ledgers, totals, and the number, minimum and maximum of packet sizes must be exact. Every truth must lie within
+    /// its reported bounds. Distinct counts must be right to 2 %. The first ten entries of each top list must be the
+    /// true ones; equal entries may change places.
     ///
-    /// Where the ledger declares packets lost, all of this is checked as far as those packets leave it certain: a count
-    /// may be short of the truth by as many, and keys may change places that are no further apart. What was lost of
-    /// which key is not known, so bounds have to hold as they are. Where packets were sampled out, the order of lists
-    /// and protocols' counts are left to chance, and not checked; ledgers and all bounds are.
+    /// If the ledger declares packets lost, a count may be too small by that many packets, and two keys may change
+    /// places if they are no further apart. Bounds must hold all the same. If packets were sampled out, the order of
+    /// lists and the counts of protocols depend on chance and are not checked; ledgers and all bounds still are.
     ///
     /// # Errors
     ///
@@ -47,10 +46,10 @@ impl Oracle {
         verdict.result()
     }
 
-    /// Compares what several reports, of consecutive windows, add up to with what is known of all their packets; and
-    /// each ledger of each report with itself.
+    /// Compares the sums over reports of consecutive windows with what is known about all packets. Also checks that
+    /// each ledger adds up.
     ///
-    /// For live traffic, of which nobody knows exactly which packet fell into which window.
+    /// This is for live traffic, where it is not known exactly which packet fell into which window.
     ///
     /// # Errors
     ///
@@ -96,14 +95,14 @@ impl Oracle {
 
     fn check_quantiles(&self, report: &Value, verdict: &mut Verdict) {
         let packets = self.sent().packets;
-        // Of nothing there are no quantiles.
+        // Without packets there are no quantiles.
         if packets == 0 {
             return;
         }
         for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
             let place = format!(".histograms.packet_size_bytes.{name}");
             let value = verdict.number(report, &format!("/histograms/packet_size_bytes/{name}"));
-            // Whoever rounds the rank in another way finds the neighbour.
+            // Rounding the rank in another way gives the neighbouring packet.
             let nth = (share * packets as f64) as u64;
             let [low, high] = [nth.saturating_sub(1), nth + 2].map(|nth| self.size_of_nth(nth).unwrap_or_default());
             let (least, most) = (low as f64 * (1.0 - QUANTILE_ERROR_MAX), high as f64 * (1.0 + QUANTILE_ERROR_MAX));
@@ -122,7 +121,8 @@ struct Missing {
 }
 
 impl Missing {
-    /// How far the order of a list may be off: nothing is where nothing is missing. `None` where chance decides.
+    /// How far two keys may be apart and still change places in a list: 0 if nothing is missing. `None` if the order
+    /// depends on chance.
     fn slack(self, by: By) -> Option<u64> {
         self.sampled_out.is_zero().then(|| by.of(self.lost))
     }
@@ -136,8 +136,8 @@ pub(super) struct Estimate {
     upper: u64,
 }
 
-/// How many times as far out bounds are taken that may fail with this probability: as far as they would be if they were
-/// to fail once in a million, for an error that is distributed normally.
+/// The factor that widens bounds that fail with this probability to bounds that fail once in a million, if the error is
+/// distributed normally.
 fn stretch(failure: f64) -> f64 {
     (chance::deviations(chance::FALSE_ALARM) / chance::deviations(failure)).max(1.0)
 }
@@ -151,7 +151,7 @@ impl Estimate {
         (self.lower..=self.upper).contains(&truth)
     }
 
-    /// With the bounds this many times as far away.
+    /// The same with bounds this many times as far from the value.
     fn stretched(self, times: f64) -> Self {
         let Self { value, lower, upper } = self;
         let below = (value.saturating_sub(lower) as f64 * times).ceil() as u64;
@@ -223,12 +223,11 @@ impl Verdict {
         Some(Estimate { value: estimated, lower, upper })
     }
 
-    /// Holds the bounds of an estimate against the truth.
+    /// Compares the bounds of an estimate with the truth.
     ///
-    /// One report says each number once, at a confidence that is wrong once in a thousand reports; a suite with
-    /// hundreds of them would often fail by chance. So the bounds are taken as far out as they would be if they were to
-    /// fail once in a million, for an error that is distributed normally. That they hold as often as they say needs
-    /// many draws: see `replay/confidence.rs`.
+    /// Bounds at a confidence of 99.9 % fail once in a thousand reports, so a test suite with hundreds of numbers would
+    /// often fail by chance. Therefore bounds are widened as [`stretch`] says. It takes many draws to show that the
+    /// bounds themselves hold as often as they say: see `replay/confidence.rs`.
     fn bounds(&mut self, value: &Value, place: &str, truth: u64) -> Option<Estimate> {
         let estimate = self.estimate(value, place)?;
         let stretch = stretch(1.0 - value["confidence"].as_f64().unwrap_or(1.0));

@@ -24,11 +24,11 @@ use super::flow::{Flow, Shim, proto};
 pub const FRAME_MIN: usize = 60;
 /// The largest frame of an ordinary MTU, in bytes.
 pub const FRAME_MAX: usize = 1514;
-/// The first so many bytes of a frame are enough to know whose it is: all headers, whatever there is of them.
+/// This many bytes of a frame are enough to tell its flow: they include all headers that it may have.
 pub const HEADERS_MAX: usize = 256;
-/// Whom all frames are sent to: a locally administered address that no interface has.
+/// The destination of all frames: a locally administered address that no interface has.
 const DST_MAC: MacAddr = MacAddr(0x02, 0x77, 0xff, 0, 0, 1);
-/// What payloads consist of: not zero, so that a parser that takes payload for a header is found out.
+/// The byte that fills payloads. It is not zero, so a parser that mistakes payload for a header is noticed.
 const PAYLOAD: u8 = 0x5a;
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
@@ -79,7 +79,7 @@ impl Extension {
     }
 }
 
-/// Which piece of its datagram a packet is.
+/// Which fragment of its datagram a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// All of it.
@@ -105,20 +105,20 @@ impl Piece {
     }
 }
 
-/// An IP packet to be.
+/// An IP packet to build.
 #[derive(Clone, Debug)]
 pub struct Datagram {
-    /// Whose.
+    /// Its flow.
     pub flow: Flow,
     /// VLAN tags, outermost first.
     pub vlans: Vec<u16>,
-    /// What is between them and IP.
+    /// What is between the tags and the IP header.
     pub shim: Shim,
     /// Bytes of IPv4 options: a multiple of 4, at most 40.
     pub options: usize,
     /// IPv6 extension headers, in order; over IPv4 only authentication headers.
     pub extensions: Vec<Extension>,
-    /// Which piece.
+    /// Which fragment.
     pub piece: Piece,
     /// TCP flags.
     pub tcp_flags: u8,
@@ -136,7 +136,7 @@ impl Datagram {
         ETHERNET + TAG * self.vlans.len() + shim_length(self.shim)
     }
 
-    /// Its frame: of `wanted` bytes, or as few more as its headers need.
+    /// Its frame, of `wanted` bytes, or just large enough for its headers.
     pub fn encode(&self, wanted: usize) -> Vec<u8> {
         let network = self.network_length();
         let body = self.body(wanted.saturating_sub(self.ip_at() + network));
@@ -193,7 +193,7 @@ impl Datagram {
         frame
     }
 
-    /// The length of the IP header and those behind it, before the transport header.
+    /// The length of the IP header and the extension headers before the transport header.
     fn network_length(&self) -> usize {
         let extensions: usize = self.extensions.iter().map(|extension| extension.length()).sum();
         if !self.flow.is_v6() {
@@ -230,7 +230,7 @@ impl Datagram {
     }
 }
 
-/// The checksum of an IPv4 header in which it is 0 yet (RFC 1071).
+/// The checksum of an IPv4 header whose checksum field is still 0 (RFC 1071).
 pub fn checksum(header: &[u8]) -> u16 {
     let words = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
     let sum: u32 = words.sum();
@@ -240,7 +240,7 @@ pub fn checksum(header: &[u8]) -> u16 {
 
 /// The Ethernet header and the VLAN tags in front of a payload of type `ethertype`.
 ///
-/// Of several tags the outermost is of type 802.1ad.
+/// If there are several tags, the outermost has the type 802.1ad.
 fn link(src: MacAddr, vlans: &[u16], ethertype: EtherType) -> Vec<u8> {
     let mut types: Vec<_> = vlans.iter().map(|_| EtherTypes::Vlan).collect();
     if let [first, _, ..] = &mut types[..] {
@@ -270,7 +270,7 @@ const fn shim_length(shim: Shim) -> usize {
     }
 }
 
-/// The type that the link layer says, before IP of this type.
+/// The type in the link-layer header of a packet with this IP type.
 const fn shim_type(shim: Shim, ip: EtherType) -> EtherType {
     match shim {
         Shim::None => ip,
@@ -322,7 +322,7 @@ fn append_extension(frame: &mut Vec<u8>, extension: Extension, next: u8) {
             let mut options = MutableDestinationPacket::new(header).expect("8 bytes are enough");
             options.set_next_header(next);
             options.set_hdr_ext_len(if matches!(extension, Extension::Overlong) { u8::MAX } else { units });
-            // Padding: option 1 (RFC 8200 section 4.2) over all that is left.
+            // Padding (option 1, RFC 8200 section 4.2) fills the rest.
             header[2] = 1;
             header[3] = (extension.length() - 4) as u8;
         }
@@ -419,7 +419,7 @@ impl NonIp {
         Self::Other,
     ];
 
-    /// The reason, by its name in reports, for which weir skips it.
+    /// Why weir skips it: the name of the reason in reports.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Arp => "arp",
@@ -434,7 +434,7 @@ impl NonIp {
         }
     }
 
-    /// A frame of it: of `wanted` bytes where its payload is arbitrary, else a minimal one.
+    /// A frame of this kind: of `wanted` bytes if its payload is arbitrary, otherwise a minimal one.
     pub fn encode(self, vlans: &[u16], wanted: usize) -> Vec<u8> {
         /// DSAP, SSAP and control field of spanning tree.
         const SPANNING_TREE: [u8; 3] = [0x42, 0x42, 0x03];
@@ -495,7 +495,7 @@ fn padded(mut frame: Vec<u8>, bytes: usize, filler: u8) -> Vec<u8> {
     frame
 }
 
-/// Appends `length` zeros and gives them to be written.
+/// Appends `length` zeros and returns them for writing.
 fn append(frame: &mut Vec<u8>, length: usize) -> &mut [u8] {
     let at = frame.len();
     frame.resize(at + length, 0);

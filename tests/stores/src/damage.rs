@@ -6,27 +6,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Places of a file that are damaged, at most, evenly over it.
+/// The most places of a file that are damaged. They are spread evenly.
 const PLACES_MAX: u64 = 200;
-/// Bytes that a disk writes or loses at once.
+/// The bytes that a disk writes or loses at once.
 const SECTOR: u64 = 512;
 
 /// A kind of damage.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// All bits of a byte are turned.
+    /// All bits of a byte are flipped.
     Byte,
-    /// A sector has zeros.
+    /// A sector is filled with zeros.
     Sector,
     /// The file ends here.
     Cut,
 }
 
 impl Kind {
-    /// Each of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Byte, Self::Sector, Self::Cut];
 
-    /// What it is.
+    /// Its description.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Byte => "a byte is another one",
@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// One damage.
+/// Damage to one place of a file.
 pub struct Damage {
     kind: Kind,
     /// The file, below the store's folder.
@@ -45,7 +45,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Damages of this kind to all files of a folder.
+    /// All damage of this kind to the files of a folder.
     pub fn all(folder: &Path, kind: Kind) -> io::Result<Vec<Self>> {
         let mut all = Vec::new();
         for file in files(folder)? {
@@ -61,7 +61,7 @@ impl Damage {
         Ok(all)
     }
 
-    /// Does it to the same file of another folder.
+    /// Applies it to the same file in another folder.
     pub fn apply(&self, folder: &Path) -> io::Result<()> {
         let mut file = fs::OpenOptions::new().read(true).write(true).open(folder.join(&self.file))?;
         match self.kind {
@@ -82,13 +82,13 @@ impl Damage {
     }
 }
 
-/// Bytes up to the last one that is not zero: many stores reserve more.
+/// The number of bytes up to the last one that is not zero: many stores reserve more.
 fn used(file: &Path) -> io::Result<u64> {
     let bytes = fs::read(file)?;
     Ok(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1))
 }
 
-/// All files in a folder and its folders, each as it is named from there.
+/// All files below a folder, with paths relative to it.
 fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -103,7 +103,7 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder and everything in it.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

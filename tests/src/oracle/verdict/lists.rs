@@ -14,7 +14,7 @@ use crate::{
     truth::{Key, Lacks},
 };
 
-/// Of each top list so many entries have to be there, in the right order.
+/// How many entries of each top list must be there, in the right order.
 const TOP_RANKED: usize = 10;
 
 impl Oracle {
@@ -51,7 +51,7 @@ impl Truths {
     ///
     /// # Errors
     ///
-    /// An entry cannot be read, or nobody sent what it is about.
+    /// An entry cannot be read, or its key was never sent.
     pub fn hold(&self, list: &Value) -> Result<bool, String> {
         let entries = list.as_array().ok_or_else(|| format!("no list: {list}"))?;
         let mut all = true;
@@ -67,7 +67,7 @@ impl Truths {
         Ok(all)
     }
 
-    /// Whom an entry means.
+    /// The key of an entry.
     fn subject(&self, entry: &Value) -> Option<Subject> {
         let ip = |name: &str| entry[name].as_str()?.parse::<IpAddr>().ok();
         let port = |name: &str| u16::try_from(entry[name].as_u64()?).ok();
@@ -88,14 +88,13 @@ impl Truths {
 
 /// One top list under judgement.
 ///
-/// Of a key that truly had t, at least t - `slack` was counted. So whatever is counted most in rank r had, in truth,
-/// what belongs to this rank, or at most `slack` more or less; and whoever had more than `slack` beyond the last rank
-/// has to be listed.
+/// Of a key that truly had t, at least t - `slack` was counted. So the key at rank r truly had the amount of the r-th
+/// largest key, give or take `slack`. A key that had more than `slack` above the last rank must be listed.
 struct TopCheck {
     truths: Truths,
     by: By,
     slack: Option<u64>,
-    /// How many times as far out bounds are taken: see [`Verdict::bounds`].
+    /// The factor by which bounds are widened: see [`Verdict::bounds`].
     stretch: f64,
     place: String,
 }
@@ -105,7 +104,7 @@ impl TopCheck {
         let mut ranked: Vec<_> = self.truths.tallies.values().map(|tally| self.by.of(*tally)).collect();
         ranked.sort_unstable_by(|a, b| b.cmp(a));
         if let Some(slack) = self.slack {
-            // One that had no more than what is missing may be missing itself.
+            // A key that had no more than what is missing may be missing itself.
             let expected = ranked.iter().take(TOP_RANKED).filter(|truth| **truth > slack).count();
             if list.len() < expected {
                 verdict.deviates(&self.place, &format!("{} entries; {expected} at least are true", list.len()));
