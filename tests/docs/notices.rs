@@ -1,4 +1,4 @@
-//! Who gives weir away gives away code of others, whose licences ask to be named with their text.
+//! A copy of weir contains code of others, and their licences require that the copy includes their text.
 
 use std::{collections::BTreeSet, fs, process::Command};
 

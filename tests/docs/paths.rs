@@ -79,8 +79,8 @@ fn each_function_on_the_way_of_a_packet_is_in_its_file() -> Result<()> {
     Ok(())
 }
 
-/// What a page names: paths in spans of code and in commands, and, below a heading that names a folder, what stands in
-/// the first column of a table.
+/// The names in a page: paths in code spans and in commands, and the first column of a table below a heading that names
+/// a folder.
 fn names(page: &Page) -> Vec<(usize, String)> {
     let mut names = Vec::new();
     for line in page.lines() {

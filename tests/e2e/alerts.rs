@@ -1,4 +1,5 @@
-//! An alert begins after exactly so many windows, names who is to blame, and everybody is told once.
+//! An alert begins after exactly the configured number of windows, names the keys that caused it, and is sent once to
+//! each recipient.
 
 use std::{
     collections::HashMap,
@@ -76,7 +77,7 @@ fn alert<'r>(report: &'r Value, rule: &str) -> Option<&'r Value> {
     report["alerts"].as_array()?.iter().find(|alert| alert["rule"] == rule)
 }
 
-/// What was told of a rule: by the reports, in the log and to the webhook, each time with the start of the alert.
+/// The messages about a rule in the reports, in the log or at the webhook, each with the start of the alert.
 type Told = Vec<(String, String)>;
 
 fn told_by_reports(reports: &[Value]) -> Result<Told> {
@@ -118,7 +119,7 @@ fn check_told(daemon: &Daemon, reports: &[Value], messages: &[Received]) -> Resu
     Ok(())
 }
 
-/// What the rule of the scan should have said in each report: whether it fires at the end of its window.
+/// Whether the rule for scans should fire at the end of each report's window.
 fn expected(reports: &[Value]) -> Result<Vec<bool>> {
     // By default an alert ends a tenth below its limit.
     let back = LIMIT * 9 / 10;
@@ -150,7 +151,7 @@ fn scan(seed: u64) -> Plan {
     Plan { seed, packets, flows, zipf: 0.0, flows_per_source, flows_per_destination, mix: Mix::PLAIN }
 }
 
-/// `addresses: none` is one setting for everybody who is told: the table of `docs/SECURITY.md` has these ways out.
+/// `addresses: none` holds for every output: the table of `docs/SECURITY.md` lists them.
 fn without_addresses_no_way_out_has_one() -> Result<()> {
     let scratch = Scratch::new()?;
     let socket = scratch.file("control.sock");

@@ -1,5 +1,5 @@
-//! Somebody has taken over the process of weir while it measures. What he cannot do then, and what he can: each line of
-//! this is in `docs/SECURITY.md`.
+//! An attacker has taken over the process of weir while it measures. These tests show what he can and cannot do then,
+//! as `docs/SECURITY.md` says it.
 
 use std::{
     fs,
@@ -56,7 +56,7 @@ const LOOPBACK: u32 = 1;
 const ASKS: &str = "weir-chains";
 /// Threads that talk to others, and need no eBPF.
 const WITHOUT_EBPF: [&str; 3] = ["sink", "weir-metrics", "weir-control"];
-/// The MTU that somebody who takes weir over would give to the loopback.
+/// The MTU that the attacker would give to the loopback.
 const MTU: u32 = 1_280;
 
 /// Namespaces, Landlock, and a processor whose registers are known here.
@@ -90,7 +90,7 @@ fn foreign() -> Result<(Scratch, PathBuf)> {
     Ok((scratch, secret))
 }
 
-/// What nobody may, with the error that says so.
+/// Calls that are forbidden in every thread, each with its error.
 fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
     let beside = path(&secret.with_file_name("new"));
     let secret = path(secret);
@@ -200,7 +200,7 @@ fn network(puppet: &mut Puppet) -> Result<()> {
     let netlink = [libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE].map(|value| n(value as u64));
     let socket = descriptor(puppet, libc::SYS_socket, &netlink)?;
     let request = change_of_mtu();
-    // The kernel answers with a message that nobody reads here: the test looks at the interface at its end.
+    // The kernel's answer is not read here: the test looks at the interface at its end.
     answer(puppet.call(libc::SYS_sendto, &[n(socket), Bytes(&request), n(request.len() as u64), n(0), n(0), n(0)])?)?;
     close(puppet, socket)
 }
@@ -238,7 +238,8 @@ fn permissions(puppet: &mut Puppet, secret: &[u8]) -> Result<()> {
     close(puppet, file)
 }
 
-/// Sockets that weir does not need: families, types and protocols. Without a Unix socket there is nobody to connect to.
+/// Sockets that weir does not need: families, types and protocols. Without a Unix socket there is no other process to
+/// connect to.
 fn sockets(puppet: &mut Puppet) -> Result<()> {
     const MPTCP: i32 = 262;
     const RDS: i32 = 21;
@@ -317,7 +318,7 @@ fn asks_only(puppet: &mut Puppet) -> Result<()> {
     Ok(())
 }
 
-/// What is left to him.
+/// What the attacker can still do.
 fn allowed(puppet: &mut Puppet, daemon: &Daemon) -> Result<()> {
     let own = path(&daemon.directory().join("of-the-attacker"));
     for (what, file, flags) in [
@@ -339,7 +340,7 @@ fn allowed(puppet: &mut Puppet, daemon: &Daemon) -> Result<()> {
     close(puppet, link)
 }
 
-/// What he writes he cannot run, and no program of root's comes of it.
+/// The attacker can neither run what he writes nor make root run it.
 fn files_of_its_own(puppet: &mut Puppet, daemon: &Daemon) -> Result<()> {
     let n = Number;
     let own = path(&daemon.directory().join("of-the-attacker"));
@@ -449,13 +450,13 @@ fn the_capability_to_see_other_programs_is_worth_nothing_else() -> Result<()> {
             .with_context(|| format!("thread {name}"))?;
     }
     let loopback = pair.observer.ip("link show lo")?;
-    ensure!(!loopback.contains(&format!("mtu {MTU} ")), "somebody has changed it: {loopback}");
+    ensure!(!loopback.contains(&format!("mtu {MTU} ")), "the MTU has changed: {loopback}");
     let reports = daemon.reports()?.len();
     daemon.wait_for_reports(reports + 2, TIMEOUT)?;
     stop(&mut daemon, Loss::None).map(drop)
 }
 
-/// A collector that has been down may be somebody else by now. Reports that wait for it are sent at once when weir
+/// A collector that has been down may be an attacker's by now. Reports that wait for it are sent at once when weir
 /// starts again, but no answer is read before every thread is restricted.
 fn answers_are_read_under_all_restrictions() -> Result<()> {
     let (pair, scratch) = (Lab::quiet_pair()?, Scratch::new()?);

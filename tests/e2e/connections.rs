@@ -156,7 +156,7 @@ fn sampled_counts_have_bounds() -> Result<()> {
     Ok(())
 }
 
-/// As packets reach XDP, the tc hook, which has the tag beside the packet, and a packet socket.
+/// The VLAN tag is found at XDP, at the tc hook (where it is beside the packet), and by a packet socket.
 fn each_tos_and_each_vlan_has_a_record_of_its_own() -> Result<()> {
     for mode in ["native", "auto", "afpacket"] {
         check_records(mode).with_context(|| mode.to_owned())?;

@@ -91,9 +91,9 @@ impl Cpuset {
 
 impl Drop for Cpuset {
     fn drop(&mut self) {
-        // Whoever is left in it goes with the next attempt: a process that has just ended may be.
+        // A process that has just ended may still be in it: then the next attempt succeeds.
         let removed = clock::wait_for("an empty cpuset", TIMEOUT, || Ok(fs::remove_dir(&self.0).ok()));
-        removed.expect("nobody stays in it");
+        removed.expect("no process stays in it");
     }
 }
 

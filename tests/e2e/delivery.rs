@@ -107,7 +107,7 @@ impl Delivery {
         Ok(self.waiting()?.into_iter().filter(|(_, state)| state == "waits").map(|(id, _)| id).collect())
     }
 
-    /// What is on the disk: ids, and what they are.
+    /// The spool's entries: their ids and states.
     fn waiting(&self) -> Result<Vec<(String, String)>> {
         let spool = self.state.file("spool");
         let mut command = Command::new(weir_tests::daemon::weir_binary()?);
@@ -125,7 +125,7 @@ impl Delivery {
         clock::wait_for("an empty spool", TIMEOUT, || Ok(self.waiting()?.is_empty().then_some(())))
     }
 
-    /// What arrived, once it is known that nothing arrived twice with another content.
+    /// The reports that arrived. Fails if one arrived twice with different content.
     fn arrived(&self) -> Result<Arrived> {
         let mut arrived = Arrived::default();
         for received in self.collector.received() {
@@ -227,7 +227,7 @@ impl<'a> SmallDisk<'a> {
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
-        // Who used it is gone by then.
+        // The processes that used it have ended by then.
         let _ = run(Command::new("umount").arg("--lazy").arg(self.0));
     }
 }

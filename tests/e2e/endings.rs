@@ -1,4 +1,4 @@
-//! What ends weir and what does not; and what it knows of its last report when it runs again.
+//! Which events end weir, which do not, and what it remembers of its last report at the next start.
 
 use std::{
     collections::BTreeSet,
@@ -151,7 +151,7 @@ fn numbers_go_on_after_every_end() -> Result<()> {
         let [before, after] = [0, 1].map(|nth| &pair[nth]["observer"]);
         let step = number(&after["seq"])? - number(&before["seq"])?;
         runs += u32::from(before["boot_id"] != after["boot_id"]);
-        // What was numbered and not sent when it was killed is missing, and seen to be.
+        // A report that had a number but was not sent when weir was killed is missing, and the gap is visible.
         ensure!(
             (step == 1) == (pair[1]["previous"] == pair[0]["id"]) && (1..=2).contains(&step),
             "{} and then {} after {}",

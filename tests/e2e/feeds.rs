@@ -68,7 +68,7 @@ fn packet_sockets_feed_once() -> Result<()> {
     check_forwarded("afpacket", "local")
 }
 
-/// Of datagrams that a router forwards each is once in the lists, and on both interfaces in the ledgers.
+/// Each datagram that a router forwards is in the lists once, and in the ledgers of both interfaces.
 fn check_forwarded(mode: &str, sent: &str) -> Result<()> {
     one_window();
     let lab = Lab::new()?;

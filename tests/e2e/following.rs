@@ -165,7 +165,7 @@ fn a_thousand_changes_leave_nothing_behind() -> Result<()> {
     wait_for_names(&mut daemon, &[INTERFACE])?;
     let attached = daemon.log()?.matches("attached interface=port").count();
     ensure!(attached > LIVES, "it attached {attached} times to {LIVES} interfaces");
-    // What the kernel lets go of in its own time.
+    // The kernel releases some objects later.
     let after = clock::wait_for("what there was before", Duration::from_secs(5), || {
         let now = bpf_objects(daemon.pid())?;
         Ok((now == before).then_some(now))

@@ -1,5 +1,5 @@
-//! What may be different when the next weir begins under a real systemd: the mode of an interface, its name, the
-//! network namespace, and when the last window ended. The ledger stays exact.
+//! Under a real systemd the next weir may find a different mode of an interface, a different name, network namespace,
+//! or end of the last window. The ledger stays exact.
 
 use std::{
     fs,
@@ -80,7 +80,7 @@ fn another_mode_may_come_with_a_restart() -> Result<()> {
     for (seed, (interfaces, obtained)) in (70..).zip(&steps) {
         fs::write(machine.path(CONFIG), settings_of(interfaces))?;
         if *obtained == "afpacket" {
-            // What comes before the next weir is in the maps of the one that was killed. They are read once.
+            // Packets that come before the next weir are in the maps of the killed one. These must be read once.
             let killed = service.kill()?;
             send(seed + 100)?;
             ensure!(service.property("MainPID")? == "0", "it was back too soon: this tests nothing");
@@ -212,7 +212,7 @@ fn another_network_namespace_has_interfaces_of_its_own() -> Result<()> {
     let second = Service { machine: &machine, observer: &after.observer };
     first.is_attached(false).context("in the namespace that weir has left")?;
     second.is_attached(true).context("in the namespace that weir is in now")?;
-    // Nobody counts these.
+    // No weir counts these.
     let plan = Plan { seed: 51, packets: 2_000, ..Plan::default() };
     watch::send(&before, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?;
     send((&second, &after), 52, &mut all)?;

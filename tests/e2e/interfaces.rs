@@ -1,4 +1,4 @@
-//! Interfaces that are missing, vanish, come back, or belong to somebody else.
+//! Interfaces that are missing, vanish, come back, or have a foreign program.
 
 use std::thread;
 
@@ -151,7 +151,7 @@ fn make_slow_links(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Interfaces come, and somebody removes one of weir's programs, while nobody can list or attach.
+/// Interfaces come, and one of weir's programs is removed, while the kernel's lock is held.
 fn windows_end_while_somebody_holds_the_kernels_lock() -> Result<()> {
     const SECONDS_MAX: f64 = 1.6;
     let pair = Lab::quiet_pair()?;

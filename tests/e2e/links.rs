@@ -1,5 +1,5 @@
-//! Somebody removes weir's programs, puts others in their place, or stands in front of them: weir notices, gets its
-//! place back, and says of the windows in which it was blind what it did not see.
+//! weir's programs are removed, replaced, or preceded by other programs: weir notices, gets its place back, and reports
+//! what it did not see in the windows in which it was blind.
 
 use std::{net::Ipv4Addr, os::fd::AsFd as _, path::Path, process::Command};
 
@@ -314,7 +314,7 @@ fn two_weirs_do_not_fight() -> Result<()> {
     Ok(())
 }
 
-/// Whatever is asked about a flow: packets that were not seen may be of it.
+/// Packets that weir did not see may belong to any flow, so no answer about a flow is exact.
 fn a_window_that_was_blind_is_not_exact() -> Result<()> {
     let mut watch = watch_by("tcx", METRICS)?;
     behind_its_back(&mut watch, 500, |watch| {

@@ -1,4 +1,4 @@
-//! What weir logs, as its reader needs it: text, JSON, or lines for the journal of systemd.
+//! The log in the form that its reader needs: text, JSON, or lines for systemd's journal.
 
 use std::path::PathBuf;
 

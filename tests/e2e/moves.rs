@@ -57,8 +57,8 @@ fn is_said(report: &Value) -> Result<bool> {
     Ok(is_blind)
 }
 
-/// Of an interface that is another one (`is_another`), weir saw all packets or none of a window: its coverage is never
-/// below 1, and what it counted before weir was attached is lost to the packet.
+/// If the interface is another one (`is_another`), weir saw all its packets of a window or none: its coverage is never
+/// below 1, and the packets that it counted before weir was attached are lost, exactly.
 ///
 /// Packets come, something happens to the interface behind weir's back and packets come, and packets come again.
 fn check(mode: &str, is_another: bool, act: impl Fn(&QuietPair) -> Result<()>) -> Result<()> {

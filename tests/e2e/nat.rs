@@ -19,7 +19,7 @@ tests![the_views_of_the_example_name_the_client, it_is_told_where_addresses_are_
 const CLIENT: &str = "10.77.2.2";
 /// The router's address on the other side.
 const ROUTER: &str = "10.77.1.1";
-/// Whom the client asks there.
+/// The server that the client sends to.
 const PEER: &str = "10.77.1.2:9000";
 /// Datagrams in each direction.
 const DATAGRAMS: u64 = 40;

@@ -1,4 +1,4 @@
-//! Reports are in a JetStream stream once and in order, whoever of the server and weir is killed.
+//! Reports are in a JetStream stream once and in order, even if the server or weir is killed.
 
 use std::{collections::BTreeSet, net::Ipv4Addr, process::Command};
 

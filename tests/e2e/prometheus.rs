@@ -1,4 +1,4 @@
-//! What Prometheus scrapes is exactly what was sent, and whoever scrapes costs no packet.
+//! The scraped numbers are exactly those of the traffic, and scrapers cost no packet.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! A thread of another process that makes the system calls that it is told to, as if somebody had taken that process
-//! over.
+//! A thread of another process that makes the system calls that a test asks for, as if an attacker had taken that
+//! process over.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use nix::{
 
 /// The instruction that makes a system call, on x86-64.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// Bytes below the stack pointer that nobody uses, and how many of them there are for arguments.
+/// Unused bytes below the stack pointer, and how many of them there are for arguments.
 const BELOW_THE_STACK: u64 = 8192;
 const ROOM: usize = 4096;
 /// Errors are the last numbers: see `MAX_ERRNO` of Linux.

@@ -389,7 +389,7 @@ fn only_the_owner_may_reload() -> Result<()> {
     stop(&mut reloaded.watch.daemon, Loss::None).map(drop)
 }
 
-/// Whoever can find the socket may open it.
+/// Lets every user open the socket.
 fn open_to_all(socket: &Path) -> Result<()> {
     fs::set_permissions(socket, fs::Permissions::from_mode(0o666))?;
     let parents = socket.ancestors().skip(1).take_while(|parent| parent.parent().is_some());
@@ -413,7 +413,7 @@ fn it_detaches_when_it_is_told_and_attaches_for_other_interfaces() -> Result<()>
     ended.check(0, &[])?;
     ensure!(ended.out.contains(&format!("{INTERFACE} (ingress): detached")), "{}", ended.out);
     ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "its program is still there");
-    // Nobody counts these: it leaves the interface alone.
+    // No weir counts these: it leaves the interface alone.
     thread::sleep(Duration::from_millis(1_500));
     reloaded.watch.send(plan(98), &mut Oracle::new())?;
     ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "it has attached again by itself");

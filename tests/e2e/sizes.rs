@@ -27,10 +27,10 @@ tests![
 const PORT: u16 = 7200;
 /// The sizes of frames that are sent: on both sides of each edge of the classes.
 const FRAMES: [u64; 8] = [255, 256, 511, 512, 1023, 1024, 1518, 1519];
-/// Of each of these sizes so many packets go from the client to the server, and so many back.
+/// How many packets of each size go from the client to the server, and how many come back.
 const SENT: Range<u64> = 20..28;
 const ANSWERED: Range<u64> = 40..48;
-/// What the network sends by itself is shorter: reports of multicast groups, and questions for neighbours.
+/// The hosts' own packets are at most this long: multicast reports and neighbour discovery.
 const OWN_MAX: u64 = 255;
 
 fn each_interface_has_its_sizes_in_native_mode() -> Result<()> {
@@ -57,7 +57,7 @@ fn sizes_are_exact_where_most_packets_are_left_out() -> Result<()> {
     check("auto", "both", "sampling: {packets: 100}\n")
 }
 
-/// What comes in by one interface of the router goes out by the other one.
+/// Packets that enter the router by one interface leave it by the other one.
 fn check(mode: &str, direction: &str, settings: &str) -> Result<()> {
     one_window();
     let [wan, lan] = Lab::router_interfaces();

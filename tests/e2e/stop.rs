@@ -46,7 +46,7 @@ fn sigint_and_sigterm_bring_the_last_report() -> Result<()> {
     Ok(())
 }
 
-/// What `timeout`, `sudo` and shells do: they signal their child, and then the group that it is in.
+/// `timeout`, `sudo` and shells do this: they signal their child, and then its process group.
 fn a_signal_that_comes_twice_is_one() -> Result<()> {
     let mut watch = Watch::one_window("")?;
     let mut oracle = Oracle::new();

@@ -1,4 +1,4 @@
-//! One worker, CPU or pipe that is stuck silences nobody: reports go on, and what is late comes later.
+//! A stuck worker, CPU or pipe does not stop reports: they go on, and late packets come in a later one.
 
 use std::{
     fs::{self, File},

@@ -179,7 +179,7 @@ fn detach_removes_what_a_killed_weir_left_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// Whoever may not list filters does not know whether one is left.
+/// A process that may not list filters cannot know whether one is left.
 fn detach_without_rights_does_not_say_that_nothing_is_left() -> Result<()> {
     let pair = kill(both()?)?;
     let before = shown(&pair.observer)?;

@@ -99,7 +99,7 @@ fn both_directions_have_their_own_account() -> Result<()> {
     check_both(watch("both")?)
 }
 
-/// What is received and what is sent have an account each.
+/// Received and sent packets have separate accounts.
 pub fn check_both(watch: Watch) -> Result<()> {
     let mut oracle = Oracle::new();
     let plan = |seed, packets| Plan { seed, packets, mix: Mix::odd(), ..Plan::default() };
@@ -132,7 +132,7 @@ fn merged_segments_count_as_the_packets_that_they_are() -> Result<()> {
     check_merged("auto")
 }
 
-/// Of bulk TCP that offloads merge every segment is counted, whichever way it goes.
+/// Every segment of bulk TCP that offloads merge is counted, in both directions.
 pub fn check_merged(mode: &str) -> Result<()> {
     /// Ethernet, IP and TCP with its timestamps; the first segment has eight bytes more of options.
     const HEADERS: [u64; 2] = [14 + 20 + 32, 14 + 40 + 32];

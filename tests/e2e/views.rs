@@ -161,7 +161,7 @@ fn views_find_who_scans() -> Result<()> {
     lab.client.enter(|| -> Result<()> {
         let socket = UdpSocket::bind((client, 0))?;
         for port in 1..=PORTS {
-            // A port that nobody listens on answers with an error, which the next packet would return.
+            // A port without a listener answers with an error, which the next packet would return.
             _ = socket.send_to(b"anybody?", (server, 10_000 + port));
             _ = socket.send_to(b"anybody?", (server, 10_000 + port));
         }

@@ -1,4 +1,4 @@
-//! Who weir is, and whom it trusts.
+//! Authentication: how weir identifies itself to a NATS server, and which servers it trusts.
 
 use std::{
     fs::{self, Permissions},
@@ -62,8 +62,8 @@ pub fn a_secret_is_read_anew_and_never_told() -> Result<()> {
     Ok(())
 }
 
-/// A JWT as NATS has it (<https://docs.nats.io/running-a-nats-service/nats_admin/security/jwt>): `by` says who `about`
-/// is.
+/// A JWT as NATS has it (<https://docs.nats.io/running-a-nats-service/nats_admin/security/jwt>): `by` signs the
+/// identity of `about`.
 fn token(by: &KeyPair, about: &KeyPair, nats: &Value) -> Result<String> {
     let claims = json!({"jti": "test", "iat": 1, "iss": by.public_key(), "sub": about.public_key(), "name": "test", "nats": nats});
     let head = json!({"typ": "JWT", "alg": "ed25519-nkey"});
@@ -172,7 +172,7 @@ pub fn a_connection_is_encrypted_for_both() -> Result<()> {
         router.offer(1..=3);
         Ok(router)
     };
-    // A server that nobody has signed whom the system trusts, and a router that does not say who it is.
+    // A server whose certificate no trusted authority has signed, and a router without credentials.
     sink("stranger", "")?.wait_for_error("UnknownIssuer")?;
     let nobody = sink("nobody", &format!(", tls: {{ca_file: {folder}/ca.pem}}"))?;
     nobody.wait_for_error("ertificate")?;

@@ -92,7 +92,7 @@ pub fn a_collision_evicts() -> Result<()> {
         object.pass(&packet(first, 0x01, 100))?;
         ensure!(object.records()?.is_empty(), "records are handed over many at a time");
         let (window, _) = object.close()?;
-        // What waits for the ring comes first, then what is still in the cache: in the order of userspace's twin.
+        // Records that wait for the ring come first, then those in the cache, in the same order as in userspace.
         let expected = [
             (key(first), Tally::new(3, 300), 0x02),
             (key(second), Tally::new(2, 400), 0x10),
@@ -172,7 +172,7 @@ pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
                 held.1.add(one);
             }
             ensure!(evicted.len() > 2 * room, "only {} evictions", evicted.len());
-            // What the ring had no room for, but for the evicted records that still wait for room.
+            // The records that the ring had no room for, except the evicted ones that still wait for room.
             let lost: Tally = evicted[room + EVICTED_MAX..].iter().copied().sum();
             // The window is closed all the same: what is in the cache does not go through the ring.
             let mut of_cache = Vec::new();
@@ -196,7 +196,7 @@ pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
     })
 }
 
-/// What a packet does that interrupts `flush` inside the cache, where the kernel does not shut softirqs out.
+/// A packet may interrupt `flush` inside the cache, because the kernel does not block softirqs there.
 pub fn while_flush_is_in_the_cache_each_packet_is_a_record() -> Result<()> {
     Object::load(PLAN, |object| {
         for _ in 0..3 {
@@ -228,7 +228,7 @@ pub fn while_flush_is_in_the_cache_each_packet_is_a_record() -> Result<()> {
     })
 }
 
-/// What `flush` does that interrupts a packet: it goes away, and the packet is whole in its window.
+/// If `flush` interrupts a packet, it returns without doing anything, and the packet is counted whole in its window.
 pub fn a_packet_that_is_half_counted_is_left_alone() -> Result<()> {
     Object::load(PLAN, |object| {
         object.pass(&packet(1, 0x02, 100))?;

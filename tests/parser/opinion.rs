@@ -45,7 +45,7 @@ pub fn etherparse_finds_the_same_flows() -> Result<()> {
     Ok(())
 }
 
-/// What etherparse makes of a frame; nothing where it stops before the transport header, for whatever reason.
+/// The flow that etherparse finds in a frame; nothing if it stops before the transport header for any reason.
 fn opinion(frame: &[u8]) -> Option<Opinion> {
     let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
     let (src, dst, tos, payload): (IpAddr, IpAddr, _, _) = match packet.net.as_ref()? {
@@ -71,7 +71,7 @@ fn opinion(frame: &[u8]) -> Option<Opinion> {
         Some(TransportSlice::Igmp(_)) => (0, 0),
         Some(TransportSlice::Icmpv6(icmp)) => (icmp.type_u8().into(), icmp.code_u8().into()),
         None if payload.fragmented => (0, 0),
-        // Of other protocols it does not read ports.
+        // It does not read the ports of other protocols.
         None => return None,
     };
     Some(((src, dst, payload.ip_number.0, src_port, dst_port), tos, vlan))

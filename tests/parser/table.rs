@@ -56,7 +56,7 @@ pub fn every_kind_of_tunnel_shows_what_is_inside() -> Result<()> {
     run(Tunnels::Inner, cases().into_iter().chain(tunnelled().into_iter().map(|(_, inner)| inner)))
 }
 
-/// What the loader is told, and not what is usual.
+/// The parser uses the ports that the loader sets, not the usual ones.
 pub fn tunnels_at_other_ports() -> Result<()> {
     let mut tunnel_ports = TunnelPorts::NONE;
     tunnel_ports.add(UdpTunnel::Vxlan, 65_535);

@@ -1,5 +1,5 @@
-//! Attackers who send packets and read every report, and adapt. What they learn is worth something on the same day, to
-//! the extent that `docs/SECURITY.md` states, and nothing after midnight UTC.
+//! Attackers send packets, read every report, and adapt. What they learn helps them on the same day, as far as
+//! `docs/SECURITY.md` states, and not at all after midnight UTC.
 //!
 //! A router here is a secret (a seed). Each window is a replay of its own: windows start fresh, and the key follows
 //! from the secret and the day. For the filter of seen flows, a replay of its own stands for a pause in which the
@@ -172,10 +172,10 @@ impl Outcome {
 
 /// (a) and (b): tries to push the victim out of the list, or to make its bounds wide.
 ///
-/// Whoever watches the victim's bounds needs sources that fill its block of the candidates and one of its cells there,
-/// and others that fill each of its cells of the count-min, without being candidates: those have to be kept out of
-/// their own blocks by others again. So the search ends with hundreds of sources, and what they send widens bounds by
-/// less than the configured error.
+/// To widen the victim's bounds, an attacker needs sources that fill the victim's block of candidates and one of its
+/// cells there. He also needs sources that fill each of its cells of the count-min without being candidates, and
+/// further sources that keep those out of their own blocks. So the search ends with hundreds of sources, and their
+/// packets widen the bounds by less than the configured error.
 pub fn the_lists() -> Result<()> {
     // A quarter of what the victim sends, each: it belongs at the head of the list.
     let less = VICTIM_PACKETS / 4;

@@ -1,7 +1,7 @@
 //! `weir replay`: the kernel's datapath and its twin agree, their reports are true, and no capture stops them.
 //!
-//! What goes through the kernel needs root; what needs captures of the real world needs those; both are ignored
-//! without, as is what compares with a program that is not installed.
+//! Tests that use the kernel need root, some need captures of real networks, and some compare with another program.
+//! Without these they are ignored.
 
 use std::process::ExitCode;
 

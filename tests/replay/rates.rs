@@ -129,7 +129,7 @@ pub fn captures_of_one_time_are_merged() -> Result<()> {
     are_even(&replay(&files, "all")?[0], 200, 20)
 }
 
-/// What has no time is in the ledger, and in no second; so is what is in none that is whole.
+/// Packets without a time, and those in a partial second, are in the ledger and in no rate.
 pub fn what_has_no_second_is_in_none() -> Result<()> {
     let scratch = Scratch::new()?;
     let file = scratch.file("untimed.pcapng");

@@ -87,8 +87,8 @@ fn lists_hold(replays: u64, kernel: bool) -> Result<()> {
     Ok(())
 }
 
-/// What was sampled is right on average, and bounds hold as often as they say, for keys that nothing but their size
-/// chose.
+/// For keys that were chosen by their size alone, sampled sums are right on average, and bounds hold as often as they
+/// say.
 pub fn two_hundred_draws() -> Result<()> {
     let scratch = Scratch::new()?;
     let file = scratch.file("traffic.pcap");

@@ -272,7 +272,7 @@ fn bits(sizes: impl Iterator<Item = u64> + Clone) -> f64 {
     sizes.map(|size| size as f64 / total).filter(|part| *part > 0.0).map(|part| -part * part.log2()).sum()
 }
 
-/// Of small domains exactly, and otherwise within bounds; also with one packet in ten.
+/// Small domains are counted exactly, others within bounds; also with one packet in ten.
 pub fn entropies_hold() -> Result<()> {
     type Keys = fn(&Key) -> Vec<Value>;
     let questions: [(&str, By, Keys); 4] = [
@@ -315,7 +315,7 @@ fn is_exactly(sums: &Value, truth: Tally) -> bool {
     sums["packets"] == exact(truth.packets) && sums["bytes"] == exact(truth.bytes)
 }
 
-/// Of so many rows of a list, one of the truly largest may be missing.
+/// One of the truly largest keys may be missing for every so many rows of a list.
 const MISSING_PER_ROWS: usize = 50;
 
 /// Whether these rows are the largest, in order, and true.
@@ -332,7 +332,8 @@ pub fn judge_sums(rows: &[Value], top: usize, by: By, truths: &HashMap<String, T
     }
     let value = |row: &Value| row[by.name()]["value"].as_u64().unwrap_or(0);
     ensure!(rows.is_sorted_by(|one, next| value(one) >= value(next)), "the rows are in no order");
-    // Who has more than the last one may have is listed. Candidates get in by chance, so a long list may lack a few.
+    // A key that has more than the upper bound of the last row must be listed. Chance decides which keys become
+    // candidates, so a long list may lack a few.
     let last = rows.last().and_then(|row| row[by.name()]["upper"].as_u64()).unwrap_or(0);
     let missing: Vec<_> = truths.iter().filter(|(key, truth)| by.of(**truth) > last && !listed.contains(key)).collect();
     ensure!(missing.len() <= top / MISSING_PER_ROWS, "{missing:?} are not listed");

@@ -1,10 +1,10 @@
-//! What may happen by chance. A bound at a stated confidence is sometimes wrong, and a test must be able to tell that
+//! Chance in tests. A bound at a stated confidence is sometimes wrong, and a test must be able to tell that
 //! from a fault.
 
 /// How often a test that judges by chance may fail although nothing is wrong: once in a million runs.
 pub const FALSE_ALARM: f64 = 1e-6;
 
-/// The smallest number of failures among `trials` independent ones that is a fault: so many or more happen with a
+/// The smallest number of failures among `trials` independent ones that is a fault: this many or more happen with a
 /// probability below [`FALSE_ALARM`] where each fails with the probability `failure`.
 pub fn failures_that_alarm(trials: u64, failure: f64) -> u64 {
     (0..=trials).find(|&failures| at_least(failures, trials, failure) < FALSE_ALARM).unwrap_or(trials + 1)

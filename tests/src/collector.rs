@@ -211,8 +211,8 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Takes note of an answer, and of what was accepted with it. Before the answer is sent: who has the answer may
-    /// rely on finding the report here.
+    /// Records an answer and the reports that it accepts. Called before the answer is sent, so that a client that has
+    /// the answer finds the report here.
     fn note(&self, status: u16, reports: Vec<Received>) {
         let mut state = self.lock();
         state.answers.push(status);
@@ -252,7 +252,7 @@ fn serve(shared: &Shared, server: Server, address: SocketAddr) {
             }
             if wanted == Behaviour::Down {
                 drop(listening.take());
-                // If the port stays open, the behaviour stays what it was, and whoever waits for it is told.
+                // If the port stays open, the old behaviour stays, and the waiting test is told.
                 if wait_until_refused(address).is_err() {
                     break;
                 }
@@ -378,7 +378,7 @@ fn write(shared: &Shared, request: Request, status: u16, answer: &[u8]) {
 
 fn respond(request: Request, answer: &[u8]) {
     let mut writer = request.into_writer();
-    // Who hung up before his answer does not want it.
+    // A client that has disconnected does not need the answer.
     let _ = writer.write_all(answer).and_then(|()| writer.flush());
 }
 

@@ -85,7 +85,7 @@ fn send(socket: &UdpSocket, is_over: &AtomicBool) -> Result<u64> {
     let mut sent = 0;
     while !is_over.load(Relaxed) {
         let due = start.elapsed().as_micros() as u64 * PACKETS_PER_SECOND / 1_000_000;
-        // What the sender is late with is not made up for: that would be a burst.
+        // A late sender does not catch up: that would be a burst.
         for _ in 0..due.saturating_sub(sent).min(BURST) {
             socket.send(&sent.to_be_bytes()).context("cannot send")?;
             sent += 1;

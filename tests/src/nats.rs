@@ -1,6 +1,6 @@
 //! Runs the real `nats-server`, and speaks its protocol
-//! (<https://docs.nats.io/reference/reference-protocols/nats-protocol>) without weir's client: what a stream has is
-//! read by somebody else than who wrote it.
+//! (<https://docs.nats.io/reference/reference-protocols/nats-protocol>) without weir's client, so that
+//! the code that reads a stream is not the code that wrote it.
 
 use std::{
     fs::{self, File},

@@ -25,9 +25,9 @@ const XDP_PASS: u32 = 2;
 pub const LOOPBACK: u32 = 1;
 /// Test-run wants at least an Ethernet header.
 pub const FRAME_MIN: usize = 14;
-/// What test-run takes: a page less headroom and tail in one piece, the rest in 17 pages of fragments.
+/// The longest packet for a test run: a page less headroom and tail in one piece, the rest in 17 pages of fragments.
 const FRAME_MAX: usize = 64 << 10;
-/// What test-run takes in one piece, a little less: a page without headroom and tail.
+/// The longest packet for a test run in one piece, rounded down: a page without headroom and tail.
 const PIECE_MAX: usize = 3500;
 
 /// The cache and the ring that weir has by default, for one interface.

@@ -69,16 +69,16 @@ impl Dimension {
     }
 }
 
-/// What an entry of a top list is about.
+/// The key of an entry of a top list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// A flow.
     Flow(Key),
-    /// Whoever sends.
+    /// A source address.
     Source(IpAddr),
-    /// Whoever is sent to.
+    /// A destination address.
     Destination(IpAddr),
-    /// Who sends to whom.
+    /// Source and destination addresses.
     Pair(IpAddr, IpAddr),
     /// Protocol and port.
     Service(u8, u16),
@@ -187,7 +187,7 @@ impl Oracle {
         self.flows.iter().filter(|(key, _)| chosen(key)).map(|(_, tally)| *tally).sum()
     }
 
-    /// What the flows come to by keys that `keys` makes of each; it makes none of those that do not count.
+    /// Sums over flows, grouped by the keys that `keys` makes of each flow. A flow without keys does not count.
     pub fn grouped<K: Eq + std::hash::Hash>(&self, keys: impl Fn(&Key) -> Vec<K>) -> HashMap<K, Tally> {
         let mut groups: HashMap<K, Tally> = HashMap::new();
         for (flow, tally) in &self.flows {

@@ -21,7 +21,7 @@ impl Scratch {
     ///
     /// # Errors
     ///
-    /// The directory cannot be made, or exists: then somebody else made it, and it is not to be trusted.
+    /// The directory cannot be made, or exists: then another process made it, and it must not be trusted.
     pub fn new() -> Result<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("weir-{}-{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed));
@@ -74,7 +74,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nobody is left to hear of a failure, and what stays is in the system's temporary directory.
+        // A failure cannot be reported any more, and what remains is in the system's temporary directory.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

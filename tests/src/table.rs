@@ -73,7 +73,7 @@ pub fn machine() -> Result<String> {
     ))
 }
 
-/// The smallest and the middle one; the figures must not be empty.
+/// The smallest figure and the median. There must be at least one figure.
 pub fn least_and_median(mut figures: Vec<f64>) -> (f64, f64) {
     figures.sort_by(f64::total_cmp);
     (figures[0], figures[figures.len() / 2])

@@ -1,8 +1,8 @@
 //! Seeded traffic of which everything is known.
 //!
-//! Which flow a packet belongs to follows Zipf's law; what a flow looks like is fixed by the seed and its index; what
-//! is odd about a packet (fragment, options, extension headers, damage) is drawn for each packet. The same [`Plan`]
-//! gives the same bytes, always.
+//! Zipf's law decides which flow a packet belongs to. The seed and the flow's index decide what the flow looks like.
+//! Oddities (fragments, options, extension headers, damage) are drawn for each packet. The same [`Plan`] always gives
+//! the same bytes.
 
 use anyhow::{Result, ensure};
 

@@ -1,4 +1,4 @@
-//! What the generator knows about a packet, because it made the packet.
+//! The truth about a generated packet.
 
 use std::net::IpAddr;
 

@@ -14,7 +14,7 @@ use weir_report::Second;
 
 use super::protocol::{Command, Request, Response};
 
-/// How long weir may take: it may be closing a window.
+/// How long weir may take to answer: it may be closing a window.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Why there is no answer.
@@ -27,7 +27,7 @@ pub enum AskError {
     )]
     NotThere(PathBuf),
     /// No weir listens on the socket.
-    #[error("no weir answers at {0}: the one that made this socket has ended")]
+    #[error("weir is not running: the process that made the socket {0} has ended")]
     Gone(PathBuf),
     /// Only owner and group may connect.
     #[error("not permitted to open {0}: {way}", way = way_in(geteuid().is_root()))]
@@ -35,7 +35,7 @@ pub enum AskError {
     /// Any other error of the system.
     #[error("cannot talk to the weir at {0}: {1}")]
     Broken(PathBuf, #[source] io::Error),
-    /// The time is up.
+    /// weir did not answer in time.
     #[error(
         "the weir at {path} has not answered within {seconds} s: it is very busy, or was stopped. Ask again; what it does \
          is in its log (`journalctl -u weir`)"
@@ -53,7 +53,7 @@ pub enum AskError {
     )]
     Silent(PathBuf),
     /// The answer is not in this protocol.
-    #[error("what answers at {0} is not a weir of this version")]
+    #[error("the program that answers at {0} is not weir of this version")]
     Foreign(PathBuf),
     /// The request is invalid.
     #[error("{0}")]
@@ -68,7 +68,7 @@ const fn way_in(is_root: bool) -> &'static str {
     if is_root {
         "root needs the capability CAP_DAC_OVERRIDE, or the rights of the user that weir runs as"
     } else {
-        "become root, or a member of the group that it belongs to"
+        "become root, or a member of the group that owns the socket"
     }
 }
 
@@ -184,6 +184,6 @@ mod tests {
             hear(&mut stream);
             stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
         });
-        assert!(foreign.contains("not a weir of this version"), "{foreign}");
+        assert!(foreign.contains("not weir of this version"), "{foreign}");
     }
 }

@@ -3,14 +3,14 @@
 //! If systemd keeps file descriptors for the service ([`weir_datapath::kept`]), the programs stay on the interfaces
 //! when weir ends, and continue to count into its maps. The next weir
 //!
-//! 1. loads its own programs and maps, of whatever version and size;
+//! 1. loads its own programs and maps, whatever their version and size;
 //! 2. replaces the old programs by its own, link by link: each packet is seen by exactly one of the two;
 //! 3. reads what is left in the old maps into its first window ([`previous_run`]), minus what the old weir had reported
 //!    and written into the handover [`state`] at the end of each window;
 //! 4. releases the old maps after its first report.
 //!
 //! If the old weir was killed, the packets that it had read but not reported are in the old counters and in no record:
-//! they are `lost.restart`, exactly.
+//! this gives `lost.restart` exactly.
 //!
 //! When the service is stopped for good, systemd closes everything, and the kernel detaches the programs.
 
@@ -105,8 +105,8 @@ impl Inheritance {
                 Ok(None) => {}
                 Err(reason) => warn!(
                     generation,
-                    "cannot read what an earlier weir has left: {reason}. Its programs are replaced, and the packets since \
-                     its last report are in no report"
+                    "cannot read the state of an earlier weir: {reason}. Its programs are replaced, and the packets since its \
+                     last report are in no report"
                 ),
             }
             // Nobody can use these any more.
@@ -174,7 +174,7 @@ impl Descriptors {
             Ring::new(cpu, map, bytes)
         };
         // Without a ring its records are missing, but the counters include them.
-        let told = |error: &KernelError| warn!("cannot read a ring that an earlier weir has left: {error}");
+        let told = |error: &KernelError| warn!("cannot read a ring of an earlier weir: {error}");
         let rings = self.rings.into_iter().filter_map(|one| ring(one).inspect_err(told).ok()).collect();
         let records = self.records.map(previous_run::read_records).transpose().map_err(|error| error.to_string())?;
         Ok(Some(PreviousRun { state, records: records.unwrap_or_default(), blocks, flush, rings }))
@@ -283,7 +283,7 @@ impl Handover {
     pub fn end(mut self, seen: &Seen, begun: Option<Duration>) {
         match filter::write(seen) {
             Ok(kept) => store::keep(Name::Seen(self.generation), kept),
-            Err(error) => warn!("the next weir will not know the flows that were seen: {error}"),
+            Err(error) => warn!("the next weir will count all flows as new: {error}"),
         }
         match previous_run::write_records(&self.records) {
             Ok(kept) => store::keep(Name::Records(self.generation), kept),
@@ -324,7 +324,7 @@ impl Handover {
         match written {
             Ok(()) => self.fails = false,
             Err(error) if !std::mem::replace(&mut self.fails, true) => {
-                warn!("cannot save what the next weir has to know: {error}");
+                warn!("cannot save the state for the next weir: {error}");
             }
             Err(_) => {}
         }

@@ -73,8 +73,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Shuts it down as an operator does, and boots it again. What it has on disk stays. Its network is a new one:
-    /// whoever has a link into the old one needs another.
+    /// Shuts it down as an operator does, and boots it again. What it has on disk stays. Its network is
+    /// new, so links into the old one must be made again.
     pub fn reboot(&mut self) -> Result<()> {
         let before = self.init;
         // The machine may end before the command does.

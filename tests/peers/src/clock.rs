@@ -32,7 +32,7 @@ pub fn median(mut numbers: Vec<f64>) -> f64 {
     }
 }
 
-/// What a load costs that has to wait for the one before, in a memory of this size: says whether it is a cache's.
+/// The time of a load that depends on the one before, in memory of this size. It shows which cache the memory fits.
 pub fn dependent_load_nanoseconds(bytes: usize) -> f64 {
     const LOADS: usize = 1_000_000;
     let mut next: Vec<[u32; 16]> = vec![[0; 16]; (bytes / 64).max(2)];

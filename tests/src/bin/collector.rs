@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     writeln!(io::stdout(), "listening on {}", collector.url())?;
     loop {
         if let Some(received) = collector.next(WAIT) {
-            // A line in one write, so that who reads along never sees half of one.
+            // One write for each line, so that a concurrent reader never sees half a line.
             file.write_all(format!("{}\n", received.report).as_bytes()).with_context(cannot)?;
         }
     }

@@ -43,7 +43,7 @@ const MODES: [(&str, &str); 5] =
 const VERIFIED_MAX: u32 = 500_000;
 /// The parser's trials for which test-run before Linux 5.18 is too old: they need metadata, or frames beyond a page.
 const BEYOND_OLD_TEST_RUN: [&str; 3] = ["every_link_type", "cut_at_every_offset", "every_length_and_type"];
-/// What of the end-to-end tests runs on each kernel, and by which part of a name it is picked.
+/// The end-to-end tests that run on each kernel, and the parts of names that select them.
 const END_TO_END: [(&str, &str); 9] = [
     ("ledger native", "ledger::o"),
     ("ledger generic", "ledger::generic"),
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
             Err(error) => ("failed", format!("{error:#}").replace('\n', " | ")),
         };
         all &= outcome.is_ok();
-        // Nobody is left to be told where standard output is closed.
+        // If standard output is closed, the error cannot be reported.
         let _ = writeln!(io::stdout(), "check\t{name}\t{verdict}\t{detail}");
     };
     check("load", load(Tunnels::Outer));
@@ -102,7 +102,7 @@ fn load(tunnels: Tunnels) -> Result<String> {
     Ok(loaded.into_iter().map(count).collect::<Vec<_>>().join(" "))
 }
 
-/// What weir says of the kernel has to agree with what the other checks find: it can measure here.
+/// weir's verdict on the kernel must agree with the other checks: it can measure here.
 fn doctor() -> Result<String> {
     let output = Command::new(weir_binary()?).arg("doctor").output()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -65,7 +65,7 @@ fn ordered(place: &str, rows: &[Value], by: &str, report: &Value, faults: &mut F
     }
 }
 
-/// What a prefix has beyond its members is a part of all that it has.
+/// The part of a prefix beyond its members is at most its whole.
 fn beyond(place: &str, rows: &[Value], listed: u64, top: &Value, faults: &mut Faults) {
     let mut members = 0;
     for (nth, row) in rows.iter().enumerate() {

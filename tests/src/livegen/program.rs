@@ -26,7 +26,7 @@ const STATE: &str = "state";
 const STATE_BYTES: u64 = 16;
 const DUE: i16 = 8;
 
-/// The generators' own Ethernet address; nobody answers to it.
+/// The generators' own Ethernet address; no host answers to it.
 const MAC: [u8; 6] = [2, 0x77, 0, 0, 0, 0x99];
 const UDP: u8 = 17;
 const PORTS: [u8; 4] = [0xc0, 0x01, 0x01, 0xbb];
@@ -235,7 +235,7 @@ fn assemble(flows: Flows, frame: &[u8], ifindex: u32, step: Option<i32>) -> Code
     code
 }
 
-/// Waits with the first packet of a batch until that is due. Who is late catches up, but for what is older than
+/// Waits until the first packet of a batch is due. A late generator catches up, but no further back than
 /// [`BEHIND_MAX`].
 fn wait(code: &mut Code, step: i32) {
     const CLOCK: i32 = 5; // `bpf_ktime_get_ns`

@@ -1,4 +1,4 @@
-//! Lists of prefixes: what each has, and what of it is not of addresses that are listed.
+//! Lists of prefixes: the traffic of each prefix, and the part of it that does not belong to listed addresses.
 
 use std::{
     cmp::Reverse,
@@ -33,7 +33,7 @@ pub(super) const LISTS: [List; 2] = [
     List { name: "destination_prefixes", addresses: Dimension::Destinations, field: "dst_ip" },
 ];
 
-/// Prefixes of so many are all candidates, and nothing of them is estimated unless packets are missing.
+/// Up to this many prefixes are all candidates. Then they are counted exactly, unless packets are missing.
 const CERTAIN_MAX: usize = 200;
 
 /// Whether all bounds of both lists of prefixes of a top list hold, whatever their order.
@@ -48,7 +48,7 @@ fn less(whole: Tally, part: Tally) -> Tally {
 }
 
 impl Oracle {
-    /// What every address did, and every prefix.
+    /// The traffic of every address and of every prefix.
     fn of_prefixes(&self, list: List) -> (HashMap<IpAddr, Tally>, HashMap<String, Tally>) {
         let tallies = self.tallies(list.addresses).into_iter();
         let addresses: HashMap<IpAddr, Tally> = tallies
@@ -64,7 +64,7 @@ impl Oracle {
         (addresses, prefixes)
     }
 
-    /// The list of a report that made no errors, if as many addresses are listed.
+    /// The list of a perfect report that lists this many addresses.
     pub(super) fn prefixes(&self, list: List, by: By, count: usize) -> Value {
         let (_, prefixes) = self.of_prefixes(list);
         let mut members = HashMap::<String, (u32, Tally)>::new();
@@ -140,7 +140,7 @@ impl Oracle {
                     }
                 }
             }
-            // Where all is exact, the rows are the truly largest, and all there are if there are few.
+            // If everything is exact, the rows are the truly largest; if there are few, all of them are listed.
             if is_complete && is_exact && prefixes.len() <= CERTAIN_MAX {
                 let least = if rows.is_empty() { 0 } else { last };
                 for (prefix, all) in prefixes.iter().filter(|(prefix, _)| !seen.contains(prefix.as_str())) {

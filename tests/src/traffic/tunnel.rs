@@ -79,7 +79,7 @@ impl Tunnel {
                 let header = gre(random, TYPE_MPLS);
                 outer(random, proto::GRE, &[&header[..], &label(), ip].concat())
             }
-            // With a key, of which the first 24 bits are the virtual subnet.
+            // The first 24 bits of the key are the virtual subnet.
             Self::Nvgre => outer(random, proto::GRE, &[&[0x20, 0, 0x65, 0x58, 0, 0, 7, 0][..], inner].concat()),
             Self::ErspanI => outer(random, proto::GRE, &[&[0, 0, 0x88, 0xbe][..], inner].concat()),
             Self::ErspanII => {
@@ -126,8 +126,8 @@ fn gre(random: &mut Random, kind: u16) -> Vec<u8> {
     header
 }
 
-/// TS 29.281 section 5: with any flag set, four bytes more, of which the last is the first extension header's type.
-/// Each of those begins with its length in units of four bytes and ends with the type of the next.
+/// TS 29.281 section 5: if any flag is set, the header has four more bytes; the last one is the type of the first
+/// extension header. Each extension header begins with its length in units of four bytes and ends with the next type.
 fn gtp_u(random: &mut Random) -> Vec<u8> {
     const PDU_SESSION_CONTAINER: u8 = 0x85;
     let (extensions, sequence) = (random.between(0, 4), random.chance(0.5));
@@ -162,7 +162,7 @@ fn udp(random: &mut Random, dst_port: u16, payload: &[u8]) -> (Vec<u8>, Key) {
     (frame, Key { src_port, dst_port, ..key })
 }
 
-/// IP of either version between two of few tunnel ends.
+/// IP of either version between two tunnel ends, of which there are only a few.
 fn outer(random: &mut Random, proto: u8, payload: &[u8]) -> (Vec<u8>, Key) {
     let mut frame = vec![2; 12];
     let (from, to) = (random.between(1, 250) as u8, random.between(1, 250) as u8);

@@ -115,7 +115,7 @@ pub fn spread(seed: u64, found: &mut Tallies) -> Result<()> {
         let key = FlowKey::new(src, dst, 6, class::V6).with_ports(1, (nth + 1) as u16);
         Record { key, packets: 1, bytes: 60, sampling: 1, ..Record::default() }
     };
-    // Which touches are those of a key: up to its number here, from that of the key before.
+    // The touches of key n are numbered from `ends[n - 1]` up to `ends[n]`.
     let ends: Vec<u64> = (1..=MANY)
         .scan(0, |end, rank| {
             Some({

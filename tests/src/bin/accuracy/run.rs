@@ -89,7 +89,7 @@ pub struct Measured {
 }
 
 impl<'a> Meter<'a> {
-    /// So many workers, who know the flows of earlier packets.
+    /// This many workers, which know the flows of earlier packets.
     pub fn new<'p>(
         config: &'a Config,
         views: &'a Arc<Views>,

@@ -44,16 +44,16 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/we
 /// The benchmark's own.
 const PROGRAMS: [&str; 5] = ["baseline", "draw", "two_flows", "all_miss", "zipf"];
 
-/// Who reads the ring, and when.
+/// Whether and when the ring is read.
 #[derive(Clone, Copy, PartialEq)]
 enum Reading {
-    /// Nobody needs to: nothing is evicted.
+    /// It need not be read: nothing is evicted.
     Needless,
     /// This CPU, between the calls: the ring always has room.
     Between,
     /// Another CPU, all the time.
     Beside(u32),
-    /// Nobody: the ring is full.
+    /// It is never read: it is full.
     Nobody,
 }
 

@@ -108,7 +108,7 @@ fn pattern(nth: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 + nth * 17) as u8).collect()
 }
 
-/// Sends back what comes. A failure is the client's to tell, who misses what he sent.
+/// Sends back everything that it receives. The client reports a failure, because it misses what it sent.
 fn serve_streams(listener: &TcpListener, over: &AtomicBool) {
     if listener.set_nonblocking(true).is_err() {
         return;

@@ -1,6 +1,6 @@
 //! The demo behind `scripts/demo`: weir on a router that is made of network namespaces, with real traffic.
 //!
-//! It removes all that it makes, also after a failure or an interrupt.
+//! It removes everything that it made, also after a failure or an interrupt.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ const COLLECTOR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8
 const PACE: Pace = Pace::PacketsPerSecond(420);
 /// How long weir may take to start, to report and to stop.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Kernels that join a network send packets of their own for a while. After this long without a packet they are done.
+/// A kernel that joins a network sends packets of its own for a while. After this long without a packet it is done.
 const QUIET: Duration = Duration::from_millis(600);
 /// How often to look for a report that came.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -115,9 +115,9 @@ fn config(collector: &Collector) -> String {
     )
 }
 
-/// Makes the hosts send no packets of their own: they do not ask for routers, and what they send when they join is
-/// over. Then all packets come from the demo. The hosts also send each packet by itself: of packets merged by an
-/// offload (GSO) weir counts each, but the interface's counter, which the demo compares with, counts one.
+/// Keeps the hosts from sending packets of their own: they send no router solicitations, and this waits until they have
+/// joined the network. Then all packets come from the demo. It also switches off GSO on the hosts: weir counts each of
+/// the merged packets, but the interface's counter, which the demo compares with, counts them as one.
 fn silence(lab: &Lab) -> Result<()> {
     for host in [&lab.client, &lab.server] {
         host.set("ipv6/conf/eth0/router_solicitations", "0")?;
@@ -152,7 +152,7 @@ impl Sent {
     }
 }
 
-/// What was sent by the demo's own count.
+/// The packets sent, by the demo's own count.
 struct Traffic {
     injected: Oracle,
     returned: Returned,
@@ -215,9 +215,8 @@ fn take_report(collector: &Collector, timeout: Duration, reports: &mut Vec<Repor
 
 /// Says what was sent and what weir saw of it.
 ///
-/// What the hosts sent while weir certainly measured is the least that it must have seen, and what they sent from
-/// before it attached until after it ended the most. Both are the same but for what a kernel says on its own in
-/// between.
+/// weir must have seen at least what the hosts sent while it certainly measured, and at most what they sent from before
+/// it attached until after it ended. The two are equal, except for packets that a kernel sends on its own in between.
 fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Result<()> {
     let Sent { client, server } = *sent;
     let Traffic { injected, returned: Returned { stream_bytes, datagrams } } = traffic;
@@ -277,7 +276,7 @@ fn check(reports: &[Report], [sent, most]: [&Sent; 2], traffic: &Traffic) -> Res
     Ok(())
 }
 
-/// Packets without a flow by reason; without ARP, which the kernels of the laboratory speak too.
+/// Packets without a flow, by reason. ARP is left out, because the kernels of the laboratory send it, too.
 fn skipped_without_arp(reports: &[Report]) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for interface in reports.iter().flat_map(|report| &report.interfaces) {

@@ -1,4 +1,4 @@
-//! Frames that nobody would send: valid frames, mutated.
+//! Invalid frames: valid ones, mutated.
 
 use anyhow::Result;
 use weir_tests::{
@@ -10,7 +10,7 @@ use weir_tests::{
 const POOL: u64 = 1024;
 /// Most frames are cut to this: the payload is of no interest, and copying it takes time.
 const SHORT: usize = 200;
-/// What lengths and types like to be tried with.
+/// Values that often break parsers of lengths and types.
 const EXTREMES: [u8; 12] = [0, 1, 4, 6, 0x0f, 0x45, 0x60, 0x7f, 0x80, 0x81, 0xfe, 0xff];
 
 /// An endless sequence that its seed repeats.

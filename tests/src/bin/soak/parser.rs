@@ -110,7 +110,7 @@ struct Work<'a> {
     tunnels: Tunnels,
     frames: u64,
     seed: u64,
-    /// The next chunk that nobody has taken.
+    /// The next chunk that no thread has taken.
     next: &'a AtomicU64,
     bar: &'a ProgressBar,
 }

@@ -25,7 +25,7 @@ use weir_tests::{
 pub const WAN: &str = "wan0";
 const LAN: &str = "lan0";
 const FAR: &str = "eth0";
-/// The next hop's Ethernet address, which nobody has: the sink drops such packets first of all.
+/// The next hop's Ethernet address, which no interface has: the sink drops such packets first of all.
 const NOBODY: &str = "02:77:00:00:00:66";
 const NEXT_HOPS: [&str; 2] = ["10.77.2.66", "fd77:2::66"];
 const TIMEOUT: Duration = Duration::from_secs(10);
