@@ -47,7 +47,7 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Neither fails but for a process that has ended and was waited for.
+        // Both fail only for a process that has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

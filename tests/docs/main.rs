@@ -1,5 +1,5 @@
 //! The documentation tells the truth: what it names exists, its commands are understood, and it explains every field
-//! of a report. Comments fit a screen, and no modules need each other in a circle.
+//! of a report. Comments fit a screen, and there are no import cycles.
 
 mod commands;
 mod comments;

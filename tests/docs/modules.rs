@@ -1,5 +1,5 @@
-//! `ARCHITECTURE.md` says that no modules of one folder need each other in a circle. This reads the imports of every
-//! source file, and holds that against them.
+//! `ARCHITECTURE.md` says that the modules of a folder have no dependency cycles. This checks it with the imports of
+//! every source file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

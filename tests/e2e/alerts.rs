@@ -39,7 +39,7 @@ tests![
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 /// A scan reaches more than this.
 const LIMIT: u64 = 1_000;
-/// The alert of a scan begins and ends after so many windows.
+/// The alert of a scan begins and ends after this many windows.
 const WINDOWS: usize = 2;
 
 /// Rules of which only the first two are ever met, and each only in its own test.
@@ -90,7 +90,7 @@ fn text(value: &Value, name: &str) -> Result<String> {
     Ok(value[name].as_str().with_context(|| format!("no {name} in {value}"))?.to_owned())
 }
 
-/// Holds log and webhook against what the reports say: each change is there once, in this order.
+/// Compares log and webhook with what the reports say: each change is there once, in this order.
 fn check_told(daemon: &Daemon, reports: &[Value], messages: &[Received]) -> Result<()> {
     let told = told_by_reports(reports)?;
     let log = daemon.log()?;

@@ -45,7 +45,7 @@ impl Clock {
         self.scratch.file("stepped.so")
     }
 
-    /// Sets it to so many milliseconds before or after the machine's.
+    /// Sets it to this many milliseconds before or after the machine's.
     pub fn set(&self, off_ms: i64) -> Result<()> {
         // In place: the process has the file mapped.
         let step = OpenOptions::new().write(true).create(true).truncate(false).open(self.scratch.file("step"))?;

@@ -20,7 +20,7 @@ tests![packets_that_are_dropped_before_are_noticed, a_program_that_sees_nothing_
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 const SETTINGS: &str = "report: {interval: 1s}\n";
 
-/// Sends so many packets at this pace.
+/// Sends this many packets at this pace.
 fn send(pair: &QuietPair, packets: u64, pace: Pace) -> Result<()> {
     let plan = Plan { seed: 80, packets, ..Plan::default() };
     watch::send(pair, QUIET_LINK, Traffic::new(plan)?, pace, &mut Oracle::new()).map(drop)
@@ -70,7 +70,7 @@ fn heavy_traffic_is_not_suspected() -> Result<()> {
         let pair = Lab::quiet_pair()?;
         let settings = format!("interfaces: [{{name: {INTERFACE}, mode: {mode}}}]\n{SETTINGS}{ROOMY_RINGS}");
         let mut daemon = measure(&pair.observer, &settings)?;
-        // As fast as they go, over several edges.
+        // As fast as possible, over the ends of several windows.
         send(&pair, 600_000, Pace::Unlimited)?;
         let reports = stop(&mut daemon, Loss::None)?;
         let log = daemon.log()?;

@@ -383,7 +383,7 @@ struct Front(Child);
 
 impl Drop for Front {
     fn drop(&mut self) {
-        // Neither fails but for a process that has ended and was waited for.
+        // Both fail only for a process that has ended and was waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

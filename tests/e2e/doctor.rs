@@ -1,4 +1,4 @@
-//! What `weir doctor` says agrees with what `weir run` can do, and it attaches nothing to find out.
+//! The findings of `weir doctor` agree with what `weir run` can do, and it attaches nothing to find out.
 
 use std::{collections::BTreeSet, fs, net::IpAddr, os::unix::fs::PermissionsExt};
 
@@ -44,7 +44,7 @@ fn forbidding(diagnosis: &Value) -> Result<Vec<&str>> {
         .collect())
 }
 
-/// What was found under this name on the only interface.
+/// The finding with this name about the only interface.
 fn on_interface<'a>(diagnosis: &'a Value, name: &str) -> Result<(&'a str, &'a str)> {
     let finding = list(&diagnosis["interfaces"][0]["findings"])?.iter().find(|finding| finding["name"] == name);
     let finding = finding.with_context(|| format!("nothing about {name} in {diagnosis}"))?;
@@ -209,7 +209,7 @@ fn a_bundle_shows_neither_addresses_nor_secrets() -> Result<()> {
     watch.pair.observer.ip(&format!("link set {INTERFACE} alias Acme-uplink"))?;
     let plan = Plan { seed: 71, packets: 5_000, flows: 500, mix: Mix::odd(), ..Plan::default() };
     let sent = watch.send(plan, &mut Oracle::new())?;
-    // The bundle has the report that the last packets are in: the next one comes after some seconds.
+    // The bundle must contain the report with the last packets: the next one comes some seconds later.
     let all_seen = || Ok((seen_on(INTERFACE, &watch.daemon.reports()?)?.packets >= sent.packets).then_some(()));
     clock::wait_for("reports of all packets", TIMEOUT, all_seen)?;
     let secrets = "hash_key: 00112233445566778899aabbccddeeff\n\

@@ -86,7 +86,7 @@ impl Unread {
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        // Neither fails but for a process that has ended and was waited for.
+        // Both fail only for a process that has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -38,10 +38,10 @@ tests![
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 
-/// The bridge has the address to which all traffic is sent, so that everything comes up to it.
+/// Gives the bridge the address that all traffic is sent to, so that the bridge receives everything.
 const TAKES_ALL: &str = "link set br0 address 02:77:ff:00:00:01 arp off up";
 
-/// Adds a bridge that no firewall watches: that would drop the packets of the test that are odd.
+/// Adds a bridge without a firewall, which would drop malformed packets of the test.
 fn add_bridge(namespace: &Namespace) -> Result<()> {
     namespace.ip("link add br0 type bridge")?;
     for firewall in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"] {
@@ -52,7 +52,7 @@ fn add_bridge(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// What a report says of one direction of an interface: what feeds, what was seen, and what of it is repeated.
+/// The `feeds` setting, the packets seen, and the repeated ones, of one direction of an interface in a report.
 fn of<'r>(report: &'r Value, name: &str, direction: &str) -> Result<(&'r str, Tally, Tally)> {
     let found = list(&report["interfaces"])?.iter().find(|one| one["name"] == name && one["direction"] == direction);
     let one = found.with_context(|| format!("{name} {direction} is not in the report"))?;
@@ -99,7 +99,7 @@ fn check_forwarded(mode: &str, sent: &str) -> Result<()> {
     Ok(())
 }
 
-/// Beside what it forwards the router sends datagrams from an address that it had and from one that is new, ARP and
+/// The router forwards packets, and also sends its own: datagrams from an old and from a new address, ARP, and
 /// neighbour discovery.
 fn packet_sockets_know_what_the_router_itself_sends() -> Result<()> {
     const OWN: u64 = 50;
@@ -118,7 +118,7 @@ fn packet_sockets_know_what_the_router_itself_sends() -> Result<()> {
         let _listens = lab.server.enter(|| UdpSocket::bind(address))??;
         lab.router.ip(&format!("address add {NEW}/24 dev lan0"))?;
         if mode == "afpacket" {
-            // Those of the loopback are two, and of each of the others three.
+            // The loopback has two, and each of the other interfaces three.
             daemon.wait_for_line("the router's own addresses have changed addresses=9", watch::TIMEOUT)?;
         }
         for from in ["10.77.2.1", NEW] {
@@ -150,7 +150,7 @@ fn packet_sockets_know_what_the_router_itself_sends() -> Result<()> {
     Ok(())
 }
 
-/// Where the router translates addresses, what it forwards has its own address as the source, and feeds once.
+/// If the router translates addresses, forwarded packets have its own address as the source. They still feed once.
 fn packet_sockets_behind_nat_feed_what_is_received() -> Result<()> {
     one_window();
     let lab = Lab::new()?;

@@ -49,11 +49,11 @@ const PORT: u16 = 4739;
 const BY_INTERFACE: &str =
     "views: [{name: by_interface, by: [interface, src_ip, dst_ip, src_port, dst_port, proto], top: 30}]\n";
 
-/// Addresses and ports: what tells flow records apart here.
+/// The key of a flow record in these tests: addresses and ports.
 type Key = (IpAddr, IpAddr, u64, u64);
 /// Packets and bytes.
 type Counts = (u64, u64);
-/// What all records with this key add up to.
+/// The sums of all records with this key.
 type Flows = BTreeMap<Key, Counts>;
 
 fn add(flows: &mut Flows, key: Key, (packets, bytes): Counts) {
@@ -61,7 +61,7 @@ fn add(flows: &mut Flows, key: Key, (packets, bytes): Counts) {
     *sum = (sum.0 + packets, sum.1 + bytes);
 }
 
-/// What these rows of reports come to. `scale` is by what a collector multiplies what was sampled.
+/// The sums of these rows of reports. `scale` is the factor by which a collector multiplies sampled counts.
 fn of_rows<'r>(rows: impl Iterator<Item = &'r Value>, scale: Option<u64>) -> Result<Flows> {
     let mut flows = Flows::new();
     for row in rows {
@@ -70,7 +70,7 @@ fn of_rows<'r>(rows: impl Iterator<Item = &'r Value>, scale: Option<u64>) -> Res
             Some(scale) => number(&row[unit]["sampled"]).map(|sampled| sampled * scale),
             None => number(&row[unit]["value"]),
         };
-        // Collectors print type and code of ICMP each in a way of their own.
+        // Each collector prints the type and code of ICMP differently.
         let is_icmp = row["proto"].as_str().is_some_and(|proto| proto.starts_with("icmp"));
         let port = |field: &str| if is_icmp { Ok(0) } else { number(&row[field]) };
         let key = (address("src_ip")?, address("dst_ip")?, port("src_port")?, port("dst_port")?);
@@ -127,7 +127,7 @@ impl Program {
         Ok(fs::read_to_string(&self.log)?)
     }
 
-    /// Ends it as its operator would: it writes what it has.
+    /// Ends it as its operator would, so that it writes its files.
     fn stop(mut self, signal: Signal) -> Result<()> {
         kill_process(Pid::from_child(&self.child), signal)?;
         self.child.wait()?;
@@ -137,7 +137,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Neither fails but for a process that has ended and was waited for.
+        // Both fail only for a process that has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -287,7 +287,7 @@ fn over_tcp_nothing_is_missing_after_an_outage() -> Result<()> {
     let sniffer = Program::start(&pair.observer, &command, &scratch, "Capturing on")?;
     let settings = format!("{INTERVAL}{BY_INTERFACE}");
     let mut watch = start(pair, &settings, ", view: by_interface, transport: tcp, timeout: 1s")?;
-    // Nobody listens yet.
+    // The collector does not listen yet.
     watch.send(Plan { seed: 94, ..Plan::default() }, &mut Oracle::new())?;
     let so_far = watch.daemon.reports()?.len();
     watch.daemon.wait_for_reports(so_far + 2, TIMEOUT)?;
@@ -315,8 +315,8 @@ fn over_tcp_nothing_is_missing_after_an_outage() -> Result<()> {
         serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
     let (mut found, expected) = (Flows::new(), of_rows(rows_by_interface(&reports), None)?);
     flows_of_tshark(&decoded, &mut found)?;
-    // What the collector had not acknowledged when it cut the connection came again: none is missing, and a few may be
-    // there twice.
+    // Records that the collector had not acknowledged when it cut the connection are sent again: none is missing, and a
+    // few may be there twice.
     for (key, (packets, bytes)) in &expected {
         let (sent, sent_bytes) = found.get(key).copied().unwrap_or_default();
         ensure!(

@@ -174,7 +174,8 @@ fn main() -> ExitCode {
 /// The exit code of tests that failed, as `cargo test` knows it.
 const FAILED: u8 = 101;
 
-/// Runs one group of tests after the other, so many of each side by side. A filter may leave nothing of a group.
+/// Runs the groups of tests one after the other, each with this many tests side by side. A filter may leave a group
+/// empty.
 fn run(arguments: &Arguments, mut groups: Vec<(usize, Vec<Trial>)>) -> ExitCode {
     for (_, trials) in &mut groups {
         trials.retain(|trial| !arguments.is_filtered_out(trial));

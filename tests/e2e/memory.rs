@@ -28,7 +28,7 @@ const RSS_MAX: u64 = 64 << 20;
 const CHANGE_MAX: f64 = 0.02;
 /// Every packet makes a record, and the default ring has room for those of 150 ms: the daemon waits less for its turn.
 const FLOOD_PACE: Pace = Pace::PacketsPerSecond(100_000);
-/// One packet in so many belongs to a heavy hitter.
+/// One packet in this many belongs to a heavy hitter.
 const HEAVY_EVERY: usize = 10;
 
 /// Small sketches hide nothing of what loading the programs takes.

@@ -1,5 +1,5 @@
-//! Modes beside each other: whichever way weir sees the packets of an interface, and whatever else sees them there, its
-//! ledger is the interface's own count.
+//! Combinations of modes: the ledger is the interface's own count, however weir sees the packets and whatever other
+//! program sees them too.
 
 use std::{
     fmt,
@@ -25,18 +25,19 @@ use crate::watch::{self, ONE_WINDOW, ROOMY_PACKET_RINGS, measure, modes, one_win
 tests![own_copies_are_not_received];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
-/// The modes of the configuration, and what a veth is measured by in each.
+/// The configurable modes, and the mode that a veth is measured in for each of them.
 const MODES: [(&str, &str); 5] =
     [("native", "xdp-native"), ("generic", "xdp-generic"), ("tcx", "tcx"), ("tc", "tc"), ("afpacket", "afpacket")];
-/// The router's own addresses. Most of them, where a link header would have its `EtherType`, say IPv4, IPv6 or VLAN.
+/// The router's own addresses. Most of them look like the `EtherType` of IPv4, IPv6 or VLAN, at the place where a link
+/// header would have it.
 const OWN: [[u8; 4]; 4] = [[10, 1, 0, 1], [8, 0, 69, 7], [134, 221, 96, 1], [129, 0, 8, 0]];
 const OWN_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x86dd, 0x6000, 0, 0, 0, 1);
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 const GROUP_IPV6: Ipv6Addr = Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0x86dd, 0x6001);
 const FIRST_PORT: u16 = 7_007;
 
-/// The kernel hands a copy of each multicast and broadcast packet that the router sends to the router's own sockets,
-/// by way of what the interface receives.
+/// The kernel delivers a copy of each multicast and broadcast packet that the router sends to the router's own sockets.
+/// The copy takes the receive path of the interface.
 fn own_copies_are_not_received() -> Result<()> {
     for (mode, obtained) in MODES {
         for sampling in ["", "sampling: {packets: 10}\n"] {
@@ -67,8 +68,8 @@ fn check_own_copies(mode: &str, obtained: &str, sampling: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sends packets to everybody, of which each comes back to a socket of the sender; returns how many. Some are longer
-/// than what the interface carries: they come back in one piece.
+/// Sends broadcast and multicast packets, each of which comes back to a socket of the sender. Returns how many. Some
+/// are longer than the interface's MTU: they come back in one piece.
 fn send_to_all(router: &Namespace) -> Result<u64> {
     const LENGTHS: [usize; 3] = [1, 400, 3_000];
     let mut ways = vec![(IpAddr::from(GROUP_IPV6), IpAddr::from(OWN_IPV6))];
@@ -92,7 +93,7 @@ fn send_to_all(router: &Namespace) -> Result<u64> {
     router.enter(all)?
 }
 
-/// A socket that gets what is sent to these addresses, and one that sends from the router's own.
+/// A socket that receives packets to these addresses, and one that sends from the router's own address.
 fn sockets((to, port): (IpAddr, u16), own: IpAddr) -> Result<(UdpSocket, UdpSocket)> {
     const ANY_INTERFACE: u32 = 0;
     let any: IpAddr = if own.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -109,7 +110,7 @@ fn sockets((to, port): (IpAddr, u16), own: IpAddr) -> Result<(UdpSocket, UdpSock
     Ok((gets, sends))
 }
 
-/// How weir measures the interface below, and whether somebody else's XDP program runs there in generic mode.
+/// How weir measures the lower interface, and whether a foreign XDP program runs there in generic mode.
 const BELOW: [(&str, bool); 8] = [
     ("native", false),
     ("generic", false),
@@ -120,21 +121,21 @@ const BELOW: [(&str, bool); 8] = [
     ("tc", true),
     ("afpacket", true),
 ];
-/// How it measures the interface that lies on it. Only drivers of network cards and the like have the native mode.
+/// How it measures the upper interface. Only drivers of network cards and the like have the native mode.
 const ABOVE: &[&str] = &["generic", "tcx", "tc", "afpacket"];
 const OF_A_CABLE: &[&str] = &["native", "generic", "tcx", "tc", "afpacket"];
-/// A VLAN that frames are in.
+/// The VLAN of the frames.
 const TAG: [u8; 4] = [0x81, 0x00, 0, 5];
 
 /// Interfaces that lie on others.
 struct Stacked {
     /// The kind of the upper one, in words.
     name: &'static str,
-    /// What `ip` is told; `LOWER` and `UPPER` stand for the names.
+    /// Arguments of `ip`; `LOWER` and `UPPER` stand for the names.
     make: &'static [&'static str],
     /// The modes of the upper one.
     modes: &'static [&'static str],
-    /// Whether what passes below has a tag.
+    /// Whether packets on the lower interface have a tag.
     is_tagged: bool,
     /// Whether they are the ends of one cable, and none lies on the other.
     is_cable: bool,
@@ -188,7 +189,7 @@ const CABLE: Stacked = Stacked {
     is_cable: true,
 };
 
-/// Some kinds of interfaces not every kernel has.
+/// Kinds of interfaces that not every kernel has.
 pub fn kinds() -> Vec<Trial> {
     let root = needed(netns::requirements());
     let [vlan, bond] = [VLAN, BOND].map(|kind| optional(kind.requirement()));
@@ -226,8 +227,8 @@ impl Stacked {
     }
 }
 
-/// Of all pairs of modes, both interfaces' ledgers are the interfaces' own counts. All pairs at once: each has a cable
-/// of its own.
+/// For all pairs of modes, the ledgers of both interfaces are the interfaces' own counts. All pairs run at once, each
+/// with a cable of its own.
 fn check_stack(kind: &Stacked) -> Result<()> {
     one_window();
     let pair = Lab::quiet_pair()?;
@@ -250,14 +251,14 @@ fn check_stack(kind: &Stacked) -> Result<()> {
     }
     let log = daemon.log()?;
     let told = all.iter().filter(|one| log.contains(&format!("XDP runs in generic mode on {}.", one.lower))).count();
-    ensure!(told > 0, "the log does not tell of generic XDP below:\n{log}");
+    ensure!(told > 0, "the log does not mention generic XDP below:\n{log}");
     Ok(())
 }
 
-/// Cables, and what lies on their ends.
+/// Cables, and the interfaces on their ends.
 struct Pairs {
     all: Vec<Pair>,
-    /// Programs of somebody else, until they are dropped.
+    /// Foreign programs, until they are dropped.
     foreign: Vec<Foreign>,
 }
 
@@ -273,7 +274,7 @@ struct Pair {
 impl fmt::Display for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mode, is_foreign) = self.below;
-        let beside = if is_foreign { " beside somebody else's generic XDP" } else { "" };
+        let beside = if is_foreign { " beside a foreign XDP program in generic mode" } else { "" };
         write!(f, "{mode}{beside} on {}, {} on {}", self.lower, self.above, self.upper)
     }
 }

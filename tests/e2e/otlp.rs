@@ -65,7 +65,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Neither fails but for a process that has ended and was waited for.
+        // Both fail only for a process that has ended and was waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -112,7 +112,7 @@ impl Receiver {
         whole.map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
 
-    /// Waits until so many requests were answered with this status, and nothing else went wrong.
+    /// Waits until this many requests were answered with this status, and nothing else went wrong.
     fn wait_for_answers(&self, status: u16, count: usize) -> Result<()> {
         clock::wait_for(&format!("{count} answers of {status}"), TIMEOUT, || {
             let answers = self.lines("requests")?;

@@ -47,7 +47,7 @@ fn capabilities(pid: u32) -> Result<Vec<(String, u64)>> {
     Ok(all)
 }
 
-/// Holds every thread against what it may have: `keeper` has `CAP_NET_ADMIN`. A thread gives up the rest when it gets
+/// Compares every thread with what it may have: `keeper` has `CAP_NET_ADMIN`. A thread gives up the rest when it gets
 /// its first turn on a CPU.
 fn check(daemon: &Daemon, keeper: &str) -> Result<()> {
     let settled = || Ok(check_now(daemon, keeper).ok());

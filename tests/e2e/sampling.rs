@@ -25,7 +25,7 @@ fn one_packet_in_ten_is_taken_and_the_rest_is_counted() -> Result<()> {
     check_one_in_ten(Watch::start("sampling: {packets: 10}\n")?)
 }
 
-/// Holds the windows of these reports against what was sent in them: one packet in `rate` is taken, and the others are
+/// Compares the windows of these reports with what was sent in them: one packet in `rate` is taken, and the others are
 /// counted.
 pub fn check_one_in(rate: u64, reports: &[Value], sent: Tally) -> Result<()> {
     let Ledger { seen, attributed, sampled_out, .. } = account::add_up(reports)?;

@@ -84,7 +84,7 @@ fn check(mode: &str, direction: &str, settings: &str) -> Result<()> {
     Ok(())
 }
 
-/// Holds the sizes of an interface against the frames that it carried.
+/// Compares the sizes of an interface with the frames that it carried.
 fn check_sizes(report: &Value, (name, direction): (&str, &str), counts: Range<u64>) -> Result<()> {
     let interface = list(&report["interfaces"])?
         .iter()

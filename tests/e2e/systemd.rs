@@ -230,7 +230,7 @@ fn it_starts_at_boot_and_reports_to_a_collector() -> Result<()> {
 }
 
 impl Service<'_> {
-    /// Holds each of its threads against what it may have once it measures, from Linux 6.6 on: nothing but what it
+    /// Compares each of its threads with what it may have once it measures, from Linux 6.6 on: nothing but what it
     /// takes to see which programs stand before weir's at the tc hook.
     fn sees_the_tc_hook_only(&self) -> Result<()> {
         if !has_tcx()? {

@@ -112,8 +112,8 @@ pub fn end(daemon: &mut Daemon, signal: Signal, loss: Loss) -> Result<Vec<Value>
     Ok(reports)
 }
 
-/// Holds reports against the schema that weir prints, each interface's ledger against the law, and what is lost against
-/// what the test allows. Gives what they add up to.
+/// Checks reports against the schema that weir prints, the ledger of each interface against its identity, and losses
+/// against what the test allows. Returns the sums.
 pub fn check_accounts(reports: &[Value], loss: Loss) -> Result<Ledger> {
     let validator = validator()?;
     for report in reports {
@@ -209,7 +209,7 @@ impl Ended {
         Ok(Self { code: output.status.code(), out, err })
     }
 
-    /// Holds the exit code and parts of what it wrote to its standard error against what they should be.
+    /// Compares the exit code and parts of what it wrote to its standard error with what they should be.
     pub fn check(&self, code: i32, parts: &[&str]) -> Result<()> {
         let Self { code: actual, out, err } = self;
         ensure!(*actual == Some(code), "it ended with {actual:?} and not with {code}; it wrote:\n{err}{out}");

@@ -98,7 +98,7 @@ impl Router {
         self.sinks[0].metrics()
     }
 
-    /// Waits until the first sink has delivered so many.
+    /// Waits until the first sink has delivered this many.
     fn wait_for(&self, delivered: u64) -> Result<()> {
         let waited = clock::wait_for(&format!("{delivered} delivered reports"), TIMEOUT, || {
             Ok((self.metrics().delivered >= delivered).then_some(()))

@@ -20,10 +20,10 @@ use crate::frame::{IPV4, ethernet, ipv4, tcp};
 const RATE: u32 = 8;
 /// Each has a source port of its own, by which its record tells its place.
 const PACKETS: u16 = 60_000;
-/// Judged are the first so many gaps. Some 7,500 are expected, with a standard deviation of 81.
+/// How many gaps are judged, from the first one on. Some 7,500 are expected, with a standard deviation of 81.
 const GAPS: usize = 7_000;
 
-/// The gaps of both follow the geometric distribution: for each bin of gaps the number of them is held against the
+/// The gaps of both follow the geometric distribution: for each bin of gaps the number of them is compared with the
 /// binomial distribution, and so is the number of short gaps that follow short ones, because gaps must not depend on
 /// each other. All of it together fails by chance once in a million runs.
 pub fn kernel_and_userspace_draw_by_one_law() -> Result<()> {

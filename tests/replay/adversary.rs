@@ -151,7 +151,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Makes an attempt with these sources in so many windows, in each of which they send a little more.
+    /// Makes an attempt with these sources in this many windows, in each of which they send a little more.
     fn attack(&mut self, router: &Router, days: u64, sources: &[u32], packets: usize) -> Result<()> {
         const ATTEMPTS: usize = 5;
         for more in 0..ATTEMPTS {

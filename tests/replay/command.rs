@@ -40,7 +40,7 @@ pub fn capture(path: &Path, plan: Plan) -> Result<Oracle> {
 /// How long [`capture`]'s traffic takes. It begins with a window of this length.
 pub const CAPTURE_TIME: Duration = Duration::from_secs(10);
 
-/// The same traffic so many times, one after the other; and the truth about one of them.
+/// The same traffic this many times, one after the other; and the truth about one of them.
 pub fn capture_again_and_again(path: &Path, plan: Plan, times: u32) -> Result<Oracle> {
     let packets_per_second = (plan.packets / CAPTURE_TIME.as_secs()).max(1) as u32;
     let mut oracle = Oracle::new();

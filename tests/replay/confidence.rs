@@ -21,11 +21,11 @@ const NEW: &str = "/new_flows";
 
 /// All flows are new, six times as many as the filter of seen flows is made for: it misses one in three of the last.
 ///
-/// The number of failures is held against the binomial distribution, for each count by itself: those of one replay may
-/// depend on each other, those of different ones do not. Bounds half as wide as they should be fail some 40 times.
-/// Those that are a fifth too close fail hardly ever more often than others; so their width is held against the
-/// standard error that is found. The standard error is held against the one that the configuration asks for: that of
-/// the defaults, 0.41 %, makes an error of 2 % one in a million.
+/// For each count, the number of failures is compared with the binomial distribution: replays are independent of each
+/// other, but the counts of one replay may not be. Bounds half as wide as they should be fail some 40 times. Bounds
+/// that are a fifth too narrow fail hardly more often than correct ones, so the width is compared with the standard
+/// error that is found. The standard error is compared with the configured one: with the default of 0.41 %, an error of
+/// 2 % happens once in a million.
 pub fn unique_counts_are_as_exact_and_as_sure_as_they_say() -> Result<()> {
     const COUNTS: [(&str, Dimension); 4] = [
         ("/unique/src_ip", Dimension::Sources),
@@ -35,8 +35,8 @@ pub fn unique_counts_are_as_exact_and_as_sure_as_they_say() -> Result<()> {
     ];
     let scratch = Scratch::new()?;
     let file = scratch.file("traffic.pcap");
-    // More than ten times as many flows and sources as the sketch has registers, so that the error is what it is at any
-    // large count; and so many packets more that no bound ends at their number.
+    // Flows and sources are more than ten times as many as the registers of the sketch, so that the error is that of
+    // any large count. Packets are so many that no bound is limited by their number.
     let plan = Plan { seed: 41, packets: 10_000, flows: 12_000, zipf: 0.0, mix: Mix::plain(), ..Plan::default() };
     let truth = capture(&file, plan)?;
     let config = small();
@@ -63,7 +63,7 @@ pub fn unique_counts_are_as_exact_and_as_sure_as_they_say() -> Result<()> {
     let confidence = stated.context("nothing was stated")?;
     ensure!((0.9..1.0).contains(&confidence), "a confidence of {confidence}");
     let alarm = chance::failures_that_alarm(SEEDS, 1.0 - confidence);
-    // Of so many draws the standard error is known to one part in the square root of twice their number.
+    // From n draws the standard error is known to one part in the square root of 2n.
     let slack = 1.0 + chance::deviations(chance::FALSE_ALARM) / (2.0 * SEEDS as f64).sqrt();
     for ((((name, _), failures), errors), width) in COUNTS.into_iter().zip(failures).zip(errors).zip(widths) {
         ensure!(

@@ -17,7 +17,7 @@ use crate::{
 
 /// Captures that are replayed through the kernel together: loading the programs takes longer than most captures.
 const TOGETHER: usize = 32;
-/// Of the real captures, every so many-th is shown to tshark too: a process each.
+/// tshark reads one in this many of the real captures, too. Each takes a process.
 const TSHARK_STEP: usize = 5;
 
 fn files() -> Result<Vec<PathBuf>> {

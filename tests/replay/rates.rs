@@ -77,7 +77,7 @@ fn replay(files: &[PathBuf], window: &str) -> Result<Vec<Value>> {
     weir_replay(arguments)?.reports(DONE)
 }
 
-/// Each second has this many packets, and there are so many of them.
+/// Each second has this many packets, and there are this many of them.
 fn are_even(report: &Value, packets: u64, seconds: u64) -> Result<()> {
     let rates = &report["rates"][0];
     let said = ["count", "min", "max"].map(|name| rates["packets"][name].as_u64());

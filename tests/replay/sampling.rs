@@ -22,7 +22,7 @@ use crate::{
 };
 
 const SEEDS: u64 = 200;
-/// So many windows of the same traffic are replayed at once: packets are drawn anew in each.
+/// This many windows of the same traffic are replayed at once: packets are drawn anew in each.
 const WINDOWS: u32 = 20;
 /// Replays through the kernel, each of which begins with loading programs.
 const KERNEL_REPLAYS: u64 = 2;

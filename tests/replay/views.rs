@@ -315,7 +315,7 @@ fn is_exactly(sums: &Value, truth: Tally) -> bool {
     sums["packets"] == exact(truth.packets) && sums["bytes"] == exact(truth.bytes)
 }
 
-/// One of the truly largest keys may be missing for every so many rows of a list.
+/// A list may lack one of the truly largest keys for every 50 rows.
 const MISSING_PER_ROWS: usize = 50;
 
 /// Whether these rows are the largest, in order, and true.

@@ -170,7 +170,7 @@ pub fn sizes(interface: &Value) -> Result<Vec<(u64, u64)>> {
     serde_json::from_value(sizes.clone()).with_context(|| format!("packet_sizes are {sizes}"))
 }
 
-/// Adds up the ledgers of a run's reports, and holds what they say is lost against what the test allows.
+/// Adds up the ledgers of a run's reports, and compares what they say is lost with what the test allows.
 ///
 /// # Errors
 ///

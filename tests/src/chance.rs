@@ -47,11 +47,11 @@ pub fn deviations(probability: f64) -> f64 {
     far
 }
 
-/// The probability that a normal variable is off by more than so many standard deviations, on either side.
+/// The probability that a normal variable is off by more than this many standard deviations, on either side.
 ///
 /// By its density, integrated with Simpson's rule.
 fn both_tails(deviations: f64) -> f64 {
-    /// Beyond so many more, nothing is left to add up.
+    /// Beyond this many more, nothing is left to add up.
     const REACH: f64 = 12.0;
     const STEPS: u32 = 2_000;
     let width = REACH / f64::from(STEPS);
@@ -65,7 +65,7 @@ fn both_tails(deviations: f64) -> f64 {
     2.0 * sum * width / 3.0 / (2.0 * std::f64::consts::PI).sqrt()
 }
 
-/// Holds the mean of many estimates against the truth.
+/// Compares the mean of many estimates with the truth.
 ///
 /// # Errors
 ///

@@ -132,7 +132,7 @@ impl Collecting {
 
 impl Drop for Collecting {
     fn drop(&mut self) {
-        // Neither fails but for a process that has ended and was waited for.
+        // Both fail only for a process that has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -243,7 +243,7 @@ impl Daemon {
 impl Drop for Daemon {
     #[expect(clippy::print_stderr, reason = "a test that fails has to show what the daemon said")]
     fn drop(&mut self) {
-        // Neither fails but for a process that has ended and was waited for.
+        // Both fail only for a process that has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {

@@ -1,8 +1,7 @@
-//! The judge of one report by itself: do its parts, totals, ledgers and sizes agree?
+//! Judges one report without knowing the traffic: do its parts, totals, ledgers and sizes agree?
 //!
-//! No truth about the traffic is needed, so every report that any test sees can be judged: live, replayed, sampled, of
-//! several windows together, of packets that were lost. It reads JSON, as a collector does, and shares no code with the
-//! daemon.
+//! So it can judge every report that a test sees: live, replayed, sampled, over several windows, with lost packets. It
+//! reads JSON, as a collector does, and shares no code with the daemon.
 
 use std::collections::HashSet;
 
@@ -20,7 +19,7 @@ mod sums;
 ///
 /// # Errors
 ///
-/// All that contradicts itself, a line each, with its place in the report.
+/// All contradictions, one per line, each with its place in the report.
 pub fn judge<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<()> {
     // Packets of a CPU that is late are counted by size when it is read, in a later report.
     let mut has_sizes = true;
@@ -33,8 +32,8 @@ pub fn judge<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<()> {
     Ok(())
 }
 
-/// All that contradicts itself in a report, or in several windows together (`weir.union/1`). Sizes are left out unless
-/// it `has_sizes` of its own packets only.
+/// All contradictions in a report, or in a report of several windows (`weir.union/1`). Sizes are checked only if
+/// `has_sizes`: if they are those of the report's own packets.
 pub fn faults(report: &Value, has_sizes: bool) -> Vec<String> {
     let mut faults = Faults::default();
     faults.walk("", report);
@@ -46,7 +45,7 @@ pub fn faults(report: &Value, has_sizes: bool) -> Vec<String> {
     faults.0
 }
 
-/// What was found.
+/// The contradictions found so far.
 #[derive(Default)]
 struct Faults(Vec<String>);
 
@@ -127,7 +126,7 @@ impl Sums {
         Self { packets: Range::read(&value["packets"]), bytes: Range::read(&value["bytes"]) }
     }
 
-    /// So many, and perhaps more by `beyond`.
+    /// This many, and up to `beyond` more.
     fn at_least(counted: Tally, beyond: Tally) -> Self {
         let range = |counted, beyond| Range { value: counted, lower: counted, upper: counted + beyond };
         Self { packets: range(counted.packets, beyond.packets), bytes: range(counted.bytes, beyond.bytes) }
@@ -139,7 +138,7 @@ impl Sums {
     }
 }
 
-/// How many more packets than counted an interface may have had, and bytes.
+/// How many packets and bytes more than counted an interface may have had.
 fn beyond(interface: &Value) -> Tally {
     let more = |name: &str| {
         let range = Range::read(&interface["ledger"]["uncertain"][name]);
@@ -148,7 +147,7 @@ fn beyond(interface: &Value) -> Tally {
     Tally::new(more("packets"), more("bytes"))
 }
 
-/// What the parts of a report are parts of.
+/// The totals that the parts of a report belong to.
 struct Whole {
     /// Every packet, once.
     once: Sums,
@@ -156,7 +155,7 @@ struct Whole {
     each: Sums,
     /// Whether some packets are counted on two interfaces.
     has_repeated: bool,
-    /// Packets that a socket dropped, or that nobody saw: their sizes are not known.
+    /// Packets that a socket dropped, or that weir did not see: their sizes are not known.
     sizeless: u64,
     /// Whether a CPU's counters come later.
     is_late: bool,

@@ -1,7 +1,7 @@
 //! The laboratory that weir's tests and its demo are built on.
 //!
 //! [`traffic`] makes packets and knows everything about them ([`truth`]); [`oracle`] adds that up exactly and judges
-//! reports by it; [`judge`] holds each report against itself, [`account`] checks the sum of every ledger, and what a
+//! reports by it; [`judge`] checks each report by itself, [`account`] checks the sum of every ledger, and what a
 //! run may lose; [`chance`] tells a fault from bad luck. [`pcap`] writes packets to a file and [`inject`] sends them;
 //! [`story`] is the demo's traffic. [`captures`] finds captures of real networks. [`netns`] builds small networks out
 //! of namespaces, [`forwarded`] sends numbered packets through their router, [`daemon`] runs the real weir in them,

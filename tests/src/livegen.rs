@@ -47,7 +47,7 @@ pub enum Flows {
 const ZIPF_LEVELS: u32 = 17;
 /// Flows of [`Flows::Zipf`].
 pub const ZIPF_FLOWS: u32 = (1 << ZIPF_LEVELS) - 1;
-/// One packet of [`Flows::Flood`] in so many is of a heavy flow: a power of two.
+/// One packet of [`Flows::Flood`] in this many is of a heavy flow: a power of two.
 pub const HEAVY_EVERY: u32 = 16;
 /// Heavy flows of [`Flows::Flood`]: a power of two.
 pub const HEAVY_FLOWS: u32 = 4;

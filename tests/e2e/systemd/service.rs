@@ -49,7 +49,7 @@ impl Service<'_> {
         Ok(shown.trim_end().to_owned())
     }
 
-    /// Holds the interface against what it should have: a program for either direction, or none.
+    /// Compares the interface with what it should have: a program for either direction, or none.
     pub fn is_attached(&self, expected: bool) -> Result<()> {
         let there = [has_program(self.observer, INTERFACE)?, sends_through_a_program(self.observer)?];
         ensure!(there == [expected; 2], "programs for what is received and sent: {there:?}\n{}", self.machine.log());

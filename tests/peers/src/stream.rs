@@ -8,7 +8,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Key n of so many is drawn with a probability proportional to (n + 1)^-exponent.
+    /// Key n of this many is drawn with a probability proportional to (n + 1)^-exponent.
     pub fn new(keys: u32, exponent: f64) -> Self {
         let mut sum = 0.0;
         let cumulative = (1..=keys).map(|rank| {

@@ -29,7 +29,7 @@ pub mod proto {
     pub const UDP_LITE: u8 = 136;
 }
 
-/// Sources have this many bits of address in `10.0.0.0/8`, and so many there can be.
+/// Sources have this many bits of address in `10.0.0.0/8`, which limits how many there can be.
 pub const SOURCE_BITS: u32 = 24;
 /// Destinations have this many bits of address in `100.64.0.0/10`.
 pub const DESTINATION_BITS: u32 = 22;
@@ -87,7 +87,7 @@ pub enum Shim {
     None,
     /// A PPP-over-Ethernet session (RFC 2516).
     Pppoe,
-    /// So many MPLS labels (RFC 3032).
+    /// This many MPLS labels (RFC 3032).
     Mpls(u8),
     /// Both: MPLS over PPP over Ethernet.
     MplsOverPppoe(u8),

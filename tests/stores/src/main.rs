@@ -1,6 +1,6 @@
-//! What damage costs in weir's spool and in embedded databases. Each of them keeps the same reports, each report
-//! synced. Then one place of one file is damaged, the store is opened and read, and so on for every kind of damage and
-//! many places.
+//! How much damage to a file costs in weir's spool and in embedded databases. Each of them keeps the same reports, each
+//! report synced. Then one place of one file is damaged, the store is opened and read, and so on for every kind of
+//! damage and many places.
 
 mod damage;
 mod store;
@@ -25,24 +25,24 @@ const REPORT_BYTES: usize = 2_000;
 /// The exit code of a reader whose store did not open, or could not be read to its end.
 const REFUSED: i32 = 3;
 
-/// What one kind of damage has done to a store.
+/// The outcomes of one kind of damage to a store.
 #[derive(Default)]
 struct Outcome {
     tried: u64,
     /// The store said that it cannot be opened, or read to its end.
     refused: u64,
-    /// The program ended: it panicked, or ran out of memory.
+    /// The program crashed: it panicked, or ran out of memory.
     crashed: u64,
     /// More than one report was missing.
     lost_several: u64,
-    /// The most reports that were missing of a store that could be read.
+    /// The most reports that were missing in a store that could be read.
     lost_most: u64,
     /// A report had another content than was kept.
     wrong: u64,
 }
 
 /// Without arguments it tries all stores. With the name of a store and a folder it reads that one, and prints how many
-/// reports are missing and how many are wrong: in a process of its own, because some damage ends it.
+/// reports are missing and how many are wrong: in a process of its own, because some damage crashes it.
 fn main() -> Result<ExitCode> {
     let arguments: Vec<_> = env::args().skip(1).collect();
     match &arguments[..] {
@@ -89,7 +89,7 @@ fn try_store<S: Store>(folder: &Path) -> Result<()> {
     damage::copy(&whole, &damaged)?;
     let mut none = Outcome::default();
     none.read::<S>(&damaged)?;
-    ensure!(none.refused + none.crashed + none.lost_most + none.wrong == 0, "{} has not what it was given", S::NAME);
+    ensure!(none.refused + none.crashed + none.lost_most + none.wrong == 0, "{} does not return the reports that it was given", S::NAME);
     for kind in Kind::ALL {
         let mut outcome = Outcome::default();
         for damage in Damage::all(&whole, kind)? {
@@ -106,7 +106,7 @@ fn try_store<S: Store>(folder: &Path) -> Result<()> {
 }
 
 impl Outcome {
-    /// Reads a store in a process of its own, and counts what came of it.
+    /// Reads a store in a process of its own, and counts the outcome.
     fn read<S: Store>(&mut self, folder: &Path) -> Result<()> {
         let mut reader = Command::new(env::current_exe()?);
         let ended = reader.arg(S::NAME).arg(folder).stderr(Stdio::null()).output()?;
@@ -132,7 +132,7 @@ impl Outcome {
     }
 }
 
-/// Reports of random letters: no part of one is like another.
+/// Reports of random letters, so that no two parts are alike.
 fn reports() -> Reports {
     let mut state = 7_u64;
     let mut letter = || {

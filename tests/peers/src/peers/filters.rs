@@ -48,7 +48,7 @@ impl Fastbloom<ahash::RandomState> {
 }
 
 impl Fastbloom {
-    /// As many bits as fit into this memory, and the number of hashes that suits so many keys.
+    /// As many bits as fit into this memory, and the number of hashes that suits this many keys.
     pub fn with_bytes(bytes: usize, keys: u64) -> Self {
         Self(fastbloom::BloomFilter::with_num_bits(bytes * 8).expected_items(keys as usize))
     }
@@ -144,7 +144,7 @@ pub struct BloomcraftScalable<K: Item> {
 }
 
 impl<K: Item> BloomcraftScalable<K> {
-    /// Begins with room for so many keys. Tuned: at these settings it comes to 1 % in the least memory.
+    /// Begins with room for this many keys. Tuned: these settings give 1 % in the least memory.
     pub fn with_capacity(first: usize) -> Self {
         Self { filter: Self::grown_from(first), first }
     }
@@ -176,7 +176,7 @@ impl<K: Item> Subject<K> for BloomcraftScalable<K> {
 pub struct Cuckoofilter(cuckoofilter::CuckooFilter<ahash::AHasher>, usize);
 
 impl Cuckoofilter {
-    /// So many fingerprints, a power of two.
+    /// This many fingerprints, a power of two.
     pub fn with_slots(slots: usize) -> Self {
         Self(cuckoofilter::CuckooFilter::with_capacity(slots), slots)
     }
@@ -210,7 +210,7 @@ impl<K: Item> Subject<K> for Cuckoofilter {
 pub struct Qfilter(qfilter::Filter);
 
 impl Qfilter {
-    /// For so many keys at this rate; it rounds slots up to a power of two.
+    /// For this many keys at this rate; it rounds slots up to a power of two.
     pub fn with_capacity(keys: u64, rate: f64) -> Self {
         Self(qfilter::Filter::new(keys, rate).expect("capacity and rate are in range"))
     }

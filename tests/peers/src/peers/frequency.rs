@@ -15,7 +15,7 @@ where
     C: Counter;
 
 impl<C: Counter, W: Width> AsapSketchlib<C, W> {
-    /// So many counters.
+    /// This many counters.
     pub fn with_cells(rows: usize, columns: usize) -> Self {
         Self(CountMinSketch::with_dimensions(rows, columns))
     }
@@ -103,7 +103,7 @@ impl Unsigned for u32 {}
 impl Unsigned for u64 {}
 
 impl<U: Unsigned> DataSketchesCountMin<U> {
-    /// So many counters.
+    /// This many counters.
     pub fn with_cells(rows: usize, columns: usize) -> Self {
         Self(DataSketchesSketch::new(rows as u8, columns as u32).expect("the settings are in range"))
     }
@@ -131,7 +131,7 @@ impl<K: Item, U: Unsigned> Subject<K> for DataSketchesCountMin<U> {
 pub struct CountMinSketchCrate<K: Item>(CountMinSketch64<K>, usize);
 
 impl<K: Item> CountMinSketchCrate<K> {
-    /// Four rows of so many columns.
+    /// Four rows of this many columns.
     pub fn with_columns(columns: usize) -> Self {
         // Its width is twice the capacity over the tolerance; each row halves the probability.
         let sketch = CountMinSketch64::new(columns / 2, 0.94, 1.0).expect("the settings are in range");

@@ -1,4 +1,4 @@
-//! "How much?": a stream by Zipf's law goes in, and every key's estimate is held against its true count.
+//! "How much?": a stream by Zipf's law goes in, and every key's estimate is compared with its true count.
 //!
 //! An estimate below the truth is a wrong answer, and so are too many far above it.
 
@@ -32,7 +32,7 @@ const ROWS: usize = 4;
 /// A probability of more than the error for which weir takes as many rows.
 const PROBABILITY: f64 = 0.02;
 
-/// The error for which weir takes so many columns.
+/// The error for which weir takes this many columns.
 fn error(columns: usize) -> f64 {
     std::f64::consts::E / (columns as f64 - 0.5)
 }

@@ -141,7 +141,7 @@ fn time<L: List>(lists: &mut [L; LISTS], records: &Records, times: &mut Vec<f64>
     }
 }
 
-/// Holds all answers against the truth.
+/// Compares all answers with the truth.
 fn outcome<L: List>(
     bench: &mut Bench,
     name: &'static str,

@@ -138,7 +138,7 @@ fn compete(bench: &mut Bench, group: &mut Group, place: Place, item: &'static st
     group.add(item, outcomes);
 }
 
-/// Holds all answers against the truth; tells how far off they are.
+/// Compares all answers with the truth; tells how far off they are.
 fn check(bench: &mut Bench, name: &str, subject: &dyn RecordPath, records: &Records) -> String {
     let flows = records.distinct.len() as f64;
     let unseen = subject.unseen(&records.distinct);

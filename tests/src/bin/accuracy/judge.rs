@@ -1,4 +1,4 @@
-//! Holds a summary against the truth.
+//! Compares a summary with the truth.
 
 use std::{collections::HashMap, net::IpAddr};
 

@@ -74,7 +74,7 @@ impl Scenario {
 /// Which packets are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rate {
-    /// One packet in so many.
+    /// One packet in this many.
     OneIn(u32),
     /// Every packet at first; then ever fewer, as `auto` does for a reader that starves; then more again.
     Auto,

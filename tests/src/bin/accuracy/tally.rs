@@ -156,7 +156,7 @@ impl Tallies {
         cell
     }
 
-    /// A list had so many of the true ten.
+    /// A list had this many of the true ten.
     pub fn ten(&mut self, list: &'static str, found: u64) {
         let missing = Failures { failed: Tens::ROWS - found.min(Tens::ROWS), trials: Tens::ROWS };
         let incomplete = Failures { failed: u64::from(missing.failed > 0), trials: 1 };

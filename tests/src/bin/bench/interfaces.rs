@@ -33,7 +33,7 @@ struct Phase {
     longest: f64,
 }
 
-/// Lets so many interfaces be there before weir starts, then go, come and go again, all in both directions.
+/// Lets this many interfaces be there before weir starts, then go, come and go again, all in both directions.
 ///
 /// # Errors
 ///
@@ -117,7 +117,7 @@ fn change(namespace: &Namespace, links: usize, come: bool) -> Result<()> {
     Ok(())
 }
 
-/// Waits until weir is attached in so many directions: it holds a descriptor for each of them.
+/// Waits until weir is attached in this many directions: it holds a descriptor for each of them.
 fn settle(daemon: &Daemon, directions: usize) -> Result<()> {
     let count = || -> Result<usize> { Ok(fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?.count()) };
     let is_done = |held: usize| if directions == 0 { held < 1_000 } else { held >= directions };

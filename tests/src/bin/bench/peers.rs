@@ -1,7 +1,8 @@
 //! weir and flowsketch on the same capture, with the same questions: time, memory, and how true each answer is.
 //!
 //! The first four questions are flowsketch's examples. Both read the capture file themselves, and answer for the whole
-//! of it. Every answer is held against the truth about the packets; a bound of weir's that does not hold fails the run.
+//! of it. Every answer is compared with the truth about the packets; a bound of weir's that does not hold fails the
+//! run.
 
 use std::{
     fs,

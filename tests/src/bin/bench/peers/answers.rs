@@ -98,7 +98,7 @@ fn key<'a>(question: &Question, value: impl Fn(usize) -> &'a Value) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// Holds an answer against the truth, of which so many of the largest rows are sought.
+/// Compares an answer with the truth, of which this many of the largest rows are sought.
 ///
 /// # Errors
 ///

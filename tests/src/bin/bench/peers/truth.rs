@@ -38,7 +38,7 @@ const SCAN: Plan = Plan {
     mix: Mix { tcp: 1.0, udp: 0.0, ..Mix::PLAIN },
 };
 const SCANNERS: usize = 40;
-/// So many ordinary packets, then one of the scan.
+/// This many ordinary packets, then one of the scan.
 const ORDINARY_PER_SCAN: usize = 9;
 /// Twenty seconds, within a minute and not at its end: a window of a minute holds them all.
 const SCHEDULE: Schedule = Schedule { start: Duration::from_secs(1_700_000_000), packets_per_second: 100_000 };

@@ -281,7 +281,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         process::kill_below(self.child.id());
-        // Neither fails but for a process that has ended and was waited for.
+        // Both fail only for a process that has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
