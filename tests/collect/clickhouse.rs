@@ -67,7 +67,7 @@ impl Server {
         Ok(Self { child, address: format!("127.0.0.1:{}", port.trim()) })
     }
 
-    /// Runs a statement, and gives its rows.
+    /// Runs a statement, and returns its rows.
     fn sql(&self, statement: &str) -> Result<Vec<Value>> {
         let mut stream = TcpStream::connect(&self.address)?;
         stream.set_read_timeout(Some(TIMEOUT))?;

@@ -75,7 +75,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Runs statements by psql, with this on its standard input, and gives what they print.
+    /// Runs statements by psql, with this on its standard input, and returns what they print.
     fn sql(&self, statements: &str, input: &[u8]) -> Result<String> {
         let mut child = as_user(&self.programs.join("psql"))
             .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1", "-h"])

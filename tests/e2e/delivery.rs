@@ -97,7 +97,7 @@ impl Delivery {
         Ok(daemon)
     }
 
-    /// Kills weir after a while, and gives the reports that wait on the disk then.
+    /// Kills weir after a while, and returns the reports that wait on the disk then.
     fn kill(&self, mut daemon: Daemon, after: Duration) -> Result<BTreeSet<String>> {
         thread::sleep(after);
         daemon.signal(Signal::KILL)?;

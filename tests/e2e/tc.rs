@@ -125,7 +125,7 @@ fn ensure_clean(observer: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Kills weir, which leaves its filters; gives the link.
+/// Kills weir, which leaves its filters; returns the link.
 fn kill(Watch { pair, mut daemon }: Watch) -> Result<QuietPair> {
     daemon.signal(Signal::KILL)?;
     daemon.wait(watch::TIMEOUT)?;

@@ -51,7 +51,7 @@ pub fn watch_by(mode: &str, direction: &str) -> Result<Watch> {
     Ok(Watch { pair, daemon })
 }
 
-/// Sends a plan's packets from the observer, and gives what was sent.
+/// Sends a plan's packets from the observer, and returns what was sent.
 pub fn send_out(watch: &Watch, plan: Plan, oracle: &mut Oracle) -> Result<Tally> {
     let [generator, observer] = QUIET_LINK;
     let arrived = || anyhow::Ok(watch.pair.generator.counters(generator)?.received.packets);

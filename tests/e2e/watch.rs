@@ -50,24 +50,24 @@ impl Watch {
         Ok(Self { pair, daemon })
     }
 
-    /// As [`Watch::start`], with a single window that is still open when the test ends.
+    /// Like [`Watch::start`], with a single window that is still open when the test ends.
     pub fn one_window(settings: &str) -> Result<Self> {
         one_window();
         Self::start(&format!("{ONE_WINDOW}{settings}"))
     }
 
-    /// Sends a plan's packets as fast as they go, tells the oracle of each, and waits until all have arrived.
+    /// Sends a plan's packets as fast as possible, records each in the oracle, and waits until all have arrived.
     pub fn send(&self, plan: Plan, oracle: &mut Oracle) -> Result<Tally> {
         send(&self.pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, oracle)
     }
 
-    /// Stops weir and gives all its reports: see [`stop`].
+    /// Stops weir and returns all its reports: see [`stop`].
     pub fn stop(mut self, loss: Loss) -> Result<Vec<Value>> {
         stop(&mut self.daemon, loss)
     }
 }
 
-/// An interface as the configuration names it where XDP in the driver is meant. On a veth it is not weir's choice.
+/// The configuration of an interface with XDP in the driver, which weir does not choose by itself on a veth.
 pub fn native(interface: &str) -> String {
     format!("{{name: {interface}, mode: native}}")
 }
@@ -79,7 +79,7 @@ pub fn measure(namespace: &Namespace, settings: &str) -> Result<Daemon> {
     Ok(daemon)
 }
 
-/// How often a test is to do what it repeats, if `scripts/soak` has said so.
+/// How often a test repeats its work, if `scripts/soak` sets it.
 pub fn times() -> Option<u32> {
     std::env::var("WEIR_TIMES").ok()?.parse().ok()
 }
@@ -97,12 +97,12 @@ pub fn config(settings: &str, reports: &Path) -> String {
     format!("{settings}\nsinks:\n  - {{type: file, path: {}}}\n", reports.display())
 }
 
-/// Stops a daemon and gives all its reports, which [`check_accounts`] holds to what every report has to be.
+/// Stops a daemon and returns all its reports, which [`check_accounts`] checks.
 pub fn stop(daemon: &mut Daemon, loss: Loss) -> Result<Vec<Value>> {
     end(daemon, Signal::TERM, loss)
 }
 
-/// The same by another signal.
+/// The same with another signal.
 pub fn end(daemon: &mut Daemon, signal: Signal, loss: Loss) -> Result<Vec<Value>> {
     daemon.signal(signal)?;
     let status = daemon.wait(TIMEOUT)?;
@@ -126,7 +126,7 @@ pub fn check_accounts(reports: &[Value], loss: Loss) -> Result<Ledger> {
     account::check(reports, loss)
 }
 
-/// What the interface was seen to receive, over all these reports.
+/// The packets that weir saw the interface receive, over all these reports.
 pub fn seen_on(interface: &str, reports: &[Value]) -> Result<Tally> {
     let interfaces: Result<Vec<_>> = reports.iter().map(|report| list(&report["interfaces"])).collect();
     let interfaces = interfaces?.into_iter().flatten().filter(|candidate| candidate["name"] == interface);

@@ -67,7 +67,7 @@ fn peer(command: &str, folder: &Path) -> Result<String> {
     run(Command::new(python().map_err(anyhow::Error::msg)?).arg(script).arg(command).arg(folder))
 }
 
-/// Runs a command to its end; gives what it wrote.
+/// Runs a command to its end; returns what it wrote.
 fn run(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{} does not start", command.get_program().display()))?;
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -78,7 +78,8 @@ pub fn extension(next: u8, units: u8, rest: &[u8]) -> Vec<u8> {
     header
 }
 
-/// As many extension headers of type `kind` as `depth` says, then what `next` says; gives the first header's type too.
+/// As many extension headers of type `kind` as `depth` says, then what `next` says; returns the first header's type
+/// too.
 pub fn chain(kind: u8, depth: usize, next: u8, rest: &[u8]) -> (u8, Vec<u8>) {
     (0..depth).fold((next, rest.to_vec()), |(next, rest), _| (kind, extension(next, 1, &rest)))
 }

@@ -1,4 +1,4 @@
-//! An independent opinion: what `etherparse` finds in a frame, weir's parser finds too.
+//! An independent parser, `etherparse`, finds the same flow in a frame as weir's parser.
 
 use std::net::IpAddr;
 
@@ -10,8 +10,7 @@ use weir_common::{
 };
 use weir_tests::traffic::{Mix, Packet, Plan, Traffic};
 
-/// Addresses, protocol and ports, without ports 0; the TOS byte or traffic class, and the outermost VLAN, without one
-/// 0.
+/// Addresses, protocol, ports (unless 0), the TOS byte or traffic class, and the outermost VLAN (0 if there is none).
 type Opinion = ((IpAddr, IpAddr, u8, u16, u16), u8, u16);
 
 pub fn etherparse_finds_the_same_flows() -> Result<()> {
@@ -26,7 +25,7 @@ pub fn etherparse_finds_the_same_flows() -> Result<()> {
             let ours = parse(&frame[..], Link::Ethernet, Tunnels::Outer).map(|Parsed { key, tos, vlan, .. }| {
                 ((key.src_ip(), key.dst_ip(), key.proto(), key.src_port(), key.dst_port()), tos, vlan)
             });
-            // weir says how deep it looks; etherparse looks on.
+            // weir stops at its limits; etherparse parses on.
             if matches!(ours, Err(Skip::VlanDepth | Skip::ExtensionDepth)) {
                 continue;
             }

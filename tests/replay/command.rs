@@ -32,7 +32,7 @@ const IMPOSSIBLE: i32 = 3;
 /// The user that owns nothing.
 const NOBODY: u32 = 65_534;
 
-/// Writes a capture of 10 s of a plan's packets, and gives the truth about it.
+/// Writes a capture of 10 s of a plan's packets, and returns the truth about it.
 pub fn capture(path: &Path, plan: Plan) -> Result<Oracle> {
     capture_again_and_again(path, plan, 1)
 }

@@ -70,7 +70,7 @@ fn equal_and_true(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Writes the traffic's headers, and gives the truth about each second.
+/// Writes the traffic's headers, and returns the truth about each second.
 fn write(path: &Path, plan: &Plan) -> Result<Vec<Vec<weir_tests::truth::Truth>>> {
     let schedule = Schedule { start: Duration::from_secs(1_700_000_000), packets_per_second: PACKETS_PER_SECOND };
     let mut writer = Writer::new(BufWriter::new(File::create(path)?), HEADERS_MAX as u32)?;

@@ -1,4 +1,4 @@
-//! The example views that ship: each is run over a capture that has traffic for it, and each row is held to the truth.
+//! The example views that ship: each runs over a capture with traffic for it, and each row is compared with the truth.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,7 @@ use crate::{
     views::{judge_distinct, judge_entropy, judge_sums, only, port, version},
 };
 
-/// A packet as far as views can tell it from others.
+/// The fields of a packet that views can use.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Seen {
     flow: Key,
@@ -38,18 +38,18 @@ struct Seen {
     vlan: u16,
 }
 
-/// What the truth says to a view, of each packet.
+/// The true answer to a view, computed packet by packet.
 #[derive(Clone, Copy)]
 enum Says {
-    /// In which rows it counts.
+    /// The rows in which a packet counts.
     Rows(fn(&Seen) -> Vec<Value>),
-    /// In which rows it counts, and what is distinct in them.
+    /// The rows in which a packet counts, and the value that is counted as distinct.
     Items(fn(&Seen) -> Vec<(Value, Value)>),
 }
 
 use Says::{Items, Rows};
 
-/// What the truth says to each view of each example. No other views may be there.
+/// The true answers to each view of each example. There may be no other views.
 const EXAMPLES: [(&str, &[(&str, Says)]); 7] = [
     ("flowsketch.yaml", &FLOWSKETCH),
     ("pktvisor.yaml", &PKTVISOR),
@@ -127,8 +127,8 @@ const QUALITY_OF_SERVICE: [(&str, Says); 3] = [
 const SCANS_AND_FLOODS: [(&str, Says); 3] = [
     ("scanners", Items(|seen| item(true, src_ip(seen), json!([seen.flow.dst, seen.flow.dst_port])))),
     ("flooded", Items(|seen| item(true, dst_ip(seen), json!(seen.flow.src)))),
-    // The flags of a packet, where the view has those of a record: in this capture every packet of a flow has an ACK,
-    // or none of them.
+    // This uses the flags of a packet, but the view has those of a record. In this capture it makes no difference:
+    // either all packets of a flow have an ACK, or none has.
     ("syn_only", Rows(|seen| only(seen.tcp_flags & (SYN | ACK) == SYN, src_ip(seen)))),
 ];
 
@@ -202,7 +202,7 @@ fn network(ip: IpAddr) -> String {
     }
 }
 
-/// What `tests/corpus/geo.py` wrote into `traffic-asn.mmdb`.
+/// The content of `traffic-asn.mmdb`, as `tests/corpus/geo.py` wrote it.
 fn autonomous_system(side: &str, ip: IpAddr) -> Value {
     let number = match ip {
         IpAddr::V4(ip) => match ip.octets() {
@@ -221,7 +221,7 @@ fn autonomous_system(side: &str, ip: IpAddr) -> Value {
     json!({side: number})
 }
 
-/// What it wrote into `traffic-country.mmdb`.
+/// The content of `traffic-country.mmdb`.
 fn country(side: &str, ip: IpAddr) -> Value {
     let letters = match ip {
         IpAddr::V4(ip) => match ip.octets() {
@@ -239,7 +239,7 @@ fn country(side: &str, ip: IpAddr) -> Value {
 fn packets() -> Result<Vec<Packet>> {
     let everything = Plan { packets: 60_000, flows: 20_000, ..Plan::default() };
     let tcp = Mix { tcp: 1.0, udp: 0.0, ..Mix::PLAIN };
-    // Of these, only the packets with SYN alone are sent: one in sixteen.
+    // Only those with SYN alone are sent: one in sixteen.
     let scan = Plan {
         seed: 2,
         packets: 200_000,
@@ -274,7 +274,7 @@ fn write(path: &Path, packets: &[Packet]) -> Result<()> {
     Ok(())
 }
 
-/// What the packets are that have a flow, and how much of each there is.
+/// The packets that have a flow, with the traffic of each kind.
 fn seen(packets: &[Packet]) -> HashMap<Seen, Tally> {
     let mut seen: HashMap<Seen, Tally> = HashMap::new();
     for Truth { flow, tcp_flags, tos, vlan, bytes } in packets.iter().map(|packet| packet.truth) {
@@ -318,7 +318,7 @@ fn run(
     seen: &HashMap<Seen, Tally>,
 ) -> Result<()> {
     let mut yaml = fs::read_to_string(folder("config/examples/views").join(file))?;
-    // Everything is as shipped, but for the place of databases.
+    // Everything is as shipped, except for the paths of the databases.
     for (installed, ours) in [("GeoLite2-ASN", "traffic-asn"), ("GeoLite2-Country", "traffic-country")] {
         let ours = folder("tests/corpus").join(format!("{ours}.mmdb"));
         yaml = yaml.replace(&format!("/var/lib/GeoIP/{installed}.mmdb"), text(&ours));
@@ -415,7 +415,7 @@ fn judge(view: &View, says: Says, answer: &Value, seen: &HashMap<Seen, Tally>) -
     }
 }
 
-/// What other tools ask of packet sizes is in every report.
+/// Every report has the packet sizes that other tools are asked for.
 pub fn packet_sizes_are_exact() -> Result<()> {
     let scratch = Scratch::new()?;
     let capture = scratch.file(CAPTURE);

@@ -172,7 +172,7 @@ pub fn port(flow: &Key) -> u16 {
     if matches!(flow.proto, 1 | 58) { 0 } else { flow.src_port.min(flow.dst_port) }
 }
 
-/// Replays a capture with these views, and gives the only report.
+/// Replays a capture with these views, and returns the only report.
 fn report(capture: &Path, views: &[String], more: &[&str]) -> Result<Value> {
     let mut args = vec!["--json", "--window", "all", "--seed", "7"];
     args.extend(views.iter().flat_map(|view| ["--view", view]));

@@ -174,7 +174,7 @@ pub fn say(address: SocketAddr, head: &[u8], body: &[u8]) -> Result<Answer> {
     Ok(Answer { status, head: head.to_owned(), body: serde_json::from_str(body).unwrap_or_default() })
 }
 
-/// Runs `weir collect query` on the database of a folder, with these arguments, and gives the rows of its JSON.
+/// Runs `weir collect query` on the database of a folder, with these arguments, and returns the rows of its JSON.
 ///
 /// # Errors
 ///

@@ -162,7 +162,7 @@ impl Collector {
         self.shared.lock().answers.clone()
     }
 
-    /// Waits until at least `count` reports were received, and gives all.
+    /// Waits until at least `count` reports were received, and returns all.
     ///
     /// # Errors
     ///
@@ -395,7 +395,7 @@ mod tests {
         Collector::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
     }
 
-    /// Posts, and gives the status; `None` if the connection was refused or nothing was answered in time.
+    /// Posts, and returns the status; `None` if the connection was refused or nothing was answered in time.
     fn post(collector: &Collector, headers: &str, body: &[u8]) -> Option<u16> {
         let mut stream = TcpStream::connect(collector.address()).ok()?;
         stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();

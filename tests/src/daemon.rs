@@ -58,7 +58,7 @@ impl Daemon {
     /// Starts weir, in a namespace or where the caller is.
     ///
     /// `config` is given the path that the config should have its reports written to as NDJSON (see
-    /// [`Daemon::reports`]) and gives the config's text.
+    /// [`Daemon::reports`]) and returns the config's text.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Daemon {
         self.text(OUT)
     }
 
-    /// Waits for a line of its standard error that contains `part`, and gives the line.
+    /// Waits for a line of its standard error that contains `part`, and returns the line.
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl Daemon {
         lines.map(parse).collect()
     }
 
-    /// Waits until it wrote at least `count` reports, and gives all.
+    /// Waits until it wrote at least `count` reports, and returns all.
     ///
     /// # Errors
     ///

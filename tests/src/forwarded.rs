@@ -79,7 +79,7 @@ pub fn through(lab: &Lab, meanwhile: impl FnOnce() -> Result<()>) -> Result<Pass
     })
 }
 
-/// Sends numbers at a steady rate; gives how many.
+/// Sends numbers at a steady rate; returns how many.
 fn send(socket: &UdpSocket, is_over: &AtomicBool) -> Result<u64> {
     let start = clock::now();
     let mut sent = 0;

@@ -30,7 +30,7 @@ pub enum Pace {
     PacketsPerSecond(u32),
 }
 
-/// Sends frames on `interface` of the network namespace that the calling thread is in, and gives what was sent.
+/// Sends frames on `interface` of the network namespace that the calling thread is in, and returns what was sent.
 ///
 /// A frame for which there is no room is tried again, so that none is left out.
 ///

@@ -227,7 +227,7 @@ impl Talk {
         Ok(line)
     }
 
-    /// Asks, and gives the answer.
+    /// Asks, and returns the answer.
     ///
     /// # Errors
     ///
@@ -263,7 +263,7 @@ impl Talk {
         }
     }
 
-    /// Asks the interface of JetStream, and gives its answer.
+    /// Asks the interface of JetStream, and returns its answer.
     ///
     /// # Errors
     ///

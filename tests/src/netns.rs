@@ -347,7 +347,7 @@ fn join((one, its): (&Namespace, &str), (other, others): (&Namespace, &str)) -> 
     Ok(())
 }
 
-/// Runs `ip` and gives what it wrote.
+/// Runs `ip` and returns what it wrote.
 fn ip<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
     let arguments: Vec<_> = arguments.into_iter().collect();
     let line = format!("ip {}", arguments.join(" "));

@@ -67,7 +67,7 @@ impl Window {
     }
 }
 
-/// Loads every program that this kernel should take; tells how many instructions its verifier went through for each.
+/// Loads every program that this kernel should take; says how many instructions its verifier went through for each.
 ///
 /// # Errors
 ///
@@ -289,7 +289,7 @@ impl Object<'_> {
         Ok(())
     }
 
-    /// Goes on closing the window, without a look into the ring; gives what was in the cache.
+    /// Goes on closing the window, without a look into the ring; returns what was in the cache.
     ///
     /// # Errors
     ///
@@ -315,7 +315,7 @@ impl Object<'_> {
         Ok((flushed.state, records))
     }
 
-    /// Closes the window, or goes on with it; gives what came out of cache and ring, and how many calls it took.
+    /// Closes the window, or goes on with it; returns what came out of cache and ring, and how many calls it took.
     ///
     /// # Errors
     ///

@@ -111,7 +111,7 @@ impl Machine {
         Ended::of(Command::new("nsenter").args(["--target", &init, "--all"]).args(line.split(' ')))
     }
 
-    /// The same, which has to succeed; gives what it wrote.
+    /// The same, which has to succeed; returns what it wrote.
     pub fn done(&self, line: &str) -> Result<String> {
         let Ended { code, out, err } = self.run(line)?;
         ensure!(code == Some(0), "{line}: {code:?}\n{err}{out}\n{}", self.log());

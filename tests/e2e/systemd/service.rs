@@ -63,7 +63,7 @@ impl Service<'_> {
         complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
 
-    /// Kills weir, waits until it has ended, and gives the number that its process had.
+    /// Kills weir, waits until it has ended, and returns the number that its process had.
     pub fn kill(&self) -> Result<String> {
         let killed = self.property("MainPID")?;
         self.machine.done("systemctl kill -s KILL weir")?;
@@ -72,7 +72,7 @@ impl Service<'_> {
         Ok(killed)
     }
 
-    /// Waits until weir runs with another process number than `before`, and gives its number.
+    /// Waits until weir runs with another process number than `before`, and returns its number.
     pub fn wait_for_other(&self, before: &str) -> Result<String> {
         let other = || {
             let [pid, state] = [self.property("MainPID")?, self.property("ActiveState")?];

@@ -38,7 +38,7 @@ fn ratios(group: &Group) -> String {
     format!("| *times faster than the best peer* | {} | | |", cells.collect::<Vec<_>>().join(" | "))
 }
 
-/// A time or a ratio, with as many digits as mean something.
+/// A time or a ratio with its significant digits.
 pub fn two_digits(number: f64) -> String {
     if number < 9.95 { format!("{number:.1}") } else { format!("{number:.0}") }
 }

@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Loads every program that this kernel should take; tells how many instructions its verifier looked at for each.
+/// Loads every program that this kernel should take; says how many instructions its verifier looked at for each.
 fn load(tunnels: Tunnels) -> Result<String> {
     let loaded = load_all(&Plan { tunnels, ..PLAN })?;
     for LoadedProgram { name, verified_instructions } in &loaded {
@@ -161,7 +161,7 @@ fn parser_trials(parser: &Path, suite: &str) -> Result<String> {
     trials(parser, &skips.chain([suite]).collect::<Vec<_>>())
 }
 
-/// Runs the trials of a test binary that the arguments pick; tells how many passed.
+/// Runs the trials of a test binary that the arguments pick; says how many passed.
 fn trials(binary: &Path, arguments: &[&str]) -> Result<String> {
     let output =
         Command::new(binary).args(arguments).output().with_context(|| format!("cannot run {}", binary.display()))?;

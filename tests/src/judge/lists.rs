@@ -1,10 +1,10 @@
-//! Rows and what they are parts of.
+//! Rows of lists and their totals.
 
 use serde_json::Value;
 
 use super::{Faults, Range, Sums, Whole, account, judge_keys, list};
 
-/// Lists of which each packet is in one row.
+/// Lists in which each packet is in one row only.
 const DISJOINT: [&str; 5] = ["flows", "sources", "destinations", "pairs", "services"];
 
 pub(super) fn judge(report: &Value, whole: &Whole, faults: &mut Faults) {
@@ -26,7 +26,7 @@ pub(super) fn judge(report: &Value, whole: &Whole, faults: &mut Faults) {
     }
 }
 
-/// Whether rows share what they are about.
+/// Whether one packet may count in several rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Disjoint,
@@ -34,7 +34,7 @@ enum Kind {
     Shared,
 }
 
-/// Rows are no more than their whole: each by itself, and all together where a packet is in one of them only.
+/// No row exceeds its total, nor does the sum of the rows, if each packet is in one row only.
 fn sums(place: &str, rows: &[Value], whole: Sums, kind: Kind, faults: &mut Faults) {
     judge_keys(place, rows, faults);
     for (name, whole) in whole.each() {
@@ -52,7 +52,7 @@ fn sums(place: &str, rows: &[Value], whole: Sums, kind: Kind, faults: &mut Fault
     }
 }
 
-/// Rows are ranked from 1, the largest first. Of several windows together they go by what they had at least.
+/// Rows are ranked from 1, the largest first. In a report of several windows the lower bound decides.
 fn ordered(place: &str, rows: &[Value], by: &str, report: &Value, faults: &mut Faults) {
     let is_union = report["schema"] == "weir.union/1";
     let amount = |row: &Value| {
@@ -100,7 +100,7 @@ fn view(view: &Value, report: &Value, whole: &Whole, faults: &mut Faults) {
     }
 }
 
-/// What an interface carried, where it is known.
+/// The traffic of an interface, if it is known.
 fn of_interface(report: &Value, table: &Value, all: Sums) -> Sums {
     let is_same = |one: &&Value| one["name"] == table["interface"] && one["direction"] == table["direction"];
     let mut found = list(&report["interfaces"]).iter().filter(is_same);
@@ -138,7 +138,7 @@ fn table(
     }
     judge_keys(place, rows, faults);
     for (nth, row) in rows.iter().enumerate().filter(|_| !whole.is_late) {
-        // A packet is of one flow, and has one value of each field; a host is either of two.
+        // A packet belongs to one flow and has one value in each field, but it has two hosts.
         let most = all.packets.value.saturating_mul(2);
         for name in ["flows", "new_flows", "distinct"].iter().filter(|name| !row[**name].is_null()) {
             faults.at_most(&format!("{place}[{nth}].{name}"), Range::read(&row[*name]).upper, most);

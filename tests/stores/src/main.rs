@@ -89,7 +89,11 @@ fn try_store<S: Store>(folder: &Path) -> Result<()> {
     damage::copy(&whole, &damaged)?;
     let mut none = Outcome::default();
     none.read::<S>(&damaged)?;
-    ensure!(none.refused + none.crashed + none.lost_most + none.wrong == 0, "{} does not return the reports that it was given", S::NAME);
+    ensure!(
+        none.refused + none.crashed + none.lost_most + none.wrong == 0,
+        "{} does not return the reports that it was given",
+        S::NAME
+    );
     for kind in Kind::ALL {
         let mut outcome = Outcome::default();
         for damage in Damage::all(&whole, kind)? {

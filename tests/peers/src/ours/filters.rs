@@ -1,4 +1,4 @@
-//! weir's filters. What one refuses because it is full it does not find either, which the check of all answers sees.
+//! weir's filters. If a full filter refuses an item, it does not find it either, and the check of all answers notices.
 
 use weir_sketch::{Filter, Keyed, Remove};
 

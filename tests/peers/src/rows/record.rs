@@ -33,7 +33,7 @@ const STANDARD_ERROR: f64 = 1.04 / 128.0;
 /// A flow of IPv4: addresses, ports and protocol.
 pub type Flow = Bytes<13>;
 
-/// Sketches that take records and answer all four questions. [`Subject::ask`] tells how many flows are among the K
+/// Sketches that take records and answer all four questions. [`Subject::ask`] says how many flows are among the K
 /// largest.
 pub trait RecordPath: Subject<Flow> {
     /// How many of these flows were not seen.
@@ -138,7 +138,7 @@ fn compete(bench: &mut Bench, group: &mut Group, place: Place, item: &'static st
     group.add(item, outcomes);
 }
 
-/// Compares all answers with the truth; tells how far off they are.
+/// Compares all answers with the truth; says how far off they are.
 fn check(bench: &mut Bench, name: &str, subject: &dyn RecordPath, records: &Records) -> String {
     let flows = records.distinct.len() as f64;
     let unseen = subject.unseen(&records.distinct);

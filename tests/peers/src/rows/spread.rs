@@ -1,7 +1,7 @@
 //! "Which keys touch many?": a million keys that touch a few items each, and a thousand that touch many.
 //!
-//! A bound that fails more often than its confidence allows is a wrong answer, and so is a large key's count that is
-//! far off.
+//! A bound that fails more often than its confidence allows is a wrong answer, and so is a large
+//! key's count that is far off.
 
 use weir_sketch::{Estimate, hash::mix};
 
@@ -20,23 +20,23 @@ const STRUCTURE: &str = "Spread, 1 M keys";
 const LARGE: u64 = 1_000;
 /// Keys that touch from one item to four.
 const SMALL: u64 = 1_000_000;
-/// What the least of the large keys touches; the largest touches eight times as much.
+/// How many items the smallest of the large keys touches; the largest touches eight times as many.
 const RESOLUTION: u64 = 1_000;
-/// The relative standard error of a large key's count: of weir's, and of 2^10 registers.
+/// The relative standard error of a large key's count: in weir's sketch, and in 2^10 registers.
 const STANDARD_ERROR: f64 = 0.04;
 
 /// A key and what it touches.
 #[derive(Clone, Copy)]
 pub struct Contact {
-    /// Who touches.
+    /// The key.
     pub key: Bytes<8>,
-    /// What is touched.
+    /// The item that it touches.
     pub item: Bytes<8>,
 }
 
-/// What counts for each key how many items it touches.
+/// A structure that counts how many items each key touches.
 pub trait Spreads: Subject<Contact> {
-    /// How many items each of these keys touches, and between what that lies, if the sketch says so.
+    /// How many items each of these keys touches, with bounds if the sketch has them.
     fn touched(&self, keys: &[Bytes<8>]) -> Vec<(u64, Option<Estimate>)>;
 }
 
@@ -63,7 +63,7 @@ pub fn run(bench: &mut Bench) {
         bench.check(error.relative < 1.5 * STANDARD_ERROR, || {
             format!("{STRUCTURE}: {name} is off by {:.1} % for large keys", error.relative * 100.0)
         });
-        // Bounds are promised at 99.9 %. Those of one sketch share what they were taken from, so misses come together.
+        // Bounds are promised at 99.9 %. Those of one sketch come from the same memory, so misses come together.
         bench.check(error.beyond < 0.003, || {
             format!("{STRUCTURE}: {name} breaks {:.2} % of its bounds", error.beyond * 100.0)
         });
@@ -86,7 +86,7 @@ const fn truth(key: u64) -> u64 {
     if key < LARGE { RESOLUTION * (LARGE + 7 * key) / LARGE } else { 1 + key % 4 }
 }
 
-/// Every key with every item that it touches, in no order.
+/// Every key with every item that it touches, in random order.
 fn contacts() -> Vec<Contact> {
     let all = (0..LARGE + SMALL).flat_map(|key| (0..truth(key)).map(move |item| (key, item)));
     let mut all: Vec<(u64, u64)> = all.collect();
@@ -104,7 +104,7 @@ struct Error {
 }
 
 impl Error {
-    /// Of all large keys, and a tenth of the small ones.
+    /// The errors of all large keys and of a tenth of the small ones.
     fn of(subject: &dyn Spreads) -> Self {
         let numbers: Vec<u64> = (0..LARGE + SMALL / 10).collect();
         let keys: Vec<Bytes<8>> = numbers.iter().map(|number| Bytes::nth(*number)).collect();

@@ -101,7 +101,7 @@ fn tens(tallies: &Tallies) -> Result<()> {
     table::write(["list", "seeds", "had all ten", "of the keys"], &rows)
 }
 
-/// What is wrong, or that nothing is.
+/// The faults found, or a line that says that there are none.
 pub fn verdict(tallies: &Tallies, alarms: &[String]) -> Result<()> {
     say(format!(
         "\n{} statements were judged; a fault is what happens by chance in one of a million such runs, all together.",

@@ -100,7 +100,7 @@ impl Asked {
     }
 }
 
-/// Builds flowsketch in its checkout, and gives its program.
+/// Builds flowsketch in its checkout, and returns its program.
 fn build(checkout: &Path) -> Result<PathBuf> {
     let git = Command::new("git").arg("-C").arg(checkout).args(["rev-parse", "HEAD"]).output();
     let git = git.context("cannot start git")?;

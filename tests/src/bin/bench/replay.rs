@@ -97,7 +97,7 @@ fn write_capture(path: &Path, plan: Plan) -> Result<Tally> {
     Ok(oracle.sent())
 }
 
-/// Replays, and gives the CPU time it took and the report.
+/// Replays, and returns the CPU time it took and the report.
 fn replay(weir: &Path, capture: &Path) -> Result<(Duration, Value)> {
     let before = children_time()?;
     let output = Command::new(weir)

@@ -29,7 +29,7 @@ use tool::{Reported, Running, Tool};
 const ROUNDS: usize = 5;
 /// How long a run is to take without a tool.
 const RUN: Duration = Duration::from_secs(3);
-/// Packets of a trial, which tells how many packets such a run needs.
+/// Packets of a trial, which says how many packets such a run needs.
 const TRIAL_PACKETS: u32 = 300_000;
 const TOOLS: [Tool; 9] = [
     Tool::Nothing,

@@ -1,4 +1,4 @@
-//! What measuring costs a router that is not saturated: packets come at a share of the rate that it can carry.
+//! The cost of measuring on a router that is not saturated: packets come at a share of the rate that it can carry.
 //!
 //! A saturated router loses packets for every nanosecond that a tool takes. A router with room loses packets only if
 //! the tool takes more than that room: this benchmark shows which tools do.
@@ -17,7 +17,7 @@ const ROUNDS: usize = 5;
 const LOADS: [u32; 4] = [70, 80, 85, 90];
 const TOOLS: [Tool; 4] = [Tool::Nothing, Tool::Weir("auto"), Tool::Softflowd, Tool::Pmacctd];
 
-/// What is offered.
+/// The offered load.
 struct Load<'a> {
     /// Packets a second.
     rate: f64,
@@ -28,7 +28,7 @@ struct Load<'a> {
 struct Runs {
     /// Delivered packets a second, by load and round.
     rates: [Vec<f64>; LOADS.len()],
-    /// Of the packets that were received, those that the tool reported, by round.
+    /// The share of the received packets that the tool reported, by round.
     reported: Vec<f64>,
 }
 
@@ -36,7 +36,7 @@ struct Runs {
 ///
 /// # Errors
 ///
-/// No privilege, a missing command, a pace that is not kept, or an account of weir's that is not as it has to be.
+/// No privilege, a missing command, a pace that is not kept, or a wrong account in weir's report.
 pub fn bench() -> Result<()> {
     let cpu = *online_cpus()?.first().context("no CPU is online")?;
     introduce()?;
@@ -62,7 +62,7 @@ pub fn bench() -> Result<()> {
     explain(capacity, cpu)
 }
 
-/// What the router carries with nothing attached, in packets a second.
+/// The packets per second that the router carries with nothing attached.
 fn capacity(route: &Route) -> Result<f64> {
     let generator = route.generator(Flows::Zipf, None)?;
     let rate = |packets| anyhow::Ok(route.send(&generator, packets)?.rate());

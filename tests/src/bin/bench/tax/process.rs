@@ -26,7 +26,7 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_secs_f64(sum as f64 / clock_ticks_per_second() as f64))
 }
 
-/// Waits until a process has done all that it had to do, and gives the time it has taken by then; gives up waiting
+/// Waits until a process has done all that it had to do, and returns the time it has taken by then; gives up waiting
 /// after 20 s.
 ///
 /// # Errors

@@ -128,7 +128,7 @@ impl Running {
         }
     }
 
-    /// Stops it, and gives what it reported.
+    /// Stops it, and returns what it reported.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Running {
     }
 }
 
-/// Stops weir and gives its reports.
+/// Stops weir and returns its reports.
 ///
 /// # Errors
 ///
