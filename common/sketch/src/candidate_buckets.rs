@@ -91,6 +91,8 @@ pub struct CandidateBuckets<K, W: Weight = u64> {
     random: u64,
     /// What that state begins with.
     seed: u64,
+    /// Hashes are multiplied by this odd number before anything is derived from them.
+    places: u64,
     key_id: u64,
 }
 
@@ -110,8 +112,8 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
 
     /// How many buckets [`CandidateBuckets::with_error`] makes.
     pub fn buckets_for(error: f64, candidates: usize) -> usize {
-        // What is not held spreads over the cells. Two thirds of the error are for how unevenly it does.
-        let buckets = libm::ceil(3.0 / (CELLS as f64 * error.clamp(1e-9, 1.0))) as usize;
+        // What is not held spreads over the cells. Three quarters of the error are for how unevenly it does.
+        let buckets = libm::ceil(4.0 / (CELLS as f64 * error.clamp(1e-9, 1.0))) as usize;
         buckets.max(candidates.div_ceil(WAYS)).clamp(1, BUCKETS_MAX)
     }
 
@@ -131,6 +133,7 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
             scratch: Box::default(),
             random: key_id,
             seed: key_id,
+            places: 1,
             key_id,
         }
     }
@@ -183,7 +186,7 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
         before.clear();
         for (nth, weights) in weights.chunks(CHUNK).enumerate() {
             let hashes = hashes.get(nth * CHUNK..).unwrap_or_default();
-            let unlisted = now.add(nth * CHUNK, &mut self.counters, &mut self.random, hashes, weights);
+            let unlisted = now.add(nth * CHUNK, &mut self.counters, (&mut self.random, self.places), hashes, weights);
             rest.unlisted(nth * CHUNK, unlisted);
             // A store that waits for its cache line would hold up all later stores.
             now.prefetch_entries(&self.rows);
@@ -196,19 +199,21 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
     /// Prefetches what a record of this key touches.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        self.counters.buckets[self.place(hash)].prefetch();
+        self.counters.buckets[self.place(self.placed(hash))].prefetch();
     }
 
     /// The candidate with this hash, if it is held.
     pub fn get(&self, hash: u64) -> Option<Listed<K, W>> {
-        let (hash, at) = (nonzero(hash), self.place(hash));
+        let hash = self.placed(hash);
+        let at = self.place(hash);
         let way = self.counters.buckets[at].way(hash);
         (way < WAYS).then(|| self.candidate(at, way).listed())
     }
 
     /// Bounds of a key's weight, which hold for any key, held or not.
     pub fn bounds(&self, hash: u64) -> Bounds<W> {
-        let (hash, at) = (nonzero(hash), self.place(hash));
+        let hash = self.placed(hash);
+        let at = self.place(hash);
         match self.counters.buckets[at].way(hash) {
             way @ 0..WAYS => self.candidate(at, way).bounds(),
             _ => Bounds { lower: W::default(), upper: self.counters.most(at, cell(hash)) },
@@ -253,15 +258,20 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
     }
 
     /// Makes an empty one ready for hashes of another key. `seed` decides all coins until it is cleared, and again
-    /// after that.
+    /// after that. `places` decides which keys share a bucket and a cell; only those of equal `places` merge.
     ///
     /// A new one takes the fingerprint of its key for the seed, so that its answers can be repeated. Whoever knows
     /// the seed knows every coin, and can choose when each key comes. If strangers may learn the fingerprint, give
     /// each one a secret seed, and another one after each [`CandidateBuckets::clear`].
-    pub const fn rekey(&mut self, key_id: u64, seed: u64) {
+    ///
+    /// Whoever sends keys and sees bounds learns which keys share a cell with another one, and can widen the bounds of
+    /// that one. If strangers can do both, take secret `places`, and others each time that bounds were shown. (They are
+    /// made odd; a new structure has 1.)
+    pub const fn rekey(&mut self, key_id: u64, seed: u64, places: u64) {
         self.key_id = key_id;
         self.seed = seed;
         self.random = seed;
+        self.places = places | 1;
     }
 
     /// How many keys it can hold.
@@ -288,7 +298,15 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
         self.rows.len()
     }
 
-    /// The key's bucket, from the high bits of the hash. The light cell has the low half.
+    /// The hash from which everything is derived. A product with an odd number is a bijection, and which products have
+    /// their highest bits in common depends on the number (Dietzfelbinger et al., "A reliable randomized algorithm for
+    /// the closest-pair problem", 1997).
+    #[inline(always)]
+    const fn placed(&self, hash: u64) -> u64 {
+        nonzero(hash.wrapping_mul(self.places))
+    }
+
+    /// The key's bucket, from the high bits of the placed hash. The light cell has the low half.
     #[inline(always)]
     const fn place(&self, hash: u64) -> usize {
         scale(hash, self.counters.buckets.len() as u64) as usize

@@ -78,11 +78,11 @@ impl<W: Weight> Chunk<W> {
         &mut self,
         first: usize,
         counters: &mut Counters<W>,
-        random: &mut u64,
+        (random, places): (&mut u64, u64),
         hashes: &[u64],
         weights: &[Packed<W>],
     ) -> u64 {
-        let mut done = Done { admitted: &mut self.admitted, count: 0, unlisted: 0 };
+        let mut done = Done { admitted: &mut self.admitted, places, count: 0, unlisted: 0 };
         add(counters, random, hashes, weights, &mut done);
         let unlisted = done.unlisted;
         (self.first, self.count) = (first, done.count);
@@ -122,6 +122,8 @@ impl<W: Weight> Chunk<W> {
 /// What came of the keys of a chunk.
 struct Done<'a, W> {
     admitted: &'a mut [Admission<W>],
+    /// What hashes are multiplied by.
+    places: u64,
     count: usize,
     unlisted: u64,
 }
@@ -130,14 +132,15 @@ dispatch! {
     fn add<W: Weight>(
         counters: &mut Counters<W>, random: &mut u64, hashes: &[u64], weights: &[Packed<W>], done: &mut Done<'_, W>
     ) {
-        let (mut state, mut unlisted) = (*random, 0);
+        let (mut state, mut unlisted, places) = (*random, 0, done.places);
         for (nth, (hash, packed)) in hashes.iter().zip(weights).enumerate() {
             let buckets = &mut *counters.buckets;
             let count = buckets.len() as u64;
             if let Some(later) = hashes.get(nth + AHEAD) {
-                buckets[scale(*later, count) as usize].prefetch();
+                buckets[scale(nonzero(later.wrapping_mul(places)), count) as usize].prefetch();
             }
-            let (hash, at) = (nonzero(*hash), scale(*hash, count) as usize);
+            let hash = nonzero(hash.wrapping_mul(places));
+            let at = scale(hash, count) as usize;
             let coin = Coin::toss(&mut state, packed.score);
             let bucket = &mut buckets[at];
             let slot = bucket.slot(hash);

@@ -21,10 +21,11 @@ impl<K: PlainKey + Default, W: Weight> Image for CandidateBuckets<K, W> {
     const KIND: Kind = Kind::CandidateBuckets;
 
     fn write(&self, payload: &mut Writer) {
-        let Self { counters, rows, scratch: _, random, seed, key_id } = self;
+        let Self { counters, rows, scratch: _, random, seed, places, key_id } = self;
         let buckets = &counters.buckets;
         payload.varint(buckets.len() as u64);
         payload.varint(K::BYTES as u64);
+        payload.varint(*places);
         payload.varint(seed.wrapping_sub(*key_id));
         payload.varint(random.wrapping_sub(*seed));
         payload.numbers(Literal::Word, buckets.iter().flat_map(|bucket| bucket.hashes));
@@ -51,10 +52,15 @@ impl<K: PlainKey + Default, W: Weight> Image for CandidateBuckets<K, W> {
         let count = payload.within("the buckets", 1..=BUCKETS_MAX as u64, "from 1 to 2^24", Reader::varint)? as usize;
         let bytes = K::BYTES as u64;
         payload.within("the length of keys", bytes..=bytes, "the length of the reader's keys", Reader::varint)?;
+        let at = payload.at();
+        let places = payload.varint("the places")?;
+        if places.is_multiple_of(2) {
+            return Err(ImageError::Value { field: "the places", at, found: places, expected: "an odd number" });
+        }
         let seed = key_id.wrapping_add(payload.varint("the coins' seed")?);
         let random = seed.wrapping_add(payload.varint("the coins' state")?);
         payload.allow::<u8>("the buckets", Self::bytes_of(count))?;
-        let mut read = Self { random, seed, ..Self::with_buckets(count, key_id) };
+        let mut read = Self { random, seed, places, ..Self::with_buckets(count, key_id) };
         let Counters { buckets, .. } = &mut read.counters;
         payload.numbers("a hash", Literal::Word, count * WAYS, |at, hash| {
             buckets[at / WAYS].hashes[at % WAYS] = hash;

@@ -31,7 +31,7 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
     /// One of them has another geometry or key. Nothing has changed then.
     pub fn merge_all_and(&mut self, others: &[&Self], rest: &mut impl Rest<K, W>) -> Result<(), MergeError> {
         for other in others {
-            check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
+            check_mergeable((self.geometry(), self.placed_key_id()), (other.geometry(), other.placed_key_id()))?;
         }
         let mut candidates = Vec::with_capacity((1 + others.len()) * WAYS);
         for at in 0..self.buckets() {
@@ -41,6 +41,11 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
             self.random = self.random.wrapping_add(other.random.wrapping_sub(other.seed));
         }
         Ok(())
+    }
+
+    /// The fingerprint of the key and of the places.
+    const fn placed_key_id(&self) -> u64 {
+        self.key_id.wrapping_mul(self.places)
     }
 
     /// Merges the buckets of one place. `candidates` is room for those of all.

@@ -399,7 +399,7 @@ fn coins_follow_the_seed_and_not_the_fingerprint() {
     // One bucket of four candidates, and a thousand keys that want to get in: who does is up to the coins.
     let fed = |key_id, seed| {
         let mut buckets = Buckets::with_capacity(4, 1);
-        buckets.rekey(key_id, seed);
+        buckets.rekey(key_id, seed, 1);
         (0..1_000).for_each(|key| buckets.add(hash(1, key), key, ONE));
         buckets
     };
@@ -445,6 +445,32 @@ fn nobody_without_the_key_fills_the_light_cell_of_another() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+fn who_learned_which_keys_share_a_cell_knows_nothing_of_other_places() {
+    // The attacker saw bounds of one window, and knows which of his items are in the victim's cell.
+    let (hash, victim) = (KeyedHash::new(Key([1, 2])), 77);
+    let place = |item: u64| (scale(hash.words([item]), 2_048), cell(hash.words([item])));
+    let items: Vec<u64> = (0..1 << 20).filter(|item| *item != victim && place(*item) == place(victim)).collect();
+    let share = |places| {
+        let mut buckets = Buckets::with_buckets(2_048, 7);
+        buckets.rekey(7, 1, places);
+        items.iter().chain(&items).for_each(|item| buckets.add(hash.words([*item]), *item, ONE));
+        buckets.bounds(hash.words([victim])).upper.count as f64 / (2 * items.len()) as f64
+    };
+    assert!(items.len() > 50 && share(1) > 0.8, "{} items, {}", items.len(), share(1));
+    for seed in 1..=50 {
+        let share = share(mix(seed));
+        assert!(share < 0.06, "{share} of what he sends still counts for the victim");
+    }
+    let [mut one, mut other] = [(); 2].map(|()| Buckets::with_buckets(4, 7));
+    other.rekey(7, 1, 3);
+    assert!(matches!(one.merge(&other), Err(MergeError::Key { .. })), "their buckets have other keys");
+    other.add(1, 1, ONE);
+    let read = Buckets::from_image(&other.to_image(), 1 << 20).unwrap();
+    assert_eq!((read.bounds(1), &read), (Bounds { lower: ONE, upper: ONE }, &other));
+}
+
+#[test]
 fn geometry_follows_from_the_question_and_stays_in_range() {
     for (candidates, capacity) in [(0, 4), (1, 4), (4, 4), (5, 8), (1_000, 1_000), (1_025, 1_028)] {
         assert_eq!(Buckets::with_capacity(candidates, 7).capacity(), capacity);
@@ -453,7 +479,7 @@ fn geometry_follows_from_the_question_and_stays_in_range() {
         assert_eq!(Buckets::with_error(error, 0, 7).capacity(), 4, "{error}");
     }
     let buckets = CandidateBuckets::<[u64; 5], CountAndSum>::with_error(0.0005, 1_024, 7);
-    assert_eq!((buckets.geometry(), buckets.key_id()), (Geometry::CandidateBuckets { count: 1_000 }, 7));
+    assert_eq!((buckets.geometry(), buckets.key_id()), (Geometry::CandidateBuckets { count: 1_334 }, 7));
     assert_eq!(CandidateBuckets::<[u64; 5], CountAndSum>::bytes_of(1_000), 1_000 * (128 + 256) + 314 * 24);
-    assert_eq!(format!("{}", buckets.geometry()), "1000 buckets of four candidates");
+    assert_eq!(format!("{}", buckets.geometry()), "1334 buckets of four candidates");
 }
