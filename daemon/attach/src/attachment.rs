@@ -343,8 +343,8 @@ impl Attachment {
     }
 
     /// Attached again where an earlier weir was, which last checked at `looked`, wrote `state` then, and has counted
-    /// `since`. Its program vanished with its interface or was removed, so weir did not see what the interface counted up
-    /// to the `begun` reading.
+    /// `since`. Its program vanished with its interface or was removed, so weir did not see what the interface
+    /// counted up to the `begun` reading.
     pub fn is_made_anew(&mut self, state: &SlotState, since: Seen, looked: Duration, begun: Option<Reading>) {
         self.watched = Watched::returned(looked, clock::now().monotonic);
         (self.coverage, self.changed) = (Coverage::default(), true);

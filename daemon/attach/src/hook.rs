@@ -84,7 +84,7 @@ impl Hooked {
     }
 }
 
-/// TCX programs of other processes: the kernel runs them before all filters. A kernel without TCX (before 6.6) has none.
+/// TCX programs of other processes, which the kernel runs before all filters. Before Linux 6.6 there is no TCX.
 fn before_filters(chains: &Chains, ifindex: u32, way: Way) -> impl Iterator<Item = String> {
     let hook = match way {
         Way::Ingress => Hook::TcxIngress,

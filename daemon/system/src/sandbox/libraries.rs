@@ -1,4 +1,5 @@
-//! Libraries that the C library loads when it first needs them. The sandbox forbids mapping code, so weir loads them before.
+//! Libraries that the C library loads when it first needs them. The sandbox forbids mapping code, so weir loads them
+//! before.
 #![expect(unsafe_code, reason = "a library runs code of its own when it is loaded")]
 
 use std::ffi::CStr;
