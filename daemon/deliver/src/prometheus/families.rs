@@ -113,7 +113,10 @@ mod tests {
     #[test]
     fn the_golden_report_is_exported_as_it_was() {
         let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
-        let text = write(Some(&latest()), Format::OpenMetrics).replacen(version, "version=\"\"", 1);
+        let mut latest = latest();
+        // Whether its last digit is read exactly depends on a feature that other crates may switch on.
+        latest.report.interfaces[0].kept = 0.9997;
+        let text = write(Some(&latest), Format::OpenMetrics).replacen(version, "version=\"\"", 1);
         assert_eq!(text, include_str!("../../tests/golden/prometheus.txt"), "\n{text}");
     }
 

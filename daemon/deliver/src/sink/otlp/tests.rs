@@ -334,7 +334,9 @@ fn every_number_is_that_of_the_report() {
 /// Names, units, kinds, attributes and values: a line for each metric, and one for each of its points.
 #[test]
 fn the_golden_report_is_exported_as_it_was() {
-    let [resource] = decoded(&encoded(&parcel(GOLDEN)).unwrap()).try_into().unwrap();
+    // Whether the last digit is read exactly depends on a feature that other crates may switch on.
+    let golden = GOLDEN.replace("0.9997455343551341", "0.9997");
+    let [resource] = decoded(&encoded(&parcel(&golden)).unwrap()).try_into().unwrap();
     let points = points(&resource);
     let mut text = String::new();
     for metric in &resource.scope_metrics[0].metrics {
