@@ -1,15 +1,10 @@
 //! Sinks: where reports go. Each runs on its own threads behind a spool, so that no collector, disk or pipe can delay
 //! the measurement.
 
-mod account;
 mod check;
-mod delivery;
-mod doubts;
 mod file;
 mod http;
-mod inbox;
 mod ipfix;
-mod keeper;
 #[cfg(feature = "nats")]
 mod nats;
 mod open;
@@ -17,15 +12,15 @@ mod open;
 mod otlp;
 mod outbox;
 mod privacy;
+mod queue;
 mod same_rows;
 mod settings;
-mod standing;
 mod stdout;
 
 use std::{
     borrow::Cow,
     io::{self, Write},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 #[cfg(feature = "nats")]
@@ -38,10 +33,9 @@ pub use self::{
     http::{Http, HttpError, Options, SecretError, SecretHeader},
     ipfix::Ipfix,
     open::{open, open_webhook},
-    outbox::{Outbox, farewell, finish},
+    outbox::{Outbox, Standing, farewell, finish},
     privacy::of_report,
     settings::OpenError,
-    standing::Standing,
     stdout::Stdout,
 };
 use crate::spool::Parcel;
@@ -121,6 +115,11 @@ fn write_line(out: &mut impl Write, torn: &mut bool, line: &[u8]) -> io::Result<
         }
     }
     Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "deadlines of I/O, which the measurement never sees")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[cfg(test)]

@@ -1,37 +1,25 @@
 //! The measurement's side of a sink: it hands over reports, and never waits.
 //!
-//! Behind it are two threads. The keeper moves reports into the spool, and the delivery thread sends them from there.
+//! Behind it is a [`Queue`] with its threads: one delivers, and if reports wait on disk, another one writes them there.
 
-use std::{
-    convert::Infallible,
-    io,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{io, sync::Arc, thread, time::Duration};
 
-use crossbeam::channel::{self, Receiver, Sender};
+use crossbeam::channel;
 use tracing::{info, warn};
 use weir_config::Addresses;
 use weir_report::{Encoded, SinkMetrics};
-use weir_system::sandbox;
+use weir_system::{privileges, sandbox};
 
 use super::{
-    Sink,
-    account::Account,
-    delivery::{Delivery, now},
-    doubts::Doubts,
-    inbox::Inbox,
-    keeper::Keeper,
-    privacy,
+    Sink, now,
+    queue::{Delivery, Queue, Storage, Worker},
 };
 use crate::spool::{Limits, Spool, place::Place};
-use weir_system::privileges;
 
 /// The upper limit of the time that [`Outbox::finish`] waits.
 const FINISH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// One in this many of the reports that may wait in memory may be waiting for a disk that hangs.
-const INBOX: usize = 4;
+const INCOMING_PART: usize = 4;
 
 /// Takes reports without ever blocking, and hands them to a sink on other threads, in order.
 ///
@@ -39,13 +27,7 @@ const INBOX: usize = 4;
 /// spool, or without one in memory. If there is no room, the oldest waiting report is dropped, because the newest
 /// matter most, and a tombstone is delivered in its place. Dropping an outbox drops what waits in memory.
 #[derive(Debug)]
-pub struct Outbox {
-    account: Arc<Account>,
-    entrance: Intake,
-    ending: Sender<Instant>,
-    /// Disconnected when both threads are gone.
-    gone: Receiver<Infallible>,
-}
+pub struct Outbox(Arc<Queue>);
 
 impl Outbox {
     /// Starts the sink's threads. At most `capacity` reports (at least one) wait in memory. `addresses` says how much
@@ -60,141 +42,87 @@ impl Outbox {
         addresses: Addresses,
         spool: Option<(&Place, &str)>,
     ) -> io::Result<Self> {
-        let account = Arc::new(Account::new(sink.name(), sink.carries(), spool.is_some()));
         let capacity = capacity.max(1);
-        let (ending, ends) = channel::bounded(1);
-        let (here, gone) = channel::bounded(0);
-        let (bell, rings) = channel::bounded(1);
-        let (spool_in, opened) = channel::bounded::<Arc<Spool>>(1);
-        let delivery = {
-            let (account, here) = (account.clone(), here.clone());
-            move || {
-                privileges::give_up_all_but_files();
-                sandbox::pass();
-                // If the keeper thread never starts, nothing opens the spool.
-                let Ok(spool) = opened.recv() else { return };
-                let delivery = Delivery {
-                    sink,
-                    addresses,
-                    account,
-                    spool,
-                    bell: rings,
-                    ends,
-                    deadline: None,
-                    failing: false,
-                    doubts: Doubts::default(),
-                    answer: String::new(),
-                    alone: 0,
-                    _here: here,
-                };
-                delivery.run();
-            }
+        let incoming_max = capacity.div_ceil(INCOMING_PART);
+        let (opened, to_deliver) = channel::bounded(1);
+        let storage = match spool {
+            Some(_) => Storage::Disk { incoming_max },
+            None => Storage::Memory(Arc::new(Spool::in_memory(Limits::in_memory(capacity)))),
         };
-        thread::Builder::new().name("sink".to_owned()).spawn(delivery)?;
-        let Some((place, target)) = spool else {
-            let spool = Arc::new(Spool::in_memory(Limits::in_memory(capacity)));
-            let _ = spool_in.send(spool.clone());
-            let entrance = Intake::Memory { spool, bell, addresses };
-            return Ok(Self { account, entrance, ending, gone });
-        };
-        let inbox = Arc::new(Inbox::new(capacity.div_ceil(INBOX)));
-        let keeper = {
-            let (account, inbox) = (account.clone(), inbox.clone());
+        if let Storage::Memory(spool) = &storage {
+            // There is room for one.
+            let _ = opened.send(spool.clone());
+        }
+        let outbox = Self(Arc::new(Queue::new(&*sink, addresses, storage)));
+        outbox.spawn("sink", move |queue| {
+            sandbox::pass();
+            // If the thread that writes never starts, nothing opens the spool.
+            let Ok(spool) = to_deliver.recv() else { return };
+            Delivery::new(sink, queue.clone(), spool).run();
+        })?;
+        if let Some((place, target)) = spool {
             let (place, target) = (place.clone(), target.to_owned());
-            move || {
-                privileges::give_up_all_but_files();
-                let spool = place.open(&account.name, &target, capacity - capacity / INBOX);
-                // The delivery thread is waiting for it.
-                let _ = spool_in.send(spool.clone());
-                drop((spool_in, place));
-                Keeper { account, addresses, inbox, spool, bell, _here: here }.run();
-            }
-        };
-        thread::Builder::new().name("spool".to_owned()).spawn(keeper)?;
-        Ok(Self { account, entrance: Intake::Disk(inbox), ending, gone })
+            outbox.spawn("spool", move |queue| {
+                let spool = place.open(&queue.name, &target, capacity - capacity / INCOMING_PART);
+                // The delivery is waiting for it.
+                let _ = opened.send(spool.clone());
+                drop((opened, place));
+                queue.write_to(&spool);
+            })?;
+        }
+        Ok(outbox)
+    }
+
+    /// Starts a thread that works for the queue.
+    fn spawn(&self, name: &str, work: impl FnOnce(&Arc<Queue>) + Send + 'static) -> io::Result<()> {
+        let worker = Worker::new(self.0.clone());
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            privileges::give_up_all_but_files();
+            work(&worker.0);
+        });
+        thread.map(drop)
     }
 
     /// Takes a report. If too many are waiting, the oldest of them is lost, and counted as lost.
     pub fn offer(&self, report: Encoded) {
-        match &self.entrance {
-            Intake::Disk(inbox) => inbox.offer(report, &self.account),
-            Intake::Memory { spool, bell, addresses } => {
-                // Keeping in memory never fails.
-                let _ = spool.keep(privacy::applied(*addresses, report), 0);
-                self.account.note(spool, |_| {});
-                // One wake-up of the delivery thread is enough.
-                let _ = bell.try_send(());
-            }
-        }
+        self.0.offer(report);
     }
 
     /// Whether the sink has stopped accepting reports for good.
     pub fn is_closed(&self) -> bool {
-        self.account.tally().closed
+        self.0.is_closed()
     }
 
     /// The sink's account since its start.
     pub fn metrics(&self) -> SinkMetrics {
-        self.account.metrics()
+        self.0.metrics()
     }
 
     /// Declares that no more reports will come, delivers what is waiting, and returns how many reports are undelivered
     /// after `timeout`. A pause between two attempts ends at once. A sink that still hangs by then is abandoned with
     /// its threads. A sink that fails and has everything on disk is not waited for.
     pub fn finish(self, timeout: Duration) -> u64 {
-        self.end(deadline_in(timeout)).metrics().queued
+        Self::finish_all([self], timeout).iter().map(|metrics| metrics.queued).sum()
     }
 
     /// Finishes several outboxes within one `timeout`. Returns the last account of each, in order; `queued` is the
     /// number of undelivered reports.
     pub fn finish_all(outboxes: impl IntoIterator<Item = Self>, timeout: Duration) -> Vec<SinkMetrics> {
-        let deadline = deadline_in(timeout);
-        let endings: Vec<_> = outboxes.into_iter().map(|outbox| outbox.end(deadline)).collect();
-        endings.into_iter().map(Ending::metrics).collect()
-    }
-
-    fn end(self, deadline: Instant) -> Ending {
-        // The channel has room for this one message; if the delivery thread is gone, the message does not matter.
-        let _ = self.ending.try_send(deadline);
-        Ending { account: self.account.clone(), gone: self.gone.clone(), deadline }
+        let deadline = now() + timeout.min(FINISH_MAX);
+        let outboxes: Vec<_> = outboxes.into_iter().collect();
+        for outbox in &outboxes {
+            outbox.0.end(deadline);
+        }
+        for outbox in &outboxes {
+            outbox.0.wait_for_threads(deadline);
+        }
+        outboxes.iter().map(Self::metrics).collect()
     }
 }
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        // Without a keeper, dropping the bell tells the delivery thread.
-        if let Intake::Disk(inbox) = &self.entrance {
-            inbox.end();
-        }
-    }
-}
-
-/// Where reports go in.
-#[derive(Debug)]
-enum Intake {
-    /// To the keeper, which writes them to a disk.
-    Disk(Arc<Inbox>),
-    /// Into the spool, which is in memory and never blocks.
-    Memory {
-        spool: Arc<Spool>,
-        /// Wakes the delivery thread.
-        bell: Sender<()>,
-        addresses: Addresses,
-    },
-}
-
-/// An outbox that takes no more reports.
-struct Ending {
-    account: Arc<Account>,
-    gone: Receiver<Infallible>,
-    deadline: Instant,
-}
-
-impl Ending {
-    /// The last account, once the threads have ended or the deadline has passed.
-    fn metrics(self) -> SinkMetrics {
-        let _ = self.gone.recv_deadline(self.deadline);
-        self.account.metrics()
+        self.0.end(now());
     }
 }
 
@@ -204,7 +132,7 @@ pub fn finish(outboxes: Vec<Outbox>, timeout: Duration) {
 }
 
 fn end_all(outboxes: Vec<Outbox>, timeout: Duration, until: &str) {
-    let carried: Vec<_> = outboxes.iter().map(|outbox| outbox.account.carries).collect();
+    let carried: Vec<_> = outboxes.iter().map(|outbox| outbox.0.carries).collect();
     for (sink, [_, several]) in Outbox::finish_all(outboxes, timeout).into_iter().zip(carried) {
         let on_disk = sink.spool.map_or(0, |spool| spool.reports);
         if on_disk > 0 {
@@ -219,9 +147,6 @@ fn end_all(outboxes: Vec<Outbox>, timeout: Duration, until: &str) {
 /// Finishes sinks that the configuration has removed or changed, on a thread of its own, so that the caller does not
 /// wait.
 pub fn farewell(outboxes: Vec<Outbox>, timeout: Duration) {
-    if outboxes.is_empty() {
-        return;
-    }
     let until = "for a sink that sends to the same place";
     let end = move || end_all(outboxes, timeout, until);
     let farewell = thread::Builder::new().name("sink-farewell".to_owned()).spawn(end);
@@ -230,529 +155,36 @@ pub fn farewell(outboxes: Vec<Outbox>, timeout: Duration) {
     }
 }
 
-fn deadline_in(timeout: Duration) -> Instant {
-    now() + timeout.min(FINISH_MAX)
+/// Notices when sinks stop accepting reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing {
+    /// How many were closed at the last check.
+    closed: usize,
+}
+
+impl Standing {
+    /// Checks whether sinks have closed since the last check, and logs where reports still go.
+    ///
+    /// # Errors
+    ///
+    /// All are closed: which, and why. Without any sink nothing can be closed.
+    pub fn look(&mut self, outboxes: &[Outbox]) -> Result<(), String> {
+        let (closed, open): (Vec<_>, Vec<_>) = outboxes.iter().partition(|outbox| outbox.is_closed());
+        if std::mem::replace(&mut self.closed, closed.len()) == closed.len() {
+            return Ok(());
+        }
+        if open.is_empty() {
+            let why = |outbox: &&Outbox| {
+                let metrics = outbox.metrics();
+                format!("{}: {}", metrics.name, metrics.last_error.unwrap_or_default())
+            };
+            return Err(closed.iter().map(why).collect::<Vec<_>>().join("; "));
+        }
+        let open: Vec<_> = open.iter().map(|outbox| outbox.metrics().name).collect();
+        info!(sinks = open.join(", "), "weir goes on: reports still go to the other sinks");
+        Ok(())
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        cell::Cell,
-        collections::BTreeSet,
-        net::TcpListener,
-        os::fd::OwnedFd,
-        path::PathBuf,
-        sync::{
-            atomic::{AtomicBool, Ordering},
-            mpsc,
-        },
-    };
-
-    use crossbeam::channel::RecvTimeoutError;
-
-    use super::{
-        super::{
-            DeliveryError, Http, Stdout,
-            http::tests::{Collector, LONG, options},
-            tests::{encoded, id},
-        },
-        *,
-    };
-    use crate::spool::{Parcel, command::Spools};
-
-    const FULL: Addresses = Addresses::Full;
-
-    fn outbox(address: &str, capacity: usize) -> Outbox {
-        let sink = Http::new(&format!("http://{address}/"), options(LONG)).unwrap();
-        Outbox::start(Box::new(sink), capacity, FULL, None).unwrap()
-    }
-
-    /// Waits for another thread's progress.
-    fn wait_until(what: &str, holds: impl Fn() -> bool) {
-        let pause = Duration::from_millis(5);
-        let tries = LONG.as_millis() / pause.as_millis();
-        assert!(
-            (0..tries).any(|_| holds() || {
-                thread::sleep(pause);
-                false
-            }),
-            "not in {LONG:?}: {what}"
-        );
-    }
-
-    #[test]
-    fn a_failed_report_is_tried_again_under_the_same_key() {
-        let collector = Collector::answering([500, 503, 200, 200]);
-        let outbox = outbox(&collector.address, 4);
-        outbox.offer(encoded("a/b/1"));
-        outbox.offer(encoded("a/b/2"));
-        wait_until("both delivered", || outbox.metrics().delivered == 2);
-        let metrics = outbox.metrics();
-        assert_eq!((metrics.failed_attempts, metrics.dropped, metrics.queued, metrics.last_error), (2, 0, 0, None));
-        assert_eq!(outbox.finish(LONG), 0);
-        assert_eq!(collector.keys(), ["a/b/1", "a/b/1", "a/b/1", "a/b/2"]);
-    }
-
-    /// Panics on the second report.
-    struct PanicsOnce(mpsc::Sender<String>);
-
-    impl Sink for PanicsOnce {
-        fn name(&self) -> String {
-            "fragile".to_owned()
-        }
-
-        fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
-            let id = &batch[0].encoded.id;
-            assert_ne!(id, "a/b/2", "this one is too much");
-            self.0.send(id.clone()).unwrap();
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn a_sink_that_panics_goes_on_with_the_next_report() {
-        let (taken, reports) = mpsc::channel();
-        let outbox = Outbox::start(Box::new(PanicsOnce(taken)), 4, FULL, None).unwrap();
-        for seq in 1..=3 {
-            outbox.offer(encoded(&format!("a/b/{seq}")));
-        }
-        wait_until("the third is delivered", || outbox.metrics().delivered == 2);
-        let metrics = outbox.metrics();
-        assert_eq!((metrics.failed_attempts, metrics.dropped, metrics.queued), (1, 1, 0));
-        assert_eq!(reports.try_iter().collect::<Vec<_>>(), ["a/b/1", "a/b/3"]);
-        outbox.offer(encoded("a/b/2"));
-        wait_until("the second again", || outbox.metrics().dropped == 2);
-        let error = outbox.metrics().last_error.unwrap();
-        assert!(error.contains("the sink panicked") && error.contains("this one is too much"), "{error}");
-    }
-
-    /// Refuses all reports until told otherwise, and always the one with this id.
-    struct RefusesSome {
-        takes: Arc<AtomicBool>,
-        never: &'static str,
-        taken: mpsc::Sender<String>,
-    }
-
-    impl Sink for RefusesSome {
-        fn name(&self) -> String {
-            "choosy".to_owned()
-        }
-
-        fn batch(&self) -> usize {
-            3
-        }
-
-        fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
-            let refuses = |parcel: &Parcel| parcel.is_report && parcel.encoded.id == self.never;
-            if !self.takes.load(Ordering::Relaxed) || batch.iter().any(refuses) {
-                return Err(DeliveryError::Refused("405 Method Not Allowed".to_owned()));
-            }
-            for parcel in batch {
-                self.taken.send(parcel.encoded.id.clone()).unwrap();
-            }
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn a_sink_that_refuses_everything_costs_no_report() {
-        let folder = Folder::new("refuses-everything");
-        for spool in [None, Some(folder.place())] {
-            let (taken, reports) = mpsc::channel();
-            let takes = Arc::new(AtomicBool::new(false));
-            let never = "7f3c9a52/0000b41d/4";
-            let sink = Box::new(RefusesSome { takes: takes.clone(), never, taken });
-            let spool = spool.as_ref().map(|place| (place, "choosy"));
-            let outbox = Outbox::start(sink, 64, FULL, spool).unwrap();
-            for seq in 1..=7 {
-                outbox.offer(encoded(&id(seq)));
-            }
-            wait_until("some attempts", || outbox.metrics().failed_attempts > 3);
-            let metrics = outbox.metrics();
-            assert_eq!((metrics.queued, metrics.dropped, metrics.delivered), (7, 0, 0), "{metrics:?}");
-            assert!(metrics.last_error.is_some_and(|error| error.contains("405") && error.contains("wait")));
-            takes.store(true, Ordering::Relaxed);
-            wait_until("all are settled", || outbox.metrics().queued == 0 && outbox.metrics().delivered == 6);
-            assert_eq!(outbox.metrics().lost, [("refused".to_owned(), 1)].into());
-            assert_eq!(outbox.finish(LONG), 0);
-            let mut taken: Vec<_> = reports.try_iter().collect();
-            taken.sort();
-            let expected = [1, 2, 3, 4, 5, 6, 7].map(|seq| if seq == 4 { format!("{}-4", id(4)) } else { id(seq) });
-            assert_eq!(taken, expected, "a tombstone for the one that is refused where others pass");
-        }
-    }
-
-    /// Refuses every other report, and every tombstone.
-    struct RefusesHalf(mpsc::Sender<u64>);
-
-    impl Sink for RefusesHalf {
-        fn name(&self) -> String {
-            "half".to_owned()
-        }
-
-        fn batch(&self) -> usize {
-            10
-        }
-
-        fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
-            let seq = |parcel: &Parcel| parcel.encoded.id.rsplit('/').next().unwrap().parse::<u64>();
-            if batch.iter().any(|parcel| !parcel.is_report || seq(parcel).unwrap() % 2 == 1) {
-                return Err(DeliveryError::Refused("422 Unprocessable Entity".to_owned()));
-            }
-            for parcel in batch {
-                self.0.send(seq(parcel).unwrap()).unwrap();
-            }
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn what_is_refused_holds_up_nothing_also_where_tombstones_are_refused() {
-        let folder = Folder::new("half");
-        for spool in [None, Some(folder.place())] {
-            let (taken, reports) = mpsc::channel();
-            let spool = spool.as_ref().map(|place| (place, "half"));
-            let outbox = Outbox::start(Box::new(RefusesHalf(taken)), 256, FULL, spool).unwrap();
-            // Far more are refused than there are witnesses, if each served for one.
-            for seq in 1..=40 {
-                outbox.offer(encoded(&id(seq)));
-            }
-            wait_until("all are settled", || outbox.metrics().queued == 0 && outbox.metrics().delivered == 20);
-            assert_eq!(outbox.metrics().lost, [("refused".to_owned(), 20)].into());
-            // Whatever was refused once before this one passes is given up.
-            outbox.offer(encoded(&id(42)));
-            wait_until("no tombstone waits", || outbox.metrics().untold == 20);
-            wait_until("no file of a tombstone is left", || {
-                !folder.0.is_dir() || !walk(&folder.0).iter().any(|name| name.ends_with(".tombstone"))
-            });
-            assert_eq!(outbox.finish(LONG), 0);
-            let taken: Vec<_> = reports.try_iter().collect();
-            assert!(taken[1..].is_sorted(), "all but the first one, which was the newest, in order: {taken:?}");
-            assert_eq!(BTreeSet::from_iter(taken), (1..=21).map(|nth| 2 * nth).collect());
-        }
-    }
-
-    /// Takes only reports of a later format than this number's.
-    struct RefusesOld(mpsc::Sender<u64>);
-
-    impl Sink for RefusesOld {
-        fn name(&self) -> String {
-            "modern".to_owned()
-        }
-
-        fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
-            let seq: u64 = batch[0].encoded.id.rsplit(['/', '-']).next().unwrap().parse().unwrap();
-            if batch[0].is_report && seq < 200 {
-                return Err(DeliveryError::Refused("400 Bad Request".to_owned()));
-            }
-            self.0.send(seq).unwrap();
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn the_newest_report_passes_a_backlog_that_is_refused() {
-        let (taken, reports) = mpsc::channel();
-        let outbox = Outbox::start(Box::new(RefusesOld(taken)), 512, FULL, None).unwrap();
-        for seq in 1..=199 {
-            outbox.offer(encoded(&id(seq)));
-        }
-        wait_until("an attempt has failed", || outbox.metrics().failed_attempts > 0);
-        outbox.offer(encoded(&id(200)));
-        assert_eq!(reports.recv_timeout(LONG), Ok(200), "it does not wait for its turn");
-        let next = Cell::new(201);
-        wait_until("the others are settled", || {
-            // Those that were not tried yet when it passed need another one.
-            outbox.offer(encoded(&id(next.replace(next.get() + 1))));
-            outbox.metrics().lost == [("refused".to_owned(), 199)].into()
-        });
-        assert_eq!(outbox.finish(LONG), 0);
-    }
-
-    #[test]
-    fn refused_reports_are_tried_again_when_somebody_says_so() {
-        let folder = Folder::new("retry");
-        let (taken, reports) = mpsc::channel();
-        let place = folder.place();
-        let sink =
-            |never| Box::new(RefusesSome { takes: Arc::new(AtomicBool::new(true)), never, taken: taken.clone() });
-        let first = Outbox::start(sink("7f3c9a52/0000b41d/1"), 16, FULL, Some((&place, "choosy"))).unwrap();
-        for seq in 1..=2 {
-            first.offer(encoded(&id(seq)));
-        }
-        wait_until("one is refused", || first.metrics().dropped == 1 && first.metrics().queued == 0);
-        let first_dropped = first.metrics().dropped;
-        assert_eq!(first.finish(LONG), 0);
-        let second = Outbox::start(sink("none"), 16, FULL, Some((&place, "choosy"))).unwrap();
-        let spools = Spools::new(folder.0.clone());
-        let refused = spools.list(&[]).unwrap();
-        let wanted: Vec<_> = refused.iter().map(|item| spools.retry(item).unwrap()).collect();
-        assert_eq!(wanted, [true], "{refused:?}");
-        second.offer(encoded(&id(3)));
-        wait_until("both came", || second.metrics().delivered == 2);
-        let dropped = first_dropped + second.metrics().dropped;
-        assert_eq!(dropped, 1, "counters do not go down: it was refused, and is delivered");
-        assert_eq!(second.finish(LONG), 0);
-        assert!(spools.list(&[]).unwrap().is_empty());
-        let taken: BTreeSet<_> = reports.try_iter().collect();
-        assert_eq!(taken, [id(1), format!("{}-1", id(1)), id(2), id(3)].into());
-    }
-
-    #[test]
-    fn reports_that_go_with_their_folder_are_named() {
-        let folder = Folder::new("removed");
-        let (taken, reports) = mpsc::channel();
-        let place = folder.place();
-        let takes = Arc::new(AtomicBool::new(false));
-        let sink = Box::new(RefusesSome { takes: takes.clone(), never: "none", taken });
-        let outbox = Outbox::start(sink, 16, FULL, Some((&place, "choosy"))).unwrap();
-        for seq in 1..=3 {
-            outbox.offer(encoded(&id(seq)));
-        }
-        wait_until("all are on disk", || outbox.metrics().spool.is_some_and(|spool| spool.reports == 3));
-        std::fs::remove_dir_all(&folder.0).unwrap();
-        outbox.offer(encoded(&id(4)));
-        wait_until("it is known", || outbox.metrics().lost == [("removed".to_owned(), 3)].into());
-        wait_until("the new one is there", || outbox.metrics().spool.is_some_and(|spool| spool.reports == 1));
-        takes.store(true, Ordering::Relaxed);
-        wait_until("delivered", || outbox.metrics().queued == 0);
-        assert_eq!(outbox.finish(LONG), 0);
-        assert_eq!(reports.try_iter().last(), Some(id(4)));
-    }
-
-    #[test]
-    fn a_full_queue_keeps_the_newest() {
-        let (arrived, arrivals) = mpsc::channel();
-        let (release, released) = mpsc::channel::<()>();
-        let collector = Collector::new(3, move |_| {
-            arrived.send(()).unwrap();
-            // From the second request on the test's end of the channel is gone.
-            let _ = released.recv();
-            (200, String::new())
-        });
-        let outbox = outbox(&collector.address, 2);
-        outbox.offer(encoded("a/b/1"));
-        arrivals.recv().unwrap();
-        for seq in 2..=6 {
-            outbox.offer(encoded(&format!("a/b/{seq}")));
-        }
-        let metrics = outbox.metrics();
-        assert_eq!((metrics.queued, metrics.dropped, metrics.delivered), (3, 3, 0));
-        drop(release);
-        assert_eq!(outbox.finish(LONG), 0);
-        assert_eq!(collector.keys(), ["a/b/1", "a/b/5", "a/b/6"]);
-    }
-
-    #[test]
-    fn a_hanging_collector_neither_blocks_nor_fills_memory() {
-        // The system accepts connections, and nobody answers.
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let outbox = outbox(&listener.local_addr().unwrap().to_string(), 8);
-        let report = encoded("a/b/1");
-        for _ in 0..1000 {
-            outbox.offer(report.clone());
-        }
-        let metrics = outbox.metrics();
-        assert_eq!((metrics.delivered, metrics.queued + metrics.dropped), (0, 1000));
-        assert!(metrics.queued == 9, "eight wait, one is under way: {metrics:?}");
-        let left = outbox.finish(Duration::from_millis(50));
-        assert_eq!(left, metrics.queued, "nothing was delivered, and the thread that hangs was left behind");
-    }
-
-    #[test]
-    fn a_dead_collector_leaves_its_reports_undelivered_at_the_deadline() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        drop(listener);
-        let outboxes = [outbox(&address, 4), outbox(&address, 4)];
-        for outbox in &outboxes {
-            for seq in 1..=3 {
-                outbox.offer(encoded(&format!("a/b/{seq}")));
-            }
-            wait_until("an attempt has failed", || outbox.metrics().failed_attempts > 0);
-        }
-        for metrics in Outbox::finish_all(outboxes, Duration::from_millis(50)) {
-            assert_eq!((metrics.queued, metrics.delivered, metrics.dropped), (3, 0, 0));
-            assert!(metrics.last_error.as_ref().is_some_and(|error| error.contains("refused")), "{metrics:?}");
-        }
-    }
-
-    #[test]
-    fn a_closed_pipe_stops_its_sink_quietly() {
-        let (reader, writer) = io::pipe().unwrap();
-        drop(reader);
-        let outbox = Outbox::start(Box::new(Stdout::from(OwnedFd::from(writer))), 4, FULL, None).unwrap();
-        assert!(!outbox.is_closed());
-        outbox.offer(encoded("a/b/1"));
-        wait_until("the sink is closed", || outbox.is_closed());
-        outbox.offer(encoded("a/b/2"));
-        outbox.offer(encoded("a/b/3"));
-        let [metrics] = Outbox::finish_all([outbox], LONG).try_into().unwrap();
-        assert_eq!((metrics.dropped, metrics.failed_attempts, metrics.queued), (3, 1, 0), "tried once only");
-    }
-
-    #[test]
-    fn a_dropped_outbox_ends_its_thread() {
-        let collector = Collector::answering([500; 8]);
-        let outbox = outbox(&collector.address, 4);
-        outbox.offer(encoded("a/b/1"));
-        wait_until("an attempt has failed", || outbox.metrics().failed_attempts > 0);
-        let gone = outbox.gone.clone();
-        drop(outbox);
-        assert_eq!(gone.recv_timeout(LONG), Err(RecvTimeoutError::Disconnected));
-    }
-
-    /// A temporary folder of spools.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(test: &str) -> Self {
-            Self(std::env::temp_dir().join(format!("weir-outbox-{}-{test}", std::process::id())))
-        }
-
-        fn place(&self) -> Place {
-            Place::take(&self.0, Limits { bytes: 1 << 20, age: None, memory: 1, sync: false }).unwrap()
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            std::fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
-
-    /// A collector with the same name wherever it listens.
-    struct Named(Http);
-
-    impl Sink for Named {
-        fn name(&self) -> String {
-            "the collector".to_owned()
-        }
-
-        fn batch(&self) -> usize {
-            self.0.batch()
-        }
-
-        fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
-            self.0.deliver(batch)
-        }
-    }
-
-    fn spooled(address: &str, place: &Place) -> Outbox {
-        let sink = Http::new(&format!("http://{address}/"), options(LONG)).unwrap();
-        Outbox::start(Box::new(Named(sink)), 4, FULL, Some((place, "the collector"))).unwrap()
-    }
-
-    #[test]
-    fn what_waits_on_disk_is_delivered_by_the_next_run() {
-        let folder = Folder::new("next-run");
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        drop(listener);
-        let first = spooled(&address, &folder.place());
-        for seq in 1..=9 {
-            first.offer(encoded(&id(seq)));
-            wait_until("it is on disk", || first.metrics().spool.is_some_and(|spool| spool.reports == seq));
-        }
-        // Nothing waits for a collector that does not answer.
-        assert_eq!(first.finish(LONG), 9);
-
-        let collector = Collector::answering([200]);
-        let second = spooled(&collector.address, &folder.place());
-        wait_until("delivered", || second.metrics().delivered == 9);
-        let metrics = second.metrics();
-        assert_eq!((metrics.queued, metrics.dropped), (0, 0));
-        assert_eq!(metrics.spool.unwrap().reports, 0);
-        assert_eq!(collector.keys(), [format!("{}..{}", id(1), id(9))], "one request");
-    }
-
-    #[test]
-    fn what_waits_goes_out_as_the_sink_may_have_it_now() {
-        let folder = Folder::new("masked");
-        let collector = Collector::answering([200]);
-        let place = folder.place();
-        let spool = place.open("the collector", "the collector", 4);
-        let mut full = encoded(&id(1));
-        let text = String::from_utf8(full.line.to_vec()).unwrap().replace("\"addresses\":\"prefix\",", "");
-        assert!(text.contains("\"192.0.2.1\""));
-        full.line = text.into_bytes().into();
-        spool.keep(full, 1).unwrap();
-        let sink = Http::new(&format!("http://{}/", collector.address), options(LONG)).unwrap();
-        let known = (&place, "the collector");
-        let outbox = Outbox::start(Box::new(Named(sink)), 4, Addresses::None, Some(known)).unwrap();
-        wait_until("delivered", || outbox.metrics().delivered == 1);
-        let body = String::from_utf8_lossy(&collector.received()[0].body).into_owned();
-        assert!(body.contains("\"addresses\":\"none\"") && !body.contains("192.0.2.1"), "{body}");
-    }
-
-    #[test]
-    fn a_report_that_is_refused_in_a_batch_costs_itself_alone() {
-        let folder = Folder::new("poison");
-        // The first request takes one report, so that the next three wait together.
-        let (arrived, arrivals) = mpsc::channel();
-        let (release, released) = mpsc::channel::<()>();
-        let collector = Collector::new(7, move |number| {
-            let _ = arrived.send(());
-            if number == 0 {
-                released.recv().unwrap();
-            }
-            // The requests: all three; the first; the second; the third, which is accepted; the second again; its
-            // tombstone.
-            ([200, 422, 200, 422, 200, 422, 200][number], "no such table".to_owned())
-        });
-        let outbox = spooled(&collector.address, &folder.place());
-        outbox.offer(encoded(&id(1)));
-        arrivals.recv().unwrap();
-        for seq in 2..=4 {
-            outbox.offer(encoded(&id(seq)));
-            wait_until("it is on disk", || outbox.metrics().spool.is_some_and(|spool| spool.reports == seq));
-        }
-        release.send(()).unwrap();
-        wait_until("settled", || {
-            let metrics = outbox.metrics();
-            metrics.delivered == 3 && metrics.lost.contains_key("refused")
-        });
-        let metrics = outbox.metrics();
-        assert_eq!((metrics.queued, metrics.dropped, metrics.lost["refused"]), (0, 1, 1));
-        let tombstone = "7f3c9a52/0000b41d/3-3".to_owned();
-        assert_eq!(
-            collector.keys(),
-            [id(1), format!("{}..{}", id(2), id(4)), id(2), id(3), id(4), id(3), tombstone],
-            "each alone, and a tombstone for the one that was refused"
-        );
-        drop(outbox);
-        let aside = walk(&folder.0).into_iter().find(|path| path.ends_with(".answer")).unwrap();
-        assert!(std::fs::read_to_string(aside).unwrap().contains("no such table"));
-    }
-
-    fn walk(folder: &std::path::Path) -> Vec<String> {
-        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path.display().to_string()] }).collect()
-    }
-
-    #[test]
-    fn the_next_sink_with_a_spool_waits_for_the_one_before() {
-        let folder = Folder::new("berth");
-        let place = folder.place();
-        let (arrived, arrivals) = mpsc::channel();
-        let (release, released) = mpsc::channel::<()>();
-        let collector = Collector::new(2, move |number| {
-            arrived.send(()).unwrap();
-            if number == 0 {
-                released.recv().unwrap();
-            }
-            (200, String::new())
-        });
-        let first = spooled(&collector.address, &place);
-        first.offer(encoded(&id(1)));
-        arrivals.recv().unwrap();
-        let second = spooled(&collector.address, &place);
-        second.offer(encoded(&id(2)));
-        drop(first);
-        wait_until("both are on disk", || second.metrics().spool.is_some_and(|spool| spool.reports == 2));
-        assert_eq!(second.metrics().delivered, 0, "the first one still delivers");
-        release.send(()).unwrap();
-        wait_until("delivered", || second.metrics().delivered == 1);
-        assert_eq!(collector.keys(), [id(1), id(2)]);
-    }
-}
+mod tests;

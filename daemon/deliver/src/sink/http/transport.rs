@@ -23,7 +23,7 @@ use ureq::{
     },
 };
 
-use crate::sink::delivery::now;
+use crate::sink::now;
 
 /// How long the last byte is held back, in addition to twice the connect time.
 const MOMENT: Duration = Duration::from_millis(20);

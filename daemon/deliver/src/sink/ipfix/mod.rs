@@ -20,7 +20,7 @@ use self::{
     records::Ignored,
     transport::Way,
 };
-use super::{DeliveryError, Sink, delivery::now};
+use super::{DeliveryError, Sink, now};
 use crate::spool::Parcel;
 
 /// How many reports go at once over a connection; with datagrams each report is sent alone.

@@ -11,7 +11,7 @@ use rustix::net::sockopt::set_socket_linger;
 use weir_config::{Address, Transport};
 use weir_system::sockopt;
 
-use super::super::delivery::now;
+use super::super::now;
 
 /// Datagrams of this size pass every IPv6 path unfragmented, headers included (RFC 8200 section 5).
 const DATAGRAM_BYTES: usize = 1280 - 40 - 8;

@@ -22,7 +22,7 @@ use weir_system::text::visible;
 
 use self::connection::{Connection, Driver};
 pub use self::tls::TlsError;
-use super::{DeliveryError, Sink, delivery::now};
+use super::{DeliveryError, Sink, now};
 use crate::spool::Parcel;
 
 /// Maximum number of messages in flight.

@@ -1,0 +1,236 @@
+//! The queue of a sink: takes reports from the measurement without ever blocking it, and holds them until the sink has
+//! them.
+//!
+//! Reports wait in a [`Spool`]. One in memory takes them at once. One on disk may hang, so reports for it wait in front
+//! of it, up to a limit, until a thread has written them ([`writer`]). Another thread delivers them ([`delivery`]).
+
+mod account;
+mod delivery;
+mod refusals;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::{
+    collections::VecDeque,
+    mem::take,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tracing::warn;
+use weir_config::Addresses;
+use weir_report::{Encoded, Ids, SinkMetrics};
+
+use self::account::{Account, why};
+pub(super) use self::delivery::Delivery;
+use super::{Sink, now, privacy};
+use crate::spool::Spool;
+
+/// The queue of one sink, with its account.
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// The sink's name.
+    pub name: String,
+    /// What the sink carries, in words: singular and plural.
+    pub carries: [&'static str; 2],
+    /// How much of each address the sink may see.
+    addresses: Addresses,
+    storage: Storage,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Held while the spool is asked, which may wait for its disk. So an older answer never replaces a newer one.
+    asking: Mutex<()>,
+}
+
+/// Where reports wait.
+#[derive(Debug)]
+pub(super) enum Storage {
+    /// In a spool in memory, which never blocks.
+    Memory(Arc<Spool>),
+    /// In a spool on disk; at most this many wait to be written.
+    Disk { incoming_max: usize },
+}
+
+#[derive(Debug, Default)]
+struct State {
+    account: Account,
+    /// Reports that wait to be written to the disk.
+    incoming: VecDeque<Encoded>,
+    /// Reports that were dropped because too many waited to be written. They are older than `incoming`.
+    dropped: Vec<Ids>,
+    /// Whether something has come since the last look.
+    has_news: bool,
+    /// When to give up; from then on no more reports are offered.
+    deadline: Option<Instant>,
+    /// Threads that work for the queue.
+    threads: usize,
+}
+
+/// Why [`Queue::wait`] has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// Something may be waiting for delivery.
+    News,
+    /// The queue is to end.
+    Ending,
+    /// The time is over, or nothing can come any more.
+    Nothing,
+}
+
+/// Proof that a thread works for the queue.
+pub(super) struct Worker(pub Arc<Queue>);
+
+impl Queue {
+    /// A queue for this sink.
+    pub fn new(sink: &dyn Sink, addresses: Addresses, storage: Storage) -> Self {
+        Self {
+            name: sink.name(),
+            carries: sink.carries(),
+            addresses,
+            storage,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            asking: Mutex::default(),
+        }
+    }
+
+    /// Whether reports wait on disk.
+    pub const fn has_disk(&self) -> bool {
+        matches!(self.storage, Storage::Disk { .. })
+    }
+
+    /// Adds a report. If too many are waiting, the oldest of them is dropped, and counted as lost.
+    pub fn offer(&self, report: Encoded) {
+        match &self.storage {
+            Storage::Memory(spool) => {
+                // Keeping in memory never fails.
+                let _ = spool.keep(privacy::applied(self.addresses, report), 0);
+                self.note(spool, |_| {});
+                self.announce();
+            }
+            Storage::Disk { incoming_max } => {
+                let mut state = self.state();
+                state.incoming.push_back(report);
+                state.account.incoming += 1;
+                if state.incoming.len() > *incoming_max
+                    && let Some(oldest) = state.incoming.pop_front()
+                {
+                    state.drop_incoming(&oldest);
+                }
+                drop(state);
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// Wakes the delivery: something may be waiting.
+    fn announce(&self) {
+        self.state().has_news = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until `until`; less if news come and `for_news` is set, or if the queue is to end. In that case `deadline`
+    /// is set. If it is set already, waits no longer than that.
+    fn wait(&self, deadline: &mut Option<Instant>, until: Option<Instant>, for_news: bool) -> Woken {
+        let until = [until, *deadline].into_iter().flatten().min();
+        let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(now()));
+        let is_idle = |state: &mut State| {
+            let has_ended = state.deadline.is_some();
+            // Only the caller's own thread may be left.
+            let has_finished = has_ended && state.threads <= 1;
+            !(for_news && (state.has_news || has_finished)) && (deadline.is_some() || !has_ended)
+        };
+        let waited = self.changed.wait_timeout_while(self.state(), left, is_idle);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if for_news && take(&mut state.has_news) {
+            Woken::News
+        } else if deadline.is_none() && state.deadline.is_some() {
+            *deadline = state.deadline;
+            Woken::Ending
+        } else {
+            Woken::Nothing
+        }
+    }
+
+    /// Declares that no more reports will be offered, and that those that wait are to be delivered until `deadline`. An
+    /// earlier declaration counts.
+    pub fn end(&self, deadline: Instant) {
+        self.state().deadline.get_or_insert(deadline);
+        self.changed.notify_all();
+    }
+
+    /// When to give up; `None` while reports may still come.
+    fn deadline(&self) -> Option<Instant> {
+        self.state().deadline
+    }
+
+    /// Waits until the queue's threads have ended, but no longer than this. Returns whether they have.
+    pub fn wait_for_threads(&self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(now());
+        let ended = self.changed.wait_timeout_while(self.state(), left, |state| state.threads > 0);
+        ended.unwrap_or_else(PoisonError::into_inner).0.threads == 0
+    }
+
+    /// Changes the account.
+    fn account<T>(&self, change: impl FnOnce(&mut Account) -> T) -> T {
+        change(&mut self.state().account)
+    }
+
+    /// Notes what the spool holds, together with another change of the account.
+    fn note(&self, spool: &Spool, change: impl FnOnce(&mut Account)) {
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let holding = spool.holding();
+        let due = self.account(|account| {
+            change(account);
+            account.update(holding)
+        });
+        for (reason, count) in due {
+            let [_, several] = self.carries;
+            warn!(sink = self.name, lost = count, "{several} are lost: {}", why(reason));
+        }
+    }
+
+    /// Whether the sink has stopped accepting reports for good.
+    pub fn is_closed(&self) -> bool {
+        self.account(|account| account.is_closed)
+    }
+
+    /// The sink's account since its start. This waits neither for a disk nor for a collector.
+    pub fn metrics(&self) -> SinkMetrics {
+        self.account(|account| account.metrics(self.name.clone(), self.has_disk()))
+    }
+
+    /// Locks the state, for a few instructions. It is never left half changed, so a poisoned lock does no harm.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Notes that this report was dropped before it was written.
+    fn drop_incoming(&mut self, report: &Encoded) {
+        self.account.incoming -= 1;
+        self.account.lost_incoming += 1;
+        let Some(ids) = Ids::of(&report.id) else { return };
+        match self.dropped.last_mut().and_then(|last| Some((last.and(&ids)?, last))) {
+            Some((joined, last)) => *last = joined,
+            None => self.dropped.push(ids),
+        }
+    }
+}
+
+impl Worker {
+    /// A thread starts to work for this queue.
+    pub fn new(queue: Arc<Queue>) -> Self {
+        queue.state().threads += 1;
+        Self(queue)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.0.state().threads -= 1;
+        self.0.changed.notify_all();
+    }
+}
