@@ -6,17 +6,16 @@
 
 use std::{
     collections::VecDeque,
-    io::{Read, Write},
+    io::{self, BufRead, BufReader, Read, Take, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
-use tiny_http::{Method, Request, Server};
 
 use crate::clock;
 
@@ -116,11 +115,11 @@ impl Collector {
     ///
     /// The address cannot be listened on.
     pub fn listen(address: SocketAddr) -> Result<Self> {
-        let (server, address) = bind(address)?;
+        let (listener, address) = bind(address)?;
         let shared = Arc::<Shared>::default();
         let thread = thread::spawn({
             let shared = Arc::clone(&shared);
-            move || serve(&shared, server, address)
+            move || serve(&shared, listener, address)
         });
         Ok(Self { address, shared, thread: Some(thread) })
     }
@@ -226,17 +225,53 @@ impl Shared {
     }
 }
 
-fn bind(address: SocketAddr) -> Result<(Server, SocketAddr)> {
-    let cannot = || format!("cannot listen on {address}");
-    let listener = TcpListener::bind(address).with_context(cannot)?;
-    let bound = listener.local_addr().with_context(cannot)?;
-    let server = Server::from_listener(listener, None).map_err(|error| anyhow!(error)).with_context(cannot)?;
-    Ok((server, bound))
+fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    Ok((listener, bound))
+}
+
+/// A request whose head has been read. Its connection is closed with it.
+struct Request {
+    head: String,
+    body: Take<BufReader<TcpStream>>,
+}
+
+impl Request {
+    /// The request of a client that has connected, if there is one.
+    fn accept(listener: &TcpListener) -> Option<Self> {
+        let (stream, _) = listener.accept().ok()?;
+        stream.set_nonblocking(false).ok()?;
+        stream.set_read_timeout(Some(PORT_TIMEOUT)).ok()?;
+        let (mut stream, mut head) = (BufReader::new(stream), String::new());
+        while !head.ends_with("\r\n\r\n") {
+            if stream.read_line(&mut head).ok()? == 0 {
+                return None;
+            }
+        }
+        let mut request = Self { head, body: stream.take(0) };
+        let length = request.header("Content-Length").and_then(|length| length.parse().ok());
+        request.body.set_limit(length.unwrap_or(0));
+        Some(request)
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+
+    /// Reads the rest of the body, because a close before that would be a reset, and answers.
+    fn respond(mut self, answer: &[u8]) {
+        // A client that has hung up does not want its answer.
+        let _ = io::copy(&mut self.body, &mut io::sink());
+        let _ = self.body.get_mut().get_mut().write_all(answer);
+    }
 }
 
 /// The collector's thread: it alone owns the listener, because that has to close in the namespace where it opened.
-fn serve(shared: &Shared, server: Server, address: SocketAddr) {
-    let mut listening = Some(server);
+fn serve(shared: &Shared, listener: TcpListener, address: SocketAddr) {
+    let mut listening = Some(listener);
     let mut held = Vec::new();
     loop {
         let (wanted, actual, stopping) = {
@@ -258,16 +293,15 @@ fn serve(shared: &Shared, server: Server, address: SocketAddr) {
                 }
             } else if listening.is_none() {
                 let bound = clock::wait_for("a free port", PORT_TIMEOUT, || Ok(bind(address).ok()));
-                let Ok((server, _)) = bound else { break };
-                listening = Some(server);
+                let Ok((listener, _)) = bound else { break };
+                listening = Some(listener);
             }
             shared.becomes(wanted);
         }
-        let Some(server) = &listening else {
+        let Some(request) = listening.as_ref().and_then(Request::accept) else {
             thread::sleep(POLL_INTERVAL);
             continue;
         };
-        let Ok(Some(request)) = server.recv_timeout(POLL_INTERVAL) else { continue };
         match wanted {
             Behaviour::Accept => accept(shared, request),
             Behaviour::Refuse(status) => answer(shared, request, status, Vec::new()),
@@ -286,7 +320,8 @@ fn serve(shared: &Shared, server: Server, address: SocketAddr) {
                 write(shared, request, 429, answer.as_bytes());
             }
             Behaviour::Redirect => {
-                let answer = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n";
+                let answer = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\
+                              Connection: close\r\n\r\n";
                 write(shared, request, 302, answer.as_bytes());
             }
         }
@@ -314,21 +349,17 @@ fn accept(shared: &Shared, mut request: Request) {
 fn read(request: &mut Request) -> Result<Vec<Received>, u16> {
     // Reports, and messages of alerts.
     const CONTENT_TYPES: [&str; 2] = ["application/x-ndjson", "application/json"];
-    if *request.method() != Method::Post {
+    if !request.head.starts_with("POST ") {
         return Err(405);
     }
-    let header = |name: &'static str| {
-        let found = request.headers().iter().find(|header| header.field.equiv(name));
-        found.map(|header| header.value.as_str().to_owned())
-    };
-    let idempotency_key = header("Idempotency-Key");
-    let kind = header("Content-Type").unwrap_or_default();
+    let idempotency_key = request.header("Idempotency-Key").map(str::to_owned);
+    let kind = request.header("Content-Type").unwrap_or_default();
     if !kind.split(';').next().is_some_and(|kind| CONTENT_TYPES.contains(&kind.trim())) {
         return Err(415);
     }
-    let encoding = header("Content-Encoding");
+    let encoding = request.header("Content-Encoding").map(str::to_owned);
     let mut body = String::new();
-    let reader = request.as_reader();
+    let reader = &mut request.body;
     let read = match encoding.as_deref() {
         None | Some("identity") => reader.take(BODY_BYTES_MAX).read_to_string(&mut body),
         Some("gzip") => MultiGzDecoder::new(reader).take(BODY_BYTES_MAX).read_to_string(&mut body),
@@ -347,15 +378,13 @@ fn read(request: &mut Request) -> Result<Vec<Received>, u16> {
 fn keep(shared: &Shared, mut request: Request, answer: &[u8]) {
     let reports = read(&mut request).unwrap_or_default();
     shared.note(200, reports);
-    let mut writer = request.into_writer();
-    let _ = writer.write_all(answer).and_then(|()| writer.flush());
+    request.respond(answer);
 }
 
 /// Reads a little of a request.
 fn reset(shared: &Shared, mut request: Request) {
-    let _ = request.as_reader().read(&mut [0; 16]);
+    let _ = request.body.read(&mut [0; 16]);
     shared.note(0, Vec::new());
-    drop(request.into_writer());
 }
 
 fn endless() -> Vec<u8> {
@@ -367,19 +396,13 @@ fn endless() -> Vec<u8> {
 fn answer(shared: &Shared, request: Request, status: u16, reports: Vec<Received>) {
     shared.note(status, reports);
     let response = format!("HTTP/1.1 {status} As Told\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    respond(request, response.as_bytes());
+    request.respond(response.as_bytes());
 }
 
 /// Answers this, and keeps nothing.
 fn write(shared: &Shared, request: Request, status: u16, answer: &[u8]) {
     shared.note(status, Vec::new());
-    respond(request, answer);
-}
-
-fn respond(request: Request, answer: &[u8]) {
-    let mut writer = request.into_writer();
-    // A client that has disconnected does not need the answer.
-    let _ = writer.write_all(answer).and_then(|()| writer.flush());
+    request.respond(answer);
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the coordinator publishes once a window, for clients to query.
+//! The last reports and the status, which the coordinator publishes once a window, and clients query.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ use super::status::{Identity, Status};
 /// The answers that do not need the coordinator.
 #[derive(Debug)]
 pub struct Board {
-    known: Mutex<Known>,
+    known: Mutex<Published>,
     /// How many clients get a message each second.
     subscribers: AtomicUsize,
     /// Woken when there is one.
@@ -25,7 +25,7 @@ pub struct Board {
 }
 
 #[derive(Debug)]
-struct Known {
+struct Published {
     identity: Identity,
     latest: Option<Latest>,
     /// Why weir does not see all packets now.
@@ -66,7 +66,7 @@ impl Board {
     /// A board before the first report.
     pub const fn new(identity: Identity) -> Self {
         Self {
-            known: Mutex::new(Known {
+            known: Mutex::new(Published {
                 identity,
                 latest: None,
                 troubles: Vec::new(),
@@ -80,18 +80,18 @@ impl Board {
 
     /// Publishes a report, and what can be asked about its window.
     pub fn publish(&self, report: &Report, encoded: &Encoded, views: &Arc<Views>) {
-        let mut known = self.lock();
-        let status = Status::new(&known.identity, Some(report));
+        let mut published = self.lock();
+        let status = Status::new(&published.identity, Some(report));
         // Another configuration may use the same names for other questions.
-        if known.latest.as_ref().is_some_and(|latest| !Arc::ptr_eq(&latest.askable.views, views)) {
-            known.reports.clear();
+        if published.latest.as_ref().is_some_and(|latest| !Arc::ptr_eq(&latest.askable.views, views)) {
+            published.reports.clear();
         }
         let interfaces = report.interfaces.iter().map(|interface| interface.name.clone()).collect();
-        known.latest = Some(Latest { status, askable: Askable { views: views.clone(), interfaces } });
-        if known.reports.len() == REPORTS_KEPT {
-            known.reports.pop_front();
+        published.latest = Some(Latest { status, askable: Askable { views: views.clone(), interfaces } });
+        if published.reports.len() == REPORTS_KEPT {
+            published.reports.pop_front();
         }
-        known.reports.push_back(encoded.clone());
+        published.reports.push_back(encoded.clone());
     }
 
     /// Publishes why weir does not see all packets now, or did not in the open window.
@@ -101,9 +101,9 @@ impl Board {
 
     /// Why weir did not see all packets in the window of the last report, since then, or now.
     pub fn troubles(&self) -> Vec<String> {
-        let known = self.lock();
-        let mut all = known.troubles.clone();
-        let interfaces = known.latest.iter().filter_map(|latest| latest.status.last_report.as_ref());
+        let published = self.lock();
+        let mut all = published.troubles.clone();
+        let interfaces = published.latest.iter().filter_map(|latest| latest.status.last_report.as_ref());
         for one in interfaces.flat_map(|last| &last.interfaces) {
             let of = [one.name.as_str(), one.direction.as_deref().unwrap_or("both")];
             all.extend(one.blind_seconds.map(|seconds| {
@@ -164,9 +164,9 @@ impl Board {
 
     /// This many of the last reports of the current configuration, or as many as there are, the oldest first.
     pub fn last(&self, count: usize) -> Vec<Encoded> {
-        let known = self.lock();
-        let passed = known.reports.len().saturating_sub(count);
-        known.reports.iter().skip(passed).cloned().collect()
+        let published = self.lock();
+        let passed = published.reports.len().saturating_sub(count);
+        published.reports.iter().skip(passed).cloned().collect()
     }
 
     /// What can be asked about the window of the last report; `None` before the first.
@@ -176,14 +176,14 @@ impl Board {
 
     /// The status of weir.
     pub fn status(&self) -> Status {
-        let known = self.lock();
-        let status = known.latest.as_ref().map(|latest| latest.status.clone());
-        let status = status.unwrap_or_else(|| Status::new(&known.identity, None));
-        Status { troubles: known.troubles.clone(), ..status }
+        let published = self.lock();
+        let status = published.latest.as_ref().map(|latest| latest.status.clone());
+        let status = status.unwrap_or_else(|| Status::new(&published.identity, None));
+        Status { troubles: published.troubles.clone(), ..status }
     }
 
     /// The content is consistent at any time, so a thread that panicked with the lock held does no harm.
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Published> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
 //! Delivers reports.
 //!
-//! A [`sink`] is where reports go: standard output, a file, a collector. Each has a thread of its own, so none waits
-//! for another. Reports wait in a [`spool`] until they have arrived. [`prometheus`] exports the numbers of the last
-//! report, and the [`board`] has the last reports for everyone who asks; [`status`] is weir's state beside them.
+//! A [`sink`] is where reports go: standard output, a file, a collector. Each has a queue and threads of its own, so
+//! none waits for another. Reports wait in a [`spool`] until they have arrived. [`prometheus`] exports the numbers of
+//! the last report. The [`board`] has the last reports for clients that query a running weir; [`status`] is its state.
 
 #![forbid(unsafe_code)]
 

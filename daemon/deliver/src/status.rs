@@ -54,7 +54,7 @@ pub struct LastReport {
     /// CPU time for each packet, in nanoseconds. Absent if no packet was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_packet: Option<f64>,
-    /// Resident memory in bytes. Absent if it is not known.
+    /// Resident memory in bytes. Absent if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<u64>,
     /// The sinks.

@@ -1,14 +1,14 @@
-//! What sinks need of this machine, looked at before the first report: for `weir check`, and for a weir that starts or
-//! reloads. Reports wait until what is missing is there.
+//! Checks before the first report whether this machine has the files that sinks need: for `weir check`, at the start
+//! and at a reload. If something is missing, reports wait until it is there.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 use weir_config::{self as config, Target};
 use weir_system::folder;
 
-use super::settings::{OpenError, http, options};
+use super::{Http, OpenError};
 
-/// What is wrong, with the setting that it is about.
+/// Everything that is wrong, each with its setting.
 ///
 /// # Errors
 ///
@@ -21,14 +21,12 @@ pub fn check(sinks: &[config::Sink]) -> Result<Vec<String>, OpenError> {
     Ok(wrong)
 }
 
-/// The same of one sink. Secrets are read for each request, so a sink waits for them.
+/// What is wrong with one sink. This does not prevent its start: files are read again for each request.
 pub(super) fn check_one(target: &Target) -> Result<Result<(), String>, OpenError> {
     Ok(match target {
         Target::File(config::File { path, .. }) => check_file(path),
         Target::Http(settings) | Target::Otlp(settings) => {
-            let mut options = options(settings);
-            options.secrets.retain(|secret| !is_credential_of_service(&secret.file));
-            http(settings, options)?.check_secrets().map_err(|error| error.to_string())
+            Http::new(settings)?.check_secrets(is_credential_of_service).map_err(|error| error.to_string())
         }
         #[cfg(feature = "nats")]
         Target::Nats(nats) => {
@@ -39,7 +37,7 @@ pub(super) fn check_one(target: &Target) -> Result<Result<(), String>, OpenError
     })
 }
 
-/// Why reports cannot be appended to this file, as far as that can be said without making it.
+/// Why reports cannot be appended to this file, as far as weir can tell without creating it.
 fn check_file(path: &Path) -> Result<(), String> {
     let shown = path.display();
     match fs::metadata(path) {
@@ -57,7 +55,8 @@ fn check_file(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Whether systemd creates this file when it starts a service (`LoadCredential=`), and the service is not running.
+/// Whether this is a file that systemd creates when it starts a service (`LoadCredential=`), and the service is not
+/// running.
 fn is_credential_of_service(file: &Path) -> bool {
     file.starts_with("/run/credentials") && file.parent().is_some_and(|folder| !folder.exists())
 }

@@ -2,6 +2,7 @@
 //! the measurement.
 
 mod check;
+mod error;
 mod file;
 mod http;
 mod ipfix;
@@ -14,7 +15,6 @@ mod outbox;
 mod privacy;
 mod queue;
 mod same_rows;
-mod settings;
 mod stdout;
 
 use std::{
@@ -29,13 +29,13 @@ pub use self::nats::Nats;
 pub use self::otlp::Otlp;
 pub use self::{
     check::check,
+    error::OpenError,
     file::{File, Rotation},
-    http::{Http, HttpError, Options, SecretError, SecretHeader},
+    http::{Http, HttpError, SecretError},
     ipfix::Ipfix,
     open::{open, open_webhook},
     outbox::{Outbox, Standing, farewell, finish},
     privacy::of_report,
-    settings::OpenError,
     stdout::Stdout,
 };
 use crate::spool::Parcel;
@@ -49,7 +49,7 @@ pub trait Sink: Send {
     /// The sink's name in logs and reports, without secrets.
     fn name(&self) -> String;
 
-    /// What the sink carries, in words: singular and plural.
+    /// The words for what the sink carries: singular and plural.
     fn carries(&self) -> [&'static str; 2] {
         ["a report", "reports"]
     }
@@ -80,11 +80,11 @@ pub enum DeliveryError {
         /// How long the sink asks to be left alone.
         after: Option<Duration>,
     },
-    /// The sink does not take these reports together. A report that is refused alone is given up if another one is
-    /// accepted; if the sink refuses every report, the fault is elsewhere, and all of them wait.
+    /// The sink does not accept these reports together. A report that is refused alone is given up once another one is
+    /// accepted. If the sink refuses every report, the fault is elsewhere, and all of them wait.
     #[error("{0}")]
     Refused(String),
-    /// No report will be taken any more: the sink stops, and drops everything that still comes.
+    /// The sink will never accept a report again: it stops, and every later report is dropped.
     #[error("{0}")]
     Closed(String),
 }

@@ -3,11 +3,7 @@
 use tracing::warn;
 use weir_config::{self as config, Addresses, Target};
 
-use super::{
-    File, Http, Ipfix, Outbox, Rotation, Sink, Stdout,
-    check::check_one,
-    settings::{OpenError, as_text, http, options},
-};
+use super::{File, Http, Ipfix, OpenError, Outbox, Rotation, Sink, Stdout, check::check_one};
 use crate::spool::place::Place;
 
 /// Opens every sink, each on its own threads; its reports wait in `spools`, if that is given.
@@ -29,10 +25,10 @@ fn open_one(sink: &config::Sink, spool: Option<(&Place, &str)>) -> Result<Outbox
             let rotation = max_size.map(|max_size| Rotation { max_size, keep: *keep, compress: *compress });
             ("file", Box::new(File::new(path, rotation)))
         }
-        Target::Http(settings) => ("http", Box::new(http(settings, options(settings))?)),
+        Target::Http(settings) => ("http", Box::new(Http::new(settings)?)),
         Target::Ipfix(ipfix) => ("ipfix", Box::new(Ipfix::new(ipfix))),
         #[cfg(feature = "otlp")]
-        Target::Otlp(http) => ("otlp", Box::new(super::Otlp::new(&http.url.to_string(), options(http))?)),
+        Target::Otlp(settings) => ("otlp", Box::new(super::Otlp::new(settings)?)),
         #[cfg(not(feature = "otlp"))]
         Target::Otlp(_) => return Err(OpenError::NotBuilt("otlp")),
         #[cfg(feature = "nats")]
@@ -52,9 +48,8 @@ fn open_one(sink: &config::Sink, spool: Option<(&Place, &str)>) -> Result<Outbox
 ///
 /// It cannot be opened.
 pub fn open_webhook(webhook: &config::Webhook) -> Result<Outbox, OpenError> {
-    let config::Webhook { url, timeout, headers, queue } = webhook;
-    let target = Http::webhook(&url.to_string(), *timeout, as_text(headers))?;
-    Outbox::start(Box::new(target), *queue, Addresses::Full, None)
+    let target = Http::webhook(webhook)?;
+    Outbox::start(Box::new(target), webhook.queue, Addresses::Full, None)
         .map_err(|source| OpenError::System { name: "webhook", source })
 }
 

@@ -30,8 +30,8 @@ const INCOMING_PART: usize = 4;
 pub struct Outbox(Arc<Queue>);
 
 impl Outbox {
-    /// Starts the sink's threads. At most `capacity` reports (at least one) wait in memory. `addresses` says how much
-    /// of each address the sink may see. `spool` is the place of all spools, and the sink's full target; `None` if
+    /// Starts the sink's threads. At most `capacity` reports (at least one) wait in memory. `addresses` is the part
+    /// of each address that the sink may see. `spool` is the place of all spools, and the sink's full target; `None` if
     /// nothing of this sink waits on disk.
     ///
     /// # Errors

@@ -9,9 +9,9 @@ use weir_report::{Encoded, Report, Spread, Top};
 
 use super::same_rows;
 
-/// The part of a report about who measured it: its addresses belong to no traffic.
+/// The part of a report about the machine that measured: its addresses are not those of traffic.
 const OBSERVER: &str = "observer";
-/// The field that tells a reader how addresses are masked.
+/// The field that states how addresses are masked.
 const ADDRESSES: &str = "addresses";
 
 /// A report with its addresses masked.

@@ -36,7 +36,7 @@ impl From<OwnedFd> for Stdout {
 }
 
 impl Stdout {
-    /// Whether nobody will ever read the output: the reader of the pipe is gone, or the terminal is.
+    /// Whether the output can never be read: the reader of the pipe is gone, or the terminal is.
     fn is_gone(&self, error: &io::Error) -> bool {
         let hung_up = rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO);
         error.kind() == io::ErrorKind::BrokenPipe || self.is_terminal && hung_up

@@ -1,4 +1,4 @@
-//! `weir spool`: shows and changes what waits on disk. It works on the folders of a running weir without disturbing it.
+//! `weir spool`: shows and changes the reports that wait on disk. This does not disturb a running weir.
 
 use std::{
     io::{self, Write},
@@ -144,7 +144,7 @@ impl Spools {
     }
 }
 
-/// Writes what is on disk as a table, one sink after the other.
+/// Writes the contents of the spools as a table, one sink after the other.
 ///
 /// # Errors
 ///
@@ -167,7 +167,7 @@ pub fn write_list(items: &[Item], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what is on disk as lines of JSON.
+/// Writes the contents of the spools as lines of JSON.
 ///
 /// # Errors
 ///

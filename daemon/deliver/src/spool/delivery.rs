@@ -1,4 +1,4 @@
-//! How reports leave the spool: to the sink, or aside if it refuses them.
+//! Takes reports out of the spool: to the sink, or aside if the sink refuses them.
 
 use std::{
     collections::BTreeSet,
@@ -22,9 +22,9 @@ impl Spool {
         self.delivering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be delivered next: at most `count` reports and tombstones, with some `bytes` of JSON, but one in any
-    /// case if there is one; none of those at the places `without`. Until they are [delivered](Self::delivered), they
-    /// are dropped last.
+    /// The next reports and tombstones to deliver: at most `count`, with about `bytes` of JSON, but at least one if any
+    /// waits. Those at the places `without` are left out. Until the batch is [delivered](Self::delivered), its reports
+    /// are the last to be dropped.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl Spool {
         Ok(batch)
     }
 
-    /// The newest report that is at none of these places, alone; as [`batch`](Self::batch) in all else.
+    /// The newest report that is at none of these places, alone. Otherwise like [`batch`](Self::batch).
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Spool {
         Ok(Batch { parcels: self.read(&entry)?.into_iter().collect() })
     }
 
-    /// The entry that is chosen, if it may be delivered: it is on its way now.
+    /// The chosen entry, if it may be delivered; it is then marked as being in flight.
     fn take(&self, choose: impl FnOnce(&Line) -> Option<&Entry>) -> Option<Entry> {
         let mut state = self.state();
         let ready = state.ready;
@@ -73,7 +73,7 @@ impl Spool {
         Some(entry)
     }
 
-    /// What to deliver for an entry; `None` if its file turns out to be lost, and a tombstone has replaced it.
+    /// Reads an entry; `None` if its file turns out to be lost, and a tombstone has replaced it.
     fn read(&self, entry: &Entry) -> io::Result<Option<Parcel>> {
         let (number, time) = (entry.number, entry.time);
         let reason = match (&entry.what, &self.files, entry.name()) {
@@ -135,7 +135,7 @@ impl Spool {
             if let Err(error) = files.remove(&name.to_string())
                 && error.kind() == ErrorKind::NotFound
             {
-                // Somebody removed it while it was being delivered. It has arrived all the same.
+                // It was removed while it was being delivered. It has arrived all the same.
                 let _ = files.remove(&removed(&name).to_string());
             }
         }
@@ -229,7 +229,7 @@ impl Spool {
         true
     }
 
-    /// Drops everything: nobody will take it.
+    /// Drops everything, because the sink accepts nothing any more.
     pub fn clear(&self) {
         let state = &mut *self.state();
         for entry in state.line.entries.drain(..) {

@@ -18,8 +18,8 @@ use weir_system::plain_file;
 /// Mode of files in a spool: reports are for the owner, and for the group that collects them.
 const FILE_MODE: u32 = 0o640;
 const DIRECTORY_MODE: u32 = 0o750;
-/// Larger files are not read, whatever their names say: this is the largest report that is kept, compressed to a
-/// quarter.
+/// Larger files are not read, even if their names state a larger size: this is the largest report that is kept,
+/// compressed to a quarter.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// A folder of files with plain names.
@@ -47,8 +47,8 @@ pub(super) trait Files: Send + Sync {
     }
 }
 
-/// A folder on a disk. All that is done in it is done by its descriptor, which is opened anew each time: whoever may
-/// write to the folder above cannot have weir follow a link of his.
+/// A folder on a disk. Every operation goes through a descriptor of the folder, which is opened anew each time. So
+/// another user who may write to the parent folder cannot make weir follow a link.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -109,7 +109,7 @@ impl Folder {
     }
 }
 
-/// Makes a file anew, in the place of whatever has its name.
+/// Creates a file, and replaces anything that has its name.
 fn replace(folder: &File, name: &str) -> io::Result<File> {
     match unlinkat(folder, name, AtFlags::empty()) {
         Err(error) if error != Errno::NOENT => return Err(error.into()),

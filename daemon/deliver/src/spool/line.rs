@@ -1,4 +1,4 @@
-//! What waits, in order. It is kept in memory, and the files mirror it as far as the disk accepts them.
+//! The waiting entries, in order. They are kept in memory, and the files mirror them as far as the disk accepts files.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -26,7 +26,7 @@ pub(super) enum What {
     File(Ids, Stored),
     /// A report that is only in memory.
     Memory(Encoded),
-    /// Reports that are lost. A file says so, too, if the disk accepted it.
+    /// Reports that are lost. If the disk accepted it, there is also a file that records this.
     Lost { ids: Ids, reason: Reason, has_file: bool },
 }
 
@@ -79,7 +79,7 @@ pub(super) const fn charge(bytes: u64) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub entries: VecDeque<Entry>,
-    /// Those that are on their way, by number: they may be at the collector already, so they are dropped last.
+    /// The entries in flight, by number: the collector may have them already, so they are dropped last.
     pub sent: Vec<u64>,
     /// The next place in line.
     pub next: u64,
@@ -92,7 +92,7 @@ impl Line {
         self.next += 1;
     }
 
-    /// The first entry from this number on that has none of these.
+    /// The first entry from this number on whose number is not in `without`.
     pub fn next_of(&self, from: u64, without: &BTreeSet<u64>) -> Option<&Entry> {
         let at = self.entries.partition_point(|entry| entry.number < from);
         self.entries.range(at..).find(|entry| !without.contains(&entry.number))
@@ -103,12 +103,12 @@ impl Line {
         self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
     }
 
-    /// Whether an entry is on its way.
+    /// Whether an entry is in flight.
     pub fn is_sent(&self, entry: &Entry) -> bool {
         self.sent.contains(&entry.number)
     }
 
-    /// The index of the oldest entry that may be dropped and fulfils `is`.
+    /// The index of the oldest entry that is not in flight and fulfils `is`.
     pub fn oldest(&self, is: impl Fn(&Entry) -> bool) -> Option<usize> {
         self.entries.iter().position(|entry| is(entry) && !self.is_sent(entry))
     }

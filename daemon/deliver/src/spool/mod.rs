@@ -6,8 +6,8 @@
 //! report.
 //!
 //! A report that has to be dropped before delivery leaves a [tombstone](weir_report::Tombstone) in its place. So the
-//! reader of the reports knows which ones are missing, and why. What the disk does not accept waits in memory, by the
-//! same rules.
+//! reader of the reports knows which ones are missing, and why. Reports that the disk does not accept wait in memory,
+//! by the same rules.
 
 pub mod command;
 mod delivery;
@@ -85,7 +85,7 @@ struct State {
     refused: VecDeque<Name>,
     /// Reports lost since the start.
     lost: BTreeMap<Reason, u64>,
-    /// Of these and of earlier ones, those whose tombstone was given up since the start.
+    /// Reports lost, now or earlier, whose tombstone was given up since the start.
     untold: u64,
 }
 
@@ -104,7 +104,7 @@ pub struct Holding {
     pub untold: u64,
 }
 
-/// What is delivered in one go: reports and tombstones, as lines of JSON.
+/// Reports and tombstones that are delivered together, as lines of JSON.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// The reports and tombstones, each with its place in line.
@@ -171,7 +171,7 @@ impl Parcel {
     }
 }
 
-/// What is only in memory is lost on drop: tombstones record it, as far as the disk accepts them.
+/// Reports that are only in memory are lost on drop: tombstones record them, as far as the disk accepts tombstones.
 impl Drop for Spool {
     fn drop(&mut self) {
         if self.files.is_none() {
@@ -195,7 +195,7 @@ impl Spool {
         Self { files, limits, state: Mutex::new(state), keeping: Mutex::default(), delivering: Mutex::default() }
     }
 
-    /// What it holds.
+    /// Counts what it holds.
     pub fn holding(&self) -> Holding {
         let state = self.state();
         let reports = || state.line.entries.iter().filter(|entry| entry.is_report());
@@ -243,7 +243,7 @@ impl Spool {
         self.keeping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what is only in memory to the disk, the oldest first.
+    /// Writes the reports that are only in memory to the disk, the oldest first.
     fn save(&self) -> io::Result<()> {
         let Some(files) = &self.files else { return Ok(()) };
         let waiting: Vec<_> = {
@@ -314,7 +314,7 @@ impl Spool {
         oldest.is_some_and(|oldest| self.bury(&mut state, oldest, Reason::SpoolFull).is_ok())
     }
 
-    /// Replaces reports by tombstones if their files are gone because somebody has removed the folder.
+    /// Replaces reports by tombstones if their files are gone because the folder was removed.
     pub fn miss(&self) {
         let Some(files) = &self.files else { return };
         if files.is_there() {
@@ -343,7 +343,7 @@ impl Spool {
         {}
     }
 
-    /// Drops what exceeds the limit of memory.
+    /// Drops the oldest reports in memory, and the oldest tombstones, beyond their limits.
     fn shed(&self) {
         let state = &mut *self.state();
         let excess = |line: &Line, is: fn(&Entry) -> bool, most: usize| {
@@ -359,7 +359,7 @@ impl Spool {
         }
     }
 
-    /// Takes a tombstone out of the line: nobody will be told of its reports.
+    /// Removes a tombstone from the line: the sink will not learn of its reports.
     fn give_up_tombstone(&self, state: &mut State, at: usize) {
         let Some(entry) = state.line.remove(at) else { return };
         state.untold += entry.ids().map_or(0, |ids| ids.count());
@@ -488,7 +488,7 @@ fn remove_report(files: &dyn Files, name: &Name) -> io::Result<()> {
     Ok(())
 }
 
-/// The tombstone of a report that somebody has removed.
+/// The tombstone of a report that was removed by hand.
 const fn removed(name: &Name) -> Name {
     Name { content: tombstone(Reason::Removed), ..*name }
 }

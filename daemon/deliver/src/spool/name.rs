@@ -1,4 +1,4 @@
-//! Names of the files in a spool. A name says all that has to be known of its file without reading it:
+//! Names of the files in a spool. A name has all the metadata of its file:
 //!
 //! ```text
 //! 17.1763800000.7f3c9a52.b41d0c11.42.5233.89abcdef.json.gz           a report: place in line, end of its window, observer,

@@ -39,7 +39,7 @@ impl Place {
         let _ = Folder::of_all(path).create();
     }
 
-    /// Whether a folder can be one of spools, as far as that can be said without making it.
+    /// Checks whether this folder can hold spools, as far as weir can tell without creating it.
     ///
     /// # Errors
     ///
@@ -51,8 +51,8 @@ impl Place {
         folder::check_to_be_made(path)
     }
 
-    /// Locks a folder, and creates it if needed. `limits` apply to each sink, except that the queue of each sink limits
-    /// what may wait in memory.
+    /// Locks a folder, and creates it if needed. `limits` apply to each sink, except for the number of reports in
+    /// memory, which each sink's `queue` limits.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Place {
         }
     }
 
-    /// Logs which folders belong to no sink: their reports are delivered to nobody.
+    /// Logs which folders belong to no sink: their reports are never delivered.
     pub fn tell_unused(&self, targets: &[String]) {
         let known: Vec<_> = targets.iter().map(|target| checksum(target)).collect();
         for (name, files) in folders(&self.path).unwrap_or_default() {
@@ -211,7 +211,7 @@ mod tests {
         spool.keep(report(4), 1000).unwrap();
         assert_eq!(spool.holding().in_memory, 0, "it goes on when the link is gone");
 
-        // In the place of the folder above, another user's is not. Who is not root cannot give a link away.
+        // In the place of the folder above, another user's link is not followed. Only root can give a link away.
         fs::rename(here.join("spool"), here.join("moved")).unwrap();
         symlink(here.join("secret"), here.join("spool")).unwrap();
         if lchown(here.join("spool"), Some(12_345), None).is_ok() {

@@ -1,5 +1,5 @@
-//! What a spool does with the files that it finds when it is opened. It reads only their names, so this is fast however
-//! much waits.
+//! Opens a spool with the files that an earlier weir has left. Only their names are read, so this is fast however many
+//! reports wait.
 
 use std::{collections::VecDeque, io};
 
@@ -30,13 +30,13 @@ pub struct Found {
 }
 
 impl Spool {
-    /// Opens a folder, whatever files are in it.
+    /// Opens a folder, which may have any files in it.
     ///
     /// # Errors
     ///
     /// The folder cannot be listed.
     pub(super) fn open(files: Box<dyn Files>, limits: Limits) -> io::Result<(Self, Found)> {
-        // From here on the spool notices if somebody removes the folder.
+        // From here on the spool notices if the folder is removed.
         files.is_there();
         let mut found = Found::default();
         let (mut line, mut refused, mut wanted) = (Vec::new(), Vec::new(), Vec::new());

@@ -10,9 +10,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use weir_config::{Addresses, Compress};
+use weir_config::{self as config, Addresses, Compress};
 use weir_deliver::{
-    sink::{Http, Options, Outbox},
+    sink::{Http, Outbox},
     spool::{Limits, place::Place},
 };
 use weir_report::Encoded;
@@ -92,8 +92,9 @@ fn place(folder: &Path, sync: bool) -> Result<Place> {
 
 fn outbox(collector: &Collecting, place: &Place) -> Result<Outbox> {
     let url = format!("http://{}/", collector.address());
-    let options = Options { timeout: TIMEOUT, compress: Compress::None, ..Options::default() };
-    let sink = Http::new(&url, options)?;
+    let settings =
+        config::Http { url: url.parse()?, timeout: TIMEOUT, compress: Compress::None, ..config::Http::default() };
+    let sink = Http::new(&settings)?;
     Ok(Outbox::start(Box::new(sink), 64, Addresses::Full, Some((place, &url)))?)
 }
 

@@ -14,7 +14,7 @@ use super::super::{
 };
 
 /// An HTTP collector.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Http {
     /// Its URL, `http` or `https`, without credentials; [`Config::to_yaml`](crate::yaml::Config::to_yaml) does not
     /// show its query.

@@ -98,7 +98,8 @@ fn unfinished(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Says what is in the way of older reports. Nothing of weir's is: somebody has to look at it.
+/// Fails if something other than a regular file has the name of an older one. weir did not create it, so the operator
+/// has to look at it.
 fn refuse_obstacle(path: &Path) -> io::Result<()> {
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
     let kind = found.file_type();

@@ -13,7 +13,7 @@ const REFUSAL_BYTES_MAX: u64 = 200;
 /// The longest pause that a collector may ask for.
 const AFTER_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Whether this refusal says nothing about the report itself.
+/// Whether this status has nothing to do with the report itself, so that a later attempt may succeed.
 pub(super) fn may_pass(status: StatusCode) -> bool {
     const PASSING: [StatusCode; 6] = [
         StatusCode::UNAUTHORIZED,
@@ -48,7 +48,7 @@ pub(super) fn refusal(response: &mut Response<Body>) -> String {
         message += &format!(", redirects are not followed, configure the URL {location:?}");
     }
     let mut body = Vec::new();
-    // Whatever part arrives is quoted.
+    // If only a part arrives, that part is quoted.
     let _ = response.body_mut().as_reader().take(REFUSAL_BYTES_MAX).read_to_end(&mut body);
     let text = String::from_utf8_lossy(&body);
     let words: Vec<_> =

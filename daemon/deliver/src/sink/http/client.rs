@@ -1,13 +1,13 @@
-//! How weir talks to an HTTP server, whatever the content: connection, headers, secrets, TLS, proxy, compression, and
-//! what an answer means.
+//! The HTTP client for every kind of content: connection, headers, secrets, TLS, proxy, compression, and the meaning of
+//! answers.
 
-use std::{io::Read, time::Duration};
+use std::{io::Read, path::Path};
 
 use ureq::{
     Agent, Proxy, ProxyProtocol,
     http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header},
 };
-use weir_config::{Compress, Tls};
+use weir_config::{self as config, Compress};
 use weir_system::text::with_causes;
 
 use super::{
@@ -35,46 +35,9 @@ pub(in crate::sink) struct Client {
     early: AnsweredEarly,
 }
 
-/// The options of a connection to a collector.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// The timeout of an attempt, from resolving the name to the end of the answer.
-    pub timeout: Duration,
-    /// The timeout of connecting; `None`: only `timeout` applies.
-    pub connect_timeout: Option<Duration>,
-    /// The timeout of sending the request; `None`: the same.
-    pub send_timeout: Option<Duration>,
-    /// How long the server may take until its answer begins; `None`: the same.
-    pub answer_timeout: Option<Duration>,
-    /// How bodies are compressed.
-    pub compress: Compress,
-    /// Additional headers; they replace weir's own of the same name.
-    pub headers: Vec<(String, String)>,
-    /// Headers whose values are in files.
-    pub secrets: Vec<SecretHeader>,
-    /// Which authorities HTTPS trusts, and weir's own certificate.
-    pub tls: Tls,
-    /// The proxy; `None`: the one from the environment, if any.
-    pub proxy: Option<Uri>,
-}
-
 /// Why a collector cannot be used as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The URL does not parse.
-    #[error("{url:?} is not a URL: {cause}")]
-    NotUrl {
-        /// What was given.
-        url: String,
-        /// Why it does not parse.
-        cause: ureq::http::uri::InvalidUri,
-    },
-    /// The URL has no host, or its scheme is not HTTP or HTTPS.
-    #[error("{0:?} is not a URL of the form http://host/path or https://host/path")]
-    NotHttp(String),
-    /// The URL contains a password, which is not repeated here.
-    #[error("a user name or password in a URL would end up in logs: give an `Authorization` header instead")]
-    Credentials,
     /// A file with certificates or a key cannot be used.
     #[error(transparent)]
     Pem(#[from] PemError),
@@ -86,36 +49,27 @@ pub enum HttpError {
         /// Why not.
         cause: ureq::Error,
     },
-    /// A header's name has characters that HTTP does not allow.
-    #[error("{0:?} is not the name of an HTTP header")]
-    HeaderName(String),
-    /// A header's value has characters that HTTP does not allow. It may be a secret, so it is not repeated here.
-    #[error("the value of the header {0:?} contains a line break or another control character")]
-    HeaderValue(String),
 }
 
 impl Client {
-    /// A client for the server at `url` that sends bodies of this type.
+    /// A client for the server with these settings that sends bodies of this type.
     ///
     /// # Errors
-    /// The URL or another option is not valid.
-    pub(in crate::sink) fn new(url: &str, content_type: &'static str, options: Options) -> Result<Self, HttpError> {
-        let Options { timeout, connect_timeout, send_timeout, answer_timeout, compress, headers, secrets, tls, proxy } =
-            options;
-        let uri = parse_url(url)?;
+    /// The certificates, the key or the proxy cannot be used.
+    pub(in crate::sink) fn new(settings: &config::Http, content_type: &'static str) -> Result<Self, HttpError> {
+        let uri = settings.url.clone();
         let mut all = HeaderMap::new();
         all.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         all.insert(header::USER_AGENT, HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
-        if let Some(encoding) = encoding(compress) {
+        if let Some(encoding) = encoding(settings.compress) {
             all.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
         }
-        for (name, value) in headers {
-            let Ok(header) = HeaderName::try_from(&name) else { return Err(HttpError::HeaderName(name)) };
-            let Ok(mut value) = HeaderValue::try_from(value) else { return Err(HttpError::HeaderValue(name)) };
+        for (name, value) in &settings.headers {
+            let mut value = value.clone();
             value.set_sensitive(true);
-            all.insert(header, value);
+            all.insert(name, value);
         }
-        let proxy = match proxy.map(|proxy| proxy.to_string()) {
+        let proxy = match settings.proxy.as_ref().map(Uri::to_string) {
             Some(url) => Some(Proxy::new(&url).map_err(|cause| HttpError::Proxy { url, cause })?),
             None => Proxy::try_from_env(),
         };
@@ -124,13 +78,13 @@ impl Client {
             all.insert(header::PROXY_AUTHORIZATION, value);
         }
         let agent = Agent::config_builder()
-            .timeout_global(Some(timeout))
-            .timeout_connect(connect_timeout)
-            .timeout_send_body(send_timeout)
-            .timeout_recv_response(answer_timeout)
+            .timeout_global(Some(settings.timeout))
+            .timeout_connect(settings.connect_timeout)
+            .timeout_send_body(settings.send_timeout)
+            .timeout_recv_response(settings.answer_timeout)
             .http_status_as_error(false)
             .max_redirects(0)
-            .tls_config(tls::config(&tls)?)
+            .tls_config(tls::config(&settings.tls)?)
             .proxy(tunnel)
             .build();
         let early = AnsweredEarly::default();
@@ -138,16 +92,18 @@ impl Client {
         let connections = Connections::new(early.clone(), origin);
         let names = Names::new(named.map(|proxy| proxy.uri().clone()));
         let agent = Agent::with_parts(agent, connections, names);
+        let (secrets, compress) = (SecretHeader::of(settings), settings.compress);
         Ok(Self { agent, uri, headers: all, secrets, compress, early })
     }
 
-    /// Reads the files with secrets, as each request does.
+    /// Reads the files with secrets, as each request does, except for those that `is_excepted` selects.
     ///
     /// # Errors
     ///
     /// The first file without a valid secret.
-    pub(in crate::sink) fn check_secrets(&self) -> Result<(), SecretError> {
-        self.secrets.iter().try_for_each(|secret| secret.value().map(drop))
+    pub(in crate::sink) fn check_secrets(&self, is_excepted: impl Fn(&Path) -> bool) -> Result<(), SecretError> {
+        let mut secrets = self.secrets.iter().filter(|secret| !is_excepted(&secret.file));
+        secrets.try_for_each(|secret| secret.value().map(drop))
     }
 
     /// Scheme, host and port.
@@ -256,19 +212,6 @@ fn base64(bytes: &[u8]) -> String {
         }
     }
     text
-}
-
-fn parse_url(url: &str) -> Result<Uri, HttpError> {
-    if url.split(['/', '?', '#']).nth(2).is_some_and(|authority| authority.contains('@')) {
-        return Err(HttpError::Credentials);
-    }
-    let uri: Uri = url.parse().map_err(|cause| HttpError::NotUrl { url: url.to_owned(), cause })?;
-    let http = matches!(uri.scheme_str(), Some("http" | "https"));
-    if http && uri.host().is_some_and(|host| !host.is_empty()) {
-        Ok(uri)
-    } else {
-        Err(HttpError::NotHttp(url.to_owned()))
-    }
 }
 
 const fn encoding(compress: Compress) -> Option<&'static str> {

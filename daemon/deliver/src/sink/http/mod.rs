@@ -8,15 +8,12 @@ pub(super) mod tests;
 pub(super) mod tls;
 mod transport;
 
-use std::time::Duration;
+use std::path::Path;
 
-use weir_config::Compress;
+use weir_config::{self as config, Compress};
 
 pub(super) use self::client::Client;
-pub use self::{
-    client::{HttpError, Options},
-    secret::{SecretError, SecretHeader},
-};
+pub use self::{client::HttpError, secret::SecretError};
 use super::{DeliveryError, Sink};
 use crate::spool::Parcel;
 
@@ -38,30 +35,31 @@ pub struct Http {
 }
 
 impl Http {
-    /// A collector at `url`.
+    /// A collector with these settings.
     ///
     /// # Errors
-    /// The URL or another option is not valid.
-    pub fn new(url: &str, options: Options) -> Result<Self, HttpError> {
-        Ok(Self { client: Client::new(url, "application/x-ndjson", options)?, is_webhook: false })
+    /// The certificates, the key or the proxy cannot be used.
+    pub fn new(settings: &config::Http) -> Result<Self, HttpError> {
+        Ok(Self { client: Client::new(settings, "application/x-ndjson")?, is_webhook: false })
     }
 
-    /// A webhook at `url`, which takes alert messages, each as uncompressed JSON. Otherwise like [`Http::new`].
+    /// A webhook, which takes alert messages, each as uncompressed JSON. Otherwise like [`Http::new`].
     ///
     /// # Errors
-    /// The URL or a header is not valid.
-    pub fn webhook(url: &str, timeout: Duration, headers: Vec<(String, String)>) -> Result<Self, HttpError> {
-        let options = Options { timeout, headers, compress: Compress::None, ..Options::default() };
-        Ok(Self { client: Client::new(url, "application/json", options)?, is_webhook: true })
+    /// The proxy of the environment cannot be used.
+    pub fn webhook(webhook: &config::Webhook) -> Result<Self, HttpError> {
+        let config::Webhook { url, timeout, headers, queue: _ } = webhook.clone();
+        let settings = config::Http { url, timeout, headers, compress: Compress::None, ..config::Http::default() };
+        Ok(Self { client: Client::new(&settings, "application/json")?, is_webhook: true })
     }
 
-    /// Reads the files with secrets, as each request does.
+    /// Reads the files with secrets, as each request does, except for those that `is_excepted` selects.
     ///
     /// # Errors
     ///
     /// The first file without a valid secret.
-    pub fn check_secrets(&self) -> Result<(), SecretError> {
-        self.client.check_secrets()
+    pub fn check_secrets(&self, is_excepted: impl Fn(&Path) -> bool) -> Result<(), SecretError> {
+        self.client.check_secrets(is_excepted)
     }
 }
 

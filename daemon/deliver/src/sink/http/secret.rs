@@ -6,8 +6,8 @@ use std::{
 };
 
 use thiserror::Error;
-use ureq::http::{HeaderName, HeaderValue};
-use weir_config::Exposed;
+use ureq::http::{HeaderName, HeaderValue, header};
+use weir_config::{self as config, Exposed};
 use weir_system::plain_file::open_regular;
 
 /// Maximum size of a token in bytes: servers accept no longer headers.
@@ -15,11 +15,11 @@ const BYTES_MAX: u64 = 16 << 10;
 
 /// A header with a secret.
 #[derive(Clone, Debug)]
-pub struct SecretHeader {
+pub(super) struct SecretHeader {
     /// Its name.
     pub name: HeaderName,
     /// The prefix of the secret, such as `Bearer `.
-    pub before: &'static str,
+    before: &'static str,
     /// The file with the secret, with nothing else but whitespace around it.
     pub file: PathBuf,
 }
@@ -51,7 +51,15 @@ pub enum SecretError {
 }
 
 impl SecretHeader {
-    /// The header's value as it is in the file now.
+    /// The headers whose values these settings expect in files.
+    pub fn of(settings: &config::Http) -> Vec<Self> {
+        let token = settings.token_file.iter().map(|file| (&header::AUTHORIZATION, "Bearer ", file));
+        let others = settings.header_files.iter().map(|(name, file)| (name, "", file));
+        let all = token.chain(others);
+        all.map(|(name, before, file)| Self { name: name.clone(), before, file: file.clone() }).collect()
+    }
+
+    /// Reads the header's value from the file.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! The connection under a request. It adds two things to ureq: it sends the whole URL to a proxy, and it notices a
 //! server that answers before it has read the request.
 //!
-//! The last byte of a request is held back for a moment. Whatever has been answered by then cannot be an answer to the
-//! whole request. With an honest server the cost is this moment, once per request.
+//! The last byte of a request is held back for a moment. An answer that arrives before it cannot be an answer to the
+//! whole request. With an honest server this costs one such moment per request.
 
 use std::{
     fmt,
@@ -35,7 +35,7 @@ const MOMENT_MAX: Duration = Duration::from_millis(500);
 pub(super) struct AnsweredEarly(Arc<AtomicBool>);
 
 impl AnsweredEarly {
-    /// Whether it did; resets it for the next request.
+    /// Whether the answer came early; resets this for the next request.
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }

@@ -73,7 +73,7 @@ impl Driver {
         Ok(Self { handle, stop: Some(stop), ended })
     }
 
-    /// Whether its thread has ended, or ends within this time.
+    /// Whether the thread has ended, or ends within this time.
     pub fn has_ended(&self, within: Duration) -> bool {
         self.ended.recv_timeout(within) == Err(RecvTimeoutError::Disconnected)
     }
@@ -112,12 +112,12 @@ impl Connection {
         Ok(Self { client, stream, trouble, driver })
     }
 
-    /// Whether no problem is known.
+    /// Whether the server has reported no problem.
     pub fn is_up(&self) -> bool {
         self.client.connection_state() == State::Connected && self.trouble.borrow().is_none()
     }
 
-    /// What the server has said about itself.
+    /// The server's information about itself.
     pub fn info(&self) -> ServerInfo {
         self.client.server_info()
     }
@@ -126,7 +126,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Not all answers have come, and the connection cannot be used any more. The error says why, in words.
+    /// The reason, as text, why not all answers have come and the connection cannot be used any more.
     pub fn publish(
         &mut self,
         subject: &str,
@@ -163,7 +163,7 @@ impl Connection {
             .unwrap_or_else(|| Err(format!("no stream has acknowledged it within {within:?}")))
     }
 
-    /// Closes it. What was not sent yet is never sent.
+    /// Closes the connection. Data that was not sent yet is never sent.
     pub fn close(self) -> Driver {
         let mut driver = self.driver;
         driver.stop = None;
@@ -171,7 +171,7 @@ impl Connection {
     }
 }
 
-/// The options of a connection; `said` gets the first problem.
+/// The options of a connection; the first problem is sent to `said`.
 fn options(within: Duration, said: watch::Sender<Option<String>>) -> ConnectOptions {
     let was_connected = Arc::new(AtomicBool::new(false));
     ConnectOptions::new()

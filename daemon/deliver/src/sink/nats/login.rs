@@ -1,4 +1,4 @@
-//! How weir identifies itself to a NATS server: secrets in files, which are read for each connection.
+//! Authentication to a NATS server: the secrets are in files, which are read for each connection.
 
 use std::{
     io::{self, Read},

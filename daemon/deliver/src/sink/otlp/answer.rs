@@ -1,4 +1,4 @@
-//! What a receiver says after it has accepted a request: it may still reject some of the points.
+//! The receiver's answer to a request that it has accepted: it may still reject some of the points.
 
 use std::time::Duration;
 

@@ -18,11 +18,12 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use serde_json::from_slice;
+use weir_config as config;
 
 use self::answer::Answers;
 use super::{
     DeliveryError, Sink,
-    http::{BATCH, Client, HttpError, Options},
+    http::{BATCH, Client, HttpError},
 };
 use crate::spool::Parcel;
 
@@ -45,12 +46,12 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// A receiver at `url`, which is the complete URL: `http://collector:4318/v1/metrics`.
+    /// A receiver with these settings; its URL is the complete one: `http://collector:4318/v1/metrics`.
     ///
     /// # Errors
-    /// The URL or another option is not valid.
-    pub fn new(url: &str, options: Options) -> Result<Self, HttpError> {
-        Ok(Self { client: Client::new(url, "application/x-protobuf", options)?, answers: Answers::default() })
+    /// The certificates, the key or the proxy cannot be used.
+    pub fn new(settings: &config::Http) -> Result<Self, HttpError> {
+        Ok(Self { client: Client::new(settings, "application/x-protobuf")?, answers: Answers::default() })
     }
 }
 

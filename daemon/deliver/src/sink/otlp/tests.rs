@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::{
     metrics::v1::{AggregationTemporality, HistogramDataPoint, NumberDataPoint, metric::Data, number_data_point},
 };
 use serde_json::{Value, json};
-use weir_config::Compress;
+use weir_config::{self as config, Compress};
 use weir_report::{
     Encoded, Ids, Reason, Tombstone,
     series::{Target, table::TABLE},
@@ -19,7 +19,7 @@ use weir_report::{
 
 use super::{
     super::{
-        http::tests::{Collector, LONG, options},
+        http::tests::{Collector, LONG, settings},
         tests::parcels,
     },
     *,
@@ -485,7 +485,7 @@ fn several_are_one_request() {
     let [one, two] = parcels([1, 2]);
     let batch = [one, two, tombstone(&line, 1)];
     for compress in [Compress::None, Compress::Gzip] {
-        let mut sink = Otlp::new(&url, Options { compress, ..options(LONG) }).unwrap();
+        let mut sink = Otlp::new(&config::Http { compress, ..settings(&url, LONG) }).unwrap();
         assert_eq!(sink.name(), format!("otlp:http://{}/v1/metrics", collector.address));
         assert!(!format!("{:?}", sink.name()).contains("s3cret"));
         sink.deliver(&batch).unwrap();
@@ -497,7 +497,7 @@ fn several_are_one_request() {
         let mut body = Vec::new();
         match encoding {
             Some(_) => drop(GzDecoder::new(&*request.body).read_to_end(&mut body).unwrap()),
-            None => body.clone_from(&request.body),
+            None => body.extend_from_slice(&request.body),
         }
         assert!(decoded(&body) == expected);
     }
@@ -510,7 +510,7 @@ fn an_answer_is_judged_as_that_of_any_collector() {
     let answers =
         [(200, partial), (200, "ok"), (503, ""), (429, ""), (404, ""), (500, ""), (400, "\x08\x03"), (413, "")];
     let collector = Collector::new(answers.len(), move |nth| (answers[nth].0, answers[nth].1.to_owned()));
-    let mut sink = Otlp::new(&format!("http://{}/v1/metrics", collector.address), options(LONG)).unwrap();
+    let mut sink = Otlp::new(&settings(&format!("http://{}/v1/metrics", collector.address), LONG)).unwrap();
     for (status, _) in answers {
         let delivered = sink.deliver(&parcels([1]));
         let is_as_expected = match status {

@@ -15,7 +15,7 @@ use std::{
 use super::{
     super::{
         DeliveryError, Http, Stdout,
-        http::tests::{Collector, LONG, options},
+        http::tests::{Collector, LONG, settings},
         tests::{encoded, id},
     },
     *,
@@ -25,7 +25,7 @@ use crate::spool::{Parcel, command::Spools};
 const FULL: Addresses = Addresses::Full;
 
 fn outbox(address: &str, capacity: usize) -> Outbox {
-    let sink = Http::new(&format!("http://{address}/"), options(LONG)).unwrap();
+    let sink = Http::new(&settings(&format!("http://{address}/"), LONG)).unwrap();
     Outbox::start(Box::new(sink), capacity, FULL, None).unwrap()
 }
 
@@ -401,7 +401,7 @@ impl Sink for Named {
 }
 
 fn spooled(address: &str, place: &Place) -> Outbox {
-    let sink = Http::new(&format!("http://{address}/"), options(LONG)).unwrap();
+    let sink = Http::new(&settings(&format!("http://{address}/"), LONG)).unwrap();
     Outbox::start(Box::new(Named(sink)), 4, FULL, Some((place, "the collector"))).unwrap()
 }
 
@@ -439,7 +439,7 @@ fn what_waits_goes_out_as_the_sink_may_have_it_now() {
     assert!(text.contains("\"192.0.2.1\""));
     full.line = text.into_bytes().into();
     spool.keep(full, 1).unwrap();
-    let sink = Http::new(&format!("http://{}/", collector.address), options(LONG)).unwrap();
+    let sink = Http::new(&settings(&format!("http://{}/", collector.address), LONG)).unwrap();
     let known = (&place, "the collector");
     let outbox = Outbox::start(Box::new(Named(sink)), 4, Addresses::None, Some(known)).unwrap();
     wait_until("delivered", || outbox.metrics().delivered == 1);

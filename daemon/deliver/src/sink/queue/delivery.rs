@@ -1,6 +1,6 @@
 //! Delivers the reports in a queue to its sink, in order.
 //!
-//! A report that fails is tried again, after pauses that grow. What a sink refuses is judged by [`Refusals`].
+//! A report that fails is tried again, after pauses that grow. [`Refusals`] decides whether a refusal is final.
 
 use std::{
     any::Any,
@@ -83,7 +83,7 @@ impl Delivery {
         while self.step() {}
     }
 
-    /// Delivers what is next, or waits for it. Returns whether to go on.
+    /// Delivers the next batch, or waits for one. Returns whether to go on.
     fn step(&mut self) -> bool {
         if self.queue.is_closed() {
             self.spool.clear();
@@ -155,9 +155,9 @@ impl Delivery {
         }
     }
 
-    /// If a batch is refused, it is not known which report was meant, so each is sent alone. A report that is refused
-    /// alone is refused for good only if another was accepted since it was refused before. A sink with the wrong
-    /// address, or one that accepts nothing at the moment, gives the same answers, and must not cost a report.
+    /// If a batch is refused, the answer does not tell which report was meant, so each is sent alone. A report that is
+    /// refused alone is refused for good only if another was accepted since it was refused before. A sink with the
+    /// wrong address, or one that accepts nothing at the moment, gives the same answers, and must not cost a report.
     fn refused(&mut self, batch: &Batch, answer: &str) -> Outcome {
         self.spool.put_back();
         let [one] = &batch.parcels[..] else {
@@ -264,8 +264,8 @@ impl Delivery {
         self.queue.wait(&mut self.deadline, None, true) != Woken::Nothing
     }
 
-    /// Pauses before the next attempt, at least for as long as the sink asks. The end of the queue interrupts the pause,
-    /// and the next one is short again.
+    /// Pauses before the next attempt, at least for as long as the sink asks. If the queue is to end, the pause ends at
+    /// once, and the next one is short again.
     fn rest(&mut self, after: Option<Duration>) {
         let pause = jittered(self.pause).max(after.unwrap_or_default());
         self.pause = match self.queue.wait(&mut self.deadline, Some(now() + pause), false) {

@@ -33,7 +33,7 @@ impl Refusals {
         self.left > 0
     }
 
-    /// The sink has accepted what was at this place. Only a report proves that it accepts reports.
+    /// The sink has accepted the report or tombstone at this place. Only a report proves that it accepts reports.
     pub fn accepted(&mut self, number: u64, is_report: bool) {
         self.held_back.remove(&number);
         self.once_more.remove(&number);
@@ -43,7 +43,7 @@ impl Refusals {
         }
     }
 
-    /// The sink refuses what is at this place. Returns whether that is final.
+    /// The sink refuses the report or tombstone at this place. Returns whether that is final.
     pub fn refused(&mut self, number: u64) -> bool {
         self.left = self.left.saturating_sub(1);
         if self.once_more.remove(&number) {

@@ -17,7 +17,7 @@ struct Next {
 }
 
 impl Queue {
-    /// Writes what comes to the spool until nothing more will come.
+    /// Writes incoming reports to the spool until no more will come.
     pub fn write_to(&self, spool: &Spool) {
         let mut is_failing = false;
         // From here on the account includes what an earlier weir has left.

@@ -1,0 +1,35 @@
+//! Why a sink cannot be opened.
+
+use std::io;
+
+use thiserror::Error;
+
+use super::{HttpError, SecretError};
+
+/// Why a sink cannot be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The system refused a resource.
+    #[error("cannot open the {name} sink")]
+    System {
+        /// Which one.
+        name: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The settings of the HTTP sink are not valid.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// A file with a secret cannot be used.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// The certificates or the key of the NATS sink cannot be used.
+    #[cfg(feature = "nats")]
+    #[error("cannot open the nats sink")]
+    Nats(#[source] super::nats::TlsError),
+    /// This weir was built without the sink. The configuration check reports that earlier.
+    #[cfg(not(all(feature = "nats", feature = "otlp")))]
+    #[error("this weir was built without the {0} sink")]
+    NotBuilt(&'static str),
+}
