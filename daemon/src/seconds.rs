@@ -37,8 +37,8 @@ impl Seconds {
         self.lost = self.before.as_ref().map(|(_, all)| all.iter().map(|of| of.lost).collect());
     }
 
-    /// Takes the counters of all slots at this time, in the window that began then. Returns what came since the reading before, unless this is the
-    /// first one.
+    /// Takes the counters of all slots at this time, in the window that began then. Returns what came
+    /// since the reading before, unless this is the first one.
     pub fn read(
         &mut self,
         (now, window_start): (Moment, Timestamp),

@@ -59,8 +59,8 @@ pub struct Request {
 #[serde(rename_all = "snake_case")]
 pub enum Response {
     /// The answer: a [`Status`](weir_deliver::status::Status), a [`Report`](weir_report::Report) or several, [`Asked`],
-    /// [`Reloaded`](crate::reload::Reloaded), [`Detached`], or a [`Second`](weir_report::Second). It is kept as raw JSON, so that every reader of a report
-    /// gets the same bytes.
+    /// [`Reloaded`](crate::reload::Reloaded), [`Detached`], or a [`Second`](weir_report::Second). It is
+    /// kept as raw JSON, so that every reader of a report gets the same bytes.
     Answer(Box<RawValue>),
     /// The request is invalid.
     Refused(String),
