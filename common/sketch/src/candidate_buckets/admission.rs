@@ -2,7 +2,7 @@
 
 use core::hint::select_unpredictable;
 
-use super::{Packed, WAYS, bucket::cell, chunk::Admission, counters::Counters, rounded::Rounded};
+use super::{Packed, WAYS, bucket::cell, counters::Counters, rounded::Rounded};
 use crate::{Weight, coin::Coin};
 
 /// A weight that comes for a key.
@@ -12,6 +12,21 @@ pub(super) struct Arrival<'a, W> {
     pub hash: u64,
     pub packed: &'a Packed<W>,
     pub coin: Coin,
+}
+
+/// Where a key becomes a candidate, and what its bucket knew of it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Admission<W> {
+    pub bucket: u32,
+    pub way: u16,
+    /// Which key of the chunk it is.
+    pub nth: u16,
+    /// See [`Entry`](super::candidate::Entry).
+    pub missed: W,
+    /// See [`Entry`](super::candidate::Entry).
+    pub likely: u64,
+    /// What the key counted that had the place before; 0 if it was free.
+    pub counted_before: W,
 }
 
 impl<W: Weight> Counters<W> {

@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::{
     Packed, Rest, WAYS,
-    admission::Arrival,
+    admission::{Admission, Arrival},
     bucket::nonzero,
     candidate::{Entry, Row},
     counters::Counters,
@@ -38,21 +38,6 @@ impl<W: Weight> fmt::Debug for Scratch<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Scratch")
     }
-}
-
-/// Where a key becomes a candidate, and what its bucket knew of it.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Admission<W> {
-    pub bucket: u32,
-    pub way: u16,
-    /// Which key of the chunk it is.
-    pub nth: u16,
-    /// See [`Entry`].
-    pub missed: W,
-    /// See [`Entry`].
-    pub likely: u64,
-    /// What the key counted that had the place before; 0 if it was free.
-    pub counted_before: W,
 }
 
 /// Up to [`CHUNK`] keys of a batch, and those of them that became candidates and whose entries are to be written.
