@@ -118,7 +118,7 @@ impl Standing {
         let loaded = Passing::load();
         self.passing = loaded
             .inspect_err(|error| {
-                debug!("cannot load the programs that weir needs to move to the front of a hook: {error}")
+                debug!("cannot load the programs that weir needs to move to the front of a hook: {error}");
             })
             .ok();
     }
