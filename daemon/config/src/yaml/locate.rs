@@ -4,10 +4,10 @@
 //! `locate` reads the text again for each mistake, skips to the element with the mistake and fails there on purpose.
 //! The position in that error is the answer.
 //!
-//! YAML crates that keep positions were tried on the texts of this module's tests (2026-11). `saphyr` reports one
-//! duplicate key and drops the other values, and 128 KiB of `- ` overflow its stack. `serde-saphyr` can list all
-//! mistakes with their positions, and limits depth and aliases itself, but it adds 620 kB and eight crates to the
-//! program; the whole of weir with all its crates has 8 MB. This file is ninety lines.
+//! YAML crates that keep positions were tried on `config/weir.yaml` and some wrong texts (2026-11). `saphyr` reports
+//! one duplicate key and drops the other values, and 128 KiB of `- ` overflow its stack. `serde-saphyr` seems able to
+//! list all mistakes with their positions, and limits depth itself, but it adds 620 kB and eight crates to the program.
+//! This file is ninety lines.
 
 use std::fmt;
 
