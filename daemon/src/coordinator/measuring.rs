@@ -84,8 +84,8 @@ pub struct Ended {
 }
 
 impl Measuring<'_, '_> {
-    /// Closes the window on all workers, and makes its report. `upcoming` is the configuration of the next window, if it
-    /// is a new one; `sinks` are the metrics of the sinks.
+    /// Closes the window on all workers, and makes its report. `upcoming` is the configuration of the next window, if
+    /// it is a new one; `sinks` are the metrics of the sinks.
     ///
     /// # Errors
     ///

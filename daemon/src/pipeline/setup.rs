@@ -109,8 +109,8 @@ pub struct Beginning {
 }
 
 impl Beginning {
-    /// The first window begins here, before the first packet is counted, or where the last one of an earlier weir ended.
-    /// Its day determines the key of all shards.
+    /// The first window begins here, before the first packet is counted, or where the last one of an earlier weir
+    /// ended. Its day determines the key of all shards.
     ///
     /// # Errors
     ///
