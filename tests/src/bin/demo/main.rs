@@ -48,6 +48,7 @@ const QUIET: Duration = Duration::from_millis(600);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const NEXT: &str = "  weir run --interface eth0      measure an interface of this machine (as root)
+  weir top                       who uses the link, live; with --replay FILE.pcap without root
   weir replay FILE.pcap          measure a capture of tcpdump or Wireshark; needs no root
   weir check --config FILE       every mistake in a configuration, or what it costs in memory
   config/weir.yaml               every setting, explained; config/examples for common cases
