@@ -73,9 +73,9 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     use weir_config::Config;
+
+    use super::*;
 
     fn names(config: &str, needs: Needs) -> Vec<&'static str> {
         let config = Config::parse(config, "weir.yaml").unwrap();

@@ -157,12 +157,14 @@ impl Replayed {
             is_over: is_over.clone(),
         };
         thread::Builder::new().name("weir-replay".to_owned()).spawn(move || {
-            let end = match replay::replay_to(&config, &options, &mut pace) {
-                Ok(broken) if broken.is_empty() => "the capture has ended".to_owned(),
-                Ok(broken) => broken.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
-                Err(error) => error.to_string(),
+            let (end, trouble) = match replay::replay_to(&config, &options, &mut pace) {
+                Ok(broken) => ("capture ended", broken.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+                Err(error) => ("replay failed", error.to_string()),
             };
-            drop(send.send(Update::Ended(end)));
+            if !trouble.is_empty() {
+                drop(send.send(Update::Trouble(trouble)));
+            }
+            drop(send.send(Update::Ended(end.to_owned())));
         })?;
         Ok(Self { updates, now: Timestamp::UNIX_EPOCH, speed, is_over })
     }

@@ -222,11 +222,11 @@ mod tests {
     use std::sync::LazyLock;
 
     use weir_common::ledger::Tally;
+    use weir_config::{Estimates, Packets, Sampling};
+    use weir_datapath::edge::Edge;
     use weir_sketch::hash::Key;
 
     use super::*;
-    use weir_config::{Estimates, Packets, Sampling};
-    use weir_datapath::edge::Edge;
 
     /// Far longer than any test takes.
     const LONG: Duration = Duration::from_secs(60);

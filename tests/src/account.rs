@@ -205,8 +205,9 @@ pub fn tally(value: &Value) -> Result<Tally> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     /// A report of 10 packets of 100 bytes each.
     fn report(attributed: u64, arp: u64, lost: u64) -> Value {

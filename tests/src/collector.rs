@@ -407,10 +407,12 @@ fn write(shared: &Shared, request: Request, status: u16, answer: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::net::Ipv4Addr;
+
     use flate2::{Compression, write::GzEncoder};
     use serde_json::json;
-    use std::net::Ipv4Addr;
+
+    use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(5);
 

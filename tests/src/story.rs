@@ -71,9 +71,10 @@ pub fn write_capture(packets: &[Packet], out: impl Write) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::oracle::{By, Dimension, Oracle};
-    use std::fs;
 
     #[test]
     fn the_bundled_capture_is_what_the_generator_makes() {

@@ -426,8 +426,11 @@ fn damaged(random: &mut Random, flow: Flow) -> Packet {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::truth::Truth;
+    use std::{
+        collections::{BTreeMap, HashSet},
+        net::IpAddr,
+    };
+
     use pnet::packet::{
         Packet as _,
         ethernet::{EtherTypes, EthernetPacket},
@@ -436,14 +439,13 @@ mod tests {
         tcp::TcpPacket,
         udp::UdpPacket,
     };
-    use std::{
-        collections::{BTreeMap, HashSet},
-        net::IpAddr,
-    };
     use weir_common::{
         ledger::Skip,
         packet::{Beginning, Link, Tunnels, parse},
     };
+
+    use super::*;
+    use crate::truth::Truth;
 
     fn traffic(seed: u64, packets: u64, mix: Mix) -> Traffic {
         Traffic::new(Plan { seed, packets, flows: 20_000, zipf: 0.8, mix, ..Plan::default() }).unwrap()

@@ -261,7 +261,6 @@ pub enum Tunnels {
     ///
     /// If nothing inside can be read (encrypted, truncated, a fragment, not IP), the key is the tunnel's. So looking
     /// into tunnels never loses a key.
-    /// into tunnels costs no packet its key.
     Inner,
 }
 

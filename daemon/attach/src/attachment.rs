@@ -501,9 +501,10 @@ impl Attachment {
 
 #[cfg(test)]
 mod tests {
+    use weir_config::Direction;
+
     use super::{super::plan::wanted, *};
     use crate::testing::{attached, device, rule};
-    use weir_config::Direction;
 
     fn none() -> HashMap<u32, Departure> {
         HashMap::new()

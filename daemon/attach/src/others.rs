@@ -240,12 +240,12 @@ impl Member {
 #[cfg(test)]
 mod tests {
     use weir_common::ledger::Tally;
+    use weir_config::{Direction, Interface, Mode};
 
     use super::{
         super::{netlink::Device, plan::wanted},
         *,
     };
-    use weir_config::{Direction, Interface, Mode};
 
     #[test]
     fn they_are_reported_while_there_are_some_and_let_go_with_their_interface() {

@@ -79,9 +79,10 @@ pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device], has_programs: bool
 
 #[cfg(test)]
 mod tests {
+    use weir_config::Direction;
+
     use super::*;
     use crate::testing::{device, rule};
-    use weir_config::Direction;
 
     fn names(rules: &[Interface], devices: &[Device]) -> Vec<String> {
         let shown = |wanted: Wanted<'_>| format!("{} {} {}", wanted.rule, wanted.device.name, wanted.way.name());

@@ -66,9 +66,9 @@ pub fn named(program: u32) -> String {
 #[cfg(test)]
 mod tests {
     use rustix::thread::CapabilitySet;
+    use weir_system::privileges;
 
     use super::*;
-    use weir_system::privileges;
 
     #[test]
     fn a_program_is_weirs_while_somebody_shows_it() {

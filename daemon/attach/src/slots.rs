@@ -180,12 +180,13 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
+    use weir_config::{Direction, Mode};
+
     use super::{
         super::{attachment::Fate, plan::wanted},
         *,
     };
     use crate::testing::{attached, device, rule};
-    use weir_config::{Direction, Mode};
 
     #[test]
     fn a_named_interface_has_its_slot_before_it_is_there() {

@@ -134,8 +134,9 @@ pub const fn ring_records(bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_system::clock;
+
+    use super::*;
 
     const BRIEF: Duration = Duration::from_millis(20);
     /// A wait takes this long only if nothing ends it.

@@ -228,10 +228,10 @@ mod tests {
     use std::time::Duration;
 
     use weir_common::ledger::{Ledger, Skip};
+    use weir_config::Packets;
     use weir_sketch::hash::Key;
 
     use super::*;
-    use weir_config::Packets;
 
     fn program(sampling: Packets) -> UserspaceProgram {
         UserspaceProgram::new(&Plan {

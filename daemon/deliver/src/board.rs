@@ -30,7 +30,7 @@ struct Published {
     latest: Option<Latest>,
     /// Why weir does not see all packets now.
     troubles: Vec<String>,
-    /// The last second, if somebody subscribes.
+    /// The last second, if a client subscribes.
     second: Option<LastSecond>,
     /// The last reports of one configuration, as the sinks get them, the oldest first; the last one is `latest`.
     reports: VecDeque<Encoded>,
@@ -190,8 +190,9 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_config::Estimates;
+
+    use super::*;
 
     #[test]
     fn the_last_reports_are_those_of_one_configuration() {

@@ -302,6 +302,8 @@ mod tests {
         ledger::{Ledger, Tally},
         record::Record,
     };
+    use weir_config::Config;
+    use weir_datapath::edge::Edge;
     use weir_sketch::{
         Seen,
         hash::{Key, mix},
@@ -312,8 +314,6 @@ mod tests {
         shard::Shard,
         whole::{Counted, Whole},
     };
-    use weir_config::Config;
-    use weir_datapath::edge::Edge;
 
     const KEY: Key = Key([1, 2]);
 

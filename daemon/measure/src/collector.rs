@@ -142,12 +142,12 @@ pub(super) mod tests {
         packet::Parsed,
         record::{Record, Sample},
     };
+    use weir_config::Estimates;
+    use weir_datapath::edge::Edge;
     use weir_sketch::hash::Key;
 
     use super::*;
     use crate::question::Views;
-    use weir_config::Estimates;
-    use weir_datapath::edge::Edge;
 
     /// The result of one drain: the ring's fill, and records.
     pub(crate) type Drain = (f64, Vec<Record>);

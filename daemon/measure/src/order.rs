@@ -106,10 +106,10 @@ pub enum WorkerError {
 #[cfg(test)]
 mod tests {
     use weir_common::ledger::Tally;
+    use weir_config::Estimates;
     use weir_sketch::hash::Key;
 
     use super::*;
-    use weir_config::Estimates;
 
     #[test]
     fn a_part_with_the_key_of_another_day_or_other_views_is_accounted_for_as_lost() {

@@ -230,6 +230,11 @@ mod tests {
         record::Record,
         size::size_class,
     };
+    use weir_config::{
+        Config, Estimates,
+        view::{Side, Standard, field::network},
+    };
+    use weir_datapath::edge::Edge;
     use weir_sketch::{
         Seen,
         hash::{Key, mix},
@@ -240,11 +245,6 @@ mod tests {
         beyond::RankedPrefix, new_flows::Asked, order::Closed, question::Views, ranking::Ranked, shard::Shard,
         summary::Summary,
     };
-    use weir_config::{
-        Config, Estimates,
-        view::{Side, Standard, field::network},
-    };
-    use weir_datapath::edge::Edge;
 
     const KEY: Key = Key([1, 2]);
 

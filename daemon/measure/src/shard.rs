@@ -400,14 +400,14 @@ mod tests {
         flow::{Address, FlowKey, Scope, class},
         proto,
     };
-    use weir_sketch::{HyperLogLog, hash::mix};
-
-    use super::*;
-    use crate::question::Structure;
     use weir_config::{
         Config,
         view::{Kind, Standard},
     };
+    use weir_sketch::{HyperLogLog, hash::mix};
+
+    use super::*;
+    use crate::question::Structure;
 
     fn record(flow: u64) -> Record {
         let [src, dst] = [mix(flow) as u32 % 500, mix(!flow) as u32 % 300].map(Address::from_v4_word);

@@ -72,12 +72,12 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use weir_common::size::size_class;
+    use weir_config::Estimates;
+    use weir_datapath::edge::Edge;
     use weir_sketch::hash::Key;
 
     use super::*;
     use crate::{question::Views, shard::Shard};
-    use weir_config::Estimates;
-    use weir_datapath::edge::Edge;
 
     /// Packets of these sizes; of the large ones, the kernel notes the largest.
     fn sizes(packets: &[u64]) -> Sizes {

@@ -119,12 +119,12 @@ mod tests {
 
     use crossbeam::channel::{bounded, unbounded};
     use weir_common::{control::Flush, ledger::Tally, record::Record};
+    use weir_config::Packets;
+    use weir_datapath::edge::Edge;
     use weir_sketch::{Seen, hash::Key};
 
     use super::*;
     use crate::collector::tests::{edge, records, shard};
-    use weir_config::Packets;
-    use weir_datapath::edge::Edge;
 
     const ALL: Sampling = Sampling { packets: Packets::OneIn(1), cpu: 0.5 };
     const AUTO: Sampling = Sampling { packets: Packets::Auto, cpu: 0.5 };

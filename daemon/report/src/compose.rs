@@ -311,12 +311,12 @@ mod tests {
         flow::{Address, class},
         record::Record,
     };
-    use weir_sketch::{Seen, hash::Key};
-
-    use super::*;
     use weir_config::Estimates;
     use weir_datapath::edge::Edge;
     use weir_measure::{new_flows::Asked, order::Closed, shard::Shard};
+    use weir_sketch::{Seen, hash::Key};
+
+    use super::*;
 
     /// A summary with lists of this many rows: few large packets of 10.0.0.1, many small fragments of 10.0.1.1, and, if
     /// `more` is given, one source that has more of both.

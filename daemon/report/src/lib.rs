@@ -44,7 +44,6 @@ pub use tables::{Style, write_answers, write_styled_tables, write_tables, write_
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
 pub use union::{REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use weir_config::names::protocol::protocol_name;
-pub use weir_system::numbers as units;
 
 /// The maximum length of [`Interface::trouble`], in characters.
 pub const TROUBLE_MAX: usize = 120;

@@ -4,6 +4,7 @@ use hdrhistogram::Histogram as Recorded;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_datapath::{interface::MeasuredInterface, rates::Rates};
+use weir_system::numbers::scaled;
 
 use weir_common::ledger::Tally;
 
@@ -14,7 +15,6 @@ use super::{
         Cell, Grid,
         Tone::Faint,
     },
-    units::scaled,
 };
 
 /// What one interface carried in each second of the window. The whole window's mean hides a burst; these do not.

@@ -271,7 +271,7 @@ impl Server {
                 return State::Subscribed { parts: Vec::new(), sent: 0, last };
             }
             Ok(Command::Subscribe) => {
-                Response::Unavailable(format!("{SUBSCRIBERS_MAX} others subscribe already: try again later"))
+                Response::Unavailable(format!("{SUBSCRIBERS_MAX} clients have subscribed already: try again later"))
             }
             Ok(Command::Detach { interfaces }) => match (self.others.release)(interfaces) {
                 Ok(from) => answered(&Detached { pid: std::process::id(), from }),
@@ -434,6 +434,9 @@ mod tests {
 
     use jiff::Timestamp;
     use serde_json::{Value, json};
+    use weir_config::Estimates;
+    use weir_deliver::status::Identity;
+    use weir_report::{InterfaceSecond, Report, SECOND_SCHEMA, Second};
 
     use super::*;
     use crate::{
@@ -443,9 +446,6 @@ mod tests {
         },
         reload::Reloaded,
     };
-    use weir_config::Estimates;
-    use weir_deliver::status::Identity;
-    use weir_report::{InterfaceSecond, Report, SECOND_SCHEMA, Second};
 
     /// Ends the server on drop.
     struct Ending(Waker);
@@ -675,7 +675,7 @@ mod tests {
             // More than what the sockets hold.
             for _ in 0..SECONDS {
                 board.publish_second(second(1 << 16));
-                assert_eq!(seconds.recv_timeout(PATIENCE).unwrap(), 0, "who reads misses none");
+                assert_eq!(seconds.recv_timeout(PATIENCE).unwrap(), 0, "a client that reads misses none");
             }
             let (mut lines, mut got, mut skipped) = (BufReader::new(slow), 0, 0);
             while got + skipped < SECONDS {
@@ -709,7 +709,7 @@ mod tests {
                 }
             }
             let refused = say(path, line);
-            assert!(refused["unavailable"].as_str().unwrap().contains("32 others"), "{refused}");
+            assert!(refused["unavailable"].as_str().unwrap().contains("32 clients"), "{refused}");
             assert_eq!(told(path, Command::Status)["pid"], 7);
         });
     }

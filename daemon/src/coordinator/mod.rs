@@ -105,11 +105,13 @@ pub struct Greeting<'a> {
 }
 
 /// What changes from one turn of the loop to the next.
-struct Turn {
+struct LoopState {
     window: Window,
     looks: LookSchedule,
     pulse: Pulse,
     seconds: Seconds,
+    /// Whether the unit has a watchdog.
+    has_watchdog: bool,
     /// Whether systemd was told that weir is ready.
     is_ready: bool,
     /// Whether any worker measured the last window; otherwise the watchdog is not fed.
@@ -155,41 +157,43 @@ impl Coordinator<'_, '_> {
 
     fn measure(&mut self, greeting: Greeting<'_>, stop: &Receiver<()>) -> Result<(), MeasureError> {
         let now = clock::now();
-        let mut turn = Turn {
+        let mut state = LoopState {
             window: self.window,
             looks: LookSchedule::new(now.monotonic),
             pulse: Pulse::new(now.monotonic, since_second(now), self.measuring.seen_by_slot()),
             seconds: Seconds::default(),
+            // systemd sets this variable if there is one.
+            has_watchdog: std::env::var_os("WATCHDOG_USEC").is_some(),
             is_ready: self.measuring.attachments.waiting() == 0,
             is_alive: true,
         };
-        if turn.is_ready {
+        if state.is_ready {
             self.greet(greeting);
         }
-        while self.wait(&mut turn, stop)? {
+        while self.wait(&mut state, stop)? {
             if self.measuring.workers.has_failed() {
                 return Err(self.measuring.workers.failure().into());
             }
             self.publisher.check().map_err(MeasureError::NoSink)?;
             let now = clock::now();
-            if turn.pulse.look(now.monotonic, since_second(now), |slot| self.measuring.seen(slot)) {
-                self.tell_second(&mut turn.seconds, now, turn.window.start());
+            if state.pulse.look(now.monotonic, since_second(now), |slot| self.measuring.seen(slot)) {
+                self.tell_second(&mut state.seconds, now, state.window.start());
             }
             self.measuring.attachments.catch_up();
-            if turn.looks.look(now.monotonic) {
-                self.look(&mut turn, greeting);
+            if state.looks.look(now.monotonic) {
+                self.look(&mut state, greeting);
             }
-            if turn.window.left(now).is_zero() {
-                self.end_window(&mut turn, now)?;
+            if state.window.left(now).is_zero() {
+                self.end_window(&mut state, now)?;
             }
         }
-        self.end_last_window(turn)
+        self.end_last_window(state)
     }
 
     /// Waits until something is due or has happened, and handles that. Returns whether to go on.
-    fn wait(&mut self, turn: &mut Turn, stop: &Receiver<()>) -> Result<bool, MeasureError> {
+    fn wait(&mut self, state: &mut LoopState, stop: &Receiver<()>) -> Result<bool, MeasureError> {
         let now = clock::now();
-        let left = turn.window.left(now).min(turn.looks.left(now.monotonic)).min(turn.pulse.left(now.monotonic));
+        let left = state.window.left(now).min(state.looks.left(now.monotonic)).min(state.pulse.left(now.monotonic));
         select! {
             recv(stop) -> _ => return Ok(false),
             recv(self.news) -> first => {
@@ -197,15 +201,15 @@ impl Coordinator<'_, '_> {
                     warn!("the kernel reports no more interface changes: weir notices them within two seconds");
                     self.news = never();
                 }
-                self.note_news(&mut turn.looks, first.into_iter().chain(self.news.try_iter()).collect());
+                self.note_news(&mut state.looks, first.into_iter().chain(self.news.try_iter()).collect());
             }
             recv(self.measuring.attachments.done()) -> done => {
                 // First handle the news: an interface that vanished must not be mistaken for a detached program.
                 let news = self.news.try_iter().collect::<Vec<_>>();
                 if !news.is_empty() {
-                    self.note_news(&mut turn.looks, news);
+                    self.note_news(&mut state.looks, news);
                 }
-                self.hear(&mut turn.looks, done.map_err(|_| MeasureError::Attacher)?);
+                self.hear(&mut state.looks, done.map_err(|_| MeasureError::Attacher)?);
             }
             recv(self.control.questions) -> question => match question {
                 Ok(question) => self.measuring.answer(&question),
@@ -217,7 +221,7 @@ impl Coordinator<'_, '_> {
             },
             recv(self.reloads.offers) -> offer => match offer {
                 Ok(Offer { prepared, reply }) => {
-                    let applies_at = self.reloads.is_current(&prepared).then_some(turn.window.end());
+                    let applies_at = self.reloads.is_current(&prepared).then_some(state.window.end());
                     if applies_at.is_some() {
                         self.pending = Some(prepared);
                     }
@@ -255,28 +259,27 @@ impl Coordinator<'_, '_> {
     }
 
     /// Checks the interfaces and the CPUs, and tells systemd how weir is.
-    fn look(&mut self, turn: &mut Turn, greeting: Greeting<'_>) {
+    fn look(&mut self, state: &mut LoopState, greeting: Greeting<'_>) {
         let attachments = &mut self.measuring.attachments;
         attachments.follow();
         self.publisher.warn(attachments.troubles());
         let is_behind = attachments.waiting() > 0;
-        if !turn.is_ready && !is_behind {
+        if !state.is_ready && !is_behind {
             self.greet(greeting);
-        } else if !turn.is_ready {
+        } else if !state.is_ready {
             notify(&[NotifyState::ExtendTimeoutUsec(MORE_TIME.as_micros() as u32)]);
         }
-        turn.is_ready |= !is_behind;
+        state.is_ready |= !is_behind;
         self.measuring.note_interfaces();
         if let Some(fleet) = &mut self.measuring.fleet {
             fleet.look();
         }
-        // systemd sets this variable if the unit has a watchdog.
-        if turn.is_alive && std::env::var_os("WATCHDOG_USEC").is_some() {
+        if state.is_alive && state.has_watchdog {
             notify(&[NotifyState::Watchdog]);
         }
     }
 
-    /// Publishes what came in the last second, if anybody wants to know.
+    /// Publishes what came in the last second, if a client subscribes.
     fn tell_second(&self, seconds: &mut Seconds, now: Moment, window_start: Timestamp) {
         if !self.control.board.is_subscribed() {
             return seconds.forget();
@@ -295,31 +298,31 @@ impl Coordinator<'_, '_> {
     }
 
     /// Ends the window on time. A new configuration takes effect with the next one.
-    fn end_window(&mut self, turn: &mut Turn, now: Moment) -> Result<(), MeasureError> {
+    fn end_window(&mut self, state: &mut LoopState, now: Moment) -> Result<(), MeasureError> {
         let next = self.pending.take();
         let before = self.config.report.interval;
         let interval = next.as_ref().map_or(&self.config, |next| &next.config).report.interval;
         let span;
-        (span, turn.window) = turn.window.advance(now, before);
+        (span, state.window) = state.window.advance(now, before);
         if interval != before {
-            turn.window = turn.window.realigned(interval);
+            state.window = state.window.realigned(interval);
         }
         warn_of_step(span.clock_step);
         warn_of_length(span.length, before, !self.measuring.closing.alerts.is_empty());
         self.measuring.attachments.look(look_patience(before));
-        let (next_begin, patience) = (turn.window.begin(), patience(before.min(interval)));
-        let end = WindowEnd { span, next: next_begin, patience, rates: turn.pulse.close() };
-        turn.is_alive = self.report(end, next.as_ref())?;
-        turn.seconds.begin();
+        let (next_begin, patience) = (state.window.begin(), patience(before.min(interval)));
+        let end = WindowEnd { span, next: next_begin, patience, rates: state.pulse.close() };
+        state.is_alive = self.report(end, next.as_ref())?;
+        state.seconds.begin();
         if let Some(next) = next {
             self.install(next);
-            turn.pulse.provide(self.measuring.closing.interfaces);
+            state.pulse.provide(self.measuring.closing.interfaces);
         }
         Ok(())
     }
 
     /// Detaches, unless the next weir takes over, and reports what is measured so far.
-    fn end_last_window(&mut self, mut turn: Turn) -> Result<(), MeasureError> {
+    fn end_last_window(&mut self, mut state: LoopState) -> Result<(), MeasureError> {
         info!("stopping: closing and reporting the last window");
         notify(&[NotifyState::Stopping]);
         let Measuring { attachments, workers, handover, .. } = &mut self.measuring;
@@ -334,7 +337,7 @@ impl Coordinator<'_, '_> {
         }
         workers.end();
         let now = clock::now();
-        let (span, rates) = (turn.window.cut(now), turn.pulse.close());
+        let (span, rates) = (state.window.cut(now), state.pulse.close());
         self.report(WindowEnd { span, next: now, patience: LAST_PATIENCE, rates }, None).map(drop)
     }
 

@@ -8,7 +8,7 @@ use weir_config::{Config, Sink};
 use weir_deliver::{
     board::Board,
     prometheus::Exporter,
-    sink::{self, Outbox, Standing},
+    sink::{self, Outbox, SinkHealth},
 };
 use weir_measure::question::Views;
 use weir_report::{Encoded, Report, SinkMetrics, alerting::notice};
@@ -32,7 +32,7 @@ pub struct Publisher {
     /// The answers to clients of the control socket.
     board: Arc<Board>,
     exporter: Option<Exporter>,
-    standing: Standing,
+    health: SinkHealth,
 }
 
 impl Publisher {
@@ -44,7 +44,7 @@ impl Publisher {
         board: Arc<Board>,
         exporter: Option<Exporter>,
     ) -> Self {
-        Self { outboxes, webhook, state, board, exporter, standing: Standing::default() }
+        Self { outboxes, webhook, state, board, exporter, health: SinkHealth::default() }
     }
 
     /// Logs which sinks have changed their state.
@@ -53,7 +53,7 @@ impl Publisher {
     ///
     /// The names of the sinks, if none of them accepts reports any more.
     pub fn check(&mut self) -> Result<(), String> {
-        self.standing.look(&self.outboxes)
+        self.health.look(&self.outboxes)
     }
 
     /// Publishes why weir does not see all packets now.
@@ -88,8 +88,10 @@ impl Publisher {
     pub fn alert(&self, report: &Report, replaced: Option<&Prepared>) {
         notice::log(report);
         let messages = if replaced.is_some() { notice::parting(report) } else { notice::messages(report).collect() };
-        for message in messages {
-            self.webhook.iter().for_each(|webhook| webhook.offer(message.clone()));
+        if let Some(webhook) = &self.webhook {
+            for message in messages {
+                webhook.offer(message);
+            }
         }
         if let Some(webhook) = replaced.and_then(|next| next.webhook.as_ref()) {
             for message in notice::taking_over(report) {

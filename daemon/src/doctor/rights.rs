@@ -52,8 +52,9 @@ fn judge(kept: &[Kept]) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_config::Config;
+
+    use super::*;
 
     #[test]
     fn each_right_that_stays_is_told_with_its_purpose() {

@@ -41,9 +41,9 @@ fn told(Status { identity, troubles, .. }: &Status) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use weir_deliver::status::Identity;
 
     use super::*;
-    use weir_deliver::status::Identity;
 
     #[test]
     fn what_it_does_not_see_is_named_and_forbids_no_start() {

@@ -135,11 +135,12 @@ pub fn read(memory: OwnedFd) -> Result<HandoverState, Unreadable> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_common::ledger::{Counters, Tally};
     use weir_config::interface::Way;
     use weir_datapath::kept::words;
     use weir_report::alerting::state::Since;
+
+    use super::*;
 
     fn state(seq: u64) -> HandoverState {
         let counters = Counters { seen: Tally::new(u64::MAX, 2), ..Counters::default() };

@@ -40,7 +40,7 @@ use weir_system::{
 };
 
 use self::{
-    setup::{Beginning, Setup},
+    setup::{FirstWindow, Setup},
     takeover::inherit,
     threads::Threads,
 };
@@ -121,7 +121,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     let needs = Needs { has_programs: parts.is_some(), has_tcx: matches!(has_tcx(), Ok(true)) };
     let standing = load_programs(parts.as_mut(), needs);
 
-    let Beginning { window, mut keys, seen, rotation } = Beginning::new(setup, &mut inheritance)?;
+    let FirstWindow { window, mut keys, seen, rotation } = FirstWindow::new(setup, &mut inheritance)?;
     let outboxes = sink::open(&config.sinks, spools.as_ref())?;
     let webhook = config.alerts.webhook.as_ref().map(sink::open_webhook).transpose()?;
     let (taps, inboxes) =

@@ -96,8 +96,8 @@ impl Setup {
     }
 }
 
-/// What a window begins with.
-pub struct Beginning {
+/// What the first window begins with.
+pub struct FirstWindow {
     /// The window.
     pub window: Window,
     /// The keys of its day.
@@ -108,7 +108,7 @@ pub struct Beginning {
     pub rotation: Rotation,
 }
 
-impl Beginning {
+impl FirstWindow {
     /// The first window begins here, before the first packet is counted, or where the last one of an earlier weir
     /// ended. Its day determines the key of all shards.
     ///

@@ -198,9 +198,10 @@ fn slots_between(old: &Config, new: &Config, provided: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_config::Source;
     use weir_system::waker::Waker;
+
+    use super::*;
 
     const STARTED: Started =
         Started { has_programs: false, can_sample: false, has_readers: true, can_filter: false, places: None };

@@ -5,8 +5,7 @@ use std::{
     time::Duration,
 };
 
-use weir_report::units::bytes;
-use weir_system::clock;
+use weir_system::{clock, numbers::bytes};
 
 /// The least time between two lines.
 const PERIOD: Duration = Duration::from_millis(100);

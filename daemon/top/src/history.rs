@@ -92,8 +92,9 @@ impl Line {
 
 #[cfg(test)]
 pub mod tests {
-    use super::*;
     use weir_report::SECOND_SCHEMA;
+
+    use super::*;
 
     /// A second with these interfaces: name, packets, bytes.
     pub fn second(time: i64, interfaces: &[(&str, u64, u64)]) -> Second {

@@ -21,9 +21,10 @@ mod stream;
 
 use std::process::ExitCode;
 
+use weir_sketch::simd;
+
 use bench::Bench;
 use settings::Settings;
-use weir_sketch::simd;
 
 fn main() -> ExitCode {
     let settings = match Settings::from_arguments(std::env::args().skip(1)) {

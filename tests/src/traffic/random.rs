@@ -92,8 +92,9 @@ impl Zipf {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::HashSet;
+
+    use super::*;
 
     #[test]
     fn zipf_frequencies_follow_the_law() {

@@ -11,11 +11,8 @@ use std::{
 
 use clap::ValueEnum;
 use serde::Serialize;
-use weir_report::{
-    grid::{Align, Cell, Grid, Tone},
-    units,
-};
-use weir_system::numbers::grouped;
+use weir_report::grid::{Align, Cell, Grid, Tone};
+use weir_system::numbers::{self, grouped};
 
 pub use self::gaps::{Gap, Status};
 pub use self::rows::{Observer, Tombstone, Window};
@@ -166,7 +163,7 @@ impl Window {
             boot_id.clone(),
             seq.to_string(),
             optional(*packets, grouped),
-            optional(*bytes, units::bytes),
+            optional(*bytes, numbers::bytes),
         ]
     }
 }

@@ -242,8 +242,9 @@ fn has(key: Key, database: &Database) -> Result<bool, MaxMindDbError> {
 mod tests {
     use std::fs;
 
-    use super::*;
     use weir_system::text::with_causes;
+
+    use super::*;
 
     fn corpus(name: &str) -> PathBuf {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus").join(name)

@@ -120,8 +120,9 @@ fn read_key(path: &Path) -> Result<Key, KeyError> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::*;
     use weir_system::text::with_causes;
+
+    use super::*;
 
     #[test]
     fn parses_digits() {

@@ -164,8 +164,9 @@ fn has_cap_bpf() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_config::Direction;
+
+    use super::*;
 
     fn rule(name: &str, mode: Mode, direction: Direction) -> Interface {
         Interface { name: name.to_owned(), mode, direction, feeds: None }

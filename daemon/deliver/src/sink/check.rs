@@ -65,8 +65,9 @@ fn is_credential_of_service(file: &Path) -> bool {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::*;
     use weir_config::Config;
+
+    use super::*;
 
     fn wrong(sink: &str) -> String {
         let config = Config::parse(&format!("sinks: [{sink}]"), "weir.yaml").unwrap();

@@ -34,7 +34,7 @@ pub use self::{
     http::{Http, HttpError, SecretError},
     ipfix::Ipfix,
     open::{open, open_webhook},
-    outbox::{Outbox, Standing, farewell, finish},
+    outbox::{Outbox, SinkHealth, farewell, finish},
     privacy::of_report,
     stdout::Stdout,
 };
@@ -124,8 +124,9 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_report::{Encoded, Report};
+
+    use super::*;
 
     /// The reports with these numbers, of one run.
     pub(super) fn parcels<const N: usize>(seqs: [u64; N]) -> [Parcel; N] {

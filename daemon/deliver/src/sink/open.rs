@@ -57,8 +57,9 @@ pub fn open_webhook(webhook: &config::Webhook) -> Result<Outbox, OpenError> {
 mod tests {
     use std::time::Duration;
 
-    use super::*;
     use weir_config::Config;
+
+    use super::*;
 
     #[test]
     fn sinks_are_opened_in_the_order_of_the_configuration() {

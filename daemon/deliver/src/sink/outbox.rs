@@ -157,12 +157,12 @@ pub fn farewell(outboxes: Vec<Outbox>, timeout: Duration) {
 
 /// Notices when sinks stop accepting reports.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Standing {
+pub struct SinkHealth {
     /// How many were closed at the last check.
     closed: usize,
 }
 
-impl Standing {
+impl SinkHealth {
     /// Checks whether sinks have closed since the last check, and logs where reports still go.
     ///
     /// # Errors

@@ -169,8 +169,9 @@ fn checksum(target: &str) -> String {
 mod tests {
     use std::{collections::BTreeSet, fs};
 
-    use super::*;
     use weir_report::{Encoded, Reason};
+
+    use super::*;
 
     #[test]
     fn each_target_has_a_folder_of_its_own() {

@@ -349,8 +349,9 @@ const fn example(field: Field) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_config::Config;
+
+    use super::*;
 
     fn views(own: &str) -> std::sync::Arc<Views> {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpus");

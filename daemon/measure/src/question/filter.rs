@@ -194,10 +194,10 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use weir_common::flow::FlowKey;
+    use weir_config::{Config, interface::Way};
 
     use super::*;
     use crate::question::Views;
-    use weir_config::{Config, interface::Way};
 
     /// Whether the only view of a configuration passes a record: tested alone, and among others.
     fn passes(conditions: &str, record: &Record) -> bool {

@@ -259,9 +259,9 @@ mod tests {
         flow::{FlowKey, Scope},
         record::Record,
     };
+    use weir_config::{interface::Way, view::Side};
 
     use super::*;
-    use weir_config::{interface::Way, view::Side};
 
     #[test]
     fn a_view_by_direction_follows_who_has_the_slot() {

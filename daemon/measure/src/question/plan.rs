@@ -155,9 +155,10 @@ fn percent(share: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use weir_config::{Config, view::Standard};
+
     use super::*;
     use crate::question::Views;
-    use weir_config::{Config, view::Standard};
 
     /// The structure of a user's view, on this many interfaces, with its description.
     fn of(text: &str, interfaces: usize) -> (Structure, String) {

@@ -36,10 +36,10 @@ fn together(one: &Question, other: &Question) -> Option<Structure> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{price::Prices, question::Views};
     use weir_config::Config;
 
     use super::*;
+    use crate::{price::Prices, question::Views};
 
     /// The name of the question that answers another one, and the error and candidates of its sketch.
     type Sketch = (Option<String>, Option<(f64, usize)>);

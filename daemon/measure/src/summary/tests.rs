@@ -6,12 +6,12 @@ use weir_common::{
     record::Record,
     size::size_class,
 };
+use weir_config::{Estimates, view::ViewKey};
+use weir_datapath::edge::Edge;
 use weir_sketch::{Seen, hash::Key};
 
 use super::*;
 use crate::ranking::Ranked;
-use weir_config::{Estimates, view::ViewKey};
-use weir_datapath::edge::Edge;
 
 fn plan(estimates: &Estimates, top: usize) -> Arc<Views> {
     Views::built_in(estimates, top)

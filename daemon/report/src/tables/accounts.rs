@@ -1,6 +1,9 @@
 //! The parts of a report about interfaces, all packets together, and weir itself.
 
-use weir_system::numbers::grouped;
+use weir_system::{
+    numbers::grouped,
+    numbers::{bytes, percent},
+};
 
 use super::super::{
     Bounds, Distinct, Histogram, Interface, NewFlows, SelfMetrics, SinkMetrics, Tally, TcpBounds, TcpPackets, Totals,
@@ -10,7 +13,6 @@ use super::super::{
         Cell, Grid,
         Tone::{Alarm, Faint, Plain, Strong},
     },
-    units::{bytes, percent},
 };
 use super::words::{ALIAS_MAX, confidence_text, off, ratio, shortened};
 

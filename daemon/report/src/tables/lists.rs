@@ -1,6 +1,7 @@
 //! Top lists, by source and destination, and of prefixes.
 
 use weir_config::names::services::service_name;
+use weir_system::numbers::{bytes, count, percent};
 
 use super::super::{
     Estimate, TopFlow, TopPrefix, Totals,
@@ -9,7 +10,6 @@ use super::super::{
         Cell, Grid,
         Tone::Faint,
     },
-    units::{bytes, count, percent},
 };
 use super::words::{address, endpoint, has_ports, in_column, measured, ratio, towards, with_name};
 

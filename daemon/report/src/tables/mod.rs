@@ -11,7 +11,7 @@ mod words;
 
 use std::io::{self, Write};
 
-use weir_system::numbers::grouped;
+use weir_system::numbers::{grouped, scaled};
 
 use self::{
     accounts::{chart, costs, distinct, ledgers, quantiles, shares},
@@ -26,7 +26,6 @@ use super::{
         Tone::{Alarm, Faint, Plain, Strong},
     },
     rates,
-    units::scaled,
 };
 
 /// The style of tables.

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use weir_config::names::{dscp::dscp_name, services::service_name};
+use weir_system::numbers::{bytes, count, percent, scaled};
 
 use super::{
     super::{
@@ -11,7 +12,6 @@ use super::{
             Cell, Grid,
             Tone::{Faint, Plain},
         },
-        units::{bytes, count, percent, scaled},
     },
     words::{Aliases, in_column, measured, ratio, with_name},
 };

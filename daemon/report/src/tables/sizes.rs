@@ -1,6 +1,7 @@
 //! Packet sizes for a terminal.
 
 use weir_common::size::{COARSE_CLASSES, COARSE_EDGES};
+use weir_system::numbers::percent;
 
 use super::{
     super::{
@@ -10,7 +11,6 @@ use super::{
             Cell, Grid,
             Tone::Faint,
         },
-        units::percent,
     },
     words::ratio,
 };

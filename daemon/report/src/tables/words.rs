@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use weir_config::names::services::service_name;
-use weir_system::numbers::grouped;
+use weir_system::numbers::{grouped, percent};
 
-use super::super::{Bits, Entropy, Estimate, Interface, units::percent};
+use super::super::{Bits, Entropy, Estimate, Interface};
 
 /// How much of an interface's alias is shown, in characters.
 pub(super) const ALIAS_MAX: usize = 30;

@@ -1,6 +1,7 @@
 //! Everything about a row: where else the report has it, and what the source knows of it.
 
-use weir_report::{Estimate, units::count, units::scaled};
+use weir_report::Estimate;
+use weir_system::numbers::{count, scaled};
 
 use super::{
     paint::Paint,

@@ -1,10 +1,8 @@
 //! The upper part: what it is, the interfaces, how far the numbers can be trusted, distinct and new, alerts.
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{
-    Alert, Distinct, Interface, Report,
-    units::{count, percent, scaled},
-};
+use weir_report::{Alert, Distinct, Interface, Report};
+use weir_system::numbers::{count, percent, scaled};
 
 use super::{
     paint::Paint,
@@ -114,7 +112,9 @@ fn interface(line: &Line, by: By, name: usize, sheet: &mut Sheet<'_>, paint: Pai
 /// The mean rates of the window, while no second is known.
 fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
     let Some(report) = screen.report() else {
-        sheet.line([Piece::new("the first second is being counted", paint.faint())]);
+        if screen.ended.is_none() {
+            sheet.line([Piece::new("the first second is being counted", paint.faint())]);
+        }
         return;
     };
     for Interface { name, direction, ledger, .. } in report.interfaces.iter().take(lines) {
@@ -133,7 +133,10 @@ fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
 /// How far the numbers can be trusted.
 pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     let Some(report) = screen.report() else {
-        let text = "no report yet: lists come when the first window ends";
+        let text = match screen.ended {
+            Some(_) => "nothing was measured",
+            None => "no report yet: lists come when the first window ends",
+        };
         return sheet.line([Piece::new(text, paint.warning())]);
     };
     let [seen, lost] = report.interfaces.iter().fold([0, 0], |[seen, lost], of| {

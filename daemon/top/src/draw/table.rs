@@ -1,9 +1,7 @@
 //! The list: which ones there are, and the rows of the one that is shown.
 
-use weir_report::{
-    Estimate,
-    units::{count, percent, scaled},
-};
+use weir_report::Estimate;
+use weir_system::numbers::{count, percent, scaled};
 
 use super::{
     paint::Paint,
@@ -111,8 +109,10 @@ impl<'l> Measure<'l> {
 
     fn caption(&self) -> String {
         let order = if self.by == By::Bytes { "bytes" } else { "packets" };
+        let by = self.list.counted.as_deref().unwrap_or(order);
         let confidence = (self.list.confidence * 10_000.0).round() / 100.0;
-        format!("by {}, ± at {confidence} %", self.list.counted.as_deref().unwrap_or(order))
+        // Nothing was left to chance.
+        if confidence == 100.0 { format!("by {by}, ± certain") } else { format!("by {by}, ± at {confidence} %") }
     }
 }
 

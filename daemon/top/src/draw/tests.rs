@@ -98,7 +98,7 @@ fn every_number_is_that_of_the_report() {
     let shown = text(&mut screen, (160, 50));
     // 302,149,000 bytes in 10 s, and what the tables of the report say of it.
     let Report { top, .. } = golden();
-    let rate = weir_report::units::scaled(top.sources[0].bytes.value as f64 * 8.0 / 10.0, "bit/s");
+    let rate = weir_system::numbers::scaled(top.sources[0].bytes.value as f64 * 8.0 / 10.0, "bit/s");
     for part in [
         "edge-1 at fra1",
         "08:00:00 – 08:00:10 UTC",
@@ -161,6 +161,17 @@ fn no_name_from_outside_reaches_the_terminal_as_it_is() {
         let obeyed = |letter: char| letter != '\n' && weir_system::text::visible(letter) != letter;
         assert!(!shown.contains(obeyed), "{shown:?}");
     }
+}
+
+#[test]
+fn a_replay_that_measures_nothing_says_why() {
+    let why = "README.md: not a capture: expected pcap or pcapng, but it begins with 23 20 77";
+    let mut screen = Screen::default();
+    screen.take(Update::Trouble(why.to_owned()));
+    screen.take(Update::Ended("replay failed".to_owned()));
+    let shown = text(&mut screen, (80, 24));
+    assert!(shown.contains(why) && shown.contains("replay failed"), "{shown}");
+    assert!(shown.contains("nothing was measured") && !shown.contains("being counted"), "{shown}");
 }
 
 #[test]

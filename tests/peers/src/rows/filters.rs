@@ -2,6 +2,8 @@
 //!
 //! A false negative is a wrong answer, and so is a rate of false positives beyond what the structure may have.
 
+use weir_sketch::{BlockedBloom, Bloom, CountingBloom, Cuckoo, Quotient, ScalableBloom, TwoChoice, hash::mix};
+
 use crate::{
     bench::Bench,
     clock::{median, time_each},
@@ -11,7 +13,6 @@ use crate::{
     peers::filters as peers,
     report::{Group, Outcome, Place},
 };
-use weir_sketch::{BlockedBloom, Bloom, CountingBloom, Cuckoo, Quotient, ScalableBloom, TwoChoice, hash::mix};
 
 /// Measures all filters.
 pub fn run(bench: &mut Bench) {

@@ -1,6 +1,8 @@
 //! Items one by one, each hashed when it comes, with a secret key: texts of 60 bytes and numbers of 8. That is how a
 //! program begins with a filter, and what most programs stay with.
 
+use weir_sketch::{BlockedBloom, Cuckoo, Quotient, TwoChoice};
+
 use super::filters::{Row, compete};
 use crate::{
     bench::Bench,
@@ -10,7 +12,6 @@ use crate::{
     peers::filters as peers,
     report::{Group, Place},
 };
-use weir_sketch::{BlockedBloom, Cuckoo, Quotient, TwoChoice};
 
 /// Measures all filters whose crates take items.
 pub fn run(bench: &mut Bench) {

@@ -320,8 +320,9 @@ fn read(by: &By, key: &ViewKey) -> Row {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_tests::truth::Lacks;
+
+    use super::*;
 
     #[test]
     fn every_view_is_read_and_every_kind_of_structure_is_among_them() -> Result<()> {

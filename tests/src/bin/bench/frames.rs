@@ -78,11 +78,12 @@ fn udp() -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_common::{
         ledger::Skip,
         packet::{Link, Tunnels, parse},
     };
+
+    use super::*;
 
     #[test]
     fn each_packet_is_what_it_is_called() {

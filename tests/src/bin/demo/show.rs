@@ -146,8 +146,9 @@ fn width(line: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::Value;
+
+    use super::*;
 
     #[test]
     fn json_keeps_its_meaning_and_the_width() {

@@ -88,9 +88,11 @@ fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::HashSet;
+
     use weir_common::packet::{Link, Tunnels, parse};
+
+    use super::*;
 
     #[test]
     fn a_seed_repeats_its_frames_and_they_are_of_many_kinds() {

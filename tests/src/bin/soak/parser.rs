@@ -246,11 +246,12 @@ fn disagreements(kernel: &Counters, userspace: &Counters) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weir_common::{
         flow::{FlowKey, Scope},
         record::Sample,
     };
+
+    use super::*;
 
     #[test]
     fn whatever_differs_is_found() {

@@ -1,12 +1,13 @@
 use std::net::IpAddr;
 
+use serde_json::json;
+
 use super::*;
 use crate::traffic::{Mix, Plan, Traffic};
 use crate::{
     oracle::proto,
     truth::{Key, Lacks},
 };
-use serde_json::json;
 
 fn oracle() -> Oracle {
     let plan = Plan { packets: 20_000, mix: Mix::odd(), ..Plan::default() };

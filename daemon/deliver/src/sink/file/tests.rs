@@ -3,12 +3,12 @@
 use std::{env, io::Read, os::unix::fs::symlink, process};
 
 use flate2::read::GzDecoder;
+use weir_config::Compress;
 
 use super::{
     super::tests::{id, parcels},
     *,
 };
-use weir_config::Compress;
 
 /// A temporary directory for one test.
 struct Directory(PathBuf);

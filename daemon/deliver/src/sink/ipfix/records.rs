@@ -232,9 +232,9 @@ fn text<const N: usize>(text: &str) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use weir_config as config;
 
     use super::*;
-    use weir_config as config;
 
     const DOMAIN: u32 = 7;
 

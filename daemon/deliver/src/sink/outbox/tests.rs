@@ -536,15 +536,15 @@ fn only_the_last_open_sink_that_closes_is_an_error() {
     let (closed, _) = piped(false);
     let (open, _reader) = piped(true);
     let outboxes = [closed, open];
-    let mut sinks = Standing::default();
+    let mut sinks = SinkHealth::default();
     assert_eq!(sinks.look(&outboxes), Ok(()));
     assert_eq!(sinks.look(&outboxes), Ok(()));
     let [closed, _open] = outboxes;
-    let why = Standing::default().look(&[closed]).unwrap_err();
+    let why = SinkHealth::default().look(&[closed]).unwrap_err();
     assert!(why.starts_with("stdout: cannot write to standard output: "), "{why}");
 }
 
 #[test]
 fn without_sinks_none_closes() {
-    assert_eq!(Standing::default().look(&[]), Ok(()));
+    assert_eq!(SinkHealth::default().look(&[]), Ok(()));
 }
