@@ -9,7 +9,7 @@ use weir_datapath::interface::{MeasuredInterface, tell_apart};
 use weir_measure::{
     keys::Keys,
     look_up::{LastWindow, look_up},
-    new_flows::Asked,
+    new_flows::FilterState,
     order::Closed,
     question::{Ask, Views},
     seen::Rotation,
@@ -106,7 +106,7 @@ impl Closing {
         account: impl FnOnce(&[Ledger]) -> Vec<MeasuredInterface>,
         sinks: Vec<SinkMetrics>,
     ) -> Result<Report, MergeError> {
-        let seen = Asked { filter: &self.seen, emptied };
+        let seen = FilterState { filter: &self.seen, emptied };
         let summary = Summary::merge(window, &self.views, self.interfaces, seen, CONFIDENCE)?;
         let self_metrics = self.self_metrics(&summary, late, sinks);
         let mut interfaces = account(&summary.ledgers);

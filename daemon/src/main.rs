@@ -24,7 +24,7 @@ use weir::{
     control::{
         Directory,
         client::{self, AskError},
-        protocol::{self, Asked, Detached},
+        protocol::{self, Detached, KeyAnswers},
     },
     coordinator::MeasureError,
     doctor::{
@@ -40,7 +40,7 @@ use weir::{
     top::{Live, Replayed},
     workers::WorkersError,
 };
-use weir_attach::{AttachError, Found, Nat, Survey, leftovers, netlink::Devices};
+use weir_attach::{AttachError, FoundFilters, Nat, Survey, leftovers, netlink::Devices};
 use weir_config::{
     self as config, Config, Direction, Interface, Mistakes, Mode, OwnFiles, Source, limits::INTERFACES_MAX,
     names::GeoError, slots,
@@ -50,7 +50,7 @@ use weir_deliver::{
     sink::{self, OpenError},
     spool::{
         command::{self, SpoolError, Spools},
-        place::Place,
+        root::SpoolRoot,
     },
     status::Status,
 };
@@ -153,7 +153,7 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
     let socket_directory = Directory::provide(config.control.socket.as_deref());
     let wanted = config.wanted(state_directory.as_deref());
     for folder in wanted.files.spool.iter() {
-        Place::provide(folder);
+        SpoolRoot::provide(folder);
     }
     let places = sandbox::close(
         &wanted,
@@ -288,7 +288,7 @@ fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
     let exit = print(plan(&config, *cpus)?)?;
     let mut wrong = sink::check(&config.sinks).map_err(RunError::from)?;
     let spool = config.files(Some(&state_directory)).spool;
-    wrong.extend(spool.and_then(|folder| Place::check(&folder).err()).map(|why| format!("spool.path: {why}")));
+    wrong.extend(spool.and_then(|folder| SpoolRoot::check(&folder).err()).map(|why| format!("spool.path: {why}")));
     for one in &wrong {
         say(format_args!("weir: {one}: reports will wait until that is fixed"));
     }
@@ -423,7 +423,7 @@ fn ask(AskArgs { keys, socket: args, json }: AskArgs) -> Result<Exit, Failure> {
     if json {
         return print(asked);
     }
-    let Asked { report_id: _, window, answers } = understood(&asked)?;
+    let KeyAnswers { report_id: _, window, answers } = understood(&asked)?;
     write_answers(&window, &answers, &mut io::stdout()).map_err(ReplayError::from)?;
     Ok(Exit::Done)
 }
@@ -462,7 +462,7 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
         };
         named.push(device.name.as_str());
     }
-    let Found { filters: mut leftovers, unread } = leftovers().map_err(|error| match error.kind() {
+    let FoundFilters { filters: mut leftovers, unread } = leftovers().map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
             let way_out = way_out(CapabilitySet::SYS_ADMIN);
             impossible(anyhow::anyhow!("there are filters at the tc hooks; weir may not see whose they are: {way_out}"))

@@ -6,7 +6,7 @@
 
 use rustix::thread::CapabilitySet;
 use weir_config::{Direction, Interface, Mode, limits::TCX_MAX, slots};
-use weir_system::privileges::{Keeper, Kept};
+use weir_system::privileges::{NeededCapability, PrivilegedThread};
 
 /// The properties of kernel and configuration that decide what is needed later.
 #[derive(Clone, Copy, Debug)]
@@ -25,15 +25,19 @@ impl Needs {
 }
 
 /// What is still needed once all present interfaces are attached.
-pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<Kept> {
-    const fn attacher(set: CapabilitySet, name: &'static str, purpose: &'static str) -> Kept {
-        Kept { set, name, purpose, thread: Keeper::Attacher }
+pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<NeededCapability> {
+    const fn attacher(set: CapabilitySet, name: &'static str, purpose: &'static str) -> NeededCapability {
+        NeededCapability { set, name, purpose, thread: PrivilegedThread::Attacher }
     }
-    const FILTERS: Kept = attacher(CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "filters of the classic tc hook");
-    const CHAINS: Kept =
-        Kept { purpose: "to see which programs stand before weir's at the tc hook", thread: Keeper::Chains, ..FILTERS };
-    const SOCKETS: Kept = attacher(CapabilitySet::NET_RAW, "CAP_NET_RAW", "packet sockets");
-    const OLD: [Kept; 3] = [
+    const FILTERS: NeededCapability =
+        attacher(CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "filters of the classic tc hook");
+    const CHAINS: NeededCapability = NeededCapability {
+        purpose: "to see which programs stand before weir's at the tc hook",
+        thread: PrivilegedThread::Chains,
+        ..FILTERS
+    };
+    const SOCKETS: NeededCapability = attacher(CapabilitySet::NET_RAW, "CAP_NET_RAW", "packet sockets");
+    const OLD: [NeededCapability; 3] = [
         attacher(CapabilitySet::BPF, "CAP_BPF", "before Linux 6.6 each use of a program needs it"),
         attacher(
             CapabilitySet::PERFMON,
@@ -94,10 +98,14 @@ mod tests {
             let config = Config::parse(config, "weir.yaml").unwrap();
             still_needed(&config.interfaces, new)[0].thread
         };
-        assert_eq!(keeper("interfaces: [eth0, {name: eth1, mode: tcx}]"), Keeper::Chains);
-        assert_eq!(keeper("interfaces: [{name: \"ppp*\", mode: tcx}]"), Keeper::Chains, "they have no choice");
+        assert_eq!(keeper("interfaces: [eth0, {name: eth1, mode: tcx}]"), PrivilegedThread::Chains);
+        assert_eq!(
+            keeper("interfaces: [{name: \"ppp*\", mode: tcx}]"),
+            PrivilegedThread::Chains,
+            "they have no choice"
+        );
         for many in ["[eth0, {name: \"ppp*\", mode: tcx}]", "[\"ppp*\"]", "[{name: eth0, mode: tc}]"] {
-            assert_eq!(keeper(&format!("interfaces: {many}")), Keeper::Attacher, "{many}");
+            assert_eq!(keeper(&format!("interfaces: {many}")), PrivilegedThread::Attacher, "{many}");
         }
         assert_eq!(names("interfaces: [{name: eth1, mode: afpacket}]", new), ["CAP_NET_RAW"]);
         let old = Needs { has_tcx: false, ..new };

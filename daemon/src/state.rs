@@ -58,7 +58,7 @@ enum Unusable {
 
 /// The contents of the file.
 #[derive(Deserialize, Serialize)]
-struct Kept {
+struct StateFile {
     schema: String,
     id: String,
     seq: u64,
@@ -66,7 +66,7 @@ struct Kept {
 
 /// Writes the last report to a directory, which belongs to this daemon while it runs.
 #[derive(Debug)]
-pub struct State {
+pub struct LastReportFile {
     orders: Sender<Last>,
     /// The other end of the same channel, to take an order back.
     waiting: Receiver<Last>,
@@ -77,7 +77,7 @@ pub struct State {
     failing: bool,
 }
 
-impl State {
+impl LastReportFile {
     /// Locks the directory, and reads the last report of the observer with this identity. Logs any fault.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ fn read(path: &Path) -> io::Result<Option<String>> {
 }
 
 fn parse(text: &str, observer: &str) -> Result<Last, Unusable> {
-    let Kept { schema, id, seq } = serde_json::from_str(text).map_err(|_| Unusable::Torn)?;
+    let StateFile { schema, id, seq } = serde_json::from_str(text).map_err(|_| Unusable::Torn)?;
     if schema != SCHEMA {
         return Err(Unusable::Format(schema));
     }
@@ -205,7 +205,7 @@ fn parse(text: &str, observer: &str) -> Result<Last, Unusable> {
 
 /// Writes the file atomically: after a crash at any instant it is the old one or the new one, never a part of one.
 fn write(directory: &Path, Last { seq, id }: &Last) -> io::Result<()> {
-    let kept = Kept { schema: SCHEMA.to_owned(), id: id.clone(), seq: *seq };
+    let kept = StateFile { schema: SCHEMA.to_owned(), id: id.clone(), seq: *seq };
     let mut line = serde_json::to_vec(&kept)?;
     line.push(b'\n');
     let unfinished = directory.join(UNFINISHED);
@@ -246,9 +246,9 @@ mod tests {
     }
 
     /// The lock ends with the thread, which ends soon after its state.
-    fn when_free(directory: &Directory) -> (State, Option<Last>) {
+    fn when_free(directory: &Directory) -> (LastReportFile, Option<Last>) {
         loop {
-            match State::open(&directory.0, OBSERVER) {
+            match LastReportFile::open(&directory.0, OBSERVER) {
                 Ok((Some(state), last)) => return (state, last),
                 _ => thread::yield_now(),
             }
@@ -275,19 +275,19 @@ mod tests {
         let directory = Directory::new("two");
         let (mut state, _) = when_free(&directory);
         state.keep(last(7));
-        let why = State::open(&directory.0, OBSERVER).unwrap_err();
+        let why = LastReportFile::open(&directory.0, OBSERVER).unwrap_err();
         assert!(why.to_string().contains(&format!("the weir with process id {}", process::id())), "{why}");
     }
 
     #[test]
     fn what_is_torn_or_of_somebody_else_is_replaced() {
-        let whole = serde_json::to_string(&Kept { schema: SCHEMA.into(), id: last(42).id, seq: 42 }).unwrap();
+        let whole = serde_json::to_string(&StateFile { schema: SCHEMA.into(), id: last(42).id, seq: 42 }).unwrap();
         assert_eq!(parse(&whole, OBSERVER), Ok(last(42)));
         for length in 0..whole.len() {
             assert_eq!(parse(&whole[..length], OBSERVER), Err(Unusable::Torn), "{length} of {} bytes", whole.len());
         }
         let kept = |schema: &str, id: &str, seq| {
-            let kept = Kept { schema: schema.into(), id: id.into(), seq };
+            let kept = StateFile { schema: schema.into(), id: id.into(), seq };
             parse(&serde_json::to_string(&kept).unwrap(), OBSERVER)
         };
         assert_eq!(kept("weir.state/2", "7f3c9a52/b41d/42", 42), Err(Unusable::Format("weir.state/2".into())));
@@ -316,7 +316,7 @@ mod tests {
     fn a_directory_that_cannot_be_used_is_no_reason_to_stop() {
         let directory = Directory::new("unusable");
         assert!(matches!(
-            State::take(&directory.0.join("missing"), OBSERVER),
+            LastReportFile::take(&directory.0.join("missing"), OBSERVER),
             Err(LockError::System { what: "open", .. })
         ));
         fs::create_dir(directory.0.join(KEPT)).unwrap();
@@ -335,7 +335,7 @@ mod tests {
     fn a_disk_that_hangs_is_waited_for_once_and_then_gets_the_newest() {
         let (orders, waiting) = bounded(1);
         let (answers, written) = bounded(1);
-        let mut state = State { orders, waiting: waiting.clone(), written, hangs: false, failing: false };
+        let mut state = LastReportFile { orders, waiting: waiting.clone(), written, hangs: false, failing: false };
         for seq in 1..=100 {
             state.keep(last(seq));
             assert!(state.hangs && state.failing, "report {seq}");

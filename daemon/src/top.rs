@@ -22,7 +22,7 @@ use weir_top::{Known, Reported, Source, Update};
 use crate::{
     control::{
         client::{self, AskError},
-        protocol::{Asked, Command},
+        protocol::{Command, KeyAnswers},
     },
     replay::{self, Listener, Options},
 };
@@ -101,11 +101,11 @@ fn last_report(socket: &Path) -> Result<Box<Reported>, AskError> {
 
 fn look_up(socket: &Path, key: String) -> Update {
     let answer = client::ask(socket, Command::Ask { keys: vec![key.clone()] });
-    let asked: Result<Asked, String> = answer
+    let asked: Result<KeyAnswers, String> = answer
         .map_err(|error| error.to_string())
         .and_then(|answer| serde_json::from_str(answer.get()).map_err(|error| error.to_string()));
     Update::Known(match asked {
-        Ok(Asked { window, answers, .. }) => Known { key, rows: Ok(answers), seconds: window.seconds },
+        Ok(KeyAnswers { window, answers, .. }) => Known { key, rows: Ok(answers), seconds: window.seconds },
         Err(why) => Known { key, rows: Err(why), seconds: 0.0 },
     })
 }

@@ -78,9 +78,9 @@ fn alert<'r>(report: &'r Value, rule: &str) -> Option<&'r Value> {
 }
 
 /// The messages about a rule in the reports, in the log or at the webhook, each with the start of the alert.
-type Told = Vec<(String, String)>;
+type AlertMessages = Vec<(String, String)>;
 
-fn told_by_reports(reports: &[Value]) -> Result<Told> {
+fn told_by_reports(reports: &[Value]) -> Result<AlertMessages> {
     let alerts: Vec<_> = reports.iter().filter_map(|report| report["alerts"].as_array()).flatten().collect();
     let changes = alerts.into_iter().filter(|alert| alert.get("change").is_some());
     changes.map(|alert| Ok((text(alert, "change")?, format!("{} {}", alert["rule"], alert["since"])))).collect()

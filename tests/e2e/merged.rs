@@ -168,7 +168,7 @@ impl Link {
     }
 
     /// What weir sees at each end, both ways, while `traffic` runs; and what each end has received.
-    fn measure(&self, traffic: impl FnOnce() -> Result<()>) -> Result<Seen> {
+    fn measure(&self, traffic: impl FnOnce() -> Result<()>) -> Result<BothEnds> {
         one_window();
         let start = |(namespace, interface): (&Namespace, &str)| {
             let settings =
@@ -181,19 +181,19 @@ impl Link {
         let after = self.received()?;
         let received = [0, 1].map(|nth| after[nth].since(before[nth]));
         let reports = daemons.iter_mut().map(|daemon| watch::stop(daemon, Loss::None)).collect::<Result<Vec<_>>>()?;
-        Ok(Seen { reports, received })
+        Ok(BothEnds { reports, received })
     }
 }
 
 /// What there was at both ends.
-struct Seen {
+struct BothEnds {
     /// What weir reported at each.
     reports: Vec<Vec<Value>>,
     /// What each interface has received by its own count.
     received: [Tally; 2],
 }
 
-impl Seen {
+impl BothEnds {
     /// Whether each end's weir saw what the other end's interface counted, to the byte.
     fn is_what_was_counted(&self) -> Result<()> {
         for (from, to) in WAYS {

@@ -55,9 +55,9 @@ fn threads(pid: u32, name: &str) -> Result<Vec<i32>> {
 }
 
 /// One thread of another process that gets no time until this is dropped. The thread that makes this has to drop it.
-struct Held(Pid);
+struct StoppedThread(Pid);
 
-impl Held {
+impl StoppedThread {
     fn new(tid: i32) -> Result<Self> {
         let tid = Pid::from_raw(tid);
         ptrace::seize(tid, ptrace::Options::empty())?;
@@ -68,7 +68,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for StoppedThread {
     fn drop(&mut self) {
         // It fails only for a thread that has ended.
         let _ = ptrace::detach(self.0, None);
@@ -86,7 +86,7 @@ fn a_worker_that_gets_no_time_holds_up_no_report() -> Result<()> {
     let workers = threads(watch.daemon.pid(), "weir-worker")?;
     ensure!(!workers.is_empty(), "there is no worker");
     for (seed, worker) in (0..).zip(workers) {
-        let held = Held::new(worker)?;
+        let held = StoppedThread::new(worker)?;
         for cpu in 0..2 {
             send_on(cpu, &watch, plan(51 + 2 * seed + u64::from(cpu)), &mut oracle)?;
         }

@@ -32,7 +32,7 @@ pub fn the_package_reads_ours() -> Result<()> {
     }
     let said = peer::said(&images)?;
     for (name, sketch, count) in truths {
-        let said = Said(&said[&name]);
+        let said = PeerEstimate(&said[&name]);
         ensure!(said.number("lg_k")? == f64::from(sketch.precision()), "{name}: lg k");
         ensure!(said.0["is_empty"] == Value::Bool(count == 0), "{name}: is empty");
         said.is_about("estimate", count, &sketch)?;
@@ -57,12 +57,12 @@ pub fn the_package_reads_keyed_ones() -> Result<()> {
     let image = hll::write(&sketch);
     ensure!(hll::read(&image, key.id())? == sketch);
     let said = peer::said(&BTreeMap::from([("hll-keyed.sk".to_owned(), image)]))?;
-    Said(&said["hll-keyed.sk"]).is_about("estimate", COUNT, &sketch)
+    PeerEstimate(&said["hll-keyed.sk"]).is_about("estimate", COUNT, &sketch)
 }
 
-struct Said<'a>(&'a Value);
+struct PeerEstimate<'a>(&'a Value);
 
-impl Said<'_> {
+impl PeerEstimate<'_> {
     fn number(&self, field: &str) -> Result<f64> {
         self.0[field].as_f64().with_context(|| format!("{field} is no number in {}", self.0))
     }

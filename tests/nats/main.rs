@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use weir_config::Config;
 use weir_deliver::{
     sink::{Outbox, open},
-    spool::{Limits, place::Place},
+    spool::{Limits, root::SpoolRoot},
 };
 use weir_report::{Encoded, SinkMetrics};
 use weir_tests::{
@@ -77,7 +77,7 @@ impl Router {
         let spool = folder.join("spool");
         let text = format!("spool: {{path: {}, fsync: never}}\nsinks: [{sinks}]", spool.display());
         let config = Config::parse(&text, "weir.yaml")?;
-        let place = Place::take(&spool, Limits::of(&config.spool))?;
+        let place = SpoolRoot::take(&spool, Limits::of(&config.spool))?;
         let sinks = open(&config.sinks, Some(&place))?;
         Ok(Self { sinks, spool })
     }

@@ -17,7 +17,7 @@ use weir_config::Packets;
 use weir_datapath::{
     Plan,
     edge::Edge,
-    rates::Cut,
+    rates::WindowSeconds,
     ring_records,
     userspace::{Buffer, UserspaceProgram},
 };
@@ -465,8 +465,10 @@ pub fn kernel_and_userspace_make_the_same_records() -> Result<()> {
                 let (closed, _) = object.close()?;
                 kernels.extend(closed.records);
                 // The kernel's programs do nothing for rates.
-                let edge =
-                    Edge { rates: Vec::new(), ..twin.close(&Cut::at(0, Duration::ZERO), |record| twins.push(*record)) };
+                let edge = Edge {
+                    rates: Vec::new(),
+                    ..twin.close(&WindowSeconds::at(0, Duration::ZERO), |record| twins.push(*record))
+                };
                 let differ = kernels.iter().zip(&twins).find(|(kernel, twin)| kernel != twin);
                 ensure!(differ.is_none(), "window {window}: {differ:?}");
                 ensure!(kernels.len() == twins.len(), "window {window}: {} and {}", kernels.len(), twins.len());

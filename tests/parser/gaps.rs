@@ -7,7 +7,7 @@ use weir_common::{ledger::Tally, packet::Link, record::Record};
 use weir_config::Packets;
 use weir_datapath::{
     Plan,
-    rates::Cut,
+    rates::WindowSeconds,
     userspace::{Buffer, UserspaceProgram},
 };
 use weir_tests::{
@@ -92,7 +92,7 @@ fn through(mut program: UserspaceProgram) -> Vec<u16> {
         };
         program.measure(0, &buffer, |record| taken.push(*record));
     }
-    program.close(&Cut::at(0, Duration::ZERO), |record| taken.push(*record));
+    program.close(&WindowSeconds::at(0, Duration::ZERO), |record| taken.push(*record));
     gaps(&taken)
 }
 

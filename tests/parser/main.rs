@@ -16,7 +16,7 @@ mod differential;
 mod frame;
 mod gaps;
 mod merged;
-mod opinion;
+mod peer;
 mod places;
 mod table;
 
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         kernel("differential::nested_tunnels", differential::nested_tunnels),
         kernel("differential::every_link_type", differential::every_link_type),
         trial("differential::captured_packets", differential::captured_packets, &[&root, &corpus]),
-        trial("opinion::etherparse_finds_the_same_flows", opinion::etherparse_finds_the_same_flows, &[]),
+        trial("peer::etherparse_finds_the_same_flows", peer::etherparse_finds_the_same_flows, &[]),
         kernel("cache::a_flow_is_one_record", cache::a_flow_is_one_record),
         kernel("cache::a_collision_evicts", cache::a_collision_evicts),
         kernel("cache::the_edge_separates_the_windows", cache::the_edge_separates_the_windows),

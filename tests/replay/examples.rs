@@ -31,7 +31,7 @@ use crate::{
 
 /// The fields of a packet that views can use.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Seen {
+struct PacketFields {
     flow: Key,
     tcp_flags: u8,
     tos: u8,
@@ -40,17 +40,17 @@ struct Seen {
 
 /// The true answer to a view, computed packet by packet.
 #[derive(Clone, Copy)]
-enum Says {
+enum TrueAnswer {
     /// The rows in which a packet counts.
-    Rows(fn(&Seen) -> Vec<Value>),
+    Rows(fn(&PacketFields) -> Vec<Value>),
     /// The rows in which a packet counts, and the value that is counted as distinct.
-    Items(fn(&Seen) -> Vec<(Value, Value)>),
+    Items(fn(&PacketFields) -> Vec<(Value, Value)>),
 }
 
-use Says::{Items, Rows};
+use TrueAnswer::{Items, Rows};
 
 /// The true answers to each view of each example. There may be no other views.
-const EXAMPLES: [(&str, &[(&str, Says)]); 7] = [
+const EXAMPLES: [(&str, &[(&str, TrueAnswer)]); 7] = [
     ("flowsketch.yaml", &FLOWSKETCH),
     ("pktvisor.yaml", &PKTVISOR),
     ("autonomous-systems.yaml", &AUTONOMOUS_SYSTEMS),
@@ -60,7 +60,7 @@ const EXAMPLES: [(&str, &[(&str, Says)]); 7] = [
     ("services.yaml", &SERVICES),
 ];
 
-const FLOWSKETCH: [(&str, Says); 4] = [
+const FLOWSKETCH: [(&str, TrueAnswer); 4] = [
     ("top_talkers", Rows(|seen| vec![pair(seen)])),
     (
         "suspected_scanners",
@@ -73,7 +73,7 @@ const FLOWSKETCH: [(&str, Says); 4] = [
     ("source_entropy", Rows(|seen| vec![src_ip(seen)])),
 ];
 
-const PKTVISOR: [(&str, Says); 25] = [
+const PKTVISOR: [(&str, TrueAnswer); 25] = [
     ("src_ips_bytes", Rows(|seen| vec![src_ip(seen)])),
     ("src_ips_packets", Rows(|seen| vec![src_ip(seen)])),
     ("dst_ips_bytes", Rows(|seen| vec![dst_ip(seen)])),
@@ -101,7 +101,7 @@ const PKTVISOR: [(&str, Says); 25] = [
     ("dst_ports", Items(|seen| item(has_ports(seen), json!({}), json!(seen.flow.dst_port)))),
 ];
 
-const AUTONOMOUS_SYSTEMS: [(&str, Says); 8] = [
+const AUTONOMOUS_SYSTEMS: [(&str, TrueAnswer); 8] = [
     ("src_as_bytes", Rows(|seen| vec![autonomous_system("src_as", seen.flow.src)])),
     ("src_as_packets", Rows(|seen| vec![autonomous_system("src_as", seen.flow.src)])),
     ("dst_as_bytes", Rows(|seen| vec![autonomous_system("dst_as", seen.flow.dst)])),
@@ -112,19 +112,19 @@ const AUTONOMOUS_SYSTEMS: [(&str, Says); 8] = [
     ("dst_country_packets", Rows(|seen| vec![country("dst_country", seen.flow.dst)])),
 ];
 
-const NETWORKS: [(&str, Says); 3] = [
+const NETWORKS: [(&str, TrueAnswer); 3] = [
     ("source_networks", Rows(|seen| vec![json!({"src_ip": network(seen.flow.src)})])),
     ("destination_networks", Rows(|seen| vec![json!({"dst_ip": network(seen.flow.dst)})])),
     ("vlans", Rows(|seen| vec![json!({"vlan": seen.vlan})])),
 ];
 
-const QUALITY_OF_SERVICE: [(&str, Says); 3] = [
+const QUALITY_OF_SERVICE: [(&str, TrueAnswer); 3] = [
     ("dscp", Rows(|seen| vec![json!({"interface": CAPTURE, "dscp": seen.tos >> 2})])),
     ("ecn", Rows(|seen| vec![json!({"ecn": seen.tos & 3})])),
     ("congested", Rows(|seen| only(seen.tos & 3 == 3, pair(seen)))),
 ];
 
-const SCANS_AND_FLOODS: [(&str, Says); 3] = [
+const SCANS_AND_FLOODS: [(&str, TrueAnswer); 3] = [
     ("scanners", Items(|seen| item(true, src_ip(seen), json!([seen.flow.dst, seen.flow.dst_port])))),
     ("flooded", Items(|seen| item(true, dst_ip(seen), json!(seen.flow.src)))),
     // This uses the flags of a packet, but the view has those of a record. In this capture it makes no difference:
@@ -132,7 +132,7 @@ const SCANS_AND_FLOODS: [(&str, Says); 3] = [
     ("syn_only", Rows(|seen| only(seen.tcp_flags & (SYN | ACK) == SYN, src_ip(seen)))),
 ];
 
-const SERVICES: [(&str, Says); 2] = [
+const SERVICES: [(&str, TrueAnswer); 2] = [
     ("services_by_interface", Rows(|seen| vec![json!({"proto": seen.flow.proto, "port": port(&seen.flow)})])),
     (
         "web_servers",
@@ -152,43 +152,43 @@ fn item(counts: bool, row: Value, value: Value) -> Vec<(Value, Value)> {
     if counts { vec![(row, value)] } else { Vec::new() }
 }
 
-fn has_ports(seen: &Seen) -> bool {
+fn has_ports(seen: &PacketFields) -> bool {
     matches!(seen.flow.proto, 6 | 17)
 }
 
-fn src_ip(seen: &Seen) -> Value {
+fn src_ip(seen: &PacketFields) -> Value {
     json!({"src_ip": seen.flow.src})
 }
 
-fn dst_ip(seen: &Seen) -> Value {
+fn dst_ip(seen: &PacketFields) -> Value {
     json!({"dst_ip": seen.flow.dst})
 }
 
-fn pair(seen: &Seen) -> Value {
+fn pair(seen: &PacketFields) -> Value {
     json!({"src_ip": seen.flow.src, "dst_ip": seen.flow.dst})
 }
 
-fn proto(seen: &Seen) -> Value {
+fn proto(seen: &PacketFields) -> Value {
     json!({"proto": seen.flow.proto})
 }
 
-fn src_port(seen: &Seen) -> Vec<Value> {
+fn src_port(seen: &PacketFields) -> Vec<Value> {
     only(has_ports(seen), json!({"src_port": seen.flow.src_port}))
 }
 
-fn dst_port(seen: &Seen) -> Vec<Value> {
+fn dst_port(seen: &PacketFields) -> Vec<Value> {
     only(has_ports(seen), json!({"dst_port": seen.flow.dst_port}))
 }
 
-fn src_ip_port(seen: &Seen) -> Vec<Value> {
+fn src_ip_port(seen: &PacketFields) -> Vec<Value> {
     only(has_ports(seen), json!({"src_ip": seen.flow.src, "src_port": seen.flow.src_port}))
 }
 
-fn dst_ip_port(seen: &Seen) -> Vec<Value> {
+fn dst_ip_port(seen: &PacketFields) -> Vec<Value> {
     only(has_ports(seen), json!({"dst_ip": seen.flow.dst, "dst_port": seen.flow.dst_port}))
 }
 
-fn conversation(seen: &Seen) -> Vec<Value> {
+fn conversation(seen: &PacketFields) -> Vec<Value> {
     let Key { src, dst, src_port, dst_port, proto, lacks: _ } = seen.flow;
     let row = json!({"src_ip": src, "dst_ip": dst, "src_port": src_port, "dst_port": dst_port, "proto": proto});
     only(has_ports(seen), row)
@@ -275,11 +275,11 @@ fn write(path: &Path, packets: &[Packet]) -> Result<()> {
 }
 
 /// The packets that have a flow, with the traffic of each kind.
-fn seen(packets: &[Packet]) -> HashMap<Seen, Tally> {
-    let mut seen: HashMap<Seen, Tally> = HashMap::new();
+fn seen(packets: &[Packet]) -> HashMap<PacketFields, Tally> {
+    let mut seen: HashMap<PacketFields, Tally> = HashMap::new();
     for Truth { flow, tcp_flags, tos, vlan, bytes } in packets.iter().map(|packet| packet.truth) {
         if let Ok(flow) = flow {
-            seen.entry(Seen { flow, tcp_flags, tos, vlan }).or_default().add(Tally::new(1, bytes));
+            seen.entry(PacketFields { flow, tcp_flags, tos, vlan }).or_default().add(Tally::new(1, bytes));
         }
     }
     seen
@@ -313,9 +313,9 @@ pub fn every_example_is_answered_truly() -> Result<()> {
 fn run(
     scratch: &Scratch,
     file: &str,
-    truths: &[(&str, Says)],
+    truths: &[(&str, TrueAnswer)],
     capture: &Path,
-    seen: &HashMap<Seen, Tally>,
+    seen: &HashMap<PacketFields, Tally>,
 ) -> Result<()> {
     let mut yaml = fs::read_to_string(folder("config/examples/views").join(file))?;
     // Everything is as shipped, except for the paths of the databases.
@@ -354,7 +354,7 @@ fn run(
 }
 
 /// The row in which a packet counts.
-type RowOf = fn(&Seen) -> Value;
+type RowOf = fn(&PacketFields) -> Value;
 
 /// The standard views that have a table for each interface.
 const STANDARD: [(&str, RowOf); 3] = [
@@ -364,7 +364,7 @@ const STANDARD: [(&str, RowOf); 3] = [
 ];
 
 /// The only table of a standard view, which is exact.
-fn judge_table(answer: &Value, key: RowOf, seen: &HashMap<Seen, Tally>) -> Result<()> {
+fn judge_table(answer: &Value, key: RowOf, seen: &HashMap<PacketFields, Tally>) -> Result<()> {
     let tables = answer["tables"].as_array().context("tables")?;
     ensure!(tables.len() == 1 && tables[0]["interface"] == CAPTURE, "a replay has one interface: {tables:?}");
     let mut truths: HashMap<String, Tally> = HashMap::new();
@@ -379,7 +379,7 @@ fn judge_table(answer: &Value, key: RowOf, seen: &HashMap<Seen, Tally>) -> Resul
     judge_sums(rows, Report::default().top, By::Bytes, &truths)
 }
 
-fn judge(view: &View, says: Says, answer: &Value, seen: &HashMap<Seen, Tally>) -> Result<()> {
+fn judge(view: &View, says: TrueAnswer, answer: &Value, seen: &HashMap<PacketFields, Tally>) -> Result<()> {
     let rows = if view.per_interface {
         let tables = answer["tables"].as_array().context("tables")?;
         ensure!(tables.len() == 1 && tables[0]["interface"] == CAPTURE, "a replay has one interface: {tables:?}");

@@ -99,7 +99,7 @@ pub fn two_hundred_draws() -> Result<()> {
 
     let mut config = small();
     config.sampling.packets = Packets::OneIn(RATE);
-    let mut judged = chosen.iter().map(|_| MEASURES.map(|_| Judged::default())).collect::<Vec<_>>();
+    let mut judged = chosen.iter().map(|_| MEASURES.map(|_| Samples::default())).collect::<Vec<_>>();
     let mut unique = UNIQUE.map(|_| 0);
     for seed in 0..SEEDS {
         let report = replay(&config, &file, false, seed)?;
@@ -132,7 +132,7 @@ pub fn two_hundred_draws() -> Result<()> {
     // Of each source by itself, for each measure: its packets and its bytes depend on each other, draws do not.
     let alarm = chance::failures_that_alarm(SEEDS, 1.0 - CONFIDENCE);
     for ((source, truth), judged) in chosen.iter().zip(&judged) {
-        for ((name, by), Judged { estimates, failures }) in MEASURES.into_iter().zip(judged) {
+        for ((name, by), Samples { estimates, failures }) in MEASURES.into_iter().zip(judged) {
             unbiased(estimates, by.of(*truth)).with_context(|| format!("{name} of {source}"))?;
             ensure!(*failures < alarm, "{name} of {source}: {failures} of {SEEDS} bounds failed");
         }
@@ -151,7 +151,7 @@ const UNIQUE: [(&str, Dimension); 3] =
 
 /// What all draws said of one number.
 #[derive(Default)]
-struct Judged {
+struct Samples {
     estimates: Vec<f64>,
     failures: u64,
 }

@@ -81,12 +81,12 @@ pub struct Collector {
 
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<CollectorState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct CollectorState {
     wanted: Behaviour,
     actual: Behaviour,
     stopping: bool,
@@ -95,7 +95,7 @@ struct State {
     answers: Vec<u16>,
 }
 
-impl Default for State {
+impl Default for CollectorState {
     fn default() -> Self {
         Self {
             wanted: Behaviour::Accept,
@@ -201,7 +201,7 @@ impl Drop for Collector {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CollectorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

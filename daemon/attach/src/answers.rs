@@ -13,55 +13,55 @@ use super::{
     error::AttachError,
     netlink::Device,
     obtained::Obtained,
-    others::{self, Others},
     settle::table_entry,
+    shared_slot::{self, SharedSlot},
     slots::Slots,
-    tasks::{Done, Number, Task},
+    tasks::{Number, Task, TaskResult},
     watch::{Order, Position, Watched},
 };
 
 impl Attachments<'_> {
     /// Handles a result of the attacher thread. Returns whether something was attached: from then on interfaces may
     /// feed differently, and can be compared.
-    pub fn hear(&mut self, done: Done) -> bool {
-        let is_attached = matches!(done, Done::Attached(_, Ok(_)));
+    pub fn hear(&mut self, done: TaskResult) -> bool {
+        let is_attached = matches!(done, TaskResult::Attached(_, Ok(_)));
         self.act_and_note(done);
         self.send();
         is_attached
     }
 
-    pub(super) fn act_and_note(&mut self, done: Done) {
-        let is_of_lists = matches!(done, Done::Listed(_));
+    pub(super) fn act_and_note(&mut self, done: TaskResult) {
+        let is_of_lists = matches!(done, TaskResult::Listed(_));
         let result = self.act(done);
         if is_of_lists || result.is_err() {
             self.following.note(result);
         }
     }
 
-    pub(super) fn act(&mut self, done: Done) -> Result<(), AttachError> {
+    pub(super) fn act(&mut self, done: TaskResult) -> Result<(), AttachError> {
         self.asked = None;
         match done {
-            Done::Listed(listed) => {
+            TaskResult::Listed(listed) => {
                 self.is_listing = false;
                 let (devices, sources) = listed?;
                 self.settle(devices, sources)
             }
-            Done::Checked { nth, found } => {
+            TaskResult::Checked { nth, found } => {
                 self.checks[1] = nth;
                 for (number, position, at) in found {
                     self.judge(number, position, at);
                 }
                 Ok(())
             }
-            Done::Attached(number, Ok(obtained)) => self.is_attached(number, obtained),
-            Done::Attached(number, Err(error)) => self.is_refused(number, error),
-            Done::Mended { number, position, result, is_attached } => {
+            TaskResult::Attached(number, Ok(obtained)) => self.is_attached(number, obtained),
+            TaskResult::Attached(number, Err(error)) => self.is_refused(number, error),
+            TaskResult::Mended { number, position, result, is_attached } => {
                 self.mending = self.mending.saturating_sub(1);
                 self.is_mended(number, &position, result, is_attached);
                 Ok(())
             }
-            Done::Detached(number) => self.is_detached(number),
-            Done::Ended => Ok(()),
+            TaskResult::Detached(number) => self.is_detached(number),
+            TaskResult::Ended => Ok(()),
         }
     }
 
@@ -69,8 +69,8 @@ impl Attachments<'_> {
         if !self.has_many && obtained.is_at_tc() {
             self.budget.spend(1);
         }
-        if let Some(others) = self.others.as_mut().filter(|others| others.knows(number)) {
-            others.is_attached(number, obtained);
+        if let Some(shared) = self.shared.as_mut().filter(|shared| shared.knows(number)) {
+            shared.is_attached(number, obtained);
             return Ok(());
         }
         // It may have been released meanwhile.
@@ -101,7 +101,7 @@ impl Attachments<'_> {
     }
 
     fn is_refused(&mut self, number: Number, error: AttachError) -> Result<(), AttachError> {
-        let of_others = self.others.as_mut().and_then(|others| others.remove(number));
+        let of_others = self.shared.as_mut().and_then(|shared| shared.remove(number));
         let (rule, way, ifindex, name) = if let Some(member) = of_others {
             member.what()
         } else {
@@ -165,7 +165,7 @@ impl Attachments<'_> {
     /// Judges the position at which an attachment was found.
     fn judge(&mut self, number: Number, position: Position, at: Duration) {
         let may_be_another = self.may_have_missed_news();
-        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
+        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.shared) else { return };
         if self.gone.contains_key(&ifindex) {
             return;
         }
@@ -204,7 +204,7 @@ impl Attachments<'_> {
     }
 
     fn is_mended(&mut self, number: Number, position: &Position, result: Result<(), AttachError>, is_attached: bool) {
-        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.others) else { return };
+        let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.shared) else { return };
         let (direction, trouble) = (way.name(), position.trouble().unwrap_or_default());
         match result {
             Ok(()) => {
@@ -227,7 +227,7 @@ impl Attachments<'_> {
         if is_attached {
             return;
         }
-        if self.others.as_mut().and_then(|others| others.remove(number)).is_none() {
+        if self.shared.as_mut().and_then(|shared| shared.remove(number)).is_none() {
             let slot = self.slots.slot_of(number);
             let attachment = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut);
             if let Some(one) = attachment {
@@ -261,10 +261,10 @@ struct Of<'a> {
     watched: &'a mut Watched,
 }
 
-fn of<'a>(number: Number, slots: &'a mut Slots, others: &'a mut Option<Others>) -> Option<Of<'a>> {
-    if let Some(member) = others.as_mut().and_then(|others| others.get_mut(number)) {
+fn of<'a>(number: Number, slots: &'a mut Slots, shared: &'a mut Option<SharedSlot>) -> Option<Of<'a>> {
+    if let Some(member) = shared.as_mut().and_then(|shared| shared.get_mut(number)) {
         let (way, ifindex) = (member.way, member.ifindex);
-        return Some(Of { name: others::NAME, way, ifindex, watched: &mut member.watched });
+        return Some(Of { name: shared_slot::NAME, way, ifindex, watched: &mut member.watched });
     }
     let slot = slots.slot_of(number)?;
     let Attachment { name, way, present, watched, .. } = slots.get_mut(slot)?.as_mut()?;

@@ -13,13 +13,13 @@ use weir_datapath::{Chains, syscall::Hook, tap::Own};
 use weir_system::clock;
 
 use super::{
-    ladder::{Hold, Ladder},
+    methods::{AttachResources, AttachmentGuard},
     nat::Sources,
     netlink::{Device, Devices, Traffic},
     obtained::Obtained,
-    others::Others,
     pace::Pace,
-    tasks::{Channels, Done, Number, Task, ToAttach, Urgency},
+    shared_slot::SharedSlot,
+    tasks::{Channels, Number, Task, TaskResult, ToAttach, Urgency},
     watch::Position,
 };
 
@@ -29,15 +29,15 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Everything that is attached, and what is needed to attach more.
 pub struct Attacher<'a> {
-    ladder: Ladder<'a>,
+    resources: AttachResources<'a>,
     devices: Devices,
     /// Lists filters; opened when there are some.
     traffic: Option<Traffic>,
     /// Tells which programs are at a hook.
     chains: Chains,
-    held: BTreeMap<Number, Held>,
+    active: BTreeMap<Number, ActiveAttachment>,
     /// Tasks that wait for their turn.
-    queue: BTreeMap<(Urgency, Number), Turn>,
+    queue: BTreeMap<(Urgency, Number), QueuedTask>,
     /// Where the next check of interfaces without slots of their own begins.
     next: Number,
     /// What source addresses tell; `None` if that was not needed.
@@ -45,8 +45,8 @@ pub struct Attacher<'a> {
 }
 
 /// An attachment.
-struct Held {
-    hold: Hold,
+struct ActiveAttachment {
+    guard: AttachmentGuard,
     ifindex: u32,
     way: Way,
     obtained: Obtained,
@@ -55,7 +55,7 @@ struct Held {
 }
 
 /// A task that waits for its turn.
-enum Turn {
+enum QueuedTask {
     Attach(Box<ToAttach>),
     Mend(Box<Device>, Position),
     Detach,
@@ -67,13 +67,13 @@ impl<'a> Attacher<'a> {
     /// # Errors
     ///
     /// The kernel provides no sockets that list interfaces.
-    pub fn new(ladder: Ladder<'a>) -> io::Result<Self> {
+    pub fn new(resources: AttachResources<'a>) -> io::Result<Self> {
         Ok(Self {
-            ladder,
+            resources,
             devices: Devices::open()?,
             traffic: None,
             chains: Chains::default(),
-            held: BTreeMap::new(),
+            active: BTreeMap::new(),
             queue: BTreeMap::new(),
             next: 0,
             sources: None,
@@ -87,7 +87,7 @@ impl<'a> Attacher<'a> {
 
     /// Whether programs are loaded, and not only packet sockets used.
     pub const fn has_programs(&self) -> bool {
-        self.ladder.programs.is_some()
+        self.resources.programs.is_some()
     }
 
     /// Runs tasks and reports their results, until the other end disconnects. Then detaches from everything.
@@ -114,45 +114,46 @@ impl<'a> Attacher<'a> {
     }
 
     /// Runs a task now, or queues it.
-    pub fn take(&mut self, task: Task, done: &mut Vec<Done>) {
+    pub fn take(&mut self, task: Task, done: &mut Vec<TaskResult>) {
         match task {
             Task::List { with_routes, with_sources } => {
                 let listed = self.list(with_routes, with_sources);
-                done.push(Done::Listed(listed));
+                done.push(TaskResult::Listed(listed));
             }
             Task::Check(nth) => {
                 let found = self.check();
-                done.push(Done::Checked { nth, found });
+                done.push(TaskResult::Checked { nth, found });
             }
-            Task::Attach(one) => drop(self.queue.insert((one.urgency, one.number), Turn::Attach(one))),
+            Task::Attach(one) => drop(self.queue.insert((one.urgency, one.number), QueuedTask::Attach(one))),
             Task::Mend { number, device, position } => {
-                self.queue.insert((Urgency::Mend, number), Turn::Mend(device, position));
+                self.queue.insert((Urgency::Mend, number), QueuedTask::Mend(device, position));
             }
             Task::Detach(number) => {
                 // Cancel what is still queued for it.
                 self.queue.retain(|(_, other), _| *other != number);
-                if self.held.contains_key(&number) {
-                    self.queue.insert((Urgency::Detach, number), Turn::Detach);
+                if self.active.contains_key(&number) {
+                    self.queue.insert((Urgency::Detach, number), QueuedTask::Detach);
                 } else {
-                    done.push(Done::Detached(number));
+                    done.push(TaskResult::Detached(number));
                 }
             }
             Task::SetFeeds(number, feeds) => {
-                if let Some(Held { hold: Hold::Socket { tap }, .. }) = self.held.get(&number) {
+                if let Some(ActiveAttachment { guard: AttachmentGuard::Socket { tap }, .. }) = self.active.get(&number)
+                {
                     tap.set_feeds(feeds);
                 }
             }
             Task::DetachAll => {
                 self.queue.clear();
-                self.held.clear();
-                done.push(Done::Ended);
+                self.active.clear();
+                done.push(TaskResult::Ended);
             }
             Task::LeaveBehind => {
                 self.queue.clear();
-                for held in std::mem::take(&mut self.held).into_values() {
-                    held.hold.leave_behind();
+                for active in std::mem::take(&mut self.active).into_values() {
+                    active.guard.leave_behind();
                 }
-                done.push(Done::Ended);
+                done.push(TaskResult::Ended);
             }
         }
     }
@@ -164,7 +165,7 @@ impl<'a> Attacher<'a> {
             return Ok((listed, Sources::default()));
         }
         let addresses = self.devices.addresses()?.into_iter().map(Address::from).collect();
-        self.ladder.taps.set_own(Own::new(addresses, listed.iter().filter_map(|device| device.address).collect()));
+        self.resources.taps.set_own(Own::new(addresses, listed.iter().filter_map(|device| device.address).collect()));
         let sources = Sources::ask().or_before(self.sources);
         self.sources = Some(sources);
         Ok((listed, sources))
@@ -176,53 +177,54 @@ impl<'a> Attacher<'a> {
     }
 
     /// Runs the next queued task.
-    pub fn work(&mut self, done: &mut Vec<Done>) {
+    pub fn work(&mut self, done: &mut Vec<TaskResult>) {
         let Some(((_, number), turn)) = self.queue.pop_first() else { return };
         match turn {
-            Turn::Attach(one) => {
+            QueuedTask::Attach(one) => {
                 let result = self.attach(&one);
-                done.push(Done::Attached(number, result));
+                done.push(TaskResult::Attached(number, result));
             }
-            Turn::Mend(device, position) => done.extend(self.mend(number, &device, position)),
-            Turn::Detach => {
-                self.held.remove(&number);
-                done.push(Done::Detached(number));
+            QueuedTask::Mend(device, position) => done.extend(self.mend(number, &device, position)),
+            QueuedTask::Detach => {
+                self.active.remove(&number);
+                done.push(TaskResult::Detached(number));
             }
         }
     }
 
     fn attach(&mut self, one: &ToAttach) -> Result<Obtained, super::error::AttachError> {
         let ToAttach { number, ref device, mode, way, slot, feeds, has_many, .. } = *one;
-        self.ladder.has_many = has_many;
-        let (obtained, hold) = self.ladder.attach(device, mode, way, (slot, feeds))?;
-        let held = Held { hold, ifindex: device.ifindex, way, obtained, has_slot: slot != Others::SLOT };
-        self.held.insert(number, held);
+        self.resources.has_many = has_many;
+        let (obtained, guard) = self.resources.attach(device, mode, way, (slot, feeds))?;
+        let active =
+            ActiveAttachment { guard, ifindex: device.ifindex, way, obtained, has_slot: slot != SharedSlot::SLOT };
+        self.active.insert(number, active);
         Ok(obtained)
     }
 
-    fn mend(&mut self, number: Number, device: &Device, position: Position) -> Option<Done> {
-        let Held { hold, way, obtained, has_slot, .. } = self.held.remove(&number)?;
-        let mut hold = Some(hold);
-        let result = self.ladder.mend(&mut hold, device, (way, obtained), &position);
+    fn mend(&mut self, number: Number, device: &Device, position: Position) -> Option<TaskResult> {
+        let ActiveAttachment { guard, way, obtained, has_slot, .. } = self.active.remove(&number)?;
+        let mut guard = Some(guard);
+        let result = self.resources.mend(&mut guard, device, (way, obtained), &position);
         if result.is_err() && position == Position::Removed {
-            hold = None;
+            guard = None;
         }
-        let is_attached = hold.is_some();
-        if let Some(hold) = hold {
-            self.held.insert(number, Held { hold, ifindex: device.ifindex, way, obtained, has_slot });
+        let is_attached = guard.is_some();
+        if let Some(guard) = guard {
+            self.active.insert(number, ActiveAttachment { guard, ifindex: device.ifindex, way, obtained, has_slot });
         }
-        Some(Done::Mended { number, position, result, is_attached })
+        Some(TaskResult::Mended { number, position, result, is_attached })
     }
 
     /// Checks everything with a slot of its own, and others for a limited time.
     fn check(&mut self) -> Vec<(Number, Position, Duration)> {
-        let Self { held, traffic, chains, next, .. } = self;
+        let Self { active, traffic, chains, next, .. } = self;
         let mut found = Vec::new();
-        for (&number, one) in held.iter().filter(|(_, one)| one.has_slot) {
+        for (&number, one) in active.iter().filter(|(_, one)| one.has_slot) {
             found.extend(look(number, one, (traffic, chains)));
         }
         let end = clock::now().monotonic + LOOK;
-        let others = held.range(*next..).chain(held.range(..*next)).filter(|(_, one)| !one.has_slot);
+        let others = active.range(*next..).chain(active.range(..*next)).filter(|(_, one)| !one.has_slot);
         for (&number, one) in others {
             found.extend(look(number, one, (traffic, chains)));
             *next = number + 1;
@@ -242,29 +244,29 @@ impl<'a> Attacher<'a> {
         let listed = self.devices.list().inspect_err(|error| debug!("cannot list the interfaces: {error}"));
         let there: std::collections::HashSet<_> =
             listed.unwrap_or_default().into_iter().map(|device| device.ifindex).collect();
-        let is_there = |number: Number| self.held.get(&number).is_some_and(|one| there.contains(&one.ifindex));
+        let is_there = |number: Number| self.active.get(&number).is_some_and(|one| there.contains(&one.ifindex));
         found.retain(|(number, position, _)| *position != Position::Removed || is_there(*number));
     }
 
     /// From now on, dropping an inherited program detaches it. Detaches what the earlier weir measured and this one
     /// does not. Returns the links that could not be taken over.
     pub fn settle_inherited(&mut self) -> Vec<(Hook, u32)> {
-        for held in self.held.values_mut() {
-            held.hold.settle();
+        for active in self.active.values_mut() {
+            active.guard.settle();
         }
-        self.ladder.inherited.clear()
+        self.resources.inherited.clear()
     }
 }
 
 /// Its position; `None` if the kernel does not tell, for example because the interface is just vanishing.
 fn look(
     number: Number,
-    one: &Held,
+    one: &ActiveAttachment,
     (traffic, chains): (&mut Option<Traffic>, &Chains),
 ) -> Option<(Number, Position, Duration)> {
     // The answer is certain only for the time before the kernel was asked.
     let at = clock::now().monotonic;
-    match one.hold.position(traffic, chains) {
+    match one.guard.position(traffic, chains) {
         Ok(position) => Some((number, position, at)),
         Err(error) => {
             debug!(ifindex = one.ifindex, direction = one.way.name(), "cannot check what is attached: {error}");

@@ -13,10 +13,10 @@ use weir_datapath::{kept::SlotState, tap::LinkAddress};
 use weir_system::clock;
 
 use super::{
-    coverage::{Compared, Coverage, Finding, Reading, Seen, Shortage, Unseen},
+    coverage::{Compared, Coverage, Finding, Reading, SeenPackets, Shortage, Unseen},
     netlink::{Device, XdpProgram},
     obtained::{Obtained, WAITS, kept_back, reason_for_missing},
-    plan::{Wanted, alias, passes_on},
+    plan::{PlannedAttachment, alias, passes_on},
     readings::Readings,
     sign,
     tasks::{Number, Urgency},
@@ -63,11 +63,11 @@ pub struct Attachment {
     /// The interface, while no program is on it because another process has removed it.
     pub nowhere: Option<u32>,
     /// What was known when its interface vanished; `None` if its return is not awaited.
-    pub left: Option<Left>,
+    pub left: Option<Vanished>,
     /// What the interface counted, or may have counted, before it was attached again.
     missed: Unseen,
     /// All packets of all windows so far.
-    pub told: Seen,
+    pub told: SeenPackets,
     /// For a part of this window it was not attached, or it was attached to another interface.
     pub changed: bool,
     /// The configuration no longer wants it: its slot is free once this window is reported.
@@ -130,7 +130,7 @@ pub enum Departure {
 
 /// What was known of an attachment when its interface vanished.
 #[derive(Clone, Copy, Debug)]
-pub struct Left {
+pub struct Vanished {
     present: Present,
     departure: Departure,
     /// Since when the interface may be back.
@@ -138,14 +138,14 @@ pub struct Left {
     /// Both counts at the last edge.
     reading: Option<Reading>,
     /// What its slot had seen when it was ordered again.
-    seen: Seen,
+    seen: SeenPackets,
 }
 
 /// What happens to an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate<'w, 'd> {
     /// It stays. The interface may have been renamed.
-    Stays(&'w Wanted<'d>),
+    Stays(&'w PlannedAttachment<'d>),
     /// It ends: the interface is gone, or no longer matches the configuration.
     Gone,
 }
@@ -179,7 +179,7 @@ impl Attachment {
             nowhere: None,
             left: None,
             missed: Unseen::default(),
-            told: Seen::default(),
+            told: SeenPackets::default(),
             changed: false,
             is_leaving: false,
             is_coming: false,
@@ -191,7 +191,7 @@ impl Attachment {
     pub fn fate<'w, 'd>(
         &self,
         rules: &[Interface],
-        wanted: &'w [Wanted<'d>],
+        wanted: &'w [PlannedAttachment<'d>],
         gone: &HashMap<u32, Departure>,
     ) -> Option<Fate<'w, 'd>> {
         let ifindex = self.present.as_ref()?.ifindex;
@@ -210,7 +210,7 @@ impl Attachment {
     pub fn next_rule(
         &self,
         rules: &[Interface],
-        wanted: &[Wanted<'_>],
+        wanted: &[PlannedAttachment<'_>],
         gone: &HashMap<u32, Departure>,
     ) -> Option<usize> {
         let ifindex = self.here().filter(|_| !self.is_leaving)?.ifindex;
@@ -222,10 +222,16 @@ impl Attachment {
 
     /// Whether it stays for a moment although the configuration does not ask for its interface's name: two interfaces
     /// that swap their names need a third name in between. It does not if another interface has its name now.
-    pub fn may_stray(&mut self, rules: &[Interface], wanted: &[Wanted<'_>], devices: &[Device], now: Duration) -> bool {
+    pub fn may_stray(
+        &mut self,
+        rules: &[Interface],
+        wanted: &[PlannedAttachment<'_>],
+        devices: &[Device],
+        now: Duration,
+    ) -> bool {
         let ifindex = self.present.map(|present| present.ifindex);
         let is_renamed = devices.iter().any(|one| Some(one.ifindex) == ifindex && one.name != self.name);
-        let its = |one: &Wanted<'_>| one.rule == self.rule || Some(one.device.ifindex) == ifindex;
+        let its = |one: &PlannedAttachment<'_>| one.rule == self.rule || Some(one.device.ifindex) == ifindex;
         let is_due = wanted.iter().any(|one| one.way == self.way && its(one));
         self.strayed = (is_renamed && !is_due && rules[self.rule].is_named()).then(|| self.strayed.unwrap_or(now));
         self.strayed.is_some_and(|since| now.saturating_sub(since) < STRAYING)
@@ -242,8 +248,8 @@ impl Attachment {
     }
 
     /// It continues under this rule. Returns whether the interface was renamed.
-    pub fn stays(&mut self, wanted: &Wanted<'_>, rule: &Interface) -> bool {
-        let Wanted { device, .. } = *wanted;
+    pub fn stays(&mut self, wanted: &PlannedAttachment<'_>, rule: &Interface) -> bool {
+        let PlannedAttachment { device, .. } = *wanted;
         (self.rule, self.strayed) = (wanted.rule, None);
         if let Some(present) = &mut self.present {
             present.xdp = device.xdp;
@@ -289,18 +295,18 @@ impl Attachment {
     /// Its interface is gone, or was: it may be back already.
     pub fn leave(&mut self, departure: Departure) {
         let (since, reading) = (self.watched.good_at(), self.coverage.reading());
-        let seen = Seen::default();
-        self.left = self.present.map(|present| Left { present, departure, since, reading, seen });
+        let seen = SeenPackets::default();
+        self.left = self.present.map(|present| Vanished { present, departure, since, reading, seen });
     }
 
     /// Notes what its slot had seen before it is attached again.
-    pub fn note_seen(&mut self, seen: Seen) {
-        self.left = self.left.map(|left| Left { seen, ..left });
+    pub fn note_seen(&mut self, seen: SeenPackets) {
+        self.left = self.left.map(|left| Vanished { seen, ..left });
     }
 
     /// Its interface is currently absent.
     pub fn is_absent(&mut self, now: Duration) {
-        self.left = self.left.map(|left| Left { since: now, ..left });
+        self.left = self.left.map(|left| Vanished { since: now, ..left });
     }
 
     /// Starts to compare the current attachment from this reading on.
@@ -334,10 +340,10 @@ impl Attachment {
 
     /// Continues where an earlier weir stopped: that weir last checked at `looked`, wrote `state` then, and has counted
     /// `since`. The coverage of the first window begins there.
-    pub fn is_taken_over(&mut self, state: &SlotState, since: Seen, looked: Duration) {
+    pub fn is_taken_over(&mut self, state: &SlotState, since: SeenPackets, looked: Duration) {
         self.watched = Watched::taken_over(looked, clock::now().monotonic);
         if let Some(own) = state.own() {
-            self.coverage = Coverage::new(Some(Reading { own: [own; 2], seen: [Seen::default(); 2] }));
+            self.coverage = Coverage::new(Some(Reading { own: [own; 2], seen: [SeenPackets::default(); 2] }));
             self.coverage.credit(since);
         }
     }
@@ -345,7 +351,7 @@ impl Attachment {
     /// Attached again where an earlier weir was, which last checked at `looked`, wrote `state` then, and has counted
     /// `since`. Its program vanished with its interface or was removed, so weir did not see what the interface
     /// counted up to the `begun` reading.
-    pub fn is_made_anew(&mut self, state: &SlotState, since: Seen, looked: Duration, begun: Option<Reading>) {
+    pub fn is_made_anew(&mut self, state: &SlotState, since: SeenPackets, looked: Duration, begun: Option<Reading>) {
         self.watched = Watched::returned(looked, clock::now().monotonic);
         (self.coverage, self.changed) = (Coverage::default(), true);
         let (Some(present), Some(Reading { own: [_, own], seen: [_, seen] })) = (self.present, begun) else { return };
@@ -455,7 +461,7 @@ impl Attachment {
             // Not all packets of the window belong to this attachment.
             self.coverage = Coverage::new(reading);
             (self.compared, self.blind) = (Compared::default(), self.watched.close(Shortage::None, now));
-            self.left = self.left.map(|left| Left { reading: None, ..left });
+            self.left = self.left.map(|left| Vanished { reading: None, ..left });
             return self.blind.map(|_| missed);
         }
         if self.watched.was_wrong_before() {
@@ -545,7 +551,7 @@ mod tests {
         let present = || Present { ifindex: 2, xdp: None, address: None, renamed: None, number: 1 };
         let mut one = attached(0, "eth0", Way::Ingress, 2);
         one.attach(present());
-        one.coverage = Coverage::new(Some(Reading { own: [Tally::default(); 2], seen: [Seen::default(); 2] }));
+        one.coverage = Coverage::new(Some(Reading { own: [Tally::default(); 2], seen: [SeenPackets::default(); 2] }));
         one.lose();
         assert_eq!((one.obtained, one.nowhere, one.changed), (Obtained::Blind, Some(2), false));
         one.attach(present());
@@ -574,7 +580,7 @@ mod tests {
     /// So many packets were counted by the interface and seen by weir, at one instant.
     fn reading(own: u64, seen: u64) -> Option<Reading> {
         let [own, seen] = [own, seen].map(|packets| Tally::new(packets, packets * 100));
-        Some(Reading { own: [own; 2], seen: [Seen { all: seen, merged: 0 }; 2] })
+        Some(Reading { own: [own; 2], seen: [SeenPackets { all: seen, merged: 0 }; 2] })
     }
 
     #[test]
@@ -602,7 +608,7 @@ mod tests {
             let mut one = attached(0, "eth0", Way::Ingress, is.ifindex);
             (one.present, one.changed) = (Some(is), true);
             one.left =
-                Some(Left { present: was, departure, since: Duration::ZERO, reading: reading(1_200, 500), seen });
+                Some(Vanished { present: was, departure, since: Duration::ZERO, reading: reading(1_200, 500), seen });
             one.begin(reading(3_000, 500));
             (one.missed.counted.packets, one.missed.beyond.packets, one.changed)
         };

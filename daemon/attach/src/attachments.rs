@@ -22,13 +22,13 @@ use super::{
     leftovers::clean_hooks,
     netlink::Device,
     obtained::Obtained,
-    others::{self, Others},
     pace::{Pace, TcxBudget},
     plan::covers,
     readings::Readings,
     released::{Released, Releasing},
+    shared_slot::{self, SharedSlot},
     slots::Slots,
-    tasks::{self, Channels, Done, Handle, Number, Task, Urgency},
+    tasks::{self, Channels, Handle, Number, Task, TaskResult, Urgency},
 };
 
 /// How long a new configuration waits until the interfaces that it no longer wants are detached.
@@ -59,7 +59,7 @@ pub struct Attachments<'a> {
     /// Since when the thread has not answered a request.
     pub(super) asked: Option<Duration>,
     /// Results of the thread that could not be handled yet.
-    pub(super) heard: Vec<Done>,
+    pub(super) heard: Vec<TaskResult>,
     /// Whether an interface that cannot be attached makes the start fail.
     pub(super) is_strict: bool,
     pub(super) has_programs: bool,
@@ -70,7 +70,7 @@ pub struct Attachments<'a> {
     /// Which interface has which slot, for views that are restricted to interfaces.
     pub(super) directory: Arc<Directory>,
     /// Interfaces that share a slot, if all slots are in use.
-    pub(super) others: Option<Others>,
+    pub(super) shared: Option<SharedSlot>,
     /// The interfaces as they were last listed.
     pub(super) devices: Arc<Vec<Device>>,
     /// Interfaces reported gone since then.
@@ -128,7 +128,7 @@ impl<'a> Attachments<'a> {
         directory: Arc<Directory>,
         strict: bool,
     ) -> Result<(Self, Channels), AttachError> {
-        directory.assign(Others::SLOT, &[others::NAME], None);
+        directory.assign(SharedSlot::SLOT, &[shared_slot::NAME], None);
         let (thread, channels) = tasks::channels();
         let mut all = Self {
             thread,
@@ -145,7 +145,7 @@ impl<'a> Attachments<'a> {
             table,
             rules: interfaces.to_vec(),
             slots: Slots::new(interfaces),
-            others: (config::slots(interfaces) > Others::SLOT).then(Others::default),
+            shared: (config::slots(interfaces) > SharedSlot::SLOT).then(SharedSlot::default),
             devices: Arc::default(),
             gone: HashMap::new(),
             missed_news_at: None,
@@ -224,7 +224,7 @@ impl<'a> Attachments<'a> {
     }
 
     /// The results of the attacher thread.
-    pub const fn done(&self) -> &Receiver<Done> {
+    pub const fn done(&self) -> &Receiver<TaskResult> {
         &self.thread.done
     }
 
@@ -298,11 +298,11 @@ impl<'a> Attachments<'a> {
             self.go_by(interfaces, most);
         }
         self.directory = directory;
-        self.directory.assign(Others::SLOT, &[others::NAME], None);
+        self.directory.assign(SharedSlot::SLOT, &[shared_slot::NAME], None);
         for (slot, attachment) in self.slots.numbered().filter(|(_, one)| !one.is_leaving) {
             self.directory.assign(slot, &attachment.names(), Some(attachment.way));
         }
-        if self.others.is_some() { Others::SLOT + 1 } else { self.slots.len() }
+        if self.shared.is_some() { SharedSlot::SLOT + 1 } else { self.slots.len() }
     }
 
     /// The interfaces, for rules other than those `before`. If the earlier rules did not need routes, each interface
@@ -318,9 +318,9 @@ impl<'a> Attachments<'a> {
     fn go_by(&mut self, interfaces: &[Interface], most: usize) {
         let before = std::mem::replace(&mut self.rules, interfaces.to_vec());
         let devices = self.devices_for(&before);
-        self.slots.change(&before, interfaces, &devices, most.min(Others::SLOT));
-        if let Some(others) = &mut self.others {
-            others.change(&before, interfaces, &devices);
+        self.slots.change(&before, interfaces, &devices, most.min(SharedSlot::SLOT));
+        if let Some(shared) = &mut self.shared {
+            shared.change(&before, interfaces, &devices);
         }
         self.refused.clear();
         let mut leaving = HashSet::new();
@@ -338,7 +338,7 @@ impl<'a> Attachments<'a> {
         self.wait(
             DETACHING,
             |all| all.going.keys().all(|number| !leaving.contains(number)),
-            |done| matches!(done, Done::Detached(_)),
+            |done| matches!(done, TaskResult::Detached(_)),
         );
     }
 
@@ -355,7 +355,7 @@ impl<'a> Attachments<'a> {
         &mut self,
         patience: Duration,
         is_so: impl Fn(&Self) -> bool,
-        may_act: impl Fn(&Done) -> bool,
+        may_act: impl Fn(&TaskResult) -> bool,
     ) -> bool {
         self.send();
         let end = clock::now().monotonic + patience;
@@ -374,7 +374,7 @@ impl<'a> Attachments<'a> {
 
     /// How many directions of interfaces are not attached yet, because too many appeared at once.
     pub fn waiting(&self) -> usize {
-        self.slots.waiting() + self.others.as_ref().map_or(0, Others::waiting)
+        self.slots.waiting() + self.shared.as_ref().map_or(0, SharedSlot::waiting)
     }
 
     /// Logs once that some have waited this long, and once that none waits any more.
@@ -407,13 +407,13 @@ impl<'a> Attachments<'a> {
     /// How many links there are. The kernel needs a while to detach each.
     pub fn links(&self) -> usize {
         let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.has_link()).count();
-        own + self.others.as_ref().map_or(0, Others::links)
+        own + self.shared.as_ref().map_or(0, SharedSlot::links)
     }
 
     /// How many directions are attached at a tc hook, or will be.
     pub(super) fn at_tc(&self) -> usize {
         let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.is_at_tc()).count();
-        own + self.others.as_ref().map_or(0, Others::at_tc) + self.waiting()
+        own + self.shared.as_ref().map_or(0, SharedSlot::at_tc) + self.waiting()
     }
 
     /// Detaches from these interfaces, or from all, and leaves them alone until a configuration wants other interfaces
@@ -469,6 +469,6 @@ impl<'a> Attachments<'a> {
     fn end(&mut self, task: Task, patience: Duration) -> bool {
         self.thread.put(task);
         self.heard.clear();
-        self.wait(patience, |all| matches!(all.heard.last(), Some(Done::Ended)), |_| false)
+        self.wait(patience, |all| matches!(all.heard.last(), Some(TaskResult::Ended)), |_| false)
     }
 }

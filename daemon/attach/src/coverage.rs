@@ -48,14 +48,14 @@ const PACKET_MIN: u64 = 60;
 
 /// What weir has seen of an interface since some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenPackets {
     /// All packets.
     pub all: Tally,
     /// Of these, packets that offloads had merged into an earlier one.
     pub merged: u64,
 }
 
-impl Seen {
+impl SeenPackets {
     /// Adds what else was seen.
     pub const fn add(&mut self, all: Tally, merged: u64) {
         self.all.add(all);
@@ -74,7 +74,7 @@ pub struct Reading {
     /// The interface's own.
     pub own: [Tally; 2],
     /// weir's.
-    pub seen: [Seen; 2],
+    pub seen: [SeenPackets; 2],
 }
 
 /// What the interface counted and weir did not see.
@@ -152,7 +152,7 @@ pub enum Finding {
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     own: [Tally; 3],
-    seen: [Seen; 3],
+    seen: [SeenPackets; 3],
 }
 
 impl Passed {
@@ -164,10 +164,10 @@ impl Passed {
         }
         let less =
             |a: Tally, b: Tally| Tally::new(a.packets.saturating_sub(b.packets), a.bytes.saturating_sub(b.bytes));
-        let seen_less = |a: Seen, b: Seen| {
+        let seen_less = |a: SeenPackets, b: SeenPackets| {
             // Counters wrap, but the later value is never smaller by more than what was read in between.
             let apart = a.since(b);
-            if apart.all.packets > u64::MAX / 2 { Seen::default() } else { apart }
+            if apart.all.packets > u64::MAX / 2 { SeenPackets::default() } else { apart }
         };
         Some(Self {
             own: [less(after[1], before[1]), less(after[0], before[1]), less(after[1], before[0])],
@@ -180,13 +180,14 @@ impl Passed {
     }
 
     fn packets(&self, queued: u64) -> Option<Share> {
-        let complete = |seen: Seen| [seen.all.packets.saturating_sub(seen.merged), seen.all.packets];
+        let complete = |seen: SeenPackets| [seen.all.packets.saturating_sub(seen.merged), seen.all.packets];
         share(self.own.map(|own| own.packets), self.seen.map(complete), queued)
     }
 
     fn bytes(&self, queued: u64) -> Option<Share> {
-        let complete =
-            |seen: Seen| [seen.all.bytes.saturating_sub(seen.merged.saturating_mul(HEADERS_MAX)), seen.all.bytes];
+        let complete = |seen: SeenPackets| {
+            [seen.all.bytes.saturating_sub(seen.merged.saturating_mul(HEADERS_MAX)), seen.all.bytes]
+        };
         let own = self.own[0];
         share(self.own.map(|own| own.bytes), self.seen.map(complete), queued.saturating_mul(own.mean_bytes()))
     }
@@ -276,7 +277,7 @@ impl Coverage {
     }
 
     /// Adds what another weir, an earlier one, has seen since the reading.
-    pub const fn credit(&mut self, more: Seen) {
+    pub const fn credit(&mut self, more: SeenPackets) {
         if let Some(reading) = &mut self.reading {
             reading.seen = [reading.seen[0].since(more), reading.seen[1].since(more)];
         }

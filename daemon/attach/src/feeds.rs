@@ -27,7 +27,7 @@ use super::{
     error::NO_DEFAULT_ROUTE,
     nat::Sources,
     netlink::{Device, Devices},
-    plan::{Wanted, covers, list, wanted},
+    plan::{PlannedAttachment, covers, list, wanted},
     stack::{Carriers, Stack, listed},
 };
 
@@ -52,7 +52,7 @@ pub struct Feeding {
 
 impl Feeding {
     /// Decides for all these interfaces, each of which is wanted by its rule. `sources` is for packet sockets.
-    pub fn new(wanted: &[Wanted<'_>], devices: &[Device], sources: Sources) -> Self {
+    pub fn new(wanted: &[PlannedAttachment<'_>], devices: &[Device], sources: Sources) -> Self {
         let stack = Stack::new(wanted, devices);
         let mut feeding = Self::default();
         for wanted in wanted.iter().filter(|wanted| wanted.way == Way::Ingress) {
@@ -177,7 +177,7 @@ impl fmt::Display for Survey {
 }
 
 /// What an interface feeds of the packets it receives.
-fn received(stack: &Stack<'_>, wanted: &Wanted<'_>) -> Decision {
+fn received(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>) -> Decision {
     let device = wanted.device;
     if let Some(feeds) = wanted.feeds.filter(|feeds| *feeds != Feeds::Local) {
         return told(feeds, stack.below(device, Way::Ingress));
@@ -198,7 +198,7 @@ struct Unfed<'l> {
 }
 
 /// What an interface feeds of the packets it sends. `fed`: see [`Feeding::fed`].
-fn sent(stack: &Stack<'_>, wanted: &Wanted<'_>, fed: &HashSet<u32>, unfed: &Unfed<'_>) -> Decision {
+fn sent(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>, fed: &HashSet<u32>, unfed: &Unfed<'_>) -> Decision {
     let device = wanted.device;
     if let Some(feeds) = wanted.feeds {
         return told(feeds, stack.below(device, Way::Egress));
@@ -268,8 +268,8 @@ fn by_source(device: &Device, unfed: &Unfed<'_>) -> Decision {
 }
 
 /// What is decided for the packets that `come` or `leave` if interfaces above or below feed them.
-fn by_place(stack: &Stack<'_>, wanted: &Wanted<'_>, verb: &str) -> Option<Decision> {
-    let Wanted { device, way, .. } = *wanted;
+fn by_place(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>, verb: &str) -> Option<Decision> {
+    let PlannedAttachment { device, way, .. } = *wanted;
     if let Some(upper) = stack.above(device, way) {
         let why = format!("they feed on {}, of which not all interfaces below are measured", upper.name);
         return Some(Decision::none(why));

@@ -226,7 +226,7 @@ impl Leftover {
 
 /// The filters found at the classic tc hooks of a network namespace.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundFilters {
     /// The filters of weir.
     pub filters: Vec<Leftover>,
     /// The first interface whose filters the kernel did not list, if any, and why.
@@ -239,7 +239,7 @@ pub struct Found {
 ///
 /// The kernel did not answer. [`io::ErrorKind::PermissionDenied`]: there are filters with programs, and only root can
 /// find out whose they are.
-pub fn leftovers() -> io::Result<Found> {
+pub fn leftovers() -> io::Result<FoundFilters> {
     let mut traffic = Traffic::open()?;
     let (mut found, mut unread) = (Vec::new(), None);
     for device in Devices::open()?.list()? {
@@ -254,7 +254,7 @@ pub fn leftovers() -> io::Result<Found> {
         }
     }
     if found.is_empty() {
-        return Ok(Found { filters: found, unread });
+        return Ok(FoundFilters { filters: found, unread });
     }
     let ours = programs_of_weir()?;
     found.retain(|filter| ours.contains(&filter.program));
@@ -263,7 +263,7 @@ pub fn leftovers() -> io::Result<Found> {
         filter.owner = owners.get(&filter.program).copied();
         filter.is_used = filter.owner.is_some() || sign::is_weir(filter.program);
     }
-    Ok(Found { filters: found, unread })
+    Ok(FoundFilters { filters: found, unread })
 }
 
 /// The ids of all loaded programs of weir, in any process.

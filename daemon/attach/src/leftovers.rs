@@ -2,11 +2,11 @@
 
 use tracing::{debug, info, warn};
 
-use super::hook::{Found, leftovers};
+use super::hook::{FoundFilters, leftovers};
 
 /// Removes filters that an earlier weir left at the tc hooks, for example because it was killed.
 pub fn clean_hooks() {
-    let Found { filters, unread } = match leftovers() {
+    let FoundFilters { filters, unread } = match leftovers() {
         Ok(found) => found,
         // As a service, weir lacks permission. There `weir detach` has run after the earlier one.
         Err(error) => return debug!("cannot look for filters of an earlier weir: {error}"),

@@ -7,7 +7,7 @@
 //!
 //! Whenever the kernel reports a change ([`netlink`]), the configuration and the present interfaces determine what to
 //! measure (`plan`). weir then detaches what is no longer wanted, attaches what is missing in the best way of the
-//! `ladder`, and leaves the rest alone (`settle`). If very many interfaces appear at once, `pace` limits how much of
+//! `methods`, and leaves the rest alone (`settle`). If very many interfaces appear at once, `pace` limits how much of
 //! the kernel's time they take. How interfaces are stacked (`stack`) decides on which one a packet feeds totals and
 //! lists (`feeds`). Filters at the classic tc hook would outlive the daemon: `hook` removes them, and `leftovers`
 //! removes those of an earlier weir. `released` is what a user has told weir to leave alone.
@@ -29,17 +29,17 @@ mod error;
 mod feeds;
 mod generic;
 mod hook;
-mod ladder;
 mod leftovers;
+mod methods;
 mod nat;
 pub mod netlink;
 mod obtained;
-mod others;
 mod pace;
 mod plan;
 mod readings;
 mod released;
 mod settle;
+mod shared_slot;
 mod sign;
 mod slots;
 mod stack;
@@ -56,11 +56,11 @@ pub use self::{
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::{Decision, Feeding, Survey},
     generic::GenericXdp,
-    hook::{Found, Leftover, leftovers},
-    ladder::{Ladder, Programs, Standing, link_layer, rungs},
+    hook::{FoundFilters, Leftover, leftovers},
+    methods::{AttachResources, HookOrder, Programs, attach_methods, link_layer},
     nat::{Nat, Unknown},
     obtained::Obtained,
     plan::{covers, list},
-    tasks::{Channels, Done},
+    tasks::{Channels, TaskResult},
     windows::InterfaceNow,
 };

@@ -9,7 +9,7 @@ use super::netlink::{Device, Devices};
 
 /// One direction of an interface that the configuration wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted<'l> {
+pub struct PlannedAttachment<'l> {
     /// The entry of the configuration.
     pub rule: usize,
     /// The interface.
@@ -66,13 +66,13 @@ pub fn successor(before: &[Interface], rule: usize, rules: &[Interface], device:
 }
 
 /// Everything that `rules` want of these interfaces.
-pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device], has_programs: bool) -> Vec<Wanted<'l>> {
+pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device], has_programs: bool) -> Vec<PlannedAttachment<'l>> {
     let mut all = Vec::new();
     for device in devices {
         let Some(rule) = rule_of(rules, device) else { continue };
         let Interface { mode, direction, feeds, .. } = rules[rule];
         let knows_origin = has_programs && mode != Mode::AfPacket;
-        all.extend(direction.ways().iter().map(|&way| Wanted { rule, device, way, feeds, knows_origin }));
+        all.extend(direction.ways().iter().map(|&way| PlannedAttachment { rule, device, way, feeds, knows_origin }));
     }
     all
 }
@@ -85,7 +85,8 @@ mod tests {
     use crate::testing::{device, rule};
 
     fn names(rules: &[Interface], devices: &[Device]) -> Vec<String> {
-        let shown = |wanted: Wanted<'_>| format!("{} {} {}", wanted.rule, wanted.device.name, wanted.way.name());
+        let shown =
+            |wanted: PlannedAttachment<'_>| format!("{} {} {}", wanted.rule, wanted.device.name, wanted.way.name());
         wanted(rules, devices, true).into_iter().map(shown).collect()
     }
 

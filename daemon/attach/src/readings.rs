@@ -19,7 +19,7 @@ use weir_common::ledger::Tally;
 use weir_config::interface::Way;
 use weir_datapath::counters::LiveCounters;
 
-use super::coverage::{Reading, Seen};
+use super::coverage::{Reading, SeenPackets};
 
 /// The last reading of all counts.
 pub struct Readings<'a> {
@@ -34,7 +34,7 @@ pub struct Readings<'a> {
     /// The same at a second reading.
     later: OwnCounts,
     /// What weir's programs had seen before and after the interfaces were read, by slot.
-    seen: Vec<[Seen; 2]>,
+    seen: Vec<[SeenPackets; 2]>,
 }
 
 type OwnCounts = HashMap<String, [Tally; 2]>;
@@ -90,20 +90,20 @@ impl<'a> Readings<'a> {
     }
 
     /// What a packet socket had seen between the two readings.
-    pub fn of_socket(&self, seen: Seen, its: (&str, u32), way: Way) -> Option<Reading> {
+    pub fn of_socket(&self, seen: SeenPackets, its: (&str, u32), way: Way) -> Option<Reading> {
         let own = self.own(its, way)?;
         let later = self.later.get(its.0).map_or(own, |later| later[way as usize]);
         Some(Reading { own: [own, later], seen: [seen; 2] })
     }
 
-    fn seen_now(&self, slots: usize) -> Vec<Seen> {
+    fn seen_now(&self, slots: usize) -> Vec<SeenPackets> {
         (0..slots).map(|slot| self.seen_of(slot)).collect()
     }
 
     /// What the program of this slot has seen until now.
-    pub fn seen_of(&self, slot: usize) -> Seen {
+    pub fn seen_of(&self, slot: usize) -> SeenPackets {
         let (all, merged) = self.live.map_or_else(Default::default, |live| live.seen_and_merged(slot));
-        Seen { all, merged }
+        SeenPackets { all, merged }
     }
 
     fn own_counts(&self) -> io::Result<OwnCounts> {

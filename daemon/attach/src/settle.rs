@@ -23,8 +23,8 @@ use super::{
     nat::Sources,
     netlink::Device,
     obtained::Obtained,
-    others::Others,
-    plan::{Wanted, wanted},
+    plan::{PlannedAttachment, wanted},
+    shared_slot::SharedSlot,
     stack::{levels, under},
     tasks::{Number, Task, ToAttach, Urgency},
 };
@@ -84,7 +84,7 @@ impl Attachments<'_> {
         self.behind_generic = behind;
     }
 
-    fn wanted<'d>(&self, devices: &'d [Device]) -> Vec<Wanted<'d>> {
+    fn wanted<'d>(&self, devices: &'d [Device]) -> Vec<PlannedAttachment<'d>> {
         let mut wanted = wanted(&self.rules, devices, self.has_programs);
         wanted.retain(|wanted| !self.released.has(&wanted.device.name));
         wanted
@@ -96,11 +96,11 @@ impl Attachments<'_> {
         self.let_go_but(&self.wanted(&devices));
     }
 
-    fn let_go_but(&mut self, wanted: &[Wanted<'_>]) {
+    fn let_go_but(&mut self, wanted: &[PlannedAttachment<'_>]) {
         let gone = std::mem::take(&mut self.gone);
-        if let Some(others) = &mut self.others {
-            for (number, ifindex, way) in others.let_go(wanted, &gone) {
-                self.going.insert(number, Going { slot: Others::SLOT, ifindex, way });
+        if let Some(shared) = &mut self.shared {
+            for (number, ifindex, way) in shared.let_go(wanted, &gone) {
+                self.going.insert(number, Going { slot: SharedSlot::SLOT, ifindex, way });
                 self.thread.put(Task::Detach(number));
             }
         }
@@ -172,8 +172,8 @@ impl Attachments<'_> {
             self.thread.put(Task::SetFeeds(number, feeds));
             attachment.feeds = feeds;
         }
-        if let Some(others) = &mut self.others {
-            for (number, feeds) in others.feed(|ifindex, way| self.feeding.of(ifindex, way)) {
+        if let Some(shared) = &mut self.shared {
+            for (number, feeds) in shared.feed(|ifindex, way| self.feeding.of(ifindex, way)) {
                 self.thread.put(Task::SetFeeds(number, feeds));
             }
         }
@@ -183,15 +183,15 @@ impl Attachments<'_> {
     /// Orders what is not measured yet: interfaces that the configuration names come first, those that were refused
     /// before last. Lower interfaces come before those stacked on them, because under an XDP program in generic mode
     /// the kernel permits none.
-    fn order_missing(&mut self, wanted: &[Wanted<'_>]) -> Result<(), AttachError> {
+    fn order_missing(&mut self, wanted: &[PlannedAttachment<'_>]) -> Result<(), AttachError> {
         let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
         let levels = if missing.is_empty() { HashMap::new() } else { levels(&self.devices) };
-        let is_above = |one: &&&Wanted<'_>| {
+        let is_above = |one: &&&PlannedAttachment<'_>| {
             let rule = &self.rules[one.rule];
             one.way == Way::Ingress && rule.mode == Mode::Generic && rule.is_named()
         };
         let under = under(missing.iter().filter(is_above).map(|one| one.device.ifindex).collect(), &self.devices);
-        let urgency = |wanted: &Wanted<'_>| match self.urgency(wanted) {
+        let urgency = |wanted: &PlannedAttachment<'_>| match self.urgency(wanted) {
             Urgency::Fitting if under.contains(&wanted.device.ifindex) => Urgency::Named,
             urgency => urgency,
         };
@@ -213,13 +213,13 @@ impl Attachments<'_> {
         Ok(())
     }
 
-    fn is_measured(&self, wanted: &Wanted<'_>) -> bool {
-        let Wanted { device, way, .. } = *wanted;
-        self.others.as_ref().is_some_and(|others| others.has(device.ifindex, way))
+    fn is_measured(&self, wanted: &PlannedAttachment<'_>) -> bool {
+        let PlannedAttachment { device, way, .. } = *wanted;
+        self.shared.as_ref().is_some_and(|shared| shared.has(device.ifindex, way))
             || self.slots.is_measured(device.ifindex, way)
     }
 
-    fn urgency(&self, wanted: &Wanted<'_>) -> Urgency {
+    fn urgency(&self, wanted: &PlannedAttachment<'_>) -> Urgency {
         if self.refused.contains_key(&(wanted.device.ifindex, wanted.way)) {
             Urgency::Refused
         } else if self.rules[wanted.rule].is_named() {
@@ -230,8 +230,8 @@ impl Attachments<'_> {
     }
 
     /// Asks the attacher to attach to an interface that is not measured yet.
-    fn order(&mut self, wanted: &Wanted<'_>, urgency: Urgency) -> Result<(), AttachError> {
-        let Wanted { rule, device, way, .. } = *wanted;
+    fn order(&mut self, wanted: &PlannedAttachment<'_>, urgency: Urgency) -> Result<(), AttachError> {
+        let PlannedAttachment { rule, device, way, .. } = *wanted;
         let (mode, feeds) = (self.rules[rule].mode, self.feeding.of(device.ifindex, way));
         let by_socket = !self.has_programs || mode == Mode::AfPacket;
         if by_socket && self.slots.sockets() >= TAPS_MAX {
@@ -249,15 +249,15 @@ impl Attachments<'_> {
             }
             // It is not in the programs' table: interfaces that are not there belong to the others.
             None => {
-                let Some(others) = &mut self.others else { return Err(AttachError::NoSlot(device.name.clone())) };
-                if others.take(wanted, number, (feeds, urgency == Urgency::Refused)) {
+                let Some(shared) = &mut self.shared else { return Err(AttachError::NoSlot(device.name.clone())) };
+                if shared.take(wanted, number, (feeds, urgency == Urgency::Refused)) {
                     warn!(
                         interface = %device.name, direction = way.name(),
                         "all {INTERFACES_MAX} accounts of interfaces are in use: this interface and further ones share \
                          the account `others`"
                     );
                 }
-                Others::SLOT
+                SharedSlot::SLOT
             }
         };
         let (device, has_many) = (device.clone(), self.has_many);
@@ -269,11 +269,11 @@ impl Attachments<'_> {
     fn order_in_slot(
         &mut self,
         slot: usize,
-        wanted: &Wanted<'_>,
+        wanted: &PlannedAttachment<'_>,
         number: Number,
         (urgency, by_socket): (Urgency, bool),
     ) -> Result<(), AttachError> {
-        let Wanted { rule, device, way, .. } = *wanted;
+        let PlannedAttachment { rule, device, way, .. } = *wanted;
         let feeds = self.feeding.of(device.ifindex, way);
         // Add it to the table before the first packet can arrive.
         if let Some(table) = &mut self.table {

@@ -9,8 +9,8 @@ use super::{
     attachment::{Attachment, Departure},
     netlink::Device,
     obtained::Obtained,
-    others::Others,
-    plan::{Wanted, successor},
+    plan::{PlannedAttachment, successor},
+    shared_slot::SharedSlot,
     tasks::Number,
 };
 
@@ -25,7 +25,7 @@ impl Slots {
             interface.direction.ways().iter().map(move |&way| Attachment::new(rule, &interface.name, way))
         });
         let mut slots: Vec<_> = named.map(Some).collect();
-        slots.resize_with(config::slots(interfaces).min(Others::SLOT), || None);
+        slots.resize_with(config::slots(interfaces).min(SharedSlot::SLOT), || None);
         Self(slots)
     }
 
@@ -61,7 +61,7 @@ impl Slots {
     /// Continues measurements whose interface was renamed and is now covered by another rule, for example because two
     /// interfaces have swapped their names. The slot follows the interface. A slot that waited for the new name waits
     /// for the old one from now on.
-    pub fn pass_on(&mut self, rules: &[Interface], wanted: &[Wanted<'_>], gone: &HashMap<u32, Departure>) {
+    pub fn pass_on(&mut self, rules: &[Interface], wanted: &[PlannedAttachment<'_>], gone: &HashMap<u32, Departure>) {
         for slot in 0..self.0.len() {
             let Some(one) = &self.0[slot] else { continue };
             let Some(to) = one.next_rule(rules, wanted, gone) else { continue };
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(slots.place_for(&rules, 1, "ppp2", Way::Ingress), Some(3));
         assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(3), "another one of that name is attached");
         assert!(slots.is_measured(7, Way::Ingress) && !slots.is_measured(7, Way::Egress));
-        for slot in 3..Others::SLOT {
+        for slot in 3..SharedSlot::SLOT {
             *slots.get_mut(slot).unwrap() = Some(attached(1, "full", Way::Ingress, slot as u32 + 100));
         }
         assert_eq!(slots.place_for(&rules, 1, "ppp2", Way::Ingress), None, "the last slot is for all others");
@@ -292,12 +292,12 @@ mod tests {
 
         let rules = [rule("default route", Direction::Ingress), rule("ppp*", Direction::Ingress)];
         let mut slots = Slots::new(&rules);
-        for slot in 0..Others::SLOT - 4 {
+        for slot in 0..SharedSlot::SLOT - 4 {
             assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(slot));
             *slots.get_mut(slot).unwrap() = Some(attached(1, "ppp", Way::Ingress, slot as u32 + 10));
         }
         assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), None);
-        for slot in Others::SLOT - 4..Others::SLOT {
+        for slot in SharedSlot::SLOT - 4..SharedSlot::SLOT {
             assert_eq!(slots.place_for(&rules, 0, "wan0", Way::Ingress), Some(slot));
             *slots.get_mut(slot).unwrap() = Some(attached(0, "wan", Way::Ingress, slot as u32 + 10));
         }

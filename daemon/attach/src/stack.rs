@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use weir_common::control::Feeds;
 use weir_config::interface::Way;
 
-use super::{netlink::Device, plan::Wanted};
+use super::{netlink::Device, plan::PlannedAttachment};
 
 /// Kinds of interfaces that show the packets of their lower interface again.
 pub(super) const STACKED: [&str; 7] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec", "dsa"];
@@ -41,7 +41,7 @@ const DEPTH_MAX: usize = 8;
 pub struct Stack<'l> {
     by_index: HashMap<u32, &'l Device>,
     members: HashMap<u32, Vec<&'l Device>>,
-    wanted: HashMap<(u32, Way), &'l Wanted<'l>>,
+    wanted: HashMap<(u32, Way), &'l PlannedAttachment<'l>>,
     /// Those whose members carry all their packets, but are not all measured.
     partial: HashSet<(u32, Way)>,
     /// Measured interfaces that may carry a tunnel's packets; those without lower ones first.
@@ -125,7 +125,7 @@ fn pairs(devices: &[Device]) -> Vec<(u32, u32)> {
 
 impl<'l> Stack<'l> {
     /// The stack of these interfaces; `wanted` are those to be measured.
-    pub fn new(wanted: &'l [Wanted<'l>], devices: &'l [Device]) -> Self {
+    pub fn new(wanted: &'l [PlannedAttachment<'l>], devices: &'l [Device]) -> Self {
         let mut members: HashMap<_, Vec<_>> = HashMap::new();
         for device in devices {
             if let Some(master) = device.master {

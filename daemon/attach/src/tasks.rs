@@ -89,7 +89,7 @@ pub enum Urgency {
 
 /// A result of the thread.
 #[derive(Debug)]
-pub enum Done {
+pub enum TaskResult {
     /// The present interfaces, and what source addresses tell.
     Listed(io::Result<(Vec<Device>, Sources)>),
     /// The positions that were checked.
@@ -124,7 +124,7 @@ pub struct Handle {
     waiting: Vec<Task>,
     tasks: Sender<Vec<Task>>,
     /// The results.
-    pub done: Receiver<Done>,
+    pub done: Receiver<TaskResult>,
 }
 
 /// The thread's ends.
@@ -133,7 +133,7 @@ pub struct Channels {
     /// The tasks.
     pub tasks: Receiver<Vec<Task>>,
     /// Where the results go.
-    pub done: Sender<Done>,
+    pub done: Sender<TaskResult>,
 }
 
 /// Both sides of two new channels.

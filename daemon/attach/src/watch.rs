@@ -112,7 +112,7 @@ pub struct Watched {
     attempts: Attempts,
     trouble: Option<String>,
     /// What is in front and cannot be passed; it is trouble only if packets are missing.
-    standing: Option<String>,
+    hook_order: Option<String>,
     /// Restoring it was ordered and is not finished.
     is_mending: bool,
     /// Whether it was found removed or replaced the last time, so that it sees nothing until it is mended.
@@ -132,7 +132,7 @@ impl Watched {
             has_waited: false,
             attempts,
             trouble: None,
-            standing: None,
+            hook_order: None,
             is_mending: false,
             sees_nothing: false,
         }
@@ -160,7 +160,7 @@ impl Watched {
 
     /// All is well now. Returns whether there was trouble before.
     pub fn is_well(&mut self, now: Duration) -> bool {
-        (self.good_at, self.standing, self.sees_nothing) = (now, None, false);
+        (self.good_at, self.hook_order, self.sees_nothing) = (now, None, false);
         self.trouble.take().is_some()
     }
 
@@ -183,9 +183,9 @@ impl Watched {
             return Order::Nothing;
         }
         let was_known = if matches!(position, Position::Behind { can_move: false, .. }) {
-            std::mem::replace(&mut self.standing, position.trouble()).is_some()
+            std::mem::replace(&mut self.hook_order, position.trouble()).is_some()
         } else {
-            self.standing = None;
+            self.hook_order = None;
             let was_known = std::mem::replace(&mut self.trouble, position.trouble()).is_some();
             self.is_mending = self.attempts.take(now);
             if self.is_mending {
@@ -198,7 +198,7 @@ impl Watched {
 
     /// What is in front now, or otherwise keeps weir from seeing all packets.
     pub fn reason(&self) -> Option<&str> {
-        self.trouble.as_deref().or(self.standing.as_deref())
+        self.trouble.as_deref().or(self.hook_order.as_deref())
     }
 
     /// It was restored. It did not see all packets since [`Watched::is_wrong`] either.
@@ -262,8 +262,8 @@ impl Watched {
         }
         let missed = shortage != Shortage::None;
         let (blind, obscured) = (std::mem::take(&mut self.blind), std::mem::take(&mut self.obscured));
-        if self.standing.is_some() {
-            self.trouble = self.standing.clone().filter(|_| missed);
+        if self.hook_order.is_some() {
+            self.trouble = self.hook_order.clone().filter(|_| missed);
         }
         Some(if missed { blind + obscured } else { blind }).filter(|time| !time.is_zero())
     }

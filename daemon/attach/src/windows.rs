@@ -14,10 +14,10 @@ use weir_system::clock;
 use super::{
     attachment::{Attachment, Present},
     attachments::{Attachments, HELD_UP},
-    coverage::Seen,
+    coverage::SeenPackets,
     obtained::{Obtained, WAITS},
-    others::{self, Others},
-    tasks::Done,
+    shared_slot::{self, SharedSlot},
+    tasks::TaskResult,
 };
 
 /// How long a packet may take from an interface, which has counted it, to weir's program.
@@ -43,7 +43,7 @@ impl Attachments<'_> {
     /// checked in time, the interface's own count shows whether weir was blind.
     pub fn look(&mut self, patience: Duration) {
         let (nth, begun) = (self.check(), clock::now().monotonic);
-        let may_act = |done: &Done| matches!(done, Done::Checked { .. } | Done::Mended { .. });
+        let may_act = |done: &TaskResult| matches!(done, TaskResult::Checked { .. } | TaskResult::Mended { .. });
         self.wait(patience, |all| all.checks[1] >= nth && all.mending == 0, may_act);
         let now = clock::now().monotonic;
         // weir itself may have been stopped meanwhile.
@@ -75,8 +75,8 @@ impl Attachments<'_> {
                 edge.miss(slot, unseen.counted, unseen.beyond, attachment.feeds != Feeds::All);
             }
         }
-        if let Some(others) = &mut self.others {
-            edge.miss(Others::SLOT, Tally::default(), others.missed(&self.readings), false);
+        if let Some(shared) = &mut self.shared {
+            edge.miss(SharedSlot::SLOT, Tally::default(), shared.missed(&self.readings), false);
         }
     }
 
@@ -91,12 +91,15 @@ impl Attachments<'_> {
             };
             Some(format!("{} ({}): {trouble}", one.name, one.way.name()))
         };
-        let others =
-            self.others.as_ref().and_then(Others::trouble).map(|trouble| format!("{}: {trouble}", others::NAME));
+        let shared = self
+            .shared
+            .as_ref()
+            .and_then(SharedSlot::trouble)
+            .map(|trouble| format!("{}: {trouble}", shared_slot::NAME));
         let held_up = self.is_held_up().then(|| HELD_UP.to_owned());
         let waiting = self.waiting();
         let wait = self.said_to_wait.then(|| format!("{waiting} directions of interfaces are {WAITS}"));
-        self.slots.iter().filter_map(of).chain(others).chain(held_up).chain(wait).collect()
+        self.slots.iter().filter_map(of).chain(shared).chain(held_up).chain(wait).collect()
     }
 
     /// What was measured in a window with these ledgers, by slot, and how completely. Frees the slots of interfaces
@@ -134,9 +137,9 @@ impl Attachments<'_> {
                 *place = None;
             }
         }
-        if let Some(ledger) = ledgers.get(Others::SLOT) {
+        if let Some(ledger) = ledgers.get(SharedSlot::SLOT) {
             // Even if no interface shares that slot, it may have a packet that arrived during detaching.
-            all.extend(self.others.as_mut().unwrap_or(&mut Others::default()).close(ledger));
+            all.extend(self.shared.as_mut().unwrap_or(&mut SharedSlot::default()).close(ledger));
         }
         all
     }
@@ -148,8 +151,8 @@ impl Attachments<'_> {
             let way = Some(one.way);
             all.push(InterfaceNow { slot, name: &one.name, way, obtained: one.obtained, trouble: one.trouble() });
         }
-        if self.others.is_some() {
-            let (slot, name, obtained) = (Others::SLOT, others::NAME, Obtained::Shared);
+        if self.shared.is_some() {
+            let (slot, name, obtained) = (SharedSlot::SLOT, shared_slot::NAME, Obtained::Shared);
             all.push(InterfaceNow { slot, name, way: None, obtained, trouble: None });
         }
         all
@@ -171,9 +174,9 @@ impl Attachments<'_> {
             newest,
             reported: Vec::new(),
         };
-        let others = self.others.is_some().then(|| SlotState {
-            slot: Others::SLOT,
-            name: others::NAME.to_owned(),
+        let shared = self.shared.is_some().then(|| SlotState {
+            slot: SharedSlot::SLOT,
+            name: shared_slot::NAME.to_owned(),
             way: Way::Ingress,
             ifindex: None,
             own: None,
@@ -181,13 +184,13 @@ impl Attachments<'_> {
             newest,
             reported: Vec::new(),
         });
-        self.slots.numbered().map(state).chain(others).collect()
+        self.slots.numbered().map(state).chain(shared).collect()
     }
 
     /// The slot of this direction of an interface, which had the slot `earlier` in an earlier weir.
     pub fn slot_of(&mut self, earlier: &SlotState) -> Option<usize> {
-        if earlier.slot == Others::SLOT {
-            return self.others.as_ref().map(|_| Others::SLOT);
+        if earlier.slot == SharedSlot::SLOT {
+            return self.shared.as_ref().map(|_| SharedSlot::SLOT);
         }
         let is_same = |one: &Attachment| {
             let now = one.present.as_ref().map(|present| present.ifindex);
@@ -211,7 +214,7 @@ impl Attachments<'_> {
             let state = states.iter().find(own).or_else(|| states.iter().find(of_name));
             let Some(state) = state.filter(|state| state.ifindex.is_some()) else { continue };
             let counters = edge.counters.get(slot).copied().unwrap_or_default();
-            let since = Seen { all: counters.seen, merged: counters.merged };
+            let since = SeenPackets { all: counters.seen, merged: counters.merged };
             let is_broken = broken.iter().any(|(hook, of)| (hook.way(), *of) == (attachment.way, ifindex));
             if state.ifindex == Some(ifindex) && !is_broken {
                 attachment.is_taken_over(state, since, looked);

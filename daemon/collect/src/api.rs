@@ -26,7 +26,7 @@ use weir_system::privileges;
 
 use super::{
     body::{BODY_BYTES_MAX, BodyError, Packing},
-    keeper::{Checked, Keeper, Kept, Mistake, Refused},
+    keeper::{Checked, Mistake, Refused, StoreHandle, StoreResult},
     token::Token,
 };
 
@@ -48,7 +48,7 @@ const CONTENT_TYPES: [&str; 2] = ["application/x-ndjson", "application/ndjson"];
 #[derive(Debug)]
 pub struct Api {
     token: Option<Token>,
-    keeper: Keeper,
+    keeper: StoreHandle,
     /// Bytes of bodies that are in memory.
     held: Arc<AtomicUsize>,
     readers: Arc<Semaphore>,
@@ -59,7 +59,7 @@ pub struct Api {
 struct No(StatusCode, String);
 
 #[derive(Serialize)]
-struct Said {
+struct HttpAnswer {
     stored: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -69,7 +69,7 @@ struct Said {
 
 impl Api {
     /// Serves clients that know the token, if there is one.
-    pub fn new(token: Option<Token>, keeper: Keeper) -> Self {
+    pub fn new(token: Option<Token>, keeper: StoreHandle) -> Self {
         Self { token, keeper, held: Arc::default(), readers: Arc::new(Semaphore::new(READERS)) }
     }
 
@@ -102,8 +102,8 @@ impl Api {
     }
 
     /// Reads a body.
-    async fn read(&self, body: &mut Body) -> Result<(Bytes, Held), No> {
-        let mut held = Held { all: self.held.clone(), mine: 0 };
+    async fn read(&self, body: &mut Body) -> Result<(Bytes, MemoryShare), No> {
+        let mut held = MemoryShare { all: self.held.clone(), mine: 0 };
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| No(StatusCode::BAD_REQUEST, format!("the body ended early: {error}")))?;
@@ -120,7 +120,7 @@ impl Api {
     }
 
     /// Stores the content of a body. While it is unpacked and read, other requests are served.
-    async fn keep(&self, body: Bytes, packing: Packing) -> Result<Kept, Refused> {
+    async fn keep(&self, body: Bytes, packing: Packing) -> Result<StoreResult, Refused> {
         let turn = self.readers.clone().acquire_owned().await.map_err(|_| Refused::Ending)?;
         // The turn of a client that hangs up ends only when the work is done.
         let read = move || {
@@ -140,12 +140,12 @@ fn too_large() -> No {
 }
 
 /// A share of the memory for bodies, released on drop.
-struct Held {
+struct MemoryShare {
     all: Arc<AtomicUsize>,
     mine: usize,
 }
 
-impl Held {
+impl MemoryShare {
     /// Reserves this many more bytes; false if that exceeds the limit.
     fn add(&mut self, bytes: usize) -> bool {
         let before = self.all.fetch_add(bytes, Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.all.fetch_sub(self.mine, Ordering::Relaxed);
     }
@@ -203,14 +203,16 @@ async fn forget(body: &mut Body) {
     let _ = timeout(BODY_TIME_MAX, rest).await;
 }
 
-fn answer(kept: Result<Kept, Refused>) -> Response {
+fn answer(kept: Result<StoreResult, Refused>) -> Response {
     match kept {
-        Ok(Kept { stored, mistakes, wrong: 0 }) => say(StatusCode::OK, &Said { stored, error: None, mistakes }),
-        Ok(Kept { stored, mistakes, wrong }) => {
+        Ok(StoreResult { stored, mistakes, wrong: 0 }) => {
+            say(StatusCode::OK, &HttpAnswer { stored, error: None, mistakes })
+        }
+        Ok(StoreResult { stored, mistakes, wrong }) => {
             let first =
                 mistakes.first().map_or_else(String::new, |first| format!("line {}: {}", first.line, first.error));
             let error = if wrong == 1 { first } else { format!("{first} (and {} more lines)", wrong - 1) };
-            say(StatusCode::BAD_REQUEST, &Said { stored, error: Some(error), mistakes })
+            say(StatusCode::BAD_REQUEST, &HttpAnswer { stored, error: Some(error), mistakes })
         }
         Err(refused) => {
             let status = match &refused {
@@ -223,7 +225,7 @@ fn answer(kept: Result<Kept, Refused>) -> Response {
     }
 }
 
-fn say(status: StatusCode, said: &Said) -> Response {
+fn say(status: StatusCode, said: &HttpAnswer) -> Response {
     let body = serde_json::to_vec(said).expect("it has text keys and is written into memory");
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
@@ -237,7 +239,7 @@ impl IntoResponse for No {
             StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, RETRY_SECONDS)),
             _ => None,
         };
-        let said = Said { stored: Vec::new(), error: Some(error), mistakes: Vec::new() };
+        let said = HttpAnswer { stored: Vec::new(), error: Some(error), mistakes: Vec::new() };
         let mut response = say(status, &said);
         response.headers_mut().extend(header);
         response

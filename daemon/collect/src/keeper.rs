@@ -33,7 +33,7 @@ pub struct Mistake {
 
 /// The result of storing a body.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoreResult {
     /// The ids of all its lines that are in the database now, each once.
     pub stored: Vec<String>,
     /// The first invalid lines.
@@ -56,7 +56,7 @@ pub enum Refused {
     Ending,
 }
 
-type Answer = Result<Kept, Refused>;
+type Answer = Result<StoreResult, Refused>;
 
 struct Job {
     body: Checked,
@@ -65,9 +65,9 @@ struct Job {
 
 /// Hands bodies to the thread, which ends when the last of these handles is dropped.
 #[derive(Clone, Debug)]
-pub struct Keeper(mpsc::Sender<Job>);
+pub struct StoreHandle(mpsc::Sender<Job>);
 
-impl Keeper {
+impl StoreHandle {
     /// Starts the thread. The receiver is disconnected when the thread has ended.
     ///
     /// # Errors
@@ -150,7 +150,8 @@ fn keep(store: &mut Store, body: Checked) -> Answer {
     let now = clock::now().wall;
     let mut batch = store.begin()?;
     let Checked { lines, mistakes, wrong } = body;
-    let (mut kept, mut known, mut others) = (Kept { mistakes, wrong, ..Kept::default() }, HashSet::new(), None);
+    let (mut kept, mut known, mut others) =
+        (StoreResult { mistakes, wrong, ..StoreResult::default() }, HashSet::new(), None);
     for text in &lines {
         // It was parsed successfully before.
         let Ok(line) = Line::read(text) else { continue };
@@ -209,7 +210,7 @@ mod tests {
         keep(store, Checked::read(body, packing)?)
     }
 
-    fn kept(store: &mut Store, lines: &[&str]) -> Kept {
+    fn kept(store: &mut Store, lines: &[&str]) -> StoreResult {
         take(store, &Bytes::from(lines.join("\n")), Packing::None).unwrap()
     }
 
@@ -218,17 +219,18 @@ mod tests {
         let folder = Folder::new();
         let mut store = Store::open(&folder.database()).unwrap();
         let (one, two, gone) = (report("a", 1, None), report("a", 2, None), tombstone("a", 3, 9, "damaged"));
-        let Kept { stored, mistakes, wrong } = kept(&mut store, &["", &one, "garbage", &two, "{}", " ", &gone, &one]);
+        let StoreResult { stored, mistakes, wrong } =
+            kept(&mut store, &["", &one, "garbage", &two, "{}", " ", &gone, &one]);
         assert_eq!(stored, ["7f/a/1", "7f/a/2", "7f/a/3-9"], "each once");
         assert_eq!((wrong, mistakes[0].line, mistakes[1].line), (2, 3, 5));
         assert_eq!(mistakes[1].error, "`schema` is missing");
         let again = kept(&mut store, &[&two]);
-        assert_eq!(again, Kept { stored: vec!["7f/a/2".to_owned()], ..Kept::default() }, "it is there");
-        assert_eq!(kept(&mut store, &[]), Kept::default());
+        assert_eq!(again, StoreResult { stored: vec!["7f/a/2".to_owned()], ..StoreResult::default() }, "it is there");
+        assert_eq!(kept(&mut store, &[]), StoreResult::default());
         let not_text = Bytes::from_static(b"\xff\xfe\n");
         assert_eq!(take(&mut store, &not_text, Packing::None).unwrap().wrong, 1);
         let many = vec!["x"; 100];
-        let Kept { mistakes, wrong, .. } = kept(&mut store, &many);
+        let StoreResult { mistakes, wrong, .. } = kept(&mut store, &many);
         assert_eq!((mistakes.len(), wrong), (MISTAKES_MAX, 100));
     }
 

@@ -33,7 +33,7 @@ use tracing::info;
 use weir_http::{Limits, Server};
 use weir_system::{privileges, signals::Signals};
 
-use self::{api::Api, keeper::Keeper, store::Store, token::Token};
+use self::{api::Api, keeper::StoreHandle, store::Store, token::Token};
 pub use self::{store::StoreError, token::TokenError};
 
 const LIMITS: Limits = Limits { connections: 64, request: Duration::from_secs(60), grace: Duration::from_secs(5) };
@@ -95,7 +95,7 @@ pub fn run(options: Options<'_>, signals: &Signals) -> Result<(), CollectError> 
     }
     let store = Store::open(database)?;
     let known = store.counts()?;
-    let (keeper, ended) = Keeper::start(store).map_err(CollectError::Thread)?;
+    let (keeper, ended) = StoreHandle::start(store).map_err(CollectError::Thread)?;
     let router = Api::new(token, keeper).router();
     let server = Server::start("weir-collect", listen, router, LIMITS)
         .map_err(|cause| CollectError::Listen { address: listen, cause })?;

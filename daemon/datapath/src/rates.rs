@@ -117,7 +117,7 @@ impl Rates {
 
 /// Which seconds belong to a window that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct WindowSeconds {
     /// Where the window began, if that is not known from the window before.
     start: Start,
     /// The first second that has not ended.
@@ -154,7 +154,7 @@ impl Start {
     }
 }
 
-impl Cut {
+impl WindowSeconds {
     /// For a window of which only the end is known: the time, and how much time has passed. The next one follows at
     /// once.
     pub fn at(end_ns: u64, passed: Duration) -> Self {
@@ -279,8 +279,8 @@ impl Seconds {
 
     /// Ends the window and returns its rates. If another window follows at once, seconds that have not ended stay open
     /// for it.
-    pub fn close(&mut self, cut: &Cut) -> Rates {
-        let &Cut { start, end, at_most, then } = cut;
+    pub fn close(&mut self, cut: &WindowSeconds) -> Rates {
+        let &WindowSeconds { start, end, at_most, then } = cut;
         let Start { whole: start, part } = self.start.unwrap_or(start);
         if let Some((ahead, came)) = self.ahead.take() {
             // Nothing came after it.

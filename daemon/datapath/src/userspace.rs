@@ -16,7 +16,7 @@ use super::{
     edge::{Edge, lose},
     plan::Plan,
 };
-use crate::rates::{Cut, Seconds};
+use crate::rates::{Seconds, WindowSeconds};
 
 /// A packet, or several that an offload merged into one buffer with shared headers.
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +176,7 @@ impl UserspaceProgram {
 
     /// Closes the window: all records leave the cache, and the exact counts become the edge. `cut` are the seconds of
     /// the window.
-    pub fn close(&mut self, cut: &Cut, mut evict: impl FnMut(&Record)) -> Edge {
+    pub fn close(&mut self, cut: &WindowSeconds, mut evict: impl FnMut(&Record)) -> Edge {
         for nth in 0..PENDING {
             if let Some(next) = self.pending[self.parsed.wrapping_add(nth) % PENDING].take() {
                 self.count(&next, &mut evict);
@@ -278,7 +278,7 @@ mod tests {
             };
             program.measure(1, &buffer, |record| records.push(*record));
         }
-        let edge = program.close(&Cut::at(0, Duration::ZERO), |record| records.push(*record));
+        let edge = program.close(&WindowSeconds::at(0, Duration::ZERO), |record| records.push(*record));
         (records, edge)
     }
 

@@ -39,14 +39,14 @@ pub struct NewFlows {
 
 /// The filter that answered for a window's flows.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct FilterState<'a> {
     /// The filter, at the window's end.
     pub filter: &'a Seen,
     /// If it was rotated within the window: the false positive rate of the generation that was emptied.
     pub emptied: Option<f64>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> FilterState<'a> {
     /// A filter that was not rotated within the window.
     pub const fn steadily(filter: &'a Seen) -> Self {
         Self { filter, emptied: None }
@@ -68,9 +68,9 @@ pub struct Counted {
 
 impl NewFlows {
     /// The bounds hold with the probability `confidence`, as do those of all flows; each side gets half of the rest.
-    pub fn new(counted: Counted, asked: Asked<'_>, confidence: f64) -> Self {
+    pub fn new(counted: Counted, filter_state: FilterState<'_>, confidence: f64) -> Self {
         let Counted { new, workers, unknown, flows } = counted;
-        let Asked { filter, emptied } = asked;
+        let FilterState { filter, emptied } = filter_state;
         let rate = filter.false_positive_rate_across(emptied.unwrap_or(0.0));
         // A lone worker inserts nothing while it rotates.
         let racing = if emptied.is_some() && workers > 1 { workers } else { 0 };
@@ -122,7 +122,8 @@ mod tests {
     }
 
     fn bounds(new: u64, filter: &Seen, emptied: Option<f64>) -> Estimate {
-        NewFlows::new(Counted { new, workers: 1, unknown: 0, flows: ANY }, Asked { filter, emptied }, CONFIDENCE).count
+        NewFlows::new(Counted { new, workers: 1, unknown: 0, flows: ANY }, FilterState { filter, emptied }, CONFIDENCE)
+            .count
     }
 
     /// Fails if the chance of at least `misses` failed bounds in `trials` is below one in a million.
@@ -202,15 +203,16 @@ mod tests {
     #[test]
     fn what_else_is_known_of_the_number_is_used() {
         let (filter, other) = (filter(), filter());
-        let rate = |asked: Asked<'_>, counted| NewFlows::new(counted, asked, CONFIDENCE).count.upper;
+        let rate =
+            |filter_state: FilterState<'_>, counted| NewFlows::new(counted, filter_state, CONFIDENCE).count.upper;
         let counted = Counted { new: 10, workers: 1, unknown: 0, flows: ANY };
-        let empty = Asked::steadily(&filter);
+        let empty = FilterState::steadily(&filter);
         assert_eq!(rate(empty, counted), 10, "an empty filter misses nothing");
         assert_eq!(rate(empty, Counted { unknown: 3, ..counted }), 13);
-        let rotated = Asked { emptied: Some(0.0), ..empty };
+        let rotated = FilterState { emptied: Some(0.0), ..empty };
         assert_eq!([1, 4].map(|workers| rate(rotated, Counted { workers, ..counted })), [10, 14]);
         ask(&other, 1, 0..10_000);
-        let full = Asked::steadily(&other);
+        let full = FilterState::steadily(&other);
         let limited = |upper| rate(full, Counted { flows: Estimate { value: 0, lower: 0, upper }, ..counted });
         assert!(limited(u64::MAX) > 100);
         assert_eq!(limited(12), 12);

@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        beyond::RankedPrefix, new_flows::Asked, order::Closed, question::Views, ranking::Ranked, shard::Shard,
+        beyond::RankedPrefix, new_flows::FilterState, order::Closed, question::Views, ranking::Ranked, shard::Shard,
         summary::Summary,
     };
 
@@ -342,7 +342,7 @@ mod tests {
                 Closed::new(shard, edge)
             })
             .collect();
-        let summary = Summary::merge(&mut window, &views, 1, Asked::steadily(&seen), 0.999).unwrap();
+        let summary = Summary::merge(&mut window, &views, 1, FilterState::steadily(&seen), 0.999).unwrap();
         (summary, views)
     }
 

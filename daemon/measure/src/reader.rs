@@ -20,8 +20,8 @@ use weir_common::control::Feeds;
 use weir_config::Sampling;
 use weir_datapath::{
     plan::Plan,
-    rates::Cut,
-    tap::{Command, Inbox, Tapped, wait},
+    rates::WindowSeconds,
+    tap::{Command, ReaderCommands, Tapped, wait},
 };
 use weir_sketch::Seen;
 use weir_system::{
@@ -43,7 +43,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The state of a reader.
 pub struct Reader {
-    inbox: Inbox,
+    inbox: ReaderCommands,
     taps: Vec<Tapped>,
     collector: UserspaceCollector,
     control: SamplingControl,
@@ -54,7 +54,7 @@ pub struct Reader {
 
 impl Reader {
     /// A reader of the taps that arrive in `inbox`; it fills `shard`.
-    pub fn new(inbox: Inbox, plan: &Plan, sampling: &Sampling, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
+    pub fn new(inbox: ReaderCommands, plan: &Plan, sampling: &Sampling, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
         let (collector, control) = (UserspaceCollector::new(plan, seen, shard), SamplingControl::new(sampling));
         let now = clock::now().monotonic;
         Self { inbox, taps: Vec::new(), collector, control, looked: now, begun: now }
@@ -125,7 +125,7 @@ impl Reader {
 
     fn close(&mut self, spare: Box<Shard>) -> Result<Closed, WorkerError> {
         let now = clock::now();
-        let cut = Cut::at(since_epoch(now), now.monotonic.saturating_sub(self.begun));
+        let cut = WindowSeconds::at(since_epoch(now), now.monotonic.saturating_sub(self.begun));
         self.begun = now.monotonic;
         // All of them first, so that their windows end together.
         for tap in &mut self.taps {

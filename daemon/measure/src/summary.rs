@@ -11,7 +11,7 @@ use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError};
 
 use super::{
     answer::Answer,
-    new_flows::{Asked, Counted, NewFlows},
+    new_flows::{Counted, FilterState, NewFlows},
     order::Closed,
     protocols::{self, Protocols},
     sampling_error::Sampling,
@@ -68,7 +68,7 @@ impl Summary {
         window: &mut [Closed],
         plan: &Views,
         interfaces: usize,
-        seen: Asked<'_>,
+        seen: FilterState<'_>,
         confidence: f64,
     ) -> Result<Self, MergeError> {
         let ledgers = ledgers(window, interfaces);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_common::ledger::Tally;
 use weir_datapath::{
     plan::Plan,
-    rates::Cut,
+    rates::WindowSeconds,
     userspace::{Buffer, UserspaceProgram},
 };
 use weir_sketch::Seen;
@@ -52,7 +52,7 @@ impl UserspaceCollector {
     }
 
     /// Closes the window, whose seconds are `cut`, and goes on with the empty shard `spare`.
-    pub fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Closed {
+    pub fn close(&mut self, spare: Box<Shard>, cut: &WindowSeconds) -> Closed {
         let Self { program, batch, seen } = self;
         let edge = program.close(cut, |record| batch.push(record, seen));
         let shard = batch.replace(Batch::new(spare), seen, !edge.has_left_out());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use weir_common::{flow::FlowKey, ledger};
 use weir_config::view::{By, Standard, ViewKey};
-use weir_datapath::{interface::MeasuredInterface, rates::Cut};
+use weir_datapath::{interface::MeasuredInterface, rates::WindowSeconds};
 use weir_measure::{
     answer::Answer, beyond::RankedPrefix, look_up::Found, prefixes::Prefix, protocols::Protocols, question::Views,
     ranking::Ranked, summary::Summary, tcp::TcpCounts, window::Span,
@@ -122,7 +122,7 @@ impl Report {
 /// How many seconds of the wall clock lie wholly within a window.
 fn whole_seconds(span: Span) -> u64 {
     let ns = |time: Timestamp| u64::try_from(time.as_nanosecond()).unwrap_or(0);
-    Cut::whole_seconds(ns(span.start), ns(span.end))
+    WindowSeconds::whole_seconds(ns(span.start), ns(span.end))
 }
 
 fn window(span: Span) -> Window {
@@ -313,7 +313,7 @@ mod tests {
     };
     use weir_config::Estimates;
     use weir_datapath::edge::Edge;
-    use weir_measure::{new_flows::Asked, order::Closed, shard::Shard};
+    use weir_measure::{new_flows::FilterState, order::Closed, shard::Shard};
     use weir_sketch::{Seen, hash::Key};
 
     use super::*;
@@ -335,7 +335,7 @@ mod tests {
         shard.absorb(&records, &seen);
         shard.settle(&seen);
         let mut window = [Closed::new(shard, Edge::empty(1))];
-        let summary = Summary::merge(&mut window, &views, 1, Asked::steadily(&seen), 0.999).unwrap();
+        let summary = Summary::merge(&mut window, &views, 1, FilterState::steadily(&seen), 0.999).unwrap();
         (views, summary)
     }
 

@@ -33,8 +33,8 @@ use weir_system::{privileges, sandbox, waker::Waker};
 pub use self::listener::Directory;
 use self::{
     listener::Listener,
-    protocol::Asked,
-    server::{Others, Server},
+    protocol::KeyAnswers,
+    server::{AnswerSources, Server},
 };
 use crate::reload::Request;
 
@@ -46,7 +46,7 @@ pub struct Question {
     /// The views that the keys were parsed with.
     pub views: Arc<Views>,
     /// Receives the answer: what is known of each key; `None` if the last window had other views.
-    pub reply: Sender<Option<Asked>>,
+    pub reply: Sender<Option<KeyAnswers>>,
 }
 
 /// A request to the coordinator to detach from interfaces.
@@ -91,7 +91,7 @@ impl Control {
         let Some(path) = path else { return Ok(control) };
         match Listener::open(path) {
             Ok(listener) => {
-                let others = Others {
+                let others = AnswerSources {
                     coordinator: Box::new(move |views, asks| put(&ask, views, asks)),
                     release: Box::new(move |interfaces| tell(&release, interfaces)),
                     reload,
@@ -130,7 +130,7 @@ fn tell(coordinator: &Sender<Release>, interfaces: Vec<String>) -> Result<Vec<St
 }
 
 /// Asks the coordinator.
-fn put(coordinator: &Sender<Question>, views: Arc<Views>, asks: Vec<Ask>) -> Result<Asked, String> {
+fn put(coordinator: &Sender<Question>, views: Arc<Views>, asks: Vec<Ask>) -> Result<KeyAnswers, String> {
     let (reply, answer) = bounded(1);
     coordinator.send_timeout(Question { asks, views, reply }, PATIENCE).map_err(busy)?;
     let asked = answer.recv_timeout(PATIENCE).map_err(busy)?;

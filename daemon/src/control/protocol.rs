@@ -58,7 +58,7 @@ pub struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// The answer: a [`Status`](weir_deliver::status::Status), a [`Report`](weir_report::Report) or several, [`Asked`],
+    /// The answer: a [`Status`](weir_deliver::status::Status), a [`Report`](weir_report::Report) or several, [`KeyAnswers`],
     /// [`Reloaded`](crate::reload::Reloaded), [`Detached`], or a [`Second`](weir_report::Second). It is
     /// kept as raw JSON, so that every reader of a report gets the same bytes.
     Answer(Box<RawValue>),
@@ -70,7 +70,7 @@ pub enum Response {
 
 /// What is known of some keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct KeyAnswers {
     /// The report of the window that the answers are about.
     pub report_id: String,
     /// That window.

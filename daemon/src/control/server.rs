@@ -26,7 +26,7 @@ use weir_system::{clock, waker::Waker};
 
 use super::{
     listener::Listener,
-    protocol::{self, Asked, Command, Detached, Response},
+    protocol::{self, Command, Detached, KeyAnswers, Response},
 };
 use crate::reload::{Outcome, Request};
 
@@ -56,13 +56,13 @@ const STILL_READING: &str = "weir is still reading the configuration: its log wi
 const NICENESS: i32 = 10;
 
 /// Asks the coordinator, with the views that the keys were parsed with.
-pub type Coordinator = Box<dyn Fn(Arc<Views>, Vec<Ask>) -> Result<Asked, String> + Send>;
+pub type Coordinator = Box<dyn Fn(Arc<Views>, Vec<Ask>) -> Result<KeyAnswers, String> + Send>;
 
 /// Tells the coordinator to detach from interfaces.
 pub type Releaser = Box<dyn Fn(Vec<String>) -> Result<Vec<String>, String> + Send>;
 
 /// Sources of answers that are not on the board.
-pub struct Others {
+pub struct AnswerSources {
     /// Asks the coordinator.
     pub coordinator: Coordinator,
     /// Tells the coordinator to detach.
@@ -76,7 +76,7 @@ pub struct Server {
     listener: Listener,
     end: Waker,
     board: Arc<Board>,
-    others: Others,
+    others: AnswerSources,
     /// Woken when an answer has arrived for a waiting client.
     ready: Waker,
     /// The user that weir runs as.
@@ -90,37 +90,37 @@ struct Client {
     stream: UnixStream,
     /// When it connected, on the monotonic clock.
     since: Duration,
-    state: State,
+    state: ClientState,
 }
 
-enum State {
+enum ClientState {
     /// The part of its request that has arrived.
     Asking(Vec<u8>),
     /// The answer to its request is being prepared.
     Waiting(Receiver<Outcome>),
     /// What remains of its answer; the first part starts at this byte.
-    Answered { parts: Vec<Part>, sent: usize },
+    Answered { parts: Vec<Chunk>, sent: usize },
     /// It gets a message each second: what remains of the one with the number `last`, which was the last it got.
-    Subscribed { parts: Vec<Part>, sent: usize, last: u64 },
+    Subscribed { parts: Vec<Chunk>, sent: usize, last: u64 },
 }
 
 /// The first bytes of a buffer that several clients may share.
-struct Part {
+struct Chunk {
     memory: Arc<[u8]>,
     bytes: usize,
 }
 
-impl<const N: usize> From<[u8; N]> for Part {
+impl<const N: usize> From<[u8; N]> for Chunk {
     fn from(bytes: [u8; N]) -> Self {
         Self { memory: Arc::new(bytes), bytes: N }
     }
 }
 
-impl State {
+impl ClientState {
     fn answered(response: &Response) -> Self {
         let mut line = serde_json::to_vec(response).unwrap_or_default();
         line.push(b'\n');
-        Self::Answered { parts: vec![Part { bytes: line.len(), memory: line.into() }], sent: 0 }
+        Self::Answered { parts: vec![Chunk { bytes: line.len(), memory: line.into() }], sent: 0 }
     }
 }
 
@@ -130,7 +130,7 @@ impl Server {
     /// # Errors
     ///
     /// No file descriptor is left.
-    pub fn new(listener: Listener, end: Waker, board: Arc<Board>, others: Others) -> io::Result<Self> {
+    pub fn new(listener: Listener, end: Waker, board: Arc<Board>, others: AnswerSources) -> io::Result<Self> {
         let (ready, owner) = (Waker::new()?, geteuid());
         let clients = Vec::with_capacity(CLIENTS_MAX);
         Ok(Self { listener, end, board, others, ready, owner, clients, patience: PATIENCE })
@@ -185,11 +185,11 @@ impl Server {
             }
             if self.clients.len() == CLIENTS_MAX {
                 // They are in order of arrival.
-                let idle = self.clients.iter().position(|client| matches!(client.state, State::Asking(_)));
+                let idle = self.clients.iter().position(|client| matches!(client.state, ClientState::Asking(_)));
                 self.clients.remove(idle.unwrap_or(0));
             }
             let since = clock::now().monotonic;
-            self.clients.push(Client { stream, since, state: State::Asking(Vec::new()) });
+            self.clients.push(Client { stream, since, state: ClientState::Asking(Vec::new()) });
         }
     }
 
@@ -198,9 +198,9 @@ impl Server {
         if client.left(self.patience, now) > Duration::ZERO {
             return true;
         }
-        let waits = matches!(client.state, State::Waiting(_));
+        let waits = matches!(client.state, ClientState::Waiting(_));
         if waits {
-            client.state = State::answered(&Response::Unavailable(STILL_READING.to_owned()));
+            client.state = ClientState::answered(&Response::Unavailable(STILL_READING.to_owned()));
             client.since = now;
         }
         waits
@@ -208,24 +208,24 @@ impl Server {
 
     /// Reads and writes what is possible now. Returns whether the client stays.
     fn step(&self, client: &mut Client) -> bool {
-        if let State::Asking(request) = &mut client.state {
+        if let ClientState::Asking(request) = &mut client.state {
             match read_line(&mut client.stream, request) {
                 Ok(None) => return true,
                 Ok(Some(line)) => client.state = self.answer(line, &client.stream),
                 Err(_) => return false,
             }
         }
-        if let State::Waiting(outcome) = &client.state {
+        if let ClientState::Waiting(outcome) = &client.state {
             match outcome.try_recv() {
                 Err(TryRecvError::Empty) => return true,
-                Ok(Ok(reloaded)) => client.state = State::answered(&answered(&reloaded)),
-                Ok(Err(why)) => client.state = State::answered(&Response::Refused(why)),
+                Ok(Ok(reloaded)) => client.state = ClientState::answered(&answered(&reloaded)),
+                Ok(Err(why)) => client.state = ClientState::answered(&Response::Refused(why)),
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
         match &mut client.state {
-            State::Answered { parts, sent } => matches!(write(&mut client.stream, parts, sent), Ok(false)),
-            State::Subscribed { parts, sent, last } => {
+            ClientState::Answered { parts, sent } => matches!(write(&mut client.stream, parts, sent), Ok(false)),
+            ClientState::Subscribed { parts, sent, last } => {
                 if parts.is_empty() {
                     let Some(second) = self.board.second().filter(|second| second.number > *last) else { return true };
                     *parts = message(&second, second.number - *last - 1);
@@ -243,14 +243,14 @@ impl Server {
     }
 
     /// The client's next state after this request. All readers of a report share its memory.
-    fn answer(&self, line: Result<&[u8], String>, client: &UnixStream) -> State {
+    fn answer(&self, line: Result<&[u8], String>, client: &UnixStream) -> ClientState {
         let command = line.and_then(protocol::Request::parse).map(|request| request.command);
         let response = match command.and_then(|command| self.permit(command, client)) {
             Ok(Command::Status) => answered(&self.board.status()),
             Ok(Command::Report { last: Some(count) }) => {
                 let reports = self.board.last(usize::try_from(count).unwrap_or(usize::MAX));
                 if !reports.is_empty() {
-                    return State::Answered { parts: several(reports), sent: 0 };
+                    return ClientState::Answered { parts: several(reports), sent: 0 };
                 }
                 Response::Unavailable(NO_WINDOW.to_owned())
             }
@@ -258,9 +258,9 @@ impl Server {
                 Some(report) => {
                     // Without the newline.
                     let bytes = report.line.len() - 1;
-                    let report = Part { memory: report.line, bytes };
-                    let parts = vec![Part::from(*b"{\"answer\":"), report, Part::from(*b"}\n")];
-                    return State::Answered { parts, sent: 0 };
+                    let report = Chunk { memory: report.line, bytes };
+                    let parts = vec![Chunk::from(*b"{\"answer\":"), report, Chunk::from(*b"}\n")];
+                    return ClientState::Answered { parts, sent: 0 };
                 }
                 None => Response::Unavailable(NO_WINDOW.to_owned()),
             },
@@ -268,7 +268,7 @@ impl Server {
             Ok(Command::Subscribe) if self.board.subscribers() < SUBSCRIBERS_MAX => {
                 let last = self.board.second().map_or(0, |second| second.number);
                 self.board.subscribe(self.board.subscribers() + 1, &self.ready);
-                return State::Subscribed { parts: Vec::new(), sent: 0, last };
+                return ClientState::Subscribed { parts: Vec::new(), sent: 0, last };
             }
             Ok(Command::Subscribe) => {
                 Response::Unavailable(format!("{SUBSCRIBERS_MAX} clients have subscribed already: try again later"))
@@ -280,13 +280,13 @@ impl Server {
             Ok(Command::Reload) => {
                 let (reply, outcome) = bounded(1);
                 match self.others.reload.try_send(Request { reply, waker: self.ready.clone() }) {
-                    Ok(()) => return State::Waiting(outcome),
+                    Ok(()) => return ClientState::Waiting(outcome),
                     Err(_) => Response::Unavailable("another reload is already waiting: try again".to_owned()),
                 }
             }
             Err(why) => Response::Refused(why),
         };
-        State::answered(&response)
+        ClientState::answered(&response)
     }
 
     /// The command, if this client may give it.
@@ -326,26 +326,26 @@ impl Server {
 }
 
 /// Reports as a list. All readers of a report share its memory.
-fn several(reports: Vec<Encoded>) -> Vec<Part> {
-    let mut parts = vec![Part::from(*b"{\"answer\":[")];
+fn several(reports: Vec<Encoded>) -> Vec<Chunk> {
+    let mut parts = vec![Chunk::from(*b"{\"answer\":[")];
     for (nth, report) in reports.into_iter().enumerate() {
         if nth > 0 {
-            parts.push(Part::from(*b","));
+            parts.push(Chunk::from(*b","));
         }
         // Without the newline.
         let bytes = report.line.len() - 1;
-        parts.push(Part { memory: report.line, bytes });
+        parts.push(Chunk { memory: report.line, bytes });
     }
-    parts.push(Part::from(*b"]}\n"));
+    parts.push(Chunk::from(*b"]}\n"));
     parts
 }
 
 /// The message of a second for a subscriber that got none of the `skipped` ones before it.
-fn message(second: &LastSecond, skipped: u64) -> Vec<Part> {
+fn message(second: &LastSecond, skipped: u64) -> Vec<Chunk> {
     let skipped = if skipped > 0 { format!("\"skipped\":{skipped},") } else { String::new() };
     let head = format!("{{\"answer\":{{{skipped}").into_bytes();
-    let fields = Part { memory: second.fields.clone(), bytes: second.fields.len() };
-    vec![Part { bytes: head.len(), memory: head.into() }, fields, Part::from(*b"}\n")]
+    let fields = Chunk { memory: second.fields.clone(), bytes: second.fields.len() };
+    vec![Chunk { bytes: head.len(), memory: head.into() }, fields, Chunk::from(*b"}\n")]
 }
 
 /// Writes what is possible now. Returns whether everything is written.
@@ -353,7 +353,7 @@ fn message(second: &LastSecond, skipped: u64) -> Vec<Part> {
 /// # Errors
 ///
 /// The client has disconnected.
-fn write(stream: &mut UnixStream, parts: &mut Vec<Part>, sent: &mut usize) -> io::Result<bool> {
+fn write(stream: &mut UnixStream, parts: &mut Vec<Chunk>, sent: &mut usize) -> io::Result<bool> {
     while let Some(part) = parts.first() {
         match stream.write(&part.memory[*sent..part.bytes]) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -383,16 +383,16 @@ impl Client {
     }
 
     const fn is_subscriber(&self) -> bool {
-        matches!(self.state, State::Subscribed { .. })
+        matches!(self.state, ClientState::Subscribed { .. })
     }
 
     const fn waits_for(&self) -> PollFlags {
         match &self.state {
-            State::Asking(_) => PollFlags::IN,
-            State::Waiting(_) => PollFlags::empty(),
-            State::Answered { .. } => PollFlags::OUT,
-            State::Subscribed { parts, .. } if parts.is_empty() => PollFlags::empty(),
-            State::Subscribed { .. } => PollFlags::OUT,
+            ClientState::Asking(_) => PollFlags::IN,
+            ClientState::Waiting(_) => PollFlags::empty(),
+            ClientState::Answered { .. } => PollFlags::OUT,
+            ClientState::Subscribed { parts, .. } if parts.is_empty() => PollFlags::empty(),
+            ClientState::Subscribed { .. } => PollFlags::OUT,
         }
     }
 }
@@ -448,9 +448,9 @@ mod tests {
     };
 
     /// Ends the server on drop.
-    struct Ending(Waker);
+    struct StopOnDrop(Waker);
 
-    impl Drop for Ending {
+    impl Drop for StopOnDrop {
         fn drop(&mut self) {
             self.0.wake();
         }
@@ -509,7 +509,7 @@ mod tests {
         }
         let coordinator = Box::new(move |of: Arc<Views>, asks: Vec<Ask>| {
             assert!(!asks.is_empty() && Arc::ptr_eq(&of, &views));
-            Ok(Asked { report_id: id.clone(), window, answers: vec![] })
+            Ok(KeyAnswers { report_id: id.clone(), window, answers: vec![] })
         });
         let release = Box::new(|names: Vec<String>| match &names[..] {
             [] => Ok(vec!["eth0 (ingress)".to_owned()]),
@@ -519,12 +519,12 @@ mod tests {
         thread::spawn(move || while requests.recv().is_ok_and(&mut reloader) {});
         let end = Waker::new().unwrap();
         let mut server =
-            Server::new(listener, end.clone(), board.clone(), Others { coordinator, release, reload }).unwrap();
+            Server::new(listener, end.clone(), board.clone(), AnswerSources { coordinator, release, reload }).unwrap();
         server.patience = patience;
         thread::scope(|scope| {
             let server = scope.spawn(|| server.run());
             // Also if the test fails: the scope waits for its threads.
-            let ending = Ending(end);
+            let ending = StopOnDrop(end);
             test(&path, &board);
             drop(ending);
             server.join().unwrap();

@@ -23,7 +23,7 @@ use weir_system::clock::{self, Moment};
 use super::{MeasureError, losses};
 use crate::{
     closing::{Closing, Times},
-    control::{Question, protocol::Asked},
+    control::{Question, protocol::KeyAnswers},
     fleet::Fleet,
     handover::Handover,
     reload::Prepared,
@@ -133,7 +133,7 @@ impl Measuring<'_, '_> {
         let last = self.last.as_ref().filter(|last| Arc::ptr_eq(&last.views, &question.views));
         let asked = last.and_then(|LastWindow { first, views, report_id, window }| {
             let answers = self.closing.look_up(first, views, &question.asks)?;
-            Some(Asked { report_id: report_id.clone(), window: *window, answers })
+            Some(KeyAnswers { report_id: report_id.clone(), window: *window, answers })
         });
         let _ = question.reply.send(asked);
     }

@@ -18,7 +18,7 @@ use sd_notify::NotifyState;
 use thiserror::Error;
 use tracing::{info, warn};
 use weir_attach::{
-    Departure, Done, Obtained,
+    Departure, Obtained, TaskResult,
     netlink::{Ender, News},
 };
 use weir_config::{Config, Packets, interface::Way};
@@ -236,7 +236,7 @@ impl Coordinator<'_, '_> {
     }
 
     /// Handles a result of the attacher thread.
-    fn hear(&mut self, looks: &mut LookSchedule, done: Done) {
+    fn hear(&mut self, looks: &mut LookSchedule, done: TaskResult) {
         let is_attached = self.measuring.attachments.hear(done);
         if is_attached && self.measuring.attachments.waiting() == 0 {
             // From now on, compare it with the interface's own count.

@@ -16,7 +16,7 @@ use weir_system::notify::notify;
 
 use crate::{
     reload::Prepared,
-    state::{Last, State},
+    state::{Last, LastReportFile},
 };
 
 /// How long a sink has to deliver what is queued, once it is not used any more.
@@ -28,7 +28,7 @@ pub struct Publisher {
     /// The webhook for alerts, if one is configured.
     webhook: Option<Outbox>,
     /// Remembers the last report across restarts, if there is a directory for it.
-    state: Option<State>,
+    state: Option<LastReportFile>,
     /// The answers to clients of the control socket.
     board: Arc<Board>,
     exporter: Option<Exporter>,
@@ -40,7 +40,7 @@ impl Publisher {
     pub fn new(
         outboxes: Vec<Outbox>,
         webhook: Option<Outbox>,
-        state: Option<State>,
+        state: Option<LastReportFile>,
         board: Arc<Board>,
         exporter: Option<Exporter>,
     ) -> Self {

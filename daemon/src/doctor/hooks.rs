@@ -34,13 +34,13 @@ fn named(id: u32, name: Option<&str>) -> String {
 #[derive(Clone, Debug)]
 pub struct Hooks {
     /// The chain of TCX, in the order in which it runs: ids and names.
-    pub chain: Seen<(u32, Option<String>)>,
+    pub chain: HookPrograms<(u32, Option<String>)>,
     /// Filters of the classic tc hook, in their order.
-    pub filters: Seen<Filter>,
+    pub filters: HookPrograms<Filter>,
 }
 
 /// The programs at a hook, or why they cannot be seen.
-pub type Seen<T> = Result<Vec<T>, String>;
+pub type HookPrograms<T> = Result<Vec<T>, String>;
 
 impl Default for Hooks {
     fn default() -> Self {

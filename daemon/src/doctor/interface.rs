@@ -3,9 +3,8 @@
 use std::{collections::HashMap, io, slice};
 
 use weir_attach::{
-    GenericXdp, NO_DEFAULT_ROUTE, NONE_FITS, Obtained, covers, link_layer, list,
+    GenericXdp, NO_DEFAULT_ROUTE, NONE_FITS, Obtained, attach_methods, covers, link_layer, list,
     netlink::{self, Device, Devices, Discipline, Traffic, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
-    rungs,
 };
 use weir_common::packet;
 use weir_config::{Direction, Interface, Mode, interface::Way};
@@ -176,8 +175,8 @@ impl Facts {
 fn likely(facts: &Facts, mode: Mode, way: Way) -> Option<Obtained> {
     // An XDP program of weir's that is already attached does not rule out native XDP.
     let ours = facts.owner().is_some_and(hooks::is_ours) && way == Way::Ingress;
-    let fails = |rung| holds(facts, way, rung) == Answer::No && !(ours && rung == Obtained::Native);
-    rungs(&facts.device, mode, way, facts.has_programs).iter().copied().find(|&rung| !fails(rung))
+    let fails = |method| holds(facts, way, method) == Answer::No && !(ours && method == Obtained::Native);
+    attach_methods(&facts.device, mode, way, facts.has_programs).iter().copied().find(|&method| !fails(method))
 }
 
 /// How `weir run` would see the packets of this direction: the first method that works.
@@ -191,17 +190,17 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
         return Finding::needed(name, Answer::No, detail);
     }
     let (mut perhaps, mut lacks) = (Vec::new(), Vec::new());
-    for &rung in rungs(&facts.device, mode, way, facts.has_programs) {
-        match holds(facts, way, rung) {
+    for &method in attach_methods(&facts.device, mode, way, facts.has_programs) {
+        match holds(facts, way, method) {
             Answer::Yes => {
                 let detail = match perhaps.first() {
-                    Some(first) => format!("by {first}, or else by {}", rung.name()),
-                    None => format!("by {}", rung.name()),
+                    Some(first) => format!("by {first}, or else by {}", method.name()),
+                    None => format!("by {}", method.name()),
                 };
                 return Finding::needed(name, Answer::Yes, detail);
             }
-            Answer::No => lacks.push(rung.name()),
-            _ => perhaps.push(rung.name()),
+            Answer::No => lacks.push(method.name()),
+            _ => perhaps.push(method.name()),
         }
     }
     match perhaps.first() {
@@ -211,9 +210,9 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
 }
 
 /// Whether this method works.
-fn holds(facts: &Facts, way: Way, rung: Obtained) -> Answer {
+fn holds(facts: &Facts, way: Way, method: Obtained) -> Answer {
     let for_xdp = link_layer(&facts.device) == packet::Link::Ethernet && facts.device.xdp.is_none();
-    match rung {
+    match method {
         Obtained::Native if for_xdp => native(facts).answer,
         Obtained::Generic if for_xdp => Answer::Yes,
         Obtained::Tcx => facts.tcx.map_or(Answer::Unknown, |has| if has { Answer::Yes } else { Answer::No }),
@@ -422,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rung_that_holds_is_told() {
+    fn the_first_method_that_holds_is_told() {
         use Direction::{Both, Egress, Ingress};
         let card = facts("mlx5_core", 1500, Some(XDP_BASIC));
         let unsure = facts("something", 1500, None);

@@ -2,7 +2,7 @@
 
 use aya::programs::ProgramError;
 use weir_config::Interface;
-use weir_system::{privileges::Kept, sandbox};
+use weir_system::{privileges::NeededCapability, sandbox};
 
 use super::{Answer, Finding, reasons};
 use crate::needs::{Needs, still_needed};
@@ -40,11 +40,11 @@ pub fn sandbox(is_wanted: bool) -> Finding {
 
 const NAME: &str = "rights kept";
 
-fn judge(kept: &[Kept]) -> Vec<Finding> {
+fn judge(kept: &[NeededCapability]) -> Vec<Finding> {
     if kept.is_empty() {
         return vec![Finding::new(NAME, Answer::Note, "none: weir gives up all capabilities once it measures")];
     }
-    let one = |Kept { name, purpose, .. }: &Kept| {
+    let one = |NeededCapability { name, purpose, .. }: &NeededCapability| {
         Finding::new(NAME, Answer::Note, format!("{name}, also while weir measures: {purpose}"))
     };
     kept.iter().map(one).collect()

@@ -25,7 +25,7 @@ use std::{io, mem::take, path::Path, sync::Arc, thread};
 use crossbeam::channel::bounded;
 use rustix::thread::CapabilitySet;
 use thiserror::Error;
-use weir_attach::{AttachError, Attacher, Attachments, Ladder, Programs, Standing, netlink::Events};
+use weir_attach::{AttachError, AttachResources, Attacher, Attachments, HookOrder, Programs, netlink::Events};
 use weir_config::{Config, HashKey, KeyError, Started, names::GeoError};
 use weir_datapath::{Kernel, KernelError, Parts, has_tcx, tap::Taps};
 use weir_deliver::{board::Board, prometheus::Exporter, sink, status::Identity};
@@ -34,7 +34,7 @@ use weir_report::alerting::Alerts;
 use weir_system::{
     clock,
     lock::LockError,
-    privileges::{self, Keeper},
+    privileges::{self, PrivilegedThread},
     sandbox::{self, Places},
     signals::Signals,
 };
@@ -119,7 +119,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     let valves = setup.valves(kernel.as_ref())?;
     let mut parts = kernel.as_mut().map(Kernel::parts).transpose()?;
     let needs = Needs { has_programs: parts.is_some(), has_tcx: matches!(has_tcx(), Ok(true)) };
-    let standing = load_programs(parts.as_mut(), needs);
+    let hook_order = load_programs(parts.as_mut(), needs);
 
     let FirstWindow { window, mut keys, seen, rotation } = FirstWindow::new(setup, &mut inheritance)?;
     let outboxes = sink::open(&config.sinks, spools.as_ref())?;
@@ -156,8 +156,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         // Listen before the interfaces are listed, so that no change is missed.
         let (events, ender) = Events::open(setup.memory.taps > 0).map_err(AttachError::List)?;
         let inherited = take(&mut inheritance.links);
-        let ladder = Ladder { programs, taps, inherited, has_many: false, standing };
-        let mut attacher = Attacher::new(ladder).map_err(AttachError::List)?;
+        let resources = AttachResources { programs, taps, inherited, has_many: false, hook_order };
+        let mut attacher = Attacher::new(resources).map_err(AttachError::List)?;
         let directory = setup.views.directory.clone();
         let (mut attachments, channels) =
             Attachments::attach(&mut attacher, (table, live), &config.interfaces, directory, start.strict)?;
@@ -194,7 +194,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             has_programs: fleet.is_some(),
             can_sample: config.sampling.packets.leaves_out(),
             has_readers: setup.memory.readers > 0,
-            can_filter: Keeper::Attacher.keeps(&kept).contains(CapabilitySet::NET_ADMIN),
+            can_filter: PrivilegedThread::Attacher.keeps(&kept).contains(CapabilitySet::NET_ADMIN),
             places: start.places,
         };
         let (reloader, reloads) = Reloader::new(
@@ -247,17 +247,17 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
 
 /// Loads every program that an interface may need later, while weir still may, and before the first window begins: on a
 /// busy machine the kernel takes a second to verify them.
-fn load_programs(parts: Option<&mut Parts<'_>>, needs: Needs) -> Standing {
-    let mut standing = Standing::default();
+fn load_programs(parts: Option<&mut Parts<'_>>, needs: Needs) -> HookOrder {
+    let mut hook_order = HookOrder::default();
     if let Some(parts) = parts {
         parts.xdp.load_all();
         parts.tc.load_all();
-        standing.show(&parts.attached());
+        hook_order.show(&parts.attached());
     }
     if needs.has_programs && needs.has_tcx {
-        standing.load();
+        hook_order.load();
     }
-    standing
+    hook_order
 }
 
 /// What clients of the control socket learn of this weir.

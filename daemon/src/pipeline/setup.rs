@@ -3,9 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use tracing::warn;
-use weir_config::{Config, HashKey, Interface, Where, slots};
+use weir_config::{Config, HashKey, Interface, SpoolLocation, slots};
 use weir_datapath::{Cpus, Kernel, KernelError, Plan, descriptors, maps::Valves, tap};
-use weir_deliver::spool::{Limits, place::Place};
+use weir_deliver::spool::{Limits, root::SpoolRoot};
 use weir_measure::{
     keys::Keys,
     question::Views,
@@ -20,7 +20,7 @@ use crate::{
     handover::Inheritance,
     memory::Memory,
     observer::Observer,
-    state::{Last, State},
+    state::{Last, LastReportFile},
 };
 
 /// Everything that is fixed until weir ends, apart from what a reload changes.
@@ -32,11 +32,11 @@ pub struct Setup {
     /// The machine that reports.
     pub observer: Observer,
     /// Where the number of the last report is kept, and the last one.
-    pub state: Option<State>,
+    pub state: Option<LastReportFile>,
     /// The last report that the state directory knows.
     pub known: Option<Last>,
     /// Where reports wait on disk.
-    pub spools: Option<Place>,
+    pub spools: Option<SpoolRoot>,
     /// The machine's CPUs.
     pub cpus: Cpus,
     /// The sizes of the datapath.
@@ -66,7 +66,7 @@ impl Setup {
         // Lock the folders before attaching: a second weir with the same folders must not disturb the first one.
         let observer = Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run());
         let (state, known) =
-            directory.map_or(Ok((None, None)), |directory| State::open(directory, observer.identity()))?;
+            directory.map_or(Ok((None, None)), |directory| LastReportFile::open(directory, observer.identity()))?;
         let spools = spools(&config, directory)?;
         let cpus = Cpus::of_this_machine()?;
         let plan = Plan::drawn(&config, &cpus)?;
@@ -129,20 +129,20 @@ impl FirstWindow {
 }
 
 /// Where reports wait on disk for their sinks; `None` if they wait in memory, which is logged.
-fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Place>, LockError> {
+fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<SpoolRoot>, LockError> {
     let targets: Vec<_> = config.sinks.iter().filter_map(|sink| sink.target.spool_key()).collect();
     if targets.is_empty() {
         return Ok(None);
     }
     let in_memory = "undelivered reports wait in memory, which has room for a few: a restart loses them";
     let Some(folder) = config.spool.folder(state_directory) else {
-        let is_asked_for = config.spool.path == Where::StateDirectory;
+        let is_asked_for = config.spool.path == SpoolLocation::StateDirectory;
         if is_asked_for && config.sinks.iter().any(|sink| sink.target.is_remote()) {
             warn!("no spool: {in_memory}. Say where they may wait on disk: `spool: {{path: /var/lib/weir/spool}}`");
         }
         return Ok(None);
     };
-    match Place::take(&folder, Limits::of(&config.spool)) {
+    match SpoolRoot::take(&folder, Limits::of(&config.spool)) {
         Ok(place) => {
             place.tell_unused(&targets);
             Ok(Some(place))

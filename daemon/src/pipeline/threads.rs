@@ -12,7 +12,7 @@ use weir_attach::{
     Attacher, Channels,
     netlink::{Events, News},
 };
-use weir_datapath::{Chains, KernelError, RingEvents, maps::Valves, tap::Inbox};
+use weir_datapath::{Chains, KernelError, RingEvents, maps::Valves, tap::ReaderCommands};
 use weir_measure::{
     collector::Collector,
     lane::KernelSource,
@@ -22,7 +22,7 @@ use weir_measure::{
 };
 use weir_sketch::Seen;
 use weir_system::{
-    privileges::{self, Keeper, Kept},
+    privileges::{self, NeededCapability, PrivilegedThread},
     sandbox,
 };
 
@@ -77,7 +77,7 @@ impl<'scope> Threads<'scope, '_> {
         self,
         workers: &mut Workers<'scope>,
         inputs: Vec<WorkerInput<'scope>>,
-        inboxes: Vec<Inbox>,
+        inboxes: Vec<ReaderCommands>,
         seen: &Arc<Seen>,
         mut shard: impl FnMut() -> Box<Shard>,
     ) -> io::Result<()> {
@@ -119,9 +119,14 @@ impl<'scope> Threads<'scope, '_> {
     /// # Errors
     ///
     /// A thread cannot be started.
-    pub fn attach(self, mut attacher: Attacher<'scope>, channels: Channels, kept: &[Kept]) -> io::Result<Sender<bool>> {
-        let of_attacher = Keeper::Attacher.keeps(kept);
-        let of_chains = Keeper::Chains.keeps(kept);
+    pub fn attach(
+        self,
+        mut attacher: Attacher<'scope>,
+        channels: Channels,
+        kept: &[NeededCapability],
+    ) -> io::Result<Sender<bool>> {
+        let of_attacher = PrivilegedThread::Attacher.keeps(kept);
+        let of_chains = PrivilegedThread::Chains.keeps(kept);
         let (closed, is_closed) = bounded(1);
         if !of_chains.is_empty() {
             let (chains, asker) = Chains::by_thread();

@@ -15,7 +15,7 @@ use sd_notify::NotifyState;
 use tracing::{error, info};
 use weir_config::{Config, Interface, Refused, Started, slots};
 use weir_datapath::{Cpus, descriptors};
-use weir_deliver::{sink, spool::place::Place};
+use weir_deliver::{sink, spool::root::SpoolRoot};
 use weir_measure::question::Views;
 use weir_system::{confined::HINT, notify::notify, text::with_causes};
 
@@ -41,7 +41,7 @@ const STOPPING: &str = "weir is stopping";
 pub struct Reloader<'a> {
     reread: Reread<'a>,
     started: Started,
-    spools: Option<Place>,
+    spools: Option<SpoolRoot>,
     cpus: &'a Cpus,
     /// Threads that wait for events.
     threads: u64,
@@ -58,7 +58,7 @@ impl<'a> Reloader<'a> {
         (reread, hangups): (Reread<'a>, Receiver<()>),
         requests: Receiver<Request>,
         (config, interfaces): (Arc<Config>, usize),
-        (started, spools): (Started, Option<Place>),
+        (started, spools): (Started, Option<SpoolRoot>),
         (cpus, threads): (&'a Cpus, u64),
     ) -> (Self, Reloads) {
         let in_force = Arc::new(Mutex::new(InForce { config, interfaces, generation: 0 }));

@@ -1,7 +1,7 @@
 //! Where replay sends packets: the userspace counterpart of the kernel program, or the kernel program itself.
 
 use weir_common::ledger::Tally;
-use weir_datapath::{KernelError, capture::Packet, rates::Cut, userspace::Buffer};
+use weir_datapath::{KernelError, capture::Packet, rates::WindowSeconds, userspace::Buffer};
 use weir_measure::{order::Closed, shard::Shard, userspace::UserspaceCollector};
 
 /// Where packets are counted into records: in userspace or in the kernel.
@@ -9,7 +9,7 @@ pub trait Datapath {
     /// Measures a packet.
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError>;
     /// Closes the window, whose seconds are `cut`, and continues with the empty shard `spare`.
-    fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Result<Closed, KernelError>;
+    fn close(&mut self, spare: Box<Shard>, cut: &WindowSeconds) -> Result<Closed, KernelError>;
 }
 
 impl Datapath for UserspaceCollector {
@@ -24,7 +24,7 @@ impl Datapath for UserspaceCollector {
         Ok(())
     }
 
-    fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Result<Closed, KernelError> {
+    fn close(&mut self, spare: Box<Shard>, cut: &WindowSeconds) -> Result<Closed, KernelError> {
         Ok(Self::close(self, spare, cut))
     }
 }

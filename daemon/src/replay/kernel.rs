@@ -11,7 +11,7 @@ use weir_datapath::{
     KernelError, Parts, Ring,
     capture::Packet,
     programs::test_run,
-    rates::{Cut, Seconds},
+    rates::{Seconds, WindowSeconds},
 };
 use weir_measure::{collector::Collector, lane::KernelSource, order::Closed, shard::Shard};
 use weir_sketch::Seen;
@@ -82,7 +82,7 @@ impl Datapath for KernelDatapath<'_> {
         Ok(())
     }
 
-    fn close(&mut self, spare: Box<Shard>, cut: &Cut) -> Result<Closed, KernelError> {
+    fn close(&mut self, spare: Box<Shard>, cut: &WindowSeconds) -> Result<Closed, KernelError> {
         let mut closed = self.collector.close(spare)?;
         closed.rate = closed.edge.sampling.1;
         closed.edge.add_rates(vec![self.seconds.close(cut)]);

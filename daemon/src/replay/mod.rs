@@ -18,10 +18,10 @@ use weir_common::{control::Feeds, ledger::Tally};
 use weir_config::{Config, KeyError, names::GeoError, rule::Rule};
 use weir_datapath::{
     Kernel, KernelError, Plan,
-    capture::{Broken, Packet, held::Held, input, merge::Merge},
+    capture::{Broken, Packet, input, merge::Merge, packet_buffer::PacketBuffer},
     cpu::{Cpus, PinError, online_cpus, pin},
     interface::{Counts, MeasuredInterface},
-    rates::{Cut, Then},
+    rates::{Then, WindowSeconds},
 };
 use weir_measure::{
     keys::Keys,
@@ -40,7 +40,7 @@ use self::{
     datapath::Datapath,
     kernel::KernelDatapath,
     progress::Progress,
-    timeline::{HOLD_NS, Stretch, Timeline, Turn},
+    timeline::{HOLD_NS, ReplayWindow, Timeline, WindowChange},
 };
 use crate::{
     closing::{Closing, Times},
@@ -187,7 +187,7 @@ pub fn replay_to(config: &Config, options: &Options, listener: &mut dyn Listener
     let run = Run {
         windows: options.windows,
         timeline: Timeline::new(options.windows),
-        held: Held::default(),
+        buffer: PacketBuffer::default(),
         interface,
         spare: Some(spare),
         closing: Closing {
@@ -232,7 +232,7 @@ struct Run<'a> {
     timeline: Timeline,
     /// Packets of later windows while the open one may still get packets, or packets without a time before the first
     /// one with a time.
-    held: Held,
+    buffer: PacketBuffer,
     interface: String,
     spare: Option<Box<Shard>>,
     closing: Closing,
@@ -294,8 +294,8 @@ impl Run<'_> {
         if self.timeline.has(packet.time_ns) {
             return self.measure(packet, datapath);
         }
-        self.held.push(packet);
-        while self.held.is_full() || packet.time_ns.is_some_and(|time_ns| self.is_next_complete(time_ns)) {
+        self.buffer.push(packet);
+        while self.buffer.is_full() || packet.time_ns.is_some_and(|time_ns| self.is_next_complete(time_ns)) {
             if !self.let_go(datapath)? {
                 break;
             }
@@ -306,16 +306,17 @@ impl Run<'_> {
     /// Whether a packet of this time lets the window of the earliest held packet start: the open window is over, and
     /// all packets of any earlier window should have arrived.
     fn is_next_complete(&self, time_ns: u64) -> bool {
-        let is_first_settled = self.held.first_ns().is_some_and(|first_ns| time_ns.saturating_sub(first_ns) >= HOLD_NS);
+        let is_first_settled =
+            self.buffer.first_ns().is_some_and(|first_ns| time_ns.saturating_sub(first_ns) >= HOLD_NS);
         is_first_settled && self.timeline.is_over(time_ns)
     }
 
     /// Measures the earliest held packet and all others of its window. Returns whether there was one.
     fn let_go(&mut self, datapath: &mut impl Datapath) -> Result<bool, ReplayError> {
-        let Some(first) = self.held.pop() else { return Ok(false) };
+        let Some(first) = self.buffer.pop() else { return Ok(false) };
         self.measure(&first.packet(), datapath)?;
-        while self.held.first_ns().is_some_and(|time_ns| !self.timeline.is_beyond(time_ns)) {
-            if let Some(next) = self.held.pop() {
+        while self.buffer.first_ns().is_some_and(|time_ns| !self.timeline.is_beyond(time_ns)) {
+            if let Some(next) = self.buffer.pop() {
                 self.measure(&next.packet(), datapath)?;
             }
         }
@@ -326,18 +327,18 @@ impl Run<'_> {
     fn measure(&mut self, packet: &Packet<'_>, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         let turn = match packet.time_ns {
             Some(time_ns) => self.timeline.turn(time_ns),
-            None => self.timeline.untimed().map_or(Turn::Stay, Turn::Begin),
+            None => self.timeline.untimed().map_or(WindowChange::Stay, WindowChange::Begin),
         };
         match turn {
-            Turn::Stay => {}
-            Turn::Begin(start_ns) => {
+            WindowChange::Stay => {}
+            WindowChange::Begin(start_ns) => {
                 self.begin(start_ns, datapath)?;
-                while let Some(untimed) = self.held.pop_untimed() {
+                while let Some(untimed) = self.buffer.pop_untimed() {
                     self.timeline.untimed();
                     datapath.measure(&untimed.packet())?;
                 }
             }
-            Turn::Next(over, start_ns) => self.close(over, start_ns, datapath)?,
+            WindowChange::Next(over, start_ns) => self.close(over, start_ns, datapath)?,
         }
         Ok(datapath.measure(packet)?)
     }
@@ -356,12 +357,12 @@ impl Run<'_> {
         keys.restart(time(start_ns), seen);
         let mut spare = self.spare.take().expect("the shard comes back at the end of each call");
         keys.equip(&mut spare);
-        self.spare = Some(datapath.close(spare, &self.cut(Stretch::default(), start_ns))?.shard);
+        self.spare = Some(datapath.close(spare, &self.cut(ReplayWindow::default(), start_ns))?.shard);
         Ok(())
     }
 
     /// Closes and reports a window. The next one starts at `next_ns`.
-    fn close(&mut self, over: Stretch, next_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+    fn close(&mut self, over: ReplayWindow, next_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         let mut spare = self.spare.take().expect("the shard comes back at the end of each call");
         self.closing.advance(time(next_ns));
         self.closing.keys.equip(&mut spare);
@@ -398,12 +399,12 @@ impl Run<'_> {
     }
 
     /// The seconds of a window, if the next one starts at `next_ns`.
-    const fn cut(&self, over: Stretch, next_ns: u64) -> Cut {
+    const fn cut(&self, over: ReplayWindow, next_ns: u64) -> WindowSeconds {
         let then = match self.windows {
             Windows::All => Then::Nothing,
             Windows::Every(_) => Then::Window(next_ns),
         };
-        Cut::of(over.start_ns, over.end_ns, then)
+        WindowSeconds::of(over.start_ns, over.end_ns, then)
     }
 }
 
@@ -412,8 +413,8 @@ fn time(ns: u64) -> Timestamp {
 }
 
 /// Reports have microseconds: the window ends after the microsecond of the last packet, and so after its start.
-fn span(over: Stretch) -> Span {
-    let Stretch { start_ns, end_ns, late, untimed, set_back_ns } = over;
+fn span(over: ReplayWindow) -> Span {
+    let ReplayWindow { start_ns, end_ns, late, untimed, set_back_ns } = over;
     let back = |ns| -SignedDuration::try_from(Duration::from_nanos(ns)).unwrap_or(SignedDuration::MAX);
     Span {
         start: time(start_ns),

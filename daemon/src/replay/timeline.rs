@@ -24,7 +24,7 @@ pub const HOLD_NS: u64 = 10_000_000_000;
 
 /// A window, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stretch {
+pub struct ReplayWindow {
     /// Its first nanosecond.
     pub start_ns: u64,
     /// The first nanosecond after it; if one window covers everything, the first after the latest packet.
@@ -39,13 +39,13 @@ pub struct Stretch {
 
 /// The effect of a packet's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum WindowChange {
     /// It belongs to the open window.
     Stay,
     /// It is the first packet: its window starts here.
     Begin(u64),
     /// The open window is over, and the packet's window starts here.
-    Next(Stretch, u64),
+    Next(ReplayWindow, u64),
 }
 
 /// The open window, and what may end it.
@@ -53,7 +53,7 @@ pub enum Turn {
 pub struct Timeline {
     /// The length of a window; `None` if one window covers everything.
     interval_ns: Option<u64>,
-    open: Option<Stretch>,
+    open: Option<ReplayWindow>,
     /// The latest packet so far that is not late.
     latest_ns: u64,
     row: Row,
@@ -115,15 +115,15 @@ impl Timeline {
     }
 
     /// Advances to the time of a packet.
-    pub fn turn(&mut self, time_ns: u64) -> Turn {
+    pub fn turn(&mut self, time_ns: u64) -> WindowChange {
         let time_ns = time_ns.min(LATEST_NS);
         let Some(open) = &mut self.open else {
-            return Turn::Begin(self.begin(time_ns).start_ns);
+            return WindowChange::Begin(self.begin(time_ns).start_ns);
         };
         let Some(interval_ns) = self.interval_ns else {
             open.start_ns = open.start_ns.min(time_ns);
             open.end_ns = open.end_ns.max(time_ns + 1);
-            return Turn::Stay;
+            return WindowChange::Stay;
         };
         if time_ns >= open.end_ns {
             return self.next(time_ns, None);
@@ -131,7 +131,7 @@ impl Timeline {
         if time_ns >= open.start_ns {
             self.latest_ns = self.latest_ns.max(time_ns);
             self.row = Row::default();
-            return Turn::Stay;
+            return WindowChange::Stay;
         }
         self.row = self.row.and(time_ns);
         if self.row.packets > LATE_MAX && self.row.latest_ns - self.row.earliest_ns >= interval_ns {
@@ -139,34 +139,34 @@ impl Timeline {
             return self.next(time_ns, Some(set_back_ns));
         }
         open.late += 1;
-        Turn::Stay
+        WindowChange::Stay
     }
 
     /// The last window; if there was no packet, one at the Unix epoch.
-    pub fn end(self) -> Stretch {
+    pub fn end(self) -> ReplayWindow {
         self.open.unwrap_or_else(|| self.window_of(0))
     }
 
-    fn next(&mut self, time_ns: u64, set_back_ns: Option<u64>) -> Turn {
+    fn next(&mut self, time_ns: u64, set_back_ns: Option<u64>) -> WindowChange {
         let over = self.open;
         let start_ns = self.begin(time_ns).start_ns;
         match over {
-            Some(over) => Turn::Next(Stretch { set_back_ns, ..over }, start_ns),
-            None => Turn::Begin(start_ns),
+            Some(over) => WindowChange::Next(ReplayWindow { set_back_ns, ..over }, start_ns),
+            None => WindowChange::Begin(start_ns),
         }
     }
 
-    fn begin(&mut self, time_ns: u64) -> Stretch {
+    fn begin(&mut self, time_ns: u64) -> ReplayWindow {
         let window = self.window_of(time_ns);
         (self.open, self.latest_ns, self.row) = (Some(window), time_ns, Row::default());
         window
     }
 
     /// The window that a packet starts.
-    fn window_of(&self, time_ns: u64) -> Stretch {
+    fn window_of(&self, time_ns: u64) -> ReplayWindow {
         let interval_ns = self.interval_ns.unwrap_or(1);
         let start_ns = time_ns - time_ns % interval_ns;
-        Stretch { start_ns, end_ns: start_ns.saturating_add(interval_ns), late: 0, untimed: 0, set_back_ns: None }
+        ReplayWindow { start_ns, end_ns: start_ns.saturating_add(interval_ns), late: 0, untimed: 0, set_back_ns: None }
     }
 }
 
@@ -190,11 +190,11 @@ mod tests {
     const TEN: Windows = Windows::Every(Duration::from_secs(10));
 
     /// The windows of packets at these times, each with its start, late packets and how far the clock was set back.
-    fn windows(windows: Windows, times: impl IntoIterator<Item = u64>) -> Vec<Stretch> {
+    fn windows(windows: Windows, times: impl IntoIterator<Item = u64>) -> Vec<ReplayWindow> {
         let mut timeline = Timeline::new(windows);
         let mut over = Vec::new();
         for time in times {
-            if let Turn::Next(stretch, _) = timeline.turn(time) {
+            if let WindowChange::Next(stretch, _) = timeline.turn(time) {
                 over.push(stretch);
             }
         }
@@ -203,8 +203,8 @@ mod tests {
         over
     }
 
-    fn stretch(start_ns: u64, late: u64) -> Stretch {
-        Stretch { start_ns, end_ns: start_ns + 10 * SECOND, late, untimed: 0, set_back_ns: None }
+    fn stretch(start_ns: u64, late: u64) -> ReplayWindow {
+        ReplayWindow { start_ns, end_ns: start_ns + 10 * SECOND, late, untimed: 0, set_back_ns: None }
     }
 
     #[test]
@@ -261,12 +261,12 @@ mod tests {
     #[test]
     fn packets_without_a_time_belong_to_the_open_window() {
         let mut timeline = Timeline::new(TEN);
-        assert_eq!(timeline.turn(DAY), Turn::Begin(DAY));
+        assert_eq!(timeline.turn(DAY), WindowChange::Begin(DAY));
         assert_eq!(timeline.untimed(), None);
-        assert_eq!(timeline.end(), Stretch { untimed: 1, ..stretch(DAY, 0) });
+        assert_eq!(timeline.end(), ReplayWindow { untimed: 1, ..stretch(DAY, 0) });
         let mut nothing_else = Timeline::new(TEN);
         assert_eq!([nothing_else.untimed(), nothing_else.untimed()], [Some(0), None]);
-        assert_eq!(nothing_else.end(), Stretch { untimed: 2, ..stretch(0, 0) });
+        assert_eq!(nothing_else.end(), ReplayWindow { untimed: 2, ..stretch(0, 0) });
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn one_window_over_everything_knows_no_late_packet() {
         let times = [DAY, DAY - HOUR, DAY + HOUR, 5];
-        let all = Stretch { start_ns: 5, end_ns: DAY + HOUR + 1, late: 0, untimed: 0, set_back_ns: None };
+        let all = ReplayWindow { start_ns: 5, end_ns: DAY + HOUR + 1, late: 0, untimed: 0, set_back_ns: None };
         assert_eq!(windows(Windows::All, times), [all]);
     }
 
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn without_packets_there_is_the_first_window_of_all() {
         assert_eq!(Timeline::new(TEN).end(), stretch(0, 0));
-        let Stretch { start_ns, end_ns, .. } = Timeline::new(Windows::All).end();
+        let ReplayWindow { start_ns, end_ns, .. } = Timeline::new(Windows::All).end();
         assert_eq!((start_ns, end_ns), (0, 1));
     }
 }

@@ -18,7 +18,7 @@ const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DA
 
 /// A capability that is still needed.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
+pub struct NeededCapability {
     /// The capability.
     pub set: CapabilitySet,
     /// Its name.
@@ -26,21 +26,21 @@ pub struct Kept {
     /// What it is needed for.
     pub purpose: &'static str,
     /// The thread that keeps it.
-    pub thread: Keeper,
+    pub thread: PrivilegedThread,
 }
 
 /// A thread that keeps capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeper {
+pub enum PrivilegedThread {
     /// The one that attaches.
     Attacher,
     /// The one that asks which programs are at a hook, and does nothing else.
     Chains,
 }
 
-impl Keeper {
+impl PrivilegedThread {
     /// What this thread keeps of all that is kept.
-    pub fn keeps(self, kept: &[Kept]) -> CapabilitySet {
+    pub fn keeps(self, kept: &[NeededCapability]) -> CapabilitySet {
         kept.iter().filter(|one| one.thread == self).fold(CapabilitySet::empty(), |all, one| all | one.set)
     }
 }
@@ -97,11 +97,11 @@ fn list(words: &[String]) -> String {
 }
 
 /// Drops all capabilities of this thread for good, except these; logs which ones stay, and why.
-pub fn give_up_all_but(kept: &[Kept]) {
+pub fn give_up_all_but(kept: &[NeededCapability]) {
     let set = kept.iter().fold(CapabilitySet::empty(), |set, one| set.union(one.set));
     match keep(set) {
         Ok(()) => {
-            for Kept { name, purpose, .. } in kept {
+            for NeededCapability { name, purpose, .. } in kept {
                 info!("keeps {name}: {purpose}");
             }
         }

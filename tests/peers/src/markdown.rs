@@ -1,12 +1,12 @@
 //! Groups as Markdown.
 
-use crate::report::{Group, Line, Place};
+use crate::report::{Group, Line, MemoryLevel};
 
 /// One table of a group, with its title.
 pub fn table(group: &Group) -> String {
     let place = match group.place {
-        Place::Near => "inside L2",
-        Place::Far => "far beyond L2",
+        MemoryLevel::Near => "inside L2",
+        MemoryLevel::Far => "far beyond L2",
     };
     let items = group.items.join(" | ");
     let columns = format!("| ns: {} | {items} | memory | {} |", group.operations.join(" / "), group.error);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::{
     markdown::two_digits,
-    report::{Group, Place},
+    report::{Group, MemoryLevel},
 };
 
 /// The kind of item that is drawn.
@@ -83,8 +83,8 @@ fn sections(groups: &[Group]) -> Vec<Section<'_>> {
         }
         let section = sections.last_mut().expect("just pushed");
         match group.place {
-            Place::Near => section.near = Some(group),
-            Place::Far => section.far = Some(group),
+            MemoryLevel::Near => section.near = Some(group),
+            MemoryLevel::Far => section.far = Some(group),
         }
     }
     sections

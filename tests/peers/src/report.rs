@@ -2,7 +2,7 @@
 
 /// Where a structure lies.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum MemoryLevel {
     /// In a core's own second-level cache.
     Near,
     /// In main memory, or a last-level cache that is as slow.
@@ -14,7 +14,7 @@ pub struct Group {
     /// Which structure, and how it was built.
     pub structure: &'static str,
     /// Where it lies.
-    pub place: Place,
+    pub place: MemoryLevel,
     /// What was timed, in the order of [`Line::nanoseconds`].
     pub operations: &'static [&'static str],
     /// What [`Line::error`] is.
@@ -59,7 +59,7 @@ impl Group {
     /// A group that nobody has competed in yet.
     pub const fn new(
         structure: &'static str,
-        place: Place,
+        place: MemoryLevel,
         operations: &'static [&'static str],
         error: &'static str,
     ) -> Self {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::report::Place;
+use crate::report::MemoryLevel;
 
 /// The settings of a run.
 pub struct Settings {
@@ -41,10 +41,10 @@ impl Settings {
     }
 
     /// The size of structures at this place.
-    pub const fn bytes(&self, place: Place) -> usize {
+    pub const fn bytes(&self, place: MemoryLevel) -> usize {
         match place {
-            Place::Near => self.near_bytes,
-            Place::Far => self.far_bytes,
+            MemoryLevel::Near => self.near_bytes,
+            MemoryLevel::Far => self.far_bytes,
         }
     }
 }

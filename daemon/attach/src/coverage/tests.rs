@@ -2,19 +2,19 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn saw(packets: u64) -> Seen {
-    Seen { all: Tally::new(packets, packets * 100), merged: 0 }
+fn saw(packets: u64) -> SeenPackets {
+    SeenPackets { all: Tally::new(packets, packets * 100), merged: 0 }
 }
 
 /// Counts that are read at the same instant.
 struct Case {
     coverage: Coverage,
-    seen: Seen,
+    seen: SeenPackets,
 }
 
 impl Case {
     fn new(own: Option<u64>) -> Self {
-        let mut case = Self { coverage: Coverage::new(None), seen: Seen::default() };
+        let mut case = Self { coverage: Coverage::new(None), seen: SeenPackets::default() };
         case.coverage = Coverage::new(case.reading(own));
         case
     }
@@ -23,19 +23,19 @@ impl Case {
         Some(Reading { own: [Tally::new(own?, own? * 100); 2], seen: [self.seen; 2] })
     }
 
-    fn compare(&mut self, own: Option<u64>, saw: Seen, was_blind: bool) -> Compared {
+    fn compare(&mut self, own: Option<u64>, saw: SeenPackets, was_blind: bool) -> Compared {
         self.seen.add(saw.all, saw.merged);
         self.coverage.edge(self.reading(own), 0, was_blind, SECOND)
     }
 
-    fn edge(&mut self, own: Option<u64>, saw: Seen, length: Duration) -> (Option<f64>, Option<Finding>) {
+    fn edge(&mut self, own: Option<u64>, saw: SeenPackets, length: Duration) -> (Option<f64>, Option<Finding>) {
         self.dropping(own, saw, 0, length)
     }
 
     fn dropping(
         &mut self,
         own: Option<u64>,
-        saw: Seen,
+        saw: SeenPackets,
         dropped: u64,
         length: Duration,
     ) -> (Option<f64>, Option<Finding>) {
@@ -47,7 +47,7 @@ impl Case {
 
 #[test]
 fn what_offloads_merge_may_be_counted_either_way() {
-    let merged = Seen { merged: 900, ..saw(1_000) };
+    let merged = SeenPackets { merged: 900, ..saw(1_000) };
     for (own, expected) in [(50, 2.0), (100, 1.0), (500, 1.0), (1_000, 1.0), (2_000, 0.5)] {
         let (coverage, finding) = Case::new(Some(0)).edge(Some(own), merged, SECOND);
         assert_eq!((coverage, finding), (Some(expected), None), "{own}");
@@ -269,15 +269,15 @@ fn what_is_compared_over_two_windows_has_the_time_of_both() {
 fn what_a_missed_buffer_held_and_how_its_bytes_were_counted_is_left_open() {
     // Five buffers of eighteen packets each, which the interface counts as buffers.
     let reading =
-        |buffers: u64, seen: Seen| Reading { own: [Tally::new(buffers, buffers * 2_000); 2], seen: [seen; 2] };
-    let seen = |buffers: u64| Seen { all: Tally::new(buffers * 18, buffers * 2_000), merged: buffers * 17 };
+        |buffers: u64, seen: SeenPackets| Reading { own: [Tally::new(buffers, buffers * 2_000); 2], seen: [seen; 2] };
+    let seen = |buffers: u64| SeenPackets { all: Tally::new(buffers * 18, buffers * 2_000), merged: buffers * 17 };
     let mut coverage = Coverage::new(Some(reading(0, seen(0))));
     let compared = coverage.edge(Some(reading(10, seen(5))), 0, true, SECOND);
     let Unseen { counted, beyond } = compared.unseen.unwrap();
     assert!(counted.packets + beyond.packets >= 5 * 18, "{counted:?} {beyond:?}");
     assert!(counted.bytes + beyond.bytes >= 10_000, "{counted:?} {beyond:?}");
     // A bridge omits the Ethernet header.
-    let mut coverage = Coverage::new(Some(Reading { own: [Tally::default(); 2], seen: [Seen::default(); 2] }));
+    let mut coverage = Coverage::new(Some(Reading { own: [Tally::default(); 2], seen: [SeenPackets::default(); 2] }));
     let now = Reading { own: [Tally::new(100, 8_600); 2], seen: [saw(50); 2] };
     let Unseen { counted, beyond } = coverage.edge(Some(now), 0, true, SECOND).unseen.unwrap();
     assert!(counted.packets == 50 && counted.bytes + beyond.bytes >= 5_000, "{counted:?} {beyond:?}");

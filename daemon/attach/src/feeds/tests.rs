@@ -54,7 +54,7 @@ fn decide_by(
     for &(ifindex, ways) in measured {
         let device = devices.iter().find(|device| device.ifindex == ifindex).expect("it is there");
         let feeds = told.filter(|(of, _)| *of == ifindex).map(|(_, feeds)| feeds);
-        wanted.extend(ways.iter().map(|&way| Wanted { rule: 0, device, way, feeds, knows_origin }));
+        wanted.extend(ways.iter().map(|&way| PlannedAttachment { rule: 0, device, way, feeds, knows_origin }));
     }
     let feeding = Feeding::new(&wanted, devices, sources);
     let mut fed: Vec<_> = feeding.fed.iter().copied().collect();

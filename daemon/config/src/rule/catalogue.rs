@@ -3,7 +3,7 @@
 use weir_common::ledger::{Loss, Skip};
 
 use super::{
-    subject::{Place, Subject},
+    subject::{Selector, Subject},
     unit::Dimension::{self, Bytes, BytesOfSecond, Count, Flows, Number, Packets, PacketsOfSecond},
 };
 use crate::view::{Measure, Standard, View};
@@ -111,17 +111,17 @@ impl Catalogue {
     fn add(&mut self, listed: &[Listed], is_per_interface: bool) {
         for (names, dimension, series, labels) in listed {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
-            if let Some(subject) = self.insert(names, *dimension, Place::new(*series, labels)) {
+            if let Some(subject) = self.insert(names, *dimension, Selector::new(*series, labels)) {
                 subject.is_per_interface = is_per_interface;
             }
         }
     }
 
     /// Adds a subject under those of the names that are not taken.
-    fn insert(&mut self, names: Vec<String>, dimension: Dimension, place: Place) -> Option<&mut Subject> {
+    fn insert(&mut self, names: Vec<String>, dimension: Dimension, selector: Selector) -> Option<&mut Subject> {
         let names: Vec<_> = names.into_iter().filter(|name| self.find(name).is_none()).collect();
         let name = names.first()?.clone();
-        let subject = Subject { name, dimension, is_listed: false, is_per_interface: false, standard: None, place };
+        let subject = Subject { name, dimension, is_listed: false, is_per_interface: false, standard: None, selector };
         self.0.push(Named { names, subject });
         self.0.last_mut().map(|named| &mut named.subject)
     }
@@ -130,23 +130,23 @@ impl Catalogue {
         let View { name: view_name, by, measure, per_interface, has_entropy, .. } = view;
         let is_one = by.is_empty() && !per_interface;
         let names = |what: &str| vec![format!("{view_name}.{what}"), format!("views.{view_name}.{what}")];
-        let mut put = |names: Vec<String>, dimension, is_listed, place| {
-            if let Some(subject) = self.insert(names, dimension, place) {
+        let mut put = |names: Vec<String>, dimension, is_listed, selector| {
+            if let Some(subject) = self.insert(names, dimension, selector) {
                 (subject.is_listed, subject.is_per_interface, subject.standard) = (is_listed, *per_interface, standard);
             }
         };
-        let place = |series: String| Place::new(series, &[("view", view_name)]);
+        let selector = |series: String| Selector::new(series, &[("view", view_name)]);
         let counted = match measure {
             Measure::Bytes | Measure::Packets => {
                 for (amount, dimension) in AMOUNTS {
-                    let total = place(format!("view.sum.{amount}"));
+                    let total = selector(format!("view.sum.{amount}"));
                     let total_names = names(&format!("total.{amount}"));
                     // A view without a key only has its total, which is in every window.
                     if is_one {
                         put([names(amount), total_names].concat(), dimension, false, total);
                         continue;
                     }
-                    put(names(amount), dimension, true, place(format!("view.{amount}")));
+                    put(names(amount), dimension, true, selector(format!("view.{amount}")));
                     // An interface without packets has no table.
                     put(total_names, dimension, *per_interface, total);
                 }
@@ -158,7 +158,7 @@ impl Catalogue {
         };
         if let Some((name, dimension)) = counted {
             let short = [view_name.clone(), format!("views.{view_name}")];
-            put(names(name).into_iter().chain(short).collect(), dimension, !is_one, place(format!("view.{name}")));
+            put(names(name).into_iter().chain(short).collect(), dimension, !is_one, selector(format!("view.{name}")));
         }
         if *has_entropy {
             for (what, dimension, series) in [
@@ -166,7 +166,7 @@ impl Catalogue {
                 ("normalized", PART, "view.entropy.normalized"),
                 ("keys", Count, "view.entropy.keys"),
             ] {
-                put(names(&format!("entropy.{what}")), dimension, false, place(series.to_owned()));
+                put(names(&format!("entropy.{what}")), dimension, false, selector(series.to_owned()));
             }
         }
     }
@@ -178,17 +178,17 @@ impl Catalogue {
             self.add_view(&view, Some(standard));
             return;
         }
-        let mut put = |names: Vec<String>, dimension, place| {
-            if let Some(subject) = self.insert(names, dimension, place) {
+        let mut put = |names: Vec<String>, dimension, selector| {
+            if let Some(subject) = self.insert(names, dimension, selector) {
                 (subject.is_listed, subject.standard) = (true, Some(standard));
             }
         };
-        let place = |series: &str| Place::new(series, &[("list", name)]);
+        let selector = |series: &str| Selector::new(series, &[("list", name)]);
         if !view.measure.is_tally() {
             let names =
                 ["distinct", ""].map(|what| if what.is_empty() { name.to_owned() } else { format!("{name}.{what}") });
             let spellings = names.clone().map(|name| format!("spread.{name}"));
-            put(names.into_iter().chain(spellings).collect(), Count, place("spread"));
+            put(names.into_iter().chain(spellings).collect(), Count, selector("spread"));
             return;
         }
         for (amount, dimension) in AMOUNTS {
@@ -199,9 +199,9 @@ impl Catalogue {
                 let other = (amount == "packets").then(|| format!("top_by_packets.{short}"));
                 [short].into_iter().chain(long).chain(other).collect()
             };
-            put(names(amount), dimension, place(&format!("top.{amount}")));
+            put(names(amount), dimension, selector(&format!("top.{amount}")));
             if standard.of_addresses().is_some() {
-                put(names(&format!("beyond.{amount}")), dimension, place(&format!("top.beyond.{amount}")));
+                put(names(&format!("beyond.{amount}")), dimension, selector(&format!("top.beyond.{amount}")));
             }
         }
     }
@@ -221,14 +221,14 @@ impl Catalogue {
                 let short = (amount == "packets").then(|| name.clone());
                 let long = [format!("ledger.{full}"), format!("{long}.{full}")];
                 let names = [full].into_iter().chain(short).chain(long).collect();
-                let place = if ["seen", "repeated"].contains(&kind) {
-                    Place::new(format!("interface.{kind}.{amount}"), &[])
+                let selector = if ["seen", "repeated"].contains(&kind) {
+                    Selector::new(format!("interface.{kind}.{amount}"), &[])
                 } else {
                     let reason = reason.map(|reason| ("reason", reason));
                     let labels: Vec<_> = [("kind", kind)].into_iter().chain(reason).collect();
-                    Place::new(format!("interface.accounted.{amount}"), &labels)
+                    Selector::new(format!("interface.accounted.{amount}"), &labels)
                 };
-                if let Some(subject) = self.insert(names, dimension, place) {
+                if let Some(subject) = self.insert(names, dimension, selector) {
                     subject.is_per_interface = true;
                 }
             }

@@ -19,19 +19,19 @@ pub struct Subject {
     /// The standard view that they come from.
     pub standard: Option<Standard>,
     /// Where they are in a report.
-    pub place: Place,
+    pub selector: Selector,
 }
 
 /// Where numbers are in a report: points of a series (`weir_report::series`), those that have all of these labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Selector {
     /// The name of the series.
     pub series: String,
     /// Names and values of labels.
     pub labels: Vec<(&'static str, String)>,
 }
 
-impl Place {
+impl Selector {
     /// Points of this series with these labels.
     pub fn new(series: impl Into<String>, labels: &[(&'static str, &str)]) -> Self {
         let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();

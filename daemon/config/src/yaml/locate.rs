@@ -14,33 +14,34 @@ use std::fmt;
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_yaml::Deserializer;
 
-use super::mistake::Place;
+use super::mistake::Position;
 
 /// Which half of a map entry is meant. A list item has only a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Half {
+pub(super) enum KeyOrValue {
     Key,
     Value,
 }
 
 /// The place of the element reached from the root by taking the entry or item of each index in `steps`; if it does not
 /// exist, the place of its nearest parent.
-pub(super) fn locate(text: &str, steps: &[usize], aim: Half) -> Option<Place> {
+pub(super) fn locate(text: &str, steps: &[usize], aim: KeyOrValue) -> Option<Position> {
     let document = || Deserializer::from_str(text).next();
-    in_document(document()?, steps, aim)
-        .or_else(|| (0..steps.len()).rev().find_map(|depth| in_document(document()?, &steps[..depth], Half::Value)))
+    in_document(document()?, steps, aim).or_else(|| {
+        (0..steps.len()).rev().find_map(|depth| in_document(document()?, &steps[..depth], KeyOrValue::Value))
+    })
 }
 
 /// The same in one document of a file, without falling back to the parent.
-pub(super) fn in_document(document: Deserializer<'_>, steps: &[usize], aim: Half) -> Option<Place> {
+pub(super) fn in_document(document: Deserializer<'_>, steps: &[usize], aim: KeyOrValue) -> Option<Position> {
     let found = Probe { steps, aim }.deserialize(document).err()?.location()?;
-    Some(Place { line: found.line(), column: found.column() })
+    Some(Position { line: found.line(), column: found.column() })
 }
 
 /// Descends to an element and fails there.
 struct Probe<'s> {
     steps: &'s [usize],
-    aim: Half,
+    aim: KeyOrValue,
 }
 
 impl<'de> DeserializeSeed<'de> for Probe<'_> {
@@ -57,7 +58,7 @@ impl<'de> DeserializeSeed<'de> for Probe<'_> {
 struct Path<'s> {
     step: usize,
     rest: &'s [usize],
-    aim: Half,
+    aim: KeyOrValue,
 }
 
 impl<'de> Visitor<'de> for Path<'_> {
@@ -79,8 +80,8 @@ impl<'de> Visitor<'de> for Path<'_> {
         for _ in 0..self.step {
             entries.next_entry::<IgnoredAny, IgnoredAny>()?;
         }
-        if self.rest.is_empty() && self.aim == Half::Key {
-            entries.next_key_seed(Probe { steps: &[], aim: Half::Key })?;
+        if self.rest.is_empty() && self.aim == KeyOrValue::Key {
+            entries.next_key_seed(Probe { steps: &[], aim: KeyOrValue::Key })?;
         } else if entries.next_key::<IgnoredAny>()?.is_some() {
             entries.next_value_seed(Probe { steps: self.rest, aim: self.aim })?;
         }

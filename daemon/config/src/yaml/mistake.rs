@@ -4,14 +4,14 @@ use std::fmt;
 
 /// A position in the file, both counted from 1; columns are characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct Position {
     /// The line.
     pub line: usize,
     /// The character in that line.
     pub column: usize,
 }
 
-impl Place {
+impl Position {
     /// The place right after some text, which must be valid UTF-8.
     pub(super) fn after(text: &[u8]) -> Self {
         let line_start = text.iter().rposition(|b| *b == b'\n').map_or(0, |newline| newline + 1);
@@ -24,7 +24,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// Its place; `None` if it concerns the whole file.
-    pub place: Option<Place>,
+    pub place: Option<Position>,
     /// The setting, such as `sinks[0].timeout`; empty if it concerns no single setting.
     pub path: String,
     /// What is wrong and what would be right.
@@ -46,7 +46,7 @@ pub struct Mistakes {
 impl Mistakes {
     /// Mistakes in the content of `file`: `list` holds those to show, `unlisted` counts the rest.
     pub(super) fn in_content(file: &str, mut list: Vec<Mistake>, unlisted: usize) -> Self {
-        list.sort_by_key(|mistake| mistake.place.map_or((1, Place { line: 0, column: 0 }), |place| (0, place)));
+        list.sort_by_key(|mistake| mistake.place.map_or((1, Position { line: 0, column: 0 }), |place| (0, place)));
         let advice = "the weir.yaml that comes with weir explains every setting; `weir check --config FILE` checks \
                       a file without starting weir";
         Self { file: file.to_owned(), list, unlisted, advice }
@@ -59,7 +59,7 @@ impl Mistakes {
     }
 
     /// The file could not be read as text.
-    pub(super) fn unreadable(file: &str, place: Option<Place>, message: String) -> Self {
+    pub(super) fn unreadable(file: &str, place: Option<Position>, message: String) -> Self {
         let list = vec![Mistake { place, path: String::new(), message }];
         let advice = "mend the file, or name another one when weir is started (--config FILE)";
         Self { file: file.to_owned(), list, unlisted: 0, advice }
@@ -83,7 +83,7 @@ impl fmt::Display for Mistakes {
         let Self { file, list, unlisted, advice } = self;
         for Mistake { place, path, message } in list {
             write!(f, "{file}:")?;
-            if let Some(Place { line, column }) = place {
+            if let Some(Position { line, column }) = place {
                 write!(f, "{line}:{column}:")?;
             }
             if !path.is_empty() {

@@ -40,7 +40,7 @@ use weir_common::packet;
 
 pub use self::interface::{Direction, Interface, Mode, slots};
 pub use self::key::{HashKey, KeyError};
-pub use self::mistake::{Mistake, Mistakes, Place};
+pub use self::mistake::{Mistake, Mistakes, Position};
 pub use self::own_files::OwnFiles;
 pub use self::secret::Exposed;
 pub use self::sections::{Refused, Started};
@@ -48,7 +48,7 @@ pub use self::sink::{
     Address, Addresses, Compress, File, Http, IPFIX_FIELDS, Ipfix, Nats, NatsUrl, Sink, Target, Tls, Transport, rotated,
 };
 pub use self::source::Source;
-pub use self::spool::{Fsync, Spool, Where};
+pub use self::spool::{Fsync, Spool, SpoolLocation};
 
 use self::limits::FILE_MAX;
 use self::section::{Field, Log};
@@ -338,11 +338,11 @@ impl Config {
             // A truncated file may end within a character; its length is the mistake to report.
             Err(_) if bytes.len() > FILE_MAX => Err(too_long(&name)),
             Err(_) if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) => {
-                let (place, message) = (Place::after(&[]), "this is UTF-16 text: save the file as UTF-8");
+                let (place, message) = (Position::after(&[]), "this is UTF-16 text: save the file as UTF-8");
                 Err(Mistakes::unreadable(&name, Some(place), message.to_owned()))
             }
             Err(error) => {
-                let (place, byte) = (Place::after(&bytes[..error.valid_up_to()]), bytes[error.valid_up_to()]);
+                let (place, byte) = (Position::after(&bytes[..error.valid_up_to()]), bytes[error.valid_up_to()]);
                 Err(Mistakes::unreadable(&name, Some(place), format!("the byte {byte:#04x} is not UTF-8 text")))
             }
         }

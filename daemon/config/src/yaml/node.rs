@@ -12,8 +12,8 @@ use serde_yaml::Deserializer;
 use weir_system::text::short;
 
 use super::limits::{DEPTH_MAX, EXPANDED_MAX};
-use super::locate::{self, Half};
-use super::mistake::{Mistake, Place};
+use super::locate::{self, KeyOrValue};
+use super::mistake::{Mistake, Position};
 
 /// Any YAML value. Maps keep the file's order and duplicate keys.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ const BRACKETS: usize = 1024;
 pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
     // The parser would refuse these, too, but without a place.
     if let Some((at, c)) = text.char_indices().find(|(_, c)| c.is_control() && !"\t\r\n\u{85}".contains(*c)) {
-        let place = Some(Place::after(&text.as_bytes()[..at]));
+        let place = Some(Position::after(&text.as_bytes()[..at]));
         return Err(Mistake {
             place,
             path: String::new(),
@@ -111,7 +111,7 @@ struct Fault {
 /// Reads a text that has at most `expanded_max` values and bytes of text after aliases are expanded.
 fn read(text: &str, expanded_max: usize) -> Result<Node, Fault> {
     let mut documents = Deserializer::from_str(text);
-    let account = Account { expanded_max, spent: Cell::new(0), refused: RefCell::new(None) };
+    let account = TreeSize { expanded_max, spent: Cell::new(0), refused: RefCell::new(None) };
     let node = match documents.next() {
         Some(document) => {
             let seed = Seed { account: &account, depth: 0 };
@@ -122,7 +122,7 @@ fn read(text: &str, expanded_max: usize) -> Result<Node, Fault> {
     match documents.next() {
         Some(second) => Err(Fault {
             mistake: Mistake {
-                place: locate::in_document(second, &[], Half::Value),
+                place: locate::in_document(second, &[], KeyOrValue::Value),
                 path: String::new(),
                 message: "a second YAML document starts here, but a configuration is only one: remove the `---` \
                           before it"
@@ -134,7 +134,7 @@ fn read(text: &str, expanded_max: usize) -> Result<Node, Fault> {
     }
 }
 
-fn fault(text: &str, account: &Account, error: &serde_yaml::Error) -> Fault {
+fn fault(text: &str, account: &TreeSize, error: &serde_yaml::Error) -> Fault {
     if let Some(message) = account.refused.take() {
         return Fault {
             mistake: Mistake { place: place_of(text, error), path: String::new(), message },
@@ -156,7 +156,7 @@ fn fault(text: &str, account: &Account, error: &serde_yaml::Error) -> Fault {
 fn syntax(text: &str, error: &serde_yaml::Error) -> Mistake {
     let mut message = error.to_string().replace("repetition limit exceeded", ALIASES);
     let place = located(error);
-    if let Some(Place { line, column }) = place {
+    if let Some(Position { line, column }) = place {
         message = message.replacen(&format!(" at line {line} column {column}"), "", 1);
         let before = text.lines().nth(line - 1).unwrap_or_default().chars().take(column);
         if before.into_iter().any(|c| c == '\t') {
@@ -166,21 +166,21 @@ fn syntax(text: &str, error: &serde_yaml::Error) -> Mistake {
     if message.contains("while scanning an alias") {
         message.push_str(" (text that begins with * has to be in quotes: \"*\")");
     }
-    let at = |Place { line, column }: Place| text.lines().nth(line - 1)?.chars().nth(column.checked_sub(1)?);
+    let at = |Position { line, column }: Position| text.lines().nth(line - 1)?.chars().nth(column.checked_sub(1)?);
     if place.and_then(at) == Some(':') && text.contains("::") {
         message.push_str(" (an IPv6 address that begins or ends with `:` has to be in quotes: \"2001:db8::\")");
     }
     Mistake { place: place_of(text, error), path: String::new(), message }
 }
 
-fn located(error: &serde_yaml::Error) -> Option<Place> {
-    error.location().map(|at| Place { line: at.line(), column: at.column() })
+fn located(error: &serde_yaml::Error) -> Option<Position> {
+    error.location().map(|at| Position { line: at.line(), column: at.column() })
 }
 
 /// The place of an error. The parser adds a missing newline at the end of a text, and may then report an error after
 /// it.
-fn place_of(text: &str, error: &serde_yaml::Error) -> Option<Place> {
-    located(error).map(|place| if place.line > lines(text) { Place::after(text.as_bytes()) } else { place })
+fn place_of(text: &str, error: &serde_yaml::Error) -> Option<Position> {
+    located(error).map(|place| if place.line > lines(text) { Position::after(text.as_bytes()) } else { place })
 }
 
 /// The number of lines, by YAML's line breaks.
@@ -192,7 +192,7 @@ fn lines(text: &str) -> usize {
 const ALIASES: &str = "the aliases (*name) before this place repeat too much: write fewer or smaller ones";
 
 /// The size of a tree: aliases can make it larger than its file.
-struct Account {
+struct TreeSize {
     expanded_max: usize,
     spent: Cell<usize>,
     /// A description of the exceeded limit.
@@ -202,7 +202,7 @@ struct Account {
 /// Builds a node at a given depth.
 #[derive(Clone, Copy)]
 struct Seed<'a> {
-    account: &'a Account,
+    account: &'a TreeSize,
     depth: usize,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_system::text::short;
 
 use super::limits::{LOCATED_MAX, MISTAKES_MAX};
-use super::locate::{Half, locate};
+use super::locate::{KeyOrValue, locate};
 use super::mistake::{Mistake, Mistakes};
 use super::node::Node;
 use super::suggest::nearest;
@@ -27,13 +27,13 @@ pub(super) struct Log {
 
 struct FoundKey {
     steps: Vec<usize>,
-    aim: Half,
+    aim: KeyOrValue,
     path: String,
     message: String,
 }
 
 impl Log {
-    fn note(&self, at: &At, aim: Half, message: String) {
+    fn note(&self, at: &At, aim: KeyOrValue, message: String) {
         self.found.borrow_mut().push(FoundKey { steps: at.steps.clone(), aim, path: at.path.clone(), message });
     }
 
@@ -104,12 +104,12 @@ impl<'t> Field<'t> {
 
     /// Notes a mistake at this value.
     pub(super) fn refuse(&self, message: impl Into<String>) {
-        self.log.note(&self.at, Half::Value, message.into());
+        self.log.note(&self.at, KeyOrValue::Value, message.into());
     }
 
     /// Notes a mistake at this value's key.
     pub(super) fn refuse_key(&self, message: impl Into<String>) {
-        self.log.note(&self.at, Half::Key, message.into());
+        self.log.note(&self.at, KeyOrValue::Key, message.into());
     }
 
     fn entries<'s>(&'s self, entries: &'t [(String, Node)]) -> impl Iterator<Item = (&'t str, Field<'t>)> + 's {
@@ -454,7 +454,7 @@ impl<'t> Section<'t> {
         } else {
             let Field { at, log, .. } = &self.whole;
             let at = At { path: at.entry(0, key).path, steps: at.steps.clone() };
-            log.note(&at, Half::Value, format!("is missing: {meaning}"));
+            log.note(&at, KeyOrValue::Value, format!("is missing: {meaning}"));
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, path::Path};
 
-use weir_system::sandbox::{Files, Places, Wanted};
+use weir_system::sandbox::{Files, Places, SandboxConfig};
 
 use super::{Config, File, HashKey, Http, Interface, Mode, Nats, Target, Tls};
 use crate::names::GeoFiles;
@@ -55,7 +55,7 @@ enum Access {
     /// Nothing.
     Nothing,
     /// What this adds. The path is that of the service's state directory, if it has one.
-    Adds(fn(&Config, Option<&Path>, &mut Wanted)),
+    Adds(fn(&Config, Option<&Path>, &mut SandboxConfig)),
 }
 
 /// Defines the table. A field of [`Config`] without a row is an error of the compiler.
@@ -146,7 +146,7 @@ fn change_of_sampling(_: &Config, new: &Config, started: &Started) -> Vec<(&'sta
     if is_new { vec![("sampling.packets", why)] } else { Vec::new() }
 }
 
-fn access_of_sinks(config: &Config, _: Option<&Path>, wanted: &mut Wanted) {
+fn access_of_sinks(config: &Config, _: Option<&Path>, wanted: &mut SandboxConfig) {
     let files = &mut wanted.files;
     for (nth, sink) in config.sinks.iter().enumerate() {
         let setting = |name: &str| format!("sinks[{nth}].{name}");
@@ -178,8 +178,8 @@ fn access_of_tls(files: &mut Files, setting: &str, Tls { ca_file, certificate_fi
 
 impl Config {
     /// What the sandbox must allow. `state_directory` is the service's state directory, if it has one.
-    pub fn wanted(&self, state_directory: Option<&Path>) -> Wanted {
-        let mut wanted = Wanted::default();
+    pub fn wanted(&self, state_directory: Option<&Path>) -> SandboxConfig {
+        let mut wanted = SandboxConfig::default();
         for section in SECTIONS {
             if let Adds(add) = section.access {
                 add(self, state_directory, &mut wanted);

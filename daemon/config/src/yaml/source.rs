@@ -1,8 +1,8 @@
 //! Finds settings in a file that was read earlier, because some mistakes are found only later.
 
 use super::{
-    locate::{Half, locate},
-    mistake::Place,
+    locate::{KeyOrValue, locate},
+    mistake::Position,
     node::{self, Node},
     without_mark,
 };
@@ -34,7 +34,7 @@ impl Source {
     }
 
     /// Line and column of a setting, as [`place`](Self::place) has them.
-    pub(super) fn find(&self, setting: &str) -> Option<Place> {
+    pub(super) fn find(&self, setting: &str) -> Option<Position> {
         let text = &self.text;
         let mut steps = Vec::new();
         if let Ok(root) = node::parse(text) {
@@ -54,7 +54,7 @@ impl Source {
                 node = next;
             }
         }
-        if steps.is_empty() { None } else { locate(text, &steps, Half::Key) }
+        if steps.is_empty() { None } else { locate(text, &steps, KeyOrValue::Key) }
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spool {
     /// Where it is.
-    pub path: Where,
+    pub path: SpoolLocation,
     /// When a report is synced to disk.
     pub fsync: Fsync,
     /// Bytes on disk per sink.
@@ -31,7 +31,7 @@ pub struct Spool {
 
 /// Where the spool is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Where {
+pub enum SpoolLocation {
     /// In the service's state directory, if there is one (`auto`).
     #[default]
     StateDirectory,
@@ -54,7 +54,7 @@ pub enum Fsync {
 
 impl Default for Spool {
     fn default() -> Self {
-        Self { path: Where::default(), fsync: Fsync::default(), max_size: 64 << 20, max_age: None }
+        Self { path: SpoolLocation::default(), fsync: Fsync::default(), max_size: 64 << 20, max_age: None }
     }
 }
 
@@ -62,14 +62,14 @@ impl Spool {
     /// The directory of all spools, given the service's state directory; `None` if reports wait in memory.
     pub fn folder(&self, state_directory: Option<&Path>) -> Option<PathBuf> {
         match &self.path {
-            Where::StateDirectory => state_directory.map(|directory| directory.join("spool")),
-            Where::Memory => None,
-            Where::Folder(folder) => Some(folder.clone()),
+            SpoolLocation::StateDirectory => state_directory.map(|directory| directory.join("spool")),
+            SpoolLocation::Memory => None,
+            SpoolLocation::Folder(folder) => Some(folder.clone()),
         }
     }
 }
 
-impl Serialize for Where {
+impl Serialize for SpoolLocation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::StateDirectory => AUTO.serialize(serializer),
@@ -92,12 +92,12 @@ pub(super) fn spool(s: &mut Section<'_>) -> Spool {
     }
 }
 
-fn place(field: &Field<'_>) -> Option<Where> {
+fn place(field: &Field<'_>) -> Option<SpoolLocation> {
     if field.is_word_of(&[AUTO]) {
-        return Some(Where::StateDirectory);
+        return Some(SpoolLocation::StateDirectory);
     }
     if field.is_word_of(&[NONE]) {
-        return Some(Where::Memory);
+        return Some(SpoolLocation::Memory);
     }
-    field.file_path().map(Where::Folder)
+    field.file_path().map(SpoolLocation::Folder)
 }

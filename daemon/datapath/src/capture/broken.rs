@@ -63,7 +63,7 @@ pub enum Reason {
     #[error("the file ends inside {inside}: {} of its {} bytes are there", grouped(*.there), grouped(*.bytes))]
     CutShort {
         /// Where it ends.
-        inside: Part,
+        inside: CapturePart,
         /// How many bytes of that part are present.
         there: u64,
         /// How many it should have.
@@ -134,7 +134,7 @@ pub enum Reason {
 
 /// The part of a file in which it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum CapturePart {
     /// pcap's file header.
     FileHeader,
     /// A packet's record or block.
@@ -166,7 +166,7 @@ impl Reason {
         }
     }
 
-    pub(super) const fn cut(inside: Part, there: usize, bytes: usize) -> Self {
+    pub(super) const fn cut(inside: CapturePart, there: usize, bytes: usize) -> Self {
         Self::CutShort { inside, there: there as u64, bytes: bytes as u64 }
     }
 }
@@ -196,7 +196,7 @@ impl Display for Broken {
 /// The message is complete; there is no further source to print.
 impl std::error::Error for Broken {}
 
-impl Display for Part {
+impl Display for CapturePart {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::FileHeader => "its header",

@@ -16,12 +16,12 @@
 
 mod broken;
 mod buffer;
-pub mod held;
 pub mod input;
 mod link;
 pub mod merge;
 mod order;
 mod packed;
+pub mod packet_buffer;
 mod pcap;
 mod pcapng;
 #[cfg(test)]
@@ -31,7 +31,7 @@ use std::{fs::File, io::Read, ops::Range, path::Path};
 
 use weir_common::packet::Link;
 
-pub use self::broken::{Broken, Part, Reason};
+pub use self::broken::{Broken, CapturePart, Reason};
 use self::{
     buffer::Buffer,
     pcap::{Magic, Pcap},

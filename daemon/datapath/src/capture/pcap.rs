@@ -5,7 +5,7 @@ use std::io::Read;
 use weir_common::packet::Link;
 
 use super::{
-    Buffer, Located, PACKET_BYTES_MAX, Part, Reason,
+    Buffer, CapturePart, Located, PACKET_BYTES_MAX, Reason,
     link::link,
     order::Order::{self, Big, Little},
 };
@@ -63,7 +63,7 @@ impl Pcap {
     pub(super) fn open<R: Read>(buffer: &mut Buffer<R>, magic: Magic) -> Result<Self, Reason> {
         let bytes = buffer.peek(FILE_HEADER_BYTES)?;
         if bytes.len() < FILE_HEADER_BYTES {
-            return Err(Reason::cut(Part::FileHeader, bytes.len(), FILE_HEADER_BYTES));
+            return Err(Reason::cut(CapturePart::FileHeader, bytes.len(), FILE_HEADER_BYTES));
         }
         let order = magic.order;
         let [major, minor] = [order.u16([bytes[4], bytes[5]]), order.u16([bytes[6], bytes[7]])];
@@ -91,7 +91,7 @@ impl Pcap {
             return Ok(None);
         }
         if header.len() < at {
-            return Err(Reason::cut(Part::Packet, header.len(), at));
+            return Err(Reason::cut(CapturePart::Packet, header.len(), at));
         }
         let [seconds, ticks, first, second] = order.words(header);
         let (captured, original) = match self.lengths {
@@ -105,7 +105,7 @@ impl Pcap {
         let bytes = at + captured as usize;
         let there = buffer.peek(bytes)?.len();
         if there < bytes {
-            return Err(Reason::cut(Part::Packet, there, bytes));
+            return Err(Reason::cut(CapturePart::Packet, there, bytes));
         }
         Ok(Some(Located {
             time_ns: Some(u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * ns_per_tick),

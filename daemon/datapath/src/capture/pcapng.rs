@@ -9,7 +9,7 @@ use pcap_parser::{
 use weir_common::packet::Link;
 
 use super::{
-    BLOCK_BYTES_MAX, Buffer, DESCRIPTION_BYTES_MAX, DESCRIPTIONS_MAX, Located, PACKET_BYTES_MAX, Part, Reason,
+    BLOCK_BYTES_MAX, Buffer, CapturePart, DESCRIPTION_BYTES_MAX, DESCRIPTIONS_MAX, Located, PACKET_BYTES_MAX, Reason,
     link::link,
     order::Order::{self, Big, Little},
 };
@@ -91,7 +91,7 @@ impl Pcapng {
         }
         let Some((kind_and_length, Some(magic))) = head.split_at_checked(HEAD_BYTES).map(|(a, b)| (a, b.first_chunk()))
         else {
-            return Err(Reason::cut(Part::Block, head.len(), HEAD_BYTES + TAIL_BYTES));
+            return Err(Reason::cut(CapturePart::Block, head.len(), HEAD_BYTES + TAIL_BYTES));
         };
         let [kind, _] = self.order.words(kind_and_length);
         if kind == kind::SECTION {
@@ -246,10 +246,10 @@ const fn lengths(kind: u32) -> (u32, u32) {
     ((HEAD_BYTES + content + TAIL_BYTES) as u32, largest)
 }
 
-const fn part(kind: u32) -> Part {
+const fn part(kind: u32) -> CapturePart {
     match kind {
-        kind::ENHANCED_PACKET | kind::PACKET | kind::SIMPLE_PACKET => Part::Packet,
-        _ => Part::Block,
+        kind::ENHANCED_PACKET | kind::PACKET | kind::SIMPLE_PACKET => CapturePart::Packet,
+        _ => CapturePart::Block,
     }
 }
 

@@ -11,13 +11,13 @@ fn tally(packets: u64) -> Tally {
 const NS_PER_MS: u64 = 1_000_000;
 
 /// The seconds of a window between these times in milliseconds; the next one follows at once.
-fn window(start_ms: u64, end_ms: u64) -> Cut {
-    Cut::of(start_ms * NS_PER_MS, end_ms * NS_PER_MS, Then::Window(end_ms * NS_PER_MS))
+fn window(start_ms: u64, end_ms: u64) -> WindowSeconds {
+    WindowSeconds::of(start_ms * NS_PER_MS, end_ms * NS_PER_MS, Then::Window(end_ms * NS_PER_MS))
 }
 
 /// The seconds of a single window that has everything.
-fn all(start_ms: u64, end_ms: u64) -> Cut {
-    Cut::of(start_ms * NS_PER_MS, end_ms * NS_PER_MS, Then::Nothing)
+fn all(start_ms: u64, end_ms: u64) -> WindowSeconds {
+    WindowSeconds::of(start_ms * NS_PER_MS, end_ms * NS_PER_MS, Then::Nothing)
 }
 
 fn counted(packets: impl IntoIterator<Item = (u64, u64)>) -> Seconds {
@@ -127,7 +127,7 @@ fn the_second_of_a_packet_socket_is_in_one_window_though_this_ends_a_little_late
         for (second, packets) in times {
             seconds.count(Some(*second), tally(*packets));
         }
-        sums(&seconds.close(&Cut::at(end_ms * NS_PER_MS, ms(passed_ms))))
+        sums(&seconds.close(&WindowSeconds::at(end_ms * NS_PER_MS, ms(passed_ms))))
     };
     // The socket was opened within the first second, and read 4 ms into the next window.
     assert_eq!(read(&[(100, 9), (101, 10), (102, 10), (103, 1)], 103_004, 2_704), [2, 10, 10, 0]);

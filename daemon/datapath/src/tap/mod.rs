@@ -46,7 +46,7 @@ pub enum Command {
 }
 
 /// A reader's commands and its waker.
-pub struct Inbox {
+pub struct ReaderCommands {
     /// The commands, in order.
     pub commands: Receiver<Command>,
     /// Wakes the reader.
@@ -79,13 +79,13 @@ impl Taps {
     /// # Errors
     ///
     /// No file descriptor is left.
-    pub fn new(readers: usize, ring_bytes: usize) -> io::Result<(Self, Vec<Inbox>)> {
+    pub fn new(readers: usize, ring_bytes: usize) -> io::Result<(Self, Vec<ReaderCommands>)> {
         let (mut handles, mut inboxes) = (Vec::new(), Vec::new());
         for _ in 0..readers {
             // One open and one close for each slot; more can only come after the reader has closed a window or idled.
             let (commands, told) = bounded(2 * SLOTS_MAX as usize);
             let waker = Waker::new()?;
-            inboxes.push(Inbox { commands: told, waker: waker.clone() });
+            inboxes.push(ReaderCommands { commands: told, waker: waker.clone() });
             handles.push(Handle { commands, waker });
         }
         Ok((Self { readers: handles, ring_bytes, own: Arc::default() }, inboxes))

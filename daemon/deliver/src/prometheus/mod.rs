@@ -61,12 +61,12 @@ struct Shared {
     board: Arc<Board>,
     /// Whether only clients on this machine can connect.
     is_local: bool,
-    state: Mutex<Known>,
+    state: Mutex<LastWindow>,
 }
 
 /// The state after the last window.
 #[derive(Clone, Debug)]
-struct Known {
+struct LastWindow {
     /// When the last window ended, or weir started, on the monotonic clock.
     at: Duration,
     interval: Duration,
@@ -83,7 +83,7 @@ struct Latest {
 impl Exporter {
     /// Serves at this address until it is dropped. If the address cannot be used, weir logs it and measures without it.
     pub fn open(listen: SocketAddr, board: Arc<Board>, interval: Duration) -> Option<Self> {
-        let known = Known { at: clock::now().monotonic, interval, latest: None };
+        let known = LastWindow { at: clock::now().monotonic, interval, latest: None };
         let shared = Arc::new(Shared { board, is_local: listen.ip().is_loopback(), state: Mutex::new(known) });
         match Server::start("weir-metrics", listen, router(shared.clone()), LIMITS) {
             Ok(server) => {
@@ -117,12 +117,12 @@ impl Exporter {
 
 impl Shared {
     /// The content is consistent at any time, so a thread that panicked with the lock held does no harm.
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, LastWindow> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The current state. The lock is held only while a pointer is copied.
-    fn known(&self) -> Known {
+    fn known(&self) -> LastWindow {
         self.lock().clone()
     }
 }
@@ -213,7 +213,7 @@ async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 /// How long ago the last window ended, if that is too long.
-fn overdue(known: &Known, now: Duration) -> Option<Duration> {
+fn overdue(known: &LastWindow, now: Duration) -> Option<Duration> {
     let since = now.saturating_sub(known.at);
     (since > 2 * known.interval + PATIENCE).then_some(since)
 }
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn windows_that_do_not_end_are_overdue_after_two_intervals() {
         let seconds = Duration::from_secs;
-        let known = Known { at: seconds(100), interval: seconds(60), latest: None };
+        let known = LastWindow { at: seconds(100), interval: seconds(60), latest: None };
         assert_eq!(overdue(&known, seconds(230)), None);
         assert_eq!(overdue(&known, seconds(231)), Some(seconds(131)));
     }

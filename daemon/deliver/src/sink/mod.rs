@@ -38,7 +38,7 @@ pub use self::{
     privacy::of_report,
     stdout::Stdout,
 };
-use crate::spool::Parcel;
+use crate::spool::Item;
 
 /// The most that a list entry takes as OTLP messages, in bytes: each number is a point with all attributes. IPFIX
 /// records take less.
@@ -66,7 +66,7 @@ pub trait Sink: Send {
 
     /// Delivers reports and tombstones, all or none. It may block for as long as the sink's own timeout; it is called
     /// again with the same ones after [`DeliveryError::Unavailable`].
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError>;
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError>;
 }
 
 /// Why a report was not delivered.
@@ -129,8 +129,8 @@ mod tests {
     use super::*;
 
     /// The reports with these numbers, of one run.
-    pub(super) fn parcels<const N: usize>(seqs: [u64; N]) -> [Parcel; N] {
-        seqs.map(|seq| Parcel::report(encoded(&id(seq))))
+    pub(super) fn parcels<const N: usize>(seqs: [u64; N]) -> [Item; N] {
+        seqs.map(|seq| Item::report(encoded(&id(seq))))
     }
 
     /// The id of a report with this number.

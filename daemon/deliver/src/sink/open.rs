@@ -4,18 +4,18 @@ use tracing::warn;
 use weir_config::{self as config, Addresses, Target};
 
 use super::{File, Http, Ipfix, OpenError, Outbox, Rotation, Sink, Stdout, check::check_one};
-use crate::spool::place::Place;
+use crate::spool::root::SpoolRoot;
 
 /// Opens every sink, each on its own threads; its reports wait in `spools`, if that is given.
 ///
 /// # Errors
 ///
 /// The first that cannot be opened.
-pub fn open(sinks: &[config::Sink], spools: Option<&Place>) -> Result<Vec<Outbox>, OpenError> {
+pub fn open(sinks: &[config::Sink], spools: Option<&SpoolRoot>) -> Result<Vec<Outbox>, OpenError> {
     sinks.iter().map(|sink| open_one(sink, spools.zip(sink.target.spool_key().as_deref()))).collect()
 }
 
-fn open_one(sink: &config::Sink, spool: Option<(&Place, &str)>) -> Result<Outbox, OpenError> {
+fn open_one(sink: &config::Sink, spool: Option<(&SpoolRoot, &str)>) -> Result<Outbox, OpenError> {
     let (name, target): (_, Box<dyn Sink>) = match &sink.target {
         Target::Stdout => {
             let opened = Stdout::new().map_err(|source| OpenError::System { name: "stdout", source })?;

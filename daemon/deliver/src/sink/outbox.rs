@@ -14,7 +14,7 @@ use super::{
     Sink, now,
     queue::{Delivery, Queue, Storage, Worker},
 };
-use crate::spool::{Limits, Spool, place::Place};
+use crate::spool::{Limits, Spool, root::SpoolRoot};
 
 /// The upper limit of the time that [`Outbox::finish`] waits.
 const FINISH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -40,7 +40,7 @@ impl Outbox {
         sink: Box<dyn Sink>,
         capacity: usize,
         addresses: Addresses,
-        spool: Option<(&Place, &str)>,
+        spool: Option<(&SpoolRoot, &str)>,
     ) -> io::Result<Self> {
         let capacity = capacity.max(1);
         let incoming_max = capacity.div_ceil(INCOMING_PART);
@@ -60,13 +60,13 @@ impl Outbox {
             let Ok(spool) = to_deliver.recv() else { return };
             Delivery::new(sink, queue.clone(), spool).run();
         })?;
-        if let Some((place, target)) = spool {
-            let (place, target) = (place.clone(), target.to_owned());
+        if let Some((root, target)) = spool {
+            let (root, target) = (root.clone(), target.to_owned());
             outbox.spawn("spool", move |queue| {
-                let spool = place.open(&queue.name, &target, capacity - capacity / INCOMING_PART);
+                let spool = root.open(&queue.name, &target, capacity - capacity / INCOMING_PART);
                 // The delivery is waiting for it.
                 let _ = opened.send(spool.clone());
-                drop((opened, place));
+                drop((opened, root));
                 queue.write_to(&spool);
             })?;
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{DeliveryError, Sink, write_line};
-use crate::spool::Parcel;
+use crate::spool::Item;
 
 /// Standard output without a buffer: a delivered report has been written.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Sink for Stdout {
         "stdout".to_owned()
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         let mut lines = batch.iter().map(|parcel| &parcel.encoded.line);
         lines.try_for_each(|line| write_line(&mut self.out, &mut self.torn, line)).map_err(|error| {
             let message = format!("cannot write to standard output: {error}");

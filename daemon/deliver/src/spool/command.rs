@@ -15,8 +15,8 @@ use super::{
     delivery::{encoded, unpack},
     files::{Files, Folder},
     name::{Content, Name},
-    place::folders,
     remove_refused, remove_report,
+    root::folders,
 };
 
 /// Why the command fails.

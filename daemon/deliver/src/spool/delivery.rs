@@ -10,8 +10,8 @@ use flate2::read::GzDecoder;
 use weir_report::{Encoded, Reason, Tombstone};
 
 use super::{
-    ANSWER, Batch, PART, Parcel, REFUSED_MAX, REPORT_BYTES_MAX, Spool, State,
-    line::{Entry, Line, What},
+    ANSWER, Batch, Item, PART, REFUSED_MAX, REPORT_BYTES_MAX, Spool, State,
+    line::{Entry, EntryContent, Line},
     name::{Content, Name, Stored},
     remove_refused, removed,
 };
@@ -74,32 +74,32 @@ impl Spool {
     }
 
     /// Reads an entry; `None` if its file turns out to be lost, and a tombstone has replaced it.
-    fn read(&self, entry: &Entry) -> io::Result<Option<Parcel>> {
+    fn read(&self, entry: &Entry) -> io::Result<Option<Item>> {
         let (number, time) = (entry.number, entry.time);
         let reason = match (&entry.what, &self.files, entry.name()) {
-            (What::Memory(report), ..) => {
-                return Ok(Some(Parcel { number, time, is_report: true, encoded: report.clone() }));
+            (EntryContent::Memory(report), ..) => {
+                return Ok(Some(Item { number, time, is_report: true, encoded: report.clone() }));
             }
-            (What::Lost { ids, reason, .. }, ..) => {
-                return Ok(Some(Parcel {
+            (EntryContent::Lost { ids, reason, .. }, ..) => {
+                return Ok(Some(Item {
                     number,
                     time,
                     is_report: false,
                     encoded: encoded(&Tombstone::new(ids, *reason)),
                 }));
             }
-            (What::File(ids, stored), Some(files), Some(name)) => {
+            (EntryContent::File(ids, stored), Some(files), Some(name)) => {
                 match files.read(&name.to_string(), stored.bytes).and_then(|bytes| unpack(&bytes, *stored)) {
                     Ok(line) => {
                         let encoded = Encoded { id: ids.to_string(), line: line.into() };
-                        return Ok(Some(Parcel { number, time, is_report: true, encoded }));
+                        return Ok(Some(Item { number, time, is_report: true, encoded }));
                     }
                     Err(error) if error.kind() == ErrorKind::NotFound => Reason::Removed,
                     Err(error) if is_damage(&error) => Reason::Damaged,
                     Err(error) => return Err(error),
                 }
             }
-            (What::File(..), ..) => Reason::Removed,
+            (EntryContent::File(..), ..) => Reason::Removed,
         };
         self.replace(number, reason);
         Ok(None)
@@ -111,7 +111,7 @@ impl Spool {
         let Some(at) = state.line.position(number) else { return };
         let entry = &mut state.line.entries[at];
         let (true, Some(ids), file) = (entry.is_report(), entry.ids(), entry.name()) else { return };
-        entry.what = What::Lost { ids, reason, has_file: false };
+        entry.what = EntryContent::Lost { ids, reason, has_file: false };
         *state.lost.entry(reason).or_default() += 1;
         self.put_up(state, at);
         if let (Some(files), Some(file)) = (&self.files, file) {
@@ -148,7 +148,7 @@ impl Spool {
 
     /// The sink will never accept this report or tombstone. A report is kept aside together with the sink's answer, and
     /// a tombstone takes its place.
-    pub fn refused(&self, parcel: &Parcel, answer: &str) {
+    pub fn refused(&self, parcel: &Item, answer: &str) {
         let state = &mut *self.state();
         state.line.sent.clear();
         let Some(at) = state.line.position(parcel.number) else { return };
@@ -157,7 +157,7 @@ impl Spool {
             // It was dropped in flight, and its tombstone says why.
             return;
         }
-        let (What::File(ids, _) | What::Lost { ids, .. }) = state.line.entries[at].what else {
+        let (EntryContent::File(ids, _) | EntryContent::Lost { ids, .. }) = state.line.entries[at].what else {
             let _ = self.bury(state, at, Reason::Refused);
             return;
         };
@@ -165,7 +165,7 @@ impl Spool {
             self.give_up_tombstone(state, at);
             return;
         }
-        state.line.entries[at].what = What::Lost { ids, reason: Reason::Refused, has_file: false };
+        state.line.entries[at].what = EntryContent::Lost { ids, reason: Reason::Refused, has_file: false };
         *state.lost.entry(Reason::Refused).or_default() += 1;
         // The tombstone comes first: a crash between the two steps must not lose the report silently.
         self.put_up(state, at);
@@ -217,7 +217,7 @@ impl Spool {
         // A tombstone that has not been sent yet is no longer true. A crash before this point leaves both, and the next
         // start puts the report aside again.
         let is_its = |entry: &Entry| match entry.what {
-            What::Lost { ids: lost, reason: Reason::Refused, .. } => lost == ids,
+            EntryContent::Lost { ids: lost, reason: Reason::Refused, .. } => lost == ids,
             _ => false,
         };
         if let Some(stone) =
@@ -225,7 +225,7 @@ impl Spool {
         {
             let _ = files.remove(&stone.to_string());
         }
-        state.line.push(time, What::File(ids, stored));
+        state.line.push(time, EntryContent::File(ids, stored));
         true
     }
 

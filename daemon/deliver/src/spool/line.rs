@@ -16,12 +16,12 @@ pub(super) struct Entry {
     pub number: u64,
     /// When the window of its first report ended, in seconds since 1970.
     pub time: u64,
-    pub what: What,
+    pub what: EntryContent,
 }
 
 /// What waits.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum EntryContent {
     /// A report in a file.
     File(Ids, Stored),
     /// A report that is only in memory.
@@ -35,9 +35,9 @@ impl Entry {
     pub fn name(&self) -> Option<Name> {
         let Self { number, time, ref what } = *self;
         let (ids, content) = match *what {
-            What::File(ids, stored) => (ids, Content::Report(stored)),
-            What::Lost { ids, reason, has_file: true } => (ids, Content::Tombstone(reason)),
-            What::Memory(_) | What::Lost { has_file: false, .. } => return None,
+            EntryContent::File(ids, stored) => (ids, Content::Report(stored)),
+            EntryContent::Lost { ids, reason, has_file: true } => (ids, Content::Tombstone(reason)),
+            EntryContent::Memory(_) | EntryContent::Lost { has_file: false, .. } => return None,
         };
         Some(Name { number, time, ids, content })
     }
@@ -45,27 +45,27 @@ impl Entry {
     /// The ids of its reports; `None` if they are not weir's.
     pub fn ids(&self) -> Option<Ids> {
         match &self.what {
-            What::File(ids, _) | What::Lost { ids, .. } => Some(*ids),
-            What::Memory(report) => Ids::of(&report.id),
+            EntryContent::File(ids, _) | EntryContent::Lost { ids, .. } => Some(*ids),
+            EntryContent::Memory(report) => Ids::of(&report.id),
         }
     }
 
     /// Whether it is a report, and not a tombstone.
     pub const fn is_report(&self) -> bool {
-        !matches!(self.what, What::Lost { .. })
+        !matches!(self.what, EntryContent::Lost { .. })
     }
 
     /// Whether it is a report that is only in memory.
     pub const fn is_in_memory(&self) -> bool {
-        matches!(self.what, What::Memory(_))
+        matches!(self.what, EntryContent::Memory(_))
     }
 
     /// How many bytes its file occupies in the spool.
     pub fn charge(&self) -> u64 {
         match &self.what {
-            What::File(_, stored) => charge(stored.bytes),
-            What::Lost { has_file: true, .. } => BLOCK,
-            What::Memory(_) | What::Lost { has_file: false, .. } => 0,
+            EntryContent::File(_, stored) => charge(stored.bytes),
+            EntryContent::Lost { has_file: true, .. } => BLOCK,
+            EntryContent::Memory(_) | EntryContent::Lost { has_file: false, .. } => 0,
         }
     }
 }
@@ -87,7 +87,7 @@ pub(super) struct Line {
 
 impl Line {
     /// Appends an entry.
-    pub fn push(&mut self, time: u64, what: What) {
+    pub fn push(&mut self, time: u64, what: EntryContent) {
         self.entries.push_back(Entry { number: self.next, time, what });
         self.next += 1;
     }

@@ -14,8 +14,8 @@ mod delivery;
 mod files;
 mod line;
 mod name;
-pub mod place;
 mod recovery;
+pub mod root;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +32,7 @@ use weir_report::{Encoded, Ids, Reason};
 
 use self::{
     files::Files,
-    line::{Entry, Line, What, charge},
+    line::{Entry, EntryContent, Line, charge},
     name::{Content, Name, Stored},
 };
 use crate::gzip::gzip;
@@ -108,12 +108,12 @@ pub struct Holding {
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// The reports and tombstones, each with its place in line.
-    pub parcels: Vec<Parcel>,
+    pub parcels: Vec<Item>,
 }
 
 /// One thing to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parcel {
+pub struct Item {
     /// Its place in line.
     number: u64,
     /// When the window of its first report ended, in seconds since 1970; the same in every attempt.
@@ -158,7 +158,7 @@ impl fmt::Debug for Spool {
     }
 }
 
-impl Parcel {
+impl Item {
     /// Its place in line.
     pub const fn number(&self) -> u64 {
         self.number
@@ -218,7 +218,7 @@ impl Spool {
         self.take_back();
         self.miss();
         self.expire(now);
-        self.state().line.push(now, What::Memory(report));
+        self.state().line.push(now, EntryContent::Memory(report));
         let saved = self.save();
         self.shed();
         let mut state = self.state();
@@ -231,7 +231,7 @@ impl Spool {
         let _keeping = self.keeping();
         for ids in ids {
             let state = &mut *self.state();
-            state.line.push(now, What::Lost { ids: *ids, reason, has_file: false });
+            state.line.push(now, EntryContent::Lost { ids: *ids, reason, has_file: false });
             *state.lost.entry(reason).or_default() += ids.count();
             let at = state.line.entries.len() - 1;
             self.put_up(state, at);
@@ -252,7 +252,7 @@ impl Spool {
             waiting.map(|entry| (entry.number, entry.time, entry.what.clone())).collect()
         };
         for (number, time, what) in waiting {
-            let What::Memory(report) = what else { continue };
+            let EntryContent::Memory(report) = what else { continue };
             // A message that is not a report gets no file.
             let Some(ids) = Ids::of(&report.id) else { continue };
             let bytes = gzip(&[&report.line]);
@@ -263,7 +263,7 @@ impl Spool {
             let mut state = self.state();
             match state.line.position(number) {
                 Some(at) if state.line.entries[at].is_in_memory() => {
-                    state.line.entries[at].what = What::File(ids, stored);
+                    state.line.entries[at].what = EntryContent::File(ids, stored);
                 }
                 // It was delivered or refused in the meantime.
                 _ => drop(files.remove(&name.to_string())),
@@ -307,7 +307,7 @@ impl Spool {
             remove_refused(files.as_ref(), &refused);
             return true;
         }
-        let is_file = |entry: &Entry| matches!(entry.what, What::File(..));
+        let is_file = |entry: &Entry| matches!(entry.what, EntryContent::File(..));
         // If nothing else is left, a report in flight is dropped, too. If it arrives all the same, its tombstone is
         // removed with it. If it does not, the tombstone names it, and later reports are kept.
         let oldest = state.line.oldest(is_file).or_else(|| state.line.entries.iter().position(is_file));
@@ -323,7 +323,8 @@ impl Spool {
         let Ok(names) = files.list() else { return };
         let names: HashSet<_> = names.into_iter().collect();
         let is_gone = |entry: &&Entry| {
-            matches!(entry.what, What::File(..)) && entry.name().is_some_and(|name| !names.contains(&name.to_string()))
+            matches!(entry.what, EntryContent::File(..))
+                && entry.name().is_some_and(|name| !names.contains(&name.to_string()))
         };
         let gone: Vec<_> = self.state().line.entries.iter().filter(is_gone).map(|entry| entry.number).collect();
         self.state().refused.retain(|name| names.contains(&name.to_string()));
@@ -387,7 +388,7 @@ impl Spool {
         let before = at.checked_sub(1).map(|before| &line.entries[before]);
         let before = before.filter(|before| !line.is_sent(before) && !line.is_sent(entry));
         let joined = before.and_then(|before| match &before.what {
-            What::Lost { ids: earlier, reason: same, .. } if *same == reason => {
+            EntryContent::Lost { ids: earlier, reason: same, .. } if *same == reason => {
                 let ids = earlier.and(&ids)?;
                 Some((
                     before.name(),
@@ -414,7 +415,7 @@ impl Spool {
                     (Err(error), Some(_)) => return Err(error),
                     (Err(_), None) => {
                         // Each report keeps its own tombstone, and this one is in memory.
-                        line.entries[at].what = What::Lost { ids, reason, has_file: false };
+                        line.entries[at].what = EntryContent::Lost { ids, reason, has_file: false };
                         count(&mut state.lost);
                         return Ok(());
                     }
@@ -429,7 +430,7 @@ impl Spool {
             }
             (Some(files), None, None) => self.create(files.as_ref(), &stone),
         };
-        let lost = What::Lost { ids: stone.ids, reason, has_file };
+        let lost = EntryContent::Lost { ids: stone.ids, reason, has_file };
         if stone.number == line.entries[at].number {
             line.entries[at].what = lost;
         } else {
@@ -444,7 +445,8 @@ impl Spool {
     /// which does no harm.
     fn put_up(&self, state: &mut State, at: usize) {
         let entry = &mut state.line.entries[at];
-        if let (Some(files), Entry { number, time, what: What::Lost { ids, reason, has_file } }) = (&self.files, entry)
+        if let (Some(files), Entry { number, time, what: EntryContent::Lost { ids, reason, has_file } }) =
+            (&self.files, entry)
         {
             let name = Name { number: *number, time: *time, ids: *ids, content: tombstone(*reason) };
             *has_file = self.create(files.as_ref(), &name);

@@ -8,7 +8,7 @@ use weir_report::Reason;
 use super::{
     ANSWER, Limits, PART, Spool, State, UNFINISHED,
     files::Files,
-    line::{Entry, Line, What},
+    line::{Entry, EntryContent, Line},
     name::{Content, Name},
 };
 
@@ -18,7 +18,7 @@ const ON_THEIR_WAY: usize = 100;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct Recovered {
     /// Reports that wait.
     pub reports: u64,
     /// Tombstones that wait.
@@ -35,20 +35,20 @@ impl Spool {
     /// # Errors
     ///
     /// The folder cannot be listed.
-    pub(super) fn open(files: Box<dyn Files>, limits: Limits) -> io::Result<(Self, Found)> {
+    pub(super) fn open(files: Box<dyn Files>, limits: Limits) -> io::Result<(Self, Recovered)> {
         // From here on the spool notices if the folder is removed.
         files.is_there();
-        let mut found = Found::default();
+        let mut found = Recovered::default();
         let (mut line, mut refused, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
         for text in files.list()? {
             match Name::read(&text) {
                 Some(name @ Name { content: Content::Refused(_), .. }) => refused.push(name),
                 Some(name @ Name { content: Content::Retry(stored), .. }) => wanted.push((name, stored)),
                 Some(Name { number, time, ids, content: Content::Report(stored) }) => {
-                    line.push(Entry { number, time, what: What::File(ids, stored) });
+                    line.push(Entry { number, time, what: EntryContent::File(ids, stored) });
                 }
                 Some(Name { number, time, ids, content: Content::Tombstone(reason) }) => {
-                    line.push(Entry { number, time, what: What::Lost { ids, reason, has_file: true } });
+                    line.push(Entry { number, time, what: EntryContent::Lost { ids, reason, has_file: true } });
                 }
                 None if text == UNFINISHED => {
                     found.unfinished = true;
@@ -113,7 +113,7 @@ fn finish(line: &mut Vec<Entry>, refused: &mut Vec<Name>, files: &dyn Files) {
     let lost: Vec<_> = line
         .iter()
         .filter_map(|entry| match entry.what {
-            What::Lost { ids, reason, .. } => Some((ids, reason)),
+            EntryContent::Lost { ids, reason, .. } => Some((ids, reason)),
             _ => None,
         })
         .collect();
@@ -121,7 +121,7 @@ fn finish(line: &mut Vec<Entry>, refused: &mut Vec<Name>, files: &dyn Files) {
         return;
     }
     line.retain(|entry| {
-        let What::File(ids, stored) = entry.what else { return true };
+        let EntryContent::File(ids, stored) = entry.what else { return true };
         let Some((_, reason)) = lost.iter().find(|(lost, _)| lost.cover(&ids)) else { return true };
         let name = Name { number: entry.number, time: entry.time, ids, content: Content::Report(stored) };
         if *reason == Reason::Refused {

@@ -50,7 +50,7 @@ impl Ask {
     ///
     /// What is wrong with it or, if no view has such keys, which keys can be queried.
     pub fn parse(text: &str, views: &Views, interfaces: &[&str]) -> Result<Vec<Self>, String> {
-        let asked = Asked::parse(text, views, interfaces)?;
+        let asked = QueryTerms::parse(text, views, interfaces)?;
         let mut questions: Vec<(usize, &Question)> = views.questions.iter().enumerate().collect();
         questions.sort_by_key(|(_, question)| {
             let is_of_prefixes = matches!(question.structure, Structure::Prefixes { .. });
@@ -68,14 +68,14 @@ impl Ask {
 }
 
 /// A query, part by part.
-struct Asked<'a> {
+struct QueryTerms<'a> {
     /// Only this view.
     view: Option<&'a str>,
     parts: Vec<Part>,
     of: OfInterface,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> QueryTerms<'a> {
     fn parse(text: &'a str, views: &Views, interfaces: &[&str]) -> Result<Self, String> {
         let mut asked = Self { view: None, parts: Vec::new(), of: OfInterface::default() };
         for text in text.split(',').map(str::trim) {

@@ -19,7 +19,7 @@ fn plan(estimates: &Estimates, top: usize) -> Arc<Views> {
 
 /// The list of flows.
 fn flows(closed: Closed, plan: &Views) -> Vec<Ranked<ViewKey>> {
-    let summary = Summary::merge(&mut [closed], plan, 1, Asked::steadily(&seen()), 0.999).unwrap();
+    let summary = Summary::merge(&mut [closed], plan, 1, FilterState::steadily(&seen()), 0.999).unwrap();
     summary.views[0].ranking().unwrap().by_bytes.clone()
 }
 
@@ -96,7 +96,7 @@ fn what_workers_have_adds_up() {
         for closed in window.iter_mut() {
             assert_eq!(closed.shard.plan().questions.len(), plan.questions.len());
         }
-        Summary::merge(window, &plan, 2, Asked::steadily(&seen()), 0.999).unwrap()
+        Summary::merge(window, &plan, 2, FilterState::steadily(&seen()), 0.999).unwrap()
     };
     // 50 of the flows are also those of the first worker.
     let summary = merge(&mut [worker(100, 0, 0.25), worker(200, 50, 0.5)]);
@@ -114,7 +114,7 @@ fn what_workers_have_adds_up() {
     assert_eq!(seconds, [(1, Tally::new(7, 700)); 2]);
     let none = merge(&mut []);
     assert_eq!((none.cache_hit_rate(), none.seen(), none.flows), (None, Tally::default(), Estimate::default()));
-    let sampled = Summary::merge(&mut [sampled(1_000, 0)], &plan, 1, Asked::steadily(&seen()), 0.999).unwrap();
+    let sampled = Summary::merge(&mut [sampled(1_000, 0)], &plan, 1, FilterState::steadily(&seen()), 0.999).unwrap();
     assert_eq!((sampled.confidence, sampled.sampling), (0.999, 10));
 }
 
@@ -125,7 +125,7 @@ fn packets_that_were_left_out_are_as_large_as_any_whose_size_is_known() {
         let mut closed = sampled(1_000, 0);
         change(&mut closed);
         let plan = closed.shard.plan().clone();
-        let summary = Summary::merge(&mut [closed], &plan, 1, Asked::steadily(&seen()), 0.999).unwrap();
+        let summary = Summary::merge(&mut [closed], &plan, 1, FilterState::steadily(&seen()), 0.999).unwrap();
         let Sampling { largest, is_steady, total, .. } = summary.uncertainty.sampling.unwrap();
         (largest.bytes, is_steady, total.packets)
     };
@@ -143,7 +143,7 @@ fn a_rate_that_changed_widens_the_bounds_of_tcp_counts() {
         closed.edge.sampling = (least, 10);
         closed.edge.counters[0].tcp.syn = 4_000;
         let plan = closed.shard.plan().clone();
-        Summary::merge(&mut [closed], &plan, 1, Asked::steadily(&seen()), 0.999).unwrap().tcp[0].syn
+        Summary::merge(&mut [closed], &plan, 1, FilterState::steadily(&seen()), 0.999).unwrap().tcp[0].syn
     };
     let [steady, unsteady] = [10, 5].map(syn);
     assert!(steady.lower < 4_000 && 4_000 < steady.upper, "{steady:?}");
@@ -194,7 +194,7 @@ fn what_is_not_certain_is_of_its_own_interface() {
         if uncertain {
             closed.edge.counters[0].uncertain = Uncertain { least: Tally::new(1, 100), most: Tally::new(5, 900) };
         }
-        let summary = Summary::merge(&mut [closed], &plan, 2, Asked::steadily(&seen()), 0.999).unwrap();
+        let summary = Summary::merge(&mut [closed], &plan, 2, FilterState::steadily(&seen()), 0.999).unwrap();
         let Uncertainty { slots, everywhere, .. } = &summary.uncertainty;
         [slots[0].most, slots[1].most, everywhere.most]
     };

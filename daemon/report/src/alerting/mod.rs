@@ -159,7 +159,7 @@ impl<'r> Found<'r> {
         let far =
             |number: &Number| if operator.is_upward() { number.judged(operator) } else { -number.judged(operator) };
         let mut found = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
-        reading::visit(&when.subject.place, report, &mut |number, owner| {
+        reading::visit(&when.subject.selector, report, &mut |number, owner| {
             let is_meant =
                 only.as_ref().is_none_or(|only| owner.name().is_some_and(|name| interface::fits(only, name)));
             if !is_meant {

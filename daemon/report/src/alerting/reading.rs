@@ -1,6 +1,6 @@
 //! Reading the numbers that a rule is about.
 
-use weir_config::rule::subject::Place;
+use weir_config::rule::subject::Selector;
 
 use super::number::Number;
 use crate::{
@@ -13,12 +13,12 @@ use crate::{
 
 /// Calls `each` with every number at this place and its owner. Of what is counted in a window an owner has one number:
 /// the sum of all of its points there, which is 0 if there is none.
-pub(super) fn visit<'r>(place: &Place, report: &'r Report, each: &mut dyn FnMut(Number, Owner<'r>)) {
-    let Some(series) = Series::named(&place.series) else { return };
+pub(super) fn visit<'r>(selector: &Selector, report: &'r Report, each: &mut dyn FnMut(Number, Owner<'r>)) {
+    let Some(series) = Series::named(&selector.series) else { return };
     for group in series.groups(report) {
         let is_sum = series.kind == Kind::Sum;
         let owner = group.first().map(|point| point.owner);
-        let numbers = group.into_iter().filter(|point| is_there(point, place));
+        let numbers = group.into_iter().filter(|point| is_there(point, selector));
         let numbers = numbers.map(|Point { owner, reading, .. }| (Number::from(reading), owner));
         match owner.filter(|_| is_sum) {
             Some(owner) => each(numbers.fold(Number::ZERO, |sum, (number, _)| sum.plus(number)), owner),
@@ -28,7 +28,7 @@ pub(super) fn visit<'r>(place: &Place, report: &'r Report, each: &mut dyn FnMut(
 }
 
 /// Whether a point has all labels of a place.
-fn is_there(point: &Point<'_>, place: &Place) -> bool {
+fn is_there(point: &Point<'_>, selector: &Selector) -> bool {
     let has = |name: &str, value: &str| point.labels.iter().any(|(own, label)| *own == name && label.text() == value);
-    place.labels.iter().all(|(name, value)| has(name, value))
+    selector.labels.iter().all(|(name, value)| has(name, value))
 }

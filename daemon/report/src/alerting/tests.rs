@@ -98,7 +98,7 @@ fn every_name_is_read() {
     let mut without = Vec::new();
     for name in standard.names() {
         let mut count = 0;
-        reading::visit(&standard.find(name).unwrap().place, &report, &mut |number, _| {
+        reading::visit(&standard.find(name).unwrap().selector, &report, &mut |number, _| {
             assert!(number.lower <= number.value && number.value <= number.upper, "{name}: {number:?}");
             count += 1;
         });
@@ -132,7 +132,7 @@ fn rules_read_the_golden_report_as_they_did() {
             if name != subject.name {
                 continue;
             }
-            reading::visit(&subject.place, &report, &mut |Number { value, lower, upper }, owner| {
+            reading::visit(&subject.selector, &report, &mut |Number { value, lower, upper }, owner| {
                 text += &format!("  {value} {lower} {upper} {}\n", Value::Object(owner.key()));
             });
         }

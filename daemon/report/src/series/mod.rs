@@ -178,7 +178,7 @@ mod tests {
         let views = Config::parse(views, "views.yaml").unwrap().views;
         let mut judged = BTreeSet::new();
         for catalogue in [Catalogue::new(Standard::ALL, &[]), Catalogue::new([], &views)] {
-            judged.extend(catalogue.names().map(|name| catalogue.find(name).unwrap().place.series.clone()));
+            judged.extend(catalogue.names().map(|name| catalogue.find(name).unwrap().selector.series.clone()));
         }
         for series in TABLE {
             let Series { name, help, .. } = series;

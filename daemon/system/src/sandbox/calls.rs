@@ -18,7 +18,7 @@ use seccompiler::{
 };
 use thiserror::Error;
 
-use crate::privileges::Kept;
+use crate::privileges::NeededCapability;
 
 /// Why system calls are not restricted.
 #[derive(Debug, Error)]
@@ -43,7 +43,7 @@ impl From<seccompiler::BackendError> for CallsError {
 /// # Errors
 ///
 /// See [`CallsError`].
-pub(super) fn forbid_calls(kept: &[Kept]) -> Result<(), CallsError> {
+pub(super) fn forbid_calls(kept: &[NeededCapability]) -> Result<(), CallsError> {
     let kept = kept.iter().fold(CapabilitySet::empty(), |all, one| all.union(one.set));
     let Filters { arguments, calls } = Filters::new(kept)?;
     apply_filter_all_threads(&arguments)?;

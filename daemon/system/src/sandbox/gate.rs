@@ -7,11 +7,11 @@ use tracing::info;
 
 use super::calls::forbid_bpf;
 
-static STATE: Mutex<State> = Mutex::new(State::Open);
+static STATE: Mutex<GateState> = Mutex::new(GateState::Open);
 static CHANGED: Condvar = Condvar::new();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum GateState {
     /// No thread waits: there are no restrictions, or none are to come.
     Open,
     /// Restrictions are to come.
@@ -20,28 +20,28 @@ enum State {
     Restricted,
 }
 
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, GateState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From here on [`pass`] waits.
 pub(super) fn hold() {
-    *state() = State::Pending;
+    *state() = GateState::Pending;
 }
 
 /// All threads are restricted: those that wait continue.
 pub(super) fn restricted() {
-    *state() = State::Restricted;
+    *state() = GateState::Restricted;
     CHANGED.notify_all();
 }
 
 /// Waits until all threads are restricted, if they are to be. Then this thread also gives up eBPF: it needs none.
 pub fn pass() {
     let mut now = state();
-    while *now == State::Pending {
+    while *now == GateState::Pending {
         now = CHANGED.wait(now).unwrap_or_else(PoisonError::into_inner);
     }
-    let is_restricted = *now == State::Restricted;
+    let is_restricted = *now == GateState::Restricted;
     drop(now);
     if is_restricted && let Err(error) = forbid_bpf() {
         info!("a thread that needs no eBPF keeps it: {error}");
@@ -55,8 +55,8 @@ pub struct Opening;
 impl Drop for Opening {
     fn drop(&mut self) {
         let mut now = state();
-        if *now == State::Pending {
-            *now = State::Open;
+        if *now == GateState::Pending {
+            *now = GateState::Open;
             CHANGED.notify_all();
         }
     }

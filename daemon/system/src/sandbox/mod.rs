@@ -26,7 +26,7 @@ pub use self::{
     gate::{Opening, pass},
     places::{Files, Origin, Places},
 };
-use crate::{confined, notify, privileges::Kept};
+use crate::{confined, notify, privileges::NeededCapability};
 
 /// Before this version Landlock forbids every rename from one folder to another (before Linux 5.19).
 const OLDEST: ABI = ABI::V2;
@@ -51,7 +51,7 @@ enum FilesError {
 
 /// What a configuration wants of the sandbox.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct SandboxConfig {
     /// Whether rights are to be dropped at all.
     pub is_on: bool,
     /// The files that the configuration names.
@@ -64,7 +64,7 @@ pub struct Wanted {
 /// configuration and the kernel allow that. Returns these places then.
 ///
 /// Call it before any other thread is started.
-pub fn close(wanted: &Wanted, origin: Origin<'_>) -> Option<Places> {
+pub fn close(wanted: &SandboxConfig, origin: Origin<'_>) -> Option<Places> {
     if !wanted.is_on {
         info!("`sandbox: false`: weir keeps all system calls and access to all files of its user");
         return None;
@@ -94,7 +94,7 @@ pub fn close(wanted: &Wanted, origin: Origin<'_>) -> Option<Places> {
 }
 
 /// Restricts all threads to the system calls of a weir that measures, including those for these capabilities.
-pub fn close_calls(kept: &[Kept]) {
+pub fn close_calls(kept: &[NeededCapability]) {
     libraries::load();
     match forbid_calls(kept) {
         Ok(()) => gate::restricted(),

@@ -11,7 +11,7 @@ use super::{KEY, hash};
 pub type Key = [u64; 5];
 
 /// Records that are added together, and what is known of them.
-pub struct Batch<'a> {
+pub struct RecordGroup<'a> {
     pub hashes: &'a [u64],
     pub weights: &'a [CountAndSum],
     pub packed: &'a [Packed<CountAndSum>],
@@ -21,7 +21,7 @@ pub struct Batch<'a> {
 /// A list.
 pub trait List {
     fn clear(&mut self);
-    fn add(&mut self, batch: &Batch<'_>);
+    fn add(&mut self, batch: &RecordGroup<'_>);
     /// The bounds of a key, and whether it is a candidate.
     fn bounds(&self, hash: u64, key: &Key) -> (Bounds<CountAndSum>, bool);
     fn memory_bytes(&self) -> usize;
@@ -31,7 +31,7 @@ impl List for CandidateBuckets<Key, CountAndSum> {
     fn clear(&mut self) {
         self.clear();
     }
-    fn add(&mut self, batch: &Batch<'_>) {
+    fn add(&mut self, batch: &RecordGroup<'_>) {
         self.add_batch(batch.hashes, batch.packed, |nth| batch.keys[nth]);
     }
     fn bounds(&self, hash: u64, _: &Key) -> (Bounds<CountAndSum>, bool) {
@@ -120,7 +120,7 @@ impl List for Apart {
         self.rest.counts.clear();
         self.rest.waiting = 0;
     }
-    fn add(&mut self, batch: &Batch<'_>) {
+    fn add(&mut self, batch: &RecordGroup<'_>) {
         let mut keys = batch.keys.iter();
         let items = |weight: &CountAndSum| (keys.next().copied().unwrap_or_default(), *weight);
         self.candidates.add_batch_and((batch.hashes, |hash| *hash), (batch.weights, items), &mut self.rest);

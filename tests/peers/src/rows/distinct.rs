@@ -11,7 +11,7 @@ use crate::{
     item::{Bytes, Item, ReadyHash},
     ours::{KEY, distinct as ours},
     peers::distinct as peers,
-    report::{Group, Outcome, Place},
+    report::{Group, Outcome, MemoryLevel},
 };
 
 /// Measures all of them.
@@ -76,7 +76,7 @@ fn row<R: Row>(bench: &mut Bench) {
     if !bench.settings.wants(R::STRUCTURE) {
         return;
     }
-    let mut group = Group::new(R::STRUCTURE, Place::Near, &["insert"], "RMSE");
+    let mut group = Group::new(R::STRUCTURE, MemoryLevel::Near, &["insert"], "RMSE");
     compete::<R, Bytes<8>>(bench, &mut group);
     if !bench.settings.quick {
         compete::<R, Bytes<13>>(bench, &mut group);

@@ -11,7 +11,7 @@ use crate::{
     item::{Bytes, Item, ReadyHash},
     ours::{KEY, filters as ours},
     peers::filters as peers,
-    report::{Group, Outcome, Place},
+    report::{Group, Outcome, MemoryLevel},
 };
 
 /// Measures all filters.
@@ -218,11 +218,11 @@ fn row<R: Row>(bench: &mut Bench) {
     if !bench.settings.wants(R::STRUCTURE) {
         return;
     }
-    for place in [Place::Near, Place::Far] {
+    for place in [MemoryLevel::Near, MemoryLevel::Far] {
         let operations = if R::REMOVABLE { &OPERATIONS[..] } else { &OPERATIONS[..3] };
         let mut group = Group::new(R::STRUCTURE, place, operations, "false positives");
         compete::<R, Bytes<8>>(bench, &mut group);
-        if !bench.settings.quick && (place == Place::Near || R::ALL_ITEMS_FAR) {
+        if !bench.settings.quick && (place == MemoryLevel::Near || R::ALL_ITEMS_FAR) {
             compete::<R, Bytes<13>>(bench, &mut group);
             compete::<R, Bytes<40>>(bench, &mut group);
             compete::<R, ReadyHash>(bench, &mut group);
@@ -246,10 +246,10 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn new(place: Place, keys: u64) -> Self {
+    fn new(place: MemoryLevel, keys: u64) -> Self {
         match place {
-            Place::Near => Self { fills: 5, slices: 4, asks: 1, asked: keys, warm: true },
-            Place::Far => Self { fills: 1, slices: 16, asks: 5, asked: 100_000, warm: false },
+            MemoryLevel::Near => Self { fills: 5, slices: 4, asks: 1, asked: keys, warm: true },
+            MemoryLevel::Far => Self { fills: 1, slices: 16, asks: 5, asked: 100_000, warm: false },
         }
     }
 }

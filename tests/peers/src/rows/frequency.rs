@@ -13,7 +13,7 @@ use crate::{
     item::{Bytes, Item, ReadyHash},
     ours::KEY,
     peers::frequency as peers,
-    report::{Group, Outcome, Place},
+    report::{Group, Outcome, MemoryLevel},
     stream::{Zipf, counts},
 };
 
@@ -144,11 +144,11 @@ struct Traffic {
 }
 
 impl Traffic {
-    fn new(bench: &Bench, place: Place) -> Self {
+    fn new(bench: &Bench, place: MemoryLevel) -> Self {
         let length = if bench.settings.quick { 500_000 } else { 1_000_000 };
         let (stream, numbers) = match place {
-            Place::Near => (Zipf::new(1_000_000, 1.05).stream(1, length), 1_000_000),
-            Place::Far => ((0..length as u64).map(|n| mix(n) % length as u64).collect(), length),
+            MemoryLevel::Near => (Zipf::new(1_000_000, 1.05).stream(1, length), 1_000_000),
+            MemoryLevel::Far => ((0..length as u64).map(|n| mix(n) % length as u64).collect(), length),
         };
         Self { stream, numbers }
     }
@@ -160,7 +160,7 @@ fn row<R: Row>(bench: &mut Bench) {
     if !bench.settings.wants(R::STRUCTURE) {
         return;
     }
-    for place in [Place::Near, Place::Far] {
+    for place in [MemoryLevel::Near, MemoryLevel::Far] {
         let columns = bench.settings.bytes(place) / ROWS / size_of::<u64>();
         let traffic = Traffic::new(bench, place);
         let mut group = Group::new(R::STRUCTURE, place, &OPERATIONS, "mean error, ppm of all");

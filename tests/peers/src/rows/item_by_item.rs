@@ -10,7 +10,7 @@ use crate::{
     item::{Bytes, Item, Text},
     ours::{KEY, filters::Keys},
     peers::filters as peers,
-    report::{Group, Place},
+    report::{Group, MemoryLevel},
 };
 
 /// Measures all filters whose crates take items.
@@ -27,7 +27,7 @@ fn row<R: Row>(bench: &mut Bench, operations: &'static [&'static str]) {
         return;
     }
     let is_short = bench.settings.quick || !R::ALL_ITEMS_FAR;
-    for place in if is_short { &[Place::Near][..] } else { &[Place::Near, Place::Far] } {
+    for place in if is_short { &[MemoryLevel::Near][..] } else { &[MemoryLevel::Near, MemoryLevel::Far] } {
         let mut group = Group::new(R::STRUCTURE, *place, operations, "false positives");
         compete::<R, Text>(bench, &mut group);
         compete::<R, Bytes<8>>(bench, &mut group);

@@ -15,7 +15,7 @@ use crate::{
         KEY, hash,
         lists::{Apart, Batch, Key, List},
     },
-    report::{Group, Outcome, Place},
+    report::{Group, Outcome, MemoryLevel},
     stream::Zipf,
 };
 
@@ -35,7 +35,7 @@ pub fn run(bench: &mut Bench) {
     }
     let mut group = Group::new(
         STRUCTURE,
-        Place::Far,
+        MemoryLevel::Far,
         &["record"],
         "mean excess / 99.9 % / mean width of listed, in ppm of all bytes",
     );

@@ -14,7 +14,7 @@ use crate::{
         record::Together,
         top_k::{HeavyKeeperBucketed, HeavyKeeperCuckoo},
     },
-    report::{Group, Outcome, Place},
+    report::{Group, Outcome, MemoryLevel},
     stream::{Zipf, counts, largest},
 };
 
@@ -54,7 +54,7 @@ pub fn run(bench: &mut Bench) {
     if !bench.settings.wants(STRUCTURE) {
         return;
     }
-    for place in [Place::Near, Place::Far] {
+    for place in [MemoryLevel::Near, MemoryLevel::Far] {
         let mut group =
             Group::new(STRUCTURE, place, &["record"], "of Zipf 1.05: flows off by; count too high by; precision");
         // The last one's errors are printed: where all flows are alike, none is the largest.
@@ -120,7 +120,7 @@ impl Records {
     }
 }
 
-fn compete(bench: &mut Bench, group: &mut Group, place: Place, item: &'static str, records: &Records) {
+fn compete(bench: &mut Bench, group: &mut Group, place: MemoryLevel, item: &'static str, records: &Records) {
     let mut contenders = contenders(bench.settings.bytes(place));
     let mut times = vec![Vec::new(); contenders.len()];
     let rounds = if bench.settings.quick { 5 } else { 9 };

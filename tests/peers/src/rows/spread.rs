@@ -12,7 +12,7 @@ use crate::{
     item::{Bytes, Item},
     ours::spread::Shared,
     peers::spread::OneEach,
-    report::{Group, Outcome, Place},
+    report::{Group, Outcome, MemoryLevel},
 };
 
 const STRUCTURE: &str = "Spread, 1 M keys";
@@ -76,7 +76,7 @@ pub fn run(bench: &mut Bench) {
         }
     });
     let outcomes = outcomes.collect();
-    let mut group = Group::new(STRUCTURE, Place::Far, &["insert"], "RMSE of large keys; bounds broken");
+    let mut group = Group::new(STRUCTURE, MemoryLevel::Far, &["insert"], "RMSE of large keys; bounds broken");
     group.add(Bytes::<8>::NAME, outcomes);
     bench.finish(group);
 }

@@ -7,7 +7,7 @@ use crate::{
     item::{Bytes, Item},
     ours::top_k::{Largest, LargestInBuckets},
     peers::top_k as peers,
-    report::{Group, Outcome, Place},
+    report::{Group, Outcome, MemoryLevel},
     stream::{Zipf, counts, largest},
 };
 
@@ -29,7 +29,7 @@ pub fn run(bench: &mut Bench) {
     let length = if bench.settings.quick { 2_000_000 } else { 4_000_000 };
     let zipf = Zipf::new(NUMBERS, 1.05);
     let streams: Vec<_> = (0..STREAMS).map(|nth| zipf.stream(2 + nth, length)).collect();
-    let mut group = Group::new(STRUCTURE, Place::Near, &["add"], "precision, in the same order");
+    let mut group = Group::new(STRUCTURE, MemoryLevel::Near, &["add"], "precision, in the same order");
     // The longer the keys, the fewer fit.
     group.error_by_item = true;
     compete::<Bytes<8>>(bench, &mut group, &streams);

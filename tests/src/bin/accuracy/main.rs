@@ -43,7 +43,7 @@ struct Options {
     quick: bool,
     /// Leave the others out
     #[arg(long, value_enum)]
-    only: Option<Part>,
+    only: Option<Section>,
     /// Other traffic and other keys
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -73,7 +73,7 @@ fn main() -> Result<ExitCode> {
 
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum Section {
     /// Bounds of lists, counts and views, by traffic and sampling rate
     Bounds,
     /// Distinct keys, up to ten million
@@ -94,19 +94,20 @@ enum Task {
 }
 
 impl Task {
-    const fn part(self) -> Part {
+    const fn part(self) -> Section {
         match self {
-            Self::Cells(_) => Part::Bounds,
-            Self::Distinct(_) => Part::Distinct,
-            Self::Largest => Part::Largest,
-            Self::Spread => Part::Spread,
+            Self::Cells(_) => Section::Bounds,
+            Self::Distinct(_) => Section::Distinct,
+            Self::Largest => Section::Largest,
+            Self::Spread => Section::Spread,
         }
     }
 }
 
 /// What is done for each seed. Two minutes are too short for lists of a million.
-fn tasks(is_quick: bool, only: Option<Part>) -> Vec<Task> {
-    let is_wanted = |part| only.map_or(!is_quick || !matches!(part, Part::Largest | Part::Spread), |only| only == part);
+fn tasks(is_quick: bool, only: Option<Section>) -> Vec<Task> {
+    let is_wanted =
+        |part| only.map_or(!is_quick || !matches!(part, Section::Largest | Section::Spread), |only| only == part);
     let cells = scenario::ALL.iter().map(Task::Cells);
     let all = cells.chain(distinct::FAMILIES.iter().map(Task::Distinct)).chain([Task::Largest, Task::Spread]);
     all.filter(|task| is_wanted(task.part())).collect()

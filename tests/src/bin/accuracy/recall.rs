@@ -14,7 +14,7 @@ use weir_config::{
 };
 use weir_measure::{
     answer::Answer,
-    new_flows::Asked,
+    new_flows::FilterState,
     question::{Structure, Views},
     spreaders::Spreaders,
     summary::Summary,
@@ -55,7 +55,7 @@ pub fn largest(seed: u64, found: &mut Tallies) -> Result<()> {
         meter.measure(nth, &packet);
     }
     let mut measured = meter.close();
-    let asked = Asked::steadily(&measured.seen);
+    let asked = FilterState::steadily(&measured.seen);
     let summary = Summary::merge(&mut measured.window, &views, INTERFACES as usize, asked, STATED)?;
     for (nth, dimension) in Dimension::ALL.into_iter().enumerate() {
         let truths = oracle.tallies(dimension);

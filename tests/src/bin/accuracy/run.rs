@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Result;
 use weir_common::{flow::FlowKey, hash::FlowHashes, ledger::Tally, packet::Link};
 use weir_config::Config;
-use weir_datapath::{Cpus, Plan, rates::Cut, userspace::Buffer};
+use weir_datapath::{Cpus, Plan, rates::WindowSeconds, userspace::Buffer};
 use weir_measure::{
-    new_flows::Asked, order::Closed, question::Views, seen, shard::Shard, summary::Summary,
+    new_flows::FilterState, order::Closed, question::Views, seen, shard::Shard, summary::Summary,
     userspace::UserspaceCollector,
 };
 use weir_sketch::{
@@ -39,7 +39,7 @@ pub fn all(scenario: &'static Scenario, seed: u64, found: &mut Tallies) -> Resul
         // One worker's window can be merged again and again; that of two, only once.
         let workers = 1 + (seed as usize + nth) % 2;
         let Measured { mut window, seen, memory } = measure(geometry, rate, key, workers, (before, window))?;
-        let asked = Asked::steadily(&seen);
+        let asked = FilterState::steadily(&seen);
         let confidences: &[f64] = if workers == 1 { &CONFIDENCES } else { &[STATED] };
         for &confidence in confidences {
             let plan = window[0].shard.plan().clone();
@@ -128,8 +128,11 @@ impl<'a> Meter<'a> {
     /// Ends the window.
     pub fn close(mut self) -> Measured {
         let shard = || Box::new(Shard::new(&self.config.estimates, self.views, self.key));
-        let window: Vec<_> =
-            self.collectors.iter_mut().map(|collector| collector.close(shard(), &Cut::at(0, Duration::ZERO))).collect();
+        let window: Vec<_> = self
+            .collectors
+            .iter_mut()
+            .map(|collector| collector.close(shard(), &WindowSeconds::at(0, Duration::ZERO)))
+            .collect();
         let memory = window[0].shard.memory_bytes() + self.seen.memory_bytes();
         Measured { window, seen: self.seen, memory }
     }

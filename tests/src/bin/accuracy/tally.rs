@@ -134,12 +134,12 @@ pub fn per_10_000(confidence: f64) -> u32 {
 }
 
 /// Which cell: the scenario, the size of sketches, the sampling rate.
-pub type Place = (&'static str, Geometry, Rate);
+pub type CellKey = (&'static str, Geometry, Rate);
 
 /// What all cells came to.
 #[derive(Clone, Debug, Default)]
 pub struct Tallies {
-    pub cells: BTreeMap<Place, Cell>,
+    pub cells: BTreeMap<CellKey, Cell>,
     /// By family of keys, their number, and the confidence.
     pub distinct: BTreeMap<(&'static str, u64, u32), Failures>,
     /// By family of keys and their number: the square of the relative error.
@@ -150,7 +150,7 @@ pub struct Tallies {
 
 impl Tallies {
     /// The cell at this place, with sketches that take so much memory.
-    pub fn cell(&mut self, place: Place, memory: usize) -> &mut Cell {
+    pub fn cell(&mut self, place: CellKey, memory: usize) -> &mut Cell {
         let cell = self.cells.entry(place).or_default();
         cell.memory = memory;
         cell

@@ -41,7 +41,7 @@ enum Counted {
 }
 
 /// A question.
-struct Asked {
+struct ViewCase {
     name: &'static str,
     /// As the configuration has it; nothing for a standard view.
     view: &'static str,
@@ -49,23 +49,23 @@ struct Asked {
 }
 
 /// Every question.
-const ALL: [Asked; 16] = [
-    Asked {
+const ALL: [ViewCase; 16] = [
+    ViewCase {
         name: "protocols",
         view: "{by: [proto, ip_version]}",
         counted: Counted::Sums(|flow| vec![row(None, [flow.proto.into(), flow.src.is_ipv6().into()])]),
     },
-    Asked {
+    ViewCase {
         name: "source networks",
         view: "{by: [src_ip/24]}",
         counted: Counted::Sums(|flow| vec![row(Some(network(flow.src, 24, 48)), [0; 2])]),
     },
-    Asked {
+    ViewCase {
         name: "ports of TCP",
         view: "{by: [dst_port], match: {proto: tcp}}",
         counted: Counted::Sums(|flow| only(flow.proto == TCP, row(None, [flow.dst_port, 0]))),
     },
-    Asked {
+    ViewCase {
         name: "hosts",
         view: "{by: [host], match: {not: {dst_port: 443}}, measure: packets}",
         counted: Counted::Sums(|flow| {
@@ -73,66 +73,66 @@ const ALL: [Asked; 16] = [
             hosts.into_iter().map(|host| row(Some(host), [0; 2])).collect()
         }),
     },
-    Asked {
+    ViewCase {
         name: "named networks",
         view: "{by: [src_net]}",
         counted: Counted::Sums(|flow| vec![row(None, [named(flow.src), 0])]),
     },
-    Asked {
+    ViewCase {
         name: "sources of each interface",
         view: "{by: [src_ip], per: interface}",
         counted: Counted::Sums(|flow| vec![row(Some(flow.src), [slot(flow).into(), 0])]),
     },
-    Asked {
+    ViewCase {
         name: "one sum",
         view: "{match: {dst_port: [80, 400-500], ip_version: 4}}",
         counted: Counted::Sums(|flow| {
             only(matches!(flow.dst_port, 80 | 400..=500) && flow.src.is_ipv4(), Row::default())
         }),
     },
-    Asked {
+    ViewCase {
         name: "distinct sources",
         view: "{match: {dst_port: [443, 8000-9000]}, measure: {distinct: src_ip}}",
         counted: Counted::Distinct(|flow| {
             only(matches!(flow.dst_port, 443 | 8000..=9000), (Row::default(), Item::Ip(flow.src)))
         }),
     },
-    Asked {
+    ViewCase {
         name: "distinct flows",
         view: "{match: {proto: udp}, measure: flows}",
         counted: Counted::Distinct(|flow| only(flow.proto == UDP, (Row::default(), Item::Flow(*flow)))),
     },
-    Asked {
+    ViewCase {
         name: "flows by network",
         view: "{by: [dst_ip/12], measure: flows}",
         counted: Counted::Distinct(|flow| vec![(row(Some(network(flow.dst, 12, 48)), [0; 2]), Item::Flow(*flow))]),
     },
-    Asked {
+    ViewCase {
         name: "destinations by port",
         view: "{by: [dst_port], measure: {distinct: dst_ip}}",
         counted: Counted::Distinct(|flow| vec![(row(None, [flow.dst_port, 0]), Item::Ip(flow.dst))]),
     },
-    Asked {
+    ViewCase {
         name: Standard::SourcePrefixes.name(),
         view: "",
         counted: Counted::Sums(|flow| vec![row(Some(network(flow.src, 24, 48)), [0; 2])]),
     },
-    Asked {
+    ViewCase {
         name: Standard::DestinationPrefixes.name(),
         view: "",
         counted: Counted::Sums(|flow| vec![row(Some(network(flow.dst, 24, 48)), [0; 2])]),
     },
-    Asked {
+    ViewCase {
         name: Standard::SourcesPerDestination.name(),
         view: "",
         counted: Counted::Distinct(|flow| vec![(row(Some(flow.dst), [0; 2]), Item::Ip(flow.src))]),
     },
-    Asked {
+    ViewCase {
         name: Standard::DestinationsPerSource.name(),
         view: "",
         counted: Counted::Distinct(|flow| vec![(row(Some(flow.src), [0; 2]), Item::Ip(flow.dst))]),
     },
-    Asked {
+    ViewCase {
         name: Standard::PortsPerSource.name(),
         view: "",
         counted: Counted::Distinct(|flow| vec![(row(Some(flow.src), [0; 2]), Item::Port(flow.dst_port))]),
@@ -217,7 +217,7 @@ enum Truth {
 impl Truths {
     /// Adds up what the oracle knows.
     pub fn new(oracle: &Oracle) -> Self {
-        let truth = |asked: &Asked| match asked.counted {
+        let truth = |asked: &ViewCase| match asked.counted {
             Counted::Sums(rows) => Truth::Sums(oracle.grouped(rows)),
             Counted::Distinct(pairs) => Truth::Distinct(oracle.spread(pairs)),
         };

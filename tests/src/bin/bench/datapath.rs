@@ -72,7 +72,7 @@ struct Kind<'a> {
 const EMPTY: &str = "empty program";
 const DRAW: &str = "only draws a flow";
 
-struct Turn {
+struct CacheOutcome {
     nanoseconds: f64,
     lost: Tally,
 }
@@ -104,7 +104,7 @@ pub fn bench() -> Result<()> {
     interfaces.insert(LOOPBACK, 0, weir_common::control::Feeds::All)?;
 
     let kinds = kinds(xdp.native, &others, cpus[0], cpu)?;
-    let mut turns: Vec<Vec<Turn>> = kinds.iter().map(|_| Vec::new()).collect();
+    let mut turns: Vec<Vec<CacheOutcome>> = kinds.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS {
         for (kind, turns) in kinds.iter().zip(&mut turns) {
             turns.push(kind.turn(&mut reader, flush)?);
@@ -143,7 +143,7 @@ fn kinds<'a>(weir: &'a Xdp, others: &[(&str, &'a Xdp)], other: u32, cpu: u32) ->
 }
 
 impl Kind<'_> {
-    fn turn(&self, reader: &mut Reader, flush: FlushProgram<'_>) -> Result<Turn> {
+    fn turn(&self, reader: &mut Reader, flush: FlushProgram<'_>) -> Result<CacheOutcome> {
         let calls = || self.calls(|| {});
         let (spent, before) = match self.reading {
             Reading::Needless => (calls()?, 0),
@@ -162,7 +162,7 @@ impl Kind<'_> {
         };
         let ledger = reader.close(flush)?;
         self.check(&ledger, before + self.runs())?;
-        Ok(Turn { nanoseconds: spent, lost: ledger.lost() })
+        Ok(CacheOutcome { nanoseconds: spent, lost: ledger.lost() })
     }
 
     const fn size(&self) -> (u32, u32) {
@@ -218,7 +218,7 @@ fn beside<T>(reader: &mut Reader, cpu: u32, work: impl FnOnce() -> Result<T>) ->
     })
 }
 
-fn report(kinds: &[Kind<'_>], turns: Vec<Vec<Turn>>, cpu: u32) -> Result<()> {
+fn report(kinds: &[Kind<'_>], turns: Vec<Vec<CacheOutcome>>, cpu: u32) -> Result<()> {
     let figures: Vec<_> = turns
         .into_iter()
         .map(|turns| {

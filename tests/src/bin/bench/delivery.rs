@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use weir_config::{self as config, Addresses, Compress};
 use weir_deliver::{
     sink::{Http, Outbox},
-    spool::{Limits, place::Place},
+    spool::{Limits, root::SpoolRoot},
 };
 use weir_report::Encoded;
 use weir_tests::{clock, collecting, collecting::Collecting, netns, scratch::Scratch, table};
@@ -85,12 +85,12 @@ fn report(seq: u64) -> Result<Encoded> {
     Ok(Encoded { id, line: Arc::from(line) })
 }
 
-fn place(folder: &Path, sync: bool) -> Result<Place> {
+fn place(folder: &Path, sync: bool) -> Result<SpoolRoot> {
     let limits = Limits { bytes: 1 << 30, age: None, memory: 1, sync };
-    Place::take(folder, limits).context("cannot take the folder")
+    SpoolRoot::take(folder, limits).context("cannot take the folder")
 }
 
-fn outbox(collector: &Collecting, place: &Place) -> Result<Outbox> {
+fn outbox(collector: &Collecting, place: &SpoolRoot) -> Result<Outbox> {
     let url = format!("http://{}/", collector.address());
     let settings =
         config::Http { url: url.parse()?, timeout: TIMEOUT, compress: Compress::None, ..config::Http::default() };

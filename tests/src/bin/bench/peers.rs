@@ -21,7 +21,7 @@ mod process;
 mod questions;
 mod truth;
 
-use answers::{Answer, Judged};
+use answers::{Accuracy, Answer};
 use process::Run;
 use questions::{QUESTIONS, Question};
 use truth::{Bytes, Truth};
@@ -33,7 +33,7 @@ const CLOSE: f64 = 0.0002;
 const COMMIT: &str = "148e30ea45ebdeff78748750487e71f2d484593b";
 
 /// What is measured in one row: some questions at once.
-struct Asked {
+struct BenchRow {
     name: String,
     questions: &'static [Question],
     /// Whether weir answers its standard views as well.
@@ -58,13 +58,13 @@ pub fn bench(checkout: Option<&Path>) -> Result<()> {
     let truth = Truth::write(&capture)?;
 
     let examples = &QUESTIONS[..Question::EXAMPLES];
-    let mut rows: Vec<Asked> =
+    let mut rows: Vec<BenchRow> =
         examples.iter().map(|question| asked(question.name, slice::from_ref(question), false)).collect();
     rows.push(asked("all four", examples, false));
     rows.push(asked("all four, and weir's standard views", examples, true));
     rows.push(asked("twelve", &QUESTIONS, false));
     let close = format!("twelve, weir with `error: {CLOSE}` for the largest");
-    rows.push(Asked { error: Some(CLOSE), ..asked(&close, &QUESTIONS, false) });
+    rows.push(BenchRow { error: Some(CLOSE), ..asked(&close, &QUESTIONS, false) });
     for _ in 0..ROUNDS {
         for row in &mut rows {
             row.weir.push(run_weir(&weir, &scratch, &capture, row)?);
@@ -88,12 +88,12 @@ pub fn bench(checkout: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-fn asked(name: &str, questions: &'static [Question], with_standard_views: bool) -> Asked {
+fn asked(name: &str, questions: &'static [Question], with_standard_views: bool) -> BenchRow {
     let (name, runs) = (name.to_owned(), Vec::new);
-    Asked { name, questions, with_standard_views, error: None, weir: runs(), flowsketch: runs() }
+    BenchRow { name, questions, with_standard_views, error: None, weir: runs(), flowsketch: runs() }
 }
 
-impl Asked {
+impl BenchRow {
     /// Whether flowsketch is asked the same in another row.
     const fn is_of_weir(&self) -> bool {
         self.with_standard_views || self.error.is_some()
@@ -124,7 +124,7 @@ fn build(checkout: &Path) -> Result<PathBuf> {
     Ok(target.join("release/flowsketch"))
 }
 
-fn run_weir(weir: &Path, scratch: &Scratch, capture: &Path, asked: &Asked) -> Result<Run> {
+fn run_weir(weir: &Path, scratch: &Scratch, capture: &Path, asked: &BenchRow) -> Result<Run> {
     let views: Vec<String> = asked.questions.iter().filter_map(|question| question.view(asked.error)).collect();
     let standard = if asked.with_standard_views { "" } else { "standard_views: []\n" };
     let config = scratch.file("weir.yaml");
@@ -146,7 +146,7 @@ fn run_flowsketch(flowsketch: &Path, scratch: &Scratch, capture: &Path, question
     process::run(&mut command).context("flowsketch replay")
 }
 
-fn print_costs(rows: &[Asked], packets: u64) -> Result<()> {
+fn print_costs(rows: &[BenchRow], packets: u64) -> Result<()> {
     let nanos = |runs: &[Run]| {
         let each: Vec<f64> = runs.iter().map(|run| 1e9 * run.cpu.as_secs_f64() / packets as f64).collect();
         (!each.is_empty()).then(|| least_and_median(each).1)
@@ -156,7 +156,7 @@ fn print_costs(rows: &[Asked], packets: u64) -> Result<()> {
         most.map_or_else(String::new, |kib| format!("{:.1}", kib as f64 / 1024.0))
     };
     // What flowsketch takes for the same stands beside both rows of weir's.
-    let asked_as = |row: &Asked| rows.iter().find(|other| !other.is_of_weir() && other.questions == row.questions);
+    let asked_as = |row: &BenchRow| rows.iter().find(|other| !other.is_of_weir() && other.questions == row.questions);
     let lines = rows.iter().map(|row| {
         let flowsketch = &asked_as(row).unwrap_or(row).flowsketch;
         let (ours, theirs) = (nanos(&row.weir), nanos(flowsketch));
@@ -176,7 +176,7 @@ fn print_costs(rows: &[Asked], packets: u64) -> Result<()> {
 }
 
 /// `close` has the same questions, with a smaller error of the largest.
-fn print_answers(whole: &Asked, close: &Asked, truth: &Truth) -> Result<()> {
+fn print_answers(whole: &BenchRow, close: &BenchRow, truth: &Truth) -> Result<()> {
     let run = |runs: &[Run]| runs.last().map(|run| run.out.clone());
     let questions = whole.questions;
     let [weir, close] = [whole, close].map(|asked| answers::of_weir(&run(&asked.weir).context("no run")?, questions));
@@ -212,8 +212,8 @@ fn print_answers(whole: &Asked, close: &Asked, truth: &Truth) -> Result<()> {
     )
 }
 
-fn line(question: &Question, tool: &str, judged: &Judged) -> [String; 7] {
-    let Judged { rows, sought, found, mean_error, largest_error, mean_width, held } = *judged;
+fn line(question: &Question, tool: &str, judged: &Accuracy) -> [String; 7] {
+    let Accuracy { rows, sought, found, mean_error, largest_error, mean_width, held } = *judged;
     let percent = |share: f64| format!("{:.3} %", 100.0 * share);
     [
         question.name.to_owned(),

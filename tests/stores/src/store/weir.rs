@@ -1,7 +1,7 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
-use weir_deliver::spool::{Limits, Spool, place::Place};
+use weir_deliver::spool::{Limits, Spool, root::SpoolRoot};
 use weir_report::Encoded;
 
 use super::{Reports, Store};
@@ -14,7 +14,7 @@ const SINK: &str = "http://collector.example/";
 
 fn open(folder: &Path) -> Result<Arc<Spool>> {
     let limits = Limits { bytes: 64 << 20, age: None, memory: 64, sync: true };
-    Ok(Place::take(folder, limits)?.open(SINK, SINK, 64))
+    Ok(SpoolRoot::take(folder, limits)?.open(SINK, SINK, 64))
 }
 
 impl Store for Weir {

@@ -127,7 +127,7 @@ fn damaged_files_never_panic() {
             Err(mistakes) => {
                 refused += 1;
                 for Mistake { place, .. } in mistakes.list() {
-                    let Place { line, column } = place.unwrap_or_else(|| panic!("no place: {mistakes}\n{text}"));
+                    let Position { line, column } = place.unwrap_or_else(|| panic!("no place: {mistakes}\n{text}"));
                     assert!((1..lines).contains(&line) && column >= 1, "{mistakes}\n{text}");
                 }
             }

@@ -424,7 +424,7 @@ weir.yaml:18:22: sinks[0].headers.Authorization: expected text, found a list
 fn mistakes_can_be_used_by_programs() {
     let mistakes = parse("report:\n  top: 0").unwrap_err();
     assert_eq!(mistakes.file(), "weir.yaml");
-    let place = Some(Place { line: 2, column: 8 });
+    let place = Some(Position { line: 2, column: 8 });
     let message = "0 is below the minimum of 1".to_owned();
     assert_eq!(mistakes.list(), [Mistake { place, path: "report.top".to_owned(), message }]);
 }

@@ -238,7 +238,7 @@ fn every_setting_is_read() {
         memory: Some(200 << 20),
         control: Control { socket: None },
         spool: Spool {
-            path: Where::Folder("/srv/spool".into()),
+            path: SpoolLocation::Folder("/srv/spool".into()),
             fsync: Fsync::Never,
             max_size: 1 << 30,
             max_age: Some(Duration::from_secs(72 * 60 * 60)),

@@ -1,7 +1,7 @@
 use std::io::{self, Cursor, ErrorKind};
 
 use super::*;
-use crate::capture::{BLOCK_BYTES_MAX, Part, Reason};
+use crate::capture::{BLOCK_BYTES_MAX, CapturePart, Reason};
 
 /// Four packets, and where each record ends.
 fn small_pcap() -> (Vec<u8>, Vec<usize>) {
@@ -86,7 +86,7 @@ fn where_it_is_cut_is_said_exactly() {
     let (bytes, _) = small_pcap();
     let broken = read(&bytes[..bytes.len() - 18]).1.unwrap_err();
     assert_eq!((broken.packets, broken.offset), (2, 59));
-    assert!(matches!(broken.reason, Reason::CutShort { inside: Part::Packet, there: 20, bytes: 21 }));
+    assert!(matches!(broken.reason, Reason::CutShort { inside: CapturePart::Packet, there: 20, bytes: 21 }));
     assert_eq!(
         broken.to_string(),
         "x: at byte 59, after 2 packets: the file ends inside a packet: 20 of its 21 bytes are there"
@@ -197,7 +197,7 @@ fn the_buffer_grows_with_the_input_and_not_with_a_claim() {
     file.interface(1, 0, |_| {}).words(&[0x0bad, BLOCK_BYTES_MAX]).put([0; 1_000]);
     let mut capture = Capture::new(&file.bytes[..], "x").unwrap();
     let broken = capture.next_packet().err().unwrap();
-    assert!(matches!(broken.reason, Reason::CutShort { inside: Part::Block, there: 1_008, bytes: 16_777_216 }));
+    assert!(matches!(broken.reason, Reason::CutShort { inside: CapturePart::Block, there: 1_008, bytes: 16_777_216 }));
     assert_eq!(capture.buffer.bytes(), small);
 
     let mut file = Writer::pcapng(Little);

@@ -18,7 +18,7 @@ use weir_system::{confined, plain_file};
 
 pub use self::rotation::Rotation;
 use super::{DeliveryError, Sink, write_line};
-use crate::spool::Parcel;
+use crate::spool::Item;
 
 /// Mode of a new file: traffic data is for the owner, and for the group that collects it.
 const MODE: u32 = 0o640;
@@ -186,7 +186,7 @@ impl Sink for File {
         format!("file:{}", self.path.display())
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         batch.iter().try_for_each(|parcel| self.append(&parcel.encoded.line)).map_err(|error| {
             let why = confined::explained(&error);
             DeliveryError::unavailable(format!("cannot write to {}: {why}", self.path.display()))

@@ -16,7 +16,7 @@ use super::{
     tls::{self, PemError},
     transport::{AnsweredEarly, Connections, Names},
 };
-use crate::{gzip::gzip, sink::DeliveryError, spool::Parcel};
+use crate::{gzip::gzip, sink::DeliveryError, spool::Item};
 
 /// How much of an answer is read. After a larger one the connection cannot be reused.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -122,7 +122,7 @@ impl Client {
     /// # Errors
     ///
     /// [`DeliveryError::Refused`] for an answer of 4xx, except those that may pass. Everything else may work later.
-    pub(in crate::sink) fn post(&self, batch: &[Parcel], parts: &[&[u8]]) -> Result<Vec<u8>, DeliveryError> {
+    pub(in crate::sink) fn post(&self, batch: &[Item], parts: &[&[u8]]) -> Result<Vec<u8>, DeliveryError> {
         let request = self.request(batch, parts)?;
         let _ = self.early.take();
         let mut response = self.agent.run(request).map_err(|error| DeliveryError::unavailable(with_causes(&error)))?;
@@ -145,7 +145,7 @@ impl Client {
         })
     }
 
-    fn request(&self, batch: &[Parcel], parts: &[&[u8]]) -> Result<Request<Vec<u8>>, DeliveryError> {
+    fn request(&self, batch: &[Item], parts: &[&[u8]]) -> Result<Request<Vec<u8>>, DeliveryError> {
         let body = match self.compress {
             Compress::Gzip => gzip(parts),
             Compress::Zstd => zstd::bulk::compress(&parts.concat(), ZSTD_LEVEL)

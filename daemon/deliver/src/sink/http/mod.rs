@@ -15,7 +15,7 @@ use weir_config::{self as config, Compress};
 pub(super) use self::client::Client;
 pub use self::{client::HttpError, secret::SecretError};
 use super::{DeliveryError, Sink};
-use crate::spool::Parcel;
+use crate::spool::Item;
 
 /// Maximum number of reports in one request.
 pub(super) const BATCH: usize = 100;
@@ -77,7 +77,7 @@ impl Sink for Http {
         if self.is_webhook { 1 } else { BATCH }
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         let lines: Vec<&[u8]> = batch.iter().map(|parcel| &*parcel.encoded.line).collect();
         self.client.post(batch, &lines).map(drop)
     }

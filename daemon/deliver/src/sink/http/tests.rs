@@ -147,7 +147,7 @@ fn a_webhook_gets_json_and_its_path_is_never_told() {
     let mut webhook = Http::webhook(&config::Webhook { url, timeout: LONG, headers, queue: 1 }).unwrap();
     assert_eq!(webhook.name(), format!("webhook:http://{}", collector.address));
     let message = Encoded { id: "a/b/1/flood".to_owned(), line: b"{}\n".as_slice().into() };
-    webhook.deliver(&[Parcel::report(message)]).unwrap();
+    webhook.deliver(&[Item::report(message)]).unwrap();
     let [request] = collector.received().try_into().ok().unwrap();
     assert_eq!((request.url.to_string(), &*request.body), ("/services/T0K3N?key=T0K3N".to_owned(), &b"{}\n"[..]));
     assert_eq!(request.header("Content-Type"), Some("application/json"));

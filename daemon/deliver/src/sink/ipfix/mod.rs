@@ -21,7 +21,7 @@ use self::{
     transport::Way,
 };
 use super::{DeliveryError, Sink, now};
-use crate::spool::Parcel;
+use crate::spool::Item;
 
 /// How many reports go at once over a connection; with datagrams each report is sent alone.
 const BATCH: usize = 100;
@@ -106,7 +106,7 @@ impl Sink for Ipfix {
         }
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         let mut ignored = self.ignored.clone();
         let mut records = Vec::new();
         let mut without_view = 0_u64;

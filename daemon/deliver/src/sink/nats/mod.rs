@@ -23,7 +23,7 @@ use weir_system::text::visible;
 use self::connection::{Connection, Driver};
 pub use self::tls::TlsError;
 use super::{DeliveryError, Sink, now};
-use crate::spool::Parcel;
+use crate::spool::Item;
 
 /// Maximum number of messages in flight.
 const BATCH: usize = 100;
@@ -135,7 +135,7 @@ impl Sink for Nats {
         BATCH
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         let until = now() + self.settings.timeout;
         let subject = self.settings.subject.clone();
         let connection = self.connected(until)?;
@@ -179,7 +179,7 @@ impl<'a> Message<'a> {
     const TYPE: &'static str = "Content-Type";
     const JSON: &'static str = "application/json";
 
-    fn new(parcel: &'a Parcel) -> Self {
+    fn new(parcel: &'a Item) -> Self {
         let line = &*parcel.encoded.line;
         Self { id: &parcel.encoded.id, payload: line.strip_suffix(b"\n").unwrap_or(line) }
     }

@@ -25,7 +25,7 @@ use super::{
     DeliveryError, Sink,
     http::{BATCH, Client, HttpError},
 };
-use crate::spool::Parcel;
+use crate::spool::Item;
 
 /// The name of the service, and of the scope of its metrics.
 const NAME: &str = "weir";
@@ -68,7 +68,7 @@ impl Sink for Otlp {
         BATCH_BYTES
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         let parts = batch.iter().map(encoded).collect::<Result<Vec<_>, _>>()?;
         let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
         let answer = self.client.post(batch, &parts)?;
@@ -79,8 +79,8 @@ impl Sink for Otlp {
 
 /// A request with this report or tombstone. A request with several is their concatenation, because protobuf
 /// concatenates repeated fields. So only one report at a time is in memory as messages.
-fn encoded(parcel: &Parcel) -> Result<Vec<u8>, DeliveryError> {
-    let Parcel { is_report, time, encoded, .. } = parcel;
+fn encoded(parcel: &Item) -> Result<Vec<u8>, DeliveryError> {
+    let Item { is_report, time, encoded, .. } = parcel;
     let mapped = if *is_report {
         from_slice(&encoded.line).map(|report| report::mapped(&report))
     } else {

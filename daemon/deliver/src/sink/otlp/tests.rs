@@ -288,11 +288,11 @@ fn of_self(all: &mut Expected, own: &Value) {
 }
 
 /// A line of JSON as it is in the spool.
-fn parcel(line: &str) -> Parcel {
-    Parcel::report(Encoded { id: "7f3c9a52/0000b41d/42".to_owned(), line: line.as_bytes().into() })
+fn parcel(line: &str) -> Item {
+    Item::report(Encoded { id: "7f3c9a52/0000b41d/42".to_owned(), line: line.as_bytes().into() })
 }
 
-fn tombstone(line: &str, time: u64) -> Parcel {
+fn tombstone(line: &str, time: u64) -> Item {
     let mut tombstone = parcel(line);
     (tombstone.is_report, tombstone.time) = (false, time);
     tombstone

@@ -20,7 +20,7 @@ use super::{
     },
     *,
 };
-use crate::spool::{Parcel, command::Spools};
+use crate::spool::{Item, command::Spools};
 
 const FULL: Addresses = Addresses::Full;
 
@@ -63,7 +63,7 @@ impl Sink for PanicsOnce {
         "fragile".to_owned()
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         let id = &batch[0].encoded.id;
         assert_ne!(id, "a/b/2", "this one is too much");
         self.0.send(id.clone()).unwrap();
@@ -104,8 +104,8 @@ impl Sink for RefusesSome {
         3
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
-        let refuses = |parcel: &Parcel| parcel.is_report && parcel.encoded.id == self.never;
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
+        let refuses = |parcel: &Item| parcel.is_report && parcel.encoded.id == self.never;
         if !self.takes.load(Ordering::Relaxed) || batch.iter().any(refuses) {
             return Err(DeliveryError::Refused("405 Method Not Allowed".to_owned()));
         }
@@ -156,8 +156,8 @@ impl Sink for RefusesHalf {
         10
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
-        let seq = |parcel: &Parcel| parcel.encoded.id.rsplit('/').next().unwrap().parse::<u64>();
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
+        let seq = |parcel: &Item| parcel.encoded.id.rsplit('/').next().unwrap().parse::<u64>();
         if batch.iter().any(|parcel| !parcel.is_report || seq(parcel).unwrap() % 2 == 1) {
             return Err(DeliveryError::Refused("422 Unprocessable Entity".to_owned()));
         }
@@ -202,7 +202,7 @@ impl Sink for RefusesOld {
         "modern".to_owned()
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         let seq: u64 = batch[0].encoded.id.rsplit(['/', '-']).next().unwrap().parse().unwrap();
         if batch[0].is_report && seq < 200 {
             return Err(DeliveryError::Refused("400 Bad Request".to_owned()));
@@ -372,8 +372,8 @@ impl Folder {
         Self(std::env::temp_dir().join(format!("weir-outbox-{}-{test}", std::process::id())))
     }
 
-    fn place(&self) -> Place {
-        Place::take(&self.0, Limits { bytes: 1 << 20, age: None, memory: 1, sync: false }).unwrap()
+    fn place(&self) -> SpoolRoot {
+        SpoolRoot::take(&self.0, Limits { bytes: 1 << 20, age: None, memory: 1, sync: false }).unwrap()
     }
 }
 
@@ -395,12 +395,12 @@ impl Sink for Named {
         self.0.batch()
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         self.0.deliver(batch)
     }
 }
 
-fn spooled(address: &str, place: &Place) -> Outbox {
+fn spooled(address: &str, place: &SpoolRoot) -> Outbox {
     let sink = Http::new(&settings(&format!("http://{address}/"), LONG)).unwrap();
     Outbox::start(Box::new(Named(sink)), 4, FULL, Some((place, "the collector"))).unwrap()
 }

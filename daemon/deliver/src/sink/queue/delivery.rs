@@ -20,7 +20,7 @@ use super::{
     Queue, Woken,
     refusals::Refusals,
 };
-use crate::spool::{Batch, Parcel, Spool};
+use crate::spool::{Batch, Item, Spool};
 
 /// The longest first pause: a collector that restarts needs a few of these.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
@@ -174,7 +174,7 @@ impl Delivery {
     }
 
     /// Judges a report or tombstone that was refused alone. Returns whether it is given up.
-    fn refused_alone(&mut self, parcel: &Parcel, answer: &str) -> bool {
+    fn refused_alone(&mut self, parcel: &Item, answer: &str) -> bool {
         let is_final = self.refusals.refused(parcel.number());
         if is_final {
             self.set_aside(parcel, answer);
@@ -206,7 +206,7 @@ impl Delivery {
     }
 
     fn count_refusal(&self, answer: &str) {
-        self.queue.account(|account| account.failed(&DeliveryError::Refused(answer.to_owned())));
+        self.queue.counters(|counters| counters.failed(&DeliveryError::Refused(answer.to_owned())));
     }
 
     /// The sink accepts nothing at this time: logs it once.
@@ -215,13 +215,13 @@ impl Delivery {
         let [_, several] = self.queue.carries;
         let answer = &self.answer;
         let error = DeliveryError::Refused(format!("{answer} (the sink has taken nothing since: all {several} wait)"));
-        self.queue.account(|account| account.last_error = Some(error.to_string()));
+        self.queue.counters(|counters| counters.last_error = Some(error.to_string()));
         self.log(&error);
         Outcome::Refused
     }
 
     /// Keeps a refused report aside, with a tombstone in its place; drops a refused tombstone.
-    fn set_aside(&mut self, parcel: &Parcel, answer: &str) {
+    fn set_aside(&mut self, parcel: &Item, answer: &str) {
         let (sink, id) = (&self.queue.name, &parcel.encoded.id);
         let [one, _] = self.queue.carries;
         self.count_refusal(answer);
@@ -317,9 +317,9 @@ impl Delivery {
         for parcel in &batch.parcels {
             self.refusals.accepted(parcel.number(), parcel.is_report);
         }
-        self.queue.note(&self.spool, |account| {
-            account.delivered += reports;
-            account.last_error = None;
+        self.queue.note(&self.spool, |counters| {
+            counters.delivered += reports;
+            counters.last_error = None;
         });
         if take(&mut self.is_failing) {
             let [_, several] = self.queue.carries;
@@ -328,7 +328,7 @@ impl Delivery {
     }
 
     fn failed(&mut self, error: &DeliveryError) {
-        self.queue.account(|account| account.failed(error));
+        self.queue.counters(|counters| counters.failed(error));
         self.log(error);
     }
 

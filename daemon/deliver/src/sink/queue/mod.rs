@@ -4,7 +4,7 @@
 //! Reports wait in a [`Spool`]. One in memory takes them at once. One on disk may hang, so reports for it wait in front
 //! of it, up to a limit, until a thread has written them ([`writer`]). Another thread delivers them ([`delivery`]).
 
-mod account;
+mod counters;
 mod delivery;
 mod refusals;
 #[cfg(test)]
@@ -22,7 +22,7 @@ use tracing::warn;
 use weir_config::Addresses;
 use weir_report::{Encoded, Ids, SinkMetrics};
 
-use self::account::{Account, why};
+use self::counters::{SinkCounters, why};
 pub(super) use self::delivery::Delivery;
 use super::{Sink, now, privacy};
 use crate::spool::Spool;
@@ -54,7 +54,7 @@ pub(super) enum Storage {
 
 #[derive(Debug, Default)]
 struct State {
-    account: Account,
+    counters: SinkCounters,
     /// Reports that wait to be written to the disk.
     incoming: VecDeque<Encoded>,
     /// Reports that were dropped because too many waited to be written. They are older than `incoming`.
@@ -112,7 +112,7 @@ impl Queue {
             Storage::Disk { incoming_max } => {
                 let mut state = self.state();
                 state.incoming.push_back(report);
-                state.account.incoming += 1;
+                state.counters.incoming += 1;
                 if state.incoming.len() > *incoming_max
                     && let Some(oldest) = state.incoming.pop_front()
                 {
@@ -173,17 +173,17 @@ impl Queue {
     }
 
     /// Changes the account.
-    fn account<T>(&self, change: impl FnOnce(&mut Account) -> T) -> T {
-        change(&mut self.state().account)
+    fn counters<T>(&self, change: impl FnOnce(&mut SinkCounters) -> T) -> T {
+        change(&mut self.state().counters)
     }
 
     /// Notes what the spool holds, together with another change of the account.
-    fn note(&self, spool: &Spool, change: impl FnOnce(&mut Account)) {
+    fn note(&self, spool: &Spool, change: impl FnOnce(&mut SinkCounters)) {
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let holding = spool.holding();
-        let due = self.account(|account| {
-            change(account);
-            account.update(holding)
+        let due = self.counters(|counters| {
+            change(counters);
+            counters.update(holding)
         });
         for (reason, count) in due {
             let [_, several] = self.carries;
@@ -193,12 +193,12 @@ impl Queue {
 
     /// Whether the sink has stopped accepting reports for good.
     pub fn is_closed(&self) -> bool {
-        self.account(|account| account.is_closed)
+        self.counters(|counters| counters.is_closed)
     }
 
     /// The sink's account since its start. This waits neither for a disk nor for a collector.
     pub fn metrics(&self) -> SinkMetrics {
-        self.account(|account| account.metrics(self.name.clone(), self.has_disk()))
+        self.counters(|counters| counters.metrics(self.name.clone(), self.has_disk()))
     }
 
     /// Locks the state, for a few instructions. It is never left half changed, so a poisoned lock does no harm.
@@ -210,8 +210,8 @@ impl Queue {
 impl State {
     /// Notes that this report was dropped before it was written.
     fn drop_incoming(&mut self, report: &Encoded) {
-        self.account.incoming -= 1;
-        self.account.lost_incoming += 1;
+        self.counters.incoming -= 1;
+        self.counters.lost_incoming += 1;
         let Some(ids) = Ids::of(&report.id) else { return };
         match self.dropped.last_mut().and_then(|last| Some((last.and(&ids)?, last))) {
             Some((joined, last)) => *last = joined,

@@ -10,7 +10,7 @@ use super::{
     },
     *,
 };
-use crate::spool::{Limits, Parcel};
+use crate::spool::{Item, Limits};
 
 /// Answers by a script, then accepts everything.
 struct Scripted {
@@ -23,7 +23,7 @@ impl Sink for Scripted {
         "scripted".to_owned()
     }
 
-    fn deliver(&mut self, batch: &[Parcel]) -> Result<(), DeliveryError> {
+    fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         self.answers.pop_front().unwrap_or(Ok(()))?;
         for parcel in batch {
             self.accepted.send(parcel.encoded.id.clone()).unwrap();

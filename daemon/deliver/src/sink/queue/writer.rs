@@ -29,9 +29,9 @@ impl Queue {
             let count: u64 = dropped.iter().map(Ids::count).sum();
             let has_report = u64::from(report.is_some());
             let kept = report.map_or(Ok(()), |report| spool.keep(privacy::applied(self.addresses, report), now));
-            self.note(spool, |account| {
-                account.lost_incoming -= count.min(account.lost_incoming);
-                account.incoming -= has_report;
+            self.note(spool, |counters| {
+                counters.lost_incoming -= count.min(counters.lost_incoming);
+                counters.incoming -= has_report;
             });
             self.log(kept, &mut is_failing);
             self.announce();

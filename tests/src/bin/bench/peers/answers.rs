@@ -20,7 +20,7 @@ pub struct Answer {
 }
 
 /// How true an answer is.
-pub struct Judged {
+pub struct Accuracy {
     /// Rows.
     pub rows: usize,
     /// How many of the largest were sought.
@@ -103,7 +103,7 @@ fn key<'a>(question: &Question, value: impl Fn(usize) -> &'a Value) -> String {
 /// # Errors
 ///
 /// A row is about what there is not, or there are no rows.
-pub fn judge(answer: &[Answer], truths: &HashMap<String, f64>, sought: usize) -> Result<Judged> {
+pub fn judge(answer: &[Answer], truths: &HashMap<String, f64>, sought: usize) -> Result<Accuracy> {
     ensure!(!answer.is_empty(), "an answer without rows");
     let mut largest: Vec<(&String, f64)> = truths.iter().map(|(key, truth)| (key, *truth)).collect();
     largest.sort_by(|(one_key, one), (other_key, other)| other.total_cmp(one).then(one_key.cmp(other_key)));
@@ -119,7 +119,7 @@ pub fn judge(answer: &[Answer], truths: &HashMap<String, f64>, sought: usize) ->
     }
     let found = errors.len();
     ensure!(found > 0, "none of the largest was found");
-    Ok(Judged {
+    Ok(Accuracy {
         rows: answer.len(),
         sought,
         found,

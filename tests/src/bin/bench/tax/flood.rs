@@ -10,7 +10,7 @@ use weir_tests::livegen::{Flows, Generator, HEAVY_EVERY, HEAVY_FLOWS, heavy_pack
 use super::{
     check, introduce, process,
     route::{Passed, Route},
-    tool::{self, Account},
+    tool::{self, LedgerSums},
 };
 use crate::table::{self, thousands};
 
@@ -42,7 +42,7 @@ pub fn bench() -> Result<()> {
 
 struct Flooded {
     passed: Passed,
-    account: Account,
+    account: LedgerSums,
     resident: [u64; 2],
     planned: u64,
     /// Packets of each window that the flood was in.

@@ -158,7 +158,7 @@ pub fn stop_weir(daemon: &mut Daemon) -> Result<Vec<Value>> {
 
 /// The ledgers of several windows, added up.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Account {
+pub struct LedgerSums {
     /// All that weir saw.
     pub seen: Tally,
     /// What is in its flows.
@@ -172,9 +172,9 @@ pub struct Account {
 /// # Errors
 ///
 /// One does not.
-pub fn account(reports: &[Value]) -> Result<Account> {
+pub fn account(reports: &[Value]) -> Result<LedgerSums> {
     let ledger = account::add_up(reports)?;
-    Ok(Account { seen: ledger.seen, attributed: ledger.attributed, lost: ledger.all_lost() })
+    Ok(LedgerSums { seen: ledger.seen, attributed: ledger.attributed, lost: ledger.all_lost() })
 }
 
 /// Another tool that runs; killed on drop.

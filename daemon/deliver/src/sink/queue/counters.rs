@@ -10,7 +10,7 @@ use crate::spool::Holding;
 /// A sink's account. Invariant: every report that was offered or inherited from an earlier weir is waiting, delivered
 /// or lost.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct SinkCounters {
     /// Reports that are not in the spool yet.
     pub incoming: u64,
     /// Reports that were lost before they reached the spool, and that the spool does not know of yet.
@@ -25,7 +25,7 @@ pub(super) struct Account {
     logged: BTreeMap<Reason, u64>,
 }
 
-impl Account {
+impl SinkCounters {
     /// Notes what the spool holds. Returns the reasons for losses that are due for the log, with their counts: on the
     /// first loss, and each time the count has doubled.
     pub fn update(&mut self, holding: Holding) -> Vec<(Reason, u64)> {
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn a_loss_is_logged_first_and_whenever_it_has_doubled() {
-        let mut account = Account::default();
+        let mut counters = SinkCounters::default();
         let mut due = |count| {
             let lost = [(Reason::TooOld, count), (Reason::Refused, count)].into();
-            account.update(Holding { lost, ..Holding::default() })
+            counters.update(Holding { lost, ..Holding::default() })
         };
         let logged: Vec<_> = (0..=9).flat_map(&mut due).collect();
         assert_eq!(logged, [1, 2, 4, 8].map(|count| (Reason::TooOld, count)), "a refusal is logged with its answer");
@@ -102,9 +102,9 @@ mod tests {
     #[test]
     fn reports_lost_before_the_spool_are_lost_like_those_in_it() {
         let lost = [(Reason::QueueFull, 2), (Reason::TooOld, 1)].into();
-        let mut account = Account { incoming: 3, lost_incoming: 4, ..Account::default() };
-        account.update(Holding { reports: 7, in_memory: 2, lost, ..Holding::default() });
-        let metrics = account.metrics("stdout".to_owned(), true);
+        let mut counters = SinkCounters { incoming: 3, lost_incoming: 4, ..SinkCounters::default() };
+        counters.update(Holding { reports: 7, in_memory: 2, lost, ..Holding::default() });
+        let metrics = counters.metrics("stdout".to_owned(), true);
         assert_eq!((metrics.queued, metrics.dropped, metrics.spool.unwrap().reports), (10, 7, 5));
         assert_eq!(metrics.lost, [("queue_full".to_owned(), 6), ("too_old".to_owned(), 1)].into());
     }

@@ -1,4 +1,5 @@
-//! The ladder: the ways to see the packets of an interface. weir tries the best one first, and the next if it fails.
+//! The methods of attaching: the ways to see the packets of an interface. weir tries the best one first, and the next if it
+//! fails.
 //!
 //! | interface | what it receives | what it sends |
 //! |---|---|---|
@@ -60,7 +61,7 @@ pub fn link_layer(device: &Device) -> packet::Link {
 }
 
 /// The ways to try, the best first. Without programs there is only one.
-pub fn rungs(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'static [Obtained] {
+pub fn attach_methods(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'static [Obtained] {
     const LOOPBACK: u16 = 772;
     let is_virtual = device.kind.is_some() || device.hardware == LOOPBACK;
     match (way, mode) {
@@ -79,9 +80,9 @@ pub fn rungs(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'sta
 }
 
 /// The same ways if many interfaces are attached: a filter holds the kernel's configuration lock only for a moment.
-pub const fn for_many(rungs: &'static [Obtained]) -> &'static [Obtained] {
+pub const fn for_many(attach_methods: &'static [Obtained]) -> &'static [Obtained] {
     use Obtained::{Generic, Native, Tc, Tcx};
-    match rungs {
+    match attach_methods {
         [Native, Tcx, Tc, Generic] => &[Native, Tc, Tcx, Generic],
         [Tcx, Tc, Generic] => &[Tc, Tcx, Generic],
         [Tcx, Tc] => &[Tc, Tcx],
@@ -90,7 +91,7 @@ pub const fn for_many(rungs: &'static [Obtained]) -> &'static [Obtained] {
 }
 
 /// What the ways of attaching need.
-pub struct Ladder<'a> {
+pub struct AttachResources<'a> {
     /// The programs, if there are any.
     pub programs: Option<Programs<'a>>,
     /// The packet sockets.
@@ -100,19 +101,19 @@ pub struct Ladder<'a> {
     /// Whether so many interfaces are attached that TCX is avoided.
     pub has_many: bool,
     /// What is needed to be first on a hook.
-    pub standing: Standing,
+    pub hook_order: HookOrder,
 }
 
 /// What is needed to be first on a hook, and to recognize other weirs there.
 #[derive(Default)]
-pub struct Standing {
+pub struct HookOrder {
     /// Programs that hold positions while links change theirs, if they could be loaded.
     passing: Option<Passing>,
     /// Sockets that tell other weirs which programs are weir's.
     signs: Vec<OwnedFd>,
 }
 
-impl Standing {
+impl HookOrder {
     /// Loads what requires capabilities.
     pub fn load(&mut self) {
         let loaded = Passing::load();
@@ -143,7 +144,7 @@ pub struct Programs<'a> {
 }
 
 /// Keeps an interface measured until dropped.
-pub enum Hold {
+pub enum AttachmentGuard {
     /// A program.
     Program {
         /// The program's link.
@@ -161,7 +162,7 @@ pub enum Hold {
     },
 }
 
-impl Hold {
+impl AttachmentGuard {
     /// Its position now. A packet socket is always first. `traffic` is opened when needed.
     ///
     /// # Errors
@@ -205,7 +206,7 @@ impl Hold {
     }
 }
 
-impl Ladder<'_> {
+impl AttachResources<'_> {
     /// Attaches in the best way that the interface supports, with a slot. `feeds` is needed only by a packet socket.
     ///
     /// # Errors
@@ -217,33 +218,37 @@ impl Ladder<'_> {
         mode: Mode,
         way: Way,
         (slot, feeds): (usize, Feeds),
-    ) -> Result<(Obtained, Hold), AttachError> {
+    ) -> Result<(Obtained, AttachmentGuard), AttachError> {
         if link_layer(device) == packet::Link::Other {
             return Err(AttachError::LinkLayer { name: device.name.clone(), hardware: device.hardware });
         }
-        let rungs = rungs(device, mode, way, self.programs.is_some());
-        let rungs = if self.has_many { for_many(rungs) } else { rungs };
+        let attach_methods = attach_methods(device, mode, way, self.programs.is_some());
+        let attach_methods = if self.has_many { for_many(attach_methods) } else { attach_methods };
         if let Some(programs) = &mut self.programs
-            && let Some(taken_over) = programs.take_over(&mut self.inherited, device, way, rungs)
+            && let Some(taken_over) = programs.take_over(&mut self.inherited, device, way, attach_methods)
         {
             return Ok(taken_over);
         }
-        self.make_room(device, way, rungs);
+        self.make_room(device, way, attach_methods);
         let mut refusals: Vec<AttachError> = Vec::new();
-        for &rung in rungs {
-            let attached = match (rung, &mut self.programs) {
-                (Obtained::AfPacket, _) => self.tap(device, way, (slot, feeds)).map(|tap| Hold::Socket { tap }),
-                (_, Some(programs)) => programs.attach(device, way, rung),
+        for &method in attach_methods {
+            let attached = match (method, &mut self.programs) {
+                (Obtained::AfPacket, _) => {
+                    self.tap(device, way, (slot, feeds)).map(|tap| AttachmentGuard::Socket { tap })
+                }
+                (_, Some(programs)) => programs.attach(device, way, method),
                 (_, None) => Err(KernelError::NotPermitted.into()),
             };
             match attached {
-                Ok(hold) => {
+                Ok(guard) => {
                     for refusal in &refusals {
                         info!(interface = %device.name, direction = way.name(), "a better mode does not work here: {}", with_causes(refusal));
                     }
-                    return Ok((rung, hold));
+                    return Ok((method, guard));
                 }
-                Err(error @ AttachError::NotPermitted(_)) if rung == Obtained::Tc && rung != rungs[rungs.len() - 1] => {
+                Err(error @ AttachError::NotPermitted(_))
+                    if method == Obtained::Tc && method != attach_methods[attach_methods.len() - 1] =>
+                {
                     debug!(interface = %device.name, direction = way.name(), "refused: {}", with_causes(&error));
                 }
                 Err(error @ (AttachError::NotPermitted(_) | AttachError::Vanished(_))) => return Err(error),
@@ -257,51 +262,51 @@ impl Ladder<'_> {
     }
 
     /// Restores an attachment that, according to `position`, does not see all packets. What cannot be restored is
-    /// removed from `hold`.
+    /// removed from `guard`.
     ///
     /// # Errors
     ///
     /// Why the kernel refused.
     pub fn mend(
         &mut self,
-        hold: &mut Option<Hold>,
+        guard: &mut Option<AttachmentGuard>,
         device: &Device,
-        (way, rung): (Way, Obtained),
+        (way, method): (Way, Obtained),
         position: &Position,
     ) -> Result<(), AttachError> {
-        let Self { programs, standing, .. } = self;
+        let Self { programs, hook_order, .. } = self;
         let Some(programs) = programs else { return Ok(()) };
-        match hold {
-            Some(Hold::Program { link }) => {
-                let program = programs.of(device, way, rung)?;
-                let mended = match (position, &standing.passing) {
+        match guard {
+            Some(AttachmentGuard::Program { link }) => {
+                let program = programs.of(device, way, method)?;
+                let mended = match (position, &hook_order.passing) {
                     (Position::Removed, _) => link.attach_again(program),
                     (Position::Replaced(_), _) => link.replace(program),
                     (Position::Behind { .. }, Some(passing)) => link.move_first(program, passing),
                     (Position::Behind { .. }, None) => Err(Errno::PERM.into()),
                     (Position::First, _) => Ok(()),
                 };
-                mended.map_err(|error| refused_link(device, rung, error))
+                mended.map_err(|error| refused_link(device, method, error))
             }
-            Some(Hold::Filter { .. }) => {
+            Some(AttachmentGuard::Filter { .. }) => {
                 // The old filter goes first, and the new one comes before all others of its priority.
-                *hold = None;
-                *hold = Some(programs.tc(device, way)?);
+                *guard = None;
+                *guard = Some(programs.tc(device, way)?);
                 Ok(())
             }
-            Some(Hold::Socket { .. }) | None => Ok(()),
+            Some(AttachmentGuard::Socket { .. }) | None => Ok(()),
         }
     }
 
     /// Detaches what an earlier weir attached for this direction in another way. With both, packets would count twice,
     /// and the kernel has room for only one XDP program.
-    fn make_room(&mut self, device: &Device, way: Way, rungs: &[Obtained]) {
+    fn make_room(&mut self, device: &Device, way: Way, attach_methods: &[Obtained]) {
         const HOOKS: [&[Hook]; 2] = [&[Hook::XdpNative, Hook::XdpGeneric, Hook::TcxIngress], &[Hook::TcxEgress]];
         if let Some(programs) = &mut self.programs {
             // Load them first, so that the interface is without a program only for a moment. Errors are reported when
             // it is attached.
-            for rung in rungs {
-                drop(programs.of(device, way, *rung));
+            for method in attach_methods {
+                drop(programs.of(device, way, *method));
             }
         }
         if self.inherited.detach(HOOKS[way as usize], device.ifindex) {
@@ -323,14 +328,14 @@ impl Ladder<'_> {
 }
 
 impl Programs<'_> {
-    fn attach(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<Hold, AttachError> {
-        let Some(hook) = hook_of(rung, way) else { return self.tc(device, way) };
-        if rung == Obtained::Tcx && matches!(has_tcx(), Ok(false)) {
+    fn attach(&mut self, device: &Device, way: Way, method: Obtained) -> Result<AttachmentGuard, AttachError> {
+        let Some(hook) = hook_of(method, way) else { return self.tc(device, way) };
+        if method == Obtained::Tcx && matches!(has_tcx(), Ok(false)) {
             return Err(AttachError::NoTcx(device.name.clone()));
         }
-        let link = Link::attach(self.of(device, way, rung)?, device.ifindex, hook)
-            .map_err(|error| refused_link(device, rung, error))?;
-        Ok(Hold::Program { link })
+        let link = Link::attach(self.of(device, way, method)?, device.ifindex, hook)
+            .map_err(|error| refused_link(device, method, error))?;
+        Ok(AttachmentGuard::Program { link })
     }
 
     /// Replaces the program of an earlier weir, which may be attached in any of these ways, by weir's.
@@ -339,16 +344,16 @@ impl Programs<'_> {
         inherited: &mut Links,
         device: &Device,
         way: Way,
-        rungs: &[Obtained],
-    ) -> Option<(Obtained, Hold)> {
-        rungs.iter().find_map(|&rung| {
-            let hook = hook_of(rung, way)?;
+        attach_methods: &[Obtained],
+    ) -> Option<(Obtained, AttachmentGuard)> {
+        attach_methods.iter().find_map(|&method| {
+            let hook = hook_of(method, way)?;
             let mut link = inherited.take(hook, device.ifindex)?;
-            let replaced = self.of(device, way, rung).and_then(|program| {
-                link.replace(program).map_err(|error| refused_link(device, rung, error))
+            let replaced = self.of(device, way, method).and_then(|program| {
+                link.replace(program).map_err(|error| refused_link(device, method, error))
             });
             match replaced {
-                Ok(()) => Some((rung, Hold::Program { link })),
+                Ok(()) => Some((method, AttachmentGuard::Program { link })),
                 Err(error) => {
                     let (interface, direction) = (&device.name, way.name());
                     warn!(%interface, direction, "cannot replace the earlier program: {}. Attaching again", with_causes(&error));
@@ -360,35 +365,35 @@ impl Programs<'_> {
     }
 
     /// The loaded program for this interface and this way.
-    fn of(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<impl AsFd, AttachError> {
-        let refused = |source| refused(device, rung, source);
-        let program = match rung {
+    fn of(&mut self, device: &Device, way: Way, method: Obtained) -> Result<impl AsFd, AttachError> {
+        let refused = |source| refused(device, method, source);
+        let program = match method {
             Obtained::Native | Obtained::Generic if link_layer(device) != packet::Link::Ethernet => {
-                return Err(AttachError::NoEthernet { name: device.name.clone(), mode: rung.name() });
+                return Err(AttachError::NoEthernet { name: device.name.clone(), mode: method.name() });
             }
             Obtained::Native => self.xdp.native.fd(),
             Obtained::Generic => self.xdp.generic().map_err(refused)?.fd(),
-            _ => self.for_tc(device, way, rung)?.fd(),
+            _ => self.for_tc(device, way, method)?.fd(),
         };
         program.map_err(refused)
     }
 
     /// The loaded program that reads this interface's packets at the tc hook.
-    fn for_tc(&mut self, device: &Device, way: Way, rung: Obtained) -> Result<&mut SchedClassifier, AttachError> {
+    fn for_tc(&mut self, device: &Device, way: Way, method: Obtained) -> Result<&mut SchedClassifier, AttachError> {
         let Device { name, hardware, .. } = device;
-        let found = self.tc.get(link_layer(device), way).map_err(|source| not_loaded(name, rung, source))?;
+        let found = self.tc.get(link_layer(device), way).map_err(|source| not_loaded(name, method, source))?;
         found.ok_or_else(|| AttachError::LinkLayer { name: name.clone(), hardware: *hardware })
     }
 
-    fn tc(&mut self, device: &Device, way: Way) -> Result<Hold, AttachError> {
+    fn tc(&mut self, device: &Device, way: Way) -> Result<AttachmentGuard, AttachError> {
         let program = self.for_tc(device, way, Obtained::Tc)?;
-        Ok(Hold::Filter { hooked: hook::attach(device, way, program)? })
+        Ok(AttachmentGuard::Filter { hooked: hook::attach(device, way, program)? })
     }
 }
 
 /// The hook of a way; `None` if it has no link.
-const fn hook_of(rung: Obtained, way: Way) -> Option<Hook> {
-    match (rung, way) {
+const fn hook_of(method: Obtained, way: Way) -> Option<Hook> {
+    match (method, way) {
         (Obtained::Native, _) => Some(Hook::XdpNative),
         (Obtained::Generic, _) => Some(Hook::XdpGeneric),
         (Obtained::Tcx, Way::Ingress) => Some(Hook::TcxIngress),
@@ -398,7 +403,7 @@ const fn hook_of(rung: Obtained, way: Way) -> Option<Hook> {
 }
 
 /// Why a program for the tc hook is not loaded. The verifier's log is pages long, and goes to the debug log.
-fn not_loaded(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
+fn not_loaded(name: &str, method: Obtained, source: ProgramError) -> AttachError {
     debug!(interface = %name, "the program for the tc hook is not loaded: {}", with_causes(&source));
     let name = name.to_owned();
     match &source {
@@ -406,7 +411,7 @@ fn not_loaded(name: &str, rung: Obtained, source: ProgramError) -> AttachError {
             AttachError::NotPermitted(name)
         }
         ProgramError::LoadError { .. } => AttachError::NoTcProgram(name),
-        _ => AttachError::Refused { name, mode: rung.name(), source },
+        _ => AttachError::Refused { name, mode: method.name(), source },
     }
 }
 
@@ -418,27 +423,27 @@ fn most_useful(mut refusals: Vec<AttachError>) -> Option<AttachError> {
 }
 
 /// What it means that the kernel refused a link.
-fn refused_link(device: &Device, rung: Obtained, io_error: io::Error) -> AttachError {
-    refused(device, rung, SyscallError { call: "bpf_link_create", io_error }.into())
+fn refused_link(device: &Device, method: Obtained, io_error: io::Error) -> AttachError {
+    refused(device, method, SyscallError { call: "bpf_link_create", io_error }.into())
 }
 
 /// What it means that the kernel refused.
-fn refused(device: &Device, rung: Obtained, source: ProgramError) -> AttachError {
+fn refused(device: &Device, method: Obtained, source: ProgramError) -> AttachError {
     let name = device.name.clone();
     let errno = match &source {
         ProgramError::SyscallError(SyscallError { io_error, .. }) => io_error.raw_os_error(),
         _ => None,
     };
     match errno.map(Errno::from_raw_os_error) {
-        Some(Errno::EXIST) if rung != Obtained::Tcx && device.xdp.is_none() => AttachError::BelowGeneric(name),
-        Some(Errno::BUSY | Errno::EXIST) if rung != Obtained::Tcx => AttachError::Taken(name),
+        Some(Errno::EXIST) if method != Obtained::Tcx && device.xdp.is_none() => AttachError::BelowGeneric(name),
+        Some(Errno::BUSY | Errno::EXIST) if method != Obtained::Tcx => AttachError::Taken(name),
         Some(Errno::PERM | Errno::ACCESS) => AttachError::NotPermitted(name),
         Some(Errno::NODEV) => AttachError::Vanished(name),
         // The kernel does not know this link type. (Rejecting the program itself is an error of another call.)
-        Some(Errno::INVAL) if rung == Obtained::Tcx && matches!(source, ProgramError::SyscallError(_)) => {
+        Some(Errno::INVAL) if method == Obtained::Tcx && matches!(source, ProgramError::SyscallError(_)) => {
             AttachError::NoTcx(name)
         }
-        _ => AttachError::Refused { name, mode: rung.name(), source },
+        _ => AttachError::Refused { name, mode: method.name(), source },
     }
 }
 
@@ -449,7 +454,7 @@ mod tests {
     #[test]
     fn the_kernels_refusals_are_understood() {
         use Obtained::{Generic, Native, Tcx};
-        for (rung, errno, expected) in [
+        for (method, errno, expected) in [
             (Native, Errno::BUSY, "Taken"),
             (Generic, Errno::EXIST, "Taken"),
             (Tcx, Errno::BUSY, "Refused"),
@@ -463,8 +468,8 @@ mod tests {
             let io_error = io::Error::from_raw_os_error(errno.raw_os_error());
             let xdp = Some(XdpProgram { id: Some(7), place: "native" });
             let device = Device { name: "eth0".to_owned(), xdp, ..Device::default() };
-            let error = refused_link(&device, rung, io_error);
-            assert!(format!("{error:?}").starts_with(expected), "{rung:?} {errno}: {error:?}");
+            let error = refused_link(&device, method, io_error);
+            assert!(format!("{error:?}").starts_with(expected), "{method:?} {errno}: {error:?}");
         }
         let device = Device { name: "eth0".to_owned(), ..Device::default() };
         let error = refused_link(&device, Generic, io::Error::from_raw_os_error(Errno::EXIST.raw_os_error()));
@@ -495,32 +500,32 @@ mod tests {
         }
         let veth = Device { hardware: 1, kind: Some("veth".to_owned()), ..Device::default() };
         for (mode, way) in [(Mode::Auto, Way::Ingress), (Mode::Auto, Way::Egress), (Mode::Native, Way::Egress)] {
-            assert_eq!(for_many(rungs(&veth, mode, way, true))[0], Tc, "{mode:?} {way:?}");
+            assert_eq!(for_many(attach_methods(&veth, mode, way, true))[0], Tc, "{mode:?} {way:?}");
         }
     }
 
     #[test]
-    fn the_ladder_suits_the_interface() {
+    fn the_methods_suit_the_interface() {
         let card = Device { hardware: 1, ..Device::default() };
         let veth = Device { kind: Some("veth".to_owned()), ..card.clone() };
         let tun = Device { hardware: 65_534, kind: Some("tun".to_owned()), ..card.clone() };
         let ppp = Device { hardware: 512, ..card.clone() };
         let lo = Device { hardware: 772, ..card.clone() };
         use Obtained::{AfPacket, Generic, Native, Tc, Tcx};
-        let auto = |device| rungs(device, Mode::Auto, Way::Ingress, true);
+        let auto = |device| attach_methods(device, Mode::Auto, Way::Ingress, true);
         assert_eq!(auto(&card), [Native, Tcx, Tc, Generic]);
         assert_eq!(auto(&veth), [Tcx, Tc, Generic], "merged buffers are counted as packets wherever that is possible");
         assert_eq!(auto(&lo), [Tcx, Tc, Generic]);
         assert_eq!((auto(&tun), auto(&ppp)), (&[Tcx, Tc][..], &[Tcx, Tc][..]));
-        assert_eq!(rungs(&veth, Mode::Native, Way::Ingress, true), [Native]);
-        assert_eq!(rungs(&card, Mode::Native, Way::Egress, true), [Tcx, Tc], "XDP sees nothing that is sent");
+        assert_eq!(attach_methods(&veth, Mode::Native, Way::Ingress, true), [Native]);
+        assert_eq!(attach_methods(&card, Mode::Native, Way::Egress, true), [Tcx, Tc], "XDP sees nothing that is sent");
         for way in [Way::Ingress, Way::Egress] {
-            assert_eq!(rungs(&card, Mode::Tc, way, true), [Tc]);
-            assert_eq!(rungs(&card, Mode::Tcx, way, true), [Tcx]);
+            assert_eq!(attach_methods(&card, Mode::Tc, way, true), [Tc]);
+            assert_eq!(attach_methods(&card, Mode::Tcx, way, true), [Tcx]);
         }
         for way in [Way::Ingress, Way::Egress] {
-            assert_eq!(rungs(&card, Mode::AfPacket, way, true), [AfPacket]);
-            assert_eq!(rungs(&tun, Mode::Auto, way, false), [AfPacket], "nothing else is to be had");
+            assert_eq!(attach_methods(&card, Mode::AfPacket, way, true), [AfPacket]);
+            assert_eq!(attach_methods(&tun, Mode::Auto, way, false), [AfPacket], "nothing else is to be had");
         }
         assert_eq!(link_layer(&Device { hardware: 32, ..card }), packet::Link::Other, "InfiniBand");
     }

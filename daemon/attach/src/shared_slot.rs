@@ -19,7 +19,7 @@ use super::{
     coverage::Shortage,
     netlink::Device,
     obtained::{Obtained, WAITS},
-    plan::{Wanted, successor},
+    plan::{PlannedAttachment, successor},
     readings::Readings,
     tasks::Number,
     watch::Watched,
@@ -30,7 +30,7 @@ pub const NAME: &str = "others";
 
 /// The interfaces without a slot of their own.
 #[derive(Default)]
-pub struct Others {
+pub struct SharedSlot {
     members: BTreeMap<Number, Member>,
     numbers: HashMap<(u32, Way), Number>,
     /// Whether it had a member in this window.
@@ -60,7 +60,7 @@ pub struct Member {
     own: Option<Tally>,
 }
 
-impl Others {
+impl SharedSlot {
     /// The slot that they share.
     pub const SLOT: usize = OTHERS as usize;
 
@@ -85,9 +85,14 @@ impl Others {
     }
 
     /// Adds a member that is about to be attached; returns whether it is the first.
-    pub fn take(&mut self, wanted: &Wanted<'_>, number: Number, (feeds, was_refused): (Feeds, bool)) -> bool {
+    pub fn take(
+        &mut self,
+        wanted: &PlannedAttachment<'_>,
+        number: Number,
+        (feeds, was_refused): (Feeds, bool),
+    ) -> bool {
         let is_first = self.members.is_empty();
-        let Wanted { rule, device, way, .. } = *wanted;
+        let PlannedAttachment { rule, device, way, .. } = *wanted;
         let (ifindex, name) = (device.ifindex, device.name.clone());
         let (obtained, watched) = (Obtained::Waiting, Watched::new(clock::now().monotonic));
         self.numbers.insert((ifindex, way), number);
@@ -135,7 +140,11 @@ impl Others {
     }
 
     /// Removes and returns the members that are gone or no longer wanted.
-    pub fn let_go(&mut self, wanted: &[Wanted<'_>], gone: &HashMap<u32, Departure>) -> Vec<(Number, u32, Way)> {
+    pub fn let_go(
+        &mut self,
+        wanted: &[PlannedAttachment<'_>],
+        gone: &HashMap<u32, Departure>,
+    ) -> Vec<(Number, u32, Way)> {
         let asked_for: HashMap<_, _> =
             wanted.iter().map(|wanted| ((wanted.device.ifindex, wanted.way, wanted.rule), wanted.device)).collect();
         let mut left = Vec::new();
@@ -253,7 +262,7 @@ mod tests {
         let device = |ifindex| Device { ifindex, name: format!("ppp{ifindex}"), hardware: 512, ..Device::default() };
         let devices = [device(7), device(8)];
         let wanted = wanted(&rules, &devices, true);
-        let (mut others, ledger) = (Others::default(), Ledger::default());
+        let (mut others, ledger) = (SharedSlot::default(), Ledger::default());
         assert_eq!(others.close(&ledger), None, "there was none");
         let mut take = |(number, wanted)| others.take(wanted, number, (Feeds::All, false));
         let first: Vec<_> = (1..).zip(&wanted).map(&mut take).collect();
@@ -284,7 +293,7 @@ mod tests {
     fn one_that_counts_buffers_is_said_of_all() {
         let rules = [Interface { name: "e*".to_owned(), mode: Mode::Auto, direction: Direction::Ingress, feeds: None }];
         let devices = [Device { ifindex: 3, name: "e3".to_owned(), hardware: 1, ..Device::default() }];
-        let mut others = Others::default();
+        let mut others = SharedSlot::default();
         others.take(&wanted(&rules, &devices, true)[0], 1, (Feeds::All, false));
         others.is_attached(1, Obtained::Generic);
         assert_eq!(others.close(&Ledger::default()).unwrap().counts, Counts::Buffers);

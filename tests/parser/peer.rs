@@ -11,7 +11,7 @@ use weir_common::{
 use weir_tests::traffic::{Mix, Packet, Plan, Traffic};
 
 /// Addresses, protocol, ports (unless 0), the TOS byte or traffic class, and the outermost VLAN (0 if there is none).
-type Opinion = ((IpAddr, IpAddr, u8, u16, u16), u8, u16);
+type ComparedFields = ((IpAddr, IpAddr, u8, u16, u16), u8, u16);
 
 pub fn etherparse_finds_the_same_flows() -> Result<()> {
     // etherparse knows neither PPP over Ethernet nor MPLS.
@@ -45,7 +45,7 @@ pub fn etherparse_finds_the_same_flows() -> Result<()> {
 }
 
 /// The flow that etherparse finds in a frame; nothing if it stops before the transport header for any reason.
-fn opinion(frame: &[u8]) -> Option<Opinion> {
+fn opinion(frame: &[u8]) -> Option<ComparedFields> {
     let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
     let (src, dst, tos, payload): (IpAddr, IpAddr, _, _) = match packet.net.as_ref()? {
         LaxNetSlice::Ipv4(ip) => {

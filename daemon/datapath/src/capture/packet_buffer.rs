@@ -14,7 +14,7 @@ const BYTES_MAX: usize = 16 << 20;
 
 /// Packets copied from their captures, as far as the parser reads.
 #[derive(Default)]
-pub struct Held {
+pub struct PacketBuffer {
     packets: BinaryHeap<Waiting>,
     /// Packets without a time, in arrival order.
     untimed: VecDeque<Waiting>,
@@ -33,7 +33,7 @@ pub struct Waiting {
     captured: Box<[u8]>,
 }
 
-impl Held {
+impl PacketBuffer {
     /// Adds a packet.
     pub fn push(&mut self, &Packet { time_ns, link, wire_bytes, captured }: &Packet<'_>) {
         let captured = captured[..captured.len().min(REACH_MAX)].into();
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn packets_come_back_in_the_order_of_time_and_else_in_their_own() {
-        let mut held = Held::default();
+        let mut held = PacketBuffer::default();
         for (time_ns, nth) in [(Some(30), 0), (Some(10), 1), (None, 2), (Some(10), 3), (Some(20), 4), (None, 5)] {
             held.push(&packet(time_ns, nth, &[nth as u8; 600]));
         }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_much() {
-        let mut held = Held::default();
+        let mut held = PacketBuffer::default();
         let bytes = [0; REACH_MAX];
         while !held.is_full() {
             held.push(&packet(Some(0), 1, &bytes));

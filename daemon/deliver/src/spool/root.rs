@@ -23,7 +23,7 @@ const NAME_CHARS: usize = 64;
 
 /// The folder of all spools.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct SpoolRoot {
     path: PathBuf,
     limits: Limits,
     used: Arc<Used>,
@@ -33,8 +33,8 @@ pub struct Place {
 /// Spools in use: while one sink ends, the next one for the same target shares its spool.
 type Used = Mutex<HashMap<String, Weak<Spool>>>;
 
-impl Place {
-    /// Creates the folder and its parents. If that fails, [`Place::take`] reports it.
+impl SpoolRoot {
+    /// Creates the folder and its parents. If that fails, [`SpoolRoot::take`] reports it.
     pub fn provide(path: &Path) {
         let _ = Folder::of_all(path).create();
     }
@@ -197,11 +197,11 @@ mod tests {
         let sink = here.join("spool").join(&name);
         fs::create_dir(here.join("spool")).unwrap();
         symlink(here.join("secret"), &sink).unwrap();
-        let place = Place::take(&here.join("spool"), limits).unwrap();
-        place.open("file:/reports", "/reports", 4).keep(report(1), 1000).unwrap();
+        let root = SpoolRoot::take(&here.join("spool"), limits).unwrap();
+        root.open("file:/reports", "/reports", 4).keep(report(1), 1000).unwrap();
         sees_nothing();
         fs::remove_file(&sink).unwrap();
-        let spool = place.open("file:/reports", "/reports", 4);
+        let spool = root.open("file:/reports", "/reports", 4);
         spool.keep(report(2), 1000).unwrap();
         fs::remove_dir_all(&sink).unwrap();
         symlink(here.join("secret"), &sink).unwrap();
@@ -218,7 +218,7 @@ mod tests {
         if lchown(here.join("spool"), Some(12_345), None).is_ok() {
             let why = spool.keep(report(5), 1000).unwrap_err().to_string();
             assert!(why.contains("a link that another user has made (user id 12345)"), "{why}");
-            let why = Place::take(&here.join("spool"), limits).unwrap_err().to_string();
+            let why = SpoolRoot::take(&here.join("spool"), limits).unwrap_err().to_string();
             assert!(why.contains("a link that another user has made"), "{why}");
             assert!(folders(&here.join("spool")).is_err());
             sees_nothing();
@@ -226,7 +226,7 @@ mod tests {
             symlink(here.join("moved"), here.join("spool")).unwrap();
             spool.keep(report(6), 1000).unwrap();
         }
-        drop((spool, place));
+        drop((spool, root));
         fs::remove_dir_all(&here).unwrap();
     }
 
@@ -234,8 +234,8 @@ mod tests {
     fn a_folder_in_the_place_of_a_report_costs_that_report() {
         let path = std::env::temp_dir().join(format!("weir-place-{}", std::process::id()));
         let limits = Limits { bytes: 1 << 20, age: None, memory: 4, sync: false };
-        let place = Place::take(&path, limits).unwrap();
-        let spool = place.open("file:/reports", "/reports", 4);
+        let root = SpoolRoot::take(&path, limits).unwrap();
+        let spool = root.open("file:/reports", "/reports", 4);
         let id = |seq| format!("7f3c9a52/0000b41d/{seq}");
         for seq in 1..=3 {
             spool.keep(Encoded { id: id(seq), line: b"{}\n".as_slice().into() }, 1000).unwrap();
