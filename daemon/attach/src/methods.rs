@@ -1,5 +1,4 @@
-//! The methods of attaching: the ways to see the packets of an interface. weir tries the best one first, and the next if it
-//! fails.
+//! The methods of attaching to an interface. weir tries the best one first, and the next if it fails.
 //!
 //! | interface | what it receives | what it sends |
 //! |---|---|---|

@@ -195,7 +195,7 @@ pub struct Handover {
     alerts: Vec<(String, State<Timestamp>)>,
     records: Vec<Record>,
     /// The interfaces as they were last written.
-    pages: Vec<SlotState>,
+    slot_states: Vec<SlotState>,
     /// Descriptors of earlier generations, until this one has reported.
     earlier: Vec<Name>,
     /// Its own descriptors, until everything is attached.
@@ -241,7 +241,7 @@ impl Handover {
             generation_begun: None,
             alerts: inheritance.state().map_or_else(Vec::new, |state| state.alerts.clone()),
             records: Vec::new(),
-            pages: Vec::new(),
+            slot_states: Vec::new(),
             earlier: Vec::new(),
             own: Name::of_generation(generation, flush.blocks().len()).collect(),
             fails: false,
@@ -268,11 +268,11 @@ impl Handover {
         self.reported.add(edge);
     }
 
-    /// Writes the state after a report: its window ended at `until`, `alerts` has the states of the rules, and `pages`
-    /// are the current interfaces. Releases what earlier weirs left.
-    pub fn report(&mut self, until: Moment, last: Last, alerts: &Alerts, pages: Vec<SlotState>) {
+    /// Writes the state after a report: its window ended at `until`, and `alerts` has the states of the rules.
+    /// Releases what earlier weirs left.
+    pub fn report(&mut self, until: Moment, last: Last, alerts: &Alerts, slot_states: Vec<SlotState>) {
         (self.until, self.last, self.alerts) = (until, Some(last), alerts.states());
-        self.write(pages);
+        self.write(slot_states);
         for one in self.earlier.drain(..) {
             store::forget(one);
         }
@@ -290,22 +290,25 @@ impl Handover {
             Err(error) => warn!("the next weir will not have the last records: {error}"),
         }
         self.generation_begun = begun;
-        let pages = std::mem::take(&mut self.pages);
-        self.write(pages);
+        let slot_states = std::mem::take(&mut self.slot_states);
+        self.write(slot_states);
     }
 
     /// Writes the interfaces, if they have changed.
-    pub fn note(&mut self, pages: Vec<SlotState>) {
+    pub fn note(&mut self, slot_states: Vec<SlotState>) {
         let known = |slot_state: &SlotState| (slot_state.slot, slot_state.way, slot_state.ifindex);
-        let is_same = pages.len() == self.pages.len()
-            && pages.iter().zip(&self.pages).all(|(now, then)| known(now) == known(then) && now.name == then.name);
+        let is_same = slot_states.len() == self.slot_states.len()
+            && slot_states
+                .iter()
+                .zip(&self.slot_states)
+                .all(|(now, then)| known(now) == known(then) && now.name == then.name);
         if !is_same {
-            self.write(pages);
+            self.write(slot_states);
         }
     }
 
-    fn write(&mut self, mut pages: Vec<SlotState>) {
-        for slot_state in &mut pages {
+    fn write(&mut self, mut slot_states: Vec<SlotState>) {
+        for slot_state in &mut slot_states {
             slot_state.reported = words(self.reported.counters.get(slot_state.slot).unwrap_or(&Counters::default()));
         }
         let state = HandoverState {
@@ -316,11 +319,11 @@ impl Handover {
             last: self.last.clone(),
             generation_begun: self.generation_begun,
             alerts: self.alerts.clone(),
-            pages,
+            slot_states,
             sizes: self.reported.sizes.clone(),
         };
         let written = self.memory.write(&state);
-        self.pages = state.pages;
+        self.slot_states = state.slot_states;
         match written {
             Ok(()) => self.fails = false,
             Err(error) if !std::mem::replace(&mut self.fails, true) => {

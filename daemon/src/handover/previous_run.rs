@@ -74,7 +74,7 @@ impl PreviousRun {
     ) -> Result<Inherited, KernelError> {
         // Read it first: closing a window resets it.
         let largest = self.largest();
-        let places = Places::new(&self.state.pages, &mut place);
+        let places = Places::new(&self.state.slot_states, &mut place);
         let mut attributed = vec![Tally::default(); places.0.len()];
         self.read_records(|records| {
             for record in records {
@@ -87,7 +87,7 @@ impl PreviousRun {
         let mut counted = Edge::empty(edge.counters.len());
         let mut inherited = Inherited::default();
         let (totals, sizes) = self.read_counters(&mut counted)?;
-        for slot_state in &self.state.pages {
+        for slot_state in &self.state.slot_states {
             let (Some(total), Some(reported)) = (totals.get(slot_state.slot), slot_state.reported()) else { continue };
             let mut rest = total.since(&reported);
             let Some(counters) =
@@ -156,7 +156,7 @@ impl PreviousRun {
 
     /// All packets ever counted in each slot, and by size.
     fn read_counters(&self, edge: &mut Edge) -> Result<(Vec<Counters>, [u64; SIZE_CLASSES]), KernelError> {
-        let slots = self.state.pages.iter().map(|slot_state| slot_state.slot + 1).max().unwrap_or_default();
+        let slots = self.state.slot_states.iter().map(|slot_state| slot_state.slot + 1).max().unwrap_or_default();
         let mut totals = vec![Counters::default(); slots];
         let mut sizes = [0_u64; SIZE_CLASSES];
         for cpu in 0..self.blocks.len() {
@@ -247,10 +247,10 @@ fn moved(record: &Record, slot: u8) -> Record {
 struct Places(Vec<Option<u8>>);
 
 impl Places {
-    fn new(pages: &[SlotState], mut place: impl FnMut(&SlotState) -> Option<usize>) -> Self {
-        let slots = pages.iter().map(|slot_state| slot_state.slot + 1).max().unwrap_or_default();
+    fn new(slot_states: &[SlotState], mut place: impl FnMut(&SlotState) -> Option<usize>) -> Self {
+        let slots = slot_states.iter().map(|slot_state| slot_state.slot + 1).max().unwrap_or_default();
         let mut places = vec![None; slots];
-        for slot_state in pages {
+        for slot_state in slot_states {
             places[slot_state.slot] = place(slot_state).and_then(|slot| u8::try_from(slot).ok());
         }
         Self(places)

@@ -44,8 +44,9 @@ pub struct HandoverState {
     pub generation_begun: Option<Duration>,
     /// The state of each rule of alerts that is not inactive.
     pub alerts: Vec<(String, State<Timestamp>)>,
-    /// The interfaces.
-    pub pages: Vec<SlotState>,
+    /// The interfaces. Earlier releases wrote this name.
+    #[serde(rename = "pages")]
+    pub slot_states: Vec<SlotState>,
     /// Packets by size class in all reports so far.
     pub sizes: Vec<u64>,
 }
@@ -128,7 +129,7 @@ pub fn read(memory: OwnedFd) -> Result<HandoverState, Unreadable> {
     let mut text = vec![0; bytes];
     file.read_exact_at(&mut text, *place)?;
     let state: HandoverState = serde_json::from_slice(&text)?;
-    let slots = state.pages.iter().all(|slot_state| slot_state.slot < SLOTS_MAX as usize);
+    let slots = state.slot_states.iter().all(|slot_state| slot_state.slot < SLOTS_MAX as usize);
     let seq = state.last.as_ref().is_none_or(|last| last.seq < SEQ_MAX);
     if slots && seq && state.sizes.len() == SIZE_CLASSES { Ok(state) } else { Err(Unreadable::Wild) }
 }
@@ -165,7 +166,7 @@ mod tests {
                 "when: packets > 1".to_owned(),
                 State::Pending(Since { start: Timestamp::UNIX_EPOCH, windows: 2 }),
             )],
-            pages: vec![slot_state],
+            slot_states: vec![slot_state],
             sizes: vec![seq; SIZE_CLASSES],
         }
     }
@@ -182,16 +183,16 @@ mod tests {
             memory.write(&state(seq)).unwrap();
             assert_eq!(read(copy(&memory)).unwrap(), state(seq));
         }
-        assert_eq!(state(1).pages[0].reported().unwrap().seen, Tally::new(u64::MAX, 2));
+        assert_eq!(state(1).slot_states[0].reported().unwrap().seen, Tally::new(u64::MAX, 2));
         for wild in [
             state(SEQ_MAX),
             HandoverState { sizes: vec![1], ..state(1) },
-            HandoverState { pages: vec![SlotState { slot: 256, ..state(1).pages[0].clone() }], ..state(1) },
+            HandoverState { slot_states: vec![SlotState { slot: 256, ..state(1).slot_states[0].clone() }], ..state(1) },
         ] {
             memory.write(&wild).unwrap();
             assert!(matches!(read(copy(&memory)), Err(Unreadable::Wild)), "{wild:?}");
         }
-        let short = SlotState { reported: vec![1], ..state(1).pages[0].clone() };
+        let short = SlotState { reported: vec![1], ..state(1).slot_states[0].clone() };
         assert_eq!(short.reported(), None);
     }
 

@@ -18,7 +18,7 @@ pub fn inherit(
     (batch, seen): (&mut Batch, &Seen),
     interfaces: usize,
 ) -> Option<Edge> {
-    let (pages, until) = inheritance.state().map(|state| (state.pages.clone(), state.until))?;
+    let (slot_states, until) = inheritance.state().map(|state| (state.slot_states.clone(), state.until))?;
     // A CPU may still be running an old program that was replaced.
     syscall::wait_for_programs();
     let mut edge = Edge::empty(interfaces);
@@ -41,6 +41,6 @@ pub fn inherit(
             Err(error) => warn!("cannot read what an earlier weir has left: {}", with_causes(&error)),
         }
     }
-    attachments.resume(&pages, &edge, until.monotonic, broken);
+    attachments.resume(&slot_states, &edge, until.monotonic, broken);
     Some(edge)
 }
