@@ -37,7 +37,8 @@ pub struct Fleet<'a> {
 impl<'a> Fleet<'a> {
     /// A fleet without CPUs. If the rings are handed over to the next weir, they belong to this `generation`.
     pub fn new(
-        (rings, flush): (&'a mut Rings, FlushProgram<'a>),
+        rings: &'a mut Rings,
+        flush: FlushProgram<'a>,
         interfaces: usize,
         generation: Option<u32>,
         worker_handles: Vec<WorkerHandle<'a>>,

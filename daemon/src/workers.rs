@@ -80,7 +80,8 @@ impl<'scope> Workers<'scope> {
     pub fn spawn<'env>(
         &mut self,
         scope: &'scope Scope<'scope, 'env>,
-        (name, keeps): (String, CapabilitySet),
+        name: String,
+        keeps: CapabilitySet,
         waker: Waker,
         work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
     ) -> io::Result<()> {
@@ -267,7 +268,7 @@ mod tests {
         scope: &'scope Scope<'scope, '_>,
         work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
     ) {
-        workers.spawn(scope, ("worker".to_owned(), CapabilitySet::empty()), Waker::new().unwrap(), work).unwrap();
+        workers.spawn(scope, "worker".to_owned(), CapabilitySet::empty(), Waker::new().unwrap(), work).unwrap();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_attach::Obtained;
 use weir_common::ledger::{Loss, Skip};
-use weir_datapath::interface::NO_ROUTE;
+use weir_config::interface::NO_ROUTE;
 use weir_report::report_schema;
 
 use crate::page::{Page, spans};

@@ -116,13 +116,14 @@ impl Attachments<'_> {
             self.forget(present.ifindex, what.1)?;
             what
         };
-        self.refuse((rule, way), &Device { ifindex, name, ..Device::default() }, error)
+        self.refuse(rule, way, &Device { ifindex, name, ..Device::default() }, error)
     }
 
     /// An interface cannot be attached: warns once, or makes the start fail.
     pub(super) fn refuse(
         &mut self,
-        (rule, way): (usize, Way),
+        rule: usize,
+        way: Way,
         device: &Device,
         error: AttachError,
     ) -> Result<(), AttachError> {

@@ -195,7 +195,7 @@ impl<'a> Attacher<'a> {
     fn attach(&mut self, one: &ToAttach) -> Result<Obtained, super::error::AttachError> {
         let ToAttach { number, ref device, mode, way, slot, feeds, has_many, .. } = *one;
         self.resources.has_many = has_many;
-        let (obtained, guard) = self.resources.attach(device, mode, way, (slot, feeds))?;
+        let (obtained, guard) = self.resources.attach(device, mode, way, slot, feeds)?;
         let active =
             ActiveAttachment { guard, ifindex: device.ifindex, way, obtained, has_slot: slot != SharedSlot::SLOT };
         self.active.insert(number, active);
@@ -205,7 +205,7 @@ impl<'a> Attacher<'a> {
     fn mend(&mut self, number: Number, device: &Device, position: Position) -> Option<TaskResult> {
         let ActiveAttachment { guard, way, obtained, has_slot, .. } = self.active.remove(&number)?;
         let mut guard = Some(guard);
-        let result = self.resources.mend(&mut guard, device, (way, obtained), &position);
+        let result = self.resources.mend(&mut guard, device, way, obtained, &position);
         if result.is_err() && position == Position::Removed {
             guard = None;
         }
@@ -221,12 +221,12 @@ impl<'a> Attacher<'a> {
         let Self { active, traffic, chains, next, .. } = self;
         let mut found = Vec::new();
         for (&number, one) in active.iter().filter(|(_, one)| one.has_slot) {
-            found.extend(look(number, one, (traffic, chains)));
+            found.extend(look(number, one, traffic, chains));
         }
         let end = clock::now().monotonic + LOOK;
         let others = active.range(*next..).chain(active.range(..*next)).filter(|(_, one)| !one.has_slot);
         for (&number, one) in others {
-            found.extend(look(number, one, (traffic, chains)));
+            found.extend(look(number, one, traffic, chains));
             *next = number + 1;
             if clock::now().monotonic >= end {
                 break;
@@ -262,7 +262,8 @@ impl<'a> Attacher<'a> {
 fn look(
     number: Number,
     one: &ActiveAttachment,
-    (traffic, chains): (&mut Option<Traffic>, &Chains),
+    traffic: &mut Option<Traffic>,
+    chains: &Chains,
 ) -> Option<(Number, Position, Duration)> {
     // The answer is certain only for the time before the kernel was asked.
     let at = clock::now().monotonic;

@@ -123,7 +123,8 @@ impl<'a> Attachments<'a> {
     /// The first named interface that cannot be measured, or the reason why no interface at all can be.
     pub fn attach(
         attacher: &mut Attacher<'_>,
-        (table, live): (Option<&'a mut InterfaceTable>, Option<&'a LiveCounters>),
+        table: Option<&'a mut InterfaceTable>,
+        live: Option<&'a LiveCounters>,
         interfaces: &[Interface],
         directory: Arc<Directory>,
         strict: bool,

@@ -132,8 +132,8 @@ pub fn attach(device: &Device, way: Way, program: &SchedClassifier) -> Result<Ho
                 first.kind, first.priority
             );
         }
-        let place = (priority, HANDLES.wrapping_add(id));
-        traffic.add_filter(ifindex, way, place, fd.as_fd(), NAME).map(Ok)
+        let handle = HANDLES.wrapping_add(id);
+        traffic.add_filter(ifindex, way, priority, handle, fd.as_fd(), NAME).map(Ok)
     };
     match attach() {
         Ok(Ok(())) => Ok(Hooked { name: name.clone(), ifindex, way, program: id }),

@@ -216,7 +216,8 @@ impl AttachResources<'_> {
         device: &Device,
         mode: Mode,
         way: Way,
-        (slot, feeds): (usize, Feeds),
+        slot: usize,
+        feeds: Feeds,
     ) -> Result<(Obtained, AttachmentGuard), AttachError> {
         if link_layer(device) == packet::Link::Other {
             return Err(AttachError::LinkLayer { name: device.name.clone(), hardware: device.hardware });
@@ -233,7 +234,7 @@ impl AttachResources<'_> {
         for &method in attach_methods {
             let attached = match (method, &mut self.programs) {
                 (Obtained::AfPacket, _) => {
-                    self.tap(device, way, (slot, feeds)).map(|tap| AttachmentGuard::Socket { tap })
+                    self.tap(device, way, slot, feeds).map(|tap| AttachmentGuard::Socket { tap })
                 }
                 (_, Some(programs)) => programs.attach(device, way, method),
                 (_, None) => Err(KernelError::NotPermitted.into()),
@@ -270,7 +271,8 @@ impl AttachResources<'_> {
         &mut self,
         guard: &mut Option<AttachmentGuard>,
         device: &Device,
-        (way, method): (Way, Obtained),
+        way: Way,
+        method: Obtained,
         position: &Position,
     ) -> Result<(), AttachError> {
         let Self { programs, hook_order, .. } = self;
@@ -314,7 +316,7 @@ impl AttachResources<'_> {
         }
     }
 
-    fn tap(&self, device: &Device, way: Way, (slot, feeds): (usize, Feeds)) -> Result<Tap, AttachError> {
+    fn tap(&self, device: &Device, way: Way, slot: usize, feeds: Feeds) -> Result<Tap, AttachError> {
         let Device { name, ifindex, mtu, .. } = device;
         let target = Target { name, ifindex: *ifindex, link: link_layer(device), mtu: *mtu, way };
         let opened = self.taps.open(&target, slot, feeds);

@@ -207,7 +207,7 @@ impl Attachments<'_> {
         self.has_many = has_many;
         for (wanted, urgency) in missing {
             if let Err(error) = self.order(wanted, urgency) {
-                self.refuse((wanted.rule, wanted.way), wanted.device, error)?;
+                self.refuse(wanted.rule, wanted.way, wanted.device, error)?;
             }
         }
         Ok(())
@@ -241,7 +241,7 @@ impl Attachments<'_> {
         let number = self.next;
         let slot = match self.slots.place_for(&self.rules, rule, &device.name, way) {
             Some(slot) => {
-                self.order_in_slot(slot, wanted, number, (urgency, by_socket))?;
+                self.order_in_slot(slot, wanted, number, urgency, by_socket)?;
                 slot
             }
             None if self.rules[rule].is_default_route() => {
@@ -250,7 +250,7 @@ impl Attachments<'_> {
             // It is not in the programs' table: interfaces that are not there belong to the others.
             None => {
                 let Some(shared) = &mut self.shared else { return Err(AttachError::NoSlot(device.name.clone())) };
-                if shared.take(wanted, number, (feeds, urgency == Urgency::Refused)) {
+                if shared.take(wanted, number, feeds, urgency == Urgency::Refused) {
                     warn!(
                         interface = %device.name, direction = way.name(),
                         "all {INTERFACES_MAX} accounts of interfaces are in use: this interface and further ones share \
@@ -271,7 +271,8 @@ impl Attachments<'_> {
         slot: usize,
         wanted: &PlannedAttachment<'_>,
         number: Number,
-        (urgency, by_socket): (Urgency, bool),
+        urgency: Urgency,
+        by_socket: bool,
     ) -> Result<(), AttachError> {
         let PlannedAttachment { rule, device, way, .. } = *wanted;
         let feeds = self.feeding.of(device.ifindex, way);

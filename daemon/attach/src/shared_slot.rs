@@ -85,12 +85,7 @@ impl SharedSlot {
     }
 
     /// Adds a member that is about to be attached; returns whether it is the first.
-    pub fn take(
-        &mut self,
-        wanted: &PlannedAttachment<'_>,
-        number: Number,
-        (feeds, was_refused): (Feeds, bool),
-    ) -> bool {
+    pub fn take(&mut self, wanted: &PlannedAttachment<'_>, number: Number, feeds: Feeds, was_refused: bool) -> bool {
         let is_first = self.members.is_empty();
         let PlannedAttachment { rule, device, way, .. } = *wanted;
         let (ifindex, name) = (device.ifindex, device.name.clone());
@@ -264,7 +259,7 @@ mod tests {
         let wanted = wanted(&rules, &devices, true);
         let (mut others, ledger) = (SharedSlot::default(), Ledger::default());
         assert_eq!(others.close(&ledger), None, "there was none");
-        let mut take = |(number, wanted)| others.take(wanted, number, (Feeds::All, false));
+        let mut take = |(number, wanted)| others.take(wanted, number, Feeds::All, false);
         let first: Vec<_> = (1..).zip(&wanted).map(&mut take).collect();
         assert_eq!(first, [true, false, false, false]);
         let listed = others.close(&ledger).unwrap();
@@ -294,7 +289,7 @@ mod tests {
         let rules = [Interface { name: "e*".to_owned(), mode: Mode::Auto, direction: Direction::Ingress, feeds: None }];
         let devices = [Device { ifindex: 3, name: "e3".to_owned(), hardware: 1, ..Device::default() }];
         let mut others = SharedSlot::default();
-        others.take(&wanted(&rules, &devices, true)[0], 1, (Feeds::All, false));
+        others.take(&wanted(&rules, &devices, true)[0], 1, Feeds::All, false);
         others.is_attached(1, Obtained::Generic);
         assert_eq!(others.close(&Ledger::default()).unwrap().counts, Counts::Buffers);
     }

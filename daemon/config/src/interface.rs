@@ -68,6 +68,8 @@ impl Directions {
 /// Used in place of a name for all interfaces that a default route leaves by. No interface can have this name, because
 /// it contains a space.
 pub const DEFAULT_ROUTE: &str = "default route";
+/// The mode in reports of an interface that is measured only while a default route uses it, and none does.
+pub const NO_ROUTE: &str = "no-default-route";
 
 /// Whether a name is a pattern.
 pub fn is_pattern(name: &str) -> bool {

@@ -21,9 +21,6 @@ impl Counts {
     }
 }
 
-/// The mode of an interface that is measured only while a default route uses it, and none does.
-pub const NO_ROUTE: &str = "no-default-route";
-
 /// Gives each interface and direction a unique name: two may have had the same name in a window, one after the other.
 /// The current one keeps it; the others get a number, as in `eth0 (2)`. So no list of a report has the same key twice.
 pub fn tell_apart(interfaces: &mut [MeasuredInterface]) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use weir_datapath::interface::NO_ROUTE;
+use weir_config::interface::NO_ROUTE;
 use weir_report::{Report, SinkMetrics};
 use weir_system::{
     numbers::{self, grouped},

@@ -58,9 +58,9 @@ pub struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// The answer: a [`Status`](weir_deliver::status::Status), one or several [`Report`](weir_report::Report)s, [`KeyAnswers`],
-    /// [`Reloaded`](crate::reload::Reloaded), [`Detached`], or a [`Second`](weir_report::Second). It is
-    /// kept as raw JSON, so that every reader of a report gets the same bytes.
+    /// The answer: a [`Status`](weir_deliver::status::Status), one or several
+    /// [`Report`](weir_report::Report)s, [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`], or a
+    /// [`Second`](weir_report::Second). It is kept as raw JSON, so that every reader of a report gets the same bytes.
     Answer(Box<RawValue>),
     /// The request is invalid.
     Refused(String),

@@ -5,12 +5,8 @@ use std::{collections::BTreeSet, iter, mem, sync::Arc, time::Duration};
 use tracing::warn;
 use weir_attach::{Attachments, Obtained};
 use weir_common::ledger::{Counters, Ledger, Tally};
-use weir_config::Config;
-use weir_datapath::{
-    self as datapath,
-    interface::{MeasuredInterface, NO_ROUTE},
-    rates::Rates,
-};
+use weir_config::{Config, interface::NO_ROUTE};
+use weir_datapath::{self as datapath, interface::MeasuredInterface, rates::Rates};
 use weir_deliver::sink;
 use weir_measure::{
     order::{Change, Closed},

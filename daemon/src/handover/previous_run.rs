@@ -69,7 +69,8 @@ impl PreviousRun {
     pub fn settle(
         mut self,
         mut place: impl FnMut(&SlotState) -> Option<usize>,
-        (batch, seen): (&mut Batch, &Seen),
+        batch: &mut Batch,
+        seen: &Seen,
         edge: &mut Edge,
     ) -> Result<Inherited, KernelError> {
         // Read it first: closing a window resets it.

@@ -52,7 +52,10 @@ use crate::{
     handover::{Handover, Inheritance},
     memory::{OverBudget, SHARDS_PER_WORKER},
     needs::{Needs, still_needed},
-    reload::{Reloader, reloader::Reread},
+    reload::{
+        InForce, Reloader,
+        reloader::{self, Reread},
+    },
     state::Last,
     workers::Workers,
 };
@@ -148,7 +151,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let (handles, inputs) = threads::connect(valves)?;
         let live = kernel_side.as_ref().map(|(_, flush)| flush.blocks().live());
         let generation = handover.as_ref().map(Handover::generation);
-        let mut fleet = kernel_side.map(|side| Fleet::new(side, setup.interfaces(), generation, handles));
+        let mut fleet = kernel_side.map(|side| Fleet::new(side.0, side.1, setup.interfaces(), generation, handles));
         if let Some(fleet) = &mut fleet {
             setup.cpus.online.iter().try_for_each(|cpu| fleet.add(*cpu))?;
         }
@@ -160,7 +163,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let mut attacher = Attacher::new(resources).map_err(AttachError::List)?;
         let directory = setup.views.directory.clone();
         let (mut attachments, channels) =
-            Attachments::attach(&mut attacher, (table, live), &config.interfaces, directory, start.strict)?;
+            Attachments::attach(&mut attacher, table, live, &config.interfaces, directory, start.strict)?;
         if let Some(handover) = &mut handover {
             handover.note(attachments.slot_states());
         }
@@ -170,7 +173,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         alerts.resume(inheritance.state().map_or(&[], |state| &state.alerts));
         let earlier = inheritance.names();
         let broken = attacher.settle_inherited();
-        let inherited = inherit(inheritance, &broken, &mut attachments, (&mut first, &seen), setup.interfaces());
+        let inherited = inherit(inheritance, &broken, &mut attachments, &mut first, &seen, setup.interfaces());
         match &mut handover {
             Some(handover) => handover.take_over(earlier),
             // Without a handover nobody else removes them.
@@ -198,11 +201,16 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             places: start.places,
         };
         let (reloader, reloads) = Reloader::new(
-            (start.reread, hangups),
+            reloader::Start {
+                reread: start.reread,
+                started,
+                spools,
+                cpus: &setup.cpus,
+                threads: setup.memory.workers + setup.memory.readers,
+            },
+            hangups,
             requests,
-            (config.clone(), setup.interfaces()),
-            (started, spools),
-            (&setup.cpus, setup.memory.workers + setup.memory.readers),
+            InForce::new(config.clone(), setup.interfaces()),
         );
         threads.reload(reloader).map_err(RunError::Thread)?;
         let closing = Closing {

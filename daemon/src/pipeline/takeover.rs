@@ -15,7 +15,8 @@ pub fn inherit(
     inheritance: Inheritance,
     broken: &[(syscall::Hook, u32)],
     attachments: &mut Attachments<'_>,
-    (batch, seen): (&mut Batch, &Seen),
+    batch: &mut Batch,
+    seen: &Seen,
     interfaces: usize,
 ) -> Option<Edge> {
     let (slot_states, until) = inheritance.state().map(|state| (state.slot_states.clone(), state.until))?;
@@ -23,7 +24,7 @@ pub fn inherit(
     syscall::wait_for_programs();
     let mut edge = Edge::empty(interfaces);
     for previous_run in inheritance.previous_runs {
-        match previous_run.settle(|slot_state| attachments.slot_of(slot_state), (batch, seen), &mut edge) {
+        match previous_run.settle(|slot_state| attachments.slot_of(slot_state), batch, seen, &mut edge) {
             Ok(Inherited { packets, lost, left_out }) => {
                 info!(
                     packets = packets.packets,

@@ -88,13 +88,13 @@ impl<'scope> Threads<'scope, '_> {
             let waker = events.waker();
             let wait = move |patience| events.wait(patience);
             let work = move |orders: &_, closed: &_| worker::run(collector, &newcomers, throttle, wait, orders, closed);
-            workers.spawn(self.scope, (format!("weir-worker{nth}"), self.needs.of_workers()), waker, work)?;
+            workers.spawn(self.scope, format!("weir-worker{nth}"), self.needs.of_workers(), waker, work)?;
         }
         for (nth, inbox) in inboxes.into_iter().enumerate() {
             let reader = Reader::new(inbox, &plan.of_reader(nth), &config.sampling, seen.clone(), shard());
             let waker = reader.waker();
             let work = move |orders: &_, closed: &_| reader.run(orders, closed);
-            workers.spawn(self.scope, (format!("weir-tap{nth}"), CapabilitySet::empty()), waker, work)?;
+            workers.spawn(self.scope, format!("weir-tap{nth}"), CapabilitySet::empty(), waker, work)?;
         }
         Ok(())
     }

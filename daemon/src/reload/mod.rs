@@ -74,6 +74,13 @@ pub struct InForce {
     pub generation: u64,
 }
 
+impl InForce {
+    /// The first one.
+    pub const fn new(config: Arc<Config>, interfaces: usize) -> Self {
+        Self { config, interfaces, generation: 0 }
+    }
+}
+
 /// A configuration that is ready to take effect.
 #[derive(Debug)]
 pub struct Prepared {

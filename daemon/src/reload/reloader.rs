@@ -37,6 +37,20 @@ const NOT_PERMITTED: &str = "(os error 13)";
 /// Why a reload fails while weir stops.
 const STOPPING: &str = "weir is stopping";
 
+/// What a reloader needs to know of the start.
+pub struct Start<'a> {
+    /// Reads the configuration again.
+    pub reread: Reread<'a>,
+    /// What weir was started with.
+    pub started: Started,
+    /// Where reports wait on disk, if they do.
+    pub spools: Option<SpoolRoot>,
+    /// The CPUs.
+    pub cpus: &'a Cpus,
+    /// Threads that wait for events.
+    pub threads: u64,
+}
+
 /// Prepares other configurations.
 pub struct Reloader<'a> {
     reread: Reread<'a>,
@@ -55,13 +69,13 @@ pub struct Reloader<'a> {
 impl<'a> Reloader<'a> {
     /// A reloader, and the coordinator's side of it. Each of `hangups` and each of `requests` triggers a reload.
     pub fn new(
-        (reread, hangups): (Reread<'a>, Receiver<()>),
+        start: Start<'a>,
+        hangups: Receiver<()>,
         requests: Receiver<Request>,
-        (config, interfaces): (Arc<Config>, usize),
-        (started, spools): (Started, Option<SpoolRoot>),
-        (cpus, threads): (&'a Cpus, u64),
+        in_force: InForce,
     ) -> (Self, Reloads) {
-        let in_force = Arc::new(Mutex::new(InForce { config, interfaces, generation: 0 }));
+        let Start { reread, started, spools, cpus, threads } = start;
+        let in_force = Arc::new(Mutex::new(in_force));
         let (offers, offers_out) = bounded(0);
         let (end_in, end) = bounded(0);
         let reloads = Reloads { offers: offers_out, in_force: in_force.clone(), _end: end_in };
@@ -218,8 +232,12 @@ mod tests {
         let (reply, outcome) = bounded(1);
         ask.send(Request { reply, waker: Waker::new().unwrap() }).unwrap();
         let cpus = Cpus::of(1);
-        let (reloader, reloads) =
-            Reloader::new((reread, never()), requests, (Arc::new(in_force), 1), (STARTED, None), (&cpus, 1));
+        let (reloader, reloads) = Reloader::new(
+            Start { reread, started: STARTED, spools: None, cpus: &cpus, threads: 1 },
+            never(),
+            requests,
+            InForce::new(Arc::new(in_force), 1),
+        );
         std::thread::scope(|scope| {
             scope.spawn(|| reloader.run());
             let early = stop.is_none().then(|| outcome.recv().unwrap());

@@ -138,7 +138,8 @@ impl Traffic {
         &mut self,
         ifindex: u32,
         way: Way,
-        (priority, handle): (u16, u32),
+        priority: u16,
+        handle: u32,
         program: BorrowedFd<'_>,
         name: &str,
     ) -> io::Result<()> {

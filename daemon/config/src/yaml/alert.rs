@@ -3,8 +3,8 @@
 
 use std::fmt;
 
+use http::Uri;
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use ureq::http::Uri;
 use weir_system::text::short;
 
 use super::interface::interface_name;

@@ -34,8 +34,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::{HeaderName, HeaderValue, Uri};
 use serde::{Serialize, Serializer};
-use ureq::http::{HeaderName, HeaderValue, Uri};
 use weir_common::packet;
 
 pub use self::interface::{Direction, Interface, Mode, slots};

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use ureq::http::HeaderName;
+use http::HeaderName;
 
 /// The permissions of users other than the owner and the group. The group may read: it may be the service's own group.
 const OTHERS: u32 = 0o007;

@@ -2,8 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use http::{HeaderName, HeaderValue, Uri, header};
 use serde::{Serialize, Serializer};
-use ureq::http::{HeaderName, HeaderValue, Uri, header};
 
 use super::super::{
     NONE,

@@ -2,8 +2,8 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+use http::Uri;
 use serde::{Serialize, Serializer};
-use ureq::http::Uri;
 
 use super::{
     super::{
