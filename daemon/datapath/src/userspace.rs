@@ -174,9 +174,8 @@ impl UserspaceProgram {
         self.seconds[usize::from(slot)].begin(time_ns);
     }
 
-    /// Closes the window: all records leave the cache, and the exact counts become the edge. `cut` are the seconds of
-    /// the window.
-    pub fn close(&mut self, cut: &WindowSeconds, mut evict: impl FnMut(&Record)) -> Edge {
+    /// All records leave the cache.
+    pub fn empty(&mut self, mut evict: impl FnMut(&Record)) {
         for nth in 0..PENDING {
             if let Some(next) = self.pending[self.parsed.wrapping_add(nth) % PENDING].take() {
                 self.count(&next, &mut evict);
@@ -186,6 +185,17 @@ impl UserspaceProgram {
         for record in records.filter(|record| !record.is_empty()) {
             evict(&record);
         }
+    }
+
+    /// The exact counts of the open window, without rates.
+    pub fn counted(&self) -> Edge {
+        Edge { sampling: (self.drawn, self.drawn), ..self.edge.clone() }
+    }
+
+    /// Closes the window: all records leave the cache, and the exact counts become the edge. `cut` are the seconds of
+    /// the window.
+    pub fn close(&mut self, cut: &WindowSeconds, evict: impl FnMut(&Record)) -> Edge {
+        self.empty(evict);
         self.epoch = self.epoch.wrapping_add(1);
         let interfaces = self.edge.counters.len();
         let rates = self.seconds.iter_mut().map(|seconds| seconds.close(cut)).collect();

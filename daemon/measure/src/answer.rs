@@ -103,8 +103,15 @@ impl Answer {
                 let rows = RankedPrefixes::new(sketch.held(), listed, counted, question.view.top, &uncertainties);
                 vec![Table { slot: None, total: None, rows: Rows::Prefixes(rows) }]
             }
-            Measure::Bytes | Measure::Packets => rank(question, sketch, hash, &uncertainties, uncertainty),
-            Measure::NewFlows => vec![count_new(question, sketch, hash, uncertainty)],
+            Measure::Bytes | Measure::Packets => {
+                let tightened = |held: &Held<ViewKey>| sketch.tightened(question.by.hash_of(hash, &held.key), *held);
+                let total_of = |slot| sketch.total_of(slot, &question.by);
+                rank(question, sketch.held(), tightened, total_of, (&uncertainties, uncertainty))
+            }
+            Measure::NewFlows => {
+                let tightened = |held: Held<ViewKey>| sketch.tightened(question.by.hash_of(hash, &held.key), held);
+                vec![count_new(question, sketch.held(), tightened, sketch.total, uncertainty)]
+            }
             Measure::Flows | Measure::Distinct(_) => count(question, sketch, uncertainty),
         };
         let entropy = if question.view.has_entropy { entropy(question, sketch, hash, uncertainty) } else { None };
@@ -134,16 +141,18 @@ pub(super) fn parts(question: &Question) -> u64 {
 }
 
 /// The slot whose table has a key.
-fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
+pub(super) fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
     if question.view.per_interface { question.by.slot(key) } else { None }
 }
 
-fn rank(
+/// The largest of these keys. `tightened` may narrow the bounds of a key that is listed, and `total_of` has the sum of
+/// an interface slot or of all.
+pub(super) fn rank(
     question: &Question,
-    sketch: &ViewSketch,
-    hash: &KeyedHash,
-    uncertainties: &ViewUncertainty,
-    window: &Uncertainty,
+    keys: impl Iterator<Item = Held<ViewKey>>,
+    tightened: impl Fn(&Held<ViewKey>) -> Held<ViewKey>,
+    total_of: impl Fn(Option<usize>) -> Tally,
+    (uncertainties, window): (&ViewUncertainty, &Uncertainty),
 ) -> Vec<Table> {
     let top = question.view.top;
     // One more than is listed: it shows what it took to get into the list.
@@ -151,7 +160,7 @@ fn rank(
     if !question.view.per_interface {
         tables.insert(None, Default::default());
     }
-    for held in sketch.held() {
+    for held in keys {
         let value = Metric::each(|metric| metric.of(held.value).min(metric.of(uncertainties.total())));
         let held = Held { value, ..held };
         let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
@@ -162,10 +171,7 @@ fn rank(
     let list =
         |candidates: Vec<Held<ViewKey>>, order: Metric, uncertainty: &ViewUncertainty, total: &mut Ranked<ViewKey>| {
             let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
-            let rows = candidates.iter().take(top).map(|held| {
-                let held = sketch.tightened(question.by.hash_of(hash, &held.key), *held);
-                uncertainty.ranked(&held, order, needed)
-            });
+            let rows = candidates.iter().take(top).map(|held| uncertainty.ranked(&tightened(held), order, needed));
             let mut rows: Vec<_> = rows.collect();
             reconcile(rows.iter_mut(), total, !question.by.has_host());
             rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
@@ -174,7 +180,7 @@ fn rank(
     let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<Held<ViewKey>>; 2])| {
         let uncertainty = uncertainties.of_slot(slot, window);
         let mut total = if question.has_total {
-            let sum = sketch.total_of(slot, &question.by);
+            let sum = total_of(slot);
             let held = Held { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
             uncertainty.ranked(&held, order(&question.view.measure), 0)
         } else {
@@ -222,10 +228,10 @@ pub(super) fn counted(question: &Question, counted: Estimate, uncertainty: &Unce
     uncertainty.distinct(counted, most.min(packets.saturating_mul(hosts)))
 }
 
-/// The new flows that a sketch has counted, with bounds that allow for missing packets.
-pub(super) fn new_flows(sketch: &ViewSketch, held: Held<ViewKey>, uncertainty: &Uncertainty) -> Estimate {
+/// The new flows of a key, of `total` that were counted, with bounds that allow for missing packets.
+pub(super) fn new_flows(total: Tally, held: Held<ViewKey>, uncertainty: &Uncertainty) -> Estimate {
     let Held { key: _, value, lower, upper } = held;
-    let upper = upper.packets.min(sketch.total.packets);
+    let upper = upper.packets.min(total.packets);
     uncertainty.new_flows(Estimate { value: value.packets.min(upper), lower: lower.packets, upper })
 }
 
@@ -273,15 +279,21 @@ fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertain
 }
 
 /// The keys with the most new flows; each new flow counted as one packet.
-fn count_new(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertainty: &Uncertainty) -> Table {
+pub(super) fn count_new(
+    question: &Question,
+    keys: impl Iterator<Item = Held<ViewKey>>,
+    tightened: impl Fn(Held<ViewKey>) -> Held<ViewKey>,
+    total: Tally,
+    uncertainty: &Uncertainty,
+) -> Table {
     let top = question.view.top;
     let mut largest: Vec<Held<ViewKey>> = Vec::new();
-    for held in sketch.held() {
+    for held in keys {
         keep_largest(&mut largest, top, held, |held| (Reverse(held.value.packets), held.key));
     }
     let row = |held: Held<ViewKey>| {
-        let held = sketch.tightened(question.by.hash_of(hash, &held.key), held);
-        (held.key, new_flows(sketch, held, uncertainty))
+        let held = tightened(held);
+        (held.key, new_flows(total, held, uncertainty))
     };
     let mut rows: Vec<_> = largest.into_iter().map(row).collect();
     rows.sort_by_key(|(_, counted)| Reverse(counted.value));

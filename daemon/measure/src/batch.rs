@@ -1,9 +1,14 @@
 //! A shard being filled: records come one by one and are absorbed in batches.
 
 use weir_common::record::Record;
+use weir_datapath::edge::Edge;
 use weir_sketch::Seen;
 
-use super::shard::Shard;
+use super::{
+    open::{Content, Numbers, Wanted, candidates},
+    sampling_control::SamplingControl,
+    shard::Shard,
+};
 
 /// Records absorbed at a time: 16 KiB, which stays in the first-level cache.
 const ABSORBED_TOGETHER: usize = 256;
@@ -59,6 +64,28 @@ impl Batch {
     pub fn release_drawn(&mut self, seen: &Seen) {
         self.settle(seen);
         self.shard.release_drawn(seen);
+    }
+
+    /// Reads the shard, after every record that came was counted. The edge has the exact counters so far, and the flag
+    /// says whether those of a CPU are still to come.
+    pub fn read(
+        &mut self,
+        wanted: &Wanted,
+        (edge, is_late): (Edge, bool),
+        seen: &Seen,
+        control: &SamplingControl,
+    ) -> Content {
+        self.settle(seen);
+        if edge.has_left_out() {
+            self.shard.release_drawn(seen);
+        }
+        self.shard.settle_waiting(seen);
+        match wanted {
+            Wanted::Keys => Content::Keys(candidates(&self.shard)),
+            Wanted::Numbers(keys) => {
+                Content::Numbers(Box::new(Numbers::new(&self.shard, keys, (edge, is_late), control)))
+            }
+        }
     }
 
     /// Goes on with the shard of `next`; returns this one, with everything absorbed. `is_whole` says that sampling left

@@ -10,7 +10,9 @@ use weir_system::clock;
 use super::{
     batch::Batch,
     lane::{Batches, Lane, Source, Sum},
+    open::{Content, Wanted},
     order::Closed,
+    sampling_control::SamplingControl,
     shard::Shard,
 };
 
@@ -62,6 +64,27 @@ impl<S: Source> Collector<S> {
         }
         batch.settle(seen);
         all
+    }
+
+    /// Reads the open window, which goes on. For [`Wanted::Keys`], every CPU first hands over what is in its cache, so that
+    /// everything that has been seen is counted; one that is busy is not waited for.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to run `flush`.
+    pub fn read(&mut self, wanted: &Wanted, control: &SamplingControl) -> Result<Content, KernelError> {
+        self.drain();
+        let Self { lanes, sum, batch, seen } = self;
+        if matches!(wanted, Wanted::Keys) {
+            for lane in lanes.iter_mut() {
+                lane.collect(&mut Batches { open: batch, next: None, seen }, sum)?;
+            }
+        }
+        let (mut edge, mut is_late) = (sum.edge.clone(), false);
+        for lane in lanes {
+            is_late |= lane.add_arrived(&mut edge.counters);
+        }
+        Ok(batch.read(wanted, (edge, is_late), seen, control))
     }
 
     /// Closes the window on all CPUs; goes on with the empty shard `spare`.
@@ -142,7 +165,7 @@ pub(super) mod tests {
         packet::Parsed,
         record::{Record, Sample},
     };
-    use weir_config::Estimates;
+    use weir_config::{Estimates, Packets, Sampling};
     use weir_datapath::edge::Edge;
     use weir_sketch::hash::Key;
 
@@ -303,6 +326,78 @@ pub(super) mod tests {
         let edges = [edge(Tally::new(1, 50))].into();
         let closed = collector([Script { runs, edges, ..Script::default() }]).close(shard()).unwrap();
         assert!(closed.late.is_empty() && ledger(&closed).balances());
+    }
+
+    /// Reads the open window; returns its ledger.
+    fn read(collector: &mut Collector<Script>) -> Ledger {
+        let control = SamplingControl::new(&Sampling { packets: Packets::OneIn(1), cpu: 0.5 });
+        let Content::Keys(keys) = collector.read(&Wanted::Keys, &control).unwrap() else { panic!() };
+        assert_eq!(keys[1].len(), 1, "they have one source");
+        let wanted = Wanted::Numbers(Arc::new(keys));
+        let Content::Numbers(numbers) = collector.read(&wanted, &control).unwrap() else { panic!() };
+        let ledger = Ledger { counters: numbers.part().edge.counters[0], attributed: numbers.attributed[0] };
+        let held = &numbers.views[1].held[0];
+        assert_eq!([held.lower, held.upper, numbers.total], [ledger.attributed; 3]);
+        ledger
+    }
+
+    #[test]
+    fn the_open_window_can_be_read_with_everything_in_the_cache_and_goes_on() {
+        let mut collector = collector([Script {
+            drains: [(0.2, records(0, &[100, 200]))].into(),
+            runs: [
+                // The first reading.
+                (Flush::Again, records(0, &[400]), (0.1, [records(1, &[1_000]), records(0, &[500])].concat())),
+                (Flush::Done, vec![], (0.1, [records(1, &[2_000]), records(0, &[600])].concat())),
+                // The second one.
+                (Flush::Done, records(1, &[4_000]), (0.0, records(2, &[10_000]))),
+                // The end of the window.
+                (Flush::Done, records(2, &[20_000]), (0.0, records(3, &[50_000]))),
+                (Flush::Done, vec![], (0.0, vec![])),
+            ]
+            .into(),
+            edges: [
+                edge(Tally::new(5, 1_800)),
+                edge(Tally::new(3, 7_000)),
+                edge(Tally::new(2, 30_000)),
+                edge(Tally::new(1, 50_000)),
+            ]
+            .into(),
+            ..Script::default()
+        }]);
+        let first = read(&mut collector);
+        assert!(first.balances() && first.attributed == Tally::new(7, 4_800), "{first:?}");
+        let second = read(&mut collector);
+        assert!(second.balances() && second.attributed == Tally::new(9, 18_800), "{second:?}");
+        let closed = close(&mut collector);
+        assert!(ledger(&closed).balances() && closed.late.is_empty());
+        assert_eq!(closed.shard.total, Tally::new(10, 38_800), "each record once");
+        assert_eq!(close(&mut collector).shard.total, Tally::new(1, 50_000));
+    }
+
+    #[test]
+    fn a_reading_does_not_wait_for_a_cpu_that_is_busy() {
+        let busy = || (Flush::Busy, vec![], (0.0, vec![]));
+        let mut collector = collector([Script {
+            drains: [(0.2, records(0, &[100]))].into(),
+            runs: [
+                busy(),
+                (Flush::Again, records(0, &[200]), (0.0, records(1, &[1_000]))),
+                busy(),
+                (Flush::Done, records(0, &[300]), (0.0, vec![])),
+                (Flush::Done, records(1, &[2_000]), (0.0, vec![])),
+            ]
+            .into(),
+            edges: [edge(Tally::new(3, 600)), edge(Tally::new(2, 3_000))].into(),
+            ..Script::default()
+        }]);
+        // What has arrived is seen; nothing is seen that has not.
+        let readings = [(); 2].map(|()| read(&mut collector));
+        assert!(readings.iter().all(Ledger::balances));
+        assert_eq!(readings.map(|ledger| ledger.attributed), [Tally::new(1, 100), Tally::new(3, 1_300)]);
+        // The window ends half way: both epochs are of it.
+        let closed = close(&mut collector);
+        assert!(ledger(&closed).balances() && closed.shard.total == Tally::new(5, 3_600));
     }
 
     /// A CPU that reaches the end of one window and is late for the next one, too.

@@ -237,6 +237,57 @@ impl<S: Source> Lane<S> {
         drained
     }
 
+    /// Has the CPU hand over what is in its cache, and its counters, for the open window, which goes on: it gets one more
+    /// epoch. Does not wait for a CPU that is busy: the rest comes with the next call, or when the window is closed.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn collect(&mut self, batches: &mut Batches<'_>, sum: &mut Sum) -> Result<(), KernelError> {
+        loop {
+            let Self { source, epoch, came, .. } = self;
+            match source.flush(|records| came.sort(records, *epoch, Later::Same, batches))? {
+                Flush::Again => {
+                    self.is_half_closed = true;
+                    self.drain(batches);
+                }
+                Flush::Busy => return Ok(()),
+                Flush::NoBlock => return Err(KernelError::Missing("CPUS")),
+                Flush::Done => {
+                    self.end_epoch(batches, sum)?;
+                    self.drain(batches);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// The epoch that `flush` has closed is over: the rest of its records is in the ring, and its counters stand still.
+    fn end_epoch(&mut self, batches: &mut Batches<'_>, sum: &mut Sum) -> Result<(), KernelError> {
+        self.is_half_closed = true;
+        self.drain(batches);
+        self.source.edge(&mut sum.last)?;
+        sum.add_last();
+        for (came, counters) in self.came.open.iter_mut().zip(&sum.last.counters) {
+            came.take(counters);
+        }
+        self.epoch = self.epoch.wrapping_add(1);
+        self.is_half_closed = false;
+        Ok(())
+    }
+
+    /// Adds the records of the open window that its exact counters do not include yet, as [`Lane::end`] does for a CPU
+    /// that is late. Returns whether there are any.
+    pub fn add_arrived(&self, counters: &mut [Counters]) -> bool {
+        let mut have_arrived = false;
+        for (counters, arrived) in counters.iter_mut().zip(&self.came.open) {
+            counters.seen.add(arrived.seen);
+            counters.repeated.add(arrived.repeated);
+            have_arrived |= !arrived.seen.is_zero();
+        }
+        have_arrived
+    }
+
     /// Begins to close the window.
     pub const fn begin_close(&mut self) {
         self.to_close = 1 + self.is_half_closed as u8;
@@ -256,16 +307,7 @@ impl<S: Source> Lane<S> {
             Flush::Busy => {}
             Flush::NoBlock => return Err(KernelError::Missing("CPUS")),
             Flush::Done => {
-                // The rest of the closed epoch is in the ring.
-                self.is_half_closed = true;
-                self.drain(batches);
-                self.source.edge(&mut sum.last)?;
-                sum.add_last();
-                for (came, counters) in self.came.open.iter_mut().zip(&sum.last.counters) {
-                    came.take(counters);
-                }
-                self.epoch = self.epoch.wrapping_add(1);
-                self.is_half_closed = false;
+                self.end_epoch(batches, sum)?;
                 self.to_close -= 1;
                 return Ok(if self.to_close == 0 { Flush::Done } else { Flush::Again });
             }

@@ -57,9 +57,9 @@ impl Known {
 }
 
 /// A key with its interface.
-struct Wanted {
-    view: usize,
-    key: ViewKey,
+pub(super) struct Wanted {
+    pub(super) view: usize,
+    pub(super) key: ViewKey,
 }
 
 impl Answer {
@@ -110,15 +110,19 @@ pub fn look_up(
             let known = listed.or_else(|| known(shard, (view, question), &key, spread.copied(), uncertainty))?;
             Some(Found { view, key, known })
         });
-        let found: Vec<Found> = found.collect();
-        let have_all_nothing = found.iter().all(|found| found.known.is_nothing());
-        all.extend(found.into_iter().filter(|found| have_all_nothing || !found.known.is_nothing()));
+        all.extend(of_interest(found.collect()));
     }
     all
 }
 
+/// Of the keys that a query means, those that have something, or all if none has.
+pub(super) fn of_interest(found: Vec<Found>) -> impl Iterator<Item = Found> {
+    let have_all_nothing = found.iter().all(|found| found.known.is_nothing());
+    found.into_iter().filter(move |found| have_all_nothing || !found.known.is_nothing())
+}
+
 /// The keys of each interface that the query means.
-fn of_interfaces(plan: &Views, ask: &Ask, interfaces: &[MeasuredInterface]) -> Vec<Wanted> {
+pub(super) fn of_interfaces(plan: &Views, ask: &Ask, interfaces: &[MeasuredInterface]) -> Vec<Wanted> {
     let Ask { view, key, of: OfInterface { name, way } } = ask;
     let by = &plan.questions[*view].by;
     if by.slots().is_none() {
@@ -167,7 +171,7 @@ fn known(
             let whole = uncertainty.whole(question.is_fed_by_all);
             Known::Sums(uncertainty.of_view(whole, sketch.total, parts(question)).ranked(&held()?, order, 0))
         }
-        Measure::NewFlows => Known::Counted(new_flows(sketch, held()?, uncertainty)),
+        Measure::NewFlows => Known::Counted(new_flows(sketch.total, held()?, uncertainty)),
         Measure::Flows | Measure::Distinct(_) => {
             let unique = || sketch.unique().map(|distinct| distinct.bounds_at(uncertainty.confidence));
             Known::Counted(counted(question, spread.or_else(unique)?, uncertainty))

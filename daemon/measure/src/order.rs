@@ -1,17 +1,49 @@
 //! Messages between the coordinator and the threads that measure: an order to close the window, and the closed window.
+//! An order to read the open window is answered by an [`OpenPart`].
 
 use std::{io, sync::Arc};
 
+use crossbeam::channel::Sender;
 use thiserror::Error;
 use weir_common::{ledger::Loss, record::Record};
 use weir_config::Sampling;
 use weir_datapath::{edge::Edge, error::KernelError};
 
-use super::shard::Shard;
+use super::{
+    account::Part,
+    open::{Content, OpenPart, Wanted},
+    shard::Shard,
+};
 use crate::question::Views;
 
+/// An order to a worker.
+pub enum Order {
+    /// Close the window.
+    Close(CloseOrder),
+    /// Read the open window.
+    Read(ReadOrder),
+}
+
+/// Orders a worker to read its open window, which goes on.
+#[derive(Clone)]
+pub struct ReadOrder {
+    /// What to read.
+    pub wanted: Wanted,
+    /// The number of the reading, and that of the worker: they come back with the answer.
+    pub of: (u64, usize),
+    /// Receives the answer. It has room for the answers of all workers.
+    pub reply: Sender<OpenPart>,
+}
+
+impl ReadOrder {
+    /// Answers. Nobody waits: if the coordinator has given up, the answer is dropped.
+    pub fn answer(&self, content: Content) {
+        let _ = self.reply.try_send(OpenPart { of: self.of, content });
+    }
+}
+
 /// Orders a worker to close its window.
-pub struct Order {
+pub struct CloseOrder {
     /// The empty shard to go on with.
     pub spare: Box<Shard>,
     /// What changes with the next window, if anything.
@@ -67,6 +99,18 @@ impl Closed {
         }
         self.shard.clear();
         packets
+    }
+
+    /// What it has counted exactly.
+    pub fn part(&self) -> Part<'_> {
+        Part {
+            edge: &self.edge,
+            attributed: &self.shard.attributed,
+            total: self.shard.total,
+            sampling: self.sampling(),
+            rate: self.rate,
+            is_late: !self.late.is_empty(),
+        }
     }
 
     /// Sets the rate in force, and the lowest and the highest rate that draws of this window may have had, if any left

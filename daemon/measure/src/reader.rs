@@ -6,6 +6,7 @@
 //! open and close taps as ordered
 //! for each tap: measure the packets of one block, if there is one
 //! no block? wait for a block, a command, or a quarter of a second
+//! ordered to read the open window? send what is counted so far
 //! ordered to close the window? for each tap:
 //!     read its statistics: packets that came before belong to this window, some of them dropped
 //!     read exactly those that are still in the ring; then hand over shard and edge
@@ -30,7 +31,7 @@ use weir_system::{
 };
 
 use super::{
-    order::{Change, Closed, Order, WorkerError},
+    order::{Change, CloseOrder, Closed, Order, WorkerError},
     sampling_control::{Load, SamplingControl},
     shard::Shard,
     userspace::UserspaceCollector,
@@ -81,23 +82,27 @@ impl Reader {
             if !any {
                 self.wait()?;
             }
-            match orders.try_recv() {
-                Ok(Order { spare, change, is_last: _ }) => {
-                    // Commands that came before the order belong to the closing window.
-                    self.obey()?;
-                    let window = self.close(spare)?;
-                    // It learns about interfaces with their taps.
-                    if let Some(Change { interfaces: _, sampling }) = change
-                        && let Some(rate) = self.control.change(&sampling)
-                    {
-                        self.collector.set_rate(rate);
+            // One wake-up may stand for two orders.
+            loop {
+                match orders.try_recv() {
+                    Ok(Order::Close(CloseOrder { spare, change, is_last: _ })) => {
+                        // Commands that came before the order belong to the closing window.
+                        self.obey()?;
+                        let window = self.close(spare)?;
+                        // It learns about interfaces with their taps.
+                        if let Some(Change { interfaces: _, sampling }) = change
+                            && let Some(rate) = self.control.change(&sampling)
+                        {
+                            self.collector.set_rate(rate);
+                        }
+                        if closed.send(window).is_err() {
+                            return Ok(());
+                        }
                     }
-                    if closed.send(window).is_err() {
-                        return Ok(());
-                    }
+                    Ok(Order::Read(order)) => order.answer(self.collector.read(&order.wanted, &self.control)),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return Ok(()),
                 }
-                Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => return Ok(()),
             }
         }
     }

@@ -85,6 +85,11 @@ impl SamplingControl {
         self.rate
     }
 
+    /// The lowest and the highest rate in force in the open window so far.
+    pub const fn in_force(&self) -> (u32, u32) {
+        self.in_force
+    }
+
     /// The lowest and the highest rate in force in the window that ends now. `pending` holds the lowest and the highest
     /// rate of draws that go on into the next window.
     ///

@@ -188,9 +188,14 @@ impl Shard {
         }
     }
 
-    /// Gives all waiting records to the sketches, at the end of the window.
+    /// Gives all records to the sketches, at the end of the window.
     pub fn settle(&mut self, seen: &Seen) {
         self.release_drawn(seen);
+        self.settle_waiting(seen);
+    }
+
+    /// Gives the records that wait for more of their flow to the sketches.
+    pub fn settle_waiting(&mut self, seen: &Seen) {
         for place in 0..Pool::PLACES {
             self.ready.extend(self.pool.take(place));
             if self.ready.len() == READY {

@@ -1,8 +1,7 @@
 //! Packets by size. A class of several sizes is named by its upper end, or by the largest packet that came.
 
 use weir_common::size::{SIZE_CLASSES, class_bytes, class_end};
-
-use super::order::Closed;
+use weir_datapath::edge::Edge;
 
 /// Packets by size class.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,13 +12,13 @@ pub struct Sizes {
 
 impl Sizes {
     /// The sizes of all workers' packets.
-    pub fn of(window: &[Closed]) -> Self {
+    pub fn of<'a>(edges: impl Iterator<Item = &'a Edge>) -> Self {
         let (mut classes, mut noted) = (vec![0_u64; SIZE_CLASSES], 0);
-        for closed in window {
-            for (sum, packets) in classes.iter_mut().zip(&closed.edge.sizes) {
+        for edge in edges {
+            for (sum, packets) in classes.iter_mut().zip(&edge.sizes) {
                 *sum = sum.saturating_add(*packets);
             }
-            noted = noted.max(closed.edge.largest);
+            noted = noted.max(edge.largest);
         }
         // The noted size may be of an earlier window, or 0 if every class has one size.
         let largest = classes
@@ -72,22 +71,17 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use weir_common::size::size_class;
-    use weir_config::Estimates;
-    use weir_datapath::edge::Edge;
-    use weir_sketch::hash::Key;
 
     use super::*;
-    use crate::{question::Views, shard::Shard};
 
     /// Packets of these sizes; of the large ones, the kernel notes the largest.
     fn sizes(packets: &[u64]) -> Sizes {
-        let views = Views::built_in(&Estimates::default(), 1);
         let mut edge = Edge::empty(1);
         for bytes in packets {
             edge.sizes[size_class(*bytes)] += 1;
             edge.largest = edge.largest.max(if *bytes >= 2048 { *bytes } else { 0 });
         }
-        Sizes::of(&[Closed::new(Box::new(Shard::new(&Estimates::default(), &views, Key([1, 2]))), edge)])
+        Sizes::of([&edge].into_iter())
     }
 
     #[test]
@@ -106,12 +100,10 @@ mod tests {
 
     #[test]
     fn what_was_noted_in_another_window_is_not_the_largest_of_this_one() {
-        let views = Views::built_in(&Estimates::default(), 1);
         let largest = |noted: u64| {
             let mut edge = Edge { largest: noted, ..Edge::empty(1) };
             edge.sizes[size_class(9_014)] = 1;
-            let shard = Box::new(Shard::new(&Estimates::default(), &views, Key([1, 2])));
-            Sizes::of(&[Closed::new(shard, edge)]).largest()
+            Sizes::of([&edge].into_iter()).largest()
         };
         assert_eq!([9_014, 60_000, 0].map(largest), [9_014, 9_023, 9_023]);
     }

@@ -1,25 +1,19 @@
 //! All shards of a window merged: the numbers of the window, with the error of each estimate.
 
-use weir_common::{
-    control::OTHERS,
-    ledger::{Ledger, PacketSizes, Tally},
-    size::COARSE_EDGES,
-    sketch::Metric,
-};
+use weir_common::ledger::{Ledger, Tally};
 use weir_datapath::rates::Rates;
 use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError};
 
 use super::{
+    account::{Account, Part},
     answer::Answer,
-    new_flows::{Counted, FilterState, NewFlows},
+    new_flows::{FilterState, NewFlows},
     order::Closed,
     protocols::{self, Protocols},
-    sampling_error::Sampling,
     shard::Shard,
     sizes::Sizes,
     tcp::TcpCounts,
-    uncertainty::{BUFFER, Uncertainty, largest},
-    whole::{Counted as Feeding, Whole},
+    uncertainty::Uncertainty,
 };
 use crate::question::Views;
 
@@ -71,59 +65,14 @@ impl Summary {
         seen: FilterState<'_>,
         confidence: f64,
     ) -> Result<Self, MergeError> {
-        let ledgers = ledgers(window, interfaces);
-        let sizes = Sizes::of(window);
-        let rates = window.iter().filter_map(Closed::sampling);
-        let (least, highest) = rates.reduce(|(a, b), (c, d)| (a.min(c), b.max(d))).unwrap_or((1, 1));
-        // Even if no packet came.
-        let sampling = window.iter().map(|closed| closed.rate).fold(highest, u32::max);
-        let lost: Tally = ledgers.iter().map(Ledger::lost).sum();
-        let beyond: Tally = ledgers.iter().map(|ledger| ledger.counters.uncertain.beyond()).sum();
-        let sampled_out: Tally = ledgers.iter().map(|ledger| ledger.counters.sampled_out).sum();
-        // Each lost or unsampled packet may belong to one more source, destination or flow.
-        let unknown = lost.packets.saturating_add(sampled_out.packets).saturating_add(beyond.packets);
-        let dropped: Tally = ledgers.iter().map(Ledger::unread).sum();
-        let taken: Tally = ledgers.iter().map(|ledger| ledger.attributed).sum();
-        let drawn = lost.since(dropped);
-        // A late CPU has not reported the sizes of its packets yet.
-        let is_late = window.iter().any(|closed| !closed.late.is_empty());
-        let has_merged = is_late || ledgers.iter().any(|ledger| ledger.counters.merged > 0);
-        let is_steady = least == highest;
-        let scaled: Tally = window.iter().map(|closed| closed.shard.total).sum();
-        let whole = |ledgers: &[Ledger], counted, scaled: Option<Tally>| {
-            Whole::new(ledgers, counted, scaled.filter(|_| highest > 1))
-        };
-        // The scaled sum of all interfaces, with packets that others feed, is known only if the rate was steady.
-        let all = |ledgers: &[Ledger]| {
-            let taken: Tally = ledgers.iter().map(|ledger| ledger.attributed).sum();
-            let scaled = Metric::each(|metric| metric.of(taken).saturating_mul(highest.into()));
-            whole(ledgers, Feeding::Everywhere, is_steady.then_some(scaled))
-        };
-        let once = whole(&ledgers, Feeding::Once, Some(scaled));
-        let most = once.most.packets;
+        let parts: Vec<Part<'_>> = window.iter().map(Closed::part).collect();
+        let account = Account::new(&parts, interfaces);
+        let (unknown, most) = (account.unknown, account.once.most.packets);
         let mut flows = distinct(window, |shard| &mut shard.unique.flows, unknown, most, confidence)?;
         let new: u64 = window.iter().map(|closed| closed.shard.new_flows).sum();
-        // New flows are flows: the estimate of all flows is no less than the count of new ones.
-        flows.value = flows.value.max(new.min(flows.upper));
-        let counted = Counted { new, workers: window.len() as u64, unknown, flows };
-        let mut new_flows = NewFlows::new(counted, seen, confidence);
-        new_flows.count.upper = new_flows.count.upper.min(most.max(new));
-        let uncertainty = Uncertainty {
-            missed_flows: new_flows.count.upper.saturating_sub(new),
-            lost: [dropped, beyond].into_iter().sum(),
-            drawn,
-            unknown,
-            sampling: (highest > 1).then(|| Sampling {
-                rate: highest,
-                is_steady,
-                largest: largest(largest_drawn(&sizes, &ledgers), has_merged),
-                total: [taken, sampled_out, drawn].into_iter().sum(),
-            }),
-            once,
-            everywhere: all(&ledgers),
-            slots: ledgers.iter().map(|ledger| all(std::slice::from_ref(ledger))).collect(),
-            confidence,
-        };
+        let new_flows = account.new_flows((new, window.len()), &mut flows, seen, confidence);
+        let uncertainty = account.uncertainty(new_flows.count.upper.saturating_sub(new), confidence);
+        let Account { ledgers, sizes, sampling, is_steady, highest, scaled, .. } = account;
         let mut views = Vec::with_capacity(plan.questions.len());
         for nth in 0..plan.questions.len() {
             views.push(Answer::new(window, plan, nth, &views, &uncertainty)?);
@@ -174,32 +123,6 @@ impl Summary {
     }
 }
 
-fn ledgers(window: &[Closed], interfaces: usize) -> Vec<Ledger> {
-    let mut ledgers = vec![Ledger::default(); interfaces];
-    for Closed { shard, edge, .. } in window {
-        for ((ledger, counters), attributed) in ledgers.iter_mut().zip(&edge.counters).zip(shard.attributed) {
-            ledger.add(&Ledger { counters: *counters, attributed });
-        }
-    }
-    add_others(window, &mut ledgers);
-    ledgers
-}
-
-/// Makes a ledger of the packets for which no slot was found, if there are any.
-fn add_others(window: &[Closed], ledgers: &mut Vec<Ledger>) {
-    const SLOT: usize = OTHERS as usize;
-    let mut others = Ledger::default();
-    if ledgers.len() <= SLOT {
-        for Closed { shard, edge, .. } in window {
-            others.add(&Ledger { counters: edge.others, attributed: shard.attributed[SLOT] });
-        }
-    }
-    if others != Ledger::default() {
-        ledgers.resize(SLOT, Ledger::default());
-        ledgers.push(others);
-    }
-}
-
 /// Merges one sketch of all shards into that of the first.
 fn merged<S: Merge>(window: &mut [Closed], sketch: impl Fn(&mut Shard) -> &mut S) -> Result<Option<&S>, MergeError> {
     let Some((first, rest)) = window.split_first_mut() else { return Ok(None) };
@@ -208,18 +131,6 @@ fn merged<S: Merge>(window: &mut [Closed], sketch: impl Fn(&mut Shard) -> &mut S
         all.merge(sketch(&mut closed.shard))?;
     }
     Ok(Some(all))
-}
-
-/// An upper bound of the size of a drawn packet. The exact sizes leave out packets that another interface feeds, where
-/// they may have been smaller; of those only the size class is known.
-fn largest_drawn(sizes: &Sizes, ledgers: &[Ledger]) -> u64 {
-    let repeated = ledgers.iter().filter(|ledger| !ledger.counters.repeated.is_zero());
-    let ends = repeated.filter_map(|ledger| {
-        let PacketSizes(classes) = ledger.counters.sizes;
-        let class = classes.iter().rposition(|packets| *packets > 0)?;
-        Some(COARSE_EDGES.get(class).copied().unwrap_or(BUFFER.bytes))
-    });
-    ends.fold(sizes.largest(), u64::max)
 }
 
 /// Each interface's packets that begin or end TCP connections.
@@ -245,10 +156,15 @@ fn distinct(
     most: u64,
     confidence: f64,
 ) -> Result<Estimate, MergeError> {
-    let Some(union) = merged(window, sketch)? else { return Ok(Estimate::default()) };
+    Ok(merged(window, sketch)?.map_or_else(Estimate::default, |union| bounded(union, unknown, most, confidence)))
+}
+
+/// The number of distinct items of a union. Each of `unknown` packets may belong to one more, and there are at most
+/// `most` packets.
+pub(super) fn bounded(union: &HyperLogLog, unknown: u64, most: u64, confidence: f64) -> Estimate {
     let Estimate { value, lower, upper } = union.bounds_at(confidence);
     let upper = upper.saturating_add(unknown).min(most);
-    Ok(Estimate { value: value.min(upper), lower: lower.min(upper), upper })
+    Estimate { value: value.min(upper), lower: lower.min(upper), upper }
 }
 
 fn rates_of(window: &mut [Closed], interfaces: usize) -> Vec<Rates> {

@@ -6,6 +6,7 @@ use weir_sketch::HyperLogLog;
 use super::columns::Columns;
 
 /// Distinct sources, destinations and flows.
+#[derive(Clone)]
 pub struct Unique {
     /// Sources.
     pub sources: HyperLogLog,

@@ -10,7 +10,13 @@ use weir_datapath::{
 };
 use weir_sketch::Seen;
 
-use super::{batch::Batch, order::Closed, shard::Shard};
+use super::{
+    batch::Batch,
+    open::{Content, Wanted},
+    order::Closed,
+    sampling_control::SamplingControl,
+    shard::Shard,
+};
 
 /// A userspace program, and the shard that its records go to.
 pub struct UserspaceCollector {
@@ -49,6 +55,13 @@ impl UserspaceCollector {
     /// The window of an interface begins at this time: see [`UserspaceProgram::begin`].
     pub fn begin(&mut self, slot: u8, time_ns: u64) {
         self.program.begin(slot, time_ns);
+    }
+
+    /// Reads the open window, which goes on, after everything has left the flow cache.
+    pub fn read(&mut self, wanted: &Wanted, control: &SamplingControl) -> Content {
+        let Self { program, batch, seen } = self;
+        program.empty(|record| batch.push(record, seen));
+        batch.read(wanted, (program.counted(), false), seen, control)
     }
 
     /// Closes the window, whose seconds are `cut`, and goes on with the empty shard `spare`.

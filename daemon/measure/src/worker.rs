@@ -7,6 +7,7 @@
 //! take over the rings of CPUs that came online
 //! wait for a ring, an order, or a quarter of a second
 //! for each record in the rings, in order: into the shard, in batches
+//! ordered to read the open window? run `flush` on each CPU, and send what is counted so far
 //! ordered to close the window? run `flush` on each CPU until it is done, draining after each run:
 //!     records of the closed epoch go to the shard, records of the next one to the spare
 //!     the counters come last; hand over shard and counters, go on with the spare
@@ -23,7 +24,7 @@ use weir_system::clock;
 use super::{
     collector::Collector,
     lane::Source,
-    order::{Change, Closed, Order, WorkerError},
+    order::{Change, CloseOrder, Closed, Order, WorkerError},
     sampling_control::{Load, SamplingControl},
 };
 
@@ -90,21 +91,25 @@ pub fn run<S: Source>(
         if !drained.more {
             wait(PATIENCE)?;
         }
-        match orders.try_recv() {
-            Ok(Order { spare, change, is_last }) => {
-                let mut window = if is_last { collector.close_last(spare) } else { collector.close(spare) }?;
-                let rates = throttle.control.end_window(window.edge.sampling);
-                window.sampled_at(throttle.control.rate(), rates);
-                if let Some(Change { interfaces, sampling }) = change {
-                    collector.provide(interfaces);
-                    throttle.change(&sampling, collector.cpus())?;
+        // One wake-up may stand for two orders.
+        loop {
+            match orders.try_recv() {
+                Ok(Order::Close(CloseOrder { spare, change, is_last })) => {
+                    let mut window = if is_last { collector.close_last(spare) } else { collector.close(spare) }?;
+                    let rates = throttle.control.end_window(window.edge.sampling);
+                    window.sampled_at(throttle.control.rate(), rates);
+                    if let Some(Change { interfaces, sampling }) = change {
+                        collector.provide(interfaces);
+                        throttle.change(&sampling, collector.cpus())?;
+                    }
+                    if closed.send(window).is_err() || is_last {
+                        return Ok(());
+                    }
                 }
-                if closed.send(window).is_err() || is_last {
-                    return Ok(());
-                }
+                Ok(Order::Read(order)) => order.answer(collector.read(&order.wanted, &throttle.control)?),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Ok(()),
             }
-            Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => return Ok(()),
         }
     }
 }
@@ -165,6 +170,10 @@ mod tests {
         Collector::new(Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id())), 1, shard())
     }
 
+    fn close(is_last: bool) -> Order {
+        Order::Close(CloseOrder { spare: shard(), change: None, is_last })
+    }
+
     fn drained(fill: f64, more: bool) -> Drained {
         Drained { fill, more }
     }
@@ -183,7 +192,7 @@ mod tests {
             waits.borrow_mut().push(drains.get());
             // An order comes at the first wait; at the second, the sender of orders is gone.
             match waits.borrow().len() {
-                1 => sender.as_ref().unwrap().send(Order { spare: shard(), change: None, is_last: false }).unwrap(),
+                1 => sender.as_ref().unwrap().send(close(false)).unwrap(),
                 2 => sender = None,
                 more => panic!("a {more}th wait, though nobody can give orders"),
             }
@@ -211,7 +220,7 @@ mod tests {
         let (orders_in, orders) = bounded(1);
         let (closed, windows) = unbounded();
         drop(windows);
-        orders_in.send(Order { spare: shard(), change: None, is_last: false }).unwrap();
+        orders_in.send(close(false)).unwrap();
         let throttle = Throttle::new(&ALL, |_, _| Ok(()));
         let (_lanes, newcomers) = unbounded();
         run(collector(), &newcomers, throttle, |_| Ok(()), &orders, &closed).unwrap();
@@ -224,7 +233,7 @@ mod tests {
         lanes.send(Script { drains: VecDeque::new(), count: &drains }).unwrap();
         let (orders_in, orders) = bounded(1);
         let (closed, windows) = unbounded();
-        orders_in.send(Order { spare: shard(), change: None, is_last: true }).unwrap();
+        orders_in.send(close(true)).unwrap();
         let throttle = Throttle::new(&ALL, |_, _| Ok(()));
         // The sender of orders is still there.
         run(collector(), &newcomers, throttle, |_| Ok(()), &orders, &closed).unwrap();

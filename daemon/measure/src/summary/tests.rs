@@ -1,6 +1,7 @@
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
 use weir_common::{
+    control::OTHERS,
     flow::FlowKey,
     ledger::{Loss, Uncertain},
     record::Record,
@@ -11,7 +12,7 @@ use weir_datapath::edge::Edge;
 use weir_sketch::{Seen, hash::Key};
 
 use super::*;
-use crate::ranking::Ranked;
+use crate::{account::ledgers, ranking::Ranked, sampling_error::Sampling};
 
 fn plan(estimates: &Estimates, top: usize) -> Arc<Views> {
     Views::built_in(estimates, top)
@@ -47,12 +48,12 @@ fn packets_that_no_slot_was_found_for_have_a_ledger() {
     let mut closed = sampled(1_000, 0);
     closed.shard.attributed[OTHERS as usize] = Tally::new(2, 200);
     closed.edge.others.seen = Tally::new(2, 200);
-    let with_others = ledgers(&[closed], 1);
+    let with_others = ledgers(&[closed.part()], 1);
     assert_eq!(with_others.len(), OTHERS as usize + 1);
     assert!(with_others[1..OTHERS as usize].iter().all(|ledger| *ledger == Ledger::default()));
     let others = with_others[OTHERS as usize];
     assert!(others.balances() && others.counters.seen.packets == 2, "{others:?}");
-    assert_eq!(ledgers(&[sampled(1_000, 0)], 1).len(), 1, "there is none without such packets");
+    assert_eq!(ledgers(&[sampled(1_000, 0).part()], 1).len(), 1, "there is none without such packets");
 }
 
 fn seen() -> Seen {

@@ -1,0 +1,41 @@
+//! The largest keys of a worker's open window.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use weir_config::view::ViewKey;
+
+use super::{KeysByQuestion, is_readable};
+use crate::{
+    answer::slot,
+    heavy_hitters::Held,
+    question::{Question, sketch::ViewSketch},
+    ranking::keep_largest,
+    shard::Shard,
+};
+
+/// How many keys a worker names for each row of a report, in each order.
+pub const KEYS_PER_ROW: usize = 2;
+
+/// The largest keys of each question, without their numbers: these may have changed when the second step comes.
+pub fn candidates(shard: &Shard) -> KeysByQuestion {
+    let questions = shard.plan().questions.iter().enumerate();
+    questions.map(|(nth, question)| of_question(question, &shard.views[question.sketch(nth)])).collect()
+}
+
+fn of_question(question: &Question, sketch: &ViewSketch) -> Vec<ViewKey> {
+    if !is_readable(question) {
+        return Vec::new();
+    }
+    let room = KEYS_PER_ROW * question.view.top;
+    let mut tables: BTreeMap<Option<usize>, [Vec<Held<ViewKey>>; 2]> = BTreeMap::new();
+    for held in sketch.held() {
+        let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
+        keep_largest(by_bytes, room, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
+        keep_largest(by_packets, room, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
+    }
+    let keys: BTreeSet<ViewKey> = tables.into_values().flatten().flatten().map(|held| held.key).collect();
+    keys.into_iter().collect()
+}

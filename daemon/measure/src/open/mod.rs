@@ -1,0 +1,71 @@
+//! The open window, while it is measured: its lists so far, for those who ask.
+//!
+//! Nothing is copied while nobody asks, and never a sketch of keys. A reading has two steps. In each, every worker gets
+//! an order, and answers it between two batches:
+//!
+//! ```text
+//! keys:     have each CPU hand over its cache; name the largest keys of each list, twice as many as a report shows
+//! numbers:  for all keys that any worker named, or that a client asks for: the bounds of what was counted so far,
+//!           with the exact counters of the same moment
+//! ```
+//!
+//! The answers of all workers add up to those of the open window, as their sketches do at its end. The bounds hold for
+//! everything that was seen until a CPU handed over its cache. What is listed may differ from what a report would list:
+//! a key that is not among the largest of any worker is not found. Floods, scans and prefixes need merged sketches, so
+//! they are not read.
+
+mod candidates;
+mod numbers;
+mod summary;
+
+use std::sync::Arc;
+
+use weir_config::view::{Measure, ViewKey};
+
+pub use self::{
+    candidates::candidates,
+    numbers::Numbers,
+    summary::{OpenSummary, add_asked},
+};
+use crate::question::{Question, Structure};
+
+/// Keys by question, in the order of the questions.
+pub type KeysByQuestion = Vec<Vec<ViewKey>>;
+
+/// What a worker is asked for.
+#[derive(Clone)]
+pub enum Wanted {
+    /// The largest keys, after every CPU has handed over what is in its cache.
+    Keys,
+    /// The numbers of these keys.
+    Numbers(Arc<KeysByQuestion>),
+}
+
+/// What a worker answers.
+pub enum Content {
+    /// The largest keys.
+    Keys(KeysByQuestion),
+    /// The numbers of the keys that were asked for.
+    Numbers(Box<Numbers>),
+}
+
+/// The answer of a worker.
+pub struct OpenPart {
+    /// The number of the reading, and that of the worker.
+    pub of: (u64, usize),
+    /// The answer.
+    pub content: Content,
+}
+
+/// Whether the open window has an answer to this question: its numbers can be added up.
+pub const fn is_readable(question: &Question) -> bool {
+    match question.view.measure {
+        Measure::Bytes | Measure::Packets | Measure::NewFlows => {
+            !matches!(question.structure, Structure::Prefixes { .. })
+        }
+        Measure::Flows | Measure::Distinct(_) => matches!(question.structure, Structure::Unique { .. }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! What a worker has counted so far: its exact counters, and the bounds of keys.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use weir_common::ledger::Tally;
+use weir_config::view::ViewKey;
+use weir_datapath::edge::Edge;
+use weir_sketch::HyperLogLog;
+
+use super::{KeysByQuestion, is_readable};
+use crate::{
+    account::Part,
+    heavy_hitters::Held,
+    protocols::Protocols,
+    question::{Question, Views},
+    sampling_control::SamplingControl,
+    shard::Shard,
+    unique::Unique,
+};
+
+/// What a worker has counted in the open window.
+pub struct Numbers {
+    /// The questions that it answers.
+    pub plan: Arc<Views>,
+    /// The fingerprint of its hash key.
+    pub key_id: u64,
+    /// Its exact counters.
+    pub edge: Edge,
+    /// The sum of the records of each interface slot.
+    pub attributed: Box<[Tally]>,
+    /// The sum of all records that feed, scaled by their sampling rates.
+    pub total: Tally,
+    /// Counts by protocol, scaled by the sampling rates.
+    pub protocols: Protocols,
+    /// Distinct counts.
+    pub unique: Unique,
+    /// Flows that the filter of seen flows did not know.
+    pub new_flows: u64,
+    /// What it knows of the keys of each question.
+    pub views: Vec<ViewNumbers>,
+    sampling: Option<(u32, u32)>,
+    rate: u32,
+    is_late: bool,
+}
+
+/// What a worker has counted for one question.
+#[derive(Default)]
+pub struct ViewNumbers {
+    /// The sum of all matched records, scaled by their sampling rates.
+    pub total: Tally,
+    /// The same by interface slot, where each has a table with a total of its own.
+    pub by_slot: BTreeMap<usize, Tally>,
+    /// The keys that were asked for, in that order.
+    pub held: Vec<Held<ViewKey>>,
+    /// The distinct values, if the question counts them without a key.
+    pub unique: Option<HyperLogLog>,
+}
+
+impl Numbers {
+    /// The numbers of these keys.
+    pub fn new(shard: &Shard, keys: &KeysByQuestion, (edge, is_late): (Edge, bool), control: &SamplingControl) -> Self {
+        let questions = shard.plan().questions.iter().enumerate().zip(keys);
+        let views = questions.map(|((nth, question), keys)| ViewNumbers::new(shard, nth, question, keys)).collect();
+        Self {
+            plan: shard.plan().clone(),
+            key_id: shard.key_id(),
+            attributed: shard.attributed.into(),
+            total: shard.total,
+            protocols: shard.protocols,
+            unique: shard.unique.clone(),
+            new_flows: shard.new_flows,
+            views,
+            sampling: sampling(shard, &edge, control),
+            rate: control.rate(),
+            is_late,
+            edge,
+        }
+    }
+
+    /// What it has counted exactly.
+    pub fn part(&self) -> Part<'_> {
+        let &Self { ref edge, ref attributed, total, sampling, rate, is_late, .. } = self;
+        Part { edge, attributed, total, sampling, rate, is_late }
+    }
+}
+
+impl ViewNumbers {
+    fn new(shard: &Shard, nth: usize, question: &Question, keys: &[ViewKey]) -> Self {
+        if !is_readable(question) {
+            return Self::default();
+        }
+        let sketch = &shard.views[question.sketch(nth)];
+        let look_up = |key: &ViewKey| sketch.look_up(&question.by, shard.hash(), key);
+        let slots = keys.iter().filter(|_| question.view.per_interface).filter_map(|key| question.by.slot(key));
+        Self {
+            total: sketch.total,
+            by_slot: slots.map(|slot| (slot, sketch.total_of(Some(slot), &question.by))).collect(),
+            held: keys.iter().filter_map(look_up).collect(),
+            unique: sketch.unique().cloned(),
+        }
+    }
+}
+
+/// The lowest and the highest rate in force so far, if it left anything out or took records at more than 1.
+fn sampling(shard: &Shard, edge: &Edge, control: &SamplingControl) -> Option<(u32, u32)> {
+    let (mut least, mut most) = (u32::from(shard.sampling_least), u32::from(shard.sampling));
+    if edge.has_left_out() {
+        let (low, high) = control.in_force();
+        least = least.min(low).min(edge.sampling.0);
+        most = most.max(high).max(edge.sampling.1);
+    }
+    (least <= most).then_some((least, most))
+}
