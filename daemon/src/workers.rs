@@ -18,7 +18,8 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rustix::thread::CapabilitySet;
 use thiserror::Error;
 use weir_measure::{
-    order::{Change, Closed, Order, WorkerError},
+    open::{OpenPart, Wanted},
+    order::{Change, CloseOrder, Closed, Order, ReadOrder, WorkerError},
     question::Views,
     shard::Shard,
 };
@@ -85,7 +86,8 @@ impl<'scope> Workers<'scope> {
         waker: Waker,
         work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
     ) -> io::Result<()> {
-        let (orders, orders_out) = bounded(1);
+        // One order to close the window, and one to read it: neither is waited for.
+        let (orders, orders_out) = bounded(2);
         let (closed_in, closed) = bounded(1);
         let work = move || {
             privileges::give_up_silently(keeps);
@@ -106,6 +108,21 @@ impl<'scope> Workers<'scope> {
     /// Declares the next window that is closed to be the last one: workers read nothing after it.
     pub const fn end(&mut self) {
         self.is_last = true;
+    }
+
+    /// Has every worker read its open window; the answers go to `reply`, which has room for one of each. Returns how many
+    /// will come. `None` if one of them is late, or still has an earlier reading to do: then no worker is asked.
+    pub fn read(&self, number: u64, wanted: &Wanted, reply: &Sender<OpenPart>) -> Option<usize> {
+        if self.workers.iter().any(|worker| worker.is_ordered || !worker.orders.is_empty()) {
+            return None;
+        }
+        for (nth, worker) in self.workers.iter().enumerate() {
+            let order = ReadOrder { wanted: wanted.clone(), of: (number, nth), reply: reply.clone() };
+            // A worker that has ended is noticed elsewhere.
+            let _ = worker.orders.try_send(Order::Read(order));
+            worker.waker.wake();
+        }
+        Some(self.workers.len())
     }
 
     /// Closes the window of every worker. `equip` prepares each spare shard for the next window, with which `change`
@@ -140,7 +157,8 @@ impl<'scope> Workers<'scope> {
             }
             let Some(spare) = self.spares.pop() else { continue };
             worker.is_ordered = true;
-            if worker.orders.send(Order { spare, change: worker.change.take(), is_last: self.is_last }).is_err() {
+            let order = CloseOrder { spare, change: worker.change.take(), is_last: self.is_last };
+            if worker.orders.send(Order::Close(order)).is_err() {
                 return Err(self.failure_of(nth));
             }
             worker.waker.wake();
@@ -225,6 +243,7 @@ mod tests {
     use weir_common::ledger::Tally;
     use weir_config::{Estimates, Packets, Sampling};
     use weir_datapath::edge::Edge;
+    use weir_measure::open::Content;
     use weir_sketch::hash::Key;
 
     use super::*;
@@ -252,7 +271,14 @@ mod tests {
     fn counting(packets: u64) -> impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send {
         move |orders, closed| {
             let mut open = shard();
-            for Order { spare, .. } in orders {
+            for order in orders {
+                let spare = match order {
+                    Order::Close(CloseOrder { spare, .. }) => spare,
+                    Order::Read(order) => {
+                        order.answer(Content::Keys(Vec::new()));
+                        continue;
+                    }
+                };
                 let mut edge = Edge::empty(1);
                 edge.counters[0].seen = Tally::new(packets, 0);
                 open.records = packets;
@@ -301,7 +327,8 @@ mod tests {
             let mut workers = workers(1);
             spawn(&mut workers, scope, move |orders, closed| {
                 let mut open = shard();
-                for Order { spare, change, .. } in orders {
+                for order in orders {
+                    let Order::Close(CloseOrder { spare, change, .. }) = order else { continue };
                     told.send((spare.plan().clone(), change)).unwrap();
                     closed.send(Closed::new(std::mem::replace(&mut open, spare), Edge::empty(1))).unwrap();
                 }
@@ -378,6 +405,31 @@ mod tests {
             assert_eq!(close(LONG).0, 11);
             assert_eq!(close(LONG), (11, vec![]));
             assert_eq!(workers.spares.len(), 2);
+            workers.stop();
+        });
+    }
+
+    #[test]
+    fn every_worker_reads_its_open_window_unless_one_is_late() {
+        let (reply, parts) = bounded(2);
+        thread::scope(|scope| {
+            let mut workers = workers(2);
+            let (go, stuck) = bounded(0);
+            spawn(&mut workers, scope, counting(1));
+            spawn(&mut workers, scope, move |orders, closed| {
+                stuck.recv().unwrap();
+                counting(10)(orders, closed)
+            });
+            assert_eq!(workers.read(7, &Wanted::Keys, &reply), Some(2));
+            assert_eq!(workers.read(8, &Wanted::Keys, &reply), None, "one has not read the order yet");
+            assert_eq!(parts.recv().unwrap().of, (7, 0));
+            // Such an order does not keep the window from being closed.
+            assert_eq!(workers.close(Duration::from_millis(10), None, |_| ()).unwrap().late, [1]);
+            assert_eq!(workers.read(9, &Wanted::Keys, &reply), None, "it is late");
+            go.send(()).unwrap();
+            assert_eq!(parts.recv().unwrap().of, (7, 1));
+            let window = workers.close(LONG, None, |_| ()).unwrap();
+            workers.take_back(window.closed, &VIEWS, || unreachable!("all answer the same questions"));
             workers.stop();
         });
     }
