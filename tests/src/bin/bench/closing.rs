@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use weir_common::{ledger::Tally, record::Record, size::size_class};
 use weir_datapath::edge::Edge;
-use weir_measure::{new_flows::Asked, order::Closed, question::Views, shard::Shard, summary::Summary};
+use weir_measure::{new_flows::FilterState, order::Closed, question::Views, shard::Shard, summary::Summary};
 use weir_sketch::Seen;
 
 use crate::{
@@ -46,7 +46,7 @@ fn round(rate: u16) -> Result<f64> {
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     let start = Instant::now();
     let plan = window[0].shard.plan().clone();
-    let summary = Summary::merge(&mut window, &plan, 1, Asked::steadily(&seen), 0.999)?;
+    let summary = Summary::merge(&mut window, &plan, 1, FilterState::steadily(&seen), 0.999)?;
     let microseconds = start.elapsed().as_secs_f64() * 1e6;
     let sources = &summary.views[1].ranking().context("a list of sources")?.by_packets;
     ensure!(sources.len() == TOP && sources.is_sorted_by(|one, next| one.packets.value >= next.packets.value));
