@@ -6,22 +6,21 @@
 //! | [`weir_datapath`] | packets | records, and exact counters at each window's edge |
 //! | [`weir_measure`] | records | a summary of each window, with bounds |
 //! | [`weir_report`] | a summary | the report: JSON, or tables for people; the alerts that it raises |
+//! | [`weir_replay`] | captures | reports, by the same stages |
 //! | [`weir_deliver`] | reports | delivered reports, each kind of target on a thread of its own |
 //!
 //! [`pipeline`] starts and connects the threads of `weir run`. The [`coordinator`] has its [`workers`] close each
-//! window, and [`closing`] makes the report of it. The [`fleet`] assigns the ring of each CPU to a worker. [`control`]
-//! answers queries to a running weir, [`reload`] prepares a new configuration for it, and [`handover`] passes its state
-//! to the next weir. [`seconds`] makes the message of each second for those who subscribe, and [`top`] connects them to
-//! the live screen. [`replay`] measures captures with the same stages; [`doctor`] says what this machine can do.
+//! window. The [`fleet`] assigns the ring of each CPU to a worker. [`control`] answers queries to a running weir,
+//! [`reload`] prepares a new configuration for it, and [`handover`] passes its state to the next weir. [`seconds`]
+//! makes the message of each second for those who subscribe, and [`top`] connects them to the live screen. [`doctor`]
+//! says what this machine can do.
 //!
-//! [`memory`] plans how much memory all that needs. [`observer`] identifies the machine that reports, and [`state`] is
-//! kept across restarts. [`needs`] are the capabilities that are kept. [`external`] runs commands that are programs of
-//! their own.
+//! [`memory`] plans how much memory all that needs, also that of a [`replay`]. [`state`] is kept across restarts.
+//! [`needs`] are the capabilities that are kept. [`external`] runs commands that are programs of their own.
 
 #![deny(unsafe_code)]
 
 pub mod cli;
-pub mod closing;
 pub mod control;
 pub mod coordinator;
 pub mod doctor;
@@ -30,7 +29,6 @@ pub mod fleet;
 pub mod handover;
 pub mod memory;
 pub mod needs;
-pub mod observer;
 pub mod pipeline;
 pub mod reload;
 pub mod replay;

@@ -15,6 +15,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bound
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tracing::{info, warn};
+use weir_report::observer::Last;
 use weir_system::{
     lock::{Lock, LockError},
     plain_file, privileges,
@@ -35,15 +36,6 @@ const BYTES_MAX: u64 = 4096;
 pub const SEQ_MAX: u64 = 1 << 53;
 /// How long a report waits for a slow disk.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The last numbered report.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Last {
-    /// Its number.
-    pub seq: u64,
-    /// Its id.
-    pub id: String,
-}
 
 /// Why the file cannot be used.
 #[derive(Debug, PartialEq, Eq, Error)]

@@ -16,7 +16,7 @@ use syn::{Attribute, Item, UseTree};
 use crate::root;
 
 /// The crates whose modules are looked at.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "common/src/lib.rs",
     "common/sketch/src/lib.rs",
     "daemon/src/lib.rs",
@@ -27,6 +27,7 @@ const CRATES: [&str; 15] = [
     "daemon/deliver/src/lib.rs",
     "daemon/http/src/lib.rs",
     "daemon/measure/src/lib.rs",
+    "daemon/replay/src/lib.rs",
     "daemon/report/src/lib.rs",
     "daemon/system/src/lib.rs",
     "daemon/top/src/lib.rs",

@@ -4,6 +4,7 @@
 //! Within a schema version fields may be added, but never renamed. A reader ignores unknown fields of later versions.
 //! An optional field is absent when its value is not known; it is never `null`.
 //!
+//! [`closing`] ends a window: its shards become a summary, and that becomes a report, which [`observer`] numbers.
 //! [`alerting`] says which rules of the configuration a report breaks. [`series`] has the numbers that are exported or
 //! that rules can use.
 
@@ -12,11 +13,13 @@
 mod account;
 mod alert;
 pub mod alerting;
+pub mod closing;
 pub mod compose;
 mod encoded;
 pub mod grid;
 pub mod ids;
 mod instant;
+pub mod observer;
 mod rates;
 mod rows;
 mod schema;

@@ -13,17 +13,19 @@ use weir_measure::{
     question::Views,
     window::Span,
 };
-use weir_report::{self as report, Report, SinkMetrics};
+use weir_report::{
+    self as report, Report, SinkMetrics,
+    closing::{Closing, Times},
+    observer::Last,
+};
 use weir_system::clock::{self, Moment};
 
 use super::{MeasureError, losses};
 use crate::{
-    closing::{Closing, Times},
     control::{Question, protocol::KeyAnswers},
     fleet::Fleet,
     handover::Handover,
     reload::Prepared,
-    state::Last,
     workers::{Parts, Workers},
 };
 

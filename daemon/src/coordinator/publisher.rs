@@ -11,13 +11,10 @@ use weir_deliver::{
     sink::{self, Outbox, SinkHealth},
 };
 use weir_measure::question::Views;
-use weir_report::{Encoded, Report, SinkMetrics, alerting::notice};
+use weir_report::{Encoded, Report, SinkMetrics, alerting::notice, observer::Last};
 use weir_system::notify::notify;
 
-use crate::{
-    reload::Prepared,
-    state::{Last, LastReportFile},
-};
+use crate::{reload::Prepared, state::LastReportFile};
 
 /// How long a sink has to deliver what is queued, once it is not used any more.
 const FAREWELL: Duration = Duration::from_secs(5);

@@ -32,7 +32,10 @@ use weir_datapath::{
     Blocks, Edge, FlushProgram, KernelError, Ring,
     kept::{SlotState, link::Links, name::Name, network, store, words},
 };
-use weir_report::alerting::{Alerts, state::State};
+use weir_report::{
+    alerting::{Alerts, state::State},
+    observer::Last,
+};
 use weir_sketch::{Seen, hash::Key};
 use weir_system::clock::Moment;
 
@@ -40,7 +43,6 @@ use self::{
     previous_run::PreviousRun,
     state::{HandoverState, StateMemory, Unreadable},
 };
-use crate::state::Last;
 
 /// What earlier weirs left behind.
 #[derive(Default)]

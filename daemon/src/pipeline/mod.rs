@@ -30,7 +30,7 @@ use weir_config::{Config, HashKey, KeyError, Started, names::GeoError};
 use weir_datapath::{Kernel, KernelError, Parts, has_tcx, tap::Taps};
 use weir_deliver::{board::Board, prometheus::Exporter, sink, status::Identity};
 use weir_measure::batch::Batch;
-use weir_report::alerting::Alerts;
+use weir_report::{alerting::Alerts, closing::Closing, observer::Last};
 use weir_system::{
     clock,
     lock::LockError,
@@ -45,7 +45,6 @@ use self::{
     threads::Threads,
 };
 use crate::{
-    closing::Closing,
     control::Control,
     coordinator::{Coordinator, Greeting, MeasureError, Measuring, Publisher},
     fleet::Fleet,
@@ -56,7 +55,6 @@ use crate::{
         InForce, Reloader,
         reloader::{self, Reread},
     },
-    state::Last,
     workers::Workers,
 };
 

@@ -12,16 +12,12 @@ use weir_measure::{
     seen::{self, Rotation},
     window::Window,
 };
+use weir_report::observer::{Last, Observer};
 use weir_sketch::{Seen, hash::Key};
 use weir_system::{clock, lock::LockError};
 
 use super::RunError;
-use crate::{
-    handover::Inheritance,
-    memory::Memory,
-    observer::Observer,
-    state::{Last, LastReportFile},
-};
+use crate::{handover::Inheritance, memory::Memory, state::LastReportFile};
 
 /// Everything that is fixed until weir ends, apart from what a reload changes.
 pub struct Setup {

@@ -2,9 +2,9 @@
 //!
 //! [`clock`] is the only module that reads a clock. [`log`] never waits for a reader. [`plain_file`] opens files in
 //! folders where others may put links and pipes, [`folder`] says whether a folder takes files, and [`lock`] reserves
-//! one for a single weir. [`privileges`] and [`sandbox`] drop rights; [`confined`] explains why a file cannot be opened
-//! then. [`notify`] tells systemd, [`sockopt`] sets options of sockets, [`waker`] wakes a thread, and
-//! [`numbers`] and [`text`] write numbers and errors for people.
+//! one for a single weir. [`process`] reads what weir uses of the machine. [`privileges`] and [`sandbox`] drop rights;
+//! [`confined`] explains why a file cannot be opened then. [`notify`] tells systemd, [`sockopt`] sets options of
+//! sockets, [`waker`] wakes a thread, and [`numbers`] and [`text`] write numbers and errors for people.
 
 #![deny(unsafe_code)]
 
@@ -18,6 +18,7 @@ pub mod notify;
 pub mod numbers;
 pub mod plain_file;
 pub mod privileges;
+pub mod process;
 pub mod sandbox;
 pub mod signals;
 pub mod sockopt;

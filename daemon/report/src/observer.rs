@@ -2,11 +2,20 @@
 
 use std::fs;
 
+use serde::{Deserialize, Serialize};
 use weir_config as config;
-use weir_report::{self as report, compose::Numbered};
 use weir_sketch::hash::{Key, sip};
 
-use crate::state::Last;
+use crate::{self as report, compose::Numbered};
+
+/// The last numbered report.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Last {
+    /// Its number.
+    pub seq: u64,
+    /// Its id.
+    pub id: String,
+}
 
 /// The observer, and how many reports it has made so far.
 #[derive(Clone, Debug)]

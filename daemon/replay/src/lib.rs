@@ -1,4 +1,7 @@
-//! Replay: the same measurement on capture files, offline, with time taken from the capture.
+//! Replay: the same measurement on capture files, offline, with time taken from the capture. No stage of it is on a
+//! thread of its own.
+
+#![forbid(unsafe_code)]
 
 mod datapath;
 mod kernel;
@@ -32,7 +35,12 @@ use weir_measure::{
     userspace::UserspaceCollector,
     window::Span,
 };
-use weir_report::{Report, alerting::Alerts};
+use weir_report::{
+    Report,
+    alerting::Alerts,
+    closing::{Closing, Times},
+    observer::Observer,
+};
 use weir_sketch::{MergeError, hash::Key};
 use weir_system::clock;
 
@@ -41,11 +49,6 @@ use self::{
     kernel::KernelDatapath,
     progress::Progress,
     timeline::{HOLD_NS, ReplayWindow, Timeline, WindowChange},
-};
-use crate::{
-    closing::{Closing, Times},
-    memory::Memory,
-    observer::Observer,
 };
 
 /// How capture time is divided into windows.
@@ -115,6 +118,9 @@ pub enum ReplayError {
     Merge(#[from] MergeError),
 }
 
+/// How many bytes weir would plan for this configuration, these views and CPUs.
+pub type PlannedMemory = fn(&Config, &Arc<Views>, &Cpus) -> u64;
+
 /// What is told of a replay while it runs.
 pub trait Listener {
     /// This second since 1970 is over: a packet of a later one was read. Packets out of order count in the second in
@@ -154,9 +160,10 @@ impl Listener for Reports<'_> {
 pub fn replay(
     config: &Config,
     options: &Options,
+    planned_memory: PlannedMemory,
     deliver: &mut dyn FnMut(&Report) -> io::Result<()>,
 ) -> Result<Vec<Broken>, ReplayError> {
-    replay_to(config, options, &mut Reports(deliver))
+    replay_to(config, options, planned_memory, &mut Reports(deliver))
 }
 
 /// As [`replay`], but the listener also learns of each second.
@@ -164,7 +171,12 @@ pub fn replay(
 /// # Errors
 ///
 /// As those of [`replay`].
-pub fn replay_to(config: &Config, options: &Options, listener: &mut dyn Listener) -> Result<Vec<Broken>, ReplayError> {
+pub fn replay_to(
+    config: &Config,
+    options: &Options,
+    planned_memory: PlannedMemory,
+    listener: &mut dyn Listener,
+) -> Result<Vec<Broken>, ReplayError> {
     let key = match options.seed {
         Some(seed) => Key([seed, !seed]).derive("seed"),
         None => config.hash_key.key()?,
@@ -183,7 +195,7 @@ pub fn replay_to(config: &Config, options: &Options, listener: &mut dyn Listener
     // One thread measures, as on a machine with one CPU.
     let cpus = Cpus::of(1);
     let plan = Plan { interfaces: 1, ..Plan::new(config, key.derive("flow cache"), &cpus) };
-    let memory_bytes = Memory::plan(config, &views, &cpus, true).resident();
+    let memory_bytes = planned_memory(config, &views, &cpus);
     let run = Run {
         windows: options.windows,
         timeline: Timeline::new(options.windows),

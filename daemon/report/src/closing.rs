@@ -16,13 +16,13 @@ use weir_measure::{
     summary::Summary,
     window::Span,
 };
-use weir_report::{
-    self as report, Report, Rings, Row, SelfMetrics, SinkMetrics, Spool, alerting::Alerts, compose::Context,
-};
 use weir_sketch::{MergeError, Seen, hyperloglog::CONFIDENCE};
-use weir_system::clock;
+use weir_system::{clock, process::resident_bytes};
 
-use crate::{memory::resident_bytes, observer::Observer};
+use crate::{
+    Report, Rings, Row, SelfMetrics, SinkMetrics, Spool, alerting::Alerts, answers, compose::Context,
+    observer::Observer,
+};
 
 /// What is kept from one window to the next in order to close it.
 pub struct Closing {
@@ -137,7 +137,7 @@ impl Closing {
     pub fn look_up(&self, first: &Closed, views: &Views, asks: &[Ask]) -> Option<Vec<Row>> {
         let last = self.last.as_ref()?;
         let found = look_up(std::slice::from_ref(first), views, asks, last);
-        Some(report::answers(views, &found, &last.interfaces))
+        Some(answers(views, &found, &last.interfaces))
     }
 
     fn self_metrics(&mut self, summary: &Summary, late_cpus: Vec<u32>, sinks: Vec<SinkMetrics>) -> SelfMetrics {
