@@ -316,7 +316,7 @@ fn the_plan_is_printed() -> Result<()> {
     printed.check(0, &[])?;
     for line in [
         format!("{wan} ingress: feeds all\n"),
-        format!("{wan} egress: feeds local: those that came by"),
+        format!("{wan} egress: feeds local: packets that arrived on"),
         format!("{lan} ingress: feeds all\n"),
         "ppp0: not there now\n".to_owned(),
     ] {

@@ -329,7 +329,7 @@ fn check_bridge(names: &[&str]) -> Result<()> {
     let mut daemon = measure(&pair.observer, &settings)?;
     join("port8")?;
     let line = daemon.wait_for_line("interface=port8", TIMEOUT)?;
-    ensure!(line.contains("an interface that lies on it"), "{line}");
+    ensure!(line.contains("an interface stacked on it"), "{line}");
     let reports = stop(&mut daemon, Loss::None)?;
     for name in ["br7", "port7"] {
         let modes = modes(name, &reports);

@@ -1,5 +1,5 @@
 //! A blocklist in two stages. A filter that fits into a cache lets nearly every request pass. The exact list, which may
-//! be on a disk or on another machine, decides about the rest. No decision is wrong.
+//! be on a disk or on another machine, decides about the other requests. No decision is wrong.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example blocklist
@@ -46,17 +46,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("second stage   the exact list was asked {} times, {in_vain} of them in vain", list.asked.get());
     println!("verdicts       {blocked} blocked, {wrong} wrong");
 
-    assert_eq!((blocked, wrong), (REQUESTS / ONE_IN, 0), "the second stage makes every verdict exact");
-    assert!(in_vain as f64 <= 1.3 * RATE * REQUESTS as f64, "only the filter's mistakes reach it in vain");
+    assert_eq!((blocked, wrong), (REQUESTS / ONE_IN, 0), "the second stage makes every decision exact");
+    assert!(in_vain as f64 <= 1.3 * RATE * REQUESTS as f64, "only the filter's false positives reach the list in vain");
     Ok(())
 }
 
-/// The n-th name that is on the list.
+/// The n-th name on the list.
 fn listed_name(n: u64) -> String {
     format!("ads{n}.tracker.example")
 }
 
-/// A name that is not.
+/// The n-th name that is not on the list.
 fn innocent_name(n: u64) -> String {
     format!("host{n}.example.org")
 }

@@ -1,5 +1,6 @@
-//! A guard before a cache: a filter knows which records exist. Requests for records that do not exist reach neither the
-//! cache, from which they would push others, nor the database. Records come and go, so the filter must forget.
+//! A guard for a cache: a filter of the records that exist. Requests for records that do not exist reach neither the
+//! cache, where they would push out other records, nor the database. Records come and go, so the filter must be able to
+//! forget.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example cache_guard
@@ -16,9 +17,9 @@ use std::{
 use weir_sketch::{Full, Keyed, TwoChoice};
 
 const RECORDS: u64 = 100_000;
-/// Records that the cache has room for.
+/// The number of records that fit into the cache.
 const CACHED: usize = 1_000;
-/// The records that everybody wants.
+/// The number of records that are requested often.
 const POPULAR: u64 = 900;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -30,9 +31,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("                                    asked    found    database reads");
 
     let (found, _) = store.ask("popular records, for the first time", 0..POPULAR);
-    assert_eq!(found, POPULAR, "whatever is there is found");
+    assert_eq!(found, POPULAR, "every existing record is found");
     let (found, reads) = store.ask("records that never were", RECORDS..10 * RECORDS);
-    assert!(found == 0 && reads < 9 * RECORDS / 200, "the guard stops 199 of 200 at least");
+    assert!(found == 0 && reads < 9 * RECORDS / 200, "the guard stops at least 199 of 200");
     let (found, reads) = store.ask("popular records, once more", 0..POPULAR);
     assert_eq!((found, reads), (POPULAR, 0), "they are still in the cache");
 
@@ -40,9 +41,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         store.delete(id);
     }
     let (found, reads) = store.ask("records that were deleted", RECORDS / 2..RECORDS);
-    assert!(found == 0 && reads < RECORDS / 400, "the guard forgets with the database");
+    assert!(found == 0 && reads < RECORDS / 400, "the guard forgets deleted records, too");
     let (found, _) = store.ask("records that are still there", 0..RECORDS / 2);
-    assert_eq!(found, RECORDS / 2, "and forgets nothing else");
+    assert_eq!(found, RECORDS / 2, "it forgets no other record");
     Ok(())
 }
 
@@ -58,7 +59,7 @@ impl Store {
         Ok(Self { guard: TwoChoice::new(records)?, cache: Cache::default(), database: Database::default() })
     }
 
-    /// A guard that is full would have to be built anew, larger, from the database.
+    /// Stores a record. If the guard were full, a larger one would have to be built from the database.
     fn put(&mut self, id: u64, record: String) -> Result<(), Full> {
         if self.database.records.insert(id, record).is_none() {
             self.guard.insert(&id)?;
@@ -78,14 +79,14 @@ impl Store {
     }
 
     fn delete(&mut self, id: u64) {
-        // Only what was inserted may be removed: else another record would lose its place.
+        // Remove only keys that were inserted. Otherwise another record would be forgotten.
         if self.database.records.remove(&id).is_some() {
             self.guard.remove(&id);
             self.cache.records.remove(&id);
         }
     }
 
-    /// How many of these records are found, and how often the database is read for that.
+    /// Asks for these records. Returns how many were found, and how often the database was read.
     fn ask(&mut self, what: &str, ids: std::ops::Range<u64>) -> (u64, u64) {
         let (asked, before) = (ids.end - ids.start, self.database.reads.get());
         let found = ids.filter(|id| self.get(*id).is_some()).count() as u64;
@@ -95,7 +96,7 @@ impl Store {
     }
 }
 
-/// Keeps what was asked for last.
+/// Keeps the records that were requested last.
 #[derive(Default)]
 struct Cache {
     records: HashMap<u64, String>,
@@ -114,7 +115,7 @@ impl Cache {
     }
 }
 
-/// Where reads take their time.
+/// The database, where reads are slow.
 #[derive(Default)]
 struct Database {
     records: HashMap<u64, String>,

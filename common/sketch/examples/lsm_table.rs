@@ -1,5 +1,5 @@
-//! The tables of a log-structured store: each table on the disk has a filter of its keys. A read asks the newest table
-//! first, and reads none whose filter says no. The filter is stored with its table, and loaded with it.
+//! The tables of a log-structured store. Each table on the disk has a filter of its keys. A read asks the newest table
+//! first, and skips tables whose filter excludes the key. The filter is stored with its table, and loaded with it.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example lsm_table
@@ -19,11 +19,11 @@ const KEYS_PER_TABLE: u64 = 50_000;
 const RATE: f64 = 0.01;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // One key for the whole store, kept apart from the tables.
+    // One key for the whole store. It is kept apart from the tables.
     let secret = Key::random()?;
     let mut store = Store::default();
     for generation in 0..TABLES {
-        // Half of the keys are new, the others have a new value.
+        // Half of the keys are new, and the others get a new value.
         let first = generation * KEYS_PER_TABLE / 2;
         let rows = (first..first + KEYS_PER_TABLE).map(|n| (name(n), generation)).collect();
         let [table, filter] = write_table(secret, rows);
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let filters: usize = store.tables.iter().map(|table| table.filter.memory_bytes()).sum();
     println!("{keys} keys in {TABLES} tables of {KEYS_PER_TABLE}; {} KiB of filters\n", filters >> 10);
 
-    // The newest value of each key.
+    // Every key must have its newest value.
     let wrong = (0..keys).filter(|n| store.get(&name(*n)) != Some((n / (KEYS_PER_TABLE / 2)).min(TABLES - 1))).count();
     let per_key = |reads: u64| reads as f64 / keys as f64;
     let for_present = per_key(store.reads.take());
@@ -44,11 +44,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("a key that is there  {for_present:>8.3}");
     println!("a key that is not    {for_absent:>8.3}");
 
-    assert_eq!((wrong, found), (0, 0), "filters change no answer");
-    assert!(for_absent < 1.1 * RATE * TABLES as f64, "an absent key costs hardly any read");
-    assert!(for_present < 1.0 + 1.1 * RATE * TABLES as f64, "a present one hardly more than its own");
+    assert_eq!((wrong, found), (0, 0), "filters do not change any answer");
+    assert!(for_absent < 1.1 * RATE * TABLES as f64, "an absent key costs hardly any reads");
+    assert!(
+        for_present < 1.0 + 1.1 * RATE * TABLES as f64,
+        "a present key costs hardly more than the read of its own table"
+    );
 
-    // A filter of another store, or a damaged one, is refused. It is built again from the table's keys.
+    // A filter of another store, or a damaged one, is refused. Then it is built again from the table's keys.
     let [table, filter] = write_table(Key::random()?, vec![(name(1), 0)]);
     assert!(matches!(Table::load(secret, &table, &filter), Err(ImageError::Key(_))));
     assert!(matches!(Table::load(secret, &table, &filter[1..]), Err(ImageError::Value { .. })));
@@ -60,7 +63,7 @@ fn name(n: u64) -> String {
     format!("user/{:016x}", mix(n))
 }
 
-/// What goes to the disk: the rows, sorted, and their filter.
+/// The data for the disk: the sorted rows, and their filter.
 fn write_table(secret: Key, mut rows: Vec<(String, u64)>) -> [Vec<u8>; 2] {
     let mut filter = BlockedBloom::with_key(secret, rows.len() as u64, RATE);
     for (key, _) in &rows {
@@ -74,7 +77,7 @@ fn write_table(secret: Key, mut rows: Vec<(String, u64)>) -> [Vec<u8>; 2] {
 /// A table whose filter is in memory.
 struct Table {
     filter: Keyed<BlockedBloom>,
-    /// On the disk.
+    /// The rows, on the disk.
     rows: Vec<(String, u64)>,
 }
 
@@ -87,7 +90,7 @@ impl Table {
     }
 }
 
-/// The tables, the oldest first.
+/// The tables, oldest first.
 #[derive(Default)]
 struct Store {
     tables: Vec<Table>,

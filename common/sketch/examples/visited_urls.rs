@@ -1,4 +1,4 @@
-//! The visited set of a crawler: was this page fetched already? A Bloom filter beside a hash set.
+//! The visited set of a crawler: was this page already fetched? A Bloom filter is compared with a hash set.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example visited_urls
@@ -11,11 +11,11 @@ use std::{collections::HashSet, error::Error, fs, hint::black_box, time::Instant
 use weir_sketch::{Bloom, Geometry, Keyed};
 
 const VISITED: u64 = 1_000_000;
-/// One new page in a hundred is taken for a visited one, and never fetched: a crawler can live with that.
+/// One new page in a hundred is mistaken for a visited one, and never fetched. A crawler can tolerate that.
 const RATE: f64 = 0.01;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // With a random key, so that no site can construct addresses that are "visited".
+    // The key is random, so that no site can construct addresses that seem visited.
     let mut filter = Bloom::new(VISITED, RATE)?;
     let mut set = HashSet::new();
     for url in (0..VISITED).map(url) {
@@ -46,20 +46,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     assert_eq!(by_filter.missed, 0, "what was visited is always found");
-    assert!(rate < 1.1 * RATE, "no more mistakes than planned");
-    assert!(filter_bytes * 10 < set_bytes, "under a tenth of the memory");
+    assert!(rate < 1.1 * RATE, "there are no more mistakes than planned");
+    assert!(filter_bytes * 10 < set_bytes, "it takes less than a tenth of the memory");
     assert!((1_190_000..=1_200_000).contains(&filter_bytes), "{filter_bytes} bytes instead of 1.2 MB");
     assert!(matches!(filter.geometry(), Geometry::Bits { hashes: 7, .. }));
 
-    // The crawl goes on another day: with the same key, which belongs where secrets are kept.
+    // The crawl continues on another day, with the same key, which is stored as a secret.
     let file = std::env::temp_dir().join(format!("weir-visited-urls-{}", std::process::id()));
     fs::write(&file, filter.to_image())?;
     let image = fs::read(&file)?;
     fs::remove_file(&file)?;
     let loaded = Keyed::<Bloom>::from_image(filter.key(), &image)?;
-    assert!(visited.iter().all(|url| loaded.contains(url.as_str())), "nothing is forgotten");
+    assert!(visited.iter().all(|url| loaded.contains(url.as_str())), "no page is forgotten");
     let other = Bloom::new(VISITED, RATE)?;
-    assert!(Keyed::<Bloom>::from_image(other.key(), &image).is_err(), "no other key is taken for it");
+    assert!(Keyed::<Bloom>::from_image(other.key(), &image).is_err(), "another key is refused");
     Ok(())
 }
 
@@ -68,7 +68,7 @@ fn url(n: u64) -> String {
     format!("https://www.example.org/{}/articles/{n}.html?page={}", n % 97, n % 7)
 }
 
-/// What came of looking up pages that were visited, and pages that were not.
+/// The results of looking up visited pages, and pages that were not visited.
 struct Looked {
     nanoseconds: f64,
     missed: usize,

@@ -1,5 +1,5 @@
-//! Which of N nodes has a key? Each node publishes a filter of its keys. A client asks only the nodes whose filter says
-//! yes, and no node if none does.
+//! Finds out which of N nodes has a key. Each node publishes a filter of its keys. A client asks only the nodes whose
+//! filter contains the key, and no node if no filter does.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example which_node
@@ -19,20 +19,20 @@ const KEYS: u64 = 320_000;
 const RATE: f64 = 0.01;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // All nodes share it, so that they publish filters of the same hashes.
+    // All nodes share this key, so that their filters have the same hashes.
     let secret = Key::random()?;
     let images: Vec<Vec<u8>> = (0..NODES).map(|node| publish(secret, node)).collect();
     let directory = Directory::read(secret, &images)?;
-    assert!(Directory::read(Key::random()?, &images).is_err(), "without the secret nobody reads them");
+    assert!(Directory::read(Key::random()?, &images).is_err(), "they cannot be read without the secret");
 
-    // Every key that somebody has.
+    // Ask for every key that a node has.
     let (mut asked, mut missed) = (0, 0);
     for n in 0..KEYS {
         let candidates: Vec<usize> = directory.candidates(&object(n)).collect();
         asked += candidates.len();
         missed += u64::from(!candidates.contains(&owner(n)));
     }
-    // As many that nobody has.
+    // Ask for as many keys that no node has.
     let asked_in_vain: usize = (KEYS..2 * KEYS).map(|n| directory.candidates(&object(n)).count()).sum();
 
     let per_key = |asked: usize| asked as f64 / KEYS as f64;
@@ -43,12 +43,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("a key that no node has        {:>8.2}", per_key(asked_in_vain));
 
     assert_eq!(missed, 0, "the owner is always asked");
-    assert!(per_key(asked) < 1.0 + 1.1 * RATE * NODES as f64, "and hardly anybody else");
+    assert!(per_key(asked) < 1.0 + 1.1 * RATE * NODES as f64, "hardly any other node is asked");
     assert!(per_key(asked_in_vain) < 1.1 * RATE * NODES as f64);
     Ok(())
 }
 
-/// The image of the filter that a node publishes: of all its keys.
+/// The image of the filter that a node publishes. It contains all its keys.
 fn publish(secret: Key, node: usize) -> Vec<u8> {
     let keys: Vec<String> = (0..KEYS).filter(|n| owner(*n) == node).map(object).collect();
     let mut filter = BlockedBloom::with_key(secret, keys.len() as u64, RATE);
@@ -56,7 +56,7 @@ fn publish(secret: Key, node: usize) -> Vec<u8> {
     filter.to_image()
 }
 
-/// The filters of all nodes, made with one secret: the same key has the same hash everywhere.
+/// The filters of all nodes, made with one secret: a key has the same hash on every node.
 struct Directory {
     filters: Vec<Keyed<BlockedBloom>>,
 }
@@ -67,9 +67,9 @@ impl Directory {
         Ok(Self { filters: filters.collect::<Result<_, _>>()? })
     }
 
-    /// The nodes that may have this key; the one that has it is among them.
+    /// The nodes that may have this key. The node that has it is always among them.
     fn candidates(&self, key: &str) -> impl Iterator<Item = usize> {
-        // All filters have one key, so one hash does for all of them.
+        // All filters have the same secret, so one hash is enough for all of them.
         let hash = self.filters[0].hash(key);
         let says_yes = move |(node, filter): (usize, &Keyed<BlockedBloom>)| (**filter).contains(hash).then_some(node);
         self.filters.iter().enumerate().filter_map(says_yes)

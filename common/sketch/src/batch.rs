@@ -1,5 +1,5 @@
-//! Batches for the sketches of frequency. What is done with each key is part of the sketch; what is done with many keys
-//! is here.
+//! Batches for the sketches of frequency. The work for each key is part of the sketch; the loops over many keys are
+//! here.
 //!
 //! ```text
 //! if the counters fit into the core's own cache:
@@ -7,33 +7,33 @@
 //! else for each key: prefetch the cells of a later key, touch its own
 //! ```
 //!
-//! Estimates of keys that are in the cache do not depend on each other. So on a processor with fast gathers they are
-//! read by vectors too.
+//! Estimates of keys that are in the cache do not depend on each other. So on a processor with fast gathers, vectors
+//! read them, too.
 
 use core::cell::Cell;
 
 use super::Weight;
 use crate::simd::{dispatch, gathers};
 
-/// A batch prefetches the cells of larger sketches. Cells that fit into the core's own cache are there sooner than a
-/// prefetch.
+/// A batch prefetches the cells of sketches larger than this. Cells that fit into the core's own cache arrive sooner
+/// than a prefetch would.
 const PREFETCH_ABOVE_BYTES: usize = 1 << 20;
-/// How many keys ahead it prefetches: with one line each, about as many lines as a core can wait for at once.
+/// How many keys ahead it prefetches. With one line each, that is about as many lines as a core can wait for at once.
 const AHEAD: usize = 16;
 /// How many keys' places are found together.
 pub const GROUP: usize = 64;
 
-/// Whether there are so many counters that batches prefetch theirs.
+/// Whether there are so many counters that batches prefetch them.
 pub const fn is_far<C>(counters: &[C]) -> bool {
     size_of_val(counters) > PREFETCH_ABOVE_BYTES
 }
 
 /// Finds the places of keys in a sketch. A place is `N` numbers.
 pub trait Places<const N: usize> {
-    /// Of one key.
+    /// The place of one key.
     fn of(&self, hash: u64) -> [u32; N];
 
-    /// Of many keys: `places[n][key]` is the n-th number of the key's place.
+    /// The places of many keys: `places[n][key]` is the n-th number of the key's place.
     fn of_group(&self, places: &mut [[u32; GROUP]; N], hashes: &[u64; GROUP]);
 }
 
@@ -44,16 +44,16 @@ pub const fn scale_in_lanes(word: u64, end: usize) -> u32 {
     (((word >> 32) * end + ((word as u32 as u64 * end) >> 32)) >> 32) as u32
 }
 
-/// The block that a hash is scaled to; `None` if there are no blocks. The minimum spares a bounds check that compilers
-/// cannot remove themselves: no block is above the last.
+/// The block that a hash is scaled to; `None` if there are no blocks. The minimum, which never changes the index,
+/// avoids a bounds check that compilers cannot remove on their own.
 #[inline(always)]
 pub fn block_in_lanes<B>(blocks: &[B], hash: u64) -> Option<&B> {
     let last = blocks.len().checked_sub(1)?;
     Some(&blocks[(scale_in_lanes(hash, blocks.len()) as usize).min(last)])
 }
 
-/// Calls `touch` with the place of each key of a batch and the value that belongs to it. If the counters are far, it
-/// calls `ask` with the place some keys before.
+/// Calls `touch` with the place of each key of a batch and the value for it. If the counters are far away, it also
+/// calls `ask` with that place, some keys earlier.
 ///
 /// Waiting for memory takes so long that finding places twice costs nothing.
 #[inline(always)]
@@ -87,7 +87,7 @@ pub fn visit<T, C: AsRef<[T]>, V, const N: usize>(
     }
 }
 
-/// Sets each element of the output to what `estimate` returns for the place of its key. Otherwise as [`visit`].
+/// Sets each element of the output to what `estimate` returns for the place of its key. Otherwise like [`visit`].
 #[inline(always)]
 pub fn estimate_each<T, W, const N: usize>(
     mut counters: &[T],
@@ -102,21 +102,21 @@ pub fn estimate_each<T, W, const N: usize>(
     });
 }
 
-/// Counters that can be read in lanes: an estimate takes loads and arithmetic, and no branch.
+/// Counters that can be read in lanes: an estimate takes loads and arithmetic, but no branches.
 ///
-/// The compiler decides whether it uses gathers. If it uses none, the answers are the same but take longer than one by
-/// one; the benchmark shows it.
+/// The compiler decides whether it uses gathers. If it uses none, the answers are the same, but take longer than one by
+/// one; the benchmark shows this.
 pub trait Lanes {
     /// The type of an estimate.
     type Weight: Weight;
 
-    /// The estimate of a key, always inlined. Compilers use lanes only if they see that no index is out of bounds. If
-    /// only this module knows that, the index must be clamped below the length.
+    /// The estimate of a key, always inlined. Compilers use lanes only if they can prove that no index is out of
+    /// bounds. If they cannot, the index must be clamped below the length.
     fn estimate(&self, hash: u64) -> Self::Weight;
 }
 
-/// Estimates all keys in lanes if this processor is faster that way; returns whether it is. Not for counters beyond the
-/// core's own cache, because nothing is prefetched.
+/// Estimates all keys in lanes, and returns true, if that is faster on this processor. It is not for counters outside
+/// of the core's own cache, because nothing is prefetched.
 #[inline(always)]
 pub fn estimate_in_lanes<L: Lanes>(counters: &L, hashes: &[u64], estimates: &mut [L::Weight]) -> bool {
     let gathers = gathers();
@@ -128,7 +128,7 @@ pub fn estimate_in_lanes<L: Lanes>(counters: &L, hashes: &[u64], estimates: &mut
 
 dispatch! {
     fn gather<L: Lanes>(counters: &L, hashes: &[u64], estimates: &mut [L::Weight]) {
-        // (Not by a closure: one that is not inlined is compiled for the portable level.)
+        // This is not a closure, because a closure that is not inlined is compiled for the portable level.
         for (estimate, &hash) in estimates.iter_mut().zip(hashes) {
             *estimate = counters.estimate(hash);
         }
@@ -148,7 +148,7 @@ pub(super) mod tests {
         [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|at| *at <= level())
     }
 
-    /// At each level, estimates in lanes are what `estimate` says.
+    /// Asserts that estimates in lanes equal those of `estimate`, at each level.
     pub fn assert_lanes_are_estimates<L: Lanes>(counters: &L, hashes: &[u64], estimate: impl Fn(u64) -> L::Weight) {
         let expected: std::vec::Vec<_> = hashes.iter().map(|hash| estimate(*hash)).collect();
         for level in levels() {
@@ -173,7 +173,7 @@ pub(super) mod tests {
         }
     }
 
-    /// At each level, `place` finds for a group of keys what `places` finds for each.
+    /// Asserts that `place` finds for a group of keys the same as `places` for each key, at each level.
     pub fn assert_groups_are_their_keys<const N: usize>(
         places: &impl Places<N>,
         place: impl Fn(Level, &mut [[u32; GROUP]; N], &[u64; GROUP]),

@@ -1,20 +1,21 @@
 //! Blocked Bloom filter: was this key here before? All bits of a key lie in one cache line.
 //!
 //! **Errors**: only towards "yes". A key that was inserted is always found. An absent key is found at a rate that is
-//! planned at construction, and computed exactly from the bits that are set.
+//! planned at construction, and can be computed exactly from the bits that are set.
 //!
-//! **Cost** for 1,000,000 keys at a rate of 0.01: 1.2 MiB (10.1 bits a key). A key has one cache line, and sets one bit
-//! in each of its eight words. With AVX-512 the whole line is one register, with AVX2 it is two. If lines come from
-//! memory, a lookup takes 9 to 10 ns on a Xeon, which can wait for 16 lines at once. That holds for every filter of one
-//! line a key, however it asks for the lines. What a batch saves there is the hashing.
+//! **Cost** for 1,000,000 keys at a rate of 0.01: 1.2 MiB (10.1 bits per key). A key has one cache line, and sets one
+//! bit in each of its eight words. With AVX-512 the whole line is one register, with AVX2 it is two. If lines come from
+//! memory, a lookup takes 9 to 10 ns on a Xeon, which can wait for 16 lines at once. That holds for every filter with
+//! one line per key, however it reads the lines. There a batch only saves time for hashing.
 //!
 //! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; Putze, Sanders and Singler,
-//! "Cache-, hash- and space-efficient Bloom filters", 2007. One bit in each word of a block is also what the
-//! split-block filter of Apache Parquet has, with eight words of 32 bits. With 64 bits, as here, keys spread more
-//! evenly over blocks: the same memory gives a fifth fewer false positives. The time is the same with AVX-512. With
-//! AVX2 alone a lookup inside the cache takes a little longer than with 32 bits.
+//! "Cache-, hash- and space-efficient Bloom filters", 2007. The split-block filter of Apache Parquet also has one bit
+//! in each word of a block, with eight words of 32 bits. With 64 bits, as here, keys spread more evenly over blocks:
+//! the same memory gives a fifth fewer false positives. The time is the same with AVX-512. With AVX2 alone, a lookup
+//! inside the cache takes a little longer than with 32 bits.
 //!
-//! **Why not a crate**: this one is faster, plans for the uneven load of blocks, and computes its rate from its state.
+//! **Why not a crate**: this filter is faster, plans for the uneven load of blocks, and computes its rate from its
+//! state.
 
 use alloc::{boxed::Box, vec};
 use core::hint::black_box;
@@ -44,11 +45,11 @@ pub struct BlockedBloom {
 }
 
 impl BlockedBloom {
-    /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it holds `items`
+    /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it contains `items`
     /// keys.
     ///
-    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. More than [`BLOCKS_MAX`] blocks are not allocated, so
-    /// beyond a billion keys or so the rate is higher than planned: see [`BlockedBloom::false_positive_rate`].
+    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. At most [`BLOCKS_MAX`] blocks are allocated, so beyond
+    /// about a billion keys the rate is higher than planned: see [`BlockedBloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         Self::from_plan(Plan::new(items, false_positive_rate, u64::BITS), key_id)
     }
@@ -64,7 +65,7 @@ impl BlockedBloom {
         insert_one(&mut self.blocks[block], word)
     }
 
-    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// Whether the key with this hash was inserted. This is true by mistake with the probability
     /// [`BlockedBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
@@ -72,7 +73,7 @@ impl BlockedBloom {
         find_one(&self.blocks[block], word)
     }
 
-    /// Prefetches the cache line of the key with this hash. Saves time if the filter is larger than a core's
+    /// Prefetches the cache line of the key with this hash. This saves time if the filter is larger than a core's
     /// second-level cache, and costs time if it is not.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
@@ -90,7 +91,7 @@ impl BlockedBloom {
         find_many(&self.blocks, hashes, found);
     }
 
-    /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
+    /// Merges another filter into this one. Afterwards it is as if the keys of both had been inserted here.
     ///
     /// # Errors
     ///
@@ -109,28 +110,29 @@ impl BlockedBloom {
         self.blocks.fill(Block([0; LANES]));
     }
 
-    /// The share of bits that are set. Reads the whole filter.
+    /// The share of bits that are set. This reads the whole filter.
     pub fn fill(&self) -> f64 {
         self.plan.fill_of(self.bits_set())
     }
 
-    /// The exact probability that an absent key is found, from the bits that are set. Reads the whole filter.
+    /// The exact probability that an absent key is found, computed from the bits that are set. This reads the whole
+    /// filter.
     pub fn false_positive_rate(&self) -> f64 {
         self.plan.rate_of(self.bits_set())
     }
 
-    /// Whether it holds more keys than planned, by more than chance explains. Reads the whole filter.
+    /// Whether it contains more keys than planned, by more than chance explains. This reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         self.plan.is_exceeded(self.fill())
     }
 
-    /// About how many distinct keys were inserted, with bounds that hold with a probability of 99.9 %. Reads the whole
-    /// filter. Far beyond the plan, when many blocks are full, there is no upper bound.
+    /// The estimated number of distinct keys, with bounds that hold with a probability of 99.9 %. If there are far more
+    /// keys than planned, many blocks are full, and there is no upper bound. This reads the whole filter.
     pub fn estimated_items(&self) -> Estimate {
         self.items().estimate()
     }
 
-    /// How many keys it was built for.
+    /// The number of keys that it was built for.
     pub const fn capacity(&self) -> u64 {
         self.plan.capacity
     }
@@ -162,7 +164,7 @@ impl BlockedBloom {
         self.plan.blocks
     }
 
-    /// Inserts many keys; returns how many were absent.
+    /// Inserts many keys. Returns how many were absent.
     pub fn insert_counting(&mut self, hashes: &[u64]) -> u64 {
         count_new(&mut self.blocks, hashes)
     }
@@ -214,27 +216,27 @@ impl<const ROTATES: bool> Change<Block> for Insert<ROTATES> {
 }
 
 impl Block {
-    /// Sets the key's bits; returns whether one was clear.
+    /// Sets the key's bits. Returns whether one of them was clear.
     #[inline(always)]
     fn insert<const ROTATES: bool>(&mut self, word: u64) -> bool {
         let is_new = !self.covers::<ROTATES>(word);
-        // Where vectors cannot compare by a mask, compilers would do both of these lane by lane, if they did them
+        // Where vectors cannot compare by a mask, compilers would do both of these lane by lane if they were done
         // together.
         let block = if ROTATES { self } else { black_box(self) };
         block.0.iter_mut().zip(bits::<ROTATES>(word)).for_each(|(lane, bit)| *lane |= bit);
         is_new
     }
 
-    /// Whether each lane has the key's bit. All lanes are read, without a branch: which lane an absent key misses
-    /// cannot be predicted.
+    /// Whether each lane has the key's bit. All lanes are read, without a branch, because the lane that an absent key
+    /// misses cannot be predicted.
     #[inline(always)]
     fn covers<const ROTATES: bool>(&self, word: u64) -> bool {
         let lanes = self.0.iter().zip(bits::<ROTATES>(word));
         if ROTATES {
-            // One instruction compares all lanes, in memory.
+            // One instruction compares all lanes in memory.
             lanes.fold(true, |all, (lane, bit)| all & (lane & bit != 0))
         } else {
-            // The same of bits made by a shift would become one more shift.
+            // With bits made by a shift, the expression above would need one more shift.
             lanes.fold(0, |missing, (lane, bit)| missing | bit & !lane) == 0
         }
     }
@@ -243,7 +245,7 @@ impl Block {
 /// The key's bit in each lane.
 #[inline(always)]
 fn bits<const ROTATES: bool>(word: u64) -> [u64; LANES] {
-    // A rotation takes its number modulo 64 by itself, a shift does not.
+    // A rotation takes its number modulo 64 anyway, but a shift does not.
     fields(word).map(|bit| if ROTATES { 1u64.rotate_left(bit as u32) } else { 1 << bit })
 }
 
@@ -288,7 +290,7 @@ mod tests {
         filter
     }
 
-    /// How many of `tries` keys, none of them inserted, the filter finds.
+    /// How many of `tries` keys the filter finds, although none of them was inserted.
     fn found(filter: &BlockedBloom, seed: u64, tries: u64) -> f64 {
         (1..=tries).filter(|item| filter.contains(hash(seed, u64::MAX - item))).count() as f64
     }
@@ -300,11 +302,11 @@ mod tests {
         let mut inserted = HashSet::new();
         for key in (0..KEYS).chain(0..KEYS / 4).map(|item| hash(1, item)) {
             let known = filter.contains(key);
-            assert_eq!(filter.insert(key), !known, "exactly what was not found is new");
+            assert_eq!(filter.insert(key), !known, "exactly the keys that were not found are new");
             assert!(known || inserted.insert(key), "a key was forgotten");
         }
         assert!(inserted.iter().all(|key| filter.contains(*key)));
-        // 20,000 keys, the last of them at a rate of 1 %: some 40 false positives on the way.
+        // The filter gets 20,000 keys, the last ones at a rate of 1 %: some 40 false positives in all.
         assert!(inserted.len() as u64 >= KEYS - KEYS / 200, "{}", inserted.len());
     }
 
@@ -317,7 +319,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_rate_is_as_computed_in_the_largest_filter_too() {
-        // Some blocks of it, with as many keys as at a rate of 1 %: all have their hashes' high 26 bits alike.
+        // This tests some blocks of it, with as many keys as at a rate of 1 %. The hashes of all keys have the same
+        // high 26 bits.
         const TRIES: u64 = 400;
         let (mut expected, mut found) = (0.0, 0.0);
         for number in 0..500 {
@@ -333,7 +336,7 @@ mod tests {
             expected += rate * TRIES as f64;
             found += (51..51 + TRIES).filter(|key| block.covers::<false>(word(*key))).count() as f64;
         }
-        // One chance in 147,000.
+        // A difference this large has a chance of one in 147,000.
         assert!((found - expected).abs() < 4.5 * expected.sqrt(), "{expected} expected, {found} found");
     }
 
@@ -343,13 +346,13 @@ mod tests {
         let (filter, tries) = (fed(1 << 22, 0.001, 1, 1 << 22), 1 << 22);
         let (expected, found) = (filter.false_positive_rate() * tries as f64, found(&filter, 1, tries));
         assert!((expected / tries as f64 / 0.001 - 1.0).abs() < 0.01);
-        // One chance in 147,000.
+        // A difference this large has a chance of one in 147,000.
         assert!((found - expected).abs() < 4.5 * expected.sqrt(), "{expected} expected, {found} found");
     }
 
     #[test]
     fn batches_do_what_single_calls_do() {
-        // Of any length, also in a filter so large that lines are asked for ahead.
+        // Batches may have any length, also in a filter so large that lines are prefetched.
         for (planned, most) in [(300, 100), (crate::test_size::of(2_000_000, 4_000), 100)] {
             let mut random = SplitMix64(planned);
             let mut one_by_one = BlockedBloom::with_capacity(planned, 0.01, 7);
@@ -364,7 +367,7 @@ mod tests {
                 let mut found = std::vec![true; length as usize + 1];
                 batched.contains_batch(&wanted, &mut found);
                 assert!(wanted.iter().zip(&found).all(|(key, found)| one_by_one.contains(*key) == *found));
-                assert!(found[length as usize], "touched beyond the keys");
+                assert!(found[length as usize], "an element after the keys was changed");
                 found.fill(true);
                 batched.contains_batch(&wanted, &mut found[..length as usize / 2]);
                 assert!(found[length as usize / 2..].iter().all(|found| *found));

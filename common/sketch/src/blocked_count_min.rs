@@ -1,32 +1,33 @@
-//! Blocked count-min: how much did this key have? All counters of a key lie in one or two cache lines.
+//! Blocked count-min: how much did this key have? All counters of a key are in one or two cache lines.
 //!
-//! It is a [`CountMin`](super::CountMin) in which all cells of a key lie in one block of 16: two in one half, one in
-//! the other. With 32-bit counters a block is one cache line; with 64-bit counters it is two adjacent ones. Count-min
-//! with four rows waits for four lines in four pages; this sketch waits for one page and one line or two.
+//! It is a [`CountMin`](super::CountMin) in which all cells of a key are in one block of 16: two in one half, and one
+//! in the other. With 32-bit counters a block is one cache line; with 64-bit counters it is two adjacent ones.
+//! Count-min with four rows waits for four lines in four pages; this sketch waits for one page, and for one or two
+//! lines.
 //!
 //! **Errors**: only upwards, by about as much as a count-min of four rows in the same memory. Keys of one block collide
-//! again and again, which costs accuracy. Three cells instead of four are each used less, which saves as much. The mean
-//! excess with 1 MiB of 32-bit counters, beside that of count-min:
+//! again and again, which costs accuracy. But each cell is used less, because a key has three cells instead of four,
+//! which gains as much. The mean excess with 1 MiB of 32-bit counters, compared with that of count-min:
 //!
 //! | 10 million additions | plain | conservative |
 //! |---|---|---|
 //! | Zipf 1.05, 670,000 keys | 17.8 / 19.9 | 11.3 / 10.5 |
 //! | uniform, 1,000,000 keys | 87.2 / 111.6 | 49.1 / 55.6 |
 //!
-//! The mean hides the difference that matters. Two keys of a block share all three cells with a probability of 1/448.
-//! So for each large key, one key in 448 times the number of blocks is estimated to be as large: in the first row of
-//! the table the largest excess was 48,690, and that of count-min 407. [`BlockedCountMin::excess`] includes such keys.
-//! To find the largest keys take [`HeavyLight`](super::HeavyLight), which keeps them out of the cells. If there are few
-//! keys for so many cells, three cells are worse than four rows, and both are nearly exact.
+//! The mean hides an important difference. Two keys of a block share all three cells with a probability of 1/448. So
+//! for each large key, one key in 448 times the number of blocks is estimated to be as large: in the first row of the
+//! table the largest excess was 48,690, and that of count-min 407. [`BlockedCountMin::excess`] includes such keys. To
+//! find the largest keys use [`HeavyLight`](super::HeavyLight), which keeps them out of the cells. If there are few
+//! keys for the number of cells, three cells are worse than four rows, and both are nearly exact.
 //!
 //! **Cost** at error 0.0005: 1,360 blocks of 64 bytes with 32-bit counters = 85 KiB; 340 KiB with two numbers of 64
 //! bits. An update touches one cache line with 32-bit counters, two with 64-bit ones, and at most three with two
 //! numbers.
 //!
 //! **Papers**: count-min: Cormode and Muthukrishnan, 2005. Blocks: Putze, Sanders and Singler, "Cache-, hash- and
-//! space-efficient Bloom filters", 2007, there for bits.
+//! space-efficient Bloom filters", 2007, which uses them for bits.
 //!
-//! **Why not a crate**: none has it.
+//! **Why not a crate**: no crate has it.
 
 use alloc::{boxed::Box, vec};
 use core::{f64::consts::E, marker::PhantomData};
@@ -44,13 +45,13 @@ use crate::{
     simd::{dispatch, prefetch},
 };
 
-/// Cells a block.
+/// Cells per block.
 const CELLS: usize = 16;
-/// Cells a half of a block: a key has two in one half, and one in the other.
+/// Cells per half of a block. A key has two cells in one half, and one in the other.
 const HALF: usize = CELLS / 2;
-/// Cells a key has.
+/// Cells per key.
 const DEPTH: usize = 3;
-/// Rows of the count-min sketch that has as many cells.
+/// Rows of the count-min sketch with as many cells.
 const ROWS: usize = 4;
 /// The most blocks: 4 GiB with 32-bit counters.
 pub const BLOCKS_MAX: usize = 1 << 26;
@@ -72,7 +73,7 @@ pub struct BlockedCountMin<W = u64, U = Conservative> {
 
 impl<W: Weight> BlockedCountMin<W> {
     /// A sketch with conservative update. It has as many cells as a [`CountMin`](super::CountMin) of four rows and this
-    /// error, e / `error` a row, in at most [`BLOCKS_MAX`] blocks. NaN gives the smallest.
+    /// error, e / `error` per row, in at most [`BLOCKS_MAX`] blocks. NaN gives the smallest sketch.
     ///
     /// The real error depends on how the blocks fill: see [`BlockedCountMin::excess`].
     pub fn with_error(error: f64, key_id: u64) -> Self {
@@ -81,7 +82,7 @@ impl<W: Weight> BlockedCountMin<W> {
 }
 
 impl<W: Weight> BlockedCountMin<W, Plain> {
-    /// A sketch with plain update. Otherwise as [`BlockedCountMin::with_error`].
+    /// A sketch with plain update. Otherwise like [`BlockedCountMin::with_error`].
     pub fn plain_with_error(error: f64, key_id: u64) -> Self {
         Self::of_error(error, key_id)
     }
@@ -94,7 +95,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         Self { blocks, total: W::default(), key_id, update: PhantomData }
     }
 
-    /// Adds `weight` to the key with this hash; returns the key's estimate, which includes it, never below the truth.
+    /// Adds `weight` to the key with this hash. Returns the key's new estimate, which is never below the truth.
     #[inline]
     pub fn add(&mut self, hash: u64, weight: W) -> W {
         self.total = self.total.saturating_add(weight);
@@ -111,8 +112,8 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         });
     }
 
-    /// Prefetches what the key with this hash will touch. Batches do so by themselves only where a sketch is so large
-    /// that its lines are probably far.
+    /// Prefetches the cells of the key with this hash. Batches do this only if a sketch is so large that its lines are
+    /// probably not in a cache.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         ask(&self.blocks, self.places().of(hash));
@@ -136,11 +137,11 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         }
     }
 
-    /// An upper bound of what an estimate exceeds the truth by, which holds with at least the probability `confidence`.
-    /// It is computed from the present counters, block by block, and rounded up by less than 2 %. Reads the sketch a
-    /// dozen times for each number of a weight.
+    /// An upper bound of the difference between an estimate and the truth, which holds with at least the probability
+    /// `confidence`. It is computed from the present counters, block by block, and rounded up by less than 2 %. This
+    /// reads the sketch a dozen times for each number of a weight.
     ///
-    /// When and why it holds: see [`CountMin::excess`](super::CountMin::excess).
+    /// [`CountMin::excess`](super::CountMin::excess) explains when and why it holds.
     pub fn excess(&self, confidence: f64) -> W {
         // All pairs of cells of one half are equally likely, and so are all cells of the other half. Each half has the
         // pair in half of the cases.
@@ -156,7 +157,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     }
 
     /// Bounds of the weight of the key with this hash, from a result of [`BlockedCountMin::excess`]. The upper bound
-    /// always holds; the lower one with the confidence of the excess.
+    /// always holds. The lower bound holds with the confidence of the excess.
     #[inline]
     pub fn bounds(&self, hash: u64, excess: W) -> Bounds<W> {
         let upper = self.estimate(hash);
@@ -164,8 +165,8 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     }
 
     /// Merges another sketch into this one, cell by cell. With plain updates the result is exactly the sketch that was
-    /// fed both streams. With conservative ones estimates remain upper bounds, but may be higher than those of one
-    /// sketch that was fed both.
+    /// fed both streams. With conservative updates, estimates are still upper bounds, but may be higher than those of
+    /// one sketch that was fed both streams.
     ///
     /// # Errors
     ///
@@ -229,7 +230,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
     }
 }
 
-/// A number of blocks. The place of a key is its block and its cells there.
+/// A number of blocks. A place of a key is its block and its cells there.
 #[derive(Clone, Copy)]
 struct Blocks(usize);
 
@@ -245,13 +246,13 @@ impl Places<2> for Blocks {
     }
 }
 
-/// A key's cells as one number, with a digit for each.
+/// Packs a key's cells into one number, with a digit for each.
 #[inline(always)]
 const fn pack([one, two, across]: [u32; DEPTH]) -> u32 {
     one | two << 4 | across << 28
 }
 
-/// A key's cells from that number.
+/// Unpacks a key's cells from that number.
 #[inline(always)]
 const fn unpack(key: u32) -> [usize; DEPTH] {
     let key = key as usize;
@@ -285,11 +286,11 @@ fn place_each([block, key]: &mut [[u32; GROUP]; 2], blocks: usize, hashes: &[u64
         block[nth] = scale_in_lanes(hash, blocks);
         key[nth] = hash as u32;
     }
-    // In lanes of half the width.
+    // This uses lanes of half the width.
     key.iter_mut().for_each(|key| *key = pack(places(*key)));
 }
 
-/// Blocks, to be read in lanes.
+/// Blocks to be read in lanes.
 struct Table<'a, W>(&'a [Block<W>]);
 
 impl<W: Weight> Lanes for Table<'_, W> {
@@ -301,7 +302,7 @@ impl<W: Weight> Lanes for Table<'_, W> {
     }
 }
 
-/// The width of weights is not written. A number that is too large for the reader's weights becomes their largest.
+/// The width of weights is not written. A number that is too large for the reader's weights becomes their maximum.
 impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
     const KIND: Kind = Kind::BlockedCountMin;
 
@@ -327,7 +328,7 @@ impl<W: Weight, U: Update> Image for BlockedCountMin<W, U> {
 }
 
 /// The key's cells in its block, from the low half of the hash, which the choice of the block does not use: any cell,
-/// another cell of its half (all equally likely, to one part in 9,362), and one of the other half.
+/// another cell of its half (all equally likely, up to one part in 9,362), and one cell of the other half.
 #[inline(always)]
 const fn places(low: u32) -> [u32; DEPTH] {
     const STEPS: u32 = HALF as u32 - 1;

@@ -1,16 +1,16 @@
 //! Bloom filter: was this key here before?
 //!
 //! **Errors**: only towards "yes". A key that was inserted is always found. An absent key is found at a rate that is
-//! planned at construction, and computed from the bits that are set.
+//! planned at construction, and can be computed from the bits that are set.
 //!
-//! **Cost** for 1,000,000 keys at a rate of 0.01: 1.2 MiB (9.6 bits a key), the least of this family. But the bits of a
-//! key lie in 7 cache lines. This filter is the reference for the others: [`BlockedBloom`](super::BlockedBloom) needs 5
-//! % more memory and is several times as fast.
+//! **Cost** for 1,000,000 keys at a rate of 0.01: 1.2 MiB (9.6 bits per key), the least of this family. But the bits of
+//! a key are in 7 cache lines. This filter is the reference for the others: [`BlockedBloom`](super::BlockedBloom) needs
+//! 5 % more memory and is several times as fast.
 //!
 //! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970. Two hashes for all positions:
 //! Kirsch and Mitzenmacher, "Less hashing, same performance: building a better Bloom filter", 2006.
 //!
-//! **Why not a crate**: crates report the planned rate instead of the present one, and set fewer bits than they say for
+//! **Why not a crate**: crates report the planned rate instead of the present one, and set fewer bits than stated for
 //! some keys.
 
 use alloc::{boxed::Box, vec};
@@ -30,39 +30,38 @@ use crate::{
 pub const BITS_MAX: u64 = 1 << 35;
 /// The lowest rate of false positives that can be planned.
 pub const RATE_MIN: f64 = 1e-9;
-/// The highest rate: such a filter is wrong half of the time.
+/// The highest rate. Such a filter is wrong half of the time.
 pub const RATE_MAX: f64 = 0.5;
-/// What a core's second-level cache has room for, besides other data.
+/// The part of a core's second-level cache that is left beside other data, in bytes.
 const NEAR_BYTES: usize = 1 << 20;
-/// How many keys ahead words are prefetched. With seven bits a key, that is more than a core can wait for at once.
+/// How many keys ahead words are prefetched. With seven bits per key, that is more than a core can wait for at once.
 const AHEAD: usize = 4;
 
 /// A classic Bloom filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bloom {
     words: Box<[u64]>,
-    /// Bits a key.
+    /// Bits per key.
     hashes: u32,
-    /// How many keys it was built for.
+    /// The number of keys that it was built for.
     capacity: u64,
     key_id: u64,
 }
 
 impl Bloom {
-    /// A filter that finds an absent key with a probability of at most `false_positive_rate` (p) when it holds `items`
-    /// keys (n). It has k = -log2 p bits a key and m = -n ln p / (ln 2)^2 bits in all, and a little more because k is a
-    /// whole number.
+    /// A filter that finds an absent key with a probability of at most `false_positive_rate` (p) when it contains
+    /// `items` keys (n). It has k = -log2 p bits per key and m = -n ln p / (ln 2)^2 bits in all, and a little more
+    /// because k is a whole number.
     ///
-    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]; NaN becomes the highest. More than [`BITS_MAX`] bits are
-    /// not allocated, so beyond a billion keys or so the rate is higher than planned: see
-    /// [`Bloom::false_positive_rate`].
+    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]; NaN becomes the highest. At most [`BITS_MAX`] bits are
+    /// allocated, so beyond about a billion keys the rate is higher than planned: see [`Bloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let capacity = items.max(1);
         let rate = if false_positive_rate.is_nan() { RATE_MAX } else { false_positive_rate.clamp(RATE_MIN, RATE_MAX) };
         let hashes = libm::round(-libm::log2(rate)).max(1.0);
-        // n keys leave a bit clear with exp(-k n / m), and p is the probability that k bits are set.
+        // n keys leave a bit clear with the probability exp(-k n / m), and p is the probability that k bits are set.
         let bits_per_key = -hashes / libm::log1p(-libm::pow(rate, 1.0 / hashes));
-        // Twice as many as one key needs, at least: see `positions`.
+        // There are at least twice as many bits as one key needs: see `positions`.
         let bits = (capacity as f64 * bits_per_key).clamp(2.0 * hashes, BITS_MAX as f64) as u64;
         let words = vec![0; (bits / u64::from(u64::BITS) + 1) as usize].into_boxed_slice();
         Self { words, hashes: hashes as u32, capacity, key_id }
@@ -79,7 +78,7 @@ impl Bloom {
         is_new
     }
 
-    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// Whether the key with this hash was inserted. This is true by mistake with the probability
     /// [`Bloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
@@ -105,12 +104,12 @@ impl Bloom {
             if is_far {
                 self.ask_for(hashes.get(nth + AHEAD));
             }
-            // All bits are read, without a branch: which bit an absent key misses cannot be predicted.
+            // All bits are read, without a branch, because the bit that an absent key misses cannot be predicted.
             *found = self.positions(hash).fold(true, |all, (word, bit)| all & (self.words[word] & bit != 0));
         }
     }
 
-    /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
+    /// Merges another filter into this one. Afterwards it is as if the keys of both had been inserted here.
     ///
     /// # Errors
     ///
@@ -128,34 +127,34 @@ impl Bloom {
         self.words.fill(0);
     }
 
-    /// The share of bits that are set. Reads the whole filter.
+    /// The share of bits that are set. This reads the whole filter.
     pub fn fill(&self) -> f64 {
         let set: u64 = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
         set as f64 / self.bits() as f64
     }
 
-    /// The probability that an absent key is found, from the bits that are set. Reads the whole filter.
+    /// The probability that an absent key is found, computed from the bits that are set. This reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         libm::pow(self.fill(), f64::from(self.hashes))
     }
 
-    /// Whether it holds more keys than planned, by more than chance explains: four standard deviations of as many
-    /// independent bits. Reads the whole filter.
+    /// Whether it contains more keys than planned, by more than chance explains: four standard deviations of as many
+    /// independent bits. This reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         let bits = self.bits() as f64;
         let planned = -libm::expm1(-f64::from(self.hashes) * self.capacity as f64 / bits);
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / bits)
     }
 
-    /// About how many distinct keys were inserted, with bounds that hold with a probability of 99.9 %. Reads the whole
-    /// filter. A full filter has no upper bound.
+    /// The estimated number of distinct keys, with bounds that hold with a probability of 99.9 %. A full filter has no
+    /// upper bound. This reads the whole filter.
     pub fn estimated_items(&self) -> Estimate {
         let (slots, draws) = (self.bits() as f64, f64::from(self.hashes));
         let clear: u64 = self.words.iter().map(|word| u64::from(word.count_zeros())).sum();
         Occupancy { slots, draws, per_key: draws / slots }.items(clear as f64).estimate()
     }
 
-    /// How many keys it was built for.
+    /// The number of keys that it was built for.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -190,10 +189,11 @@ impl Bloom {
         hash.into_iter().flat_map(|&hash| self.positions(hash)).for_each(|(word, _)| prefetch(&self.words[word]));
     }
 
-    /// The key's bits, each as a word's index and a mask: `h1 + i * h2`, modulo 2^64, scaled to the number of bits.
+    /// The key's bits, each as the index of a word and a mask: `h1 + i * h2`, modulo 2^64, scaled to the number of
+    /// bits.
     ///
-    /// The hash is h1, and h2 is made of it. If h2 could be anything, some keys would have all their positions in one
-    /// place; between 1/2k and 1/k of the circle, all k of every key are apart.
+    /// The hash is h1, and h2 is derived from it. If h2 could be any number, some keys would have all their positions
+    /// in one place. With h2 between 1/2k and 1/k of the circle, all k positions of every key are apart.
     #[inline(always)]
     fn positions(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
         let (bits, hashes) = (self.bits(), self.hashes);
@@ -249,18 +249,19 @@ mod tests {
         let mut inserted = HashSet::new();
         for key in (0..KEYS).chain(0..KEYS / 4).map(|item| hash(1, item)) {
             let known = filter.contains(key);
-            assert_eq!(filter.insert(key), !known, "exactly what was not found is new");
+            assert_eq!(filter.insert(key), !known, "exactly the keys that were not found are new");
             assert!(known || inserted.insert(key), "a key was forgotten");
         }
         assert!(inserted.iter().all(|key| filter.contains(*key)));
-        // 20,000 keys, the last of them at a rate of 1 %: some 25 false positives on the way.
+        // The filter gets 20,000 keys, the last ones at a rate of 1 %: some 25 false positives in all.
         assert!(inserted.len() as u64 >= KEYS - KEYS / 200, "{}", inserted.len());
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_rate_is_as_planned_and_as_computed() {
-        // 4.5 standard deviations of what is found by chance: one in 147,000, for each of fifteen.
+        // 4.5 standard deviations of the number found by chance are allowed: a chance of one in 147,000 for each of
+        // fifteen.
         for seed in 0..3 {
             for planned in [0.001, 0.01, 0.05, 0.3, 0.5] {
                 let (filter, tries) = (fed(30_000, planned, seed, 30_000), 100_000u32);
@@ -300,14 +301,14 @@ mod tests {
         }
         let filter = fed(1, 0.5, 1, 10_000);
         assert_eq!((filter.fill(), filter.false_positive_rate()), (1.0, 1.0));
-        assert!(filter.estimated_items().upper == u64::MAX, "a full one says nothing");
+        assert!(filter.estimated_items().upper == u64::MAX, "a full filter has no upper bound");
     }
 
     #[test]
     fn geometry_follows_from_the_plan_and_stays_in_range() {
-        // n ln p / (ln 2)^2 = 9,585,058 bits; with seven hashes for 6.64, a thousandth more.
+        // n ln p / (ln 2)^2 is 9,585,058 bits. With seven hashes instead of 6.64, it is a thousandth more.
         let Geometry::Bits { count, hashes: 7 } = Bloom::with_capacity(1_000_000, 0.01, 7).geometry() else {
-            panic!("not seven bits a key");
+            panic!("not seven bits per key");
         };
         assert!((9_585_058..9_600_000).contains(&count), "{count}");
         for rate in [f64::NAN, 0.5, 7.0, f64::INFINITY] {

@@ -18,21 +18,21 @@ impl Coin {
         Self::drawn(*random, weight)
     }
 
-    /// The coin that [`Coin::toss`] left this state behind for.
+    /// The coin for which [`Coin::toss`] left this state.
     #[inline(always)]
     pub const fn drawn(random: u64, weight: u64) -> Self {
         Self { drawn: random, weight }
     }
 
-    /// True with the probability weight / (weight + price), both below 2^63; and always if the weight is larger than
-    /// the price: who has more at once than the smallest has in all needs no luck. If it is true for a price, it is
-    /// true for every lower one.
+    /// True with the probability weight / (weight + price), both below 2^63. Always true if the weight is larger than
+    /// the price: a key with more weight at once than the smallest candidate has in all needs no coin. If it is true
+    /// for a price, it is true for every lower price.
     #[inline(always)]
     pub const fn is_head(self, price: u64) -> bool {
         !self.is_needed(price) || scale(self.drawn, self.weight + price) < self.weight
     }
 
-    /// Whether the weight alone does not decide.
+    /// Whether the coin is needed, because the weight alone does not decide.
     #[inline(always)]
     pub const fn is_needed(self, price: u64) -> bool {
         self.weight <= price
@@ -50,9 +50,9 @@ mod tests {
         for (weight, price) in [(1, 1), (1, 9), (572, 100_000), (1 << 62, 1 << 62), (1, 0)] {
             let heads = (0..100_000).filter(|_| Coin::toss(&mut random, weight).is_head(price)).count() as f64;
             let expected = 100_000.0 * weight as f64 / (weight as f64 + price as f64);
-            // Five standard deviations.
+            // Five standard deviations are allowed.
             assert!((heads - expected).abs() <= 5.0 * expected.sqrt(), "{weight}, {price}: {heads}");
         }
-        assert!((0..1_000).all(|_| Coin::toss(&mut random, 10).is_head(9)), "more than the price needs no luck");
+        assert!((0..1_000).all(|_| Coin::toss(&mut random, 10).is_head(9)), "a weight above the price needs no coin");
     }
 }

@@ -1,5 +1,5 @@
-//! How each structure is built together with its key: `with_key` and, where the operating system has random numbers,
-//! `new`.
+//! Constructors that build each structure together with its key: `with_key` and, where the operating system has random
+//! numbers, `new`.
 
 use super::{
     BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo,
@@ -9,7 +9,7 @@ use super::{
 #[cfg(feature = "std")]
 use crate::hash::NoRandom;
 
-/// Both constructors of each structure, which take what its constructor for hashes takes.
+/// Both constructors of each structure. They take the settings of the structure's constructor for hashes.
 macro_rules! constructors {
     ($([$($parameters:tt)*] $sketch:ty, $build:ident($($setting:ident: $type:ty),+) $text:literal)+) => {
         $(impl<$($parameters)*> $sketch {
@@ -18,7 +18,7 @@ macro_rules! constructors {
             ///
             /// # Errors
             ///
-            /// The operating system gives no random numbers.
+            /// The operating system provides no random numbers.
             #[cfg(feature = "std")]
             pub fn new($($setting: $type),+) -> Result<Keyed<Self>, NoRandom> {
                 Ok(Self::with_key(Key::random()?, $($setting),+))
@@ -34,23 +34,23 @@ macro_rules! constructors {
 }
 
 constructors! {
-    [] BlockedBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for so many items."
-    [] Bloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for so many items."
-    [] CountingBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for so many items."
-    [] ScalableBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter that begins with so many items."
-    [] SharedBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for so many items."
-    [] Seen, with_capacity(items: u64, false_positive_rate: f64) "Two generations of so many items."
-    [] Cuckoo, with_capacity(items: u64) "A filter for so many items."
-    [] TwoChoice, with_capacity(items: u64) "A filter for so many items."
-    [] Quotient, with_capacity(items: u64) "A filter for so many items."
-    [W: Weight] CountMin<W>, with_error(error: f64, probability_of_more: f64) "A sketch of this error."
-    [W: Weight] BlockedCountMin<W>, with_error(error: f64) "A sketch of this error."
-    [W: Weight] HeavyLight<W>, with_error(error: f64) "A sketch of this error."
-    [K: Clone + Eq + Default, W: Weight] TopK<K, W>, with_capacity(entries: usize) "A table of so many candidates."
-    [K: Copy + Default, W: Weight] CandidateBuckets<K, W>, with_capacity(candidates: usize) "Room for so many candidates."
-    [] HyperLogLog, with_error(relative_error: f64) "A count of this error."
-    [] CompactHyperLogLog, with_error(relative_error: f64) "A count of this error."
-    [] UltraLogLog, with_error(relative_error: f64) "A count of this error."
-    [K: Copy] Spread<K>, with_resolution(pairs: u64, smallest: u64, relative_error: f64) "Counts of this error."
-    [K: Copy] SampleAndHold<K>, with_room(keys: usize, relative_error: f64) "Room for so many keys."
+    [] BlockedBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for this many items."
+    [] Bloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for this many items."
+    [] CountingBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for this many items."
+    [] ScalableBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter that is first built for this many items."
+    [] SharedBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for this many items."
+    [] Seen, with_capacity(items: u64, false_positive_rate: f64) "Two generations of this many items."
+    [] Cuckoo, with_capacity(items: u64) "A filter for this many items."
+    [] TwoChoice, with_capacity(items: u64) "A filter for this many items."
+    [] Quotient, with_capacity(items: u64) "A filter for this many items."
+    [W: Weight] CountMin<W>, with_error(error: f64, probability_of_more: f64) "A sketch with this error."
+    [W: Weight] BlockedCountMin<W>, with_error(error: f64) "A sketch with this error."
+    [W: Weight] HeavyLight<W>, with_error(error: f64) "A sketch with this error."
+    [K: Clone + Eq + Default, W: Weight] TopK<K, W>, with_capacity(entries: usize) "A table of this many candidates."
+    [K: Copy + Default, W: Weight] CandidateBuckets<K, W>, with_capacity(candidates: usize) "Room for this many candidates."
+    [] HyperLogLog, with_error(relative_error: f64) "A count with this error."
+    [] CompactHyperLogLog, with_error(relative_error: f64) "A count with this error."
+    [] UltraLogLog, with_error(relative_error: f64) "A count with this error."
+    [K: Copy] Spread<K>, with_resolution(pairs: u64, smallest: u64, relative_error: f64) "Counts with this error."
+    [K: Copy] SampleAndHold<K>, with_room(keys: usize, relative_error: f64) "Room for this many keys."
 }

@@ -1,25 +1,26 @@
 //! Count-min: how much did this key have?
 //!
 //! **Errors**: only upwards. The sketch is built for a share `error` and a probability `p`: an estimate exceeds the
-//! truth by more than `error * total` with a probability of at most `p`, where total is everything that was added. That
-//! is the guarantee of the plan. [`CountMin::excess`] computes a bound from the present counters, which is mostly much
-//! lower. If a weight has two numbers, all of this holds for each of them.
+//! truth by more than `error * total` with a probability of at most `p`, where total is the sum of everything that was
+//! added. That is the guarantee of the plan. [`CountMin::excess`] computes a bound from the present counters, which is
+//! usually much lower. If a weight has two numbers, all of this holds for each of them.
 //!
-//! There are two updates, told apart by type. [`Conservative`] raises only the counters that must be raised. It never
-//! estimates more than the plain one, and much less on skewed streams (Zipf 1.05, 10 million additions to 670,000 keys,
-//! 1 MiB, 4 rows: 10.5 too many on average, against 19.9). [`Plain`] raises all counters. It is cheaper, and merging
-//! two such sketches gives exactly the sketch that was fed both streams.
+//! There are two kinds of updates, distinguished by type. [`Conservative`] raises only the counters that must be
+//! raised. It never estimates more than [`Plain`], and much less on skewed streams (Zipf 1.05, 10 million additions to
+//! 670,000 keys, 1 MiB, 4 rows: 10.5 too many on average, against 19.9). [`Plain`] raises all counters. It is cheaper,
+//! and merging two such sketches gives exactly the sketch that was fed both streams.
 //!
 //! **Cost** at error 0.0005 and probability 0.001: 5,437 cells x 7 rows x 16 bytes = 595 KiB with two numbers. An
-//! update touches one cache line for each row. Far beyond the caches each row costs some 10 ns, and 8 ns with huge
-//! pages.
+//! update touches one cache line for each row. If the sketch is much larger than the caches, each row costs some 10 ns,
+//! and 8 ns with huge pages.
 //!
 //! **Papers**: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and its applications",
-//! 2005. Conservative update: Estan and Varghese, "New directions in traffic measurement and accounting", 2002. The
-//! column by a product instead of a remainder: Lemire, "Fast random integer generation in an interval", 2019.
+//! 2005. Conservative update: Estan and Varghese, "New directions in traffic measurement and accounting", 2002.
+//! Choosing the column by a product instead of a remainder: Lemire, "Fast random integer generation in an interval",
+//! 2019.
 //!
-//! **Why not a crate**: here one touch of a cell updates two numbers, from a ready hash, and sketches of several
-//! machines merge. Crates commonly hash the item themselves, keep one number and state no bounds.
+//! **Why not a crate**: here one access to a cell updates two numbers, from a given hash, and sketches of several
+//! machines can be merged. Crates usually hash the item themselves, keep one number, and state no bounds.
 
 mod image;
 mod rows;
@@ -39,11 +40,12 @@ use super::{
 };
 use crate::simd::prefetch;
 
-/// The most rows: with e^-8 an estimate misses its bound once in 3,000, and each row costs a cache miss.
+/// The most rows. With a probability of e^-8 an estimate misses its bound once in 3,000, and each row costs a cache
+/// miss.
 pub const DEPTH_MAX: usize = 8;
-/// The most cells a row: 1 GiB a row, and an error of 4e-8.
+/// The most cells per row: 1 GiB per row, and an error of 4e-8.
 pub const WIDTH_MAX: usize = 1 << 26;
-/// The fewest cells a row: an error of 68 % is the largest that says anything.
+/// The fewest cells per row: an error of 68 % is the largest one that is meaningful.
 pub const WIDTH_MIN: usize = 4;
 
 /// Calls a method that is compiled for this number of rows, so that its loops over the rows are unrolled.
@@ -65,9 +67,9 @@ macro_rules! for_depth {
 /// A count-min sketch. Without type parameters it counts `u64` with conservative update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountMin<W = u64, U = Conservative> {
-    /// Row after row.
+    /// The cells, row after row.
     cells: Box<[W]>,
-    /// Cells a row.
+    /// Cells per row.
     width: usize,
     depth: usize,
     total: W,
@@ -79,16 +81,16 @@ impl<W: Weight> CountMin<W> {
     /// A sketch with conservative update. An estimate exceeds the truth by more than `error` (a share of everything
     /// that is added) with a probability of at most `probability_of_more`.
     ///
-    /// The width e / `error` is rounded up, within [`WIDTH_MIN`] and [`WIDTH_MAX`]; the depth ln(1 / probability) is
-    /// rounded up, within 1 and [`DEPTH_MAX`]. NaN gives the smallest. `error()` and `probability_of_more()` return
-    /// what was built.
+    /// The width e / `error` is rounded up, within [`WIDTH_MIN`] and [`WIDTH_MAX`]. The depth ln(1 / probability) is
+    /// rounded up, within 1 and [`DEPTH_MAX`]. NaN gives the smallest sketch. `error()` and `probability_of_more()`
+    /// return the values of the result.
     pub fn with_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
         Self::of_error(error, probability_of_more, key_id)
     }
 }
 
 impl<W: Weight> CountMin<W, Plain> {
-    /// A sketch with plain update. Otherwise as [`CountMin::with_error`].
+    /// A sketch with plain update. Otherwise like [`CountMin::with_error`].
     pub fn plain_with_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
         Self::of_error(error, probability_of_more, key_id)
     }
@@ -103,7 +105,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         Self { cells, width, depth, total: W::default(), key_id, update: PhantomData }
     }
 
-    /// Adds `weight` to the key with this hash; returns the key's estimate, which includes it, never below the truth.
+    /// Adds `weight` to the key with this hash. Returns the key's new estimate, which is never below the truth.
     #[inline]
     pub fn add(&mut self, hash: u64, weight: W) -> W {
         self.total = self.total.saturating_add(weight);
@@ -129,19 +131,19 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         for_depth!(self.estimate_batch_in(hashes, estimates));
     }
 
-    /// An upper bound of what an estimate exceeds the truth by, which holds with at least the probability `confidence`.
-    /// It is computed from the present counters, and rounded up by less than 2 %. Reads the sketch a dozen times for
-    /// each number of a weight.
+    /// An upper bound of the difference between an estimate and the truth, which holds with at least the probability
+    /// `confidence`. It is computed from the present counters, and rounded up by less than 2 %. This reads the sketch a
+    /// dozen times for each number of a weight.
     ///
     /// It holds for a key that was chosen without regard to its estimate, for hashes that look random, and for each
-    /// number of a weight; also after merging, and with either update. A confidence of 1 (or more, or NaN) gives a
-    /// number that no cell exceeds.
+    /// number of a weight; also after merging, and with either kind of update. A confidence of 1 (or more, or NaN)
+    /// gives a number that no cell exceeds.
     ///
-    /// Why it holds: think of the sketch without that key. Adding to the key raises no cell by more than the weight. So
-    /// with the key no cell is higher by more than what the key had, and the excess of the key is at most the least of
-    /// its cells in the sketch without it. That sketch says nothing about which cells these are. So the probability of
-    /// an excess above `x` is at most the product, over the rows, of the shares of cells above `x`. With the key, these
-    /// shares are only larger.
+    /// It holds for this reason. Consider the sketch without that key. Adding to the key raises no cell by more than
+    /// the weight. So with the key, no cell is higher by more than the key's total weight, and the excess of the key is
+    /// at most the smallest of its cells in the sketch without it. That sketch does not depend on which cells these
+    /// are. So the probability of an excess above `x` is at most the product, over the rows, of the shares of cells
+    /// above `x`. With the key, these shares can only be larger.
     pub fn excess(&self, confidence: f64) -> W {
         let share_above = |row: &[W], read: fn(W) -> u64, excess: u64| {
             row.iter().filter(|&&cell| read(cell) > excess).count() as f64 / self.width as f64
@@ -152,7 +154,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
     }
 
     /// Bounds of the weight of the key with this hash, from a result of [`CountMin::excess`]. The upper bound always
-    /// holds; the lower one with the confidence of the excess.
+    /// holds. The lower bound holds with the confidence of the excess.
     #[inline]
     pub fn bounds(&self, hash: u64, excess: W) -> Bounds<W> {
         let upper = self.estimate(hash);
@@ -162,9 +164,9 @@ impl<W: Weight, U: Update> CountMin<W, U> {
     /// Merges another sketch into this one, cell by cell. With plain updates the result is exactly the sketch that was
     /// fed both streams.
     ///
-    /// With conservative updates estimates remain upper bounds, and the error remains a share `error()` of the total of
-    /// both. But the excess can be as large as that of both together; one sketch that was fed both streams might have
-    /// done better.
+    /// With conservative updates, estimates are still upper bounds, and the error is still a share `error()` of the
+    /// total of both. But the excess can be as large as that of both together. One sketch that was fed both streams
+    /// might have a smaller one.
     ///
     /// # Errors
     ///
@@ -189,7 +191,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         self.total
     }
 
-    /// The share of [`CountMin::total`] that an estimate may exceed the truth by.
+    /// By which share of [`CountMin::total`] an estimate may exceed the truth.
     pub fn error(&self) -> f64 {
         E / self.width as f64
     }
@@ -199,12 +201,12 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         libm::exp(-(self.depth as f64))
     }
 
-    /// Cells a row.
+    /// Cells per row.
     pub const fn width(&self) -> usize {
         self.width
     }
 
-    /// Rows.
+    /// The number of rows.
     pub const fn depth(&self) -> usize {
         self.depth
     }
@@ -255,7 +257,7 @@ fn ask<W, const DEPTH: usize>(cells: &[W], slots: [u32; DEPTH]) {
     slots.iter().for_each(|&slot| prefetch(&cells[slot as usize]));
 }
 
-/// Slots, for use as indices.
+/// Converts slots to indices.
 #[inline(always)]
 fn indices<const DEPTH: usize>(slots: [u32; DEPTH]) -> [usize; DEPTH] {
     core::array::from_fn(|row| slots[row] as usize)

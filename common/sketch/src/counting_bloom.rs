@@ -1,19 +1,19 @@
-//! Counting Bloom filter: is this key here? For keys that come and go.
+//! Counting Bloom filter: is this key present? It is for keys that come and go.
 //!
-//! **Errors**: towards "yes". An absent key is found at a rate that is planned at construction, and computed exactly
-//! from the counters that are not zero. A key that is here is always found, as long as nobody removes a key that was
-//! never inserted. A counter that has reached 15 stays there. So keys that were inserted about 15 times are never
+//! **Errors**: towards "yes". An absent key is found at a rate that is planned at construction, and can be computed
+//! exactly from the counters that are not zero. A present key is always found, as long as no key is removed that was
+//! never inserted. A counter that has reached 15 keeps that value. So keys that were inserted about 15 times are never
 //! forgotten.
 //!
-//! **Cost** for 1,000,000 keys at a rate of 0.01: 5.5 MiB (46 bits a key, four and a half times a blocked Bloom
-//! filter). A key has one cache line, with one counter of 4 bits in each of its eight words. One line instead of
-//! several has a price. At 42 bits a key the rate is 1.4 %; counters that are spread over the whole filter, in seven
-//! lines a key, would have 0.65 %. This filter takes 51 bits for that.
+//! **Cost** for 1,000,000 keys at a rate of 0.01: 5.5 MiB (46 bits per key, four and a half times a blocked Bloom
+//! filter). A key has one cache line, with one counter of 4 bits in each of its eight words. Using one line instead of
+//! several has a price: at 42 bits per key the rate is 1.4 %, while counters spread over the whole filter, in seven
+//! lines per key, would have 0.65 %. This filter needs 51 bits for that rate.
 //!
 //! **Papers**: Fan, Cao, Almeida and Broder, "Summary cache: a scalable wide-area web cache sharing protocol", 2000 (4
 //! bits suffice); Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom filters", 2007.
 //!
-//! **Why not a crate**: those of crates take seven lines a key, and report the planned rate.
+//! **Why not a crate**: the filters in crates use seven lines per key, and report the planned rate.
 
 use alloc::{boxed::Box, vec};
 
@@ -27,12 +27,12 @@ use crate::simd::dispatch;
 
 pub use super::split_block::{BLOCKS_MAX, RATE_MAX, RATE_MIN};
 
-/// Bits a counter.
+/// Bits per counter.
 const COUNTER_BITS: u32 = 4;
-/// The highest count; a counter that has reached it stays there.
+/// The highest count. A counter that has reached it keeps it.
 pub const COUNT_MAX: u64 = (1 << COUNTER_BITS) - 1;
 
-/// One cache line: in each lane 16 counters.
+/// One cache line, with 16 counters in each lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
 struct Block([u64; LANES]);
@@ -46,24 +46,24 @@ pub struct CountingBloom {
 }
 
 impl CountingBloom {
-    /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it holds `items`
+    /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it contains `items`
     /// distinct keys.
     ///
-    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. More than [`BLOCKS_MAX`] blocks are not allocated, so
-    /// beyond a hundred million keys or so the rate is higher than planned: see [`CountingBloom::false_positive_rate`].
+    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. At most [`BLOCKS_MAX`] blocks are allocated, so beyond
+    /// about a hundred million keys the rate is higher than planned: see [`CountingBloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let plan = Plan::new(items, false_positive_rate, u64::BITS / COUNTER_BITS);
         Self { blocks: vec![Block([0; LANES]); plan.blocks].into_boxed_slice(), plan, key_id }
     }
 
-    /// Inserts the key with this hash once more; returns whether it was absent.
+    /// Inserts the key with this hash once more. Returns whether it was absent.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> bool {
         let (block, word) = place(hash, self.blocks.len());
         insert_one(&mut self.blocks[block], word)
     }
 
-    /// Whether the key with this hash is in; true by mistake with the probability
+    /// Whether the key with this hash is present. This is true by mistake with the probability
     /// [`CountingBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
@@ -71,10 +71,10 @@ impl CountingBloom {
         find_one(&self.blocks[block], word)
     }
 
-    /// Removes one insertion of the key with this hash; returns whether there was one.
+    /// Removes one insertion of the key with this hash. Returns whether there was one.
     ///
-    /// Remove only keys that were inserted. An absent key that is found by mistake lowers the counters of other keys,
-    /// which may then not be found.
+    /// Only remove keys that were inserted. Removing an absent key that is found by mistake lowers the counters of
+    /// other keys, which may then not be found.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
         let (block, word) = place(hash, self.blocks.len());
@@ -86,7 +86,7 @@ impl CountingBloom {
         insert_many(&mut self.blocks, hashes);
     }
 
-    /// Removes one insertion of each of many keys; returns how many insertions there were.
+    /// Removes one insertion of each of many keys. Returns how many insertions there were.
     pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
         remove_many(&mut self.blocks, hashes)
     }
@@ -97,8 +97,8 @@ impl CountingBloom {
         find_many(&self.blocks, hashes, found);
     }
 
-    /// Merges another filter into this one by adding its counters: afterwards it is as if the keys of both had been
-    /// inserted here. Sums stop at [`COUNT_MAX`], so a key that both hold often may stay for ever.
+    /// Merges another filter into this one by adding its counters. Afterwards it is as if the keys of both had been
+    /// inserted here. Sums stop at [`COUNT_MAX`], so a key that both contain often may stay forever.
     ///
     /// # Errors
     ///
@@ -117,28 +117,29 @@ impl CountingBloom {
         self.blocks.fill(Block([0; LANES]));
     }
 
-    /// The share of counters that are not zero. Reads the whole filter.
+    /// The share of counters that are not zero. This reads the whole filter.
     pub fn fill(&self) -> f64 {
         self.plan.fill_of(self.taken())
     }
 
-    /// The exact probability that an absent key is found, from the counters that are not zero. Reads the whole filter.
+    /// The exact probability that an absent key is found, computed from the counters that are not zero. This reads the
+    /// whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         self.plan.rate_of(self.taken())
     }
 
-    /// Whether it holds more keys than planned, by more than chance explains. Reads the whole filter.
+    /// Whether it contains more keys than planned, by more than chance explains. This reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         self.plan.is_exceeded(self.fill())
     }
 
-    /// About how many distinct keys are in, with bounds that hold with a probability of 99.9 %. Reads the whole filter.
-    /// Far beyond the plan, when many blocks are full, there is no upper bound.
+    /// The estimated number of distinct keys, with bounds that hold with a probability of 99.9 %. If there are far more
+    /// keys than planned, many blocks are full, and there is no upper bound. This reads the whole filter.
     pub fn estimated_items(&self) -> Estimate {
         self.plan.items_of(self.taken()).estimate()
     }
 
-    /// How many distinct keys it was built for.
+    /// The number of distinct keys that it was built for.
     pub const fn capacity(&self) -> u64 {
         self.plan.capacity
     }
@@ -222,7 +223,7 @@ impl Change<Block> for CountOut {
 }
 
 impl Block {
-    /// Adds one to the key's counters; returns whether one of them was zero.
+    /// Adds one to the key's counters. Returns whether one of them was zero.
     #[inline(always)]
     fn insert(&mut self, word: u64) -> bool {
         let is_new = !self.covers(word);
@@ -232,7 +233,7 @@ impl Block {
         is_new
     }
 
-    /// Subtracts one from the key's counters; returns whether the key was in.
+    /// Subtracts one from the key's counters. Returns whether the key was present.
     #[inline(always)]
     fn remove(&mut self, word: u64) -> bool {
         let is_here = self.covers(word);
@@ -245,22 +246,22 @@ impl Block {
     /// Whether none of the key's counters is zero.
     #[inline(always)]
     fn covers(&self, word: u64) -> bool {
-        // All lanes are read, without a branch: which lane an absent key misses cannot be predicted.
+        // All lanes are read, without a branch, because the lane that an absent key misses cannot be predicted.
         self.0.iter().zip(ones_at(word)).fold(true, |all, (lane, one)| all & (lane & (one * COUNT_MAX) != 0))
     }
 }
 
-/// Whether the counter in which `one` is one has reached the highest count.
+/// Whether the counter whose lowest bit is in `one` has reached the highest count.
 #[inline(always)]
 const fn is_full(lane: u64, one: u64) -> bool {
     !lane & (one * COUNT_MAX) == 0
 }
 
-/// A count of one in the key's counter of each lane.
+/// A word for each lane with a one in the key's counter.
 #[inline(always)]
 fn ones_at(word: u64) -> [u64; LANES] {
-    // The upper four of six bits choose one of 16 counters. With the lower two bits clear, the six are the number of
-    // the counter's first bit.
+    // The upper four of six bits choose one of 16 counters. With the lower two bits clear, the six bits are the
+    // position of the counter's first bit.
     fields(word).map(|field| 1 << (field & 0b11_1100))
 }
 
@@ -270,13 +271,13 @@ const fn ones(word: u64) -> u64 {
     word & 0x1111_1111_1111_1111
 }
 
-/// The sum of each pair of counters, which stops at the highest count.
+/// The sum of each pair of counters. A sum stops at the highest count.
 #[inline(always)]
 const fn sum(one: u64, other: u64) -> u64 {
     const EVEN: u64 = 0x0f0f_0f0f_0f0f_0f0f;
     const fn sum_even(one: u64, other: u64) -> u64 {
         let sum = (one & EVEN) + (other & EVEN);
-        // A carry out of a counter fills it.
+        // A carry out of a counter sets all its bits.
         let carried = sum >> COUNTER_BITS & EVEN;
         (sum | (carried * COUNT_MAX)) & EVEN
     }
@@ -323,7 +324,8 @@ mod tests {
         for step in 0..crate::test_size::of(20_000, 60) {
             let key = hash(1, random.word() % 700);
             let count = counts.entry(key).or_default();
-            // As often in as out, and each key three times at most: no counter reaches the highest.
+            // Insertions and removals are equally frequent, and a key is present at most three times: no counter
+            // reaches the highest count.
             if random.word().is_multiple_of(2) && *count < 3 {
                 *count += 1;
                 let known = filter.contains(key);
@@ -336,11 +338,11 @@ mod tests {
                 assert!(counts.iter().all(|(key, count)| *count == 0 || filter.contains(*key)));
             }
         }
-        assert!(filter.taken().flatten().all(|taken| taken < 16), "a full lane hides what is forgotten");
+        assert!(filter.taken().flatten().all(|taken| taken < 16), "a full lane would hide a forgotten key");
         for (key, count) in counts {
             (0..count).for_each(|_| assert!(filter.remove(key)));
         }
-        assert!(filter == empty, "what all came and went leaves no trace");
+        assert!(filter == empty, "removed keys leave no trace");
         assert!(!filter.remove(1) && filter == empty);
     }
 
@@ -352,7 +354,7 @@ mod tests {
         assert!(!filter.contains(9));
         (0..COUNT_MAX + 5).for_each(|nth| assert_eq!(filter.insert(9), nth == 0));
         (0..2 * COUNT_MAX).for_each(|_| assert!(filter.remove(9)));
-        assert!(filter.contains(9) && filter.estimated_items().value == 1, "no other counter is touched");
+        assert!(filter.contains(9) && filter.estimated_items().value == 1, "no other counter is changed");
     }
 
     #[test]
@@ -364,7 +366,7 @@ mod tests {
             let keys: Vec<u64> = (0..ITEMS as u64 * 4 / 3).map(|item| hash(seed, item)).collect();
             filter.insert_batch(&keys);
             assert!(filter.is_saturated());
-            // A quarter goes again.
+            // A quarter of the keys is removed again.
             keys[ITEMS..].iter().for_each(|key| assert!(filter.remove(*key)));
             assert!((filter.estimated_items().value as f64 / ITEMS as f64 - 1.0).abs() < 0.02);
             filter
@@ -411,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_merged_filter_is_as_if_fed_both() {
-        // Of 600 keys, so that both have many, and some as often as can be counted.
+        // There are 600 keys, so that both filters contain many of them, and some as often as can be counted.
         let stream = |seed| {
             let mut random = SplitMix64(seed);
             (0..crate::test_size::of(4_000, 50))

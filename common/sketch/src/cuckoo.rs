@@ -1,11 +1,11 @@
-//! Cuckoo filter: is this key here? For keys that come and go, in little memory.
+//! Cuckoo filter: is this key present? It is for keys that come and go, in little memory.
 //!
-//! **Errors**: only towards "yes", as long as nobody removes a key that was not inserted. A key is found until it was
-//! removed as often as it was inserted. An absent key is found with a probability of 0.012 % at most, which is computed
-//! exactly from the fingerprints.
+//! **Errors**: only towards "yes", as long as no key is removed that was not inserted. A key is found until it was
+//! removed as often as it was inserted. An absent key is found with a probability of at most 0.012 %, which can be
+//! computed exactly from the fingerprints.
 //!
-//! **Cost** for 1,000,000 keys: 2.0 MiB (17 bits a key). A key has two cache lines. Insertion slows down as the filter
-//! fills: beyond 80 % or so other keys must move first, and beyond 96 % there is no more room ([`Full`]).
+//! **Cost** for 1,000,000 keys: 2.0 MiB (17 bits per key). A key has two cache lines. Insertion slows down as the
+//! filter fills: beyond about 80 %, other keys must be moved first, and beyond 96 % there is no more room ([`Full`]).
 //!
 //! **Papers**: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014.
 //! Breadth-first search for the shortest way to a free slot: Li, Andersen, Kaminsky and Freedman, "Algorithmic
@@ -25,30 +25,30 @@ use crate::simd;
 
 /// The most buckets: 4 GiB.
 pub const BUCKETS_MAX: usize = 1 << 29;
-/// Slots a bucket.
+/// Slots per bucket.
 pub const SLOTS: usize = 4;
-/// Bits a fingerprint.
+/// Bits per fingerprint.
 pub const FINGERPRINT_BITS: u32 = 16;
 
-/// The planned load. More keys go in until the filter is [`Full`], at about 97 %.
+/// The planned load. More keys can be inserted until the filter is [`Full`], at about 97 %.
 const LOAD: f64 = 0.945;
 /// Additional buckets, for filters so small that chance matters.
 const BUCKETS_SPARE: f64 = 4.0;
 /// How many buckets' fingerprints are tried for a move: those of up to three moves. With the fourth move, 682 buckets
-/// are looked at.
+/// are checked.
 const TRIED: usize = 2 + 8 + 32 + 128;
 /// From this size on, buckets are prefetched. Smaller filters are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
-/// Fingerprint 0 is an empty slot.
+/// The smallest fingerprint, because 0 is an empty slot.
 const FINGERPRINT_MIN: u16 = 1;
 
-/// A one in every slot.
+/// The lowest bit of every slot.
 const ONES: u64 = 0x0001_0001_0001_0001;
-/// Every slot's highest bit.
+/// The highest bit of every slot.
 const HIGHS: u64 = ONES << (FINGERPRINT_BITS - 1);
 
 /// A cuckoo filter of 16-bit fingerprints. It is a multiset: a key that was inserted twice is found until it was
-/// removed twice. One key can be inserted eight times at most.
+/// removed twice. A key can be inserted at most eight times.
 ///
 /// ```
 /// use weir_sketch::{Cuckoo, Keyed, hash::Key};
@@ -63,40 +63,41 @@ const HIGHS: u64 = ONES << (FINGERPRINT_BITS - 1);
 #[derive(Clone, Debug)]
 pub struct Cuckoo {
     buckets: Box<[Bucket]>,
-    /// How many fingerprints are in.
+    /// The number of stored fingerprints.
     items: u64,
-    /// How many keys it was built for.
+    /// The number of keys that it was built for.
     capacity: u64,
     key_id: u64,
 }
 
 impl Cuckoo {
-    /// A filter for this many keys. More than [`BUCKETS_MAX`] buckets are not allocated: such a filter is full earlier.
+    /// A filter for this many keys. At most [`BUCKETS_MAX`] buckets are allocated, so a larger filter is full earlier.
     pub fn with_capacity(items: u64, key_id: u64) -> Self {
         let buckets = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + BUCKETS_SPARE) as usize;
         let buckets = vec![Bucket::default(); buckets.min(BUCKETS_MAX)].into_boxed_slice();
         Self { capacity: items.clamp(1, capacity_max(buckets.len())), buckets, items: 0, key_id }
     }
 
-    /// Inserts the key with this hash once more, even if it is in already; returns whether it was absent.
+    /// Inserts the key with this hash once more, even if it is already present. Returns whether it was absent.
     ///
     /// # Errors
     ///
-    /// There is no room. The filter did not change, and all keys that were inserted before are still found.
+    /// There is no room. The filter is unchanged, and all keys that were inserted before are still found.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> Result<bool, Full> {
         self.insert_at(self.place(hash))
     }
 
-    /// Whether the key with this hash is in; true by mistake with the probability [`Cuckoo::false_positive_rate`].
+    /// Whether the key with this hash is present. This is true by mistake with the probability
+    /// [`Cuckoo::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         holds(&self.buckets, self.place(hash))
     }
 
-    /// Removes one insertion of the key with this hash; returns whether there was one.
+    /// Removes one insertion of the key with this hash. Returns whether there was one.
     ///
-    /// Remove only keys that were inserted. An absent key that is found by mistake removes another key.
+    /// Only remove keys that were inserted. Removing an absent key that is found by mistake removes another key.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
         self.remove_at(self.place(hash))
@@ -106,7 +107,7 @@ impl Cuckoo {
     ///
     /// # Errors
     ///
-    /// As for one key. The keys before it are in.
+    /// See [`Cuckoo::insert`]. The keys before the failed one are inserted.
     pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         if !self.is_far() {
             return hashes.iter().try_for_each(|&hash| self.insert(hash).map(drop));
@@ -119,7 +120,7 @@ impl Cuckoo {
         Ok(())
     }
 
-    /// Removes one insertion of each of many keys, in order; returns how many insertions there were.
+    /// Removes one insertion of each of many keys, in order. Returns how many insertions there were.
     pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
         let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.buckets, self.is_far());
         let mut removed = 0;
@@ -146,30 +147,31 @@ impl Cuckoo {
         self.items = 0;
     }
 
-    /// How many insertions are in: a key counts as often as it was inserted and not removed.
+    /// The number of stored insertions: a key counts as often as it was inserted and not removed.
     pub const fn items(&self) -> u64 {
         self.items
     }
 
-    /// How many keys it was built for.
+    /// The number of keys that it was built for.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// The share of slots that are taken.
+    /// The share of used slots.
     pub const fn fill(&self) -> f64 {
         self.items as f64 / (self.buckets.len() * SLOTS) as f64
     }
 
-    /// The exact probability that an absent key is found, from the fingerprints: the share of all pairs of a first
-    /// bucket and a fingerprint that find one. Reads the whole filter, and the other bucket of each fingerprint.
+    /// The exact probability that an absent key is found, computed from the fingerprints: the share of all pairs of a
+    /// first bucket and a fingerprint that are found. This reads the whole filter, and the other bucket of each
+    /// fingerprint.
     pub fn false_positive_rate(&self) -> f64 {
         let fingerprints = f64::from(u16::MAX - FINGERPRINT_MIN) + 1.0;
         let found: u64 = (0..self.count()).map(|index| self.pairs_found_by(index)).sum();
         found as f64 / (self.buckets.len() as f64 * fingerprints)
     }
 
-    /// Whether it holds more than it was built for.
+    /// Whether it contains more keys than it was built for.
     pub const fn is_saturated(&self) -> bool {
         self.items > self.capacity
     }
@@ -193,7 +195,7 @@ impl Cuckoo {
     fn insert_at(&mut self, place: Place) -> Result<bool, Full> {
         let Place { fingerprint, choices: [one, two] } = place;
         let is_new = !holds(&self.buckets, place);
-        // The emptier bucket is the smaller number. If it is full, so is the other.
+        // The emptier bucket is the smaller number. If it is full, so is the other one.
         let choice = if self.buckets[one as usize] <= self.buckets[two as usize] { one } else { two };
         let bucket = &mut self.buckets[choice as usize];
         if bucket.has_room() {
@@ -205,7 +207,7 @@ impl Cuckoo {
         Ok(is_new)
     }
 
-    /// Which bucket has the fingerprint cannot be predicted, so it is chosen without a branch.
+    /// The bucket is chosen without a branch, because it cannot be predicted which of the two has the fingerprint.
     #[inline(always)]
     fn remove_at(&mut self, Place { fingerprint, choices: [one, two] }: Place) -> bool {
         let [in_one, in_two] = [one, two].map(|choice| self.buckets[choice as usize].matches(fingerprint));
@@ -220,10 +222,11 @@ impl Cuckoo {
     /// Inserts a key whose buckets are both full. It finds the shortest chain of fingerprints that each move to their
     /// other bucket.
     ///
-    /// The search is breadth first. Its tree has the two choices as roots, and the children of a bucket are where its
-    /// four fingerprints would go. Buckets are numbered level by level: the child `slot` of bucket `n` has number `2 +
-    /// 4 * n + slot`. Nothing moves before a bucket with room is found. No bucket is twice on the way there: from its
-    /// first occurrence the rest of the way would have been found earlier. So slots still hold what the search saw.
+    /// The search is breadth first. The roots of its tree are the two choices, and the children of a bucket are the
+    /// buckets to which its four fingerprints would move. Buckets are numbered level by level: the child `slot` of
+    /// bucket `n` has the number `2 + 4 * n + slot`. Nothing is moved before a bucket with room is found. No bucket is
+    /// twice on the way there: from its first occurrence the rest of the way would have been found earlier. So slots
+    /// still contain what the search read.
     #[cold]
     #[inline(never)]
     fn insert_by_moving(&mut self, place: Place) -> Result<(), Full> {
@@ -251,8 +254,8 @@ impl Cuckoo {
         Err(Full { items: self.items, capacity: self.capacity, copies })
     }
 
-    /// Moves a fingerprint into the bucket `to`, number `child` in the tree, another one into the slot that became
-    /// free, and so on; returns the root, which then has room.
+    /// Moves a fingerprint into the bucket `to`, number `child` in the tree, then another one into the slot that became
+    /// free, and so on. Returns the root, which then has room.
     fn move_along(&mut self, tried: &[u32; TRIED], mut child: usize, mut to: u32) -> u32 {
         while child >= 2 {
             let (parent, slot) = ((child - 2) / SLOTS, (child - 2) % SLOTS);
@@ -265,7 +268,7 @@ impl Cuckoo {
     }
 
     /// How many pairs of a first bucket and a fingerprint are found because of this bucket. A fingerprint that both
-    /// buckets hold counts half in each.
+    /// buckets contain counts half in each.
     fn pairs_found_by(&self, index: u32) -> u64 {
         let bucket = self.buckets[index as usize];
         (0..SLOTS)
@@ -280,7 +283,7 @@ impl Cuckoo {
             .sum()
     }
 
-    /// Whether buckets probably come from memory.
+    /// Whether buckets are probably not in a cache.
     fn is_far(&self) -> bool {
         size_of_val(&*self.buckets) > PREFETCH_BYTES
     }
@@ -319,14 +322,14 @@ impl Image for Cuckoo {
     }
 }
 
-/// How many keys this many buckets have room for.
+/// The number of keys for which this many buckets have room.
 fn capacity_max(buckets: usize) -> u64 {
     ((buckets * SLOTS) as f64 * LOAD) as u64
 }
 
-/// Four fingerprints in a word, the latest in the lowest bits. Free slots are above them, and are zero.
+/// Four fingerprints in a word, the latest one in the lowest bits. Free slots are above them, and are zero.
 ///
-/// So an insertion is a shift, and the emptier one of two buckets is the smaller number.
+/// So an insertion is a shift, and of two buckets the emptier one is the smaller number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Bucket(u64);
 
@@ -345,7 +348,7 @@ impl Bucket {
         self.0 = self.0 << FINGERPRINT_BITS | fingerprint as u64;
     }
 
-    /// Whether a fingerprint is here: no branch, four comparisons at once.
+    /// Whether a fingerprint is in this bucket. This takes no branch, and four comparisons at once.
     #[inline(always)]
     const fn holds(self, fingerprint: u16) -> bool {
         self.matches(fingerprint) != 0
@@ -360,7 +363,7 @@ impl Bucket {
         }
     }
 
-    /// The highest bit of the first slot with this fingerprint, and perhaps those of later slots; zero if no slot has
+    /// The highest bit of the first slot with this fingerprint, and perhaps those of later slots. Zero if no slot has
     /// it.
     #[inline(always)]
     const fn matches(self, fingerprint: u16) -> u64 {
@@ -373,7 +376,7 @@ impl Bucket {
         (self.0 >> (slot as u32 * FINGERPRINT_BITS)) as u16
     }
 
-    /// Takes the fingerprint out of a slot; those above move down.
+    /// Takes the fingerprint out of a slot. Those above it move down.
     #[inline(always)]
     const fn take(&mut self, slot: usize) -> u16 {
         let fingerprint = self.get(slot);
@@ -383,7 +386,7 @@ impl Bucket {
     }
 }
 
-/// The first slot that matches.
+/// The first matching slot.
 #[inline(always)]
 const fn first(matches: u64) -> usize {
     (matches.trailing_zeros() / FINGERPRINT_BITS) as usize
@@ -402,7 +405,7 @@ simd::dispatch! {
     }
 }
 
-/// Looks up keys in three loops that lanes can share: over places, over buckets, over comparisons.
+/// Looks up keys in three loops that can use lanes: over places, over buckets, and over comparisons.
 #[inline(always)]
 fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [bool]) {
     let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, buckets, is_far);

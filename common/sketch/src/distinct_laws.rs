@@ -1,4 +1,4 @@
-//! What holds for sketches of registers that count distinct keys: `HyperLogLog` and `UltraLogLog`.
+//! Tests for sketches of registers that count distinct keys: `HyperLogLog` and `UltraLogLog`.
 
 use std::vec::Vec;
 
@@ -7,24 +7,24 @@ use super::{
     oracle::{SplitMix64, hash},
 };
 
-/// Such a sketch as the laws see it.
+/// The functions of such a sketch that the tests need.
 pub(super) struct Counting<S> {
     pub with_precision: fn(u32) -> S,
-    /// What it counts, and the error that it states.
+    /// The count, and the stated error.
     pub count: fn(&S) -> (f64, f64),
-    /// A sketch fed with that many keys, without feeding them: its registers are drawn from the distribution that they
-    /// have then. (So many keys on average, which adds next to nothing to the spread from 64 keys a register on.)
+    /// A sketch after that many keys, without feeding them: its registers are drawn from the distribution that they
+    /// have then. (The number of keys is an average, which hardly increases the spread from 64 keys per register on.)
     pub drawn: fn(u32, &mut SplitMix64, f64) -> S,
-    /// How large the bias is at most, times the registers.
+    /// The largest bias times the number of registers.
     pub bias: f64,
 }
 
 impl<S: Distinct> Counting<S> {
-    /// Of so many sketches of this precision, which may err by `few` times what they state.
+    /// Tests this many sketches with this precision. They may err by `few` times the stated error.
     pub fn errs_as_stated_from_one_key_to_a_trillion(&self, precision: u32, sketches: usize, few: f64) {
-        // The mean of so many errors has a standard deviation of the stated error / sqrt(sketches): 4.5 of them are
-        // passed by chance once in 147,160. The root mean square of so many is itself known to 1 / sqrt(2 sketches):
-        // 4.5 of them once in 294,319. In 3 x 26 looks something fails by chance once in 1,250.
+        // The mean of this many errors has a standard deviation of the stated error / sqrt(sketches); it exceeds 4.5 of
+        // them by chance once in 147,160. Their root mean square is known to 1 / sqrt(2 sketches); it exceeds 4.5 of
+        // them once in 294,319. In 3 x 26 checks, something fails by chance once in 1,250.
         let registers = f64::from(1 << precision);
         let (mut random, number) = (SplitMix64(precision.into()), sketches as f64);
         let check = |count: f64, errors: &[f64]| {
@@ -55,7 +55,7 @@ impl<S: Distinct> Counting<S> {
     }
 
     pub fn has_bounds_that_hold_with_the_stated_confidence(&self) {
-        // Expected misses among 3,000 trials a precision: at most 3. More than 12 by chance: one in 60,000.
+        // At most 3 misses are expected in 3,000 trials per precision. More than 12 have a chance of one in 60,000.
         for precision in [4, 6, 10, 12] {
             let mut misses = 0;
             for count in [1, 3, 10, 40, 150, 1_000] {

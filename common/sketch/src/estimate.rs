@@ -1,6 +1,6 @@
-//! Answers with their errors.
+//! Results with their errors.
 
-/// A number with bounds. Each method that returns one states with what probability the bounds hold.
+/// A number with bounds. Each method that returns one states the probability with which the bounds hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// The likeliest number.

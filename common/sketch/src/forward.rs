@@ -1,4 +1,4 @@
-//! The traits of all structures. Each method calls the structure's own method of the same name.
+//! Implements the traits for all structures. Each method calls the structure's own method of the same name.
 
 use core::convert::Infallible;
 
@@ -9,7 +9,7 @@ use super::{
     count_min::Update,
 };
 
-/// Implements a trait for several types by one body. `Self::name` is a type's own method, if it has one.
+/// Implements a trait for several types with one body. `Self::name` is a type's own method, if it has one.
 macro_rules! forward {
     ($trait:ident for $($type:ty $(where [$($parameters:tt)*])?),+ => $body:tt) => {
         $(impl$(<$($parameters)*>)? $trait for $type $body)+
@@ -69,7 +69,7 @@ forward! {
     }
 }
 
-// These are never full: beyond the plan only their rate of false positives rises.
+// These are never full: with more keys than planned, only their rate of false positives rises.
 forward! {
     Filter for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom => {
         type Error = Infallible;

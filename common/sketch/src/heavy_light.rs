@@ -1,27 +1,27 @@
-//! Heavy and light: how much did this key have? Almost exactly for few large keys, closely for many small ones.
+//! Heavy and light: how much did this key have? The answer is almost exact for few large keys, and close for many small
+//! ones.
 //!
-//! A block has a counter of its own for each of its four largest keys. All other keys share *light cells* of half the
-//! width, one cell a key. Large keys never reach the light cells, so half the bits suffice there: that is where the
-//! accuracy comes from. A key that outgrows the smallest of the four takes its place. Its light cell is raised to the
-//! count of the key that leaves, so every estimate remains an upper bound.
-//!
-//! **Errors**: only upwards. The truth is never above `upper`. For a small key `lower` is 0. For a large key `lower` is
-//! at most what it has had since it became large. That fails only if another key has the same block and the same 32-bit
-//! fingerprint: one chance in 2^32 for each key of the block. The mean excess with 1 MiB of 32-bit counters, beside
-//! conservative count-min with four rows and with the best number of rows:
+//! A block has one counter for each of its four largest keys. All other keys share *light cells* of half the width, one
+//! cell per key. Large keys never reach the light cells, so half the bits suffice there, and twice as many cells fit.
+//! That is why the sketch is more accurate. A key that outgrows the smallest of the four takes its place. The light
+//! cell of the key that leaves is raised to its count, so every estimate remains an upper bound.
+//! **Errors**: only upwards. The truth is never above `upper`. For a small key `lower` is 0. For a large key, `lower`
+//! is at most the weight since it became large. That fails only if another key has the same block and the same 32-bit
+//! fingerprint: one chance in 2^32 for each key of the block. The mean excess with 1 MiB of 32-bit counters, compared
+//! with conservative count-min with four rows and with the best number of rows:
 //!
 //! | 10 million additions | heavy and light | count-min, 4 rows | best |
 //! |---|---|---|---|
 //! | Zipf 1.05, 670,000 keys | 4.8 | 10.5 | 8.0 (2 rows) |
 //! | uniform, 1,000,000 keys | 21.6 | 55.6 | 35.2 (2 rows) |
 //!
-//! The largest errors were 126 and 55; those of count-min with two rows were 6,463 and 50.
+//! The largest excesses were 126 and 55; those of count-min with two rows were 6,463 and 50.
 //!
-//! A key has one light cell. Two cells of which the smaller counts, with seven large keys in blocks of twice the size,
-//! had errors of 3.4 and 20.5, and an estimate took twice as long.
+//! A key has one light cell. With two cells, of which the smaller one counts, and seven large keys in blocks of twice
+//! the size, the mean excesses were 3.4 and 20.5, and an estimate took twice as long.
 //!
 //! **Cost** at error 0.0005: 237 blocks of 128 bytes with 32-bit counters = 30 KiB; 119 KiB with two numbers of 64
-//! bits. A large key touches one cache line (with two numbers at most two). A small key touches at most two, unless it
+//! bits. A large key touches one cache line (at most two with two numbers). A small key touches at most two, unless it
 //! outgrows a large one.
 //!
 //! **Papers**: Roy, Khan and Alonso, "Augmented sketch: faster and more accurate stream processing", 2016 (exact counts
@@ -30,7 +30,7 @@
 //! Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams", 2005.
 //! Random admission (Ben Basat et al., "Randomized admission policy", 2017) changed the error by less than 2 %.
 //!
-//! **Why not a crate**: sketches of this kind in crates lose the bound when a key is evicted, or keep one number only.
+//! **Why not a crate**: similar sketches in crates lose the bound when a key is evicted, or keep only one number.
 
 mod block;
 mod image;
@@ -51,7 +51,7 @@ use crate::{hash::scale, simd::prefetch};
 /// The most blocks: 4 GiB with 32-bit counters.
 pub const BLOCKS_MAX: usize = 1 << 25;
 
-/// A sketch that counts the largest keys of each block apart. Without a type parameter it counts `u64`.
+/// A sketch that counts the largest keys of each block separately. Without a type parameter it counts `u64`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeavyLight<W: Weight = u64> {
     blocks: Box<[Block<W>]>,
@@ -60,19 +60,19 @@ pub struct HeavyLight<W: Weight = u64> {
 }
 
 impl<W: Weight> HeavyLight<W> {
-    /// A sketch with as many light cells as a [`CountMin`](super::CountMin) of this error has in two rows: e / `error`
-    /// each, in at most [`BLOCKS_MAX`] blocks. NaN gives the smallest.
+    /// A sketch with as many light cells as a [`CountMin`](super::CountMin) of this error has in two rows, e / `error`
+    /// each, in at most [`BLOCKS_MAX`] blocks. NaN gives the smallest sketch.
     ///
-    /// As long as no light cell is full, no estimate is higher than that of a plain count-min of one row of these
-    /// cells. A cell is full at 2^32 - 2 (at 65,534 if weights have 32 bits: take 64 for more). [`HeavyLight::bounds`]
-    /// gives the error of each key.
+    /// As long as no light cell is full, no estimate is higher than that of a plain count-min with one row of these
+    /// cells. A cell is full at 2^32 - 2 (at 65,534 if weights have 32 bits: use 64 bits for more).
+    /// [`HeavyLight::bounds`] gives the error of each key.
     pub fn with_error(error: f64, key_id: u64) -> Self {
         let cells = libm::ceil(2.0 * E / error.clamp(1e-9, 1.0)) as usize;
         let blocks = vec![Block::default(); cells.div_ceil(CELLS).clamp(1, BLOCKS_MAX)].into_boxed_slice();
         Self { blocks, total: W::default(), key_id }
     }
 
-    /// Adds `weight` to the key with this hash; returns the key's estimate, which includes it, never below the truth.
+    /// Adds `weight` to the key with this hash. Returns the key's new estimate, which is never below the truth.
     #[inline]
     pub fn add(&mut self, hash: u64, weight: W) -> W {
         self.total = self.total.saturating_add(weight);
@@ -112,7 +112,7 @@ impl<W: Weight> HeavyLight<W> {
     pub fn bounds(&self, hash: u64) -> Bounds<W> {
         let (block, fingerprint) = (&self.blocks[self.block(hash)], fingerprint(hash));
         match block.way(fingerprint) {
-            // Before it became large it had at most what its light cell had then, and that only grows.
+            // Before it became large, it had at most the value of its light cell then, and cells only grow.
             way @ 0..WAYS => {
                 Bounds { lower: block.counts[way].saturating_sub(block.outside(fingerprint)), upper: block.counts[way] }
             }
@@ -120,9 +120,9 @@ impl<W: Weight> HeavyLight<W> {
         }
     }
 
-    /// Merges another sketch into this one. The largest of both blocks' large keys stay large. Bounds hold; they are as
-    /// wide as those of both sketches together, and one sketch that was fed both streams might have done better. The
-    /// order of merges may change which keys of a block stay large.
+    /// Merges another sketch into this one. The largest of both blocks' large keys stay large. Bounds still hold. They
+    /// are as wide as those of both sketches together; one sketch that was fed both streams might have narrower ones.
+    /// The order of merges may change which keys of a block stay large.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl<W: Weight> HeavyLight<W> {
         self.total = self.total.saturating_add(other.total);
         let empty = Block::default();
         for (block, other) in self.blocks.iter_mut().zip(&other.blocks) {
-            // An empty block leaves the other as it is, including the order of its ways.
+            // An empty block leaves the other one as it is, including the order of its ways.
             if *block == empty {
                 *block = *other;
             } else if *other != empty {
@@ -186,7 +186,7 @@ impl<W: Weight> HeavyLight<W> {
 struct Blocks(usize);
 
 impl Blocks {
-    /// The key's block: the hash as a fraction of the blocks.
+    /// The key's block: the hash as a fraction of the number of blocks.
     #[inline(always)]
     const fn block(self, hash: u64) -> u32 {
         scale(hash, self.0 as u64) as u32
@@ -207,7 +207,7 @@ impl Places<2> for Blocks {
     }
 }
 
-/// Blocks, to be read in lanes.
+/// Blocks to be read in lanes.
 struct Table<'a, W: Weight>(&'a [Block<W>]);
 
 impl<W: Weight> Lanes for Table<'_, W> {
@@ -219,8 +219,8 @@ impl<W: Weight> Lanes for Table<'_, W> {
     }
 }
 
-/// Prefetches what a key may touch. Not the counts behind the first line: large keys come so often that their counts
-/// are in the cache.
+/// Prefetches what a key may touch, except the counts after the first line: large keys appear so often that their
+/// counts are in the cache.
 #[inline(always)]
 fn ask<W: Weight>(blocks: &[Block<W>], [at, fingerprint]: [u32; 2]) {
     let block = &blocks[at as usize];

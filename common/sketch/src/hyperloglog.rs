@@ -1,20 +1,20 @@
 //! `HyperLogLog`: how many distinct keys?
 //!
-//! **Errors**: both ways. The relative standard error is 1.04 / sqrt(registers), and less for counts below the number
-//! of registers (with 16 registers: 7 % more). The bias is below 0.6 / registers of the count, for every count, which
-//! is negligible beside that error. If the count is below a hundredth of the registers, the rounded value is nearly
-//! always exact.
+//! **Errors**: in both directions. The relative standard error is 1.04 / sqrt(registers), and less for counts below the
+//! number of registers (with 16 registers: 7 % more). The bias is below 0.6 / registers of the count for every count,
+//! which is negligible beside that error. If the count is below a hundredth of the registers, the rounded value is
+//! nearly always exact.
 //!
-//! **Cost** at an error of 0.005: 65,536 registers = 64 KiB. An insertion touches one register; an answer reads them
-//! all.
+//! **Cost** at an error of 0.005: 65,536 registers = 64 KiB. An insertion touches one register; a count reads all of
+//! them.
 //!
 //! **Papers**: Flajolet, Fusy, Gandouet and Meunier, "`HyperLogLog`: the analysis of a near-optimal cardinality
 //! estimation algorithm",
 //! 2007. The estimator: Ertl, "New cardinality estimation algorithms for `HyperLogLog` sketches", 2017 (the improved
 //!       raw estimator, section 2, which needs no switch between formulas and no table of biases).
 //!
-//! **Why not a crate**: this one takes ready hashes, keeps the fingerprint of their key, and states its bounds. Crates
-//! commonly hash the item themselves, correct by tables or switch to linear counting, and state no bounds.
+//! **Why not a crate**: this one takes hashes as input, keeps the fingerprint of their key, and states its bounds.
+//! Crates usually hash the item themselves, correct by tables or switch to linear counting, and state no bounds.
 
 use alloc::{boxed::Box, vec};
 
@@ -37,19 +37,19 @@ pub const PRECISION_MIN: u32 = 4;
 pub const PRECISION_MAX: u32 = 18;
 /// The probability with which [`HyperLogLog::bounds`] hold.
 pub const CONFIDENCE: f64 = 0.999;
-/// So many keys more than were counted are allowed for above. While keys are few, they seldom share a register, and a
-/// normal distribution makes too little of those that do: with 65,536 registers, bounds of 66 to 73 keys would be too
-/// low with a probability of up to 0.076 % instead of 0.05 %.
+/// The upper bound allows for this many more keys than were counted. Few keys seldom share a register, and a normal
+/// distribution underestimates how often they do: with 65,536 registers, bounds of 66 to 73 keys would be too low with
+/// a probability of up to 0.076 % instead of 0.05 %.
 const FEW: f64 = 0.125;
 /// The standard error times the square root of the registers: sqrt(3 ln 2 - 1) rounded up.
 const ERROR_FACTOR: f64 = 1.04;
-/// From this lowest rank on it saves time to look only at the hashes above it: a quarter of them.
+/// If the lowest rank is at least this, it saves time to process only the hashes above it: a quarter of them.
 const LOWEST_MIN: u8 = 2;
 
-/// A `HyperLogLog` sketch with one byte a register.
+/// A `HyperLogLog` sketch with one byte per register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HyperLogLog {
-    /// The highest rank that each register has seen; 0 if none.
+    /// The highest rank that each register has seen; 0 if it has seen none.
     registers: Box<[u8]>,
     /// How many high bits of a hash choose the register.
     precision: u32,
@@ -59,7 +59,7 @@ pub struct HyperLogLog {
 
 impl HyperLogLog {
     /// A sketch with at most this relative standard error, within 0.26 ([`PRECISION_MIN`]) and 0.00204
-    /// ([`PRECISION_MAX`]). NaN gives the smallest.
+    /// ([`PRECISION_MAX`]). NaN gives the smallest sketch.
     pub fn with_error(relative_error: f64, key_id: u64) -> Self {
         Self::with_precision(precision_for(relative_error), key_id)
     }
@@ -75,15 +75,15 @@ impl HyperLogLog {
         }
     }
 
-    /// Counts the key with this hash. It counts once, however often it comes.
+    /// Counts the key with this hash. It counts only once, however often it is inserted.
     #[inline]
     pub fn insert(&mut self, hash: u64) {
         let place = rank::place(hash, self.precision, self.registers.len() - 1);
         raise(&mut self.registers, place);
     }
 
-    /// Counts many keys. This is faster than one by one, most of all when there were many more keys than registers and
-    /// few hashes can still raise one.
+    /// Counts many keys. This is faster than one by one, especially if there were many more keys than registers, so
+    /// that few hashes can still raise a register.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         for hashes in hashes.chunks(self.registers.len()) {
             let lowest = self.lowest_rank.before(hashes.len(), &self.registers, |least| least);
@@ -91,7 +91,7 @@ impl HyperLogLog {
         }
     }
 
-    /// Raises a register to a rank, at most the highest that a hash can have.
+    /// Raises a register to a rank, which must not exceed the highest rank that a hash can have.
     #[inline]
     pub(crate) fn raise(&mut self, register: usize, rank: u8) {
         let rank = rank.min(rank::highest(self.precision) as u8);
@@ -99,29 +99,29 @@ impl HyperLogLog {
         *register = rank.max(*register);
     }
 
-    /// The highest rank that each register has seen, 0 if none. The highest bits of a hash are the number of its
-    /// register.
+    /// The highest rank that each register has seen; 0 if it has seen none. The highest bits of a hash are the number
+    /// of its register.
     pub(crate) const fn registers(&self) -> &[u8] {
         &self.registers
     }
 
-    /// How many distinct keys there were, without bias.
+    /// The unbiased number of distinct keys.
     pub fn count(&self) -> f64 {
         self.count_from(&self.histogram())
     }
 
-    /// How many distinct keys there were: the nearest whole number, and bounds that hold with at least the probability
-    /// [`CONFIDENCE`]. Each of them fails with at most half of the remaining probability.
+    /// The number of distinct keys: the nearest whole number, and bounds that hold with at least the probability
+    /// [`CONFIDENCE`]. Each bound fails with at most half of the remaining probability.
     pub fn bounds(&self) -> Estimate {
         self.bounds_at(CONFIDENCE)
     }
 
-    /// The same with bounds that hold with at least the probability `confidence`.
+    /// Like [`Self::bounds`], with bounds that hold with at least the probability `confidence`.
     ///
-    /// The bounds are a normal approximation with the standard error of large counts. That of small counts is lower by
-    /// enough to make up for their uneven distribution (keys that share a register). The error is taken relative to the
-    /// truth or to the count, whichever is wider, because the distribution is skewed with few registers. And the truth
-    /// is at least the number of registers that are not empty.
+    /// The bounds are a normal approximation with the standard error of large counts. That of small counts is so much
+    /// lower that it makes up for their uneven distribution (keys that share a register). The error is taken relative
+    /// to the truth or to the count, whichever is wider, because the distribution is skewed with few registers. The
+    /// truth is at least the number of registers that are not empty.
     pub fn bounds_at(&self, confidence: f64) -> Estimate {
         let histogram = self.histogram();
         let count = self.count_from(&histogram);
@@ -129,7 +129,7 @@ impl HyperLogLog {
         bounds_of(count, deviations(confidence) * self.relative_error(), filled)
     }
 
-    /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    /// Merges another sketch into this one. Afterwards it is as if the keys of both had been counted here.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl HyperLogLog {
         ERROR_FACTOR / libm::sqrt(self.registers.len() as f64)
     }
 
-    /// The registers' number as a power of two.
+    /// The number of registers as a power of two.
     pub const fn precision(&self) -> u32 {
         self.precision
     }
@@ -178,8 +178,8 @@ impl HyperLogLog {
         size_of::<Self>() + self.registers.len()
     }
 
-    /// Ertl's improved raw estimator, corrected for the rest of its bias: the reciprocal of a varying sum is too large
-    /// by the relative variance of the sum.
+    /// Ertl's improved raw estimator, corrected for its remaining bias: the reciprocal of a varying sum is too large by
+    /// the relative variance of the sum.
     fn count_from(&self, histogram: &Histogram) -> f64 {
         let registers = self.registers.len() as f64;
         let share = |count: u64| count as f64 / registers;
@@ -193,7 +193,7 @@ impl HyperLogLog {
         registers * registers / (2.0 * core::f64::consts::LN_2 * sum) / (1.0 + bias)
     }
 
-    /// How many registers hold each rank.
+    /// How many registers have each rank.
     fn histogram(&self) -> Histogram {
         let mut histogram = [0; rank::RANK_MAX as usize + 1];
         self.registers().iter().for_each(|rank| histogram[*rank as usize] += 1);
@@ -221,8 +221,8 @@ impl Image for HyperLogLog {
     }
 }
 
-/// The nearest whole number to a count, and bounds as those of [`HyperLogLog::bounds_at`], which are this share of it
-/// away. `filled` registers are not empty.
+/// The nearest whole number to a count, and bounds like those of [`HyperLogLog::bounds_at`]. Their distance from the
+/// count is `margin`, a share of the count. `filled` registers are not empty.
 pub(super) fn bounds_of(count: f64, margin: f64, filled: u64) -> Estimate {
     if filled == 0 {
         return Estimate::exact(0);
@@ -233,16 +233,16 @@ pub(super) fn bounds_of(count: f64, margin: f64, filled: u64) -> Estimate {
     Estimate { value: (libm::round(count) as u64).clamp(lower, upper), lower, upper }
 }
 
-/// The least precision with at most this error, or the nearest possible one.
+/// The smallest precision with at most this error, or the nearest possible one.
 fn precision_for(relative_error: f64) -> u32 {
     let registers_root = ERROR_FACTOR / relative_error.clamp(0.001, 1.0);
     (libm::ceil(2.0 * libm::log2(registers_root)) as u32).clamp(PRECISION_MIN, PRECISION_MAX)
 }
 
-/// How many registers hold each rank.
+/// How many registers have each rank.
 type Histogram = [u64; rank::RANK_MAX as usize + 1];
 
-/// Always stores. A branch could be predicted only when hardly any key changes a register.
+/// Raises a register. It always stores, because a branch could be predicted only if hardly any key changed a register.
 #[inline(always)]
 fn raise(registers: &mut [u8], (index, rank): (usize, u8)) {
     let register = &mut registers[index];
@@ -261,7 +261,7 @@ fn insert_slice(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]
     let (groups, rest) = hashes.as_chunks::<GROUP>();
     for group in groups {
         if lowest < LOWEST_MIN {
-            // First all places, by vectors; then the registers.
+            // First find all places, by vectors. Then update the registers.
             rank::places(group, precision, last).for_each(|place| raise(registers, place));
         } else {
             let above = lowest_rank::above(group, precision, lowest);
@@ -271,7 +271,7 @@ fn insert_slice(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]
     rest.iter().for_each(|hash| raise(registers, rank::place(*hash, precision, last)));
 }
 
-/// The empty registers' part: x + sum over k >= 1 of x^(2^k) 2^(k-1) (Ertl, 2017, algorithm 6).
+/// The part of the empty registers: x + sum over k >= 1 of x^(2^k) 2^(k-1) (Ertl, 2017, algorithm 6).
 fn sigma(mut x: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;
@@ -288,7 +288,7 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
-/// The full registers' part: (1 - x - sum over k >= 1 of (1 - x^(2^-k))^2 2^-k) / 3 (Ertl, 2017, algorithm 6).
+/// The part of the full registers: (1 - x - sum over k >= 1 of (1 - x^(2^-k))^2 2^-k) / 3 (Ertl, 2017, algorithm 6).
 fn tau(mut x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return 0.0;
@@ -319,7 +319,7 @@ mod tests {
         sketch
     }
 
-    /// `count` keys that no other seed has.
+    /// A sketch of `count` keys that no other seed has.
     fn fed(precision: u32, seed: u64, count: u64) -> HyperLogLog {
         let mut sketch = with_precision(precision);
         (0..count).for_each(|item| sketch.insert(hash(seed, item)));
@@ -329,7 +329,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn the_error_is_as_planned_from_one_to_a_million() {
-        // 3.5 standard deviations: one in 2,149 fails by chance; 3 precisions x 8 counts, one chance in 89 over all.
+        // 3.5 standard deviations are allowed: one check in 2,149 fails by chance, and one of 3 precisions x 8 counts
+        // with a chance of one in 89.
         for (precision, seed) in [(10, 1), (14, 2), (16, 3)] {
             let mut sketch = with_precision(precision);
             let mut fed = 0;
@@ -346,7 +347,7 @@ mod tests {
     fn batches_and_all_instruction_sets_give_the_same_registers() {
         let mut random = SplitMix64(4);
         for precision in [4, 11, 12, 13, crate::test_size::of(18, 13)] {
-            // A stream long enough for the floor to rise, with hashes of every rank there is.
+            // The stream is long enough for the floor to rise, and has hashes of every rank.
             let mut hashes: Vec<u64> = (0..crate::test_size::of(40_000, 200)).map(|_| random.word()).collect();
             hashes.extend((0..64).map(|bits| random.word() & !(u64::MAX >> precision) | u64::MAX >> precision >> bits));
             let (mut single, mut batched) = (with_precision(precision), with_precision(precision));
@@ -368,9 +369,9 @@ mod tests {
         }
     }
 
-    /// A sketch fed with that many keys, without feeding them: each register is at most k with the probability
-    /// exp(-keys / registers / 2^k), and is drawn from that. (So many keys on average: the share of registers a sketch
-    /// has of them adds next to nothing to its spread from 64 keys a register on.)
+    /// A sketch after that many keys, without feeding them. Each register is at most k with the probability exp(-keys /
+    /// registers / 2^k), and is drawn from this distribution. (The number of keys is an average, which hardly increases
+    /// the spread from 64 keys per register on.)
     fn drawn(precision: u32, random: &mut SplitMix64, keys: f64) -> HyperLogLog {
         let mut sketch = with_precision(precision);
         let each = keys / sketch.registers.len() as f64;
@@ -398,7 +399,7 @@ mod tests {
         COUNTING.has_bounds_that_hold_with_the_stated_confidence();
     }
 
-    /// The estimator as the paper writes it, sums term by term, and without what is left of its bias.
+    /// The estimator as in the paper, with sums term by term, and without the correction of the remaining bias.
     fn by_the_paper(registers: &[u8], highest: u8) -> f64 {
         let two_to = |exponent: i32| 2f64.powi(exponent);
         let count = registers.len() as f64;
@@ -418,7 +419,7 @@ mod tests {
     fn the_count_is_that_of_the_paper() {
         let mut random = SplitMix64(11);
         for precision in [4, 7, 10] {
-            // From 2^48 keys a register on, some hold the highest rank there is.
+            // From 2^48 keys per register on, some registers have the highest possible rank.
             let full = precision as i32 + 48;
             for exponent in [4, 7, 12, 20, 40, full, full + 1, full + 2] {
                 let sketch = drawn(precision, &mut random, 2f64.powi(exponent));
@@ -441,7 +442,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn registers_that_can_rise_no_more_are_allowed_for() {
-        // From 2^60 keys on some registers hold the highest rank there is.
+        // From 2^60 keys on, some registers have the highest possible rank.
         let mut random = SplitMix64(9);
         for keys in [10, 24, 40, 56, 60, 62, 64].map(|exponent| 2f64.powi(exponent)) {
             let sketch = drawn(14, &mut random, keys);
@@ -453,7 +454,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn small_counts_look_exact() {
-        // Below 50 keys two share one of 65,536 registers with a probability of at most 1.8 %.
+        // With fewer than 50 keys, two share one of 65,536 registers with a probability of at most 1.8 %.
         let exact = (0..1_000u64).filter(|seed| {
             let count = seed % 50;
             fed(16, *seed, count).bounds().value == count

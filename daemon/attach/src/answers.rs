@@ -22,7 +22,7 @@ use super::{
 
 impl Attachments<'_> {
     /// Handles a result of the attacher thread. Returns whether something was attached: from then on interfaces may
-    /// feed differently, and can be compared.
+    /// feed differently, and their counts can be compared.
     pub fn hear(&mut self, done: TaskResult) -> bool {
         let is_attached = matches!(done, TaskResult::Attached(_, Ok(_)));
         self.act_and_note(done);
@@ -80,7 +80,7 @@ impl Attachments<'_> {
         attachment.obtained = obtained;
         attachment.attach(present);
         if attachment.left.is_some() {
-            // What the interface has counted until now was missed.
+            // The packets that the interface has counted until now were missed.
             self.begin_coverage();
         }
         let Some(Some(attachment)) = self.slots.get_mut(slot) else { return Ok(()) };
@@ -133,7 +133,7 @@ impl Attachments<'_> {
             return Err(error);
         }
         if matches!(error, AttachError::Vanished(_)) && !is_named {
-            // There will be news of it.
+            // The kernel will report the change.
             debug!(%interface, direction, "cannot attach: {}", with_causes(&error));
             return Ok(());
         }
@@ -147,7 +147,7 @@ impl Attachments<'_> {
 
     fn is_detached(&mut self, number: Number) -> Result<(), AttachError> {
         self.releasing.retain_mut(|one| !one.is_answered(number));
-        // Only now: its last packets still had their slot.
+        // Remove it only now: until here its last packets still had their slot.
         self.going.remove(&number).map_or(Ok(()), |going| self.forget(going.ifindex, going.way))
     }
 
@@ -163,7 +163,7 @@ impl Attachments<'_> {
         Ok(())
     }
 
-    /// Judges the position at which an attachment was found.
+    /// Handles the position at which a check found an attachment.
     fn judge(&mut self, number: Number, position: Position, at: Duration) {
         let may_be_another = self.may_have_missed_news();
         let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.shared) else { return };
@@ -171,7 +171,7 @@ impl Attachments<'_> {
             return;
         }
         if position == Position::Removed && may_be_another {
-            // Another interface may have its index by now.
+            // Another interface may already use its index.
             self.note_gone(ifindex, Departure::Unknown);
             self.list();
             return;
@@ -254,7 +254,7 @@ impl Attachments<'_> {
     }
 }
 
-/// One attachment, with or without a slot of its own.
+/// An attachment, either with a slot of its own or as a member of the shared slot.
 struct Of<'a> {
     name: &'a str,
     way: Way,

@@ -23,8 +23,7 @@ use super::{
     watch::Position,
 };
 
-/// How long one check may take, in addition to the interfaces with slots of their own. The remaining interfaces are
-/// checked the next time.
+/// The time limit of one check for the interfaces in the shared slot. Those that are left are checked the next time.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Everything that is attached, and what is needed to attach more.
@@ -33,14 +32,14 @@ pub struct Attacher<'a> {
     devices: Devices,
     /// Lists filters; opened when there are some.
     traffic: Option<Traffic>,
-    /// Tells which programs are at a hook.
+    /// Lists the programs at a hook.
     chains: Chains,
     active: BTreeMap<Number, ActiveAttachment>,
     /// Tasks that wait for their turn.
     queue: BTreeMap<(Urgency, Number), QueuedTask>,
     /// Where the next check of interfaces without slots of their own begins.
     next: Number,
-    /// What source addresses tell; `None` if that was not needed.
+    /// Whether source addresses identify the router's own packets; `None` if that was not needed.
     sources: Option<Sources>,
 }
 
@@ -80,7 +79,7 @@ impl<'a> Attacher<'a> {
         })
     }
 
-    /// From here on asks through a thread that has the capability.
+    /// From here on, lists the programs at hooks through a thread that has the capability.
     pub fn ask_by(&mut self, chains: Chains) {
         self.chains = chains;
     }
@@ -216,7 +215,7 @@ impl<'a> Attacher<'a> {
         Some(TaskResult::Mended { number, position, result, is_attached })
     }
 
-    /// Checks everything with a slot of its own, and others for a limited time.
+    /// Checks all attachments that have a slot of their own, and the others for a limited time.
     fn check(&mut self) -> Vec<(Number, Position, Duration)> {
         let Self { active, traffic, chains, next, .. } = self;
         let mut found = Vec::new();
@@ -236,7 +235,8 @@ impl<'a> Attacher<'a> {
         found
     }
 
-    /// A link of a vanished interface looks as if another process had removed it. Its own news will follow.
+    /// If an interface vanishes, its link looks as if another process had removed it. The kernel reports the vanished
+    /// interface separately.
     fn leave_out_what_is_gone(&mut self, found: &mut Vec<(Number, Position, Duration)>) {
         if found.iter().all(|(_, position, _)| *position != Position::Removed) {
             return;
@@ -248,8 +248,8 @@ impl<'a> Attacher<'a> {
         found.retain(|(number, position, _)| *position != Position::Removed || is_there(*number));
     }
 
-    /// From now on, dropping an inherited program detaches it. Detaches what the earlier weir measured and this one
-    /// does not. Returns the links that could not be taken over.
+    /// From now on, dropping an inherited program detaches it. Detaches inherited programs that this configuration does
+    /// not use. Returns the links that could not be taken over.
     pub fn settle_inherited(&mut self) -> Vec<(Hook, u32)> {
         for active in self.active.values_mut() {
             active.guard.settle();
@@ -258,14 +258,15 @@ impl<'a> Attacher<'a> {
     }
 }
 
-/// Its position; `None` if the kernel does not tell, for example because the interface is just vanishing.
+/// The position of an attachment; `None` if the kernel does not report it, for example because the interface is just
+/// vanishing.
 fn look(
     number: Number,
     one: &ActiveAttachment,
     traffic: &mut Option<Traffic>,
     chains: &Chains,
 ) -> Option<(Number, Position, Duration)> {
-    // The answer is certain only for the time before the kernel was asked.
+    // The answer is certain only for the time before the question.
     let at = clock::now().monotonic;
     match one.guard.position(traffic, chains) {
         Ok(position) => Some((number, position, at)),

@@ -23,7 +23,7 @@ use super::{
     watch::Watched,
 };
 
-/// How long an interface may have a name that the configuration does not ask for before weir detaches.
+/// How long an interface may have a name that no rule covers before weir detaches.
 const STRAYING: Duration = Duration::from_millis(500);
 
 /// One direction of an interface, in its slot.
@@ -32,13 +32,13 @@ pub struct Attachment {
     pub rule: usize,
     /// The last known name of the interface.
     pub name: String,
-    /// The name that it had when the open window began, if it was renamed in it.
+    /// The name that the interface had when the open window began, if it was renamed since.
     pub earlier_name: Option<String>,
-    /// Since when its interface has a name that the configuration does not ask for.
+    /// Since when the interface has had a name that no rule covers.
     strayed: Option<Duration>,
-    /// Its alternative names.
+    /// The interface's alternative names.
     pub other_names: Vec<String>,
-    /// The operator's name for it, if any.
+    /// The operator's name for the interface, if any.
     pub alias: Option<String>,
     /// The direction.
     pub way: Way,
@@ -50,29 +50,29 @@ pub struct Attachment {
     pub present: Option<Present>,
     /// What has been ordered from the attacher.
     pub ordered: Option<Ordered>,
-    /// Whether weir sees all its packets.
+    /// Compares weir's count with the interface's own.
     pub coverage: Coverage,
-    /// The result for the window that ends now.
+    /// The result of the comparison for the window that ends now.
     pub compared: Compared,
-    /// For how long of that window it may have been blind.
+    /// How long weir may have been blind in that window.
     pub blind: Option<Duration>,
     /// A message about an XDP program of another process that kept packets back in that window.
     pub kept_back: Option<String>,
     /// Where its program is at the hook.
     pub watched: Watched,
-    /// The interface, while no program is on it because another process has removed it.
+    /// The interface's index, while no program is on it because another process has removed it.
     pub nowhere: Option<u32>,
-    /// What was known when its interface vanished; `None` if its return is not awaited.
+    /// What was known when its interface vanished; `None` if weir does not wait for its return.
     pub left: Option<Vanished>,
     /// What the interface counted, or may have counted, before it was attached again.
     missed: Unseen,
-    /// All packets of all windows so far.
+    /// All packets that were seen in all windows so far.
     pub told: SeenPackets,
-    /// For a part of this window it was not attached, or it was attached to another interface.
+    /// Whether it was not attached, or attached to another interface, for a part of this window.
     pub changed: bool,
-    /// The configuration no longer wants it: its slot is free once this window is reported.
+    /// Whether the configuration no longer wants it: its slot becomes free once this window is reported.
     pub is_leaving: bool,
-    /// A new configuration wants it from the next window on.
+    /// Whether a new configuration wants it from the next window on.
     pub is_coming: bool,
 }
 
@@ -85,14 +85,14 @@ pub struct Present {
     pub xdp: Option<XdpProgram>,
     /// Its link address. It distinguishes the interface from another one with the same name or index.
     pub address: Option<LinkAddress>,
-    /// What it had counted when it had another name, if it had one while weir followed it.
+    /// The interface's own counts when it last had another name, if it was renamed while weir followed it.
     pub renamed: Option<[Tally; 2]>,
     /// The attacher's number for it.
     pub number: Number,
 }
 
 impl Present {
-    /// Whether it is the same interface, as far as is known: a card that was moved to another namespace and back may
+    /// Whether it is the same interface, as far as is known. A card that was moved to another namespace and back may
     /// have a new index.
     fn is_same(&self, other: &Self) -> bool {
         match (self.address, other.address) {
@@ -105,7 +105,7 @@ impl Present {
 /// An attachment that was ordered but is not complete yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Ordered {
-    /// The future kernel side.
+    /// Its kernel side, once it is attached.
     pub present: Present,
     /// Its place in the queue.
     pub urgency: Urgency,
@@ -113,18 +113,18 @@ pub struct Ordered {
     pub before: Obtained,
     /// Whether the slot was free.
     pub is_fresh: bool,
-    /// Whether it will be a packet socket.
+    /// Whether it will use a packet socket.
     pub by_socket: bool,
 }
 
-/// What is known about where a vanished interface went.
+/// What is known about why an interface vanished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Departure {
-    /// Nothing, not even whether it is gone.
+    /// Nothing is known, not even whether it is gone.
     Unknown,
-    /// To another network namespace. It may come back, and continues to count.
+    /// It moved to another network namespace. It may come back, and its counters continue.
     Moved,
-    /// It was deleted. An interface that has its name, index or address afterwards is another one.
+    /// It was deleted. An interface with the same name, index or address is another one.
     Deleted,
 }
 
@@ -133,11 +133,11 @@ pub enum Departure {
 pub struct Vanished {
     present: Present,
     departure: Departure,
-    /// Since when the interface may be back.
+    /// The earliest time at which the interface may be back.
     since: Duration,
-    /// Both counts at the last edge.
+    /// Both counts at the end of the last window.
     reading: Option<Reading>,
-    /// What its slot had seen when it was ordered again.
+    /// What its slot had counted when it was ordered again.
     seen: SeenPackets,
 }
 
@@ -186,8 +186,8 @@ impl Attachment {
         }
     }
 
-    /// What happens to it, given that `rules` want this and these interfaces are `gone`; `None` if it is not attached.
-    /// Another interface may have the index and the name of one that is gone.
+    /// What happens to it, given these rules, the interfaces that they want, and the interfaces that are `gone`; `None`
+    /// if it is not attached. Another interface may have the index and the name of one that is gone.
     pub fn fate<'w, 'd>(
         &self,
         rules: &[Interface],
@@ -220,8 +220,8 @@ impl Attachment {
         goes_on.then_some(wanted.rule)
     }
 
-    /// Whether it stays for a moment although the configuration does not ask for its interface's name: two interfaces
-    /// that swap their names need a third name in between. It does not if another interface has its name now.
+    /// Whether it stays for a moment although no rule covers its interface's name: two interfaces that swap their names
+    /// need a third name in between. It does not stay if another interface has its name now.
     pub fn may_stray(
         &mut self,
         rules: &[Interface],
@@ -237,7 +237,7 @@ impl Attachment {
         self.strayed.is_some_and(|since| now.saturating_sub(since) < STRAYING)
     }
 
-    /// It is not attached, and waits for an interface with this name from now on.
+    /// Makes it wait, unattached, for an interface with this name.
     pub fn wait_as(&mut self, rule: usize, name: &str) {
         self.rule = rule;
         if self.here().is_none() && self.name != name {
@@ -247,7 +247,7 @@ impl Attachment {
         }
     }
 
-    /// It continues under this rule. Returns whether the interface was renamed.
+    /// Continues it under this rule. Returns whether the interface was renamed.
     pub fn stays(&mut self, wanted: &PlannedAttachment<'_>, rule: &Interface) -> bool {
         let PlannedAttachment { device, .. } = *wanted;
         (self.rule, self.strayed) = (wanted.rule, None);
@@ -255,7 +255,7 @@ impl Attachment {
             present.xdp = device.xdp;
         }
         if self.name != device.name {
-            info!(interface = %self.name, now = %device.name, "the interface has another name");
+            info!(interface = %self.name, now = %device.name, "the interface was renamed");
             self.earlier_name.get_or_insert_with(|| self.name.clone());
         }
         let is_renamed = !self.names().into_iter().eq(device.names());
@@ -275,14 +275,14 @@ impl Attachment {
         std::iter::once(&self.name).chain(&self.other_names).map(String::as_str).collect()
     }
 
-    /// The XDP program of another process that sees its packets before weir's program.
+    /// The XDP program of another process that sees the packets before weir's program.
     pub fn xdp_before(&self) -> Option<XdpProgram> {
         let is_behind = self.way == Way::Ingress && !matches!(self.obtained, Obtained::Native | Obtained::Generic);
         let xdp = self.present?.xdp.filter(|_| is_behind)?;
         Some(xdp).filter(|xdp| !xdp.id.is_some_and(sign::is_weir))
     }
 
-    /// The kernel's side, present or ordered.
+    /// Its kernel side, attached or ordered.
     pub fn here(&self) -> Option<Present> {
         self.present.or(self.ordered.map(|ordered| ordered.present))
     }
@@ -292,14 +292,14 @@ impl Attachment {
         self.ordered.is_some_and(|ordered| ordered.urgency < Urgency::Refused)
     }
 
-    /// Its interface is gone, or was: it may be back already.
+    /// Its interface has vanished, and may already be back.
     pub fn leave(&mut self, departure: Departure) {
         let (since, reading) = (self.watched.good_at(), self.coverage.reading());
         let seen = SeenPackets::default();
         self.left = self.present.map(|present| Vanished { present, departure, since, reading, seen });
     }
 
-    /// Notes what its slot had seen before it is attached again.
+    /// Notes what its slot had counted before it is attached again.
     pub fn note_seen(&mut self, seen: SeenPackets) {
         self.left = self.left.map(|left| Vanished { seen, ..left });
     }
@@ -309,7 +309,7 @@ impl Attachment {
         self.left = self.left.map(|left| Vanished { since: now, ..left });
     }
 
-    /// Starts to compare the current attachment from this reading on.
+    /// Starts to compare the counts of the current attachment from this reading on.
     pub fn begin(&mut self, reading: Option<Reading>) {
         let (Some(reading), Some(present)) = (reading, self.present) else { return };
         self.coverage = Coverage::new(Some(reading).filter(|_| !self.changed));
@@ -317,10 +317,10 @@ impl Attachment {
         let may_be_same = left.departure != Departure::Deleted && left.present.is_same(&present);
         let earlier = left.reading.filter(|earlier| may_be_same && earlier.own[0].packets <= reading.own[1].packets);
         if let Some(earlier) = earlier {
-            // It continues to count.
+            // The interface's counters continue.
             (self.coverage, self.changed) = (Coverage::new(Some(earlier)), false);
             if left.departure == Departure::Unknown {
-                // Or it is another one, and has counted all this itself.
+                // Or it is another interface, and its counters began at 0.
                 let more = left.seen.since(earlier.seen[0]).all;
                 self.missed.beyond = earlier.own[1];
                 self.missed.beyond.add(more);
@@ -331,15 +331,15 @@ impl Attachment {
         let most = less(reading.own[1], seen);
         let least = match present.renamed {
             None => most,
-            // It began to count long ago, and got this name later.
+            // The interface began to count long ago, and was renamed later.
             Some(_) => Tally::default(),
         };
         let beyond = present.renamed.map_or_else(Tally::default, |before| less(most, before[self.way as usize]));
         self.missed = Unseen { counted: least, beyond };
     }
 
-    /// Continues where an earlier weir stopped: that weir last checked at `looked`, wrote `state` then, and has counted
-    /// `since`. The coverage of the first window begins there.
+    /// Continues where an earlier weir stopped. That weir last checked at `looked`, wrote `state` then, and has counted
+    /// `since`. The first window's coverage begins there.
     pub fn is_taken_over(&mut self, state: &SlotState, since: SeenPackets, looked: Duration) {
         self.watched = Watched::taken_over(looked, clock::now().monotonic);
         if let Some(own) = state.own() {
@@ -348,16 +348,16 @@ impl Attachment {
         }
     }
 
-    /// Attached again where an earlier weir was, which last checked at `looked`, wrote `state` then, and has counted
-    /// `since`. Its program vanished with its interface or was removed, so weir did not see what the interface
-    /// counted up to the `begun` reading.
+    /// It was attached again where an earlier weir was attached. That weir last checked at `looked`, wrote `state`
+    /// then, and has counted `since`. Its program vanished with the interface or was removed, so weir did not see the
+    /// packets that the interface counted up to the reading `begun`.
     pub fn is_made_anew(&mut self, state: &SlotState, since: SeenPackets, looked: Duration, begun: Option<Reading>) {
         self.watched = Watched::returned(looked, clock::now().monotonic);
         (self.coverage, self.changed) = (Coverage::default(), true);
         let (Some(present), Some(Reading { own: [_, own], seen: [_, seen] })) = (self.present, begun) else { return };
         let most = less(own, seen.all);
         let least = if state.ifindex == Some(present.ifindex) {
-            // It is the same interface, or another one with its index.
+            // It may be the same interface, or another one with its index.
             match state.own() {
                 Some(before) if before.packets <= own.packets => less(less(most, before), since.all),
                 Some(_) => most,
@@ -371,7 +371,7 @@ impl Attachment {
         self.missed = Unseen { counted: least, beyond: less(most, least) };
     }
 
-    /// Ends the attachment, because of the interface or at a user's request. Returns what must be detached.
+    /// Ends the attachment, because of the interface or at a user's request. Returns what to detach.
     pub fn end(&mut self) -> Option<Present> {
         let here = self.here();
         (self.present, self.ordered, self.nowhere, self.strayed) = (None, None, None, None);
@@ -380,7 +380,7 @@ impl Attachment {
         here
     }
 
-    /// Whether this is a retry after a refusal, which is not reported.
+    /// Whether this is a retry after a refusal. Another refusal is not reported.
     pub fn is_tried_again(&self) -> bool {
         self.ordered.is_some_and(|ordered| ordered.is_fresh && ordered.urgency == Urgency::Refused)
     }
@@ -398,14 +398,14 @@ impl Attachment {
         self.ordered = Some(ordered);
     }
 
-    /// The kernel refused. Returns whether the slot is free again.
+    /// The kernel refused it. Returns whether the slot is free again.
     pub fn is_refused(&mut self) -> bool {
         let Some(Ordered { before, is_fresh, .. }) = self.ordered.take() else { return false };
         self.obtained = before;
         is_fresh
     }
 
-    /// It has no program any more: another process has removed it, and it could not be put back.
+    /// It has no program any more: another process removed the program, and weir could not restore it.
     pub fn lose(&mut self) {
         self.nowhere = self.present.take().map(|present| present.ifindex);
         self.obtained = Obtained::Blind;
@@ -423,7 +423,7 @@ impl Attachment {
         (self.present, self.ordered) = (Some(present), None);
     }
 
-    /// Both counts of this attachment, which has this slot.
+    /// Both counts of this attachment; `slot` is its slot.
     pub fn reading(&self, slot: usize, readings: &Readings<'_>) -> Option<Reading> {
         let its = (self.name.as_str(), self.present.map(|present| present.ifindex).or(self.nowhere)?);
         match self.obtained {
@@ -432,8 +432,8 @@ impl Attachment {
         }
     }
 
-    /// Compares the counts of the window that ends now with those of the interface; warns of packets that were not
-    /// seen. Returns the packets that weir missed while it was blind.
+    /// Compares the counts of the window that ends now with those of the interface, and warns if packets were not seen.
+    /// Returns the packets that weir missed while it was blind.
     pub fn compare(
         &mut self,
         slot: usize,
@@ -446,7 +446,7 @@ impl Attachment {
         self.compare_with(self.reading(slot, readings), dropped, length)
     }
 
-    /// The same, with both counts at the end of the window, in which a packet socket `dropped` so many packets.
+    /// The same with a given reading at the end of the window, in which a packet socket dropped `dropped` packets.
     fn compare_with(&mut self, reading: Option<Reading>, dropped: u64, length: Duration) -> Option<Unseen> {
         /// More than any interface can carry in a window.
         const UNKNOWN: Tally = Tally::new(1 << 50, 1 << 60);
@@ -522,11 +522,11 @@ mod tests {
         let one = attached(0, "eth0", Way::Ingress, 2);
         let devices = [device(2, "eth7"), device(3, "eth0")];
         let wanted = wanted(&rules, &devices, true);
-        assert_eq!(one.fate(&rules, &wanted, &none()), Some(Fate::Stays(&wanted[0])), "it is the index that counts");
+        assert_eq!(one.fate(&rules, &wanted, &none()), Some(Fate::Stays(&wanted[0])), "only the index matters");
         assert_eq!(
             one.fate(&rules, &wanted, &HashMap::from([(2, Departure::Deleted)])),
             Some(Fate::Gone),
-            "this index is another interface's now"
+            "another interface has this index now"
         );
         assert_eq!(one.fate(&rules, &wanted[1..], &none()), Some(Fate::Gone));
         assert_eq!(
@@ -558,7 +558,7 @@ mod tests {
         assert!(!one.coverage.is_new() && one.watched.was_wrong() && one.nowhere.is_none());
         one.end();
         one.attach(present());
-        assert!(one.coverage.is_new() && !one.watched.was_wrong(), "another interface");
+        assert!(one.coverage.is_new() && !one.watched.was_wrong(), "it is another interface");
     }
 
     #[test]
@@ -577,7 +577,7 @@ mod tests {
         assert!(unseen.counted.is_zero() && unseen.beyond.packets > 1 << 40 && one.blind.is_some(), "{unseen:?}");
     }
 
-    /// So many packets were counted by the interface and seen by weir, at one instant.
+    /// A reading in which both counts are exact.
     fn reading(own: u64, seen: u64) -> Option<Reading> {
         let [own, seen] = [own, seen].map(|packets| Tally::new(packets, packets * 100));
         Some(Reading { own: [own; 2], seen: [SeenPackets { all: seen, merged: 0 }; 2] })
@@ -588,15 +588,16 @@ mod tests {
         let mut one = attached(0, "eth0", Way::Ingress, 2);
         let mut now = clock::now().monotonic;
         (one.watched, one.coverage) = (Watched::new(now), Coverage::new(reading(0, 0)));
-        // The program is removed after the last look of this window: nobody knows, and 400 packets are not seen.
+        // The program is removed after the last check of this window: weir does not notice that, and 400 packets are
+        // missed.
         assert_eq!(one.compare_with(reading(1_000, 600), 0, Duration::from_secs(1)), None);
         now = clock::now().monotonic;
         one.watched.is_wrong(&super::super::watch::Position::Removed, now);
         one.watched.is_mended(now);
         let unseen = one.compare_with(reading(1_100, 650), 0, Duration::from_secs(1)).unwrap();
-        assert_eq!(unseen.counted, Tally::new(450, 45_000), "those of both windows");
+        assert_eq!(unseen.counted, Tally::new(450, 45_000), "the packets of both windows");
         one.watched.is_well(clock::now().monotonic);
-        assert_eq!(one.compare_with(reading(1_200, 750), 0, Duration::from_secs(1)), None, "and once");
+        assert_eq!(one.compare_with(reading(1_200, 750), 0, Duration::from_secs(1)), None, "they are reported once");
     }
 
     #[test]
@@ -612,17 +613,13 @@ mod tests {
             one.begin(reading(3_000, 500));
             (one.missed.counted.packets, one.missed.beyond.packets, one.changed)
         };
-        assert_eq!(missed(Departure::Deleted, was), (3_000, 0, true), "it has counted nothing else");
-        assert_eq!(missed(Departure::Moved, was), (0, 0, false), "what it has counted since is compared at the edge");
-        assert_eq!(missed(Departure::Unknown, was), (0, 1_200, false), "the same, or another one");
+        assert_eq!(missed(Departure::Deleted, was), (3_000, 0, true), "all its packets were missed");
+        assert_eq!(missed(Departure::Moved, was), (0, 0, false), "the comparison at the end of the window covers them");
+        assert_eq!(missed(Departure::Unknown, was), (0, 1_200, false), "it may be the same interface or another one");
         let other = Present { ifindex: 7, address: Some([2, 0, 0, 0, 0, 7]), ..was };
         assert_eq!(missed(Departure::Moved, other), (3_000, 0, true));
         let renamed = Some([Tally::new(2_900, 290_000), Tally::default()]);
-        assert_eq!(
-            missed(Departure::Deleted, Present { renamed, ..other }),
-            (0, 100, true),
-            "it has the name since then"
-        );
+        assert_eq!(missed(Departure::Deleted, Present { renamed, ..other }), (0, 100, true), "it was renamed then");
     }
 
     #[test]
@@ -633,8 +630,8 @@ mod tests {
         let (strayed, followed) = ([device(2, "tmp")], [device(2, "tmp"), device(3, "eth0")]);
         let mut may = |devices: &[Device], now| one.may_stray(&rules, &wanted(&rules, devices, true), devices, ms(now));
         assert!(may(&strayed, 1_000) && may(&strayed, 1_499) && !may(&strayed, 1_500));
-        assert!(!may(&followed, 2_000), "another interface has its name");
-        assert!(may(&strayed, 3_000), "counted anew");
-        assert!(!may(&[], 3_001), "it is gone");
+        assert!(!may(&followed, 2_000), "another interface has its name now");
+        assert!(may(&strayed, 3_000), "the time starts again");
+        assert!(!may(&[], 3_001), "the interface is gone");
     }
 }

@@ -1,5 +1,5 @@
-//! All measured interfaces, as the coordinator knows them. The attacher thread ([`Attacher`]) owns what is needed to
-//! attach. It gets its tasks through a [`Handle`], and the coordinator does not wait for them.
+//! All measured interfaces: the coordinator's side. The attacher thread ([`Attacher`]) owns the objects that are needed
+//! to attach. It gets its tasks through a [`Handle`], and the coordinator does not wait for them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,15 +31,15 @@ use super::{
     tasks::{self, Channels, Handle, Number, Task, TaskResult, Urgency},
 };
 
-/// How long a new configuration waits until the interfaces that it no longer wants are detached.
+/// How long a change of the configuration waits for the kernel to detach unwanted interfaces.
 const DETACHING: Duration = Duration::from_millis(500);
-/// How long interfaces may wait before a warning.
+/// Interfaces that wait longer than this to be attached cause a warning.
 const WAIT: Duration = Duration::from_millis(500);
-/// If weir missed news less than this long ago, a program that is not attached may have vanished with its interface.
+/// For this long after weir missed news, a program that is not attached may have vanished with its interface.
 const MISSED: Duration = Duration::from_secs(3);
-/// How long the kernel may block the thread before a warning.
+/// If the kernel blocks the thread for longer than this, weir warns.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// That warning.
+/// The text of that warning.
 pub(super) const HELD_UP: &str = "the kernel does not answer: another process holds its configuration lock (rtnl). Until that \
                                   ends, weir follows no changes of interfaces; it goes on counting";
 
@@ -48,46 +48,46 @@ pub struct Attachments<'a> {
     pub(super) thread: Handle,
     /// The number of the next attachment.
     pub(super) next: Number,
-    /// What is being detached.
+    /// The attachments that are being detached.
     pub(super) going: HashMap<Number, Going>,
     /// Whether the thread has been asked for a list of interfaces.
     pub(super) is_listing: bool,
-    /// The number of the last check that was ordered, and of the last one that has finished.
+    /// The number of the last ordered check, and of the last finished one.
     pub(super) checks: [u64; 2],
-    /// How many attachments are being mended.
+    /// How many attachments are being restored.
     pub(super) mending: usize,
-    /// Since when the thread has not answered a request.
+    /// Since when a request to the thread has been unanswered.
     pub(super) asked: Option<Duration>,
-    /// Results of the thread that could not be handled yet.
+    /// Results of the thread that are not handled yet.
     pub(super) heard: Vec<TaskResult>,
-    /// Whether an interface that cannot be attached makes the start fail.
+    /// Whether an interface that cannot be attached prevents the start.
     pub(super) is_strict: bool,
     pub(super) has_programs: bool,
     /// The programs' table of interfaces, if programs are loaded.
     pub(super) table: Option<&'a mut InterfaceTable>,
     pub(super) rules: Vec<Interface>,
     pub(super) slots: Slots,
-    /// Which interface has which slot, for views that are restricted to interfaces.
+    /// Maps interfaces to slots, for views that are restricted to interfaces.
     pub(super) directory: Arc<Directory>,
-    /// Interfaces that share a slot, if all slots are in use.
+    /// The interfaces that share a slot, if all slots are in use.
     pub(super) shared: Option<SharedSlot>,
-    /// The interfaces as they were last listed.
+    /// The last list of the interfaces.
     pub(super) devices: Arc<Vec<Device>>,
-    /// Interfaces reported gone since then.
+    /// Interfaces that the kernel has reported gone since then.
     pub(super) gone: HashMap<u32, Departure>,
-    /// When news of interfaces were missed for the last time.
+    /// When weir last missed news of interfaces.
     pub(super) missed_news_at: Option<Duration>,
-    /// What had another name at the last list but one, with its own counts then.
+    /// The interfaces that were renamed between the last two lists, with their own counts in the older list.
     pub(super) renamed: HashMap<u32, [Tally; 2]>,
-    /// What feeds totals and lists, according to that list.
+    /// Which packets feed totals and lists, according to that list.
     pub(super) feeding: Feeding,
     /// The last readings of the interfaces' own counts and of weir's.
     pub(super) readings: Readings<'a>,
-    /// What a user has told weir to leave alone.
+    /// The interfaces that `weir detach` has detached.
     pub(super) released: Released,
     /// Requests that wait until weir has detached.
     pub(super) releasing: Vec<Releasing>,
-    /// Refusals that were logged already: each is logged once, not at every change.
+    /// Refusals that were already logged: each is logged once, not at every change.
     pub(super) refused: HashMap<(u32, Way), String>,
     /// Interfaces for which the log already says that XDP in generic mode runs before their tc hook.
     pub(super) behind_generic: HashSet<u32>,
@@ -96,13 +96,13 @@ pub struct Attachments<'a> {
     /// Whether TCX may be chosen.
     pub(super) budget: TcxBudget,
     pub(super) has_many: bool,
-    /// Since when some have been waiting, and whether that was logged.
+    /// Since when some interfaces have been waiting, and whether that was logged.
     wait_since: Option<Duration>,
     pub(super) said_to_wait: bool,
     said_to_be_held_up: bool,
 }
 
-/// What is being detached.
+/// An attachment that is being detached.
 #[derive(Clone, Copy, Debug)]
 pub struct Going {
     /// Its slot.
@@ -114,9 +114,9 @@ pub struct Going {
 }
 
 impl<'a> Attachments<'a> {
-    /// Attaches to all present interfaces that are named, or fails; and to those that match a pattern, as many as time
-    /// allows now. The thread of the `Attacher` does the rest, connected by the returned channels. A named interface
-    /// that is not present yet is waited for, unless `strict` is set.
+    /// Attaches to all named interfaces that are present, or fails. Also attaches to interfaces that match a pattern,
+    /// as many as time allows now; the thread of the `Attacher`, connected by the returned channels, attaches the rest.
+    /// weir waits for a named interface that is not present yet, unless `strict` is set.
     ///
     /// # Errors
     ///
@@ -229,16 +229,16 @@ impl<'a> Attachments<'a> {
         &self.thread.done
     }
 
-    /// The interface with this index is gone: another one may already have its index and its name.
+    /// Notes that the interface with this index is gone: another one may already have its index and its name.
     pub fn note_gone(&mut self, ifindex: u32, departure: Departure) {
         let known = self.gone.entry(ifindex).or_insert(departure);
         *known = departure.max(*known);
     }
 
-    /// The kernel could not report all news of interfaces.
+    /// Notes that the kernel could not report all news of interfaces.
     pub fn note_missed(&mut self) {
         self.missed_news_at = Some(clock::now().monotonic);
-        // Any of them may be another interface by now, whose counters began at 0.
+        // Any of these may be another interface by now, whose counters began at 0.
         for counts in self.renamed.values_mut() {
             *counts = Default::default();
         }
@@ -284,15 +284,15 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// Whether the thread has not answered a request for long.
+    /// Whether a request to the thread has been unanswered for long.
     pub(super) fn is_held_up(&self) -> bool {
         self.asked.is_some_and(|asked| clock::now().monotonic.saturating_sub(asked) > PATIENCE)
     }
 
-    /// Applies another configuration, which has room for `most` interfaces. What it still wants stays attached,
-    /// in its slot. Detaches from the rest, whose slots stay for the report of the window that ends now. New interfaces
-    /// are attached at the next `follow`. What `weir detach` has detached stays detached, unless the configuration
-    /// wants other interfaces than before. Returns how many slots are in use.
+    /// Applies another configuration, which has room for `most` interfaces. Interfaces that it still wants stay
+    /// attached, in their slots. The others are detached; their slots stay until the report of the window that ends
+    /// now. New interfaces are attached at the next `follow`. What `weir detach` has detached stays detached, unless
+    /// the configuration wants other interfaces than before. Returns how many slots are in use.
     pub fn change(&mut self, interfaces: &[Interface], directory: Arc<Directory>, most: usize) -> usize {
         if self.rules != interfaces {
             self.released = Released::Nothing;
@@ -306,8 +306,8 @@ impl<'a> Attachments<'a> {
         if self.shared.is_some() { SharedSlot::SLOT + 1 } else { self.slots.len() }
     }
 
-    /// The interfaces, for rules other than those `before`. If the earlier rules did not need routes, each interface
-    /// may carry the default route until the next list: what is attached stays until then.
+    /// The interfaces, for rules other than those `before`. If the earlier rules did not need routes, the routes are
+    /// unknown: until the next list, any interface may carry the default route, and what is attached stays.
     fn devices_for(&self, before: &[Interface]) -> Arc<Vec<Device>> {
         let by_route = |rules: &[Interface]| rules.iter().any(Interface::is_default_route);
         if by_route(before) || !by_route(&self.rules) {
@@ -335,7 +335,7 @@ impl<'a> Attachments<'a> {
             let (interface, direction) = (&attachment.name, attachment.way.name());
             info!(%interface, direction, "detached: the configuration does not ask for it any more");
         }
-        // Wait, so that the last packets are in the window that ends now.
+        // Wait, so that the last packets are counted in the window that ends now.
         self.wait(
             DETACHING,
             |all| all.going.keys().all(|number| !leaving.contains(number)),
@@ -350,8 +350,8 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// Receives results until `is_so` holds, at most for `patience`. Handles those that `may_act` accepts; keeps the
-    /// rest for [`Attachments::hear`]. Returns whether `is_so` holds.
+    /// Receives results until `is_so` holds, at most for `patience`. Handles the results that `may_act` accepts, and
+    /// keeps the others for [`Attachments::hear`]. Returns whether `is_so` holds.
     pub(super) fn wait(
         &mut self,
         patience: Duration,
@@ -373,12 +373,12 @@ impl<'a> Attachments<'a> {
         true
     }
 
-    /// How many directions of interfaces are not attached yet, because too many appeared at once.
+    /// How many directions of interfaces are not attached yet, because too many interfaces appeared at once.
     pub fn waiting(&self) -> usize {
         self.slots.waiting() + self.shared.as_ref().map_or(0, SharedSlot::waiting)
     }
 
-    /// Logs once that some have waited this long, and once that none waits any more.
+    /// Logs once that interfaces have waited for this long, and once that none waits any more.
     fn tell_who_waits(&mut self, long: Duration) {
         let (waiting, now) = (self.waiting(), clock::now().monotonic);
         self.wait_since = (waiting > 0).then(|| self.wait_since.unwrap_or(now));
@@ -389,12 +389,12 @@ impl<'a> Attachments<'a> {
                 "so many interfaces came at once that some are not measured yet: weir continues to attach"
             );
         } else if waiting == 0 && self.said_to_wait {
-            info!("all interfaces are measured that can be");
+            info!("all interfaces that can be measured are measured");
         }
         self.said_to_wait = waiting > 0 && (is_long || self.said_to_wait);
     }
 
-    /// Logs once that the kernel is blocked by another process, and once that it answers again.
+    /// Logs once that another process blocks the kernel, and once that the kernel answers again.
     fn tell_of_the_kernel(&mut self) {
         let is_held_up = self.is_held_up();
         let before = std::mem::replace(&mut self.said_to_be_held_up, is_held_up);
@@ -405,21 +405,21 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// How many links there are. The kernel needs a while to detach each.
+    /// How many links are attached. The kernel needs some time to detach each of them.
     pub fn links(&self) -> usize {
         let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.has_link()).count();
         own + self.shared.as_ref().map_or(0, SharedSlot::links)
     }
 
-    /// How many directions are attached at a tc hook, or will be.
+    /// How many directions are attached at a tc hook, or are ordered to be.
     pub(super) fn at_tc(&self) -> usize {
         let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.is_at_tc()).count();
         own + self.shared.as_ref().map_or(0, SharedSlot::at_tc) + self.waiting()
     }
 
     /// Detaches from these interfaces, or from all, and leaves them alone until a configuration wants other interfaces
-    /// than the current one. When that is done, replies with a description of what was detached. If an interface is not
-    /// measured now, replies with its name and changes nothing.
+    /// than the current one. Then replies with a description of what was detached. If an interface is not measured now,
+    /// replies with an error that names it, and changes nothing.
     pub fn release(&mut self, names: &[String], reply: Sender<Result<Vec<String>, String>>) {
         let names: &[_] = &names.iter().map(|name| self.own_name(name)).collect::<Vec<_>>();
         let attached: Vec<_> =
@@ -445,7 +445,7 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    /// The name of a measured interface in the kernel, given any of its names.
+    /// The kernel's name of a measured interface, given any of its names.
     fn own_name(&self, name: &str) -> String {
         let own = self.slots.iter().find(|one| one.names().contains(&name));
         own.map_or(name, |one| &one.name).to_owned()
@@ -456,12 +456,12 @@ impl<'a> Attachments<'a> {
         self.slots.iter().map(|slot: &Attachment| (slot.name.as_str(), slot.way, slot.obtained))
     }
 
-    /// Releases all interfaces. Their programs stay for the next weir. Returns whether that was done in time.
+    /// Releases all interfaces. Their programs stay for the next weir. Returns whether this was finished in time.
     pub fn leave_behind(&mut self, patience: Duration) -> bool {
         self.end(Task::LeaveBehind, patience)
     }
 
-    /// Detaches from all interfaces for good. The slots stay, for the last report. Returns whether that was done in
+    /// Detaches from all interfaces for good. The slots stay, for the last report. Returns whether this was finished in
     /// time; if not, the thread continues.
     pub fn detach(&mut self, patience: Duration) -> bool {
         self.end(Task::DetachAll, patience)

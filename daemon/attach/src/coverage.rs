@@ -1,23 +1,23 @@
 //! Whether a program sees all packets of its interface: compares its count with the interface's own.
 //!
-//! Two counts cannot be read at the same instant. For a program, weir reads the counters in place, then the interface's
-//! own, then the program's again, all within some hundred microseconds. For a packet socket, weir reads the interface's
-//! own count before and after it closes the socket's window. Either way one count lies between two readings of the
-//! other, and the numbers of a window are differences of two such [`Reading`]s, with bounds. A comparison begins with a
-//! reading after the program was attached.
+//! Two counts cannot be read at the same instant. For a program, weir reads the program's counters, then the
+//! interface's own, then the program's again, all within some hundred microseconds. For a packet socket, weir reads the
+//! interface's own count before and after it closes the socket's window. Either way one count lies between two readings
+//! of the other, and the numbers of a window are differences of two such [`Reading`]s, with bounds. A comparison begins
+//! with a reading after the program was attached.
 //!
-//! A packet that the interface has counted and the program has not was either missed, or is still in a queue (a card's
-//! ring, a backlog). Queues drain: their packets do not add up from window to window, but missed packets do. So the
-//! bounds of a window allow for a short queue. weir warns only of packets that were missing at two edges in a row, and
-//! that are more than a long queue holds at the rate of the window. Packets that were queued when the comparison began
-//! stay missing forever. This is allowed for as well, at the rate of the first window: the two allowances add up.
+//! A packet that the interface has counted and the program has not counted was either missed, or is still in a queue (a
+//! card's ring, a backlog). Queues drain: their packets do not add up from window to window, but missed packets do. So
+//! the bounds of a window allow for a short queue. weir warns only if packets are missing at two edges in a row, and if
+//! they are more than a long queue holds at the rate of the window. Packets that were queued when the comparison began
+//! stay missing forever. weir allows for these as well, at the rate of the first window: the two allowances add up.
 //!
 //! If offloads merge packets, some interfaces count the merged buffers (a veth) and some the packets (`WireGuard`). So
 //! any count between the number of buffers and the number of packets in them is accepted as complete. The same holds
 //! for bytes: each packet in a buffer had headers of its own.
 //!
 //! Packets that a packet socket dropped are lost in the ledger, where a merged buffer counts as one packet. In a window
-//! with such losses other missing packets cannot be distinguished from them, so weir reports none for that window.
+//! with such losses, other missing packets cannot be distinguished from dropped ones, so weir reports none.
 
 use std::time::Duration;
 
@@ -26,22 +26,22 @@ use weir_datapath::interface::Share;
 
 /// A smaller share of missing packets is not reported.
 const MISSING_SHARE: f64 = 0.001;
-/// The traffic that may be in queues at an edge: what arrives while a busy CPU does not serve a queue, ...
+/// The traffic that may be queued at an edge: the packets that arrive while a busy CPU does not serve a queue, ...
 const ON_ITS_WAY: Duration = Duration::from_millis(50);
 /// ... or this many packets, if that is more.
 const ON_ITS_WAY_PACKETS: u64 = 64;
-/// What the coverage bounds of a window allow for in queues: what arrives in this time, or the number above, if more.
+/// The coverage bounds of a window allow for a queue this long, or for the number of packets above, if that is more.
 const QUEUED: Duration = Duration::from_millis(5);
-/// An interface must count this many packets in this time before a program that saw none is reported.
+/// If the interface counts this many packets in a window and the program sees none, that is reported.
 const SILENCE_PACKETS: u64 = 16;
 const SILENCE: Duration = Duration::from_millis(500);
-/// The headers of each packet in a merged buffer, in bytes, at most: Ethernet with two tags, IPv6, TCP with options,
-/// twice for a tunnel.
+/// The headers of each packet in a merged buffer, in bytes, at most: Ethernet with two tags, IPv6, and TCP with
+/// options, twice for a tunnel.
 const HEADERS_MAX: u64 = 2 * (22 + 40 + 60);
 /// The most packets that offloads merge into one buffer.
 const MERGED_MAX: u64 = 128;
-/// By how many bytes an interface's count of a packet may differ from weir's: a bridge omits the Ethernet header, some
-/// cards add the frame check sequence.
+/// By how many bytes an interface's count of a packet may differ from weir's: a bridge omits the Ethernet header, and
+/// some cards add the frame check sequence.
 const FRAMING: u64 = 18;
 /// The shortest packet, in bytes.
 const PACKET_MIN: u64 = 60;
@@ -51,12 +51,12 @@ const PACKET_MIN: u64 = 60;
 pub struct SeenPackets {
     /// All packets.
     pub all: Tally,
-    /// Of these, packets that offloads had merged into an earlier one.
+    /// How many of these were packets that offloads had merged into an earlier one.
     pub merged: u64,
 }
 
 impl SeenPackets {
-    /// Adds what else was seen.
+    /// Adds more packets.
     pub const fn add(&mut self, all: Tally, merged: u64) {
         self.all.add(all);
         self.merged = self.merged.wrapping_add(merged);
@@ -68,7 +68,7 @@ impl SeenPackets {
     }
 }
 
-/// Both counts at one moment: each was at least the first value and at most the second.
+/// Both counts at one moment: each count was at least the first value and at most the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The interface's own.
@@ -77,39 +77,39 @@ pub struct Reading {
     pub seen: [SeenPackets; 2],
 }
 
-/// What the interface counted and weir did not see.
+/// The packets that the interface counted and weir did not see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
-    /// By the interface's own count.
+    /// The likely number, from the interface's own count.
     pub counted: Tally,
-    /// How many more it may have been.
+    /// How many more there may have been.
     pub beyond: Tally,
 }
 
 /// Whether packets are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shortage {
-    /// No more than a short queue holds at this rate.
+    /// No packets are missing, or no more than a short queue holds at this rate.
     #[default]
     None,
-    /// Possibly: a long queue may hold that many.
+    /// Packets may be missing, but a long queue may hold as many.
     Possible,
-    /// No queue explains it.
+    /// Packets are missing, and no queue explains it.
     Certain,
 }
 
 /// The result for a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Compared {
-    /// Packets seen per packet that the interface counted; `None` if it counted none, or gives no count.
+    /// Packets seen per packet that the interface counted; `None` if it counted none, or has no counters.
     pub packets: Option<Share>,
     /// The same for bytes.
     pub bytes: Option<Share>,
-    /// What was not seen; `None` if that is not known.
+    /// The packets that were not seen; `None` if that is not known.
     pub unseen: Option<Unseen>,
     /// Whether packets are missing.
     pub shortage: Shortage,
-    /// What is wrong.
+    /// The problem to report, if any.
     pub finding: Option<Finding>,
 }
 
@@ -117,21 +117,21 @@ pub struct Compared {
 #[derive(Debug, Default)]
 pub struct Coverage {
     reading: Option<Reading>,
-    /// The reading before that one and the length of the window between the two; `None` if packets missing between the
-    /// two must not be counted again.
+    /// The reading before the last one and the length of the window between the two; `None` if packets missing between
+    /// the two must not be counted again.
     before: Option<(Reading, Duration)>,
-    /// By how much the compared time is longer than the window that ends.
+    /// How much longer the compared time is than the window that ends.
     longer: Duration,
     own: u64,
     seen: u64,
     missing: u64,
-    /// What may have been queued when the comparison began; unknown before the first window.
+    /// How many packets may have been queued when the comparison began; unknown before the first window.
     first: Option<u64>,
     /// Whether the interface counts the bytes of a packet as weir does; unknown before it has counted any.
     counts_alike: Option<bool>,
 }
 
-/// What is wrong.
+/// A problem to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// The interface counted packets and the program saw none.
@@ -139,11 +139,11 @@ pub enum Finding {
         /// How many.
         own: u64,
     },
-    /// The program does not see all.
+    /// The program does not see all packets.
     Missing {
-        /// How many it did not see.
+        /// How many packets it did not see.
         packets: u64,
-        /// How many the interface counted.
+        /// How many packets the interface counted.
         own: u64,
     },
 }
@@ -165,7 +165,7 @@ impl Passed {
         let less =
             |a: Tally, b: Tally| Tally::new(a.packets.saturating_sub(b.packets), a.bytes.saturating_sub(b.bytes));
         let seen_less = |a: SeenPackets, b: SeenPackets| {
-            // Counters wrap, but the later value is never smaller by more than what was read in between.
+            // Counters wrap, but the later value is never smaller by more than what was counted between the readings.
             let apart = a.since(b);
             if apart.all.packets > u64::MAX / 2 { SeenPackets::default() } else { apart }
         };
@@ -192,7 +192,7 @@ impl Passed {
         share(self.own.map(|own| own.bytes), self.seen.map(complete), queued.saturating_mul(own.mean_bytes()))
     }
 
-    /// What was not seen.
+    /// The packets that were not seen.
     fn unseen(&self, counts_alike: bool) -> Unseen {
         let [own, _, own_most] = self.own;
         let [seen, seen_least, _] = self.seen;
@@ -219,8 +219,8 @@ impl Passed {
     }
 }
 
-/// The share of `own` that was seen. Both have the likeliest, the smallest and the largest value. Any number between
-/// the two of `seen` counts as complete.
+/// The share of `own` that was seen. Both have the likeliest, the smallest and the largest value. Any count between the
+/// two values of `seen` is accepted as complete.
 fn share(own: [u64; 3], seen: [[u64; 2]; 3], queued: u64) -> Option<Share> {
     let [value, least, most] = own;
     let of = |own: u64, [from, to]: [u64; 2]| own.clamp(from, to);
@@ -248,7 +248,7 @@ impl Coverage {
         }
     }
 
-    /// Both counts when it was last compared, or when it began.
+    /// Both counts at the last comparison, or when it began.
     pub const fn reading(&self) -> Option<Reading> {
         self.reading
     }
@@ -263,8 +263,8 @@ impl Coverage {
         self.before = None;
     }
 
-    /// Compares at the next edge from the edge before the last one, unless the packets missing then are accounted for:
-    /// packets may already have been missed before the last edge.
+    /// Makes the next edge compare with the edge before the last one, unless the packets missing then are accounted
+    /// for: packets may already have been missed before the last edge.
     pub const fn go_back(&mut self) {
         if let Some((before, longer)) = self.before {
             *self = Self { counts_alike: self.counts_alike, longer, ..Self::new(Some(before)) };
@@ -276,15 +276,15 @@ impl Coverage {
         self.reading.is_none() && self.own == 0
     }
 
-    /// Adds what another weir, an earlier one, has seen since the reading.
+    /// Adds the packets that an earlier weir has seen since the reading.
     pub const fn credit(&mut self, more: SeenPackets) {
         if let Some(reading) = &mut self.reading {
             reading.seen = [reading.seen[0].since(more), reading.seen[1].since(more)];
         }
     }
 
-    /// The edge of a window of this length, in which the packet socket dropped `dropped` packets. `was_blind` if it is
-    /// already known that packets may have been missed, and why.
+    /// Compares at the edge of a window of this length, in which the packet socket dropped `dropped` packets.
+    /// `was_blind` means that the caller already knows that packets may have been missed, and why.
     pub fn edge(&mut self, now: Option<Reading>, dropped: u64, was_blind: bool, length: Duration) -> Compared {
         let passed = now.zip(self.reading).and_then(|(now, earlier)| Passed::between(&earlier, &now));
         let Some(passed) = passed else {
@@ -335,18 +335,18 @@ impl Coverage {
         } else {
             return None;
         };
-        // It is reported now. Packets that go missing from here on are reported again.
+        // It is reported now. If more packets are missed later, those are reported, too.
         self.begin(self.reading);
         Some(finding)
     }
 }
 
-/// How many packets may be queued, if this many passed in `length`: those of `time`.
+/// How many packets may be queued: those that arrive in `time`, if this many passed in `length`.
 fn in_queues(passed: u64, time: Duration, length: Duration) -> u64 {
     ON_ITS_WAY_PACKETS.max(arriving(passed, time, length))
 }
 
-/// How many of these packets arrived in such a `time`, on average.
+/// How many of these packets arrived in `time`, on average.
 fn arriving(passed: u64, time: Duration, length: Duration) -> u64 {
     (passed as f64 * (time.as_secs_f64() / length.max(time).as_secs_f64())) as u64
 }

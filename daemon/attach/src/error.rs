@@ -14,8 +14,7 @@ use super::netlink::Device;
 /// The message for a pattern that matches nothing yet.
 pub const NONE_FITS: &str = "no interface fits this pattern now; weir will measure those that appear later";
 /// The message if no interface carries the default route yet.
-pub const NO_DEFAULT_ROUTE: &str =
-    "no interface carries a default route now; weir will measure what does so later (`ip route add default ...`)";
+pub const NO_DEFAULT_ROUTE: &str = "no interface carries a default route now; weir will measure interfaces that carry one later (`ip route add default ...`)";
 
 /// Why an interface cannot be measured.
 #[derive(Debug, Error)]
@@ -38,9 +37,9 @@ pub enum AttachError {
          the interface out"
     )]
     Taken(String),
-    /// An interface above has a program that permits none here.
+    /// An interface stacked on this one has a generic XDP program, so the kernel permits none here.
     #[error(
-        "interface \"{0}\" takes no XDP program: an interface that lies on it (a bridge, a bond, a VLAN) has one in \
+        "interface \"{0}\" accepts no XDP program: an interface stacked on it (a bridge, a bond, a VLAN) has one in \
          generic mode, and Linux allows none below. Use `mode: tcx` or `mode: tc` for one of them"
     )]
     BelowGeneric(String),
@@ -75,7 +74,7 @@ pub enum AttachError {
         "interface \"{0}\" cannot be measured by TCX: this kernel has none, or not the one that weir needs (Linux 6.6 or later): use `mode: auto` or `mode: tc`"
     )]
     NoTcx(String),
-    /// The classic tc hook has room for received packets only.
+    /// The classic tc hook only has room for received packets.
     #[error(
         "what interface \"{0}\" sends cannot be measured at the classic tc hook: the interface has the queueing \
          discipline `ingress`, which leaves no room for `clsact`. Remove it (`tc qdisc del dev {0} ingress`), or measure \
@@ -124,7 +123,7 @@ pub enum AttachError {
          fewer interfaces or directions, or name them by a pattern, so that they can share an account"
     )]
     NoSlot(String),
-    /// All slots of the default route are used.
+    /// All slots that are reserved for the default route are used.
     #[error(
         "`default route` means at most {DEFAULT_ROUTES_MAX} interfaces in a window, and \"{0}\" is one more: to measure it, list it by its name"
     )]
@@ -135,7 +134,7 @@ pub enum AttachError {
          auto`, and the capability CAP_BPF), or leave it out"
     )]
     NoTap(String),
-    /// The interfaces cannot be listed.
+    /// The kernel does not list the interfaces.
     #[error("cannot ask the kernel for its interfaces")]
     List(#[from] io::Error),
     /// The kernel side failed, for example because the interface table is full.
@@ -150,8 +149,8 @@ impl AttachError {
         Self::NotFound { name: name.to_owned(), have }
     }
 
-    /// Whether this error prevents the start. Any error of a named interface does. An interface that only matches a
-    /// pattern may fail, but a missing privilege affects all of them.
+    /// Whether this error prevents the start. Any error of a named interface does. For an interface that only matches a
+    /// pattern, only a missing privilege does, because it affects all of them.
     pub const fn forbids_start(&self, is_named: bool) -> bool {
         is_named
             || matches!(self, Self::NotPermitted(_) | Self::NoPacketSocket(_) | Self::Kernel(KernelError::NotPermitted))

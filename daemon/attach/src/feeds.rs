@@ -1,18 +1,18 @@
 //! Which packets feed totals and lists: each packet once, however many measured interfaces carry it.
 //!
 //! A packet may pass several interfaces: a VLAN and its parent, a bridge and its port, a tunnel and the card below it,
-//! the interface where it arrives and the one where it leaves. It is in the ledger of each. This file decides where it
-//! feeds, based on the properties of the interfaces. It makes no changes in the kernel.
+//! the interface where it arrives and the one where it leaves. It is in the ledger of each. This file decides on which
+//! one it feeds, based on the properties of the interfaces. It makes no changes in the kernel.
 //!
 //! - **Received**: a packet feeds on the lowest measured interface. So an interface feeds `none` if measured interfaces
 //!   below it carry everything that it receives. If they carry only a part (one port of a bridge), the upper one feeds,
 //!   and those below do not.
-//! - **Sent**: a packet feeds unless it already fed when it was received, which the tc hook knows for each packet
+//! - **Sent**: a packet feeds unless it already fed when it was received, which the tc hook can tell for each packet
 //!   (`local`). In stacks the lowest interface feeds here, too. A packet socket only recognizes the router's own
-//!   packets, by their source address, if the router translates none.
-//! - **Tunnels**: what a tunnel interface receives arrived inside packets of another interface, and the kernel does not
-//!   always tell of which. Then it may be any measured interface, and the tunnel feeds `none`; the operator may know
-//!   better.
+//!   packets, by their source address, and only if the router does not translate addresses.
+//! - **Tunnels**: packets that a tunnel interface receives arrived inside packets of another interface, and the kernel
+//!   does not always report which. Then it may be any measured interface, and the tunnel feeds `none`; the operator can
+//!   configure something else.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -38,7 +38,7 @@ pub struct Decision {
     pub feeds: Feeds,
     /// Why not all packets feed; empty if all do.
     pub why: String,
-    /// What only the operator can know, and what follows if the assumption is wrong.
+    /// An assumption that only the operator can check, and what follows if it is wrong.
     pub caveat: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Decision {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Feeding {
     decisions: HashMap<(u32, Way), Decision>,
-    /// The interfaces whose received packets have fed.
+    /// The interfaces whose received packets have fed totals and lists.
     pub fed: HashSet<u32>,
 }
 
@@ -76,7 +76,7 @@ impl Feeding {
         feeding
     }
 
-    /// What this direction of an interface feeds; all packets if nothing was decided.
+    /// What this direction of an interface feeds; all packets if there is no decision.
     pub fn of(&self, ifindex: u32, way: Way) -> Feeds {
         self.decision(ifindex, way).map_or(Feeds::All, |decision| decision.feeds)
     }
@@ -92,7 +92,7 @@ impl Feeding {
         all.filter(|(_, passing)| *passing != Passing::default()).collect()
     }
 
-    /// Logs why not all packets of this direction feed, and what the operator may know better.
+    /// Logs why not all packets of this direction feed, and the caveat for the operator.
     pub fn tell(&self, device: &Device, way: Way) {
         let Some(Decision { feeds, why, caveat }) = self.decision(device.ifindex, way) else { return };
         let (interface, direction) = (&device.name, way.name());
@@ -110,14 +110,14 @@ impl Feeding {
     }
 }
 
-/// What each interface of a configuration would feed now, or why a rule has none.
+/// What each interface of a configuration would feed now, or why a rule matches no interface.
 pub struct Survey(Vec<(String, Fed)>);
 
-/// What a direction of an interface feeds, or why there is none.
+/// What one direction of an interface feeds, or why there is no interface.
 type Fed = Result<(Way, Decision), &'static str>;
 
 impl Survey {
-    /// In the order of the rules.
+    /// Decides for all interfaces that these rules match, in the order of the rules.
     ///
     /// # Errors
     ///
@@ -185,14 +185,14 @@ fn received(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>) -> Decision {
     if let Some(peer) = stack.peer(device).filter(|peer| stack.is_wanted(peer, Way::Egress)) {
         return Decision::none(format!("they feed on {}, its other end, which sends them", peer.name));
     }
-    by_place(stack, wanted, "come").unwrap_or_else(|| Decision::all().twice(stack.twice(device, Way::Ingress)))
+    by_place(stack, wanted, "arrive on").unwrap_or_else(|| Decision::all().twice(stack.twice(device, Way::Ingress)))
 }
 
-/// Interfaces whose received packets have not fed, and what source addresses tell.
+/// Interfaces whose received packets have not fed, and whether source addresses identify the router's own packets.
 struct Unfed<'l> {
-    /// Only some packets of these interfaces have fed.
+    /// Interfaces of which only some packets have fed.
     in_part: Vec<&'l str>,
-    /// No packets of these interfaces have fed.
+    /// Interfaces of which no packets have fed.
     whole: Vec<&'l str>,
     sources: Sources,
 }
@@ -206,7 +206,7 @@ fn sent(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>, fed: &HashSet<u32>, u
     if device.loopback && stack.is_wanted(device, Way::Ingress) {
         return Decision::none("they feed when the loopback receives them".to_owned());
     }
-    if let Some(decision) = by_place(stack, wanted, "leave") {
+    if let Some(decision) = by_place(stack, wanted, "leave through") {
         return decision;
     }
     if fed.is_empty() {
@@ -218,8 +218,8 @@ fn sent(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>, fed: &HashSet<u32>, u
         if decision.caveat.is_none() && !unfed.in_part.is_empty() {
             let names = listed(&unfed.in_part);
             decision.caveat = Some(format!(
-                "Of the interfaces below {names} only some are measured. Packets that come by these and leave here count \
-                 twice in totals and lists. Measure all of them, or {names}"
+                "Only some of the interfaces below {names} are measured. Packets that arrive on these and leave here \
+                 count twice in totals and lists. Measure all of them, or {names}"
             ));
         }
         return decision;
@@ -228,7 +228,7 @@ fn sent(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>, fed: &HashSet<u32>, u
         by_source(device, unfed)
     } else {
         let caveat = format!(
-            "A packet socket does not tell which packets {} sends back to where they came from. If the router does that, \
+            "A packet socket does not show which packets {} sends back to where they came from. If the router does that, \
              as with VLANs on one cable, set `feeds: none` for `direction: egress`",
             device.name
         );
@@ -244,42 +244,42 @@ fn by_source(device: &Device, unfed: &Unfed<'_>) -> Decision {
             let others: Vec<_> = unfed.whole.iter().copied().filter(|other| *other != name.as_str()).collect();
             let caveat = || {
                 format!(
-                    "A packet socket does not tell by which interface a packet came. What comes by {} and leaves by {name} \
-                     is in no total and no list. Measure all interfaces, or set `feeds: all` if nothing that came by a \
-                     measured one leaves by {name}",
+                    "A packet socket does not show on which interface a packet arrived. Packets that arrive on {} and \
+                     leave through {name} are in no total and no list. Measure all interfaces, or set `feeds: all` if no \
+                     packet that arrived on a measured interface leaves through {name}",
                     listed(&others)
                 )
             };
             let why =
-                "those that the router forwards have fed already; its own have one of its addresses as the source";
+                "forwarded packets have fed already; the router's own packets have one of its addresses as the source";
             let caveat = (!others.is_empty()).then(caveat);
             return Decision { feeds: Feeds::Local, why: why.to_owned(), caveat };
         }
         Sources::Translated => "The router translates addresses",
         Sources::Unknown => "weir is not permitted to check whether the router translates addresses",
     };
-    let why = "those that the router forwards have fed already, and a packet socket does not tell which";
+    let why = "forwarded packets have fed already, and a packet socket does not show which these are";
     let caveat = format!(
-        "{translated}, so the source of a packet does not tell whether the router itself sends it by {name}. If it \
-         translates none of the sources that leave by {name}, set `feeds: local`. If it forwards nothing there that came \
-         by a measured interface, set `feeds: all`"
+        "{translated}, so the source of a packet on {name} does not show whether the router itself sends it. If the \
+         router does not translate sources of packets that leave through {name}, set `feeds: local`. If it forwards no \
+         packets there that arrived on a measured interface, set `feeds: all`"
     );
     Decision { caveat: Some(caveat), ..Decision::none(why.to_owned()) }
 }
 
-/// What is decided for the packets that `come` or `leave` if interfaces above or below feed them.
+/// The decision if interfaces above or below feed the packets. `verb` is "arrive on" or "leave through".
 fn by_place(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>, verb: &str) -> Option<Decision> {
     let PlannedAttachment { device, way, .. } = *wanted;
     if let Some(upper) = stack.above(device, way) {
-        let why = format!("they feed on {}, of which not all interfaces below are measured", upper.name);
+        let why = format!("they feed on {}, because not all interfaces below it are measured", upper.name);
         return Some(Decision::none(why));
     }
     stack.below(device, way).map(|carriers| Decision::below(&carriers, verb))
 }
 
-/// What the operator has configured, and what follows.
+/// The decision that the operator has configured, with its consequences.
 fn told(feeds: Feeds, below: Option<Carriers<'_>>) -> Decision {
-    let why = if feeds == Feeds::All { String::new() } else { "so says the configuration".to_owned() };
+    let why = if feeds == Feeds::All { String::new() } else { "as configured".to_owned() };
     Decision { feeds, why, caveat: None }.twice(below.filter(|_| feeds != Feeds::None))
 }
 
@@ -289,7 +289,7 @@ impl Decision {
     }
 
     fn local() -> Self {
-        let why = "those that came by an interface that feeds have fed already".to_owned();
+        let why = "packets that arrived on an interface that feeds have fed already".to_owned();
         Self { feeds: Feeds::Local, why, caveat: None }
     }
 
@@ -297,15 +297,15 @@ impl Decision {
         Self { feeds: Feeds::None, why, caveat: None }
     }
 
-    /// For packets that `come` or `leave` by measured interfaces below.
+    /// The decision if measured interfaces below feed the packets. `verb` is "arrive on" or "leave through".
     fn below(carriers: &Carriers<'_>, verb: &str) -> Self {
         let lower = carriers.names();
         match carriers.tunnel {
             None => Self::none(format!("they feed on {lower}, below it")),
             Some(tunnel) => Self {
                 caveat: Some(format!(
-                    "{tunnel} is a tunnel, and the kernel does not tell by which interface its packets {verb}. If that is \
-                     one that weir does not measure, set `feeds: all`"
+                    "{tunnel} is a tunnel, and the kernel does not report which interface its packets {verb}. If weir does \
+                     not measure that interface, set `feeds: all`"
                 )),
                 ..Self::none(format!("they feed on {lower}, inside its packets"))
             },
@@ -315,7 +315,7 @@ impl Decision {
     /// Adds a caveat about packets that feed on other interfaces, too.
     fn twice(self, others: Option<Carriers<'_>>) -> Self {
         let caveat = |others: Carriers<'_>| {
-            format!("Packets that {} carries too, below it, count twice in totals and lists", others.names())
+            format!("Packets that {} also carries, below it, count twice in totals and lists", others.names())
         };
         Self { caveat: others.map(caveat), ..self }
     }

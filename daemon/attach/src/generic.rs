@@ -1,5 +1,6 @@
-//! XDP in generic mode, by any program: behind it the kernel may hide the link header from programs at the tc hook
-//! (seen with Linux 6.18, if the XDP program accepts packets in several buffers). weir's programs find it nevertheless.
+//! XDP in generic mode, by any program. Behind such a program the kernel may hide the link header from programs at the
+//! tc hook (seen with Linux 6.18, if the XDP program accepts packets in several buffers). weir's programs find the
+//! header nevertheless.
 
 use std::fmt;
 
@@ -16,12 +17,12 @@ pub struct GenericXdp {
 }
 
 impl GenericXdp {
-    /// The one that packets of `device` pass before its tc hook; `None` if there is none.
+    /// The program that packets of `device` pass before its tc hook; `None` if there is none.
     pub fn before(device: &Device, devices: &[Device]) -> Option<Self> {
         Self::within(device, devices, DEPTH_MAX)
     }
 
-    /// Whether it runs on this interface.
+    /// Whether such a program is on this interface.
     pub fn is_on(device: &Device) -> bool {
         device.xdp.is_some_and(|program| matches!(program.place, "generic" | "several modes"))
     }
@@ -30,7 +31,7 @@ impl GenericXdp {
         if Self::is_on(device) {
             return Some(Self { interface: device.name.clone() });
         }
-        // The peer of a veth is not below it: what it sends has a link header.
+        // The peer of a veth is not below it: packets that the peer sends have a link header.
         let lower = device.lower.filter(|_| device.kind.as_deref() != Some("veth"));
         let is_below = |other: &&Device| lower == Some(other.ifindex) || other.master == Some(device.ifindex);
         let mut below = devices.iter().filter(is_below);
@@ -38,7 +39,7 @@ impl GenericXdp {
     }
 }
 
-/// What this means.
+/// The warning for the log.
 impl fmt::Display for GenericXdp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

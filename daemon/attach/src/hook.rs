@@ -1,13 +1,12 @@
-//! The classic tc hook: for kernels without TCX (before Linux 6.6), or if it is configured.
+//! The classic tc hook, which weir uses on kernels without TCX (before Linux 6.6), or if it is configured.
 //!
-//! A filter at this hook stays when its process ends. So weir removes it itself: when it stops, when it starts (the
-//! filters of an earlier weir), and by `weir detach`. weir recognizes its filters by their *program*: any process can
+//! A filter at this hook stays when its process ends. So weir removes its filters: when it stops, when it starts (those
+//! of an earlier weir), and on `weir detach`. weir recognizes its filters by their *program*, because any process can
 //! use any filter name. It leaves all other filters alone.
 //!
 //! Filters need a queueing discipline, `clsact`. weir adds one if there is none, and leaves it there: without filters
 //! it does nothing. When one is added or removed, the kernel stops the interface's sending for a moment and drops
-//! packets (`dev_deactivate()` in `qdisc_graft()`). So weir does that once per interface, and not at each start and
-//! stop.
+//! packets (`dev_deactivate()` in `qdisc_graft()`). So weir adds it once per interface, and not at each start and stop.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,11 +27,11 @@ use super::{
     watch::Position,
 };
 
-/// The name of a filter.
+/// The name of weir's filters.
 const NAME: &str = "weir";
-/// Handles of weir's filters are this plus the program's id, so that two daemons do not use the same one.
+/// Handles of weir's filters are this number plus the program's id, so that two daemons use different ones.
 const HANDLES: u32 = 0x7765_0000;
-/// Maps that every version of weir's programs uses. (The name of a program alone may not be unique.)
+/// Maps that every version of weir's programs uses. The name of a program alone may not be unique.
 const MAPS: [&str; 2] = ["INTERFACES", "RINGS"];
 
 /// A filter of this process. It is removed on drop.
@@ -58,8 +57,8 @@ impl Drop for Hooked {
 }
 
 impl Hooked {
-    /// Where the filter is now. Another process may have removed it, or the queueing discipline with all filters, or
-    /// added one before it.
+    /// Finds where the filter is now. Another process may have removed it, removed the queueing discipline with all its
+    /// filters, or added a filter before it.
     ///
     /// # Errors
     ///
@@ -101,7 +100,7 @@ fn name_of(filter: &Filter) -> String {
     format!("a {kind} filter of priority {priority}{program}")
 }
 
-/// Attaches a program to what an interface receives, or to what it sends.
+/// Attaches a program to the packets that an interface receives, or to those that it sends.
 ///
 /// # Errors
 ///
@@ -151,8 +150,8 @@ fn refused(name: &str, source: io::Error) -> AttachError {
     }
 }
 
-/// The smallest priority number that a `bpf` filter for all packets can have beside these: filters of the same priority
-/// must agree on the protocol. Within a priority the kernel runs the newest first.
+/// The smallest priority number that a `bpf` filter for all packets can have beside these filters: filters of the same
+/// priority must agree on the protocol. Within a priority the kernel runs the newest filter first.
 fn priority(filters: &[Filter]) -> u16 {
     let taken: HashSet<u16> =
         filters.iter().filter(|filter| !filter.is_for_every_packet()).map(|filter| filter.priority).collect();
@@ -190,7 +189,7 @@ fn remove(traffic: &mut Traffic, ifindex: u32, way: Way, program: u32) -> io::Re
     traffic.remove_filter(ifindex, way, &filter)
 }
 
-/// A filter of weir that no weir has removed.
+/// A filter of weir at a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// The interface.
@@ -201,9 +200,9 @@ pub struct Leftover {
     pub way: Way,
     /// The id of its program.
     pub program: u32,
-    /// Whether a running weir uses it: then it is no leftover.
+    /// Whether a running weir uses it. If so, it is no leftover.
     pub is_used: bool,
-    /// The process of that weir, if visible.
+    /// The process id of that weir, if visible.
     pub owner: Option<u32>,
 }
 
@@ -237,8 +236,8 @@ pub struct FoundFilters {
 ///
 /// # Errors
 ///
-/// The kernel did not answer. [`io::ErrorKind::PermissionDenied`]: there are filters with programs, and only root can
-/// find out whose they are.
+/// The kernel did not answer. [`io::ErrorKind::PermissionDenied`] means that there are filters with programs, and that
+/// only root can find out whose programs they are.
 pub fn leftovers() -> io::Result<FoundFilters> {
     let mut traffic = Traffic::open()?;
     let (mut found, mut unread) = (Vec::new(), None);
@@ -289,7 +288,7 @@ fn programs_of_weir() -> io::Result<HashSet<u32>> {
     Ok(loaded_programs().filter_map(Result::ok).filter(is_ours).map(|program| program.id()).collect())
 }
 
-/// A process that has each program open, as far as processes are visible.
+/// Maps each program to a process that has it open, as far as processes are visible.
 fn owners() -> io::Result<HashMap<u32, u32>> {
     let mut owners = HashMap::new();
     for process in fs::read_dir("/proc")?.filter_map(Result::ok) {
@@ -320,7 +319,7 @@ mod tests {
     fn weir_runs_first_unless_that_place_cannot_be_shared() {
         assert_eq!(priority(&[]), 1);
         assert_eq!(priority(&[filter(49_152, "flower")]), 1);
-        assert_eq!(priority(&[filter(1, "bpf")]), 1, "beside programs of others");
+        assert_eq!(priority(&[filter(1, "bpf")]), 1, "beside other programs");
         assert_eq!(priority(&[filter(1, "u32"), filter(1, "u32"), filter(3, "u32")]), 2);
         let of_ipv4 = Filter { protocol: 0x0800_u16.to_be(), ..filter(1, "bpf") };
         assert_eq!(priority(&[of_ipv4, filter(2, "bpf")]), 2);

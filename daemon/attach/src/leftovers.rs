@@ -8,7 +8,7 @@ use super::hook::{FoundFilters, leftovers};
 pub fn clean_hooks() {
     let FoundFilters { filters, unread } = match leftovers() {
         Ok(found) => found,
-        // As a service, weir lacks permission. There `weir detach` has run after the earlier one.
+        // As a service, weir lacks this permission. There `weir detach` has already run after the earlier weir.
         Err(error) => return debug!("cannot look for filters of an earlier weir: {error}"),
     };
     if let Some((interface, error)) = unread {

@@ -5,16 +5,17 @@
 //! which the kernel takes its configuration lock, which other processes may hold for seconds. `tasks` are the messages
 //! between the two; the coordinator never waits for more than a moment.
 //!
-//! Whenever the kernel reports a change ([`netlink`]), the configuration and the present interfaces determine what to
-//! measure (`plan`). weir then detaches what is no longer wanted, attaches what is missing in the best way of the
-//! `methods`, and leaves the rest alone (`settle`). If very many interfaces appear at once, `pace` limits how much of
-//! the kernel's time they take. How interfaces are stacked (`stack`) decides on which one a packet feeds totals and
-//! lists (`feeds`). Filters at the classic tc hook would outlive the daemon: `hook` removes them, and `leftovers`
-//! removes those of an earlier weir. `released` is what a user has told weir to leave alone.
+//! Whenever the kernel reports a change ([`netlink`]), the configuration and the present interfaces determine which
+//! interfaces to measure (`plan`). weir then detaches from interfaces that are no longer wanted, attaches to missing
+//! ones in the best way of the `methods`, and leaves the others alone (`settle`). If very many interfaces appear at
+//! once, `pace` limits how much of the kernel's time they take. How interfaces are stacked (`stack`) decides on which
+//! one a packet feeds totals and lists (`feeds`). Filters at the classic tc hook would outlive the daemon: `hook`
+//! removes them, and `leftovers` removes those of an earlier weir. `released` lists the interfaces that `weir detach`
+//! has detached.
 //!
-//! Once a second and at the edge of each window, weir checks whether its programs are still attached, and first. It
-//! puts back those that are not (`answers`); until then weir was blind (`watch`). Other weirs are recognized by their
-//! signs (`sign`). At each edge, the counts of the programs are compared with those of the interfaces (`windows`,
+//! Once a second and at the edge of each window, weir checks whether its programs are still attached, and still first.
+//! It restores those that are not (`answers`); until then weir was blind (`watch`). Other weirs are recognized by their
+//! signs (`sign`). At each edge, weir compares the counts of its programs with those of the interfaces (`windows`,
 //! `readings`, `coverage`). `nat` finds out whether the machine translates addresses, and `generic` on which interfaces
 //! XDP in generic mode runs before the tc hook.
 

@@ -1,4 +1,4 @@
-//! The methods of attaching to an interface. weir tries the best one first, and the next if it fails.
+//! The methods of attaching to an interface. weir tries the best one first, and the next one if that fails.
 //!
 //! | interface | what it receives | what it sends |
 //! |---|---|---|
@@ -10,9 +10,10 @@
 //! TCX and the classic tc filter run the same programs at the same point; TCX came with Linux 6.6. XDP generic is last:
 //! it counts merged buffers, not packets.
 //!
-//! With many interfaces, the classic tc hook is tried before TCX: see [`pace`](super::pace).
+//! If there are many interfaces, weir tries the classic tc hook before TCX: see [`pace`](super::pace).
 //!
-//! Why no XDP on a veth: in native mode it disables segmentation offload on the peer, which halves bulk TCP throughput.
+//! weir does not use XDP on a veth: in native mode it disables segmentation offload on the peer, which halves bulk TCP
+//! throughput.
 
 use std::{
     io,
@@ -47,10 +48,11 @@ use super::{
 
 /// Hardware types (`linux/if_arp.h`) with Ethernet headers.
 const ETHERNET: [u16; 2] = [1, 772];
-/// Hardware types whose packets begin with the IP header: no link layer, PPP (its header is added below), IP tunnels.
+/// Hardware types whose packets begin with the IP header: no link layer, PPP (the kernel adds its header below the tc
+/// hook), and IP tunnels.
 const IP: [u16; 8] = [65_534, 512, 519, 768, 769, 776, 778, 823];
 
-/// What the packets of an interface begin with.
+/// The header that the packets of an interface begin with.
 pub fn link_layer(device: &Device) -> packet::Link {
     match device.hardware {
         hardware if ETHERNET.contains(&hardware) => packet::Link::Ethernet,
@@ -59,7 +61,7 @@ pub fn link_layer(device: &Device) -> packet::Link {
     }
 }
 
-/// The ways to try, the best first. Without programs there is only one.
+/// The methods to try, the best one first. Without programs there is only one.
 pub fn attach_methods(device: &Device, mode: Mode, way: Way, has_programs: bool) -> &'static [Obtained] {
     const LOOPBACK: u16 = 772;
     let is_virtual = device.kind.is_some() || device.hardware == LOOPBACK;
@@ -78,7 +80,7 @@ pub fn attach_methods(device: &Device, mode: Mode, way: Way, has_programs: bool)
     }
 }
 
-/// The same ways if many interfaces are attached: a filter holds the kernel's configuration lock only for a moment.
+/// The same methods for many interfaces: attaching a filter holds the kernel's configuration lock only for a moment.
 pub const fn for_many(attach_methods: &'static [Obtained]) -> &'static [Obtained] {
     use Obtained::{Generic, Native, Tc, Tcx};
     match attach_methods {
@@ -89,7 +91,7 @@ pub const fn for_many(attach_methods: &'static [Obtained]) -> &'static [Obtained
     }
 }
 
-/// What the ways of attaching need.
+/// The resources that the methods need.
 pub struct AttachResources<'a> {
     /// The programs, if there are any.
     pub programs: Option<Programs<'a>>,
@@ -99,21 +101,21 @@ pub struct AttachResources<'a> {
     pub inherited: Links,
     /// Whether so many interfaces are attached that TCX is avoided.
     pub has_many: bool,
-    /// What is needed to be first on a hook.
+    /// The resources for being first at a hook.
     pub hook_order: HookOrder,
 }
 
-/// What is needed to be first on a hook, and to recognize other weirs there.
+/// The resources for being first at a hook, and for recognizing other weirs there.
 #[derive(Default)]
 pub struct HookOrder {
     /// Programs that hold positions while links change theirs, if they could be loaded.
     passing: Option<Passing>,
-    /// Sockets that tell other weirs which programs are weir's.
+    /// Sockets that show other weirs which programs are weir's.
     signs: Vec<OwnedFd>,
 }
 
 impl HookOrder {
-    /// Loads what requires capabilities.
+    /// Loads the programs that require capabilities.
     pub fn load(&mut self) {
         let loaded = Passing::load();
         self.passing = loaded
@@ -134,11 +136,11 @@ impl HookOrder {
     }
 }
 
-/// The programs for the ways that need some.
+/// The programs for the methods that use one.
 pub struct Programs<'a> {
-    /// XDP.
+    /// The XDP programs.
     pub xdp: XdpPrograms<'a>,
-    /// TCX and the classic tc hook.
+    /// The programs for TCX and the classic tc hook.
     pub tc: TcPrograms<'a>,
 }
 
@@ -166,7 +168,7 @@ impl AttachmentGuard {
     ///
     /// # Errors
     ///
-    /// The kernel does not tell, for example because the interface is just vanishing.
+    /// The kernel does not report it, for example because the interface is just vanishing.
     pub fn position(&self, traffic: &mut Option<Traffic>, chains: &Chains) -> io::Result<Position> {
         match self {
             Self::Program { link } => Ok(match link.place(chains)? {
@@ -206,11 +208,11 @@ impl AttachmentGuard {
 }
 
 impl AttachResources<'_> {
-    /// Attaches in the best way that the interface supports, with a slot. `feeds` is needed only by a packet socket.
+    /// Attaches with the best method that the interface supports, with a slot. Only a packet socket uses `feeds`.
     ///
     /// # Errors
     ///
-    /// Why the last way was refused, or why no way is possible.
+    /// Why the last method was refused, or why no method is possible.
     pub fn attach(
         &mut self,
         device: &Device,
@@ -261,12 +263,12 @@ impl AttachResources<'_> {
         Err(most_useful(refusals).unwrap_or_else(|| AttachError::NoLink(device.name.clone())))
     }
 
-    /// Restores an attachment that, according to `position`, does not see all packets. What cannot be restored is
+    /// Restores an attachment that, according to `position`, does not see all packets. If it cannot be restored, it is
     /// removed from `guard`.
     ///
     /// # Errors
     ///
-    /// Why the kernel refused.
+    /// The kernel refused.
     pub fn mend(
         &mut self,
         guard: &mut Option<AttachmentGuard>,
@@ -290,7 +292,7 @@ impl AttachResources<'_> {
                 mended.map_err(|error| refused_link(device, method, error))
             }
             Some(AttachmentGuard::Filter { .. }) => {
-                // The old filter goes first, and the new one comes before all others of its priority.
+                // Remove the old filter first, so that the new one comes before all others of its priority.
                 *guard = None;
                 *guard = Some(programs.tc(device, way)?);
                 Ok(())
@@ -299,13 +301,13 @@ impl AttachResources<'_> {
         }
     }
 
-    /// Detaches what an earlier weir attached for this direction in another way. With both, packets would count twice,
-    /// and the kernel has room for only one XDP program.
+    /// Detaches the program that an earlier weir attached for this direction with another method. With both programs,
+    /// packets would count twice, and the kernel has room for only one XDP program.
     fn make_room(&mut self, device: &Device, way: Way, attach_methods: &[Obtained]) {
         const HOOKS: [&[Hook]; 2] = [&[Hook::XdpNative, Hook::XdpGeneric, Hook::TcxIngress], &[Hook::TcxEgress]];
         if let Some(programs) = &mut self.programs {
-            // Load them first, so that the interface is without a program only for a moment. Errors are reported when
-            // it is attached.
+            // Load the new program first, so that the interface is without a program only for a moment. Errors are
+            // reported when it is attached.
             for method in attach_methods {
                 drop(programs.of(device, way, *method));
             }
@@ -339,7 +341,7 @@ impl Programs<'_> {
         Ok(AttachmentGuard::Program { link })
     }
 
-    /// Replaces the program of an earlier weir, which may be attached in any of these ways, by weir's.
+    /// Replaces the program of an earlier weir, which may be attached with any of these methods, by weir's.
     fn take_over(
         &mut self,
         inherited: &mut Links,
@@ -365,7 +367,7 @@ impl Programs<'_> {
         })
     }
 
-    /// The loaded program for this interface and this way.
+    /// The loaded program for this interface and this method.
     fn of(&mut self, device: &Device, way: Way, method: Obtained) -> Result<impl AsFd, AttachError> {
         let refused = |source| refused(device, method, source);
         let program = match method {
@@ -392,7 +394,7 @@ impl Programs<'_> {
     }
 }
 
-/// The hook of a way; `None` if it has no link.
+/// The hook of a method; `None` if it has no link.
 const fn hook_of(method: Obtained, way: Way) -> Option<Hook> {
     match (method, way) {
         (Obtained::Native, _) => Some(Hook::XdpNative),
@@ -403,7 +405,8 @@ const fn hook_of(method: Obtained, way: Way) -> Option<Hook> {
     }
 }
 
-/// Why a program for the tc hook is not loaded. The verifier's log is pages long, and goes to the debug log.
+/// Makes an error of a program for the tc hook that could not be loaded. The verifier's log is pages long, and goes to
+/// the debug log.
 fn not_loaded(name: &str, method: Obtained, source: ProgramError) -> AttachError {
     debug!(interface = %name, "the program for the tc hook is not loaded: {}", with_causes(&source));
     let name = name.to_owned();
@@ -416,19 +419,20 @@ fn not_loaded(name: &str, method: Obtained, source: ProgramError) -> AttachError
     }
 }
 
-/// Which of several refusals to report: one about another program, which the user can detach; otherwise the last one.
+/// Chooses which of several refusals to report: one about another program, which the user can detach; otherwise the
+/// last one.
 fn most_useful(mut refusals: Vec<AttachError>) -> Option<AttachError> {
     let is_taken = |refusal: &AttachError| matches!(refusal, AttachError::Taken(_) | AttachError::BelowGeneric(_));
     let taken = refusals.iter().position(is_taken);
     taken.map(|at| refusals.swap_remove(at)).or_else(|| refusals.pop())
 }
 
-/// What it means that the kernel refused a link.
+/// Makes an error of the kernel's refusal of a link.
 fn refused_link(device: &Device, method: Obtained, io_error: io::Error) -> AttachError {
     refused(device, method, SyscallError { call: "bpf_link_create", io_error }.into())
 }
 
-/// What it means that the kernel refused.
+/// Makes an error of the kernel's refusal.
 fn refused(device: &Device, method: Obtained, source: ProgramError) -> AttachError {
     let name = device.name.clone();
     let errno = match &source {
@@ -474,7 +478,7 @@ mod tests {
         }
         let device = Device { name: "eth0".to_owned(), ..Device::default() };
         let error = refused_link(&device, Generic, io::Error::from_raw_os_error(Errno::EXIST.raw_os_error()));
-        assert!(matches!(error, AttachError::BelowGeneric(_)), "nobody's program is on it: {error:?}");
+        assert!(matches!(error, AttachError::BelowGeneric(_)), "there is no program on it: {error:?}");
     }
 
     #[test]
@@ -515,7 +519,7 @@ mod tests {
         use Obtained::{AfPacket, Generic, Native, Tc, Tcx};
         let auto = |device| attach_methods(device, Mode::Auto, Way::Ingress, true);
         assert_eq!(auto(&card), [Native, Tcx, Tc, Generic]);
-        assert_eq!(auto(&veth), [Tcx, Tc, Generic], "merged buffers are counted as packets wherever that is possible");
+        assert_eq!(auto(&veth), [Tcx, Tc, Generic], "generic XDP, which counts merged buffers, comes last");
         assert_eq!(auto(&lo), [Tcx, Tc, Generic]);
         assert_eq!((auto(&tun), auto(&ppp)), (&[Tcx, Tc][..], &[Tcx, Tc][..]));
         assert_eq!(attach_methods(&veth, Mode::Native, Way::Ingress, true), [Native]);
@@ -526,7 +530,7 @@ mod tests {
         }
         for way in [Way::Ingress, Way::Egress] {
             assert_eq!(attach_methods(&card, Mode::AfPacket, way, true), [AfPacket]);
-            assert_eq!(attach_methods(&tun, Mode::Auto, way, false), [AfPacket], "nothing else is to be had");
+            assert_eq!(attach_methods(&tun, Mode::Auto, way, false), [AfPacket], "nothing else is possible");
         }
         assert_eq!(link_layer(&Device { hardware: 32, ..card }), packet::Link::Other, "InfiniBand");
     }

@@ -1,5 +1,5 @@
-//! Whether this machine translates addresses (NAT), which changes the meaning of lists of addresses: weir sees received
-//! packets before the kernel translates them, and sent packets after that.
+//! Finds out whether this machine translates addresses (NAT). This changes the meaning of lists of addresses: weir sees
+//! received packets before the kernel translates them, and sent packets after that.
 //!
 //! It looks for rules: chains of nftables, and tables of iptables-legacy. It cannot detect translation by programs or
 //! by cards.
@@ -31,7 +31,7 @@ pub enum Unknown {
 /// Whether the source address of a sent packet shows that the router itself sent it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sources {
-    /// It does.
+    /// The source address shows it.
     #[default]
     Tell,
     /// The router translates addresses: forwarded packets may have the router's address as their source.
@@ -43,7 +43,8 @@ pub enum Sources {
 impl Sources {
     /// Asks the kernel.
     pub fn ask() -> Self {
-        /// It exists in a network namespace once connections are tracked, without which nothing is translated.
+        /// The kernel creates this file in a network namespace once it tracks connections. Without tracking, it
+        /// translates nothing.
         const TRACKED: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
         Self::judge(&Nat::ask(), Path::new(TRACKED).exists())
     }
@@ -56,7 +57,8 @@ impl Sources {
         }
     }
 
-    /// What is known now, given what was known before: capabilities may have been dropped meanwhile.
+    /// The current result, or the earlier one if the current one is unknown: capabilities may have been dropped
+    /// meanwhile.
     #[must_use]
     pub fn or_before(self, before: Option<Self>) -> Self {
         if self == Self::Unknown { before.unwrap_or(self) } else { self }
@@ -76,7 +78,7 @@ impl Nat {
     fn judge(chains: io::Result<Vec<String>>, tables: [(io::Result<String>, &str); 2]) -> Self {
         let (mut rules, mut unknown) = (Vec::new(), None);
         let mut failed = |error: io::Error| match error.kind() {
-            // A kernel without nftables, or without netfilter.
+            // This kernel has no nftables, or no netfilter.
             _ if error.raw_os_error() == Some(libc::EPROTONOSUPPORT) => {}
             io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => {}
             io::ErrorKind::PermissionDenied => unknown = Some(Unknown::NotPermitted),
@@ -101,7 +103,7 @@ impl Nat {
     }
 }
 
-/// What this means for the reports.
+/// The note for the reports.
 impl fmt::Display for Nat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -141,7 +143,7 @@ mod tests {
             assert_eq!(Sources::judge(&Nat::None, is_tracking), Sources::Tell);
         }
         assert_eq!(Sources::judge(&unknown, true), Sources::Unknown);
-        assert_eq!(Sources::judge(&unknown, false), Sources::Tell, "no connection is tracked");
+        assert_eq!(Sources::judge(&unknown, false), Sources::Tell, "no connections are tracked");
         assert_eq!(Sources::Unknown.or_before(Some(Sources::Tell)), Sources::Tell);
         assert_eq!(Sources::Unknown.or_before(None), Sources::Unknown);
         assert_eq!(Sources::Translated.or_before(Some(Sources::Tell)), Sources::Translated);

@@ -1,4 +1,4 @@
-//! How the packets of an interface are seen, and which may be missed.
+//! How the packets of an interface are seen, and why packets may be missing.
 
 use std::borrow::Cow;
 
@@ -13,9 +13,9 @@ pub const WAITS: &str = "not attached yet: weir attaches to interfaces one after
 /// How the packets of an interface are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obtained {
-    /// In the driver, before a socket buffer exists.
+    /// In the driver, before a socket buffer exists (XDP native).
     Native,
-    /// In the kernel's stack, after it.
+    /// In the kernel's stack, with a socket buffer (XDP generic).
     Generic,
     /// At the tc hook, by TCX.
     Tcx,
@@ -33,7 +33,7 @@ pub enum Obtained {
     Detached,
     /// Not at all: weir's program was removed and cannot be attached again.
     Blind,
-    /// Several interfaces that share a slot, each in its own way.
+    /// In several ways: these interfaces share a slot, and each may differ.
     Shared,
 }
 
@@ -67,7 +67,7 @@ impl Obtained {
         matches!(self, Self::Native | Self::Generic | Self::Tcx)
     }
 
-    /// What counts as a packet.
+    /// What counts as one packet.
     pub const fn counts(self) -> Counts {
         match self {
             Self::Generic => Counts::Buffers,

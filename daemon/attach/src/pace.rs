@@ -1,19 +1,19 @@
-//! Limits the kernel time for attaching, if very many interfaces appear at once.
+//! Limits the kernel time for attaching if very many interfaces appear at once.
 //!
 //! To attach a program to a TCX hook, or to detach it, the kernel holds its configuration lock (rtnl) for an RCU grace
-//! period: some ten milliseconds, in which no other process can change network configuration. A filter at the classic
-//! tc hook takes some ten microseconds. So weir chooses TCX on its own only for a few interfaces. (See `docs/COSTS.md`
-//! for figures.)
+//! period: some ten milliseconds, in which no other process can change the network configuration. To attach a filter at
+//! the classic tc hook takes some ten microseconds. So weir chooses TCX on its own only for a few interfaces. See
+//! `docs/COSTS.md` for figures.
 
 use std::time::Duration;
 
 use weir_config::limits::TCX_MAX;
 
-/// After a burst, one more TCX program may be attached per this time.
+/// After a burst, weir may attach one more TCX program in this time.
 const TCX_EVERY: Duration = Duration::from_secs(1);
 /// How long weir attaches and detaches without a break, ...
 const SLICE: Duration = Duration::from_millis(50);
-/// ... and how long the break is, in which others can use the kernel's lock.
+/// ... and how long the break is, in which other processes can use the kernel's lock.
 const REST: Duration = Duration::from_millis(50);
 
 /// Whether weir may choose TCX on its own.
@@ -29,7 +29,7 @@ impl TcxBudget {
         Self { left: TCX_MAX, since: now }
     }
 
-    /// Whether TCX may be chosen for `more` directions at once, in addition to the `held` ones at a tc hook.
+    /// Whether TCX may be chosen for `more` directions at once, in addition to the `held` ones that are at a tc hook.
     pub fn allows(&mut self, now: Duration, held: usize, more: usize) -> bool {
         let passed = now.saturating_sub(self.since).as_secs() / TCX_EVERY.as_secs();
         self.since += TCX_EVERY * passed as u32;
@@ -37,7 +37,7 @@ impl TcxBudget {
         held + more <= TCX_MAX && more <= self.left
     }
 
-    /// Notes that this many were attached.
+    /// Notes that this many directions were attached.
     pub const fn spend(&mut self, attached: usize) {
         self.left = self.left.saturating_sub(attached);
     }
@@ -51,12 +51,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Work may begin now.
+    /// Creates a pace that allows work to begin now.
     pub const fn new(now: Duration) -> Self {
         Self { works: false, until: now }
     }
 
-    /// How long to wait from now on. The caller has work to do.
+    /// How long the caller, which has work to do, must wait from now on.
     pub fn rest(&mut self, now: Duration) -> Duration {
         if self.works && now >= self.until {
             (self.works, self.until) = (false, now + REST);
@@ -81,7 +81,7 @@ mod tests {
         let mut budget = TcxBudget::new(s(100));
         assert!(budget.allows(s(100), 0, TCX_MAX) && budget.allows(s(100), TCX_MAX, 0));
         assert!(!budget.allows(s(100), 0, TCX_MAX + 1));
-        assert!(!budget.allows(s(100), TCX_MAX - 3, 4), "many in all");
+        assert!(!budget.allows(s(100), TCX_MAX - 3, 4), "too many in all");
     }
 
     #[test]
@@ -94,7 +94,10 @@ mod tests {
         assert!(budget.allows(s(101), 0, 1) && !budget.allows(s(101), 0, 2), "one a second");
         budget.spend(1);
         assert!(budget.allows(s(104), 0, 3) && !budget.allows(s(104), 0, 4));
-        assert!(budget.allows(s(1_000), 0, TCX_MAX) && !budget.allows(s(1_000), 0, TCX_MAX + 1), "no more than that");
+        assert!(
+            budget.allows(s(1_000), 0, TCX_MAX) && !budget.allows(s(1_000), 0, TCX_MAX + 1),
+            "the budget has a limit"
+        );
     }
 
     #[test]
@@ -102,6 +105,6 @@ mod tests {
         let at = Duration::from_millis;
         let mut pace = Pace::new(at(1_000));
         let rests = [1_000, 1_049, 1_050, 1_060, 1_100, 1_149, 1_150, 1_400].map(|now| pace.rest(at(now)));
-        assert_eq!(rests, [0, 0, 50, 40, 0, 0, 50, 0].map(at), "and after a long time without work it begins at once");
+        assert_eq!(rests, [0, 0, 50, 40, 0, 0, 50, 0].map(at), "after a long time without work, work begins at once");
     }
 }

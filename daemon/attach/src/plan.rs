@@ -1,4 +1,4 @@
-//! Which of the present interfaces the configuration wants.
+//! Decides which of the present interfaces the configuration wants.
 
 use std::io;
 
@@ -16,13 +16,13 @@ pub struct PlannedAttachment<'l> {
     pub device: &'l Device,
     /// The direction.
     pub way: Way,
-    /// What feeds totals and lists, if configured.
+    /// Which packets feed totals and lists, if configured.
     pub feeds: Option<Feeds>,
-    /// Whether it can be known by which interface a sent packet arrived: a packet socket cannot tell.
+    /// Whether weir can find out by which interface a sent packet arrived. A packet socket cannot.
     pub knows_origin: bool,
 }
 
-/// All interfaces, with everything that these rules need. Routes are read only if a rule needs them.
+/// All interfaces, with all properties that these rules need. Routes are read only if a rule needs them.
 ///
 /// # Errors
 ///
@@ -44,21 +44,21 @@ pub fn alias(rule: &Interface, device: &Device) -> Option<String> {
 }
 
 /// The rule for this interface. A rule with exactly one of its names comes first, then the default route, then
-/// patterns; among patterns the first one counts.
+/// patterns; of several patterns, the first one applies.
 pub fn rule_of(rules: &[Interface], device: &Device) -> Option<usize> {
     let kinds = [Interface::is_named, Interface::is_default_route, Interface::is_pattern];
     let first = |is: fn(&Interface) -> bool| rules.iter().position(|rule| is(rule) && covers(rule, device));
     kinds.into_iter().find_map(first)
 }
 
-/// Whether an interface measured under the one rule may continue under the other one: both cover interfaces that come
-/// and go, and attach in the same way.
+/// Whether an interface that is measured under the one rule may continue under the other one. Both rules must cover
+/// interfaces that come and go, and attach in the same way.
 pub fn passes_on(from: &Interface, to: &Interface) -> bool {
     from == to || !from.is_named() && !to.is_named() && from.mode == to.mode
 }
 
-/// The rule of another configuration under which this direction of an interface stays attached as the rule numbered
-/// `rule` of the configuration `before` asked for; `None` if there is no such rule.
+/// The rule of the new configuration `rules` under which this direction of an interface stays attached. Before, it was
+/// attached for rule number `rule` of the configuration `before`. `None` if there is no such rule.
 pub fn successor(before: &[Interface], rule: usize, rules: &[Interface], device: &Device, way: Way) -> Option<usize> {
     let next = rule_of(rules, device)?;
     let stays = rules[next].mode == before[rule].mode && rules[next].direction.ways().contains(&way);
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(names(&rules, &devices), ["0 eth0 ingress", "1 eth1 egress", "2 wan0 ingress"]);
         assert_eq!(names(std::slice::from_ref(&route), &devices), ["0 eth1 egress", "0 wan0 egress"]);
         assert!(passes_on(&pattern, &route) && passes_on(&rules[2], &rules[2]) && !passes_on(&pattern, &rules[2]));
-        assert!(!passes_on(&pattern, &Interface { mode: Mode::Tcx, ..route }), "to be attached in another way");
+        assert!(!passes_on(&pattern, &Interface { mode: Mode::Tcx, ..route }), "it would be attached in another way");
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Reads the counts of interfaces and weir's own counters at one moment.
+//! Reads the interfaces' own counts and weir's counters at the same moment.
 //!
 //! The interfaces' own counts are read from `/proc/net/dev`. They are the same as by netlink, but reading them does not
-//! take Linux's configuration lock, which other processes may hold for seconds. The file has names and no indexes, so
-//! weir asks the kernel for the index of a name, which needs no lock either. Another interface may have the name by
+//! take Linux's configuration lock, which other processes may hold for seconds. The file has names but no indexes, so
+//! weir asks the kernel for the index of each name, which needs no lock either. By then another interface may have the
+//! name.
 //! then.
 
 use std::{
@@ -31,16 +32,16 @@ pub struct Readings<'a> {
     live: Option<&'a LiveCounters>,
     /// The interfaces' own counts, by name and direction.
     own: OwnCounts,
-    /// The same at a second reading.
+    /// The interfaces' own counts at a second reading.
     later: OwnCounts,
-    /// What weir's programs had seen before and after the interfaces were read, by slot.
+    /// What weir's programs had counted before and after the interfaces were read, by slot.
     seen: Vec<[SeenPackets; 2]>,
 }
 
 type OwnCounts = HashMap<String, [Tally; 2]>;
 
 impl<'a> Readings<'a> {
-    /// Without a reading.
+    /// Creates it without a reading.
     ///
     /// # Errors
     ///
@@ -52,8 +53,8 @@ impl<'a> Readings<'a> {
         Ok(Self { file, socket, live, own, later, seen: Vec::new() })
     }
 
-    /// Reads weir's counters of this many slots, then the interfaces' own, and after a `pause` weir's again. A packet
-    /// that its interface counted before the pause has reached weir's program after it, or never will.
+    /// Reads weir's counters of this many slots, then the interfaces' own, and after a `pause` weir's again. If an
+    /// interface counted a packet before the pause, weir's program has counted it after the pause, or never will.
     ///
     /// # Errors
     ///
@@ -67,7 +68,7 @@ impl<'a> Readings<'a> {
         Ok(())
     }
 
-    /// Reads the interfaces' own counts again: anything counted in the meantime lies between the two.
+    /// Reads the interfaces' own counts again: the count at any time in between lies between the two readings.
     ///
     /// # Errors
     ///
@@ -77,19 +78,19 @@ impl<'a> Readings<'a> {
         Ok(())
     }
 
-    /// The own count of this direction of the interface with this name and index.
+    /// The interface's own count of this direction, if this name and index still belong together.
     pub fn own(&self, (name, ifindex): (&str, u32), way: Way) -> Option<Tally> {
         let own = self.own.get(name)?[way as usize];
         name_to_index(&self.socket, name).is_ok_and(|index| index == ifindex).then_some(own)
     }
 
-    /// What the program of this slot had seen.
+    /// Both counts for the program of this slot.
     pub fn of_program(&self, slot: usize, its: (&str, u32), way: Way) -> Option<Reading> {
         let own = self.own(its, way)?;
         Some(Reading { own: [own; 2], seen: *self.seen.get(slot).filter(|_| self.live.is_some())? })
     }
 
-    /// What a packet socket had seen between the two readings.
+    /// Both counts for a packet socket, which had seen `seen` between the two readings.
     pub fn of_socket(&self, seen: SeenPackets, its: (&str, u32), way: Way) -> Option<Reading> {
         let own = self.own(its, way)?;
         let later = self.later.get(its.0).map_or(own, |later| later[way as usize]);
@@ -100,7 +101,7 @@ impl<'a> Readings<'a> {
         (0..slots).map(|slot| self.seen_of(slot)).collect()
     }
 
-    /// What the program of this slot has seen until now.
+    /// What the program of this slot has counted until now.
     pub fn seen_of(&self, slot: usize) -> SeenPackets {
         let (all, merged) = self.live.map_or_else(Default::default, |live| live.seen_and_merged(slot));
         SeenPackets { all, merged }
@@ -119,7 +120,7 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// The contents of a line of `/proc/net/dev`: the name, and what was received and sent.
+/// Parses a line of `/proc/net/dev`: the name, and the received and sent counts.
 fn counts_of(line: &str) -> Option<(String, [Tally; 2])> {
     let (name, numbers) = line.split_once(':')?;
     let numbers: Vec<u64> = numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();

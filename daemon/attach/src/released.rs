@@ -1,4 +1,4 @@
-//! What a user has told weir to leave alone with `weir detach`.
+//! The interfaces that a user has detached with `weir detach`. weir leaves them alone.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use crossbeam::channel::Sender;
 
 use super::tasks::Number;
 
-/// What a user has told weir to leave alone.
+/// The interfaces that weir leaves alone.
 pub enum Released {
     /// Nothing.
     Nothing,
@@ -26,7 +26,7 @@ impl Released {
         }
     }
 
-    /// Adds these, or all if there are no names.
+    /// Adds interfaces with these names, or all interfaces if there are no names.
     pub fn add(&mut self, names: &[String]) {
         match self {
             Self::All => {}
@@ -37,9 +37,9 @@ impl Released {
     }
 }
 
-/// A request that waits until weir has detached.
+/// A `weir detach` request that waits until weir has detached.
 pub struct Releasing {
-    /// What to detach from, in words.
+    /// Descriptions of the attachments to detach, for the reply.
     pub from: Vec<String>,
     /// What is still attached.
     pub left: HashSet<Number>,
@@ -48,7 +48,8 @@ pub struct Releasing {
 }
 
 impl Releasing {
-    /// Notes that this was detached. Returns whether the request is finished; the client may have gone meanwhile.
+    /// Notes that this attachment was detached. Returns whether the request is finished; the client may be gone by
+    /// then.
     pub fn is_answered(&mut self, detached: Number) -> bool {
         self.left.remove(&detached);
         self.answer()

@@ -1,4 +1,4 @@
-//! From a list of interfaces to what must be attached and what must be detached.
+//! Decides from a list of interfaces what must be attached and what must be detached.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,7 +30,7 @@ use super::{
 };
 
 impl Attachments<'_> {
-    /// Applies this list of interfaces: releases what is gone or no longer wanted, and orders what is missing.
+    /// Applies this list of interfaces: releases interfaces that are gone or no longer wanted, and orders missing ones.
     pub(super) fn settle(&mut self, devices: Vec<Device>, sources: Sources) -> Result<(), AttachError> {
         self.note_renamed(&devices);
         self.devices = Arc::new(devices);
@@ -55,7 +55,7 @@ impl Attachments<'_> {
         Ok(())
     }
 
-    /// Notes what has another name than at the last list, and what it had counted then.
+    /// Notes which interfaces were renamed since the last list, and their counts then.
     fn note_renamed(&mut self, devices: &[Device]) {
         let now: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, device)).collect();
         self.renamed.retain(|ifindex, _| now.contains_key(ifindex) && !self.gone.contains_key(ifindex));
@@ -67,7 +67,7 @@ impl Attachments<'_> {
         }
     }
 
-    /// Warns once for each interface that XDP in generic mode runs before its tc hook.
+    /// Warns once for each interface on which XDP in generic mode runs before the tc hook.
     fn tell_of_generic(&mut self, devices: &[Device]) {
         let mut behind = HashSet::new();
         if devices.iter().any(GenericXdp::is_on) {
@@ -90,7 +90,7 @@ impl Attachments<'_> {
         wanted
     }
 
-    /// Releases what is no longer wanted, according to the last list of interfaces.
+    /// Releases attachments that are no longer wanted, according to the last list of interfaces.
     pub(super) fn let_go(&mut self) {
         let devices = self.devices.clone();
         self.let_go_but(&self.wanted(&devices));
@@ -155,7 +155,7 @@ impl Attachments<'_> {
         self.gone = gone;
     }
 
-    /// Updates what feeds, if that has changed because another interface came or went.
+    /// Updates which packets feed, if that has changed because another interface came or went.
     fn feed(&mut self) -> Result<(), AttachError> {
         for (slot, attachment) in self.slots.numbered() {
             let Some(Present { ifindex, number, .. }) = attachment.here() else { continue };
@@ -180,9 +180,9 @@ impl Attachments<'_> {
         Ok(())
     }
 
-    /// Orders what is not measured yet: interfaces that the configuration names come first, those that were refused
-    /// before last. Lower interfaces come before those stacked on them, because under an XDP program in generic mode
-    /// the kernel permits none.
+    /// Orders attachments for interfaces that are not measured yet. Interfaces that the configuration names come first,
+    /// and those that were refused before come last. Lower interfaces come before those stacked on them, because the
+    /// kernel permits no XDP program below one in generic mode.
     fn order_missing(&mut self, wanted: &[PlannedAttachment<'_>]) -> Result<(), AttachError> {
         let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
         let levels = if missing.is_empty() { HashMap::new() } else { levels(&self.devices) };
@@ -247,7 +247,7 @@ impl Attachments<'_> {
             None if self.rules[rule].is_default_route() => {
                 return Err(AttachError::NoSlotOfRoutes(device.name.clone()));
             }
-            // It is not in the programs' table: interfaces that are not there belong to the others.
+            // It is not added to the programs' table: interfaces that are not in the table belong to the shared slot.
             None => {
                 let Some(shared) = &mut self.shared else { return Err(AttachError::NoSlot(device.name.clone())) };
                 if shared.take(wanted, number, feeds, urgency == Urgency::Refused) {

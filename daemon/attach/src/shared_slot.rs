@@ -1,5 +1,5 @@
-//! Interfaces that match a pattern when no slot is free; an access router has thousands of them. All share one slot, so
-//! that each packet is counted, and reports call them `others`.
+//! Interfaces that match a pattern when no slot is free; an access router has thousands of them. They all share one
+//! slot, so that each packet is counted. Reports call them `others`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,15 +33,15 @@ pub const NAME: &str = "others";
 pub struct SharedSlot {
     members: BTreeMap<Number, Member>,
     numbers: HashMap<(u32, Way), Number>,
-    /// Whether it had a member in this window.
+    /// Whether the slot had a member in this window.
     had_one: bool,
     /// Whether a member counted buffers in this window.
     counted_buffers: bool,
-    /// For how long a member may have been blind in this window.
+    /// How long a member may have been blind in this window.
     blind: Option<Duration>,
 }
 
-/// One direction of such an interface.
+/// One direction of an interface that shares the slot.
 pub struct Member {
     rule: usize,
     /// The interface's index.
@@ -115,7 +115,7 @@ impl SharedSlot {
         self.note();
     }
 
-    /// Removes a member that could not be attached or restored. It is attached again or refused, as any other
+    /// Removes a member that could not be attached or restored. Later it is attached again or refused, as any other
     /// interface.
     pub fn remove(&mut self, number: Number) -> Option<Member> {
         let member = self.members.remove(&number)?;
@@ -123,8 +123,8 @@ impl SharedSlot {
         Some(member)
     }
 
-    /// Changes from the rules `before` to those of another configuration. Members that these no longer want are
-    /// released the next time.
+    /// Changes from the rules `before` to those of another configuration. Members that the new rules do not want are
+    /// released at the next change.
     pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device]) {
         let by_index: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, device)).collect();
         for member in self.members.values_mut() {
@@ -156,8 +156,8 @@ impl SharedSlot {
         left.into_iter().filter_map(|number| self.remove(number).map(|one| (number, one.ifindex, one.way))).collect()
     }
 
-    /// What may have been missed while members were blind. It is not known which packets of the slot are theirs, so it
-    /// may be all that their interfaces counted.
+    /// The packets that may have been missed while members were blind. weir does not know which packets of the slot are
+    /// theirs, so this may be everything that their interfaces counted.
     pub fn missed(&mut self, readings: &Readings<'_>) -> Tally {
         let mut missed = Tally::default();
         for member in self.members.values_mut() {
@@ -176,13 +176,13 @@ impl SharedSlot {
         self.members.values().find_map(|member| member.watched.trouble())
     }
 
-    /// The same, or how many members wait to be attached.
+    /// The trouble of a member, or how many members wait to be attached.
     fn trouble_or_waiting(&self) -> Option<String> {
         let waiting = self.waiting();
         self.trouble().map(str::to_owned).or_else(|| (waiting > 0).then(|| format!("{waiting} of them {WAITS}")))
     }
 
-    /// Their part of a window's report; `None` if there were no members.
+    /// The members' part of a window's report; `None` if there were no members.
     pub fn close(&mut self, ledger: &Ledger) -> Option<MeasuredInterface> {
         let (had_one, counted_buffers) = (self.had_one, self.counted_buffers);
         (self.had_one, self.counted_buffers) = (false, false);
@@ -217,7 +217,7 @@ impl SharedSlot {
         changed
     }
 
-    /// What they feed together, for reports.
+    /// What the members feed together, for reports.
     fn feeds(&self) -> &'static str {
         let mut all = self.members.values().map(|member| member.feeds);
         let first = all.next().unwrap_or_default();
@@ -258,7 +258,7 @@ mod tests {
         let devices = [device(7), device(8)];
         let wanted = wanted(&rules, &devices, true);
         let (mut others, ledger) = (SharedSlot::default(), Ledger::default());
-        assert_eq!(others.close(&ledger), None, "there was none");
+        assert_eq!(others.close(&ledger), None, "there was no member");
         let mut take = |(number, wanted)| others.take(wanted, number, Feeds::All, false);
         let first: Vec<_> = (1..).zip(&wanted).map(&mut take).collect();
         assert_eq!(first, [true, false, false, false]);
@@ -277,7 +277,7 @@ mod tests {
         let left = [(7, Way::Ingress), (7, Way::Egress), (8, Way::Ingress), (8, Way::Egress)];
         assert_eq!(left.map(|(ifindex, way)| others.has(ifindex, way)), [false, true, false, false]);
         assert_eq!(numbers(others.let_go(&[], &HashMap::new())), [2]);
-        assert!(others.close(&ledger).is_some(), "there was one at the beginning of this window");
+        assert!(others.close(&ledger).is_some(), "there was a member at the beginning of this window");
         assert_eq!(others.close(&ledger), None);
         let mut late = ledger;
         late.counters.seen = Tally::new(1, 60);

@@ -1,7 +1,8 @@
-//! The sign by which a running weir shows others that a program is its own: a netlink socket in the network namespace
-//! that joins the groups whose mask is the program's id. It vanishes with its process, everybody can read it
-//! (`/proc/net/netlink`), and setting it requires `CAP_NET_ADMIN` (`netlink_bind()`). Processes themselves may be
-//! invisible: a container has its own view of them. The kernel tells names of programs only to root.
+//! The sign by which a running weir shows other weirs that a program is its own. It is a netlink socket in the network
+//! namespace that joins the groups whose mask is the program's id. It vanishes with its process, every process can read
+//! it (`/proc/net/netlink`), and setting it requires `CAP_NET_ADMIN` (`netlink_bind()`). weir cannot look for other
+//! processes instead, because a container only sees its own, nor for names of programs, because the kernel shows them
+//! only to root.
 
 use std::{fs, io, os::fd::OwnedFd};
 
@@ -12,26 +13,25 @@ use weir_system::text::visible;
 
 use super::netlink::open_socket;
 
-/// The protocol between user programs (`NETLINK_USERSOCK`): the kernel sends nothing there, and few other
-/// programs do.
+/// The protocol between user programs (`NETLINK_USERSOCK`). The kernel sends nothing there, and few programs use it.
 const PROTOCOL: u32 = libc::NETLINK_USERSOCK as u32;
 /// The kernel's list of the netlink sockets of this thread's network namespace.
 const SOCKETS: &str = "/proc/thread-self/net/netlink";
 
-/// Shows that a running weir has this program, until dropped.
+/// Shows that a running weir uses this program, until the returned socket is dropped.
 ///
 /// # Errors
 ///
 /// This process lacks permission, or the program has no id.
 pub fn show(program: u32) -> io::Result<OwnedFd> {
-    // The mask of a socket that shows nothing.
+    // A mask of 0 would show nothing.
     if program == 0 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     open_socket(rustix::net::RawProtocol::new(PROTOCOL).map(Protocol::from_raw), program, SocketFlags::CLOEXEC)
 }
 
-/// Whether a running weir has this program.
+/// Whether a running weir uses this program.
 pub fn is_weir(program: u32) -> bool {
     match fs::read_to_string(SOCKETS) {
         Ok(sockets) => shown(&sockets).any(|shown| shown == program),
@@ -42,8 +42,8 @@ pub fn is_weir(program: u32) -> bool {
     }
 }
 
-/// The programs shown in the kernel's list. Its columns begin with an address, the protocol, the socket's number and
-/// its groups.
+/// The programs shown in the kernel's list of sockets. Its columns begin with an address, the protocol, the socket's
+/// number and its groups.
 fn shown(sockets: &str) -> impl Iterator<Item = u32> {
     sockets.lines().filter_map(|line| {
         let mut columns = line.split_whitespace().skip(1);
@@ -53,7 +53,7 @@ fn shown(sockets: &str) -> impl Iterator<Item = u32> {
     })
 }
 
-/// A program for messages: by its id, and by its name if this process may ask for it.
+/// Describes a program for messages: by its id, and by its name if this process may read it.
 pub fn named(program: u32) -> String {
     match syscall::program_name(program) {
         Ok(name) if !name.is_empty() => {

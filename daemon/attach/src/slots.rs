@@ -1,4 +1,4 @@
-//! The slots: one for each direction of each measured interface. This file decides which interface gets which slot; it
+//! The slots: one for each direction of each measured interface. This file decides which interface gets which slot. It
 //! makes no system calls.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use super::{
 pub struct Slots(Vec<Option<Attachment>>);
 
 impl Slots {
-    /// As many slots as these interfaces may need. A named interface always has its slot, present or not.
+    /// Creates as many slots as these interfaces may need. A named interface always has its slot, present or not.
     pub fn new(interfaces: &[Interface]) -> Self {
         let named = interfaces.iter().enumerate().filter(|(_, interface)| interface.is_named());
         let named = named.flat_map(|(rule, interface)| {
@@ -29,8 +29,8 @@ impl Slots {
         Self(slots)
     }
 
-    /// Changes from the rules `before` to those of another configuration. What these still want, in the same mode,
-    /// keeps its slot and its attachment; the rest is leaving. Named interfaces get their slots, present or not. Adds
+    /// Changes from the rules `before` to those of another configuration. Attachments that the new rules want, in the
+    /// same mode, keep their slots; the others are leaving. Named interfaces get their slots, present or not. Adds
     /// slots if needed, up to `most` in all. `devices` are the present interfaces.
     pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device], most: usize) {
         for attachment in self.iter_mut() {
@@ -59,8 +59,8 @@ impl Slots {
     }
 
     /// Continues measurements whose interface was renamed and is now covered by another rule, for example because two
-    /// interfaces have swapped their names. The slot follows the interface. A slot that waited for the new name waits
-    /// for the old one from now on.
+    /// interfaces have swapped their names. The slot follows the interface. A slot that waited for the new name now
+    /// waits for the old one.
     pub fn pass_on(&mut self, rules: &[Interface], wanted: &[PlannedAttachment<'_>], gone: &HashMap<u32, Departure>) {
         for slot in 0..self.0.len() {
             let Some(one) = &self.0[slot] else { continue };
@@ -71,7 +71,7 @@ impl Slots {
             let reserved = self.0.iter().position(|other| rules[to].is_named() && other.as_ref().is_some_and(is_its));
             match reserved {
                 Some(other) => self.0[other].iter_mut().for_each(|other| other.wait_as(from, &name)),
-                // The name that became free keeps a slot.
+                // The old name keeps a slot.
                 None if rules[from].is_named() => {
                     if self.free() <= self.reserved(rules) {
                         continue;
@@ -131,12 +131,12 @@ impl Slots {
         self.iter().filter(|one| one.is_waiting()).count()
     }
 
-    /// The used slots, with their numbers, only to look at.
+    /// The used slots with their numbers, read-only.
     pub fn all(&self) -> impl Iterator<Item = (usize, &Attachment)> {
         self.0.iter().enumerate().filter_map(|(slot, one)| Some((slot, one.as_ref()?)))
     }
 
-    /// The used slots, with their numbers.
+    /// The used slots with their numbers.
     pub fn numbered(&mut self) -> impl Iterator<Item = (usize, &mut Attachment)> {
         self.0.iter_mut().enumerate().filter_map(|(slot, one)| Some((slot, one.as_mut()?)))
     }
@@ -151,9 +151,9 @@ impl Slots {
         self.iter().filter(is_socket).count()
     }
 
-    /// The slot for an interface that is about to be attached: its own, or the one that it already had in this window,
-    /// or a free one. `None` if all are used. The default route has a limited number of slots, which are reserved from
-    /// patterns.
+    /// The slot for an interface that is about to be attached: its own slot, the one that it already had in this
+    /// window, or a free one. `None` if all slots are used. Some slots are reserved for the default route; patterns do
+    /// not get them.
     pub fn place_for(&self, rules: &[Interface], rule: usize, name: &str, way: Way) -> Option<usize> {
         // A slot that waits for a name may also get an interface by one of its alternative names.
         let is_its = |one: &Attachment| one.name == name || one.rule == rule && rules[rule].is_named();
@@ -197,25 +197,29 @@ mod tests {
         assert!(slots.iter().all(|one| one.obtained == Obtained::Absent));
         assert_eq!(slots.place_for(&rules, 0, "eth1", Way::Egress), Some(1));
         assert_eq!(slots.place_for(&rules, 1, "wan0", Way::Egress), Some(2));
-        assert!(!slots.is_measured(0, Way::Ingress), "no index is attached");
+        assert!(!slots.is_measured(0, Way::Ingress), "nothing is attached");
     }
 
     #[test]
     fn what_fits_a_pattern_gets_its_earlier_slot_or_the_first_free_one() {
         let rules = [rule("eth0", Direction::Ingress), rule("ppp*", Direction::Ingress)];
         let mut slots = Slots::new(&rules);
-        assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(1), "the first is that of eth0");
+        assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(1), "the first slot belongs to eth0");
         *slots.get_mut(1).unwrap() = Some(attached(1, "ppp0", Way::Ingress, 7));
         assert_eq!(slots.place_for(&rules, 1, "ppp1", Way::Ingress), Some(2));
         *slots.get_mut(2).unwrap() = Some(Attachment::new(1, "ppp1", Way::Ingress));
         assert_eq!(slots.place_for(&rules, 1, "ppp1", Way::Ingress), Some(2), "it was there before in this window");
         assert_eq!(slots.place_for(&rules, 1, "ppp2", Way::Ingress), Some(3));
-        assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(3), "another one of that name is attached");
+        assert_eq!(
+            slots.place_for(&rules, 1, "ppp0", Way::Ingress),
+            Some(3),
+            "another interface of that name is attached"
+        );
         assert!(slots.is_measured(7, Way::Ingress) && !slots.is_measured(7, Way::Egress));
         for slot in 3..SharedSlot::SLOT {
             *slots.get_mut(slot).unwrap() = Some(attached(1, "full", Way::Ingress, slot as u32 + 100));
         }
-        assert_eq!(slots.place_for(&rules, 1, "ppp2", Way::Ingress), None, "the last slot is for all others");
+        assert_eq!(slots.place_for(&rules, 1, "ppp2", Way::Ingress), None, "the last slot is the shared one");
     }
 
     /// The slots as text: rule, name and direction of each; `!` if it is leaving.
@@ -232,13 +236,13 @@ mod tests {
         let before =
             [rule("eth0", Direction::Both), rule("eth1", Direction::Ingress), rule("wan0", Direction::Ingress)];
         let mut slots = Slots::new(&before);
-        // The order changes, a direction and an interface go, and another interface comes.
+        // The order changes, one direction and one interface are removed, and one interface is added.
         let after =
             [rule("lan0", Direction::Ingress), rule("wan0", Direction::Ingress), rule("eth0", Direction::Egress)];
         slots.change(&before, &after, &[], 8);
         let expected = ["!0 eth0 ingress", "2 eth0 egress", "!1 eth1 ingress", "1 wan0 ingress", "0 lan0 ingress"];
         assert_eq!(shown(&slots), expected);
-        // Slots that were left are reused, and a slot that stays keeps its number.
+        // Slots that became free are reused, and an attachment that stays keeps its slot.
         for slot in &mut slots.0 {
             _ = slot.take_if(|one| one.is_leaving);
         }
@@ -257,12 +261,12 @@ mod tests {
         *slots.get_mut(1).unwrap() = Some(attached(1, "ppp0", Way::Ingress, 7));
         let mut after = before.clone();
         after[0].mode = Mode::Generic;
-        // An interface of a pattern that now has its own rule stays as it is.
+        // An interface that matched a pattern and now has its own rule stays as it is.
         after[1].name = "ppp0".to_owned();
         slots.change(&before, &after, &[], 255);
         assert_eq!(shown(&slots)[..3], ["!0 eth0 ingress", "1 ppp0 ingress", "0 eth0 ingress"]);
         assert!(slots.is_measured(7, Way::Ingress));
-        assert_eq!(slots.place_for(&after, 0, "eth0", Way::Ingress), Some(2), "not where it is leaving");
+        assert_eq!(slots.place_for(&after, 0, "eth0", Way::Ingress), Some(2), "not its old slot, which is leaving");
     }
 
     #[test]
@@ -287,8 +291,12 @@ mod tests {
         }
         assert_eq!(slots.place_for(&rules, 0, "wan4", Way::Ingress), None);
         slots.get_mut(2).unwrap().as_mut().unwrap().end();
-        assert_eq!(slots.place_for(&rules, 0, "wan4", Way::Ingress), None, "until its window is reported");
-        assert_eq!(slots.place_for(&rules, 0, "wan1", Way::Ingress), Some(2), "it is back");
+        assert_eq!(
+            slots.place_for(&rules, 0, "wan4", Way::Ingress),
+            None,
+            "its slot is not free until the window is reported"
+        );
+        assert_eq!(slots.place_for(&rules, 0, "wan1", Way::Ingress), Some(2), "it is back, and gets its earlier slot");
 
         let rules = [rule("default route", Direction::Ingress), rule("ppp*", Direction::Ingress)];
         let mut slots = Slots::new(&rules);
@@ -311,7 +319,7 @@ mod tests {
         let devices = [Device { carries_default: true, ..device(2, "eth0") }];
         let wanted = wanted(&rules, &devices, true);
         assert_eq!((wanted[0].rule, one.fate(&rules, &wanted, &HashMap::new())), (1, Some(Fate::Stays(&wanted[0]))));
-        // Reload between the two rules, and to the name.
+        // Change the configuration between the two rules, and to the name.
         for after in ["default route", "eth0"] {
             let mut slots = Slots::new(&rules);
             *slots.get_mut(0).unwrap() = Some(attached(0, "eth0", Way::Ingress, 2));
@@ -336,16 +344,20 @@ mod tests {
         };
         let both = [(0, "eth0", 10), (1, "eth1", 11)];
         let swapped = [device(10, "eth1"), device(11, "eth0")];
-        // The names follow when each attachment is told that it stays.
+        // The names follow when each attachment gets its new rule.
         assert_eq!(go_on(&both, &swapped, &rules, &[]), ["1 eth0 ingress", "0 eth1 ingress"]);
         assert_eq!(go_on(&both, &swapped[..1], &rules, &[11]), ["1 eth0 ingress", "0 eth1 ingress"]);
-        assert_eq!(go_on(&both[..1], &swapped[..1], &rules, &[]), ["1 eth0 ingress", "0 eth0 ingress"], "it waits");
+        assert_eq!(
+            go_on(&both[..1], &swapped[..1], &rules, &[]),
+            ["1 eth0 ingress", "0 eth0 ingress"],
+            "a slot waits for eth0"
+        );
         let strayed = [device(10, "eth7"), device(11, "eth1")];
         assert_eq!(go_on(&both, &strayed, &rules, &[]), ["2 eth0 ingress", "1 eth1 ingress", "0 eth0 ingress"]);
         let named = [device(12, "eth1")];
         let expected = ["0 eth0 ingress", "2 eth7 ingress", "1 eth7 ingress"];
         assert_eq!(go_on(&[(2, "eth7", 12)], &named, &rules, &[]), expected);
-        // Other interfaces have these numbers now, or they are to be attached in another way.
+        // Other interfaces have these indexes now, or would be attached in another way.
         let stays = ["0 eth0 ingress", "1 eth1 ingress"];
         assert_eq!(go_on(&both, &swapped, &rules, &[10, 11]), stays);
         let mut other = rules.clone();

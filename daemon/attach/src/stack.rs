@@ -1,4 +1,4 @@
-//! How interfaces are stacked, and which measured ones carry the packets of another.
+//! How interfaces are stacked, and which measured interfaces carry the packets of another one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -42,28 +42,28 @@ pub struct Stack<'l> {
     by_index: HashMap<u32, &'l Device>,
     members: HashMap<u32, Vec<&'l Device>>,
     wanted: HashMap<(u32, Way), &'l PlannedAttachment<'l>>,
-    /// Those whose members carry all their packets, but are not all measured.
+    /// Interfaces whose members carry all their packets, but are not all measured.
     partial: HashSet<(u32, Way)>,
-    /// Measured interfaces that may carry a tunnel's packets; those without lower ones first.
+    /// Measured interfaces that may carry a tunnel's packets. Those without lower interfaces come first.
     bases: HashMap<Way, Vec<&'l Device>>,
 }
 
-/// What carries the packets of an interface that is stacked on others.
+/// The interfaces that carry the packets of an interface that is stacked on others.
 enum Lower<'s, 'l> {
     /// Each packet passes one of its members.
     Members(&'s [&'l Device]),
-    /// All packets pass this one.
+    /// All packets pass this interface.
     One(&'l Device),
-    /// They travel inside packets of some other interface; the kernel does not tell which.
+    /// The packets travel inside packets of some other interface, and the kernel does not report which.
     Unknown,
 }
 
-/// Measured interfaces that together carry all packets of another one, and feed them.
+/// Measured interfaces that together carry and feed all packets of another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carriers<'l> {
     /// Their names.
     names: Vec<&'l str>,
-    /// The tunnel in between, if the kernel does not tell where its packets travel.
+    /// The tunnel in between, if the kernel does not report where its packets travel.
     pub tunnel: Option<&'l str>,
 }
 
@@ -88,7 +88,7 @@ pub fn listed(names: &[&str]) -> String {
     }
 }
 
-/// How many of these interfaces each one is stacked on, in levels, by its index.
+/// The level of each interface by its index: how many interfaces are below it.
 pub fn levels(devices: &[Device]) -> HashMap<u32, usize> {
     let mut levels: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, 0)).collect();
     let pairs = pairs(devices);
@@ -101,7 +101,7 @@ pub fn levels(devices: &[Device]) -> HashMap<u32, usize> {
     levels
 }
 
-/// The indexes of the interfaces on which one of the `uppers` is stacked, directly or through others.
+/// The indexes of all interfaces below one of the `uppers`, directly or through others.
 pub fn under(uppers: HashSet<u32>, devices: &[Device]) -> HashSet<u32> {
     if uppers.is_empty() {
         return uppers;
@@ -115,7 +115,7 @@ pub fn under(uppers: HashSet<u32>, devices: &[Device]) -> HashSet<u32> {
     under
 }
 
-/// Each interface that is stacked on another one, with that one.
+/// Pairs of indexes: an interface that is stacked on another one, and that other one.
 fn pairs(devices: &[Device]) -> Vec<(u32, u32)> {
     let is_veth = |device: &Device| device.kind.as_deref() == Some("veth");
     let lies_on = |device: &Device| device.lower.filter(|_| !is_veth(device)).map(|lower| (device.ifindex, lower));
@@ -149,7 +149,7 @@ impl<'l> Stack<'l> {
         self.wanted.get(&(device.ifindex, way)).is_some_and(|wanted| wanted.feeds != Some(Feeds::None))
     }
 
-    /// The measured interfaces below that carry all packets of this direction, if there are such.
+    /// The measured interfaces below that carry all packets of this direction, if there are any.
     pub fn below(&self, device: &Device, way: Way) -> Option<Carriers<'l>> {
         self.below_within(device, way, DEPTH_MAX)
     }
@@ -172,7 +172,7 @@ impl<'l> Stack<'l> {
         }
     }
 
-    /// This interface if it feeds, otherwise those below it.
+    /// This interface if it feeds, otherwise the interfaces below it.
     fn carriers(&self, device: &'l Device, way: Way, depth: usize) -> Option<Carriers<'l>> {
         if self.feeds_itself(device, way) {
             return Some(Carriers { names: vec![&device.name], tunnel: None });
@@ -184,7 +184,8 @@ impl<'l> Stack<'l> {
         self.is_wanted(device, way) && self.above(device, way).is_none()
     }
 
-    /// The measured interface above that feeds the packets of this one, because not all of its members are measured.
+    /// The measured interface above that feeds the packets of this one, because not all members of the upper one are
+    /// measured.
     pub fn above(&self, device: &Device, way: Way) -> Option<&'l Device> {
         let masters = std::iter::successors(self.master(device), |master| self.master(master));
         masters.take(DEPTH_MAX).find(|master| self.partial.contains(&(master.ifindex, way)))
@@ -194,8 +195,8 @@ impl<'l> Stack<'l> {
         self.by_index.get(&device.master?).copied()
     }
 
-    /// The interfaces whose packets feed both there and here: those below members of an interface that feeds because
-    /// not all of its members are measured.
+    /// The interfaces whose packets feed twice, on these interfaces and on this one. They are below members of an
+    /// interface that feeds because not all of its members are measured.
     pub fn twice(&self, device: &Device, way: Way) -> Option<Carriers<'l>> {
         let members = self.members.get(&device.ifindex).filter(|_| self.partial.contains(&(device.ifindex, way)))?;
         let mut all = Carriers::default();
@@ -211,13 +212,13 @@ impl<'l> Stack<'l> {
         self.by_index.get(&lower).copied()
     }
 
-    /// Whether everything that an interface receives feeds on others.
+    /// Whether everything that an interface receives feeds on other interfaces.
     pub fn is_fed_elsewhere(&self, device: &Device) -> bool {
         self.below(device, Way::Ingress).is_some()
             || self.peer(device).is_some_and(|peer| self.is_wanted(peer, Way::Egress))
     }
 
-    /// Whether some of what an interface receives feeds on one below it.
+    /// Whether some packets that an interface receives feed on an interface below it.
     pub fn is_fed_in_part(&self, device: &Device) -> bool {
         self.is_fed_in_part_within(device, DEPTH_MAX)
     }
@@ -233,7 +234,7 @@ impl<'l> Stack<'l> {
         }
     }
 
-    /// Whether `other` is another interface that is not stacked on this one.
+    /// Whether `other` is a different interface and not stacked on this one.
     pub fn is_apart(&self, other: u32, device: &Device) -> bool {
         let other = self.by_index.get(&other);
         other.is_some_and(|other| other.ifindex != device.ifindex && !self.lies_on(other, device, DEPTH_MAX))
@@ -261,7 +262,7 @@ impl<'l> Stack<'l> {
         }
     }
 
-    /// A measured interface that a tunnel's packets may travel by: one that is not stacked on the tunnel itself.
+    /// A measured interface that may carry a tunnel's packets: one that is not stacked on the tunnel itself.
     fn base(&self, tunnel: &Device, way: Way) -> Option<&'l Device> {
         self.bases.get(&way)?.iter().find(|base| self.is_apart(base.ifindex, tunnel)).copied()
     }
@@ -273,7 +274,8 @@ impl<'l> Stack<'l> {
         bases
     }
 
-    /// Repeats until nothing changes: if an interface feeds for its members, these carry nothing for others.
+    /// Finds the interfaces that feed for their members, whose members then carry nothing for others. Repeats until
+    /// nothing changes.
     fn find_partial(&mut self) {
         loop {
             let is_partial = |key: &&(u32, Way)| {
@@ -294,7 +296,8 @@ fn is_one_of(device: &Device, kinds: &[&str]) -> bool {
     device.kind.as_deref().is_some_and(|kind| kinds.contains(&kind))
 }
 
-/// A `tun` with Ethernet headers (`tap`) is the network card of a virtual machine, not a tunnel.
+/// Whether it is a tunnel. A `tun` with Ethernet headers (`tap`) is the network card of a virtual machine, not a
+/// tunnel.
 fn is_tunnel(device: &Device) -> bool {
     const ETHERNET: u16 = 1;
     is_one_of(device, &TUNNELS) && !(device.kind.as_deref() == Some("tun") && device.hardware == ETHERNET)

@@ -1,5 +1,5 @@
 //! The messages between the coordinator and the attacher thread. The thread waits for the kernel so that the
-//! coordinator does not have to: to list interfaces, to attach, to detach, and to check attachments, Linux takes its
+//! coordinator does not have to. To list interfaces, to attach, to detach and to check attachments, Linux takes its
 //! configuration lock (rtnl), which any other process may hold for seconds.
 
 use std::{io, time::Duration};
@@ -15,7 +15,7 @@ const BATCHES: usize = 4;
 /// How many results may be queued for the coordinator. When the queue is full, the thread waits.
 const ANSWERS: usize = 256;
 
-/// Identifies an attachment for the life of the daemon: names and indexes of interfaces may be reused.
+/// Identifies an attachment for the life of the daemon, because names and indexes of interfaces may be reused.
 pub type Number = u64;
 
 /// A task for the thread.
@@ -23,16 +23,17 @@ pub type Number = u64;
 pub enum Task {
     /// List the interfaces.
     List {
-        /// With their routes.
+        /// Whether to list the routes, too.
         with_routes: bool,
-        /// Also find out what source addresses tell, for packet sockets that see sent packets.
+        /// Whether to find out, too, if source addresses identify the router's own packets. Packet sockets that see
+        /// sent packets need this.
         with_sources: bool,
     },
     /// Check the positions of all attachments.
     Check(u64),
-    /// Attach, in its turn.
+    /// Attach, in the order of urgency.
     Attach(Box<ToAttach>),
-    /// Restore an attachment that does not see all packets, in its turn.
+    /// Restore an attachment that does not see all packets, in the order of urgency.
     Mend {
         /// Which attachment.
         number: Number,
@@ -41,9 +42,9 @@ pub enum Task {
         /// Its current position.
         position: Position,
     },
-    /// Detach, in its turn.
+    /// Detach, in the order of urgency.
     Detach(Number),
-    /// Set what its packets feed. Only a packet socket needs this.
+    /// Set which of its packets feed. Only a packet socket needs this.
     SetFeeds(Number, Feeds),
     /// Detach from everything, immediately.
     DetachAll,
@@ -66,16 +67,16 @@ pub struct ToAttach {
     pub mode: Mode,
     /// Its slot.
     pub slot: usize,
-    /// What its packets feed.
+    /// Which of its packets feed.
     pub feeds: Feeds,
     /// Whether there are so many interfaces that TCX is avoided.
     pub has_many: bool,
 }
 
-/// The order of tasks.
+/// The urgency of tasks; they run in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// It is attached and does not see all packets. This does not wait for a break.
+    /// It is attached and does not see all packets. This task does not wait for a break.
     Mend,
     /// It is attached and should not be.
     Detach,
@@ -90,26 +91,26 @@ pub enum Urgency {
 /// A result of the thread.
 #[derive(Debug)]
 pub enum TaskResult {
-    /// The present interfaces, and what source addresses tell.
+    /// The present interfaces, and whether source addresses identify the router's own packets.
     Listed(io::Result<(Vec<Device>, Sources)>),
     /// The positions that were checked.
     Checked {
         /// The number of the check.
         nth: u64,
-        /// Each position, and the monotonic time for which it is known.
+        /// Each position, and the monotonic time until which it is certain.
         found: Vec<(Number, Position, Duration)>,
     },
-    /// How it is attached, or why not.
+    /// How it was attached, or why not.
     Attached(Number, Result<Obtained, AttachError>),
-    /// An attachment was to be restored.
+    /// Weir tried to restore an attachment.
     Mended {
         /// Which attachment.
         number: Number,
         /// Its position before.
         position: Position,
-        /// Why it could not be restored, if so.
+        /// Why it could not be restored, if it failed.
         result: Result<(), AttachError>,
-        /// Whether it is attached at all.
+        /// Whether it is still attached.
         is_attached: bool,
     },
     /// It is detached.
@@ -118,7 +119,7 @@ pub enum TaskResult {
     Ended,
 }
 
-/// The coordinator's ends of both channels, and what could not be sent yet.
+/// The coordinator's ends of both channels, and the tasks that could not be sent yet.
 #[derive(Debug)]
 pub struct Handle {
     waiting: Vec<Task>,
@@ -136,7 +137,7 @@ pub struct Channels {
     pub done: Sender<TaskResult>,
 }
 
-/// Both sides of two new channels.
+/// Creates two channels and returns both sides.
 pub fn channels() -> (Handle, Channels) {
     let (tasks, to_do) = bounded(BATCHES);
     let (told, done) = bounded(ANSWERS);
@@ -154,7 +155,7 @@ impl Handle {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Sends the batch if the thread's queue has room; never waits.
+    /// Sends the batch if the thread's queue has room. Never waits.
     pub fn send(&mut self) {
         if self.waiting.is_empty() {
             return;

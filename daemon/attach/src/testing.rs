@@ -7,7 +7,7 @@ use crate::{
     netlink::Device,
 };
 
-/// A rule of the configuration that lets weir choose the mode.
+/// A rule of the configuration with which weir chooses the mode.
 pub fn rule(name: &str, direction: Direction) -> Interface {
     Interface { name: name.to_owned(), mode: Mode::Auto, direction, feeds: None }
 }

@@ -1,13 +1,13 @@
-//! The position of an attachment at its hook: whether it sees all packets now, for how long it may have missed some,
-//! and how often weir has restored it.
+//! The position of an attachment at its hook: whether it sees all packets now, how long it may have missed some, and
+//! how often weir has restored it.
 //!
 //! Another process may remove a link or a filter, replace its program, or put a program in front that ends the chain.
-//! weir checks once a second and at the edge of each window. If something is wrong, it attaches again or moves to the
-//! front at once. It may have been blind from the last good check until then. If the program in front passes every
+//! weir checks once a second and at the edge of each window. If something is wrong, it immediately attaches again or
+//! moves to the front. It may have been blind from the last good check until then. If the program in front passes every
 //! packet on, nothing was missed, and the interface's own count shows that.
 //!
-//! The other process may do this again and again. Then weir restores the attachment a few times at once, and after that
-//! once a minute. It reports which program is in front, and that weir does not see all packets.
+//! The other process may do this again and again. Then weir restores the attachment a few times immediately, and after
+//! that once a minute. It reports which program is in front, and that weir does not see all packets.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::coverage::Shortage;
 /// The position of an attachment at a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// It sees every packet before all others.
+    /// It is first, and sees every packet.
     First,
     /// Other programs see the packets before it.
     Behind {
@@ -57,13 +57,13 @@ impl Position {
 pub enum Order {
     /// Restore it now.
     Mend,
-    /// Report it: it is new, and weir does nothing about it for now.
+    /// Report it: it is new, and weir cannot do anything about it now.
     Tell,
     /// It was already reported.
     Nothing,
 }
 
-/// How often weir may restore an attachment: a few times at once, and then once a minute.
+/// Limits how often weir may restore an attachment: a few times in a row, and then once a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attempts {
     left: u32,
@@ -99,9 +99,9 @@ impl Attempts {
 pub struct Watched {
     /// When it was last known to see all packets.
     good_at: Duration,
-    /// For how long in the open window it saw no packets, at most.
+    /// How long it saw no packets in the open window, at most.
     blind: Duration,
-    /// For how long in the open window another program was in front of it, at most.
+    /// How long another program was in front of it in the open window, at most.
     obscured: Duration,
     /// When the previous window ended.
     closed_at: Duration,
@@ -111,11 +111,11 @@ pub struct Watched {
     has_waited: bool,
     attempts: Attempts,
     trouble: Option<String>,
-    /// What is in front and cannot be passed; it is trouble only if packets are missing.
+    /// The programs in front that weir cannot move before. This is trouble only if packets are missing.
     hook_order: Option<String>,
-    /// Restoring it was ordered and is not finished.
+    /// Whether a restoration was ordered and is not finished.
     is_mending: bool,
-    /// Whether it was found removed or replaced the last time, so that it sees nothing until it is mended.
+    /// Whether the last check found it removed or replaced, so that it sees nothing until it is restored.
     sees_nothing: bool,
 }
 
@@ -158,7 +158,7 @@ impl Watched {
         self.trouble.as_deref()
     }
 
-    /// All is well now. Returns whether there was trouble before.
+    /// Notes that it sees all packets now. Returns whether there was trouble before.
     pub fn is_well(&mut self, now: Duration) -> bool {
         (self.good_at, self.hook_order, self.sees_nothing) = (now, None, false);
         self.trouble.take().is_some()
@@ -170,7 +170,7 @@ impl Watched {
         now.saturating_sub(std::mem::replace(&mut self.good_at, now))
     }
 
-    /// It is not first at its hook.
+    /// Notes that it is not first at its hook. Returns how to react.
     pub fn is_wrong(&mut self, position: &Position, now: Duration) -> Order {
         let passed = self.passed(now);
         self.sees_nothing = matches!(position, Position::Removed | Position::Replaced(_));
@@ -196,12 +196,12 @@ impl Watched {
         if was_known { Order::Nothing } else { Order::Tell }
     }
 
-    /// What is in front now, or otherwise keeps weir from seeing all packets.
+    /// The programs in front now, or anything else that keeps weir from seeing all packets.
     pub fn reason(&self) -> Option<&str> {
         self.trouble.as_deref().or(self.hook_order.as_deref())
     }
 
-    /// It was restored. It did not see all packets since [`Watched::is_wrong`] either.
+    /// Notes that it was restored. Since [`Watched::is_wrong`] it did not see all packets either.
     pub fn is_mended(&mut self, now: Duration) {
         let passed = self.passed(now);
         if self.sees_nothing {
@@ -212,8 +212,8 @@ impl Watched {
         (self.trouble, self.is_mending, self.sees_nothing) = (None, false, false);
     }
 
-    /// Its position could not be checked since `due`, for example because another process holds the kernel's lock. It
-    /// may have been blind since it was last checked: the interface's own count shows that.
+    /// Notes that its position could not be checked since `due`, for example because another process holds the kernel's
+    /// lock. It may have been blind since the last check: the interface's own count shows that.
     pub fn is_unknown(&mut self, due: Duration, now: Duration) {
         if self.good_at >= due {
             return;
@@ -226,13 +226,13 @@ impl Watched {
         }
     }
 
-    /// It is no longer attached anywhere. This is trouble until it is attached again.
+    /// Notes that it is no longer attached anywhere. This is trouble until it is attached again.
     pub fn is_nowhere(&mut self, now: Duration) {
         let passed = self.passed(now);
         self.blind += passed;
     }
 
-    /// It could not be restored.
+    /// Notes that it could not be restored.
     pub fn is_not_mended(&mut self, why: &str) {
         self.is_mending = false;
         if let Some(trouble) = &mut self.trouble {
@@ -250,8 +250,8 @@ impl Watched {
         !self.blind.is_zero() || !self.obscured.is_zero()
     }
 
-    /// For how long it may have been blind in the window that ends `now`. A program in front that passes everything on
-    /// does not make weir blind. If the missing packets may just as well be queued, the next window decides.
+    /// How long it may have been blind in the window that ends `now`. A program in front that passes everything on does
+    /// not make weir blind. If the missing packets may just as well be queued, the next window decides.
     pub fn close(&mut self, shortage: Shortage, now: Duration) -> Option<Duration> {
         (self.closed_at, self.was_wrong_before) = (now, false);
         let has_waited = std::mem::take(&mut self.has_waited);
@@ -286,7 +286,10 @@ mod tests {
         let mut attempts = Attempts::new(seconds(100));
         let made: Vec<u64> = (100..400).filter(|now| attempts.take(seconds(*now))).collect();
         assert_eq!(made, [100, 101, 102, 160, 220, 280, 340]);
-        assert!((700..703).all(|now| attempts.take(seconds(now))), "after a long rest all of them again");
+        assert!(
+            (700..703).all(|now| attempts.take(seconds(now))),
+            "after a long pause all attempts are available again"
+        );
         assert!(!attempts.take(seconds(703)));
     }
 
@@ -298,8 +301,8 @@ mod tests {
         assert!(watched.trouble().is_some());
         watched.is_mended(seconds(13));
         assert!(watched.was_wrong() && watched.trouble().is_none());
-        assert!(!watched.is_well(seconds(20)), "it was mended before");
-        assert_eq!(watched.close(Shortage::None, seconds(20)), Some(seconds(2)), "whether packets came or not");
+        assert!(!watched.is_well(seconds(20)), "it was already restored");
+        assert_eq!(watched.close(Shortage::None, seconds(20)), Some(seconds(2)), "whether packets arrived or not");
         assert_eq!((watched.was_wrong(), watched.close(Shortage::Certain, seconds(21))), (false, None));
     }
 
@@ -330,14 +333,14 @@ mod tests {
             let mut watched = Watched::new(seconds(10));
             watched.is_unknown(seconds(11), seconds(12));
             assert_eq!(watched.close(Shortage::Possible, seconds(12)), None);
-            assert!(watched.was_wrong() && watched.was_wrong_before(), "it is still open");
+            assert!(watched.was_wrong() && watched.was_wrong_before(), "this is not decided yet");
             watched.is_well(seconds(13));
             assert_eq!(watched.close(later, seconds(13)), expected);
             assert!(!watched.was_wrong() && !watched.was_wrong_before());
         }
         let mut removed = Watched::new(seconds(10));
         removed.is_wrong(&Position::Removed, seconds(12));
-        assert!(removed.close(Shortage::Possible, seconds(12)).is_some(), "nobody saw them");
+        assert!(removed.close(Shortage::Possible, seconds(12)).is_some(), "no program saw them");
     }
 
     #[test]
@@ -345,13 +348,13 @@ mod tests {
         let mut watched = Watched::new(seconds(10));
         watched.is_well(seconds(11));
         assert_eq!(watched.close(Shortage::None, seconds(12)), None);
-        assert!(!watched.was_wrong_before(), "nobody knows yet");
+        assert!(!watched.was_wrong_before(), "this is not known yet");
         watched.is_wrong(&Position::Removed, seconds(13));
         assert!(watched.was_wrong_before());
         watched.is_mended(seconds(13));
         assert!(
             watched.close(Shortage::Certain, seconds(14)).is_some() && !watched.was_wrong_before(),
-            "it is declared"
+            "it was reported"
         );
         watched.is_well(seconds(15));
         watched.is_wrong(&Position::Removed, seconds(16));
@@ -366,16 +369,16 @@ mod tests {
         assert_eq!(
             (watched.close(Shortage::None, seconds(11)), watched.trouble()),
             (None, None),
-            "it passes everything on"
+            "the program in front passes everything on"
         );
-        assert_eq!(watched.is_wrong(&behind(false), seconds(12)), Order::Nothing, "it was said");
+        assert_eq!(watched.is_wrong(&behind(false), seconds(12)), Order::Nothing, "it was already reported");
         assert!(watched.close(Shortage::Certain, seconds(12)) == Some(seconds(1)) && watched.trouble().is_some());
         for now in 12..15 {
             assert_eq!(watched.is_wrong(&Position::Removed, seconds(now)), Order::Mend);
-            assert_eq!(watched.is_wrong(&Position::Removed, seconds(now)), Order::Nothing, "it is being mended");
+            assert_eq!(watched.is_wrong(&Position::Removed, seconds(now)), Order::Nothing, "it is being restored");
             watched.is_not_mended("not yet");
         }
-        assert_eq!(watched.is_wrong(&Position::Removed, seconds(15)), Order::Nothing, "again and again");
+        assert_eq!(watched.is_wrong(&Position::Removed, seconds(15)), Order::Nothing, "no attempt is left");
         watched.is_not_mended("and no more");
         assert!(watched.trouble().is_some_and(|trouble| trouble.ends_with("removed weir's program; and no more")));
         assert!(watched.is_well(seconds(16)));
@@ -386,7 +389,7 @@ mod tests {
         for (shortage, expected) in [(Shortage::None, None), (Shortage::Certain, Some(seconds(5)))] {
             let mut watched = Watched::new(seconds(10));
             watched.is_unknown(seconds(10), seconds(14));
-            assert!(!watched.was_wrong(), "somebody has looked since then");
+            assert!(!watched.was_wrong(), "it was checked since then");
             watched.is_unknown(seconds(14), seconds(15));
             assert_eq!((watched.was_wrong(), watched.trouble()), (true, None));
             assert_eq!(watched.close(shortage, seconds(15)), expected);
@@ -394,6 +397,6 @@ mod tests {
         let mut watched = Watched::new(seconds(10));
         watched.is_wrong(&Position::Removed, seconds(11));
         watched.is_unknown(seconds(12), seconds(14));
-        assert_eq!(watched.close(Shortage::None, seconds(14)), Some(seconds(4)), "it is known to be nowhere");
+        assert_eq!(watched.close(Shortage::None, seconds(14)), Some(seconds(4)), "it is known not to be attached");
     }
 }

@@ -1,4 +1,4 @@
-//! What the attachments do at the end of windows: what each report says about them, and the state for the next weir.
+//! What the attachments do at the end of windows: their part of each report, and the state for the next weir.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use super::{
     tasks::TaskResult,
 };
 
-/// How long a packet may take from an interface, which has counted it, to weir's program.
+/// How long it may take from an interface's count of a packet to weir's count of it.
 const ON_ITS_WAY: Duration = Duration::from_millis(2);
 
-/// An interface and direction as it is now.
+/// One direction of an interface, as it is now.
 #[derive(Clone, Copy, Debug)]
 pub struct InterfaceNow<'a> {
     /// Its slot.
     pub slot: usize,
     /// Its name.
     pub name: &'a str,
-    /// Which of its packets; `None` for the account of all interfaces that found no other one.
+    /// The direction; `None` for the shared slot.
     pub way: Option<Way>,
     /// How its packets are seen.
     pub obtained: Obtained,
@@ -46,7 +46,7 @@ impl Attachments<'_> {
         let may_act = |done: &TaskResult| matches!(done, TaskResult::Checked { .. } | TaskResult::Mended { .. });
         self.wait(patience, |all| all.checks[1] >= nth && all.mending == 0, may_act);
         let now = clock::now().monotonic;
-        // weir itself may have been stopped meanwhile.
+        // weir itself may have been stopped in between.
         let due = begun.max(now.saturating_sub(patience));
         for attachment in self.slots.iter_mut().filter(|one| one.present.is_some()) {
             attachment.watched.is_unknown(due, now);
@@ -61,8 +61,8 @@ impl Attachments<'_> {
         self.counting.note(taken);
     }
 
-    /// Compares what was `counted` in the window of this length that ends now, by slot, with what the interfaces
-    /// counted. Packets that weir missed while it was blind are lost: adds them to `edge`.
+    /// Compares the packets that weir `counted`, by slot, in the window of this length that ends now, with the
+    /// interfaces' own counts. Packets that weir missed while it was blind are lost: adds them to `edge`.
     pub fn compare(&mut self, counted: &[Counters], length: Duration, edge: &mut Edge) {
         if self.slots.iter().any(|one| one.obtained == Obtained::AfPacket)
             && let Err(error) = self.readings.take_later()
@@ -80,7 +80,7 @@ impl Attachments<'_> {
         }
     }
 
-    /// Descriptions of what keeps weir from seeing all packets now, or did so in the open window.
+    /// Descriptions of what keeps weir from seeing all packets, now or earlier in the open window.
     pub fn troubles(&self) -> Vec<String> {
         let of = |one: &Attachment| {
             let blind = "was blind for a moment, and sees all packets again";
@@ -138,7 +138,7 @@ impl Attachments<'_> {
             }
         }
         if let Some(ledger) = ledgers.get(SharedSlot::SLOT) {
-            // Even if no interface shares that slot, it may have a packet that arrived during detaching.
+            // Even if no interface shares that slot, it may have a packet that arrived while weir detached.
             all.extend(self.shared.as_mut().unwrap_or(&mut SharedSlot::default()).close(ledger));
         }
         all
@@ -158,7 +158,7 @@ impl Attachments<'_> {
         all
     }
 
-    /// The used slots, with the state for the next weir.
+    /// The state of the used slots, for the next weir.
     pub fn slot_states(&mut self) -> Vec<SlotState> {
         let readings = &self.readings;
         let newest = self.devices.iter().map(|device| device.ifindex).max();
@@ -204,8 +204,8 @@ impl Attachments<'_> {
     }
 
     /// Continues where an earlier weir stopped. That weir last checked at `looked` and wrote `states` then. Since then
-    /// it has counted `edge`, by the slots of this weir; these counts are in this weir's first report. `broken` are
-    /// those of its links that could not be taken over.
+    /// it has counted `edge`, by the slots of this weir; these counts are in this weir's first report. `broken` are the
+    /// links that could not be taken over.
     pub fn resume(&mut self, states: &[SlotState], edge: &Edge, looked: Duration, broken: &[(Hook, u32)]) {
         for (slot, attachment) in self.slots.numbered() {
             let Some(Present { ifindex, .. }) = attachment.present else { continue };

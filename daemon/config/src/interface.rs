@@ -1,6 +1,6 @@
-//! Selects interfaces and packets: a name, a pattern of names or the default route, and a direction.
+//! Selects interfaces by a name, a pattern of names or the default route, and packets by their direction.
 //!
-//! A pattern has `*` (any characters, or none) and `?` (any one character), as in a shell.
+//! A pattern may contain `*` (any characters, or none) and `?` (any one character), as in a shell.
 
 use std::{
     array,
@@ -10,20 +10,20 @@ use std::{
 use serde::{Deserialize, Serialize};
 use weir_common::control::SLOTS_MAX;
 
-/// One direction.
+/// A direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 pub enum Way {
-    /// Received.
+    /// Received packets.
     Ingress,
-    /// Sent.
+    /// Sent packets.
     Egress,
 }
 
 impl Way {
-    /// Both.
+    /// Both directions.
     pub const ALL: [Self; 2] = [Self::Ingress, Self::Egress];
 
-    /// The direction with this number, as in [`Directions`]; 0 is none.
+    /// The direction with this number, as in [`Directions`]; 0 is no direction.
     pub const fn of_number(number: u64) -> Option<Self> {
         match number {
             1 => Some(Self::Ingress),
@@ -41,7 +41,7 @@ impl Way {
     }
 }
 
-/// The direction of each interface slot. Interfaces come and go.
+/// The direction of each interface slot. It can change while weir runs, because interfaces come and go.
 #[derive(Debug)]
 pub struct Directions([AtomicU8; SLOTS_MAX as usize]);
 
@@ -65,8 +65,8 @@ impl Directions {
     }
 }
 
-/// Used in place of a name for all interfaces that a default route leaves by. No interface can have this name, because
-/// it contains a space.
+/// Used in place of a name, for all interfaces that carry a default route. No interface can have this name, because it
+/// contains a space.
 pub const DEFAULT_ROUTE: &str = "default route";
 /// The mode in reports of an interface that is measured only while a default route uses it, and none does.
 pub const NO_ROUTE: &str = "no-default-route";
@@ -80,7 +80,7 @@ pub fn is_pattern(name: &str) -> bool {
 pub fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut next) = (0, 0);
-    // The position of the latest `*`, and where in the name the text after it was last tried.
+    // The position of the latest `*`, and the position in the name where the text after it was last tried.
     let mut star = None;
     while next < name.len() {
         match pattern.get(at) {
@@ -90,7 +90,7 @@ pub fn fits(pattern: &str, name: &str) -> bool {
             }
             Some(&byte) if byte == b'?' || byte == name[next] => (at, next) = (at + 1, next + 1),
             _ => match &mut star {
-                // The `*` matches one byte more.
+                // Let the `*` match one more byte.
                 Some((star, tried)) => {
                     *tried += 1;
                     (at, next) = (*star + 1, *tried);

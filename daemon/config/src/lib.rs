@@ -1,8 +1,8 @@
-//! What weir is asked. [`Config`] is the content of `weir.yaml`, validated, with a value for every setting.
+//! The configuration of weir. [`Config`] is the content of `weir.yaml`, validated, with a value for every setting.
 //!
 //! A [`view`] is a question that is asked of every record, and a [`rule`] defines an alert. [`names`] has the names of
-//! addresses and numbers, and [`interface`] says which packets of which interface are measured. None of these reads
-//! YAML: the files in `yaml/` do. Each imports only those before it in this order: interface, names, view, rule, yaml.
+//! addresses and numbers, and [`interface`] selects which packets of which interface are measured. Only the files in
+//! `yaml/` read YAML. Each module imports only those before it in this order: interface, names, view, rule, yaml.
 
 #![forbid(unsafe_code)]
 

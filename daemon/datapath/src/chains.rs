@@ -1,6 +1,6 @@
-//! Asks which programs are at the tc hook of an interface. Linux answers only a thread with `CAP_NET_ADMIN`, which can
-//! also change interfaces, routes and firewall rules. So one thread keeps it that does nothing but ask, and the sandbox
-//! leaves it no system call for anything else.
+//! Asks which programs are at the tc hook of an interface. Linux answers only a thread with `CAP_NET_ADMIN`, which
+//! would also allow changes of interfaces, routes and firewall rules. So only one thread keeps this capability. It does
+//! nothing but ask, and the sandbox allows it no system call for anything else.
 
 use std::io;
 
@@ -8,22 +8,22 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 
 use super::syscall::{self, Chained, Hook};
 
-/// Where to ask. By default in the thread that wants to know.
+/// How to ask the kernel: by default in the calling thread.
 #[derive(Debug, Default)]
 pub struct Chains(Option<ByThread>);
 
-/// The other side is an [`Asker`].
+/// The other end is an [`Asker`].
 #[derive(Debug)]
 struct ByThread {
     questions: Sender<Question>,
     answers: Receiver<Answer>,
 }
 
-/// The index of an interface, and a hook of it.
+/// The index of an interface, and one of its hooks.
 type Question = (u32, Hook);
 type Answer = io::Result<Vec<Chained>>;
 
-/// Asks the kernel for others.
+/// Asks the kernel for other threads.
 #[derive(Debug)]
 pub struct Asker {
     questions: Receiver<Question>,
@@ -31,7 +31,7 @@ pub struct Asker {
 }
 
 impl Chains {
-    /// Asks by another thread, which has to [run](Asker::run) the asker.
+    /// Creates a `Chains` that asks through another thread. That thread has to [run](Asker::run) the asker.
     pub fn by_thread() -> (Self, Asker) {
         let (questions, asked) = bounded(1);
         let (answered, answers) = bounded(1);
@@ -42,7 +42,7 @@ impl Chains {
     ///
     /// # Errors
     ///
-    /// Those of [`syscall::chain`], or the other thread has ended.
+    /// Those of [`syscall::chain`], or that the other thread has ended.
     pub fn of(&self, ifindex: u32, hook: Hook) -> Answer {
         let Some(ByThread { questions, answers }) = &self.0 else { return syscall::chain(ifindex, hook) };
         let ended = || io::Error::from(io::ErrorKind::BrokenPipe);
@@ -52,7 +52,7 @@ impl Chains {
 }
 
 impl Asker {
-    /// Answers until nobody can ask any more.
+    /// Answers until every `Chains` is dropped.
     pub fn run(self) {
         for (ifindex, hook) in &self.questions {
             if self.answers.send(syscall::chain(ifindex, hook)).is_err() {

@@ -1,7 +1,7 @@
-//! Reads the counters of the open window in place, from a mapping of the `CPUS` map.
+//! Reads the counters of the open window in place, through a mapping of the `CPUS` map.
 //!
-//! A lookup by system call copies whole blocks, which is too expensive once a second. The mapping lets the daemon read
-//! only the counters it needs.
+//! A lookup by system call copies whole blocks, which is too expensive once a second. With the mapping, the daemon
+//! reads only the counters that it needs.
 
 #![expect(unsafe_code, reason = "maps memory that the kernel writes, and reads it word by word")]
 
@@ -47,7 +47,7 @@ impl LiveCounters {
         Ok(Self { memory, cpus })
     }
 
-    /// Everything ever seen on the interface of this slot, on all CPUs; zero for an invalid slot. Packets that arrive
+    /// All packets ever seen on the interface of this slot, on all CPUs; zero for an invalid slot. Packets that arrive
     /// during the call may or may not be included.
     pub fn seen(&self, slot: usize) -> Tally {
         if slot >= SLOTS_MAX as usize {
@@ -58,7 +58,7 @@ impl LiveCounters {
         sets.map(|(cpu, set)| self.counter(cpu, set, slot)).sum()
     }
 
-    /// As [`Self::seen`], plus the number of packets that offloads had merged into an earlier one.
+    /// Like [`Self::seen`], plus the number of packets that offloads had merged into an earlier one.
     pub fn seen_and_merged(&self, slot: usize) -> (Tally, u64) {
         if slot >= SLOTS_MAX as usize {
             return Default::default();
@@ -69,7 +69,7 @@ impl LiveCounters {
         (self.seen(slot), merged)
     }
 
-    /// Everything ever lost on the interface of this slot, on all CPUs, for any reason that the programs know.
+    /// All packets ever lost on the interface of this slot, on all CPUs, for any reason that the programs know.
     pub fn lost(&self, slot: usize) -> Tally {
         if slot >= SLOTS_MAX as usize {
             return Tally::default();

@@ -1,4 +1,4 @@
-//! The CPUs of the machine, present and possible, and what the maps hold for each.
+//! The CPUs of the machine, present and possible, and the sizes of the maps for each of them.
 
 use std::{fs, io};
 
@@ -12,11 +12,11 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 const PRESENT: &str = "/sys/devices/system/cpu/present";
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
-/// Flows in the cache of a CPU that may be hot-added, as a binary logarithm.
+/// The size of the flow cache of a CPU that may be hot-added, in slots, as a binary logarithm.
 const SPARE_BITS: u32 = 8;
-/// Ring size limit for such a CPU: about 4,000 records.
+/// The largest ring of such a CPU: about 4,000 records.
 const SPARE_RING_BYTES: u32 = 256 << 10;
-/// At most this many hot-added CPUs get a place. A hypervisor may announce hundreds that never appear.
+/// The maps have room for at most this many hot-added CPUs. A hypervisor may announce hundreds that never appear.
 const SPARES_MAX: u32 = 32;
 
 /// This thread cannot run on a CPU.
@@ -41,7 +41,7 @@ pub struct Cpus {
     pub possible: u32,
 }
 
-/// What the maps hold for the CPUs.
+/// The sizes of the maps for the CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Each CPU's part of the flow cache, in CPU order.
@@ -57,7 +57,7 @@ pub struct CachePart {
     pub first_slot: u32,
     /// The number of its slots, as a binary logarithm.
     pub bits: u32,
-    /// Bytes of the CPU's ring.
+    /// The size of the CPU's ring, in bytes.
     pub ring_bytes: u32,
 }
 
@@ -75,15 +75,15 @@ impl Cpus {
     /// `/sys` is not readable.
     pub fn of_this_machine() -> Result<Self, KernelError> {
         let online = online_cpus()?;
-        // Only some containers hide these two files. Then CPUs that may be added are unknown.
+        // Some containers hide these two files. Then CPUs that may be added are unknown.
         let present = read(PRESENT).unwrap_or_else(|_| online.clone());
         let last = |cpus: &[u32]| cpus.iter().max().map_or(0, |last| last + 1);
         let possible = read(POSSIBLE).map_or(0, |cpus| last(&cpus)).max(last(&present)).max(last(&online));
         Ok(Self { online, present, possible })
     }
 
-    /// What the maps hold if each present CPU has a cache of `flows` flows and a ring of `ring_bytes`, both powers of
-    /// two. CPUs that may be added get a small cache and a small ring: they are measured as soon as they appear, and
+    /// The sizes of the maps if each present CPU has a cache of `flows` flows and a ring of `ring_bytes`, both powers
+    /// of two. CPUs that may be added get a small cache and a small ring: they are measured as soon as they appear, and
     /// cost little memory.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Cpus {
     }
 }
 
-/// The online CPUs. Each needs a ring.
+/// The numbers of the online CPUs. Each needs a ring.
 ///
 /// # Errors
 ///
@@ -128,7 +128,7 @@ fn numbers(list: &str) -> Option<Vec<u32>> {
     for range in list.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // No kernel has more CPUs; a bad number must not cost memory.
+        // No kernel has more CPUs, and a wrong number must not cost memory.
         if last >= 1 << 16 {
             return None;
         }
@@ -175,7 +175,7 @@ mod tests {
         let rings: Vec<_> = layout.blocks.iter().map(|part| part.ring_bytes).collect();
         assert_eq!(rings, [1 << 20, SPARE_RING_BYTES, 1 << 20, SPARE_RING_BYTES]);
         let small = cpus(&[0], &[0], 2).layout(1 << 14, 64 << 10).unwrap();
-        assert!(small.blocks.iter().all(|part| part.ring_bytes == 64 << 10), "no larger than the others");
+        assert!(small.blocks.iter().all(|part| part.ring_bytes == 64 << 10), "they are no larger than the others");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! File descriptors: how many the daemon needs, and whether the limit allows them.
+//! File descriptors: how many the daemon needs, and whether the limit allows as many.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
-/// For programs, maps, interface links, sinks and short-lived files.
+/// File descriptors for programs, maps, interface links, sinks and short-lived files.
 const BASE: u64 = 512;
-/// The kernel's own maximum (`fs.nr_open`): enough for any number of interfaces where there is no hard limit.
+/// The kernel's own maximum (`fs.nr_open`). It is enough for any number of interfaces if there is no hard limit.
 const ANY_NUMBER: u64 = 1 << 20;
 
 /// The limit of open files is too low and cannot be raised.
@@ -20,8 +20,9 @@ pub struct TooFew {
     hard: u64,
 }
 
-/// Raises the soft limit of open files to what a daemon needs with up to `cpus` rings and `threads` waiting threads.
-/// With `any_number` of interfaces it raises it to the hard limit, because each interface needs one more.
+/// Raises the soft limit of open files to the number that a daemon needs with up to `cpus` rings and `threads` waiting
+/// threads. If `any_number` of interfaces may appear, raises it to the hard limit, because each interface needs one
+/// more.
 ///
 /// # Errors
 ///
@@ -31,19 +32,19 @@ pub fn provide(cpus: u64, threads: u64, any_number: bool) -> Result<(), TooFew> 
     let limit = getrlimit(Resource::Nofile);
     let raised = raised((limit.current, limit.maximum), needed, any_number);
     if let Some(soft) = raised.map_err(|hard| TooFew { needed, cpus, hard })? {
-        // A system call filter may forbid this even if the limit allows it. If descriptors run out, opening one reports
-        // that.
+        // A system call filter may forbid this even if the limit allows it. If descriptors run out later, opening one
+        // reports that.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(soft), ..limit });
     }
     Ok(())
 }
 
-/// One per ring; per thread a waker, an epoll instance, and a valve or a socket.
+/// One descriptor per ring; per thread a waker, an epoll instance, and either a valve or a socket.
 const fn needed(cpus: u64, threads: u64) -> u64 {
     BASE + cpus + 4 * threads
 }
 
-/// The soft limit to set, or `None` if it need not change; `Err` with the hard limit if that is too low.
+/// The soft limit to set, or `None` if it need not change. `Err` has the hard limit if that is too low.
 fn raised((soft, hard): (Option<u64>, Option<u64>), needed: u64, any_number: bool) -> Result<Option<u64>, u64> {
     let Some(soft) = soft else { return Ok(None) };
     let goal = if any_number { hard.unwrap_or(ANY_NUMBER).max(needed) } else { needed };
@@ -71,7 +72,7 @@ mod tests {
         assert_eq!(
             raised((Some(4_096), Some(4_096)), 600, true),
             Ok(None),
-            "nothing to ask for, so nothing is refused"
+            "the limit need not change, so it cannot be refused"
         );
         assert_eq!(raised((Some(512), Some(599)), 600, true), Err(599));
     }

@@ -1,4 +1,4 @@
-//! Which interface has which slot. Views that match by interface, or distinguish directions, look it up here as
+//! Maps interfaces to slots. Views that match by interface, or distinguish directions, look up slots here while
 //! interfaces come and go.
 
 use std::sync::{
@@ -11,7 +11,7 @@ use weir_config::interface::{Directions, Way, fits};
 
 const WORDS: usize = SLOTS_MAX as usize / 64;
 
-/// The slots that one test selects.
+/// The slots that one condition selects.
 #[derive(Debug, Default)]
 pub struct Selected([AtomicU64; WORDS]);
 
@@ -59,14 +59,14 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The slots that this selects, now and later.
+    /// Adds a selector. The result has the slots that it selects, now and later.
     pub fn add(&mut self, selector: Selector) -> Arc<Selected> {
         let selected = Arc::new(Selected::default());
         self.selectors.push((selector, selected.clone()));
         selected
     }
 
-    /// Assigns a slot to the interface with these names and to this direction; a capture has no direction.
+    /// Assigns a slot to this direction of the interface with these names. A capture has no direction.
     pub fn assign(&self, slot: usize, names: &[&str], way: Option<Way>) {
         let Ok(slot) = u8::try_from(slot) else { return };
         self.directions.set(slot, way);

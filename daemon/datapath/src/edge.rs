@@ -1,4 +1,4 @@
-//! A window's edge as the datapath reports it: exact counters and packet sizes.
+//! A window's edge: the exact counters and packet sizes that the datapath reports at the end of a window.
 
 use weir_common::{
     control::OTHERS,
@@ -9,26 +9,26 @@ use weir_common::{
 
 use crate::rates::Rates;
 
-/// What was counted in one window, on one or more CPUs.
+/// The counts of one window, on one or more CPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     /// Counters by interface slot.
     pub counters: Vec<Counters>,
-    /// Counters of [`OTHERS`], unless it is one of these slots: packets for which no slot was found.
+    /// Counters of [`OTHERS`], unless that is one of these slots: packets for which no slot was found.
     pub others: Counters,
     /// Packets by size class.
     pub sizes: Vec<u64>,
     /// The largest packet in bytes, if its size class covers several sizes; otherwise any smaller number.
     pub largest: u64,
     /// The lowest and the highest sampling rate of the draws that were pending when the window ended. No record has the
-    /// rate of the packets that such a draw left out.
+    /// rate of the packets that such a draw skipped.
     pub sampling: (u32, u32),
     /// Rates by interface slot, if packets are counted in userspace; otherwise empty.
     pub rates: Vec<Rates>,
 }
 
 impl Edge {
-    /// An edge with nothing counted, for `interfaces` interfaces.
+    /// An edge for `interfaces` interfaces on which nothing was counted.
     pub fn empty(interfaces: usize) -> Self {
         Self {
             counters: vec![Counters::default(); interfaces],
@@ -40,7 +40,7 @@ impl Edge {
         }
     }
 
-    /// Whether sampling left out any packets.
+    /// Whether sampling skipped any packets.
     pub fn has_left_out(&self) -> bool {
         self.counters.iter().chain([&self.others]).any(|counters| !counters.sampled_out.is_zero())
     }
@@ -55,8 +55,8 @@ impl Edge {
         }
     }
 
-    /// Adds what another CPU, or another window of the same CPU, counted. Rates do not belong to one CPU, so they are
-    /// not added.
+    /// Adds the counts of another CPU, or of another window of the same CPU. Rates do not belong to one CPU, so they
+    /// are not added.
     pub fn add(&mut self, other: &Self) {
         let Self { counters, others, sizes, largest, sampling: (least, most), rates: _ } = other;
         for (sum, counters) in self.counters.iter_mut().zip(counters) {
@@ -77,8 +77,8 @@ fn add(sum: &mut Counters, counters: &Counters) {
     *sum = ledger.counters;
 }
 
-/// Accounts for packets that were lost before weir saw them: `counted` is the estimate, `beyond` how far the truth may
-/// exceed it. If `repeated`, these packets feed totals and lists on another interface.
+/// Accounts for packets that were lost before weir saw them. `counted` is the estimate, and `beyond` is how far the
+/// truth may exceed it. If `repeated`, these packets feed totals and lists on another interface.
 pub fn lose(counters: &mut Counters, loss: Loss, counted: Tally, beyond: Tally, repeated: bool) {
     counters.seen.add(counted);
     counters.lost[loss as usize].add(counted);
@@ -92,8 +92,8 @@ pub fn lose(counters: &mut Counters, loss: Loss, counted: Tally, beyond: Tally, 
 }
 
 impl Edge {
-    /// Accounts for missed packets of a slot: `counted` is the estimate, `beyond` how far the truth may exceed it. If
-    /// `repeated`, these packets feed totals and lists on another interface.
+    /// Accounts for missed packets of a slot. `counted` is the estimate, and `beyond` is how far the truth may exceed
+    /// it. If `repeated`, these packets feed totals and lists on another interface.
     pub fn miss(&mut self, slot: usize, counted: Tally, beyond: Tally, repeated: bool) {
         let counters = match self.counters.get_mut(slot) {
             None if slot != OTHERS as usize => return,
@@ -121,7 +121,7 @@ pub struct EdgeReader {
 }
 
 impl EdgeReader {
-    /// A reader for counters that start at zero.
+    /// Creates a reader for counters that start at zero.
     pub fn new(interfaces: usize) -> Self {
         let empty = Edge::empty(interfaces);
         Self { earlier: [empty.clone(), empty] }
@@ -139,8 +139,8 @@ impl EdgeReader {
         self.earlier[0].counters.len()
     }
 
-    /// Fills `edge` with the counts of the window of this epoch, once `flush` has finished it. `edge` has as many
-    /// interfaces as this reader.
+    /// Fills `edge` with the counts of the window of this epoch, after `flush` has closed the window. `edge` has as
+    /// many interfaces as this reader.
     pub fn read(&mut self, epoch: u32, cpu: &Cpu, edge: &mut Edge) {
         let parity = epoch as usize & 1;
         let (set, earlier) = (&cpu.counter_sets[parity], &mut self.earlier[parity]);
@@ -179,7 +179,7 @@ mod tests {
             set.sizes[60] = seen;
             cpu.largest[epoch as usize & 1] = 3_000 + epoch;
             cpu.closed_rate = epoch;
-            // Leftovers of the previous window.
+            // The counts of the previous window are still in the edge.
             let mut edge = Edge { sizes: vec![7; SIZE_CLASSES], ..Edge::empty(1) };
             reader.read(epoch, &cpu, &mut edge);
             assert_eq!(edge.sizes[61], 0);

@@ -10,9 +10,9 @@ use weir_system::privileges::{has, way_out};
 
 use super::descriptors::TooFew;
 
-/// What the verifier requires besides the right to load programs.
+/// The capability that the verifier requires besides the right to load programs.
 const OF_VERIFIER: CapabilitySet = CapabilitySet::PERFMON;
-/// What loading and attaching programs requires.
+/// The capabilities that loading and attaching programs requires.
 const OF_PROGRAMS: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMON).union(CapabilitySet::NET_ADMIN);
 
 /// Why the kernel side could not be loaded or run.
@@ -21,7 +21,7 @@ pub enum KernelError {
     /// Missing privilege.
     #[error("not permitted to load eBPF programs: {}", way_out(OF_PROGRAMS))]
     NotPermitted,
-    /// See [`Preemption`](super::Preemption).
+    /// Programs may interrupt each other on this kernel. See [`Preemption`](super::Preemption).
     #[error("{0}: use a kernel that was built with it, or packet sockets (`mode: afpacket`)")]
     Preemptible(&'static str),
     /// The object could not be read, or a map could not be made.
@@ -48,11 +48,11 @@ pub enum KernelError {
     /// The CPUs could not be listed.
     #[error("cannot read {0}")]
     Cpus(&'static str, #[source] io::Error),
-    /// More CPUs than rings.
+    /// The machine has more CPUs than weir supports.
     #[error("weir supports {CPUS_MAX} CPUs, but this machine has a CPU {0}")]
     TooManyCpus(u32),
-    /// A hot-added CPU has no place in the maps.
-    #[error("there was no sign of CPU {0} when weir started, and no room was kept for it: restart weir to measure it")]
+    /// The maps have no room for a hot-added CPU.
+    #[error("CPU {0} was not announced when weir started, so there is no room for it: restart weir to measure it")]
     NoPlace(u32),
     /// A test run failed.
     #[error("the kernel refused to run `{program}`")]
@@ -86,7 +86,7 @@ impl KernelError {
     }
 }
 
-/// What a program needs and may lack here.
+/// Describes what a program needs and may lack here.
 fn needs(program: &str, has_perfmon: bool) -> String {
     let linux = format!("it needs Linux {} or later", floor(program));
     if has_perfmon { linux } else { format!("{linux}, and CAP_PERFMON: {}", way_out(OF_VERIFIER)) }

@@ -1,31 +1,31 @@
-//! Detects, by asking the running kernel, what newer kernels support and older ones do not.
+//! Detects which features of newer kernels the running kernel supports.
 
 use aya::{
     programs::{ProgramError, ProgramType, SchedClassifier, tc::TcAttachType},
     sys::{BpfHelper, is_helper_supported},
 };
 
-/// What the programs may use. Each feature has a fallback.
+/// The features that the programs may use. Each has a fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Packets in several fragments, such as jumbo frames (Linux 5.18). Without this, native XDP cannot be attached to
-    /// an interface whose MTU exceeds a page. Generic XDP can, because it sees such a packet in one piece.
+    /// Packets in several fragments, such as jumbo frames (Linux 5.18). Without this feature, native XDP cannot be
+    /// attached to an interface whose MTU exceeds a page. Generic XDP can, because it sees such a packet in one piece.
     pub fragments: bool,
 }
 
 impl Features {
-    /// What every kernel that weir supports can do.
+    /// The features that every kernel supported by weir has.
     pub const FLOOR: Self = Self { fragments: false };
 
-    /// What this kernel can do.
+    /// The features of this kernel.
     ///
-    /// If the kernel refuses to answer, this assumes everything: loading the programs then fails for the same reason,
+    /// If the kernel refuses to answer, this assumes all features. Loading the programs then fails for the same reason,
     /// with a better message.
     pub fn of_this_kernel() -> Self {
         Self::ask().unwrap_or(Self { fragments: true })
     }
 
-    /// What this kernel can do, if it answers.
+    /// The features of this kernel, if it answers.
     ///
     /// # Errors
     ///
@@ -46,8 +46,8 @@ impl Features {
     }
 }
 
-/// Whether this kernel has TCX (Linux 6.6). Queries the programs on the loopback interface; older kernels do not know
-/// that query.
+/// Whether this kernel has TCX (Linux 6.6). It queries the programs on the loopback interface; older kernels do not
+/// support that query.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What is known about a measured interface besides its ledger.
+//! The properties of a measured interface, apart from its ledger.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub fn tell_apart(interfaces: &mut [MeasuredInterface]) {
     }
 }
 
-/// How many of the same name and direction come before this one.
+/// How many interfaces with the same name and direction come before this one.
 fn ahead_of(one: &MeasuredInterface, interfaces: &[MeasuredInterface]) -> usize {
     let order = |one: &MeasuredInterface| (one.index.is_none(), one.slot);
     let is_ahead = |other: &&MeasuredInterface| {
@@ -39,7 +39,7 @@ fn ahead_of(one: &MeasuredInterface, interfaces: &[MeasuredInterface]) -> usize 
     interfaces.iter().filter(is_ahead).count()
 }
 
-/// One direction of an interface, as a window's report names it.
+/// One direction of an interface, as a window's report describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredInterface {
     /// The index of its ledger in the summary.
@@ -58,13 +58,13 @@ pub struct MeasuredInterface {
     pub counts: Counts,
     /// The direction of its packets; `None` for a capture.
     pub direction: Option<&'static str>,
-    /// Which of them feed totals and lists.
+    /// Which of its packets feed totals and lists.
     pub feeds: &'static str,
     /// Packets seen per packet that the interface itself counted, if known.
     pub coverage: Option<Share>,
-    /// The same for bytes.
+    /// Bytes seen per byte that the interface itself counted, if known.
     pub coverage_bytes: Option<Share>,
-    /// For how long its packets may not have been seen, if so.
+    /// How long weir may have been blind to its packets, if at all.
     pub blind: Option<Duration>,
     /// What prevents weir from seeing all its packets now.
     pub trouble: Option<String>,
@@ -73,11 +73,11 @@ pub struct MeasuredInterface {
 /// A share with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// The likeliest.
+    /// The likeliest value.
     pub value: f64,
-    /// At least this.
+    /// The lower bound.
     pub lower: f64,
-    /// At most this.
+    /// The upper bound.
     pub upper: f64,
 }
 

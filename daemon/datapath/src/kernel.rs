@@ -1,4 +1,4 @@
-//! The kernel side: loads the object, makes its maps, and hands out its parts.
+//! The kernel side: loads the object, creates its maps, and hands out its parts.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,7 @@ const PROGRAMS: [&str; 8] =
 pub struct LoadedProgram {
     /// Its name.
     pub name: &'static str,
-    /// How many instructions the verifier processed, out of at most a million; known since Linux 5.16.
+    /// How many instructions the verifier processed, out of at most a million. Linux reports this since 5.16.
     pub verified_instructions: Option<u32>,
 }
 
@@ -57,37 +57,37 @@ pub struct Rings {
     map: ArrayOfMaps<MapData>,
     /// The ring size of each CPU.
     bytes: Vec<u32>,
-    /// Rings without a reader yet.
+    /// Rings that have no reader yet.
     made: BTreeMap<u32, MapData>,
 }
 
 /// The loaded object's parts, borrowed while weir measures.
 pub struct Parts<'a> {
-    /// Attached to interfaces as XDP. Without fragments if the kernel does not support them.
+    /// The programs to attach to interfaces as XDP. They do not use fragments if the kernel does not support them.
     pub xdp: XdpPrograms<'a>,
-    /// Attached to interfaces through TCX.
+    /// The programs to attach to interfaces at the tc hook.
     pub tc: TcPrograms<'a>,
-    /// Closes a CPU's window.
+    /// The program that closes a CPU's window.
     pub flush: FlushProgram<'a>,
     /// The rings.
     pub rings: &'a mut Rings,
-    /// Measures one captured packet; [`Kernel::load_replay`] loads it.
+    /// The program that measures one captured packet; [`Kernel::load_replay`] loads it.
     pub replay: &'a Xdp,
     /// XDP programs that are not in weir's own object, by name; [`Kernel::load_other`] loads them.
     pub others: Vec<(&'a str, &'a Xdp)>,
-    /// Maps interface indexes to slots.
+    /// The table that maps interface indexes to slots.
     pub interfaces: &'a mut InterfaceTable,
 }
 
 impl Parts<'_> {
-    /// The IDs of the loaded programs that are to be attached.
+    /// The ids of the loaded programs that are meant to be attached.
     pub fn attached(&self) -> Vec<u32> {
         self.xdp.loaded().chain(self.tc.loaded()).map(|program| program.id()).collect()
     }
 }
 
 impl Kernel {
-    /// Loads the maps, and the programs that this kernel supports. Attaches nothing and makes no rings yet.
+    /// Loads the maps, and the programs that this kernel supports. Attaches nothing, and creates no rings yet.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Kernel {
         Self::load_with(plan, Features::of_this_kernel())
     }
 
-    /// As [`Kernel::load`], for a kernel that supports at most `features`.
+    /// Like [`Kernel::load`], for a kernel that supports at most `features`.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Kernel {
         Self::load_object(&object(), plan, features)
     }
 
-    /// As [`Kernel::load_with`], from another object with the same programs and maps, and possibly more programs.
+    /// Like [`Kernel::load_with`], from another object with the same programs and maps, and possibly more programs.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// As [`Kernel::load`], with the replay program instead of those that measure interfaces.
+    /// Like [`Kernel::load`], with the replay program instead of those that measure interfaces.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Kernel {
 
     /// Loads the maps, and the program that closes windows.
     fn with_maps(object: &[u8], plan: &Plan, features: Features) -> Result<Self, KernelError> {
-        // Kernels before 5.11 charge maps to this limit. Later ones ignore it, so a refusal does not matter.
+        // Kernels before 5.11 charge maps to this limit. Later ones do not use it, so a refusal does not matter.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
         let layout = Cpus::of_this_machine()?.layout(plan.cache_flows, plan.ring_bytes)?;
         let cpus = layout.blocks.len() as u32;
@@ -195,11 +195,11 @@ impl Kernel {
         load_programs(&mut self.ebpf, &[program])
     }
 
-    /// Makes the ring of `cpu`.
+    /// Creates the ring of `cpu`.
     ///
     /// # Errors
     ///
-    /// The map could not be made, or its reader could not be set up.
+    /// The map could not be created, or its reader could not be set up.
     pub fn ring(&mut self, cpu: u32) -> Result<Ring, KernelError> {
         self.rings.take(cpu)
     }
@@ -215,7 +215,7 @@ impl Kernel {
             .collect()
     }
 
-    /// Access to the valves for one more thread.
+    /// Access to the valves for another thread.
     ///
     /// # Errors
     ///
@@ -224,7 +224,7 @@ impl Kernel {
         Valves::of(&self.valves)
     }
 
-    /// Splits this into parts that can be used side by side.
+    /// Splits this value into parts that can be used independently.
     ///
     /// # Errors
     ///
@@ -244,7 +244,7 @@ impl Kernel {
                     _ if name == self.features.program() => native = Some(program),
                     _ if name == self.features.generic_program() => generic = Some(program),
                     "replay" => replay = Some(&*program),
-                    // Programs for kernels with other features.
+                    // These programs are for kernels with other features.
                     _ if name.starts_with("weir") => {}
                     _ => others.push((name, &*program)),
                 },
@@ -270,12 +270,12 @@ impl Kernel {
 }
 
 impl Rings {
-    /// Makes the rings of all CPUs, including those that may be added: later the daemon may lack the privilege. A CPU's
-    /// records stay in its ring until it has a reader.
+    /// Creates the rings of all CPUs, including those that may be added: later the daemon may lack the privilege. A
+    /// CPU's records stay in its ring until it has a reader.
     ///
     /// # Errors
     ///
-    /// A map could not be made.
+    /// A map could not be created.
     pub fn make_all(&mut self) -> Result<(), KernelError> {
         for cpu in 0..self.bytes.len() as u32 {
             let map = self.map_of(cpu)?;
@@ -284,16 +284,16 @@ impl Rings {
         Ok(())
     }
 
-    /// The rings that have been made and have no reader yet, with their CPUs.
+    /// The rings that exist and have no reader yet, with their CPUs.
     pub fn made(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
         self.made.iter().map(|(cpu, map)| (*cpu, map.fd().as_fd()))
     }
 
-    /// The ring of `cpu`; makes it if needed.
+    /// The ring of `cpu`. Creates it if needed.
     ///
     /// # Errors
     ///
-    /// There is no place for this CPU, the map could not be made, or its reader could not be set up.
+    /// There is no room for this CPU, the map could not be created, or its reader could not be set up.
     pub fn take(&mut self, cpu: u32) -> Result<Ring, KernelError> {
         let map = self.made.remove(&cpu).map_or_else(|| self.map_of(cpu), Ok)?;
         Ring::new(cpu, map, self.bytes_of(cpu)?)
@@ -303,7 +303,7 @@ impl Rings {
         self.bytes.get(cpu as usize).copied().ok_or(KernelError::NoPlace(cpu))
     }
 
-    /// Makes a ring that `cpu` writes to from now on.
+    /// Creates a ring that `cpu` writes to from now on.
     fn map_of(&mut self, cpu: u32) -> Result<MapData, KernelError> {
         let kind = aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_RINGBUF as u32;
         let definition = aya_obj::Map::new_from_params(kind, 0, 0, self.bytes_of(cpu)?, 0);

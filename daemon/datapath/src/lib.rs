@@ -1,13 +1,13 @@
-//! The datapath: packets in, records out. The kernel programs do this on each CPU; [`userspace`] does the same for
+//! The datapath turns packets into records. The kernel programs do this on each CPU; [`userspace`] does the same for
 //! captures and packet sockets.
 //!
 //! A [`plan`] sets all sizes. [`kernel`] loads the [`programs`] that this kernel supports ([`features`], `preemption`)
 //! and sets up their [`maps`]. Each [`cpu`]'s [`ring`] delivers its records; at the end of a window its [`edge`] holds
-//! what the programs counted exactly. Where no programs can run, a [`tap`] reads packets from a packet socket. A
-//! [`capture`] has its packets in files.
+//! the exact counts of the programs. Where no programs can run, a [`tap`] reads packets from a packet socket. A
+//! [`capture`] reads packets from files.
 //!
-//! The [`directory`] knows which interface has which slot, [`interface`] is what a report says of one, and [`rates`]
-//! are what it carried in each second. What is [`kept`] outlives the process, for the next weir.
+//! The [`directory`] maps interfaces to slots, [`interface`] describes an interface for reports, and [`rates`] are its
+//! packets and bytes in each second. The [`kept`] descriptors outlive the process, for the next weir.
 
 #![deny(unsafe_code)]
 

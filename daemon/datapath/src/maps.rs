@@ -21,19 +21,19 @@ use super::{
     syscall,
 };
 
-/// How many interfaces can be known to the programs as feeding elsewhere too. The rest of the map is reserved for
+/// How many interfaces the programs can know whose packets also feed elsewhere. The rest of the map is reserved for
 /// interfaces that have a slot but no place in the table.
 pub const FEEDING_MAX: usize = (PASSING_MAX - SLOTS_MAX) as usize;
 
-/// Lets the kernel programs find an interface's slot by index and direction.
+/// Lets the kernel programs look up an interface's slot by index and direction.
 pub struct InterfaceTable {
     map: Array<MapData, [u32; 2]>,
     passing: maps::HashMap<MapData, u32, u32>,
     places: Places,
     /// What feeds, by interface index.
     feeding: HashMap<u32, Passing>,
-    /// The content of the map `PASSING`; only this daemon writes it.
-    told: HashMap<u32, Passing>,
+    /// The content of the map `PASSING`. Only this daemon writes it.
+    written: HashMap<u32, Passing>,
     /// How many interfaces did not fit.
     left_out: usize,
 }
@@ -45,12 +45,12 @@ impl InterfaceTable {
             passing: maps::HashMap::try_from(passing)?,
             places: Places::default(),
             feeding: HashMap::new(),
-            told: HashMap::new(),
+            written: HashMap::new(),
             left_out: 0,
         })
     }
 
-    /// Tells the programs what they need to know about interfaces, by index; for at most [`FEEDING_MAX`] of them.
+    /// Sets what the programs need to know about interfaces, by index, for at most [`FEEDING_MAX`] of them.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl InterfaceTable {
         }
         self.left_out = left_out;
         let gone: Vec<u32> = before.keys().filter(|ifindex| !self.feeding.contains_key(ifindex)).copied().collect();
-        // Remove first, to make room.
+        // Remove entries first, to make room.
         for ifindex in gone {
             self.tell(ifindex)?;
         }
@@ -84,7 +84,7 @@ impl InterfaceTable {
         Ok(())
     }
 
-    /// Gives a slot to an interface index or to its `weir_common::control::egress` key, or updates what feeds.
+    /// Gives a slot to an interface index or to its `weir_common::control::egress` key, or updates which packets feed.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl InterfaceTable {
         }
     }
 
-    /// Removes such an entry.
+    /// Removes the entry of such a key.
     ///
     /// # Errors
     ///
@@ -119,28 +119,28 @@ impl InterfaceTable {
                 passing = passing.with_slot(is_egress(key), slot);
             }
         }
-        let told = self.told.get(&ifindex).copied().unwrap_or_default();
-        if passing == told {
+        let written = self.written.get(&ifindex).copied().unwrap_or_default();
+        if passing == written {
             return Ok(());
         }
         if passing == Passing::default() {
             self.passing.remove(&ifindex)?;
-            self.told.remove(&ifindex);
+            self.written.remove(&ifindex);
         } else {
             self.passing.insert(ifindex, passing.0, 0)?;
-            self.told.insert(ifindex, passing);
+            self.written.insert(ifindex, passing);
         }
         Ok(())
     }
 }
 
-/// How many packets each CPU leaves out.
+/// The valves: how many packets each CPU skips.
 pub struct Valves {
     map: Array<MapData, [u8; size_of::<Valve>()]>,
 }
 
 impl Valves {
-    /// Makes `cpu` take one packet in `rate`; a pending draw still counts.
+    /// Makes `cpu` take one packet in `rate`. A pending draw still counts.
     ///
     /// # Errors
     ///
@@ -155,10 +155,10 @@ impl Valves {
     }
 }
 
-/// The kernel's block of each CPU, and what `flush` leaves for its caller.
+/// The kernel's block of each CPU, and the records that `flush` leaves for its caller.
 pub struct Blocks {
     len: u32,
-    /// Programs that are loaded later find the map through this descriptor.
+    /// Keeps the map open, because programs that are loaded later find it through this descriptor.
     _cpus: Map,
     live: LiveCounters,
     handed_over: Array<MapData, [u64; size_of::<HandedOver>() / 8]>,
@@ -166,7 +166,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Access to the maps `CPUS` and `HANDED_OVER`.
+    /// Opens the maps `CPUS` and `HANDED_OVER`.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl Blocks {
         Ok(Self { len, _cpus: cpus, live, handed_over: Array::try_from(handed_over)?, descriptors })
     }
 
-    /// Access to the same maps through these descriptors.
+    /// Opens the same maps through these descriptors.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl Blocks {
         Ok(reader(&block))
     }
 
-    /// Passes on the records that the last run of `flush` took from a CPU's cache.
+    /// Passes the records that the last run of `flush` took from a CPU's cache to `take`.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! The eBPF object that this program carries: that of `ebpf/object/`, packed by gzip, or one that the build has
-//! compiled from source.
+//! The eBPF object that is embedded in this program: the one in `ebpf/object/`, compressed with gzip, or one that the
+//! build has compiled from source.
 
 use std::{fmt::Write as _, io::Read as _};
 
@@ -8,9 +8,9 @@ use ring::digest::{SHA256, digest};
 
 static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weir-ebpf"));
 
-/// Its bytes, unpacked.
+/// The object, decompressed.
 pub fn object() -> Vec<u8> {
-    /// The beginning of everything that gzip has packed (RFC 1952, 2.3.1).
+    /// The first bytes of all gzip data (RFC 1952, 2.3.1).
     const GZIP: [u8; 2] = [0x1f, 0x8b];
     let mut object = Vec::new();
     if CARRIED.starts_with(&GZIP) && GzDecoder::new(CARRIED).read_to_end(&mut object).is_ok() {
@@ -19,11 +19,11 @@ pub fn object() -> Vec<u8> {
     CARRIED.to_vec()
 }
 
-/// Its SHA-256, in hexadecimal digits: what `ebpf/object/weir-ebpf.o.sha256` says of the one that is kept there.
+/// The object's SHA-256 in hexadecimal digits. For the object in `ebpf/object/`, `weir-ebpf.o.sha256` has the same.
 pub fn object_sha256() -> String {
     let mut text = String::new();
     for byte in digest(&SHA256, &object()).as_ref() {
-        // To a string, this cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text

@@ -1,16 +1,16 @@
 //! Assigns each key a place in the programs' interface table.
 //!
-//! A key has only a few possible places, so that the programs have a short search. If they are all taken, the key goes
-//! beside the table, into the map `PASSING`, which takes any set of interfaces. Only this daemon writes the table, so
-//! it need not ask the kernel what is in it.
+//! A key has only a few possible places, so that the programs have a short search. If all of them are taken, the key
+//! goes into the map `PASSING` beside the table, which can take any set of interfaces. Only this daemon writes the
+//! table, so it does not need to ask the kernel for the content.
 
 use std::collections::HashMap;
 
 use weir_common::control::{INTERFACE_PROBES, INTERFACE_TABLE, InterfaceSlot, egress, is_egress};
 
-/// What is in the table and beside it.
+/// The content of the table and of the map beside it.
 pub struct Places {
-    /// The key at each place; 0 for none.
+    /// The key at each place, or 0 if the place is free.
     keys: Box<[u32; INTERFACE_TABLE as usize]>,
     /// The slots of the keys that found no place in the table.
     beside: HashMap<u32, u32>,
@@ -23,7 +23,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Inserts a key or changes its slot; returns its place in the table, or `None` if it is beside it.
+    /// Inserts a key or changes its slot. Returns its place in the table, or `None` if it is beside the table.
     pub fn insert(&mut self, key: u32, slot: u32) -> Option<u32> {
         let free = || if self.beside.contains_key(&key) { None } else { self.find(key, 0) };
         let Some(place) = self.find(key, key).or_else(free) else {
@@ -34,7 +34,7 @@ impl Places {
         Some(place)
     }
 
-    /// Removes a key; returns the place it had in the table, or `None` if it had none.
+    /// Removes a key. Returns the place that it had in the table, or `None` if it had none.
     pub fn remove(&mut self, key: u32) -> Option<u32> {
         self.beside.remove(&key);
         let place = self.find(key, key)?;
@@ -47,7 +47,7 @@ impl Places {
         self.beside.get(&key).copied()
     }
 
-    /// The first of a key's places that holds `wanted`.
+    /// The first of a key's places that contains `wanted`.
     fn find(&self, key: u32, wanted: u32) -> Option<u32> {
         let mut places = (0..INTERFACE_PROBES).map(|probe| InterfaceSlot::place(key, probe));
         places.find(|place| self.keys[*place as usize] == wanted)
@@ -72,7 +72,7 @@ mod tests {
     /// Interface indexes are below this.
     const INDEXES: u32 = 1 << 31;
 
-    /// A table and the slots it should give, as the programs see it.
+    /// A table as the programs see it, and the slots that it should return.
     #[derive(Default)]
     struct Table {
         places: Places,

@@ -8,16 +8,16 @@ use weir_sketch::hash::Key;
 
 use super::cpu::Cpus;
 
-/// Bytes of all rings together under `datapath.ring: auto`.
+/// The size of all rings together with `datapath.ring: auto`, in bytes.
 const RINGS_BYTES: u64 = 64 << 20;
-/// Slots of all flow caches together under `datapath.cache_flows: auto`: 32 MiB of records.
+/// The slots of all flow caches together with `datapath.cache_flows: auto`: 32 MiB of records.
 const CACHES_FLOWS: u64 = 1 << 19;
-/// Bounds of a CPU's share: the upper one applies on small machines, the lower one on large machines.
+/// The bounds of a CPU's share: the upper one applies on small machines, and the lower one on large machines.
 const RING_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 20);
 const CACHE_FLOWS: RangeInclusive<u64> = (1 << 10)..=(1 << 14);
 
-/// What each CPU gets: the configured size, or an equal share of a fixed total, so that memory does not grow with the
-/// number of CPUs.
+/// The share of each CPU: the configured size, or an equal share of a fixed total, so that memory does not grow with
+/// the number of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// Slots of its flow cache: a power of two.
@@ -27,7 +27,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// The shares of each of these CPUs.
+    /// The share of each of these CPUs.
     pub fn new(datapath: &config::Datapath, cpus: &Cpus) -> Self {
         let cpus = cpus.online.len().max(cpus.present.len()).max(1) as u64;
         let share = |total: u64, range: RangeInclusive<u64>| {
@@ -40,10 +40,10 @@ impl Shares {
     }
 }
 
-/// What the kernel side is built from.
+/// The parameters of the kernel side.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Keys the flow cache's slots.
+    /// The key that places flows in the flow cache.
     pub slot_key: Key,
     /// Flow-cache slots per CPU: a power of two.
     pub cache_flows: u32,
@@ -60,9 +60,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The datapath that a configuration describes on these CPUs, with a flow cache key drawn for this start. No other
-    /// weir has the key, nor does the next start. It is not derived from any stored secret, so it is worthless to an
-    /// attacker who learns it later.
+    /// The datapath that a configuration describes on these CPUs, with a random flow cache key for this start. No other
+    /// weir has the key, and the next start uses another one. It is not derived from any stored secret, so it is
+    /// worthless to an attacker who learns it later.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Plan {
         }
     }
 
-    /// The same for the `nth` packet socket reader, whose flow cache has its own key.
+    /// The same for packet socket reader number `nth`, whose flow cache has its own key.
     #[must_use]
     pub fn of_reader(&self, nth: usize) -> Self {
         Self { slot_key: self.slot_key.derive(&format!("reader {nth}")), ..*self }
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!([1_024, 4_096].map(shares), [(1_024, 64); 2]);
         let told = config::Datapath { cache_flows: Some(256), ring: Some(4 << 20), ..auto };
         assert_eq!(Shares::new(&told, &Cpus::of(128)), Shares { cache_flows: 256, ring: 4 << 20 });
-        // Offline CPUs have their share, for when they come online.
+        // Offline CPUs have a share, too, for when they come online.
         let half = Cpus { online: vec![0], ..Cpus::of(128) };
         assert_eq!(Shares::new(&auto, &half), Shares::new(&auto, &Cpus::of(128)));
     }

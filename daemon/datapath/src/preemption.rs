@@ -1,5 +1,5 @@
-//! Whether packet programs on one CPU can interrupt each other. weir counts without atomic instructions because they
-//! cannot: the kernel runs them with softirqs disabled, and each CPU runs one softirq at a time.
+//! Finds out whether packet programs on one CPU can interrupt each other. weir counts without atomic instructions
+//! because they usually cannot: the kernel runs them with softirqs disabled, and each CPU runs one softirq at a time.
 //!
 //! On a real-time kernel (`PREEMPT_RT`) softirqs are threads, which can be preempted. Up to Linux 6.17 a per-CPU lock
 //! still keeps them apart. From 6.18 on that lock exists only with `CONFIG_PREEMPT_RT_NEEDS_BH_LOCK`. Without it, one
@@ -10,14 +10,14 @@ use std::{fs, io::Read as _};
 use flate2::read::GzDecoder;
 use rustix::system::uname;
 
-/// The first Linux on which the lock is optional.
+/// The first Linux version on which the lock is optional.
 const CHOICE: (u32, u32) = (6, 18);
 /// The line in the kernel's configuration that enables it.
 const LOCK: &str = "CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y";
-/// The most bytes read of a kernel's configuration; a usual one has about 300,000.
+/// The most bytes that are read of a kernel's configuration. A typical one has about 300,000.
 const CONFIG_MAX: u64 = 4 << 20;
 
-/// Whether programs can interrupt each other on a CPU of this kernel.
+/// Whether programs can interrupt each other on one CPU of this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preemption {
     /// They cannot.
@@ -59,7 +59,7 @@ impl Preemption {
         matches!(self, Self::None | Self::Locked)
     }
 
-    /// A description.
+    /// A description for messages.
     pub const fn words(self) -> &'static str {
         match self {
             Self::None => "packet programs do not interrupt each other",

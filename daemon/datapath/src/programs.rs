@@ -18,14 +18,14 @@ use super::{error::KernelError, maps::Blocks, syscall};
 
 /// The XDP programs.
 pub struct XdpPrograms<'a> {
-    /// For native mode; loaded with the object.
+    /// The program for native mode. It is loaded with the object.
     pub native: &'a mut Xdp,
-    /// For generic mode; loaded with the tc programs.
+    /// The program for generic mode. It is loaded with the tc programs.
     pub(super) generic: &'a mut Xdp,
 }
 
 impl XdpPrograms<'_> {
-    /// Loads all of them. If the kernel refuses one, the error is reported again where it is needed.
+    /// Loads all of them. If the kernel refuses one, the error is reported when that program is needed.
     pub fn load_all(&mut self) {
         if let Err(error) = self.generic() {
             debug!("the program for generic mode is not loaded: {error}");
@@ -53,14 +53,14 @@ impl XdpPrograms<'_> {
 /// The tc programs. The daemon loads all that the kernel supports when it starts; other commands load each one when
 /// they first need it.
 pub struct TcPrograms<'a> {
-    /// For packets that start with an Ethernet header, by [`Way`].
+    /// The programs for packets that start with an Ethernet header, by [`Way`].
     pub(super) ethernet: [&'a mut SchedClassifier; 2],
-    /// For packets that start with an IP header.
+    /// The programs for packets that start with an IP header.
     pub(super) ip: [&'a mut SchedClassifier; 2],
 }
 
 impl TcPrograms<'_> {
-    /// Loads all of them. If the kernel refuses one, the error is reported again where it is needed.
+    /// Loads all of them. If the kernel refuses one, the error is reported when that program is needed.
     pub fn load_all(&mut self) {
         for (link, way) in [Link::Ethernet, Link::RawIp].into_iter().flat_map(|link| Way::ALL.map(|way| (link, way))) {
             if let Err(error) = self.get(link, way) {
@@ -93,7 +93,7 @@ impl TcPrograms<'_> {
     }
 }
 
-/// The program that closes a CPU's window, and what it leaves for its caller.
+/// The program that closes a CPU's window, with the maps that it uses.
 #[derive(Clone, Copy)]
 pub struct FlushProgram<'a> {
     pub(super) program: BorrowedFd<'a>,
@@ -101,12 +101,13 @@ pub struct FlushProgram<'a> {
 }
 
 impl<'a> FlushProgram<'a> {
-    /// The program with this descriptor, which uses these maps.
+    /// Wraps the program with this descriptor, which uses these maps.
     pub const fn new(program: BorrowedFd<'a>, blocks: &'a Blocks) -> Self {
         Self { program, blocks }
     }
 
-    /// Runs it once on `cpu`, through an interrupt if this thread is on another CPU. `None` if that CPU is offline.
+    /// Runs the program once on `cpu`, through an interrupt if this thread is on another CPU. `None` if `cpu` is
+    /// offline.
     ///
     /// # Errors
     ///
@@ -123,7 +124,7 @@ impl<'a> FlushProgram<'a> {
         }
     }
 
-    /// Runs it once on this thread's CPU, for the block of `cpu`, which is offline: see [`FlushOrder`].
+    /// Runs the program once on this thread's CPU for the block of `cpu`, which is offline: see [`FlushOrder`].
     ///
     /// # Errors
     ///
@@ -151,7 +152,7 @@ impl<'a> FlushProgram<'a> {
     }
 }
 
-/// Runs a program once on a packet, on this thread's CPU; returns its return value.
+/// Runs a program once on a packet, on this thread's CPU. Returns the program's return value.
 ///
 /// # Errors
 ///

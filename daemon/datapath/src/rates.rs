@@ -1,22 +1,22 @@
-//! Rates within a window: what an interface carried in each second.
+//! Rates within a window: the packets and bytes of an interface in each second.
 //!
-//! The counters of the kernel programs are read once a second, at full seconds of the wall clock: [`Pulse`]. The rate
-//! of a second is what was counted between two readings, divided by the time between them. A late reading makes a
-//! second longer: it then stands for several seconds, each at the mean rate. Packets that weir itself counts, from
-//! captures and packet sockets, belong to the second of their own timestamp, in whichever order they arrive:
-//! [`Seconds`].
+//! [`Pulse`] reads the counters of the kernel programs once a second, at full seconds of the wall clock. The rate of a
+//! second is the count between two readings, divided by the time between them. A late reading makes a second longer: it
+//! then stands for several seconds, each at the mean rate. [`Seconds`] counts packets that weir itself reads, from
+//! captures and packet sockets. They belong to the second of their own timestamp, in whichever order they arrive.
 
 use std::{ops::Range, time::Duration};
 
 use hdrhistogram::Histogram;
 use weir_common::ledger::Tally;
 
-/// A shorter stretch does not count as a second.
+/// A shorter stretch of time does not count as a second.
 const LEAST: Duration = Duration::from_millis(900);
 const SECOND: Duration = Duration::from_secs(1);
-/// A reading may be this early: the end of a window and the end of its last second come from two clocks.
+/// A reading may be early by this time, because the end of a window and the end of its last second come from two
+/// clocks.
 const EARLY: Duration = Duration::from_millis(20);
-/// How many seconds are open at once. A packet that arrives later than that is attributed to no second.
+/// How many seconds are open at once. A packet that arrives later belongs to no second.
 pub const OPEN: usize = 64;
 /// The largest rate that a histogram can hold: ten terabytes a second.
 const RATE_MAX: u64 = 10_000_000_000_000;
@@ -32,13 +32,13 @@ pub struct Rates {
     pub packets: Histogram<u32>,
     /// Bytes a second.
     pub bytes: Histogram<u32>,
-    /// The largest rates, exactly.
+    /// The exact largest rates.
     pub most: Tally,
-    /// The smallest rates, exactly; meaningless while there are none.
+    /// The exact smallest rates. They have no meaning while there are no rates.
     pub least: Tally,
-    /// Packets that belong to no second: they arrived too late for it, or have no timestamp.
+    /// Packets that belong to no second, because they arrived too late or have no timestamp.
     pub unplaced: Tally,
-    /// The longest stretch that was counted as one or more seconds.
+    /// The longest stretch of time that was counted as one or more seconds.
     pub longest: Duration,
 }
 
@@ -63,8 +63,8 @@ impl Rates {
         self.bytes.len()
     }
 
-    /// Adds a stretch of time and what was counted in it. A stretch of slightly less than a second is not scaled up:
-    /// nobody knows whether more came in the rest.
+    /// Adds a stretch of time with its count. A stretch of slightly less than a second is not scaled up, because it is
+    /// unknown whether more packets came in the rest of the second.
     pub fn add(&mut self, came: Tally, stretch: Duration) {
         let stretch = stretch.max(SECOND);
         let seconds = stretch.as_secs_f64();
@@ -79,8 +79,7 @@ impl Rates {
         self.longest = self.longest.max(stretch);
     }
 
-    /// Adds silent seconds until there are this many. Adds none if it is unknown in which seconds some of the packets
-    /// came.
+    /// Adds silent seconds until there are this many. Adds none if some packets cannot be assigned to a second.
     pub fn fill_up(&mut self, seconds: u64) {
         if self.unplaced.is_zero() {
             self.fill_up_surely(seconds);
@@ -98,14 +97,14 @@ impl Rates {
         }
     }
 
-    /// Adds a partly known second, unless it is below the smallest rate: that would be a false minimum.
+    /// Adds an incomplete second, unless it is below the smallest rate: that would be a false minimum.
     fn add_part(&mut self, came: Tally) {
         if self.seconds() > 0 && came.packets >= self.least.packets && came.bytes >= self.least.bytes {
             self.add(came, SECOND);
         }
     }
 
-    /// Takes over the rates of another source of the same interface. Only one of the two saw its packets.
+    /// Merges the rates of another source of the same interface. Only one of the two sources saw its packets.
     pub fn merge(&mut self, other: Self) {
         if self.most.is_zero() && (!other.most.is_zero() || other.seconds() > self.seconds()) {
             let unplaced = self.unplaced;
@@ -115,14 +114,14 @@ impl Rates {
     }
 }
 
-/// Which seconds belong to a window that has ended.
+/// Determines which seconds belong to a window that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowSeconds {
-    /// Where the window began, if that is not known from the window before.
+    /// Where the window began, unless the window before determines that.
     start: Start,
     /// The first second that has not ended.
     end: u64,
-    /// At most this many seconds have passed, whatever the clock says.
+    /// At most this many seconds have passed, whatever the clock shows.
     at_most: u64,
     /// What follows the window.
     then: Then,
@@ -131,19 +130,19 @@ pub struct WindowSeconds {
 /// What follows a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing. The window began with its first packet and ended with its last one, so its first and last seconds may
-    /// be incomplete.
+    /// Nothing follows. The window began with its first packet and ended with its last one, so its first and last
+    /// seconds may be incomplete.
     Nothing,
-    /// Another window, which begins at this time.
+    /// Another window follows, which begins at this time.
     Window(u64),
 }
 
 /// Where a window begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Start {
-    /// Its first whole second.
+    /// The first whole second of the window.
     whole: u64,
-    /// The second of which the window has only the end.
+    /// The second before, if the window has only its end.
     part: Option<u64>,
 }
 
@@ -155,10 +154,9 @@ impl Start {
 }
 
 impl WindowSeconds {
-    /// For a window of which only the end is known: the time, and how much time has passed. The next one follows at
-    /// once.
+    /// For a window of which only the end and the duration are known. The next window follows immediately.
     pub fn at(end_ns: u64, passed: Duration) -> Self {
-        // The two clocks differ a little.
+        // Allow for a small difference between the two clocks.
         let end = end_ns.saturating_add(EARLY.as_nanos() as u64) / NS;
         let at_most = passed.as_secs_f64().round() as u64;
         Self { start: Start::of(end * NS), end, at_most, then: Then::Window(end * NS) }
@@ -177,20 +175,20 @@ impl WindowSeconds {
 
 const NS: u64 = 1_000_000_000;
 
-/// Counts packets by the second of their own timestamps. Several seconds are open at once: packets of several captures
-/// or sockets do not arrive in the order of their timestamps.
+/// Counts packets by the second of their own timestamps. Several seconds are open at once, because packets of several
+/// captures or sockets do not arrive in the order of their timestamps.
 #[derive(Clone, Debug, Default)]
 pub struct Seconds {
     /// Where the window begins, if not at its first packet.
     start: Option<Start>,
     /// The latest open second.
     newest: Option<u64>,
-    /// What was counted in each open second, at its number modulo [`OPEN`]. Empty before the first packet.
+    /// The count of each open second, at its number modulo [`OPEN`]. Empty before the first packet.
     open: Vec<Tally>,
-    /// A second far ahead of the open ones, and what was counted in it. If the next packet is not much earlier, time
-    /// has moved on to there; otherwise the timestamp was wrong.
+    /// A second far ahead of the open ones, and its count. If the timestamp of the next packet is similar, time has
+    /// moved on to there; otherwise this timestamp was wrong.
     ahead: Option<(u64, Tally)>,
-    /// The first second of the window, once it is closed; it may be incomplete.
+    /// The first second of the window, once it is closed. It may be incomplete.
     first: Option<(u64, Tally)>,
     rates: Option<Box<Rates>>,
     /// The first and last seconds that are in the rates.
@@ -204,7 +202,7 @@ impl Seconds {
         self.start.get_or_insert(Start::of(time_ns));
     }
 
-    /// Counts packets of a second since 1970; `None` if they have no timestamp.
+    /// Counts packets in a second since 1970; `None` if they have no timestamp.
     #[inline]
     pub fn count(&mut self, second: Option<u64>, tally: Tally) {
         match (second, self.newest) {
@@ -223,7 +221,7 @@ impl Seconds {
         };
         if let Some((ahead, came)) = self.ahead.take() {
             if second.saturating_add(OPEN as u64) > ahead {
-                // Time has moved on to there.
+                // Two packets confirm it: time has moved on.
                 self.go_on(ahead);
                 self.open[place(ahead)].add(came);
                 return self.count(Some(second), tally);
@@ -243,7 +241,7 @@ impl Seconds {
         }
     }
 
-    /// Makes a later second the newest one, and closes those that are now too old.
+    /// Makes a later second the newest one, and closes seconds that are now too old.
     fn go_on(&mut self, second: u64) {
         for old in self.numbers() {
             if second - old >= OPEN as u64 {
@@ -254,7 +252,7 @@ impl Seconds {
         self.newest = Some(second);
     }
 
-    /// The open seconds, the earliest first.
+    /// The numbers of the open seconds, earliest first.
     fn numbers(&self) -> Range<u64> {
         self.newest.map_or(0..0, |newest| newest.saturating_sub(OPEN as u64 - 1)..newest + 1)
     }
@@ -277,13 +275,13 @@ impl Seconds {
         self.rates.get_or_insert_default().add(came, SECOND);
     }
 
-    /// Ends the window and returns its rates. If another window follows at once, seconds that have not ended stay open
-    /// for it.
+    /// Ends the window and returns its rates. If another window follows immediately, seconds that have not ended stay
+    /// open for it.
     pub fn close(&mut self, cut: &WindowSeconds) -> Rates {
         let &WindowSeconds { start, end, at_most, then } = cut;
         let Start { whole: start, part } = self.start.unwrap_or(start);
         if let Some((ahead, came)) = self.ahead.take() {
-            // Nothing came after it.
+            // No packet followed that could show the timestamp to be wrong.
             self.go_on(ahead);
             self.open[place(ahead)].add(came);
         }
@@ -343,8 +341,8 @@ pub struct Pulse {
 /// One interface's counters.
 #[derive(Debug)]
 struct Slot {
-    /// The time and value of the last reading. `None` before the first full second, because a part of a second does not
-    /// count.
+    /// The time and value of the last reading. `None` before the first full second, because an incomplete second does
+    /// not count.
     looked: Option<(Duration, Tally)>,
     rates: Rates,
 }
@@ -354,7 +352,7 @@ impl Slot {
         Self { looked, rates: Rates::default() }
     }
 
-    /// A full second has ended. After a late reading, the rest of its second counts as a part of the next one.
+    /// Notes that a full second has ended. After a late reading, the rest of its second is part of the next one.
     fn look(&mut self, now: Duration, says: impl FnOnce() -> Tally) {
         let Some((then, said)) = self.looked else {
             self.looked = Some((now, says()));
@@ -377,7 +375,7 @@ impl Pulse {
         Self { due: next(now, since_second), slots }
     }
 
-    /// How long until the next reading.
+    /// The time until the next reading.
     pub const fn left(&self, now: Duration) -> Duration {
         self.due.saturating_sub(now)
     }
@@ -406,7 +404,7 @@ impl Pulse {
     }
 }
 
-/// When the next full second is. If the reading was early for a full second, that one is skipped.
+/// The time of the next full second. If the reading was slightly early for a full second, that second is skipped.
 fn next(now: Duration, since_second: Duration) -> Duration {
     let left = SECOND.saturating_sub(since_second);
     now + if left <= EARLY { left + SECOND } else { left }

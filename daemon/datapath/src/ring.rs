@@ -20,7 +20,7 @@ use weir_system::waker::Waker;
 
 use super::error::KernelError;
 
-/// Bytes that the kernel puts before each entry.
+/// The header that the kernel puts before each entry, in bytes.
 const ENTRY_HEADER_BYTES: u64 = 8;
 
 /// The ring of one CPU.
@@ -31,7 +31,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A reader for the ring `map` of `bytes` bytes.
+    /// Opens a reader for the ring `map`, which has `bytes` bytes.
     pub fn new(cpu: u32, map: MapData, bytes: u32) -> Result<Self, KernelError> {
         Ok(Self { cpu, bytes, entries: RingBuf::try_from(Map::RingBuf(map))? })
     }
@@ -41,7 +41,7 @@ impl Ring {
         self.cpu
     }
 
-    /// Passes records to `take`, in order, until the ring is empty or a whole ring's worth has been read.
+    /// Passes records to `take`, in order, until the ring is empty or as many bytes as the ring holds have been read.
     pub fn drain(&mut self, mut take: impl FnMut(&[Record])) -> Drained {
         let mut bytes = 0;
         while bytes < u64::from(self.bytes) {
@@ -49,8 +49,8 @@ impl Ring {
                 return Drained { fill: bytes as f64 / f64::from(self.bytes), more: false };
             };
             bytes += item.len() as u64 + ENTRY_HEADER_BYTES;
-            // Our own program writes the entries, so every length is known. If one were not, the ledger would not
-            // balance.
+            // weir's own program writes the entries, so every length is known. If a length were wrong, the ledger would
+            // not balance.
             if let Some(records) = record::read(&item) {
                 take(records);
             }
@@ -59,14 +59,14 @@ impl Ring {
     }
 }
 
-/// What a reader of rings waits for: plenty to read, or a wake-up.
+/// The events that a reader of rings waits for: much to read, or a call of its waker.
 pub struct RingEvents {
     epoll: OwnedFd,
     waker: Waker,
 }
 
 impl RingEvents {
-    /// The events of a reader without rings.
+    /// Creates the events of a reader without rings.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl RingEvents {
     }
 
     fn add_fd(&self, fd: BorrowedFd<'_>) -> Result<(), KernelError> {
-        // Edge-triggered: the kernel side wakes the reader once every few hundred records, not for each.
+        // Edge-triggered: the kernel side wakes the reader once every few hundred records, not for each one.
         let on_wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), on_wakeup).map_err(refused)
     }
@@ -98,7 +98,7 @@ impl RingEvents {
         self.waker.clone()
     }
 
-    /// Waits until there is plenty to read, the reader is woken, or `timeout` has passed.
+    /// Waits until there is much to read, the reader is woken, or `timeout` has passed.
     ///
     /// # Errors
     ///
@@ -139,12 +139,12 @@ mod tests {
     use super::*;
 
     const BRIEF: Duration = Duration::from_millis(20);
-    /// A wait takes this long only if nothing ends it.
+    /// A wait takes this long only if no event ends it.
     const LONG: Duration = Duration::from_secs(20);
 
     #[test]
     fn a_reader_waits_for_the_ring_for_a_waker_and_not_for_ever() {
-        // A ring is a file that becomes readable, and so is a waker.
+        // A waker stands in for the ring: both are files that become readable.
         let ring = Waker::new().unwrap();
         let events = RingEvents::new().unwrap();
         events.add_fd(ring.as_fd()).unwrap();
@@ -153,11 +153,11 @@ mod tests {
             events.wait(timeout).unwrap();
             clock::now().monotonic - start
         };
-        assert!(waits(BRIEF) >= BRIEF, "nothing happens: the whole timeout");
+        assert!(waits(BRIEF) >= BRIEF, "without an event, it waits for the whole timeout");
         ring.wake();
-        assert!(waits(LONG) < LONG, "the ring");
+        assert!(waits(LONG) < LONG, "the ring wakes the reader");
         events.waker().wake();
-        assert!(waits(LONG) < LONG, "the waker");
-        assert!(waits(BRIEF) >= BRIEF, "each wakes the reader once");
+        assert!(waits(LONG) < LONG, "the waker wakes the reader");
+        assert!(waits(BRIEF) >= BRIEF, "each event wakes the reader only once");
     }
 }

@@ -1,5 +1,5 @@
-//! bpf(2) for descriptors that another process has opened. aya accepts only programs and links that it made itself, or
-//! pins in a file system that a service may not write to.
+//! Calls bpf(2) for descriptors that another process has opened. aya accepts only programs and links that it created
+//! itself, or that are pinned in a file system that a service may not write to.
 //!
 //! The commands and their structures come from the kernel's `include/uapi/linux/bpf.h`. The kernel treats missing
 //! fields at the end of a structure as zero.
@@ -28,7 +28,7 @@ const LINK_UPDATE: u32 = 29;
 const LINK_DETACH: u32 = 34;
 
 const TEST_RUN_ON_CPU: u32 = 1;
-/// Before all other programs of the hook.
+/// The flag to attach before all other programs of the hook.
 const BEFORE: u32 = 1 << 3;
 const XDP_GENERIC: u32 = 1 << 1;
 const XDP_NATIVE: u32 = 1 << 2;
@@ -37,12 +37,12 @@ const ATTACH_TCX_INGRESS: u32 = 46;
 const ATTACH_TCX_EGRESS: u32 = 47;
 /// `BPF_PROG_TYPE_SCHED_CLS`: a program of the tc hook.
 const CLASSIFIER: u32 = 3;
-/// The most programs that the kernel has at a TCX hook (`BPF_MPROG_MAX`).
+/// The most programs that the kernel allows at a TCX hook (`BPF_MPROG_MAX`).
 const CHAIN_MAX: usize = 64;
 /// The size of a program's name, including the zero at the end (`BPF_OBJ_NAME_LEN`).
 const NAME_BYTES: usize = 16;
 
-/// Where a link runs its program.
+/// The hook at which a link runs its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
     /// XDP, in the driver.
@@ -56,7 +56,7 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// The link type, and the flags that attach a program there.
+    /// The link type, and the flags that attach a program at this hook.
     const fn kernel(self) -> (u32, u32) {
         match self {
             Self::XdpNative => (ATTACH_XDP, XDP_NATIVE),
@@ -66,12 +66,12 @@ impl Hook {
         }
     }
 
-    /// The direction of the packets there.
+    /// The direction of the packets at this hook.
     pub const fn way(self) -> Way {
         if matches!(self, Self::TcxEgress) { Way::Egress } else { Way::Ingress }
     }
 
-    /// Whether several programs can run there in a chain.
+    /// Whether several programs can run in a chain at this hook.
     pub const fn is_chain(self) -> bool {
         matches!(self, Self::TcxIngress | Self::TcxEgress)
     }
@@ -221,7 +221,7 @@ struct TestRun {
     cpu: u32,
 }
 
-/// Attaches a program to an interface until the link's last descriptor is closed.
+/// Attaches a program to an interface until the last descriptor of the link is closed.
 ///
 /// # Errors
 ///
@@ -257,7 +257,7 @@ pub fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     unsafe { bpf(LINK_DETACH, &mut link) }.map(drop)
 }
 
-/// The kernel's information about a link. Needs no capability.
+/// Reads the kernel's information about a link. This needs no capability.
 ///
 /// # Errors
 ///
@@ -269,7 +269,7 @@ pub fn state_of(link: BorrowedFd<'_>) -> io::Result<LinkState> {
     Ok(LinkState { id: info.id, program: info.program, ifindex: info.ifindex })
 }
 
-/// The ID and the name of a program.
+/// The id and the name of a program.
 ///
 /// # Errors
 ///
@@ -283,11 +283,11 @@ pub fn program_of(program: BorrowedFd<'_>) -> io::Result<(u32, String)> {
     Ok((info.id, String::from_utf8_lossy(name).into_owned()))
 }
 
-/// The name of the program with this ID. Needs `CAP_SYS_ADMIN`.
+/// The name of the program with this id. This needs `CAP_SYS_ADMIN`.
 ///
 /// # Errors
 ///
-/// There is no such program, or this process may not ask.
+/// There is no such program, or this process lacks permission.
 pub fn program_name(id: u32) -> io::Result<String> {
     let mut order = [id, 0, 0];
     // SAFETY: these words are the structure of this command.
@@ -297,12 +297,12 @@ pub fn program_name(id: u32) -> io::Result<String> {
     program_of(program.as_fd()).map(|(_, name)| name)
 }
 
-/// The programs at a TCX hook of an interface of this network namespace, in the order in which they run. Needs
-/// `CAP_NET_ADMIN`. Holds the kernel's interface lock while it copies them.
+/// The programs at a TCX hook of an interface in this network namespace, in the order in which they run. This needs
+/// `CAP_NET_ADMIN`. The kernel holds its interface lock while it copies them.
 ///
 /// # Errors
 ///
-/// There is no such interface, this process may not ask, or the kernel has no such hooks.
+/// There is no such interface, this process lacks permission, or the kernel has no such hooks.
 pub fn chain(ifindex: u32, hook: Hook) -> io::Result<Vec<Chained>> {
     let (mut programs, mut links) = ([0_u32; CHAIN_MAX], [0_u32; CHAIN_MAX]);
     let mut query = Query {
@@ -360,7 +360,8 @@ unsafe fn get_info<T>(of: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut get) }.map(drop)
 }
 
-/// Runs a raw tracepoint program with these arguments, on this CPU or on the thread's own; returns its return value.
+/// Runs a raw tracepoint program with these arguments, on this CPU or, if `None`, on the thread's own. Returns its
+/// return value.
 ///
 /// # Errors
 ///
@@ -379,7 +380,7 @@ pub fn run(program: BorrowedFd<'_>, cpu: Option<u32>, arguments: [u64; 2]) -> io
     Ok(order.result)
 }
 
-/// Reads an element of an array map whose elements have the size of this type. aya passes elements by value, and a
+/// Reads an element of an array map whose elements have the size of this type. aya passes elements by value, but a
 /// thread's stack has no room for several large ones.
 ///
 /// # Errors
@@ -400,11 +401,11 @@ pub fn look_up<T: FromBytes + IntoBytes + KnownLayout>(map: BorrowedFd<'_>, inde
     Ok(value)
 }
 
-/// Writes such an element.
+/// Writes an element of such a map.
 ///
 /// # Errors
 ///
-/// As for [`look_up`].
+/// See [`look_up`].
 pub fn update<T: IntoBytes + Immutable>(map: BorrowedFd<'_>, index: u32, value: &T) -> io::Result<()> {
     check_size::<T>(map)?;
     let mut element = Element {
@@ -431,7 +432,7 @@ fn check_size<T>(map: BorrowedFd<'_>) -> io::Result<()> {
 pub fn wait_for_programs() {
     /// `MEMBARRIER_CMD_GLOBAL` of membarrier(2): the kernel waits as it does before it frees a program.
     const GLOBAL: libc::c_int = 1;
-    /// A packet takes a millionth of this.
+    /// A longer wait is worth a log message: a program needs only microseconds per packet.
     const LONG: Duration = Duration::from_millis(50);
     // SAFETY: this system call takes three numbers and touches no memory.
     if unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } < 0 {

@@ -21,15 +21,15 @@ use crate::rates::{Seconds, WindowSeconds};
 /// A packet, or several that an offload merged into one buffer with shared headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer<'a> {
-    /// The beginning, as it was on the wire.
+    /// The beginning of the packet, as it was on the wire.
     pub headers: &'a [u8],
     /// The link layer of the first bytes.
     pub link: Link,
-    /// The packets on the wire.
+    /// The number of packets on the wire and their bytes.
     pub tally: Tally,
-    /// Which part of that is uncertain.
+    /// The part of the tally that is uncertain.
     pub uncertain: Option<Uncertain>,
-    /// Arrival time: see [`Record::first_tick`].
+    /// Arrival time in ticks: see [`Record::first_tick`].
     pub tick: u32,
     /// Arrival time in seconds since 1970; `None` if unknown.
     pub second: Option<u64>,
@@ -40,21 +40,21 @@ pub struct Buffer<'a> {
 impl Buffer<'_> {
     /// Its first bytes, for the parser.
     pub const fn beginning(&self) -> Beginning<'_> {
-        // Only the offload knows the length of a buffer of several packets; it merges nothing but IP.
+        // A buffer of several packets states no length: only the offload knows it. An offload merges nothing but IP.
         let length = if self.tally.packets == 1 { self.tally.bytes as usize } else { UNKNOWN_LENGTH };
         Beginning { bytes: self.headers, length }
     }
 }
 
-/// The work of the kernel program on one CPU. Its records go to the caller.
+/// The work of the kernel program on one CPU. The caller gets its records.
 pub struct UserspaceProgram {
     slot_key: SlotKey,
     tunnels: Tunnels,
     tunnel_ports: TunnelPorts,
     cache: Vec<Record>,
     bits: u32,
-    /// The latest packets, until this many more have been parsed: meanwhile the CPU prefetches their cache slots.
-    /// Indexed by packet number.
+    /// The latest packets, by packet number. A packet waits here until this many more have been parsed, while the CPU
+    /// prefetches its cache slot.
     pending: [Option<Pending>; PENDING],
     /// How many packets were parsed.
     parsed: usize,
@@ -62,19 +62,19 @@ pub struct UserspaceProgram {
     valve: Valve,
     /// The sampling rate of the pending draw.
     drawn: u32,
-    /// Packets still to be left out before the next one is taken.
+    /// How many packets to skip before the next one is taken.
     left_out: u32,
     /// State of the random number generator (`SplitMix64`; Steele, Lea, Flood, 2014).
     random: u64,
     edge: Edge,
-    /// By interface slot.
+    /// The seconds, by interface slot.
     seconds: Vec<Seconds>,
 }
 
-/// The most packets that are not in their records yet.
+/// How many packets at most are parsed but not in their records yet.
 const PENDING: usize = 4;
 
-/// A packet that is not in its record yet.
+/// A packet that is parsed but not in its record yet.
 #[derive(Clone, Copy)]
 struct Pending {
     slot: u32,
@@ -83,7 +83,7 @@ struct Pending {
 }
 
 impl UserspaceProgram {
-    /// A program with an empty cache.
+    /// Creates a program with an empty cache.
     pub fn new(plan: &Plan) -> Self {
         let mut program = Self {
             slot_key: SlotKey::new(plan.slot_key),
@@ -105,7 +105,7 @@ impl UserspaceProgram {
         program
     }
 
-    /// Takes one packet in `rate` from now on; a pending draw still counts.
+    /// Takes one packet in `rate` from now on. A pending draw still counts.
     pub fn set_rate(&mut self, rate: u32) {
         self.valve = Valve::one_in(rate);
     }
@@ -117,7 +117,7 @@ impl UserspaceProgram {
     }
 
     /// Measures a buffer from the interface of this slot, for which there must be room. If a record has to leave the
-    /// cache for it, that record goes to `evict`.
+    /// cache to make room, that record goes to `evict`.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>, evict: impl FnMut(&Record)) {
         let &Buffer { headers: _, link, tally, uncertain, tick, second, repeated } = buffer;
         let taken = self.take();
@@ -157,8 +157,8 @@ impl UserspaceProgram {
         }
     }
 
-    /// Accounts for packets that a socket dropped: `counted` is the estimate, `beyond` how far the truth may exceed it.
-    /// If `repeated`, these packets feed totals and lists on another interface.
+    /// Accounts for packets that a socket dropped. `counted` is the estimate, and `beyond` is how far the truth may
+    /// exceed it. If `repeated`, these packets feed totals and lists on another interface.
     pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally, repeated: bool) {
         lose(&mut self.edge.counters[usize::from(slot)], Loss::SocketDrop, counted, beyond, repeated);
     }
@@ -202,7 +202,7 @@ impl UserspaceProgram {
         Edge { sampling: (self.drawn, self.drawn), rates, ..std::mem::replace(&mut self.edge, Edge::empty(interfaces)) }
     }
 
-    /// Whether the next packet is taken, and if so, how many it stands for.
+    /// Decides whether the next packet is taken, and if so, returns how many packets it represents.
     fn take(&mut self) -> Option<u16> {
         if self.left_out > 0 {
             self.left_out -= 1;
@@ -216,7 +216,7 @@ impl UserspaceProgram {
     fn draw(&mut self) {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.drawn = self.valve.rate;
-        // If every packet is taken, the logarithm would cost a sixth of a replay's time.
+        // If every packet is taken, computing the logarithm would cost a sixth of a replay's time.
         self.left_out = if self.drawn == 1 { 0 } else { self.valve.left_out((hash::mix(self.random) >> 32) as u32) };
     }
 
@@ -273,7 +273,7 @@ mod tests {
         frame
     }
 
-    /// Measures frames on the second interface and closes the window; returns its records and its edge.
+    /// Measures frames on the second interface and closes the window. Returns the records and the edge.
     fn window(program: &mut UserspaceProgram, frames: impl IntoIterator<Item = [u8; 60]>) -> (Vec<Record>, Edge) {
         let mut records = Vec::new();
         for frame in frames {
@@ -316,7 +316,7 @@ mod tests {
         for (rate, taken) in [(1, 20_000..=20_000), (10, 1_700..=2_300)] {
             let mut program = program(Packets::OneIn(rate));
             let (records, edge) = window(&mut program, (0..20_000_u32).map(|n| udp((n % 3_000) as u16)));
-            assert!(records.len() > 256, "they do not all fit into the cache");
+            assert!(records.len() > 256, "the flows do not all fit into the cache");
             let ledger = Ledger { counters: edge.counters[1], attributed: sum(&records) };
             assert!(ledger.balances() && ledger.counters.seen == Tally::new(20_000, 1_200_000), "{ledger:?}");
             assert!(taken.contains(&ledger.attributed.packets), "1 in {rate}: {ledger:?}");
@@ -334,6 +334,6 @@ mod tests {
         assert!(ledger.balances() && ledger.lost() == Tally::new(3, 300), "{ledger:?}");
         assert_eq!(ledger.counters.uncertain.beyond(), Tally::new(0, 4_000));
         let next = window(&mut program, []).1.counters[1];
-        assert_eq!(next.uncertain, Uncertain::default(), "that was the window before");
+        assert_eq!(next.uncertain, Uncertain::default(), "the dropped packets belong to the window before");
     }
 }

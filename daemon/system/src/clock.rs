@@ -1,4 +1,4 @@
-//! The only module that reads a clock; everywhere else time is an argument.
+//! The only module that reads a clock. Everywhere else time is an argument.
 
 use std::time::Duration;
 
@@ -24,17 +24,17 @@ pub fn now() -> Moment {
     }
 }
 
-/// Time since the machine booted, including sleep.
+/// The time since the machine booted, including sleep.
 pub fn since_boot() -> Duration {
     read(ClockId::Boottime)
 }
 
-/// User and system time that this process has used so far.
+/// The user and system time that this process has used so far.
 pub fn cpu_time() -> Duration {
     read(ClockId::ProcessCPUTime)
 }
 
-/// User and system time that this thread has used so far.
+/// The user and system time that this thread has used so far.
 pub fn thread_cpu_time() -> Duration {
     read(ClockId::ThreadCPUTime)
 }

@@ -1,4 +1,5 @@
-//! Whether weir has restricted itself (`sandbox`). This explains why it cannot open a file that its user may open.
+//! Remembers whether weir has restricted itself (`sandbox`). This explains why it cannot open a file that its user may
+//! open.
 
 use std::{
     io::{Error, ErrorKind},
@@ -7,7 +8,7 @@ use std::{
 
 static FILES: AtomicBool = AtomicBool::new(false);
 
-/// From here on this process opens only files in certain folders.
+/// Notes that from here on this process opens only files in certain folders.
 pub fn note() {
     FILES.store(true, Ordering::Relaxed);
 }

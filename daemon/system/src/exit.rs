@@ -4,14 +4,14 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done.
+    /// Everything is done.
     Done = 0,
-    /// Done as far as possible: part of the input was broken, or something failed on the way.
+    /// Everything possible is done, but part of the input was broken, or something failed.
     Broken = 1,
     /// The command line or the configuration is wrong.
     Usage = 2,
-    /// Not permitted, or not possible on this machine.
+    /// The operation is not permitted, or not possible on this machine.
     Impossible = 3,
-    /// A second signal to stop, at least a second after the first: stopped at once.
+    /// A second signal to stop arrived at least a second after the first, and weir stopped immediately.
     Interrupted = 130,
 }

@@ -1,11 +1,11 @@
-//! Checks whether weir could make a file in a folder, without making one: the user who checks may not be the user that
-//! weir runs as.
+//! Checks whether weir could create a file in a folder, without creating one: the user who runs the check may not be
+//! the user that weir runs as.
 
 use std::{fs, io::ErrorKind, path::Path};
 
 use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
 
-/// File systems of the kernel's own files (`linux/magic.h`), in which no file can be made.
+/// File systems for the kernel's own files (`linux/magic.h`), in which no other file can be created.
 const OF_THE_KERNEL: [u64; 4] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
@@ -13,7 +13,7 @@ const OF_THE_KERNEL: [u64; 4] = [
     0x6367_7270, // cgroup2
 ];
 
-/// Whether files can be made in a folder that is there.
+/// Checks that files can be created in an existing folder.
 ///
 /// # Errors
 ///
@@ -22,19 +22,19 @@ pub fn check(folder: &Path) -> Result<(), String> {
     let shown = folder.display();
     match fs::metadata(folder) {
         Ok(found) if found.is_dir() => takes_files(folder),
-        Ok(_) => Err(format!("{shown} is no folder: name another one")),
+        Ok(_) => Err(format!("{shown} is not a folder: name another one")),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(format!("the folder {shown} is missing: make it (`mkdir -p {shown}`)"))
         }
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
             Err(format!("{shown} is below a file: name another folder"))
         }
-        // It may be permitted to the user that weir runs as.
+        // The user that weir runs as may have permission.
         Err(_) => Ok(()),
     }
 }
 
-/// Whether a folder can be made, or is there and takes files.
+/// Checks that a folder can be created, or that it exists and files can be created in it.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ pub fn check_to_be_made(folder: &Path) -> Result<(), String> {
 fn takes_files(folder: &Path) -> Result<(), String> {
     let shown = folder.display();
     if statfs(folder).is_ok_and(|found| OF_THE_KERNEL.contains(&(found.f_type as u64))) {
-        return Err(format!("{shown} has the kernel's own files, and takes no others: name another folder"));
+        return Err(format!("{shown} is for the kernel's own files: name another folder"));
     }
     if statvfs(folder).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)) {
         return Err(format!("{shown} is on a file system that is mounted read-only: name another folder"));
@@ -68,11 +68,11 @@ mod tests {
         let why = |path: &str| check(&here.join(path)).unwrap_err();
         let missing = why("missing");
         assert!(missing.contains("is missing: make it (`mkdir -p ") && missing.ends_with("missing`)"), "{missing}");
-        assert!(why("file").ends_with("file is no folder: name another one"));
+        assert!(why("file").ends_with("file is not a folder: name another one"));
         assert!(why("file/below").contains("is below a file"));
         assert_eq!(check(&here), Ok(()));
         assert_eq!(check_to_be_made(&here.join("a/b")), Ok(()));
-        assert!(check_to_be_made(&here.join("file")).unwrap_err().contains("is no folder"));
+        assert!(check_to_be_made(&here.join("file")).unwrap_err().contains("is not a folder"));
         assert!(check_to_be_made(&here.join("file/a/b")).is_err());
         for kernel in ["/proc/x", "/sys/x"] {
             assert!(check_to_be_made(Path::new(kernel)).unwrap_err().contains("the kernel's own files"), "{kernel}");

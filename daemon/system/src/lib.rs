@@ -1,10 +1,11 @@
-//! What weir needs of its operating system, and knows nothing of packets.
+//! The parts of weir that depend on the operating system and do not deal with packets.
 //!
 //! [`clock`] is the only module that reads a clock. [`log`] never waits for a reader. [`plain_file`] opens files in
-//! folders where others may put links and pipes, [`folder`] says whether a folder takes files, and [`lock`] reserves
-//! one for a single weir. [`process`] reads what weir uses of the machine. [`privileges`] and [`sandbox`] drop rights;
-//! [`confined`] explains why a file cannot be opened then. [`notify`] tells systemd, [`sockopt`] sets options of
-//! sockets, [`waker`] wakes a thread, and [`numbers`] and [`text`] write numbers and errors for people.
+//! folders where other users may put links and pipes, [`folder`] checks whether files can be created in a folder, and
+//! [`lock`] reserves a folder for a single weir. [`process`] reads how much of the machine weir uses. [`privileges`] and
+//! [`sandbox`] drop rights; [`confined`] explains why a file cannot be opened then. [`notify`] sends messages to systemd,
+//! [`sockopt`] sets options of sockets, [`waker`] wakes a thread, and [`numbers`] and [`text`] format numbers and errors
+//! for people.
 
 #![deny(unsafe_code)]
 

@@ -31,11 +31,11 @@ pub enum LockError {
     /// A system call failed.
     #[error("cannot {what} {}: {error}", path.display())]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
 }
@@ -44,7 +44,7 @@ fn holder(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another weir".to_owned(), |pid| format!("the weir with process id {pid}"))
 }
 
-/// A lock on a folder, for the life of this process. The kernel releases it when the process ends, however it ends.
+/// A lock on a folder for the life of this process. The kernel releases it when the process ends for any reason.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "the lock goes with the file")] File);
 
@@ -61,7 +61,7 @@ impl Lock {
             move |error| LockError::System { what, path, error }
         };
         let mut writer = plain_file::open_or_create(&path, 0o600).map_err(failed("open"))?;
-        // The descriptor that stays open is read-only, because the disk may be remounted read-only meanwhile.
+        // The descriptor that stays open is read-only, because the disk may later be remounted read-only.
         let mut file = plain_file::open(&path).map_err(failed("open"))?;
         match file.try_lock() {
             Ok(()) => {}

@@ -1,7 +1,7 @@
-//! Messages to systemd, if it started weir (`Type=notify`).
+//! Sends messages to systemd, if systemd started weir (`Type=notify`).
 //!
-//! `sd-notify` formats the messages. They are sent here, because `sd-notify` would block on a systemd that does not
-//! read, and because the sandbox allows no new Unix socket: this one is opened at the start.
+//! `sd-notify` formats the messages. They are sent here for two reasons: `sd-notify` would block if systemd does not
+//! read, and the sandbox allows no new Unix socket, so this one is opened at the start.
 
 use std::{
     env, io,
@@ -24,12 +24,12 @@ use sd_notify::NotifyState;
 
 use crate::log::Lasting;
 
-/// How long to wait until systemd accepts a descriptor. Other messages are repeated, or can be dropped.
+/// How long to wait for systemd to accept a descriptor. Other messages are repeated, or can be dropped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sends systemd these states, in order. If it is not reading at the moment, they are dropped.
+/// Sends these states to systemd, in order. If systemd is not reading at the moment, they are dropped.
 pub fn notify(states: &[NotifyState<'_>]) {
-    /// There is a message each second.
+    /// Logs changes only, because there is a message every second.
     static TELLING: Mutex<Lasting> = Mutex::new(Lasting::new("notify systemd"));
     match send(states, None) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -37,11 +37,11 @@ pub fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
-/// Sends systemd these states together with a descriptor.
+/// Sends these states to systemd together with a descriptor.
 ///
 /// # Errors
 ///
-/// systemd does not accept it.
+/// systemd does not accept the descriptor.
 pub fn notify_with(states: &[NotifyState<'_>], descriptor: BorrowedFd<'_>) -> io::Result<()> {
     send(states, Some(descriptor))
 }
@@ -53,7 +53,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// `None` if systemd did not start weir.
+    /// Finds systemd's socket. `None` if systemd did not start weir.
     fn find() -> io::Result<Option<Self>> {
         let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(None) };
         let address = match path.as_bytes().strip_prefix(b"@") {
@@ -67,7 +67,7 @@ impl Peer {
     }
 }
 
-/// Connects to systemd, if it started weir. Call it before the sandbox is closed.
+/// Connects to systemd, if it started weir. Call this before the sandbox is closed.
 pub fn connect() {
     let _ = peer();
 }
@@ -93,7 +93,7 @@ fn send(states: &[NotifyState<'_>], descriptor: Option<BorrowedFd<'_>>) -> io::R
     }
 }
 
-/// Blocks only if there is a descriptor.
+/// Sends a message. Blocks only if there is a descriptor.
 fn send_to(socket: &UnixDatagram, message: &str, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);

@@ -1,11 +1,11 @@
-//! Numbers as people read them: digits in groups, decimal prefixes and units, shares, memory and time.
+//! Formats numbers for people: digits in groups, decimal prefixes and units, shares, memory and time.
 
 use jiff::{SignedDuration, Span, SpanRound, Unit};
 
 /// Decimal prefixes, each a thousand times the previous one.
 const PREFIXES: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
 
-/// A number with its digits in groups of three: `1,200,345`.
+/// Formats a number with its digits in groups of three: `1,200,345`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -18,17 +18,17 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A count with a decimal prefix: `999`, `12.3 k`.
+/// Formats a count with a decimal prefix: `999`, `12.3 k`.
 pub fn count(value: u64) -> String {
     scaled(value as f64, "")
 }
 
-/// Bytes with a decimal prefix: `999 B`, `12.3 MB`.
+/// Formats bytes with a decimal prefix: `999 B`, `12.3 MB`.
 pub fn bytes(value: u64) -> String {
     scaled(value as f64, "B")
 }
 
-/// A value with a decimal prefix and a unit: `999 b/s`, `12.3 Mb/s`. Whole below a thousand.
+/// Formats a value with a decimal prefix and a unit: `999 b/s`, `12.3 Mb/s`. There are no decimals below a thousand.
 pub fn scaled(value: f64, unit: &str) -> String {
     let (mut scaled, mut prefixes) = (value, PREFIXES.iter());
     let mut prefix = "";
@@ -41,7 +41,7 @@ pub fn scaled(value: f64, unit: &str) -> String {
     format!("{number} {prefix}{unit}").trim_end().to_owned()
 }
 
-/// A share of 1 in percent: `12.3 %`. A share close to nothing or to all is not rounded to 0 % or 100 %.
+/// Formats a share of 1 in percent: `12.3 %`. A share close to 0 or 1 is not rounded to 0 % or 100 %.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 0.05 {
@@ -53,12 +53,12 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A size of memory in MiB, with as many decimals: `12.3 MiB`.
+/// Formats a size of memory in MiB, with this many decimals: `12.3 MiB`.
 pub fn mebibytes(bytes: u64, decimals: usize) -> String {
     format!("{:.decimals$} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// A time to the second, with days of 24 hours: `1d 2h 3s`.
+/// Formats a time in whole seconds, with days of 24 hours: `1d 2h 3s`.
 pub fn time(time: SignedDuration) -> String {
     let whole = SignedDuration::from_secs(time.as_secs().max(0));
     let round = SpanRound::new().largest(Unit::Day).days_are_24_hours();

@@ -1,8 +1,8 @@
 //! Opens files in folders where other users may write. The owner of a folder can replace each file in it by a link or a
-//! pipe at any time. weir, which may be root, must not read or write through these.
+//! pipe at any time. weir, which may be root, must not read or write through such links and pipes.
 //!
-//! Only the file itself is checked, or the folder that is opened. A user who can replace a parent folder decides where
-//! it is.
+//! Only the file itself, or the opened folder, is checked. A user who can replace a parent folder can still choose its
+//! place.
 
 use std::{
     ffi::OsStr,
@@ -24,18 +24,18 @@ use rustix::{
     process::geteuid,
 };
 
-/// Does not follow a link, and does not block on a pipe.
+/// These flags prevent following a link and blocking on a pipe.
 const PLAIN: i32 = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits() as i32;
-/// Refers to a file without opening it.
+/// These flags open a reference to a file, not the file itself.
 const PLACE: i32 = OFlags::PATH.union(OFlags::NOFOLLOW).bits() as i32;
-/// Maximum number of links in a chain, as in Linux.
+/// The most links in a chain, as in Linux.
 const LINKS_MAX: usize = 40;
 
 /// Opens a file for reading.
 ///
 /// # Errors
 ///
-/// It is a link or not a regular file, or the system refuses.
+/// It is a link or not a regular file, or the system refused.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(OpenOptions::new().read(true).custom_flags(PLAIN).open(path)?)
 }
@@ -44,7 +44,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// As for [`open`].
+/// See [`open`].
 pub fn open_or_create(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).write(true).truncate(false).mode(mode).custom_flags(PLAIN);
@@ -55,17 +55,17 @@ pub fn open_or_create(path: &Path, mode: u32) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// The name is taken, or the system refuses.
+/// The name is taken, or the system refused.
 pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     // With `create_new` the kernel does not follow a link.
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
 }
 
-/// Creates a new file in place of whatever has its name, whether weir or another user has put it there.
+/// Creates a new file in place of any file with the same name, whether weir or another user created that file.
 ///
 /// # Errors
 ///
-/// The system refuses, or a file of this name is created at the same moment.
+/// The system refused, or a file of this name was created at the same moment.
 pub fn replace(path: &Path, mode: u32) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -73,11 +73,11 @@ pub fn replace(path: &Path, mode: u32) -> io::Result<File> {
     }
 }
 
-/// Opens a file through links, if root or this user has created each of them. `options` are for the file itself.
+/// Opens a file and follows links if root or this user created each of them. `options` are for the file itself.
 ///
 /// # Errors
 ///
-/// A link is another user's, or the system refuses.
+/// A link belongs to another user, or the system refused.
 pub fn open_by_own_links(path: &Path, options: &OpenOptions, flags: OFlags) -> io::Result<File> {
     let mut options = options.clone();
     options.custom_flags((flags | OFlags::NOFOLLOW).bits() as i32);
@@ -96,27 +96,27 @@ pub fn open_by_own_links(path: &Path, options: &OpenOptions, flags: OFlags) -> i
 ///
 /// # Errors
 ///
-/// As for [`open_by_own_links`], or it is not a regular file.
+/// Those of [`open_by_own_links`], or it is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     // Opening a pipe must not block.
     regular(open_by_own_links(path, OpenOptions::new().read(true), OFlags::NONBLOCK)?)
 }
 
-/// Opens a folder, to read it and to open files in it. Links are followed as by [`open_by_own_links`].
+/// Opens a folder, to read it and to open files in it. Follows links like [`open_by_own_links`].
 ///
 /// # Errors
 ///
-/// A link is another user's, or it is no folder, or the system refuses.
+/// A link belongs to another user, it is not a folder, or the system refused.
 pub fn open_folder(path: &Path) -> io::Result<File> {
-    // With O_DIRECTORY the system would not tell a link from a file.
+    // With O_DIRECTORY the error would not distinguish a link from a file.
     folder(open_by_own_links(path, OpenOptions::new().read(true), OFlags::NONBLOCK)?)
 }
 
-/// Opens a folder in another one. No link is followed.
+/// Opens a folder in another one, without following links.
 ///
 /// # Errors
 ///
-/// It is a link, or no folder, or the system refuses.
+/// It is a link, it is not a folder, or the system refused.
 pub fn open_folder_in(above: &File, name: &OsStr) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(above, name, flags, Mode::empty()) {
@@ -129,7 +129,7 @@ fn folder(file: File) -> io::Result<File> {
     if file.metadata()?.is_dir() { Ok(file) } else { Err(ErrorKind::NotADirectory.into()) }
 }
 
-/// Whether this is a link that another user has made: weir does not follow it.
+/// Whether this is a link that another user created. weir does not follow such a link.
 pub fn is_foreign_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink() && !is_own(found.uid()))
 }
@@ -138,11 +138,11 @@ fn is_own(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
 }
 
-/// The file, if it has no other name: what is written to it, or read from it, would else be another file's.
+/// Returns the file if it has no other name. With another name, weir might read or write another user's file.
 ///
 /// # Errors
 ///
-/// It has hard links.
+/// The file has hard links.
 pub fn with_one_name(file: File) -> io::Result<File> {
     let links = file.metadata()?.nlink();
     if links > 1 {
@@ -155,7 +155,7 @@ pub fn with_one_name(file: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Where a link leads to.
+/// The target of a link.
 fn follow(link: &Path) -> io::Result<PathBuf> {
     let place = OpenOptions::new().read(true).custom_flags(PLACE).open(link)?;
     let owner = place.metadata()?.uid();
@@ -163,7 +163,7 @@ fn follow(link: &Path) -> io::Result<PathBuf> {
         let why = format!("it is a link that another user has made (user id {owner}): weir does not follow it");
         return Err(io::Error::new(ErrorKind::PermissionDenied, why));
     }
-    // An empty path stands for the descriptor itself.
+    // An empty path means the descriptor itself.
     let target = readlinkat(&place, "", Vec::new())?;
     let target = Path::new(OsStr::from_bytes(target.as_bytes()));
     Ok(link.parent().unwrap_or(Path::new("")).join(target))
@@ -173,19 +173,19 @@ fn follow(link: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 ///
-/// It is not a socket, or the system refuses.
+/// It is not a socket, or the system refused.
 pub fn permit_socket(path: &Path, mode: u32) -> io::Result<u64> {
     let place = OpenOptions::new().read(true).custom_flags(PLACE).open(path)?;
     let metadata = place.metadata()?;
     if !metadata.file_type().is_socket() {
         return Err(io::Error::other("it is not a socket any more"));
     }
-    // Through the descriptor, which has this name: the path may have been replaced by a link.
+    // Use the descriptor's own path, because the original path may have been replaced by a link.
     fs::set_permissions(format!("/proc/self/fd/{}", place.as_raw_fd()), Permissions::from_mode(mode))?;
     Ok(metadata.ino())
 }
 
-/// The file, if it is a regular one.
+/// Returns the file if it is a regular one.
 ///
 /// # Errors
 ///
@@ -271,7 +271,7 @@ mod tests {
         assert!(folder.0.join("later").is_file());
         symlink("round", folder.0.join("round")).unwrap();
         assert_eq!(append("round").unwrap_err().raw_os_error(), Some(libc::ELOOP));
-        // Only root can give a link to another user.
+        // Only root can create a link of another user.
         if std::os::unix::fs::lchown(folder.0.join("second"), Some(12_345), None).is_ok() {
             let refused = append("second").unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::PermissionDenied);

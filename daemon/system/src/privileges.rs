@@ -1,7 +1,7 @@
-//! Capabilities: which ones this thread has, and how it drops them.
+//! The capabilities of this thread, and how it drops them.
 //!
 //! Linux capabilities are per thread, and a thread inherits those of the thread that starts it. So each thread drops
-//! its own when it begins, and the main thread when everything is attached.
+//! its own when it begins, and the main thread drops its own when everything is attached.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use rustix::{
 };
 use tracing::{info, warn};
 
-/// Root's rights to files of other users. A service has neither.
+/// Root's rights to files of other users. A service has neither of them.
 const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
 
 /// A capability that is still needed.
@@ -32,21 +32,21 @@ pub struct NeededCapability {
 /// A thread that keeps capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrivilegedThread {
-    /// The one that attaches.
+    /// The thread that attaches.
     Attacher,
-    /// The one that asks which programs are at a hook, and does nothing else.
+    /// The thread that asks which programs are at a hook, and does nothing else.
     Chains,
 }
 
 impl PrivilegedThread {
-    /// What this thread keeps of all that is kept.
+    /// The capabilities in `kept` that this thread keeps.
     pub fn keeps(self, kept: &[NeededCapability]) -> CapabilitySet {
         kept.iter().filter(|one| one.thread == self).fold(CapabilitySet::empty(), |all, one| all | one.set)
     }
 }
 
-/// What to do about an operation that was refused because these capabilities are missing. It depends on the user: root
-/// is not told to become root, and no user is told to get a capability that is already there.
+/// Describes what to do about an operation that was refused because these capabilities are missing. It depends on the
+/// user: root is not told to become root, and no user is told to get a capability that is already there.
 pub fn way_out(wanted: CapabilitySet) -> String {
     way_out_for(geteuid().is_root(), effective(), wanted)
 }
@@ -70,7 +70,7 @@ fn way_out_for(is_root: bool, effective: CapabilitySet, wanted: CapabilitySet) -
     let has = allowed_by(effective);
     let names = |set: CapabilitySet| {
         let mut all: Vec<_> = set.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
-        // The newest ones first, which are those of eBPF.
+        // Name the newest capabilities first, which are those of eBPF.
         all.reverse();
         format!("{} {}", if all.len() == 1 { "the capability" } else { "the capabilities" }, list(&all))
     };
@@ -88,7 +88,7 @@ fn way_out_for(is_root: bool, effective: CapabilitySet, wanted: CapabilitySet) -
     }
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Joins words: `a`, `a and b`, `a, b and c`.
 fn list(words: &[String]) -> String {
     match words {
         [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
@@ -96,7 +96,7 @@ fn list(words: &[String]) -> String {
     }
 }
 
-/// Drops all capabilities of this thread for good, except these; logs which ones stay, and why.
+/// Drops all capabilities of this thread for good, except these. Logs which ones stay, and why.
 pub fn give_up_all_but(kept: &[NeededCapability]) {
     let set = kept.iter().fold(CapabilitySet::empty(), |set, one| set.union(one.set));
     match keep(set) {
@@ -121,7 +121,7 @@ pub fn give_up_all_but_files() {
 
 /// Drops all capabilities of this thread, except these.
 pub fn give_up_silently(set: CapabilitySet) {
-    // If the system forbids it, the main thread logs that.
+    // If the system forbids this, the main thread logs it.
     let _ = keep(set);
 }
 

@@ -1,4 +1,4 @@
-//! Signals that end the daemon, normally or at once, and the one that reloads its configuration.
+//! Signals that end the daemon, normally or immediately, and the signal that reloads its configuration.
 //!
 //! | signal | the daemon |
 //! |---|---|
@@ -15,20 +15,20 @@ use tracing::warn;
 
 use crate::{clock, privileges};
 
-/// Signals that come this soon after the first one belong to the same request. A person takes longer to lose patience.
+/// Signals within this time after the first one belong to the same request. A person does not repeat a request so soon.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// The receiving ends.
+/// The receiving ends of the signals' channels.
 pub struct Signals {
     /// Disconnected at the first request to end.
     pub stop: Receiver<()>,
-    /// A message for each SIGHUP. One that arrives while another is queued is merged with it.
+    /// Has a message for each SIGHUP. A SIGHUP that arrives while another is queued is merged with it.
     pub hangups: Receiver<()>,
 }
 
 /// Starts to listen. Calls `hurry` when a request to end is repeated.
 ///
-/// Call it before any other thread is started: threads inherit the signal mask that blocks SIGHUP.
+/// Call this before any other thread is started: threads inherit the signal mask that blocks SIGHUP.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub fn listen(hurry: impl Fn() + Send + 'static) -> io::Result<Signals> {
             hurry();
         }
     };
-    // The handler's thread inherits the capabilities of the thread that sets the handler: none.
+    // The handler's thread inherits the capabilities of the thread that sets the handler, so that thread has none.
     let set = thread::Builder::new().spawn(|| {
         privileges::give_up_all();
         ctrlc::set_handler(handle)
@@ -51,7 +51,7 @@ pub fn listen(hurry: impl Fn() + Send + 'static) -> io::Result<Signals> {
     Ok(Signals { stop: ended, hangups })
 }
 
-/// Blocks the signal in all threads, and waits for it in one.
+/// Blocks SIGHUP in all threads, and waits for it in one thread.
 fn listen_to_hangups() -> io::Result<Receiver<()>> {
     let (heard, hangups) = bounded(1);
     let mut hangup = SigSet::empty();
@@ -72,18 +72,18 @@ fn listen_to_hangups() -> io::Result<Receiver<()>> {
 
 /// The requests to end so far.
 struct Requests {
-    /// When the first one arrived, on the monotonic clock.
+    /// When the first request arrived, on the monotonic clock.
     first: Option<Duration>,
-    /// Dropping it disconnects the channel.
+    /// Dropping this disconnects the channel.
     open: Option<Sender<()>>,
 }
 
 /// How soon the daemon must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Urgency {
-    /// After it has sent the last report.
+    /// The daemon ends after it has sent the last report.
     InOrder,
-    /// Now.
+    /// The daemon ends now.
     AtOnce,
 }
 
@@ -92,7 +92,7 @@ impl Requests {
         Self { first: None, open: Some(open) }
     }
 
-    /// What a request at this time means.
+    /// Handles a request at this time, and returns how urgent it is.
     fn hear(&mut self, now: Duration) -> Urgency {
         self.open = None;
         let first = *self.first.get_or_insert(now);
@@ -110,14 +110,14 @@ mod tests {
     fn only_a_request_a_second_after_the_first_is_urgent() {
         let (open, ended) = bounded(0);
         let mut requests = Requests::new(open);
-        assert_eq!(ended.try_recv(), Err(TryRecvError::Empty), "nobody asked yet");
+        assert_eq!(ended.try_recv(), Err(TryRecvError::Empty), "there was no request yet");
         let at = |ms: u64| Duration::from_millis(5_000 + ms);
         assert_eq!(requests.hear(at(0)), Urgency::InOrder);
-        assert_eq!(ended.try_recv(), Err(TryRecvError::Disconnected), "the first one ends it");
+        assert_eq!(ended.try_recv(), Err(TryRecvError::Disconnected), "the first request ends the daemon");
         for within in [0, 1, 999] {
             assert_eq!(requests.hear(at(within)), Urgency::InOrder, "{within} ms later");
         }
-        // Counted from the first: repeating it does not postpone the urgent one.
+        // The time counts from the first request: repeating it does not postpone the urgent one.
         for beyond in [1_000, 1_001, 60_000] {
             assert_eq!(requests.hear(at(beyond)), Urgency::AtOnce, "{beyond} ms later");
         }

@@ -13,7 +13,7 @@ use libc::{c_int, sock_filter, socklen_t, tpacket_req3};
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The kernel refused.
 pub fn set_number(socket: impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
     set(socket, level, option, &value)
 }
@@ -22,32 +22,33 @@ pub fn set_number(socket: impl AsFd, level: c_int, option: c_int, value: c_int) 
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The kernel refused.
 pub fn set_ring(socket: impl AsFd, request: &tpacket_req3) -> io::Result<()> {
     set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, request)
 }
 
-/// Attaches a filter in classic BPF: from here on the socket receives only what it leaves of each packet or message.
+/// Attaches a filter in classic BPF. From here on, the socket receives only those bytes of each packet or message that
+/// the filter returns.
 ///
 /// # Errors
 ///
-/// The kernel's, such as that it does not accept the program.
+/// The kernel refused, for example because it does not accept the filter.
 pub fn attach_filter(socket: impl AsFd, instructions: &mut [sock_filter]) -> io::Result<()> {
     let len = u16::try_from(instructions.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len, filter: instructions.as_mut_ptr() };
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// One instruction of such a program.
+/// One instruction of such a filter.
 pub const fn instruction(code: u32, if_true: u8, if_false: u8, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: if_true, jf: if_false, k }
 }
 
-/// Bytes sent on a connection that the other side has not acknowledged yet (`SIOCOUTQ`, tcp(7)).
+/// The number of bytes sent on a connection that the other side has not acknowledged yet (`SIOCOUTQ`, tcp(7)).
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The kernel refused.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
     let mut bytes: c_int = 0;
     // SAFETY: the kernel writes one number of this type.
@@ -57,7 +58,8 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
 
 fn set<T>(socket: impl AsFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
     let socket = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel reads as many bytes as `value` has, and what a filter points to, which outlives the call.
+    // SAFETY: the kernel reads as many bytes as `value` has, and the memory that a filter points to, which outlives the
+    // call.
     let result =
         unsafe { libc::setsockopt(socket, level, option, ptr::from_ref(value).cast(), size_of::<T>() as socklen_t) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -1,11 +1,11 @@
-//! Texts and errors as all messages of weir write them.
+//! Formats texts and errors for messages.
 
 use std::{error::Error, iter::successors};
 
 /// How many characters of a foreign text a message quotes.
 const QUOTED_MAX: usize = 60;
 
-/// The beginning of a text, enough to recognise it by.
+/// The beginning of a text, long enough to recognise the text.
 pub fn short(text: &str) -> String {
     match text.char_indices().nth(QUOTED_MAX) {
         Some((end, _)) => format!("{}...", &text[..end]),
@@ -13,9 +13,9 @@ pub fn short(text: &str) -> String {
     }
 }
 
-/// A character that is safe to print on a terminal. Control characters are replaced, and so are those that change the
-/// direction of the text around them (Unicode's bidirectional controls) or break lines. A text may come from anywhere,
-/// and a terminal interprets them.
+/// A character that is safe to print on a terminal. It replaces control characters, characters that change the
+/// direction of the text around them (Unicode's bidirectional controls), and line breaks. A text may come from
+/// anywhere, and a terminal would obey such characters.
 pub fn visible(character: char) -> char {
     let obeyed =
         matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -37,7 +37,7 @@ pub fn escaped(text: &str) -> String {
     line
 }
 
-/// An error, its cause, the cause of that, and so on.
+/// An error, followed by its cause, the cause of that, and so on.
 pub fn causes<'e>(error: &'e (dyn Error + 'e)) -> impl Iterator<Item = &'e (dyn Error + 'e)> {
     successors(Some(error), |&error| error.source())
 }

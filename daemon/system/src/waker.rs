@@ -8,12 +8,12 @@ use std::{
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// One thread waits for this to become readable; any thread can wake it.
+/// One thread waits for this to become readable. Any thread can wake it.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A new waker.
+    /// Creates a waker.
     ///
     /// # Errors
     ///
@@ -22,15 +22,15 @@ impl Waker {
         Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 
-    /// Makes the wait return, now or the next time.
+    /// Makes the current or the next wait return.
     pub fn wake(&self) {
-        // The only error would be a full counter, and then the thread is about to wake anyway.
+        // This can only fail if the counter is full, and then the thread is about to wake anyway.
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Resets it. Otherwise the thread would find it readable for ever.
+    /// Resets the waker. Otherwise it would stay readable.
     pub fn clear(&self) {
-        // The only error would be that it was not woken.
+        // This can only fail if the thread was not woken.
         let _ = rustix::io::read(&*self.0, &mut [0; size_of::<u64>()]);
     }
 }

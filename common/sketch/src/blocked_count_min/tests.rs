@@ -1,4 +1,4 @@
-//! What a blocked count-min sketch promises, against exact counts and count-min.
+//! Compares the guarantees of a blocked count-min sketch with exact counts and with count-min.
 
 use super::*;
 use crate::CountAndSum;
@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, vec::Vec};
 
 const KEY: u64 = 7;
 
-/// Of keys that a sketch saw and of keys that it did not, the shares that its excess at `confidence` wrongs.
+/// The shares of keys for which the excess at `confidence` is too small: of keys in the sketch, and of absent keys.
 fn wronged<U: Update>(sketch: &BlockedCountMin<CountAndSum, U>, truth: &Amounts, confidence: f64) -> [f64; 2] {
     let excess = sketch.excess(confidence);
     let is_wronged = |hash: u64| {
@@ -28,8 +28,8 @@ fn wronged<U: Update>(sketch: &BlockedCountMin<CountAndSum, U>, truth: &Amounts,
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn the_excess_holds_with_its_confidence() {
-    // Over 7 pairs of sketches with 20,000 foreign keys each the share that is wronged is known to a standard
-    // deviation of 0.0008; six are allowed. Keys that were added are wronged less often.
+    // Over 7 pairs of sketches with 20,000 absent keys each, the share of wrong bounds is known to a standard deviation
+    // of 0.0008; six of them are allowed. Bounds of keys that were added are wrong less often.
     let mut shares = Vec::new();
     for seed in 0..7 {
         let mut sketches = [0; 2].map(|_| BlockedCountMin::with_error(0.01, KEY));

@@ -1,36 +1,36 @@
-//! What happens to few records: a key may become a candidate, or a word is full.
+//! Handles the rare records with which a key may become a candidate, or a word is full.
 
 use core::hint::select_unpredictable;
 
 use super::{Packed, WAYS, bucket::cell, counters::Counters, rounded::Rounded};
 use crate::{Weight, coin::Coin};
 
-/// A weight that comes for a key.
+/// A weight that arrives for a key.
 #[derive(Clone, Copy)]
 pub(super) struct Arrival<'a, W> {
-    /// Not 0.
+    /// The hash of the key, which is not 0.
     pub hash: u64,
     pub packed: &'a Packed<W>,
     pub coin: Coin,
 }
 
-/// Where a key becomes a candidate, and what its bucket knew of it.
+/// The place where a key becomes a candidate, and what its bucket knew about the key.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Admission<W> {
     pub bucket: u32,
     pub way: u16,
-    /// Which key of the chunk it is.
+    /// The number of the key in its chunk.
     pub nth: u16,
     /// See [`Entry`](super::candidate::Entry).
     pub missed: W,
     /// See [`Entry`](super::candidate::Entry).
     pub likely: u64,
-    /// What the key counted that had the place before; 0 if it was free.
+    /// The count of the key that had the place before; 0 if the place was free.
     pub counted_before: W,
 }
 
 impl<W: Weight> Counters<W> {
-    /// Adds to any key, which counts in this slot. Returns what became of it if it is a new candidate.
+    /// Adds to any key, which counts in this slot. Returns the admission if the key becomes a candidate.
     #[cold]
     #[inline(never)]
     pub fn add_slowly(&mut self, at: usize, slot: usize, arrival: Arrival<'_, W>) -> Option<Admission<W>> {
@@ -41,7 +41,7 @@ impl<W: Weight> Counters<W> {
         admission
     }
 
-    /// Gives the key the place of the smallest candidate, if the coin shows head for the real score of that one, and
+    /// Gives the key the place of the smallest candidate, if the coin shows head for that candidate's real score, and
     /// the key may have more.
     #[inline(always)]
     fn admit(&mut self, at: usize, light: usize, arrival: Arrival<'_, W>) -> Option<Admission<W>> {
@@ -55,16 +55,16 @@ impl<W: Weight> Counters<W> {
         }
         let before = self.buckets[at].hashes[way];
         let counted_before = if before == 0 { W::default() } else { self.move_to(at, way, cell(before)) };
-        // A key that needs a coin waits for it on average until it missed as much as the price. One that needs none
-        // waited for nothing: it was as heavy before, and the price was lower. (It competes with the whole credit
-        // nevertheless, or one heavy key after the other would take the same place.)
+        // A key that needs a coin waits on average until it has missed as much as the price. A key that needs no coin
+        // did not wait: before, it was as heavy and the price was lower. It nevertheless competes with the whole
+        // credit, because otherwise one heavy key after the other would take the same place.
         let credit = price.min(missed.score());
         let likely = if coin.is_needed(price) { credit } else { 0 };
         self.set(at, way, packed.weight);
         let bucket = &mut self.buckets[at];
         bucket.hashes[way] = hash;
         bucket.credits[way] = Rounded::down(credit);
-        // It may have less than the least had: what it missed was perhaps nothing.
+        // It may have less than the smallest candidate had, because perhaps it missed nothing.
         bucket.set_price(next.min(packed.score + bucket.credits[way].get()));
         Some(Admission { bucket: at as u32, way: way as u16, nth: 0, missed, likely, counted_before })
     }
@@ -75,7 +75,7 @@ impl<W: Weight> Counters<W> {
         let mut cheapest = Cheapest { way: 0, score: u64::MAX, next: u64::MAX };
         for way in 0..WAYS {
             let score = self.get(at, way).score() + bucket.credits[way].get();
-            // (A free way may have counted something in an image from a stranger.)
+            // A free way may have a count if a stranger made the image.
             let score = select_unpredictable(bucket.hashes[way] == 0, 0, score);
             let Cheapest { score: least, next, .. } = cheapest;
             let more = Cheapest { next: next.min(score), ..cheapest };
@@ -85,12 +85,12 @@ impl<W: Weight> Counters<W> {
     }
 }
 
-/// The way whose candidate has the least score.
+/// The way whose candidate has the smallest score.
 #[derive(Clone, Copy)]
 struct Cheapest {
-    /// The first one, if there are several. A free way has the score 0.
+    /// The first such way, if there are several. A free way has the score 0.
     way: usize,
     score: u64,
-    /// The least score of the others.
+    /// The smallest score of the other ways.
     next: u64,
 }

@@ -1,4 +1,4 @@
-//! A bucket: two cache lines with all that most records of its keys read and write.
+//! A bucket: two cache lines with everything that most records of its keys read and write.
 
 use super::rounded::Rounded;
 use crate::simd::prefetch;
@@ -7,17 +7,18 @@ use crate::simd::prefetch;
 pub const WAYS: usize = 4;
 /// Light cells in a bucket.
 pub(super) const CELLS: usize = 6;
-/// Words in a bucket that count: first those of the candidates, then the light cells.
+/// Words in a bucket that count: first those of the candidates, then those of the light cells.
 pub(super) const SLOTS: usize = WAYS + CELLS;
 
-/// Something in this bucket does not fit into its word; it is in the table of [`Spills`](super::counters::Spills).
+/// Set if a weight of this bucket does not fit into its word. It is in the table of
+/// [`Spills`](super::counters::Spills).
 pub(super) const HAS_SPILLED: u64 = 1;
-/// Something in this bucket fits nowhere. Nothing is known about how large its counts are.
+/// Set if a weight of this bucket fits nowhere. The sizes of its counts are then unknown.
 pub(super) const HAS_LOST: u64 = 2;
-/// The bits of both.
+/// The number of bits of both.
 const FLAGS: u32 = 2;
 
-/// What is known of four candidates and of all other keys of the bucket.
+/// The state of four candidates and of all other keys of the bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(128))]
 pub(super) struct Bucket {
@@ -25,9 +26,9 @@ pub(super) struct Bucket {
     pub hashes: [u64; WAYS],
     /// Packed weights: see [`Weight::pack`](crate::Weight::pack).
     pub words: [u64; SLOTS],
-    /// By way: the part of the score of what the key missed with which it competes.
+    /// For each way, the part of the score of missed weight with which the key competes.
     pub credits: [Rounded; WAYS],
-    /// The price of a place, and in the lowest bits [`HAS_SPILLED`] and [`HAS_LOST`].
+    /// The price of a place. The lowest bits are [`HAS_SPILLED`] and [`HAS_LOST`].
     price_and_flags: u64,
 }
 
@@ -43,16 +44,16 @@ impl Bucket {
     /// The way of the key with this hash; [`WAYS`] if it has none. The hash is not 0.
     #[inline(always)]
     pub fn way(&self, hash: u64) -> usize {
-        // All four are compared without a branch. (Bit 0 is not used: a compiler would make it from the comparison
-        // itself, treat one way unlike the others, and then compare one by one.)
+        // All four are compared without a branch. Bit 0 is not used, because a compiler would make it from the
+        // comparison itself, treat one way unlike the others, and then compare one by one.
         const BITS: [u32; WAYS] = [2, 4, 8, 16];
         let bit = |way: usize| if self.hashes[way] == hash { BITS[way] } else { 0 };
         let matches = bit(0) | bit(1) | bit(2) | bit(3);
-        // Four ways have bits 1 to 4; the fifth says that there is none.
+        // The four ways have bits 1 to 4. The fifth bit means that no way matches.
         (matches | 2 << WAYS).trailing_zeros() as usize - 1
     }
 
-    /// The word that the key counts in.
+    /// The word in which the key counts.
     #[inline(always)]
     pub fn slot(&self, hash: u64) -> usize {
         let way = self.way(hash);
@@ -77,8 +78,8 @@ impl Bucket {
         self.price_and_flags |= flag;
     }
 
-    /// A lower bound of the least score of the candidates. Scores only grow, so it is updated only when a key seems to
-    /// get in.
+    /// A lower bound of the smallest score of the candidates. Scores only grow, so it is updated only when a key seems
+    /// to become a candidate.
     #[inline(always)]
     pub const fn price(&self) -> u64 {
         self.price_and_flags >> FLAGS
@@ -91,13 +92,14 @@ impl Bucket {
     }
 }
 
-/// A hash that marks no free way.
+/// Changes the hash 0, which marks a free way, to another one.
 #[inline(always)]
 pub(super) const fn nonzero(hash: u64) -> u64 {
     if hash == 0 { 1 } else { hash }
 }
 
-/// The word of the light cell of the key with this hash: by the low half, which the choice of the bucket does not use.
+/// The word of the light cell of the key with this hash, from the low half, which the choice of the bucket does not
+/// use.
 #[inline(always)]
 pub(super) const fn cell(hash: u64) -> usize {
     WAYS + ((hash as u32 as u64 * CELLS as u64) >> u32::BITS) as usize

@@ -1,9 +1,9 @@
-//! What is known of a candidate beside its count.
+//! The state of a candidate apart from its count.
 
 use crate::{Bounds, Weight};
 
-/// What is known of the candidates of a bucket beside their hashes and counts. It is written when a key becomes a
-/// candidate. With keys of 40 bytes and weights of two numbers an entry is a cache line.
+/// The state of a bucket's candidates apart from their hashes and counts. It is written when a key becomes a candidate.
+/// With keys of 40 bytes and weights of two numbers, an entry is one cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(super) struct Row<K, W>(pub [Entry<K, W>; super::WAYS]);
@@ -11,22 +11,22 @@ pub(super) struct Row<K, W>(pub [Entry<K, W>; super::WAYS]);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Entry<K, W> {
-    /// An upper bound of what the key had before it became a candidate.
+    /// An upper bound of the key's weight before it became a candidate.
     pub missed: W,
-    /// The part of the score of `missed` that it probably really had.
+    /// The part of the score of `missed` that the key probably had.
     pub likely: u64,
     pub key: K,
 }
 
 const _: () = assert!(size_of::<Entry<[u64; 5], crate::CountAndSum>>() == 64);
 
-/// A candidate, with all that is known of it.
+/// A candidate with its whole state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Candidate<K, W> {
     pub hash: u64,
-    /// What it had since it became a candidate.
+    /// The weight since it became a candidate.
     pub counted: W,
-    /// The most that it may have had since then: more only if something was lost.
+    /// The largest possible weight since then. It is larger than `counted` only if something was lost.
     pub counted_at_most: W,
     /// See [`Bucket::credits`](super::bucket::Bucket::credits).
     pub credit: u64,
@@ -34,7 +34,7 @@ pub(super) struct Candidate<K, W> {
 }
 
 impl<K: Copy, W: Weight> Candidate<K, W> {
-    /// The score that it competes with.
+    /// The score with which it competes.
     pub fn score(&self) -> u64 {
         self.counted.score().saturating_add(self.credit)
     }
@@ -43,7 +43,7 @@ impl<K: Copy, W: Weight> Candidate<K, W> {
         Bounds { lower: self.counted, upper: self.counted_at_most.saturating_add(self.entry.missed) }
     }
 
-    /// What it counted, and as much of the time before as it usually takes to become a candidate.
+    /// Its count, plus as much of the earlier weight as it usually takes to become a candidate.
     fn value(&self) -> W {
         let Entry { missed, likely, .. } = self.entry;
         let whole = u128::from(missed.score()).max(1);
@@ -57,7 +57,7 @@ impl<K: Copy, W: Weight> Candidate<K, W> {
     }
 }
 
-/// A key that is listed, with its weight.
+/// A listed key, with its weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Listed<K, W> {
     /// The key.

@@ -16,13 +16,13 @@ use crate::{
     simd::{dispatch, prefetch},
 };
 
-/// How many keys ahead a batch prefetches. Each has two cache lines.
+/// How many keys ahead a batch prefetches. Each key has two cache lines.
 pub(super) const AHEAD: usize = 12;
 
 /// How many keys are added before the entries of new candidates are written.
 pub(super) const CHUNK: usize = 32;
 
-/// Two chunks, which take turns. What is in them has no meaning between two batches.
+/// Two chunks, which are used in turn. Their content has no meaning between two batches.
 #[derive(Clone, Default)]
 pub(super) struct Scratch<W: Weight>(pub [Chunk<W>; 2]);
 
@@ -40,10 +40,10 @@ impl<W: Weight> fmt::Debug for Scratch<W> {
     }
 }
 
-/// Up to [`CHUNK`] keys of a batch, and those of them that became candidates and whose entries are to be written.
+/// Up to [`CHUNK`] keys of a batch, and those of them that became candidates and whose entries must still be written.
 #[derive(Clone)]
 pub(super) struct Chunk<W> {
-    /// The number of its first key.
+    /// The number of its first key in the batch.
     first: usize,
     admitted: [Admission<W>; CHUNK],
     count: usize,
@@ -56,8 +56,8 @@ impl<W: Weight> Default for Chunk<W> {
 }
 
 impl<W: Weight> Chunk<W> {
-    /// Adds weights to the keys with these hashes, of which there may be more. Returns a bit for each that is no
-    /// candidate then.
+    /// Adds weights to the keys with these hashes, of which there may be more. Returns a bit for each key that is not a
+    /// candidate afterwards.
     #[inline(always)]
     pub fn add(
         &mut self,
@@ -74,7 +74,7 @@ impl<W: Weight> Chunk<W> {
         unlisted
     }
 
-    /// Leaves nothing to be written.
+    /// Leaves no entries to be written.
     pub const fn clear(&mut self) {
         self.count = 0;
     }
@@ -83,7 +83,7 @@ impl<W: Weight> Chunk<W> {
         self.admitted.iter().take(self.count)
     }
 
-    /// Prefetches what [`Chunk::write_entries`] writes.
+    /// Prefetches the entries that [`Chunk::write_entries`] writes.
     #[inline(always)]
     pub fn prefetch_entries<K>(&self, rows: &[Row<K, W>]) {
         for admission in self.admitted() {
@@ -104,10 +104,10 @@ impl<W: Weight> Chunk<W> {
     }
 }
 
-/// What came of the keys of a chunk.
+/// The result for the keys of a chunk.
 struct Done<'a, W> {
     admitted: &'a mut [Admission<W>],
-    /// What hashes are multiplied by.
+    /// The number by which hashes are multiplied.
     places: u64,
     count: usize,
     unlisted: u64,

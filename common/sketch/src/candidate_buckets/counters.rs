@@ -5,22 +5,22 @@ use alloc::{boxed::Box, vec, vec::Vec};
 use super::bucket::{Bucket, HAS_LOST, HAS_SPILLED, SLOTS};
 use crate::Weight;
 
-/// Counters by bucket and slot. Whatever is not said to be lost is counted exactly.
+/// Counters by bucket and slot. A count is exact unless it is marked as lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Counters<W> {
     pub buckets: Box<[Bucket]>,
     pub spills: Spills<W>,
 }
 
-/// Weights that do not fit into their words, in order of their places. There is room for few: to spill, a word must
-/// have counted some 33 million packets or 137 GB.
+/// Weights that do not fit into their words, in the order of their places. There is room for few of them: before a
+/// weight spills, a word must have counted some 33 million packets or 137 GB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spills<W> {
     weights: Vec<(u32, W)>,
     room: usize,
 }
 
-/// Where the weight of a slot is kept once it does not fit into its word.
+/// The place in this table for the weight of a slot.
 const fn place(bucket: usize, slot: usize) -> u32 {
     (bucket * SLOTS + slot) as u32
 }
@@ -34,7 +34,7 @@ impl<W: Weight> Spills<W> {
         self.find(place).map_or(W::default(), |at| self.weights[at].1)
     }
 
-    /// Returns whether there was room.
+    /// Sets a weight. Returns whether there was room for it.
     fn set(&mut self, place: u32, weight: W) -> bool {
         match self.find(place) {
             Ok(at) => self.weights[at].1 = weight,
@@ -57,17 +57,17 @@ impl<W: Weight> Counters<W> {
         Self { buckets, spills: Spills { weights: Vec::with_capacity(room), room } }
     }
 
-    /// How many weights of so many buckets may spill.
+    /// How many weights may spill with this many buckets.
     const fn room(buckets: usize) -> usize {
         64 + buckets / 4
     }
 
-    /// The memory of so many buckets and of what they may spill.
+    /// The memory of this many buckets, including the weights that may spill.
     pub const fn bytes(buckets: usize) -> usize {
         buckets * size_of::<Bucket>() + Self::room(buckets) * size_of::<(u32, W)>()
     }
 
-    /// What a slot has counted; less if something was lost.
+    /// The count of a slot; a lower bound if something was lost.
     #[inline(always)]
     pub fn get(&self, at: usize, slot: usize) -> W {
         let bucket = &self.buckets[at];
@@ -75,13 +75,13 @@ impl<W: Weight> Counters<W> {
         if bucket.has(HAS_SPILLED) { weight.saturating_add(self.spills.get(place(at, slot))) } else { weight }
     }
 
-    /// The most that a slot may have counted.
+    /// The largest possible count of a slot.
     #[inline(always)]
     pub fn most(&self, at: usize, slot: usize) -> W {
         if self.buckets[at].has(HAS_LOST) { W::by_number(|_| u64::MAX) } else { self.get(at, slot) }
     }
 
-    /// Sets what a slot has counted.
+    /// Sets the count of a slot.
     #[inline(always)]
     pub fn set(&mut self, at: usize, slot: usize, weight: W) {
         let (bucket, word) = (&mut self.buckets[at], weight.pack());
@@ -103,18 +103,18 @@ impl<W: Weight> Counters<W> {
             0
         } else {
             bucket.mark(HAS_LOST);
-            // The most that fits.
+            // This is the largest weight that fits.
             weight.least(W::unpack(!W::GUARDS)).pack()
         };
     }
 
-    /// Adds to what a slot has counted.
+    /// Adds to the count of a slot.
     #[inline(always)]
     pub fn add(&mut self, at: usize, slot: usize, weight: W) {
         self.set(at, slot, self.get(at, slot).saturating_add(weight));
     }
 
-    /// Adds what a slot has counted to another one, and returns it. It then is to be set anew.
+    /// Adds the count of a slot to another one, and returns it. The caller must then set the first slot.
     #[inline(always)]
     pub fn move_to(&mut self, at: usize, slot: usize, to: usize) -> W {
         let weight = self.get(at, slot);
@@ -122,7 +122,7 @@ impl<W: Weight> Counters<W> {
         weight
     }
 
-    /// Makes an empty bucket the same as that of another table.
+    /// Makes an empty bucket equal to that of another table.
     pub fn copy_bucket(&mut self, at: usize, other: &Self) {
         self.buckets[at] = other.buckets[at].clone();
         if other.buckets[at].has(HAS_SPILLED) {
@@ -142,17 +142,17 @@ impl<W: Weight> Counters<W> {
         self.buckets[at] = Bucket::default();
     }
 
-    /// Empties all, and writes every bucket.
+    /// Empties all buckets, and writes each of them.
     pub fn clear(&mut self) {
         self.buckets.fill(Bucket::default());
         self.spills.weights.clear();
-        // Writes every place, so that its page becomes resident.
+        // Write every place, so that its page becomes resident.
         self.spills.weights.resize(self.spills.room, (0, W::default()));
         self.spills.weights.clear();
     }
 }
 
-/// So many empty buckets.
+/// Creates this many empty buckets.
 pub(super) fn buckets(count: usize) -> Box<[Bucket]> {
     vec![Bucket::default(); count].into_boxed_slice()
 }

@@ -12,10 +12,11 @@ use crate::{
     image::{Image, ImageError, Kind, Literal, PlainKey, Reader, Writer},
 };
 
-/// Geometry and coins, then part after part of all buckets, and at last the keys of all candidates. The width of
-/// weights is not written. A number that is too large for the reader's weights becomes their largest.
+/// The image has the geometry and the coins, then part after part of all buckets, and at the end the keys of all
+/// candidates. The width of weights is not written. A number that is too large for the reader's weights becomes their
+/// maximum.
 ///
-/// With the state of the coins, a reader can continue where the writer was. It also tells later coins: see
+/// With the state of the coins, a reader can continue where the writer stopped. The state also reveals later coins: see
 /// [`CandidateBuckets::rekey`].
 impl<K: PlainKey + Default, W: Weight> Image for CandidateBuckets<K, W> {
     const KIND: Kind = Kind::CandidateBuckets;

@@ -1,4 +1,4 @@
-//! How the buckets of the same place become one.
+//! Merges buckets with the same index.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -12,23 +12,23 @@ use super::{
 use crate::{MergeError, Weight, merge::check_mergeable};
 
 impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
-    /// Merges all of these into this one, at once. The order of the others does not matter.
+    /// Merges all of these into this one. The order of the others does not matter.
     ///
-    /// Bounds hold for everything that all were fed. The four largest candidates of each bucket stay. Bounds become as
-    /// wide as those of all together. (To merge one after the other would keep other candidates in another order.)
+    /// Bounds hold for the streams of all of them together. The four largest candidates of each bucket stay. The widths
+    /// of bounds add up. (Merging one after the other would keep other candidates in another order.)
     ///
     /// # Errors
     ///
-    /// One of them has another geometry or key. Nothing has changed then.
+    /// One of them has another geometry or key. In that case nothing is changed.
     pub fn merge_all(&mut self, others: &[&Self]) -> Result<(), MergeError> {
         self.merge_all_and(others, &mut ())
     }
 
-    /// The same; `rest` is told of candidates that are none any longer.
+    /// Like [`Self::merge_all`]. `rest` gets the candidates that are dropped.
     ///
     /// # Errors
     ///
-    /// One of them has another geometry or key. Nothing has changed then.
+    /// One of them has another geometry or key. In that case nothing is changed.
     pub fn merge_all_and(&mut self, others: &[&Self], rest: &mut impl Rest<K, W>) -> Result<(), MergeError> {
         for other in others {
             check_mergeable((self.geometry(), self.placed_key_id()), (other.geometry(), other.placed_key_id()))?;
@@ -43,12 +43,12 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
         Ok(())
     }
 
-    /// The fingerprint of the key and of the places.
+    /// A fingerprint of the key and of the places.
     const fn placed_key_id(&self) -> u64 {
         self.key_id.wrapping_mul(self.places)
     }
 
-    /// Merges the buckets of one place. `candidates` is room for those of all.
+    /// Merges the buckets with one index. `candidates` is a buffer for the candidates of all of them.
     fn merge_buckets(
         &mut self,
         at: usize,
@@ -81,7 +81,7 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
                 }
             }
         }
-        // No two have the same hash, so there is one order only.
+        // No two candidates have the same hash, so there is only one order.
         candidates.sort_unstable_by_key(|candidate| (Reverse(candidate.score()), candidate.hash));
         let leave = candidates.split_off(candidates.len().min(WAYS));
         for candidate in &leave {
@@ -102,7 +102,7 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
         }
     }
 
-    /// A candidate of any, with what all know of it.
+    /// A candidate of one or more buckets, with the counts of all buckets.
     fn merged(&self, at: usize, others: &[&Self], hash: u64) -> Candidate<K, W> {
         let mut sum = Candidate::<K, W> { hash, ..Candidate::default() };
         for part in others.iter().copied().chain([self]) {
@@ -127,7 +127,7 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
         let bucket = &mut self.counters.buckets[at];
         bucket.hashes[way] = candidate.hash;
         bucket.credits[way] = Rounded::down(candidate.credit);
-        // The last one has the least score; but a free way costs nothing.
+        // The last candidate has the smallest score. But a free way costs nothing.
         if way == WAYS - 1 {
             bucket.set_price(candidate.score());
         }

@@ -1,4 +1,4 @@
-//! A weight as the loop over a batch wants it.
+//! A weight in the form that the loop over a batch needs.
 
 use crate::Weight;
 

@@ -1,4 +1,4 @@
-//! What candidate buckets promise, against exact counts.
+//! Compares the guarantees of candidate buckets with exact counts.
 
 use core::cmp::Reverse;
 use std::{
@@ -20,7 +20,7 @@ type Buckets = CandidateBuckets<u64, CountAndSum>;
 
 const ONE: CountAndSum = CountAndSum::new(1, 100);
 
-/// Feeds a Zipf stream over `keys` keys to buckets and to an oracle.
+/// Feeds a Zipf stream over `keys` keys to the buckets and to an oracle.
 fn feed(buckets: &mut Buckets, truth: &mut Amounts, seed: u64, keys: u32, exponent: f64, additions: u32) {
     let keys = test_size::of(keys, keys / 50);
     let (zipf, mut random) = (Zipf::new(keys, exponent), SplitMix64(exponent.to_bits() + seed));
@@ -59,7 +59,7 @@ fn the_top_ten_are_those_of_the_oracle() {
         feed(&mut buckets, &mut truth, 0, 100_000, exponent, 500_000);
         assert_bounds(&buckets, &truth);
         for column in [0, 1] {
-            // Compared by amount, so that keys of equal size may stand for each other.
+            // Keys are compared by amount, because keys of equal size may replace each other.
             let amount = |key: &u64| truth.get(*key).columns()[column];
             let top: Vec<u64> = largest(&buckets, 10, column).iter().map(amount).collect();
             assert_eq!(top, truth.largest(10, |weight| weight.columns()[column]), "s = {exponent}, by column {column}");
@@ -73,7 +73,7 @@ fn a_flood_of_small_keys_leaves_the_large_ones_alone() {
     let (mut buckets, mut truth) = (Buckets::with_capacity(1024, 7), Amounts::default());
     let mut random = SplitMix64(3);
     for nth in 0..400_000 {
-        // Twenty keys of 0.1 % each among others that come once.
+        // Twenty keys have 0.1 % each, among others that appear once.
         let key = if random.word().is_multiple_of(50) { random.word() % 20 } else { 1_000 + nth };
         truth.add(key, ONE);
         buckets.add(hash(1, key), key, ONE);
@@ -90,8 +90,8 @@ fn a_flood_of_small_keys_leaves_the_large_ones_alone() {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn large_keys_are_found_that_begin_in_the_middle_of_a_flood() {
-    // One record in fifty is of ten keys, each half as large as the one before it: the last one has ten records of half
-    // a million. All others come once.
+    // One record in fifty belongs to one of ten keys. Each of these is half as large as the one before it, and the last
+    // one has ten records of half a million. All other keys appear once.
     const RECORDS: u64 = 1 << 19;
     let mut found = 0;
     for seed in 0..5 {
@@ -106,14 +106,14 @@ fn large_keys_are_found_that_begin_in_the_middle_of_a_flood() {
         assert_bounds(&buckets, &truth);
         found += largest(&buckets, 10, 0).iter().filter(|key| **key < 10).count();
     }
-    // With coins that nobody chose it is 42 to 46.
+    // With random coins it is 42 to 46.
     assert!(found >= 40, "{found} of 50");
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn bounds_are_as_close_as_planned() {
-    // Two streams that are hard: everything new, and hardly skewed.
+    // These two streams are hard: all keys are new, or there is hardly any skew.
     for exponent in [0.0, 0.5] {
         let (mut buckets, mut truth) = (Buckets::with_error(0.002, 0, 7), Amounts::default());
         feed(&mut buckets, &mut truth, 2, 200_000, exponent, 400_000);
@@ -128,7 +128,7 @@ fn bounds_are_as_close_as_planned() {
 
 #[test]
 fn bounds_hold_under_churn_and_after_merging() {
-    // Hardly skewed, and 64 candidates for 50,000 keys: admission and dismissal all the time.
+    // With hardly any skew, and 64 candidates for 50,000 keys, candidates change all the time.
     let [mut one, mut other] = [(); 2].map(|()| Buckets::with_capacity(64, 7));
     let mut truth = Amounts::default();
     feed(&mut one, &mut truth, 1, 50_000, 0.3, 50_000);
@@ -141,7 +141,7 @@ fn bounds_hold_under_churn_and_after_merging() {
     assert_bounds(&one, &truth);
 }
 
-/// Ten workers' buckets, and what they were fed.
+/// Ten workers' buckets, and the truth about their streams.
 fn ten() -> (Vec<Buckets>, Amounts) {
     let mut truth = Amounts::default();
     let fed = (0..10).map(|nth| {
@@ -168,7 +168,7 @@ fn the_order_in_which_many_are_merged_at_once_does_not_matter() {
     let of_all =
         |weights: &mut dyn Iterator<Item = CountAndSum>| weights.fold(CountAndSum::default(), Weight::saturating_add);
     let [listed, light] = [of_all(&mut one.iter().map(|listed| listed.lower)), of_all(&mut one.light())];
-    assert_eq!(listed.saturating_add(light), truth.total(), "each weight is in one place");
+    assert_eq!(listed.saturating_add(light), truth.total(), "each weight is in exactly one place");
 }
 
 #[test]
@@ -193,7 +193,8 @@ fn refused_merges_change_nothing() {
 
 #[test]
 fn what_does_not_fit_into_a_word_is_counted_exactly() {
-    // 2^34 bytes a record: a word is full after eight. Sixteen keys more than there are candidates come and go.
+    // Records have 2^34 bytes, so a word is full after eight. There are sixteen keys more than candidates, which come
+    // and go.
     let record = |random: &mut SplitMix64| CountAndSum::new(1 << 20, (1 << 34) + random.word() % 1_000);
     let (zipf, mut random) = (Zipf::new(40, 0.5), SplitMix64(1));
     let (mut parts, mut truth) = ([(); 3].map(|()| Buckets::with_buckets(6, 7)), Amounts::default());
@@ -218,7 +219,7 @@ fn what_does_not_fit_into_a_word_is_counted_exactly() {
 
 #[test]
 fn bounds_hold_even_if_nothing_has_room() {
-    // Every word spills, at once or later, and there is room for few.
+    // Every word spills, immediately or later, and there is room for few.
     let (mut buckets, mut truth) = (Buckets::with_capacity(1_024, 7), HashMap::<u64, CountAndSum>::new());
     let mut random = SplitMix64(2);
     for nth in 0..test_size::of(20_000, 2_000) {
@@ -260,7 +261,7 @@ fn extremes_saturate() {
     assert!([0, 9].map(|hash| buckets.bounds(hash).upper).iter().all(|upper| *upper == most));
 }
 
-/// Remembers what it is told.
+/// Remembers the weights that it gets.
 #[derive(Default)]
 struct Told {
     unlisted: Vec<usize>,
@@ -314,7 +315,7 @@ fn a_batch_adds_as_one_after_the_other() {
         items.iter().for_each(|(key, weight)| one_by_one.add(hash(1, *key), *key, *weight));
         let hashes: Vec<_> = items.iter().map(|(key, _)| hash(1, *key)).collect();
         let weights: Vec<_> = items.iter().map(|(_, weight)| Packed::from(*weight)).collect();
-        // Not in whole chunks, and with more hashes than weights.
+        // The batches are not whole chunks, and there are more hashes than weights.
         let (first, rest) = hashes.split_at(77);
         batched.add_batch(&hashes, &weights[..77], |nth| items[nth].0);
         batched.add_batch(rest, &weights[77..], |nth| items[77 + nth].0);
@@ -323,7 +324,7 @@ fn a_batch_adds_as_one_after_the_other() {
     }
 }
 
-/// Counts alone, of each width.
+/// Checks counts of one number, for each width.
 fn assert_bounds_of_counts<W: Weight + From<u32>>() {
     let [mut one, mut other] = [(); 2].map(|()| CandidateBuckets::<u64, W>::with_capacity(256, 7));
     let (mut truth, mut random) = (Amounts::default(), SplitMix64(9));
@@ -351,7 +352,7 @@ fn counts_alone_have_bounds_too() {
 #[test]
 fn a_key_gets_in_if_the_coin_shows_head_and_it_may_have_more_than_the_smallest() {
     use super::{admission::Arrival, bucket::HAS_SPILLED};
-    // One bucket whose smallest candidate has 10; the new key has another light cell than the candidates.
+    // There is one bucket, whose smallest candidate has 10. The new key has another light cell than the candidates.
     let (old, new) = (1, 0xffff_ffff);
     let full = || {
         let mut counters = Counters::<u64>::new(counters::buckets(1));
@@ -376,7 +377,7 @@ fn a_key_gets_in_if_the_coin_shows_head_and_it_may_have_more_than_the_smallest()
         let (counters, admission) = attempt(missed, weight, is_head);
         assert!(admission.is_none(), "{missed}, {weight}");
         assert_eq!((counters.get(0, cell(old)), counters.get(0, cell(new))), (0, missed + weight));
-        assert_eq!(counters.buckets[0].price(), 10, "it was looked up");
+        assert_eq!(counters.buckets[0].price(), 10, "the price was updated");
     }
     for missed in [1, 100] {
         let (counters, admission) = attempt(missed, 10, true);
@@ -388,15 +389,15 @@ fn a_key_gets_in_if_the_coin_shows_head_and_it_may_have_more_than_the_smallest()
         let bucket = &counters.buckets[0];
         assert_eq!(bucket.hashes, [new, old + 1, old + 2, old + 3]);
         assert_eq!((counters.get(0, 0), bucket.credits[0].get(), bucket.has(HAS_SPILLED)), (10, missed.min(10), false));
-        // What the smallest had is in its light cell now.
+        // The weight of the smallest candidate is now in its light cell.
         assert_eq!((counters.get(0, cell(old)), counters.get(0, cell(new))), (10, missed));
-        assert_eq!(bucket.price(), 11, "the least of the others, or the new one's if that is less");
+        assert_eq!(bucket.price(), 11, "the smallest score of the others, or of the new key");
     }
 }
 
 #[test]
 fn coins_follow_the_seed_and_not_the_fingerprint() {
-    // One bucket of four candidates, and a thousand keys that want to get in: who does is up to the coins.
+    // There is one bucket of four candidates, and a thousand keys that could become candidates: coins decide which do.
     let fed = |key_id, seed| {
         let mut buckets = Buckets::with_capacity(4, 1);
         buckets.rekey(key_id, seed, 1);
@@ -410,7 +411,7 @@ fn coins_follow_the_seed_and_not_the_fingerprint() {
     let mut again = buckets.clone();
     again.clear();
     (0..1_000).for_each(|key| again.add(hash(1, key), key, ONE));
-    assert_eq!(again, buckets, "clearing goes back to the seed");
+    assert_eq!(again, buckets, "clearing resets the state to the seed");
     assert_eq!(again.clone().merge(&fed(8, 1)), Err(MergeError::Key { ours: 7, theirs: 8 }));
     assert_eq!(again.merge(&fed(7, 2)), Ok(()));
 }
@@ -418,8 +419,8 @@ fn coins_follow_the_seed_and_not_the_fingerprint() {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn nobody_without_the_key_fills_the_light_cell_of_another() {
-    // The attacker knows the code and works with a key of his own. He sends what shares the victim's light cell there,
-    // and first four keys that keep it from becoming a candidate.
+    // The attacker knows the code and uses a known key. The attacker sends items that share the victim's light cell
+    // under that key, and before them four keys that keep the victim from becoming a candidate.
     let (known, victim) = (Key([1, 2]), 77);
     let place = |key: Key, item: u64| {
         let hash = KeyedHash::new(key).words([item]);
@@ -436,18 +437,18 @@ fn nobody_without_the_key_fills_the_light_cell_of_another() {
         }
         buckets.bounds(hash.words([victim])).upper.count as f64 / (2 * items.len()) as f64
     };
-    assert!(excess(known) > 0.9, "with the key the attack works");
+    assert!(excess(known) > 0.9, "with the known key the attack works");
     for secret in 0..8 {
-        // One item in 12,288 is in the cell by chance; two or more of them are once in some ten thousand runs.
+        // One item in 12,288 is in the cell by chance. Two or more of them are there about once in ten thousand runs.
         let share = excess(Key([secret, 0x5eed]));
-        assert!(share < 0.015, "{share} of what the attacker sent counts for the victim");
+        assert!(share < 0.015, "{share} of the attacker's items count for the victim");
     }
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn who_learned_which_keys_share_a_cell_knows_nothing_of_other_places() {
-    // The attacker saw bounds of one window, and knows which of his items are in the victim's cell.
+    // The attacker saw the bounds of one window, and knows which items are in the victim's cell.
     let (hash, victim) = (KeyedHash::new(Key([1, 2])), 77);
     let place = |item: u64| (scale(hash.words([item]), 2_048), cell(hash.words([item])));
     let items: Vec<u64> = (0..1 << 20).filter(|item| *item != victim && place(*item) == place(victim)).collect();
@@ -460,7 +461,7 @@ fn who_learned_which_keys_share_a_cell_knows_nothing_of_other_places() {
     assert!(items.len() > 50 && share(1) > 0.8, "{} items, {}", items.len(), share(1));
     for seed in 1..=50 {
         let share = share(mix(seed));
-        assert!(share < 0.06, "{share} of what he sends still counts for the victim");
+        assert!(share < 0.06, "{share} of the items still count for the victim");
     }
     let [mut one, mut other] = [(); 2].map(|()| Buckets::with_buckets(4, 7));
     other.rekey(7, 1, 3);

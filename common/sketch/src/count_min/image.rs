@@ -9,7 +9,7 @@ use crate::{
     image::{Image, ImageError, Kind, Reader, Writer},
 };
 
-/// The width of weights is not written. A number that is too large for the reader's weights becomes their largest.
+/// The width of weights is not written. A number that is too large for the reader's weights becomes their maximum.
 impl<W: Weight, U: Update> Image for CountMin<W, U> {
     const KIND: Kind = Kind::CountMin;
 

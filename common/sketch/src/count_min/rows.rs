@@ -1,4 +1,4 @@
-//! Where a key's cells are: one in each row.
+//! The places of a key's cells: one in each row.
 
 use crate::{
     Weight,
@@ -33,7 +33,7 @@ impl<const DEPTH: usize> Places<DEPTH> for Rows<DEPTH> {
 }
 
 dispatch! {
-    /// Finds the cells of a group of keys in each row of so many cells.
+    /// Finds the cells of a group of keys in each row of this many cells.
     fn place(rows: &mut [[u32; GROUP]], width: usize, hashes: &[u64; GROUP]) {
         place_each(rows, width, hashes);
     }
@@ -50,11 +50,11 @@ fn place_each(rows: &mut [[u32; GROUP]], width: usize, hashes: &[u64; GROUP]) {
     }
 }
 
-/// Cells, and how they are rows.
+/// Cells, arranged in rows.
 pub struct Grid<'a, W, const DEPTH: usize> {
-    /// Row after row.
+    /// The cells, row after row.
     pub cells: &'a [W],
-    /// Of as many cells.
+    /// The rows, with the number of cells per row.
     pub rows: Rows<DEPTH>,
 }
 
@@ -63,26 +63,26 @@ impl<W: Weight, const DEPTH: usize> Lanes for Grid<'_, W, DEPTH> {
 
     #[inline(always)]
     fn estimate(&self, hash: u64) -> W {
-        // No slot is above the last. The minimum tells the compiler.
+        // No slot is above the last one. The minimum shows this to the compiler.
         let Some(last) = self.cells.len().checked_sub(1) else { return W::default() };
         let slots = self.rows.slots(hash);
         least::<W, DEPTH>(core::array::from_fn(|row| self.cells[slots[row].min(last)]))
     }
 }
 
-/// The word that two rows share, from the key's hash.
+/// The word that two rows share, derived from the key's hash.
 ///
-/// The first two rows share the hash, which a keyed hash makes independent: no double hashing, whose rows collide
-/// together. It is turned so that its highest bits, by which other structures choose their buckets, weigh least. Each
-/// further pair takes the next word of the `SplitMix64` stream that starts at the hash. It adds no entropy but needs
-/// none: 64 bits tell all keys apart.
+/// The first two rows share the hash, whose parts are independent with a keyed hash. This is not double hashing, whose
+/// rows collide together. The hash is rotated so that its highest bits, by which other structures choose their buckets,
+/// have the least effect. Each further pair of rows takes the next word of the `SplitMix64` stream that starts at the
+/// hash. That adds no entropy, but none is needed: 64 bits distinguish all keys.
 #[inline(always)]
 const fn word(hash: u64, pair: usize) -> u64 {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     if pair == 0 { hash.rotate_left(16) } else { mix(hash.wrapping_add(GOLDEN.wrapping_mul(pair as u64))) }
 }
 
-/// The index of a key's cell in a row: 32 bits of the word are a fraction of the width, so any width will do.
+/// The index of a key's cell in a row. 32 bits of the word are a fraction of the width, so any width is possible.
 #[inline(always)]
 const fn slot(word: u64, row: usize, width: usize) -> u32 {
     let half = (word >> (row % 2 * 32)) as u32;
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
     fn rows_are_independent() {
-        // Two keys that agree in one row's column, here in a sixty-fourth of the row, agree in another's as often as
-        // chance has it.
+        // Two keys that agree in one row's column, here in a sixty-fourth of the row, agree in another row as often as
+        // expected by chance.
         for error in [E / 64.0, 0.0005, 0.000_03] {
             let sketch = CountMin::<u32>::with_error(error, 0.0005, KEY);
             let part = |slot: usize| slot % sketch.width() * 64 / sketch.width();
@@ -153,7 +153,8 @@ mod tests {
                     twice += rows * rows.saturating_sub(1) / 2;
                 }
             }
-            // 1,124,250 pairs, 8 rows, 28 pairs of rows: 140,531 and 7,685 expected; five standard deviations allowed.
+            // There are 1,124,250 pairs of keys, 8 rows, and 28 pairs of rows: 140,531 and 7,685 are expected, five
+            // standard deviations allowed.
             let width = sketch.width();
             assert!((138_700..142_400).contains(&shared), "width {width}: {shared}");
             assert!((7_245..8_125).contains(&twice), "width {width}: {twice}");

@@ -6,18 +6,18 @@ use crate::Weight;
 
 /// How an update raises a key's cells: [`Plain`] or [`Conservative`].
 pub trait Update: Copy + Eq + Debug + Send + Sync + 'static + sealed::Sealed {
-    /// What an image calls it.
+    /// Its number in images.
     const NUMBER: u8;
 
-    /// Adds `weight` to the key whose cells, all different, are at these indices; gives the key's estimate with it.
+    /// Adds `weight` to the key whose cells, all different, are at these indices. Returns the key's new estimate.
     fn raise<W: Weight, const DEPTH: usize>(cells: &mut [W], key: [usize; DEPTH], weight: W) -> W;
 }
 
-/// Adds the weight to each of the key's cells. Sketches merge as if one had been fed everything.
+/// Adds the weight to each of the key's cells. A merged sketch equals one sketch that was fed everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plain {}
 
-/// Raises each of the key's cells to the key's new estimate, and none that is higher already.
+/// Raises each of the key's cells to the key's new estimate, except cells that are already higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conservative {}
 
@@ -36,7 +36,8 @@ impl Update for Conservative {
 
     #[inline(always)]
     fn raise<W: Weight, const DEPTH: usize>(cells: &mut [W], key: [usize; DEPTH], weight: W) -> W {
-        // All are read before the first is written: the compiler does not know that they are different.
+        // All cells are read before the first one is written, because the compiler does not know that they are
+        // different.
         let before = read(cells, key);
         let least = least(before);
         let estimate = least.saturating_add(weight);
@@ -57,8 +58,9 @@ pub(crate) fn read<W: Weight, const DEPTH: usize>(cells: &[W], key: [usize; DEPT
     core::array::from_fn(|row| cells[key[row]])
 }
 
-/// Of some cells the least, number by number. In pairs of pairs: a chain would take longer, so long that compilers make
-/// branches of what follows, which nobody can foresee (with conservative update 11 ns instead of 5).
+/// The smallest of some cells, number by number. It compares pairs of pairs. A chain of comparisons would take so long
+/// that compilers would make unpredictable branches of the following code (with conservative update, 11 ns instead of
+/// 5).
 #[inline(always)]
 pub(crate) fn least<W: Weight, const DEPTH: usize>(mut cells: [W; DEPTH]) -> W {
     let mut left = DEPTH;

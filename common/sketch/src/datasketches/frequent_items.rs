@@ -1,13 +1,13 @@
 //! Frequent items in the format of `DataSketches`: the largest keys, each with bounds.
 //!
-//! First come 8 bytes of preamble: its length in 64-bit words, the version of the format, the family, the logarithms of
-//! the largest and of the present table size, and flags. Unless a flag says that the sketch is empty, 24 bytes follow
-//! (the number of items, the total weight, the error), then the lower bounds, then the items: longs of 8 bytes, or
-//! UTF-8 strings behind a length of 4 bytes. All numbers are little endian.
+//! An image begins with 8 bytes of preamble: its length in 64-bit words, the version of the format, the family, the
+//! logarithms of the largest and of the present table size, and flags. Unless a flag marks the sketch as empty, 24
+//! bytes follow (the number of items, the total weight, the error), then the lower bounds, then the items: longs of 8
+//! bytes, or UTF-8 strings, each after a length of 4 bytes. All numbers are little endian.
 //!
-//! **Errors**: the weight of an item is at least its lower bound, and at most [`FrequentItems::error`] more. An item
-//! that is absent has at most that error. The format has one error for all items, so bounds of different widths are
-//! written with the widest.
+//! **Errors**: the weight of an item is at least its lower bound, and at most [`FrequentItems::error`] more. An absent
+//! item has at most that error. The format has only one error for all items, so bounds of different widths are written
+//! with the widest.
 //!
 //! **Source**: the documentation of the format and the C++ folder `fi` of `DataSketches`; Anderson, Bevan, Lang,
 //! Liberty, Rhodes and Thaler, "A high-performance algorithm for identifying frequent items in data streams", 2017.
@@ -24,12 +24,12 @@ const FAMILY: u8 = 10;
 /// The preamble's length in 64-bit words.
 const EMPTY: u8 = 1;
 const FILLED: u8 = 4;
-/// Two bits, because Java and C++ use different ones.
+/// The flags of an empty sketch: two bits, because Java and C++ use different ones.
 const EMPTY_FLAGS: u8 = 1 | 4;
-/// A table of `DataSketches` has two to this many entries, and uses three quarters of them.
+/// A table of `DataSketches` has two to this power entries at least, and uses three quarters of them.
 const TABLE_LG_MIN: u8 = 3;
 const TABLE_LG_MAX: u8 = 31;
-/// Java has no unsigned numbers.
+/// The largest weight, because Java has no unsigned numbers.
 const WEIGHT_MAX: u64 = i64::MAX as u64;
 
 /// The largest keys of a stream, with bounds.
@@ -47,18 +47,18 @@ const WEIGHT_MAX: u64 = i64::MAX as u64;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrequentItems<T> {
-    /// Each with its lower bound, which is not 0.
+    /// Each item with its lower bound, which is not 0.
     items: Vec<(T, u64)>,
     total: u64,
     error: u64,
 }
 
 impl<T: Item> FrequentItems<T> {
-    /// A sketch of items with bounds, the weight of the whole stream, and the most that an item may have that is not
-    /// among them.
+    /// A sketch of items with bounds, the total weight of the stream, and the largest weight that any other item may
+    /// have.
     ///
-    /// Numbers above 2^63 - 1 become 2^63 - 1. An item whose lower bound is 0 is left out: the format cannot hold it,
-    /// and the error includes it.
+    /// Numbers above 2^63 - 1 become 2^63 - 1. An item whose lower bound is 0 is left out: the format cannot contain
+    /// it, and the error includes it.
     pub fn new(items: impl IntoIterator<Item = (T, Estimate)>, total: u64, absent: u64) -> Self {
         let mut error = absent;
         let items = items.into_iter().filter_map(|(item, Estimate { lower, upper, .. })| {
@@ -76,18 +76,18 @@ impl<T: Item> FrequentItems<T> {
         })
     }
 
-    /// The weight of the whole stream.
+    /// The total weight of the stream.
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// The difference of the upper and the lower bound. An absent item has at most this.
+    /// The difference between the upper and the lower bound. An absent item has at most this weight.
     pub const fn error(&self) -> u64 {
         self.error
     }
 
-    /// The sketch as an image. It is flagged as empty only if weight and error are 0, because an empty image holds
-    /// neither. (The official package reads an image that has them but no items. It drops them when it writes that
+    /// The sketch as an image. It is flagged as empty only if weight and error are 0, because an empty image has
+    /// neither. (The official package can read an image that has them but no items. It drops them when it writes that
     /// sketch again or merges it into another.)
     pub fn write(&self) -> Vec<u8> {
         let count = self.items.len();
@@ -106,11 +106,11 @@ impl<T: Item> FrequentItems<T> {
         image
     }
 
-    /// Reads an image. Takes some four times its memory. Ignores bytes behind the image, as `DataSketches` does.
+    /// Reads an image. This takes about four times its memory. Bytes after the image are ignored, as in `DataSketches`.
     ///
     /// # Errors
     ///
-    /// The bytes are no such image, or an image of another kind of items. The error says where.
+    /// The bytes are not such an image, or are an image of another kind of items. The error has the position.
     pub fn read(image: &[u8]) -> Result<Self, ImageError> {
         let mut reader = Reader::new(image, 0);
         let words = reader.u8("the preamble's length")?;
@@ -143,7 +143,7 @@ fn weight(reader: &mut Reader, field: &'static str, least: u64) -> Result<u64, I
     reader.within(field, least..=WEIGHT_MAX, "from 0 (an item's: 1) to 2^63 - 1", Reader::u64)
 }
 
-/// The kinds of items that the format can hold: `i64` and `String`.
+/// The kinds of items that the format can contain: `i64` and `String`.
 pub trait Item: sealed::Form {}
 impl<T: sealed::Form> Item for T {}
 
@@ -188,7 +188,7 @@ mod tests {
     use crate::{datasketches::golden, image::damage};
     use std::{collections::BTreeMap, format, string::ToString};
 
-    /// Item, lower bound, upper bound.
+    /// The item, its lower bound, and its upper bound.
     fn rows<T: Item + Clone + Ord>(sketch: &FrequentItems<T>) -> Vec<(T, u64, u64)> {
         let mut rows: Vec<_> = sketch.iter().map(|(item, bounds)| (item.clone(), bounds.lower, bounds.upper)).collect();
         rows.sort();
@@ -250,7 +250,7 @@ mod tests {
         let exact = FrequentItems::<i64>::read(golden::LONGS_EXACT).unwrap();
         let mut image = exact.write();
         assert_eq!(image[3..5], [4, 4], "a table of 16 holds 12");
-        image[3] = 5; // theirs may grow to 32
+        image[3] = 5; // the official table may grow to 32
         assert_eq!(image, golden::LONGS_EXACT);
         assert_eq!(FrequentItems::<i64>::read(golden::LONGS_EMPTY).unwrap().write()[4..], golden::LONGS_EMPTY[4..]);
     }
@@ -268,7 +268,7 @@ mod tests {
     fn no_damage_does_harm() {
         for image in [golden::LONGS_EMPTY, golden::LONGS_EXACT, golden::LONGS_PURGED] {
             let refused = damage::survived(image, FrequentItems::<i64>::read);
-            assert_eq!(refused.len(), image.len().div_ceil(damage::STEP), "each byte is needed");
+            assert_eq!(refused.len(), image.len().div_ceil(damage::STEP), "every byte is needed");
         }
         let refused = damage::survived(golden::STRINGS, FrequentItems::<String>::read);
         assert_eq!(refused.len(), golden::STRINGS.len().div_ceil(damage::STEP));

@@ -1,4 +1,4 @@
-//! Images that the official Python package wrote. The README beside them says what they hold.
+//! Images that the official Python package wrote. The README beside them describes their content.
 
 macro_rules! golden {
     ($name:literal) => {
@@ -6,7 +6,7 @@ macro_rules! golden {
     };
 }
 
-/// Integers from 0: registers as a power of two, how many integers, the image.
+/// Sketches of integers from 0 on: the registers as a power of two, the number of integers, and the image.
 pub const INTEGERS: &[(u32, u64, &[u8])] = &[
     (12, 0, golden!("hll-8-lgk-12-items-0-to-0-compact")),
     (12, 5, golden!("hll-8-lgk-12-items-0-to-5-compact")),

@@ -1,18 +1,19 @@
 //! `HyperLogLog` in the format of `DataSketches`: written as `HLL_8`, read in any variant.
 //!
 //! All images begin with 8 bytes of preamble: its length in 32-bit words, the version of the format, the family, the
-//! logarithm of the number of registers, that of a table's entries, flags, the least rank (or the length of a list),
-//! and the mode. Then follows:
+//! logarithm of the number of registers, that of a table's entries, flags, the lowest rank (or the length of a list),
+//! and the mode. The rest depends on the mode:
 //!
-//! - for a small count a list (LIST) or a hash table (SET) of *coupons*: 26 bits of place and 6 of rank each;
-//! - otherwise (HLL) 32 bytes of what estimators need, then the registers: a byte each (`HLL_8`), 6 bits (`HLL_6`), or
-//!   4 bits above the least rank (`HLL_4`) with 15 for those in a table of coupons behind.
+//! - A small count has a list (LIST) or a hash table (SET) of *coupons*: 26 bits of place and 6 of rank each.
+//! - Otherwise (HLL), there are 32 bytes for the estimators, then the registers: a byte each (`HLL_8`), 6 bits
+//!   (`HLL_6`), or 4 bits above the lowest rank (`HLL_4`). With 4 bits, the value 15 means that the rank is in a table
+//!   of coupons at the end.
 //!
-//! A sketch of keyed hashes has 12 bytes more: "weir" and the fingerprint of its key, little endian. `DataSketches`
-//! ignores bytes behind an image, and leaves them out of what it writes itself.
+//! A sketch of keyed hashes has 12 more bytes: "weir" and the fingerprint of its key, little endian. `DataSketches`
+//! ignores bytes after an image, and does not copy them.
 //!
 //! **What is lost**: ranks beyond the highest that a hash of 64 bits can have here (one key in 2^46 or fewer). More
-//! than 2^18 registers are joined to 2^18, as a union in `DataSketches` would do.
+//! than 2^18 registers are reduced to 2^18, as a union in `DataSketches` would do.
 //!
 //! **Source**: the documentation of the format and the C++ folder `hll` of `DataSketches`.
 
@@ -25,27 +26,27 @@ use crate::{
     merge::PUBLIC,
 };
 
-/// The preamble's length in 32-bit words tells the modes apart, too.
+/// The preamble's length in 32-bit words. It also distinguishes the modes.
 const LIST: u8 = 2;
 const SET: u8 = 3;
 const HLL: u8 = 10;
 const VERSION: u8 = 1;
 const FAMILY: u8 = 7;
-/// Of registers, as a power of two.
+/// The numbers of registers, as powers of two.
 const PRECISIONS: core::ops::RangeInclusive<u8> = 4..=21;
 /// A rank is one more than the leading zeros of a 64-bit word, of which at most 62 are counted.
 const RANK_MAX: u8 = 63;
 
 mod flag {
-    /// Nothing was counted.
+    /// The flag of a sketch that has counted nothing.
     pub const EMPTY: u8 = 4;
-    /// A table has no free entries.
+    /// The flag of a table without free entries.
     pub const COMPACT: u8 = 8;
-    /// The order of arrival is not known: estimate from the registers.
+    /// The flag of an unknown order of arrival, with which readers estimate from the registers.
     pub const OUT_OF_ORDER: u8 = 16;
 }
 
-/// The mode's two low bits; the form of registers is in the next two.
+/// The two low bits of the mode. The next two have the format of registers.
 mod mode {
     pub const LIST: u8 = 0;
     pub const SET: u8 = 1;
@@ -53,13 +54,13 @@ mod mode {
     pub const HLL_8: u8 = 2 << 2;
 }
 
-/// Before the fingerprint of a key.
+/// A mark before the fingerprint of a key.
 const MARK: [u8; 4] = *b"weir";
 
 /// A rank of 4 bits with this value is in the table that follows.
 const EXCEPTION: u8 = 15;
 
-/// The sketch as an `HLL_8` image: 40 bytes and one for each register, or 8 if it is empty; and 12 for a key.
+/// The sketch as an `HLL_8` image: 40 bytes plus one per register, or 8 bytes if it is empty, plus 12 bytes for a key.
 ///
 /// Readers estimate from the registers, with an error of 1.04 / sqrt(registers), as after a merge.
 pub fn write(sketch: &HyperLogLog) -> Vec<u8> {
@@ -74,7 +75,7 @@ pub fn write(sketch: &HyperLogLog) -> Vec<u8> {
         mark(&mut image, sketch.key_id());
         return image;
     }
-    // The sum of 2^-rank, in two parts that a double holds without rounding.
+    // The sum of 2^-rank is split into two parts, which a double can represent without rounding.
     let sum = |of: fn(u8) -> bool| {
         let ranks = registers.iter().copied().filter(|rank| of(*rank));
         ranks.fold(0.0, |sum, rank| sum + libm::exp2(-f64::from(rank)))
@@ -91,7 +92,7 @@ pub fn write(sketch: &HyperLogLog) -> Vec<u8> {
     image
 }
 
-/// Says which key hashes were made with.
+/// Writes the fingerprint of the hashes' key.
 fn mark(image: &mut Vec<u8>, key_id: u64) {
     if key_id != PUBLIC {
         image.extend(MARK);
@@ -99,7 +100,7 @@ fn mark(image: &mut Vec<u8>, key_id: u64) {
     }
 }
 
-/// Checks what [`mark`] wrote. An image without it was made by others, of public hashes.
+/// Checks what [`mark`] wrote. An image without a mark has public hashes.
 fn check_mark(reader: &mut Reader, key_id: u64) -> Result<(), ImageError> {
     let mut after = reader.clone();
     let is_marked = after.array("the mark").is_ok_and(|mark| mark == MARK);
@@ -107,15 +108,15 @@ fn check_mark(reader: &mut Reader, key_id: u64) -> Result<(), ImageError> {
     WrongKey::check(key_id, marked).map_err(ImageError::Key)
 }
 
-/// Reads an image in any mode and form, whose hashes were made with the key of this fingerprint:
-/// [`PUBLIC`] if `DataSketches` itself made it.
+/// Reads an image in any mode and format, whose hashes were made with the key of this fingerprint. That is [`PUBLIC`]
+/// if `DataSketches` itself made the image.
 ///
-/// Takes at most 256 KiB of memory, whatever the bytes say. Ignores other bytes behind the image, as `DataSketches`
-/// does.
+/// This takes at most 256 KiB of memory for any input. Other bytes after the image are ignored, as in `DataSketches`.
 ///
 /// # Errors
 ///
-/// The bytes are no such image, and the error says where; or [`write()`] has marked it with another key, or none.
+/// The bytes are not such an image, and the error has the position; or [`write()`] has marked the image with another
+/// key, or with none.
 pub fn read(image: &[u8], key_id: u64) -> Result<HyperLogLog, ImageError> {
     let mut reader = Reader::new(image, 0);
     let preamble = Preamble::read(&mut reader)?;
@@ -144,13 +145,13 @@ pub fn read(image: &[u8], key_id: u64) -> Result<HyperLogLog, ImageError> {
     Ok(sketch)
 }
 
-/// What comes before the registers.
+/// The data before the registers.
 struct Preamble {
     words: u8,
     precision: u8,
     table_lg: u8,
     flags: u8,
-    /// A list's length, or the least rank.
+    /// The length of a list, or the lowest rank.
     byte_6: u8,
     form: Form,
 }
@@ -166,7 +167,7 @@ enum Form {
 #[derive(Clone, Copy)]
 struct Table {
     entries: u32,
-    /// How many of them are not free.
+    /// How many entries are used.
     taken: u32,
 }
 
@@ -214,7 +215,7 @@ impl Preamble {
     }
 }
 
-// What the modes and forms hold, rank by rank.
+// These functions read the content of each mode and format, rank by rank.
 
 fn coupons(reader: &mut Reader, table: Table, mut raise: impl FnMut(u32, u8)) -> Result<(), ImageError> {
     const PLACE_BITS: u32 = 26;
@@ -246,7 +247,7 @@ fn bytes(reader: &mut Reader, registers: u32, mut raise: impl FnMut(u32, u8)) ->
 }
 
 fn sextets(reader: &mut Reader, registers: u32, mut raise: impl FnMut(u32, u8)) -> Result<(), ImageError> {
-    // Four registers in three bytes, and one byte more at the end, always.
+    // Four registers take three bytes, and there is always one more byte at the end.
     let packed = reader.take("the registers", u64::from(registers) / 4 * 3 + 1)?;
     for (four, bytes) in (0..registers).step_by(4).zip(packed.as_chunks::<3>().0) {
         let ranks = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
@@ -347,7 +348,7 @@ mod tests {
 
     #[test]
     fn images_are_byte_for_byte_as_written_there() {
-        // A union is out of order, as all of ours.
+        // A union is out of order, as all sketches that we write.
         assert_eq!(write(&fed(9, (0..3_000).map(PublicHash::of_integer))), golden::UNION);
         let empty = write(&HyperLogLog::with_precision(12, PUBLIC));
         let (.., theirs) = golden::INTEGERS[0];
@@ -364,7 +365,7 @@ mod tests {
             for key in [8, PUBLIC] {
                 assert_eq!(read(&marked, key), Err(ImageError::Key(WrongKey::Other { key, sketch: 7 })));
             }
-            // As others write it.
+            // Other programs write it without a mark.
             let unmarked = &marked[..marked.len() - 12];
             assert_eq!(read(unmarked, 7), Err(ImageError::Key(WrongKey::Public)));
             assert!(read(unmarked, PUBLIC).is_ok_and(|public| public.registers() == keyed.registers()));
@@ -377,7 +378,8 @@ mod tests {
         let all = golden::INTEGERS.iter().map(|(.., image)| *image).chain([golden::WORDS, golden::UNION, &ours]);
         for image in all.filter(|image| image.len() <= crate::test_size::of(usize::MAX, 500)) {
             let refused = damage::survived(image, |image| read(image, PUBLIC));
-            // What lies behind is not looked at: at most the exceptions that an updatable table would have room for.
+            // The bytes after the content are not read: at most the exceptions for which an updatable table would have
+            // room.
             assert!(refused.len() * damage::STEP + 64 >= image.len(), "{} of {}", refused.len(), image.len());
         }
     }

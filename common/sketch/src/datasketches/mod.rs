@@ -1,17 +1,17 @@
-//! Sketches in the binary formats of Apache `DataSketches`, which Spark, Druid, `BigQuery`, Postgres and others can
-//! join.
+//! Reads and writes sketches in the binary formats of Apache `DataSketches`, which Spark, Druid, `BigQuery`, Postgres
+//! and others can merge.
 //!
 //! | form | written from | read into |
 //! |---|---|---|
 //! | [`hll`]: `HLL_8` | [`HyperLogLog`](super::HyperLogLog) | the same; also `HLL_4`, `HLL_6`, and the lists of small counts |
 //! | [`frequent_items`]: of longs, of strings | [`FrequentItems`], made from any top-k | the same |
 //!
-//! # Whose hashes?
+//! # Choose the hashes
 //!
-//! The formats have no place for a key. A `HyperLogLog` that was fed with keyed hashes can be exported, counted, and
-//! joined with others of the same key and the same number of registers. Joined by `DataSketches` with any other sketch,
-//! common items count twice, and it cannot notice. (This library does: it writes the key's fingerprint behind the
-//! image.) To be joined with sketches of others, it must be fed with *their* hashes:
+//! The formats have no place for a key. A `HyperLogLog` that was fed keyed hashes can be exported, counted, and merged
+//! with others that have the same key and the same number of registers. If `DataSketches` merges it with any other
+//! sketch, common items count twice, and it cannot notice that. (This library notices it, because it writes the key's
+//! fingerprint after the image.) To merge a sketch with those of other programs, feed it *their* hashes:
 //! [`PublicHash`], in a sketch whose key is [`PUBLIC`]. Then [`MergeError`](super::MergeError) keeps the two kinds
 //! apart.
 //!
@@ -28,16 +28,15 @@
 //! assert_eq!(hll::read(&image, PUBLIC), Ok(sources));
 //! ```
 //!
-//! **Public hashes are no defence.** An attacker who can choose items can choose items that make a public sketch count
-//! far too few, or far too many. Its bounds hold for items that were not chosen against it. Use keyed hashes where a
-//! sketch must withstand an attacker.
+//! **Public hashes are no defence against attackers.** An attacker who can choose items can make a public sketch count
+//! far too few or far too many. Its bounds hold for items that were not chosen against it. Use keyed hashes if a sketch
+//! must withstand an attacker.
 //!
 //! # What is left out
 //!
-//! - The Bloom filter of `DataSketches` is another structure. Its bits follow from two xxHash64 of the *item*, so other
-//!   hashes than its own answer nobody's questions, and the official Python package has no Bloom filter to compare
-//!   with.
-//! - Its HIP estimate, which depends on the order of arrival and is lost by the first merge.
+//! - The Bloom filter of `DataSketches` is not supported. Its bits depend on two xxHash64 of the *item*, so no other
+//!   hashes can be used with it, and the official Python package has no Bloom filter to compare with.
+//! - The HIP estimate is not supported. It depends on the order of arrival, and the first merge loses it.
 
 pub mod frequent_items;
 pub mod hll;

@@ -1,14 +1,14 @@
-//! The hash that all sketches of Apache `DataSketches` share, so that sketches of any origin can be joined: the 64-bit
-//! variant of `MurmurHash3` with 128 bits, and the seed 9001.
+//! The hash that all sketches of Apache `DataSketches` share, so that sketches of any origin can be merged: the 64-bit
+//! variant of `MurmurHash3` with 128 bits, with the seed 9001.
 //!
-//! **Not keyed**: anybody can construct items that collide. Use it only for sketches that leave the machine to be
-//! joined with those of others.
+//! **This hash is not keyed**: anyone can construct items that collide. Use it only for sketches that leave the machine
+//! to be merged with those of other programs.
 //!
 //! **Source**: Austin Appleby, "`MurmurHash3`", 2011 (the algorithm); `hll_sketch` of `DataSketches` (how its bits are
 //! used).
 //!
-//! **Why not a crate**: `mur3` gives the same hashes, but it reads slices through raw pointers and has had one release.
-//! The forty lines here are safe code, and the algorithm will never change.
+//! **Why not a crate**: `mur3` gives the same hashes, but it reads slices through raw pointers and has had only one
+//! release. The forty lines here are safe code, and the algorithm will never change.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +19,7 @@ const C2: u64 = 0x4cf5_ad43_2745_937f;
 /// Bytes hashed in one step.
 const BLOCK: usize = 16;
 
-/// An item's hash as `DataSketches` makes it.
+/// An item's hash, as in `DataSketches`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicHash {
     /// Its low bits choose the register.
@@ -29,8 +29,8 @@ pub struct PublicHash {
 }
 
 impl PublicHash {
-    /// The hash of bytes, or of the UTF-8 of a string. `DataSketches` does not count empty items; the caller should not
-    /// either.
+    /// The hash of bytes, or of the UTF-8 of a string. `DataSketches` does not count empty items, and the caller should
+    /// not count them either.
     #[inline]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         let [place, rank] = murmur3(bytes, SEED);
@@ -44,27 +44,28 @@ impl PublicHash {
     }
 
     /// The hash of an IPv4 address as an integer: 192.0.2.1 is 3,221,225,985. Do not count IPv4 and IPv6 addresses in
-    /// one sketch.
+    /// the same sketch.
     #[inline]
     pub fn of_ipv4(address: Ipv4Addr) -> Self {
         Self::of_integer(address.to_bits().into())
     }
 
-    /// The hash of an IPv6 address as 16 bytes in network order. Do not count IPv4 and IPv6 addresses in one sketch.
+    /// The hash of an IPv6 address as 16 bytes in network order. Do not count IPv4 and IPv6 addresses in the same
+    /// sketch.
     #[inline]
     pub fn of_ipv6(address: Ipv6Addr) -> Self {
         Self::of_bytes(&address.octets())
     }
 
-    /// The 64 bits with which a [`HyperLogLog`](crate::HyperLogLog) of this precision has in each register what
-    /// a sketch of `DataSketches` has in its own: the register's number, then the bits whose zeros are counted.
+    /// The 64 bits for a [`HyperLogLog`](crate::HyperLogLog) of this precision: the register's number, then the bits
+    /// whose zeros are counted. With these, each register has the same value as in a sketch of `DataSketches`.
     #[inline]
     pub const fn for_precision(self, precision: u32) -> u64 {
         self.place << (u64::BITS - precision) | self.rank >> precision
     }
 }
 
-/// `MurmurHash3_x64_128`, its two halves.
+/// Both halves of `MurmurHash3_x64_128`.
 #[inline]
 fn murmur3(bytes: &[u8], seed: u64) -> [u64; 2] {
     let (mut first, mut second) = (seed, seed);
@@ -76,7 +77,7 @@ fn murmur3(bytes: &[u8], seed: u64) -> [u64; 2] {
         second ^= scrambled_high(high);
         second = second.rotate_left(31).wrapping_add(first).wrapping_mul(5).wrapping_add(0x3849_5ab5);
     }
-    // Absent bytes are zeros, and zeros change nothing.
+    // Missing bytes are zeros, and zeros change nothing.
     let mut block = [0; BLOCK];
     block[..rest.len()].copy_from_slice(rest);
     let [low, high] = halves(&block);
@@ -107,7 +108,7 @@ const fn scrambled_high(word: u64) -> u64 {
     word.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1)
 }
 
-/// A bijection in which every bit depends on all.
+/// A bijection in which every bit depends on all bits.
 #[inline(always)]
 const fn spread(mut word: u64) -> u64 {
     word = (word ^ word >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
     use crate::{HyperLogLog, MergeError, datasketches::PUBLIC, hash::Key};
 
-    /// The algorithm's own check: the hash of the hashes of 256 keys, of 0 to 255 bytes, each with a seed of its own.
+    /// The algorithm's own check: the hash of the hashes of 256 keys, of 0 to 255 bytes, each with a different seed.
     #[test]
     fn it_is_murmur3() {
         let key: std::vec::Vec<u8> = (0..=255).collect();

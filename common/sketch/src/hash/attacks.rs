@@ -1,14 +1,14 @@
-//! Four attacks on sketches, by an attacker who knows all of the code. With the key in his hands each attack must
-//! succeed, so these tests can fail. Without the key it must not.
+//! Four attacks on sketches by an attacker who knows all of the code. With a known key each attack must succeed, which
+//! shows that these tests can fail. With a secret key it must not succeed.
 
 use std::vec::Vec;
 
 use super::{Key, KeyedHash};
 use crate::{CountAndSum, CountMin, HyperLogLog};
 
-/// The key that the attacker works with. He knows all of the code.
+/// The key that the attacker works with.
 const KNOWN: Key = Key([1, 2]);
-/// The keys of those who are attacked: his own, and some that he does not know.
+/// The keys of the attacked sketches: the attacker's own key, and some that the attacker does not know.
 const SECRETS: [Key; 8] = {
     let mut keys = [KNOWN; 8];
     let mut nth = 1;
@@ -18,10 +18,10 @@ const SECRETS: [Key; 8] = {
     }
     keys
 };
-/// Items that the attacker tries out: what a laptop does in a second.
+/// How many items the attacker tries: the work of a laptop in a second.
 const TRIED: u64 = 1 << 20;
 
-/// What the sketch of somebody with this key counts of some items.
+/// The count of some items in a sketch with this key.
 fn counted(key: Key, precision: u32, items: &[u64]) -> f64 {
     let (mut sketch, hash) = (HyperLogLog::with_precision(precision, key.id()), KeyedHash::new(key));
     items.iter().for_each(|item| sketch.insert(hash.words([*item])));
@@ -31,7 +31,8 @@ fn counted(key: Key, precision: u32, items: &[u64]) -> f64 {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn nobody_inflates_a_hyperloglog() {
-    // Items whose rank is at least 10, one in 512: two thousand in 256 registers look like twenty times as many.
+    // Items whose rank is at least 10, one in 512. Two thousand of them in 256 registers look like twenty times as
+    // many.
     const PRECISION: u32 = 8;
     let mut trial = HyperLogLog::with_precision(PRECISION, KNOWN.id());
     let hash = KeyedHash::new(KNOWN);
@@ -47,7 +48,7 @@ fn nobody_inflates_a_hyperloglog() {
         let count = counted(key, PRECISION, &items);
         match key == KNOWN {
             true => assert!(count > 10.0 * truth, "{count} of {truth}: the attack does not work"),
-            // Five standard deviations of 6.5 %.
+            // Five standard deviations of 6.5 % are allowed.
             false => assert!((count / truth - 1.0).abs() < 0.33, "{count} of {truth}"),
         }
     }
@@ -56,7 +57,7 @@ fn nobody_inflates_a_hyperloglog() {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn nobody_hides_in_a_hyperloglog() {
-    // All in 64 of the 16,384 registers: four thousand look like a few hundred.
+    // Items that are all in 64 of the 16,384 registers. Four thousand of them look like a few hundred.
     let hash = KeyedHash::new(KNOWN);
     let items: Vec<u64> = (0..TRIED).filter(|item| hash.words([*item]) >> 56 == 0).collect();
     let truth = items.len() as f64;
@@ -64,13 +65,13 @@ fn nobody_hides_in_a_hyperloglog() {
         let count = counted(key, 14, &items);
         match key == KNOWN {
             true => assert!(count < 0.1 * truth, "{count} of {truth}: the attack does not work"),
-            // Five standard deviations of 0.8 %.
+            // Five standard deviations of 0.8 % are allowed.
             false => assert!((count / truth - 1.0).abs() < 0.041, "{count} of {truth}"),
         }
     }
 }
 
-/// What a count-min of somebody with this key says of an item that never came, after others came 50,000 times each.
+/// The estimate that a count-min with this key has for an absent item, after these items were added 50,000 times each.
 fn lifted_to(key: Key, victim: u64, items: &[u64]) -> u64 {
     let (mut sketch, hash) = (CountMin::<CountAndSum>::with_error(0.002, 0.02, key.id()), KeyedHash::new(key));
     items.iter().for_each(|item| {
@@ -83,8 +84,8 @@ fn lifted_to(key: Key, victim: u64, items: &[u64]) -> u64 {
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn nobody_lifts_a_flow_in_count_min() {
     const VICTIM: u64 = u64::MAX;
-    // So many items reach the victim's cells in all rows; then those that are not needed are left out, in smaller and
-    // smaller pieces, until each row has one.
+    // This many items reach the victim's cells in all rows. Then the items that are not needed are removed, in smaller
+    // and smaller pieces, until each row has one.
     let mut items: Vec<u64> = (0..20_000).collect();
     let mut piece = items.len() / 2;
     while piece > 0 {
@@ -102,14 +103,14 @@ fn nobody_lifts_a_flow_in_count_min() {
     assert!(items.len() <= 4, "{} items", items.len());
     for key in SECRETS {
         let estimate = lifted_to(key, VICTIM, &items);
-        assert_eq!(estimate, if key == KNOWN { 50_000 } else { 0 }, "one item a row, in the attacker's rows only");
+        assert_eq!(estimate, if key == KNOWN { 50_000 } else { 0 }, "one item per row, only in the attacker's rows");
     }
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn nobody_makes_texts_that_collide() {
-    // One factor of the first product is 0, so that the other may be anything.
+    // One factor of the first product is 0, so the other factor may be anything.
     let zero = KeyedHash::new(KNOWN).bytes[0].wrapping_neg().to_le_bytes();
     let texts: Vec<[u8; 40]> = (0..20_000u64)
         .map(|nth| {
@@ -124,7 +125,7 @@ fn nobody_makes_texts_that_collide() {
         texts.iter().for_each(|text| sketch.insert(hash.of(text)));
         match key == KNOWN {
             true => assert!(sketch.count() < 1.5, "{}: the attack does not work", sketch.count()),
-            // Five standard deviations of 0.8 %.
+            // Five standard deviations of 0.8 % are allowed.
             false => assert!((sketch.count() / 20_000.0 - 1.0).abs() < 0.041, "{}", sketch.count()),
         }
     }
@@ -133,13 +134,13 @@ fn nobody_makes_texts_that_collide() {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn addresses_in_a_row_are_counted_like_any() {
-    // No craft at all, but what networks look like; three registers in a row of products would show.
+    // This is no attack, but what networks look like. Three registers with a row of products would show up.
     for seed in 0..16 {
         let key = Key([seed, 77]);
         for stride in [1, 256, 1 << 16, 1 << 32, 1 << 47] {
             let items: Vec<u64> = (0..20_000).map(|item: u64| item.wrapping_mul(stride)).collect();
             let count = counted(key, 14, &items);
-            // Five standard deviations of 0.8 %: one in two million.
+            // Five standard deviations of 0.8 % are allowed: a chance of one in two million.
             assert!((count / 20_000.0 - 1.0).abs() < 0.041, "stride {stride}, seed {seed}: {count}");
         }
     }

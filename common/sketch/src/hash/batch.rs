@@ -1,12 +1,12 @@
-//! The hashes of many items by vectors: the same hashes as one by one.
+//! Hashes many items by vectors. The hashes are the same as one by one.
 //!
 //! ```text
 //! for each group of items:
 //!     for each item: write its words into columns, its n-th word into the n-th
 //!     for each column: add the products of its words to the sums, eight at a time
 //! ```
-//!
-//! Items of different numbers of words, such as texts, are hashed one by one. So are all items on processors without
+//! Items with different numbers of words, such as texts, are hashed one by one. So are all items on processors without
+//! AVX-512: vectors of AVX2 take as long as single items, or longer.
 //! AVX-512: vectors of AVX2 take as long as single items, or longer.
 //!
 //! **Cost** on a Xeon with AVX-512, in nanoseconds per item, in a batch / alone: 0.6 / 1.2 for 8 bytes, 1.3 / 2.1 for
@@ -21,14 +21,14 @@ use super::{
 };
 use crate::simd::dispatch;
 
-/// Items that are hashed together: their columns take 2 KiB.
+/// How many items are hashed together. Their columns take 2 KiB.
 const GROUP: usize = 32;
 
-/// A word of each item of a group.
+/// One word of each item of a group.
 type Column = [u64; GROUP];
 
 impl KeyedHash {
-    /// The hashes of many items: `hashes[i]` becomes [`KeyedHash::of`] of `items[i]`. With 32 items or more it takes a
+    /// Hashes many items: `hashes[i]` becomes [`KeyedHash::of`] of `items[i]`. With 32 items or more it takes a
     /// fraction of the time. Stops at the end of the shorter slice.
     ///
     /// ```
@@ -62,7 +62,7 @@ fn hash_groups<T: Hash>(key: &KeyedHash, items: &[T], hashes: &mut [u64]) {
     let Some(last) = count.checked_sub(GROUP) else { return hash_each(key, items, hashes) };
     let mut columns = [[0; GROUP]; WORDS];
     for done in (0..count).step_by(GROUP) {
-        // The last group is a whole one too: some of its items were in the one before.
+        // The last group is a whole one, too: some of its items were already in the one before.
         let start = done.min(last);
         let (items, hashes) = (&items[start..count], &mut hashes[start..count]);
         if let (Some(items), Some(hashes)) = (items.first_chunk(), hashes.first_chunk_mut())
@@ -76,13 +76,14 @@ fn hash_groups<T: Hash>(key: &KeyedHash, items: &[T], hashes: &mut [u64]) {
     }
 }
 
-/// Hashes items one by one; one version for all levels.
+/// Hashes items one by one. There is one version for all levels.
 #[inline(never)]
 fn hash_each<T: Hash>(key: &KeyedHash, items: &[T], hashes: &mut [u64]) {
     hashes.iter_mut().zip(items).for_each(|(hash, item)| *hash = key.of(item));
 }
 
-/// Writes the words of items into columns; returns the columns if all items have as many words, and none too many.
+/// Writes the words of items into columns. Returns the columns if all items have the same number of words, and not too
+/// many.
 #[inline(always)]
 fn columns_of<'a, T: Hash>(
     key: &BlockKey,
@@ -98,7 +99,7 @@ fn columns_of<'a, T: Hash>(
         let words = ColumnWriter { columns, nth, count: 0, was_asked: Cell::new(false) };
         let mut words = Cut { words, key };
         item.hash(&mut words);
-        // Where all items of a type have as many words, the compiler knows it.
+        // If all items of a type have the same number of words, the compiler knows it.
         if words.words.count != count || words.words.was_asked.get() {
             return None;
         }
@@ -124,11 +125,11 @@ impl Words for Counter {
 /// Writes the words of an item into columns.
 struct ColumnWriter<'a> {
     columns: &'a mut [Column; WORDS],
-    /// Which of the group's items it is.
+    /// The number of the item in the group.
     nth: usize,
-    /// How many words there were so far; those that have no column are lost.
+    /// The number of words so far. Words without a column are dropped.
     count: usize,
-    /// Whether the item has asked for the hash of its first words, which nobody knows yet.
+    /// Whether the item has asked for the hash of its first words, which is not known yet.
     was_asked: Cell<bool>,
 }
 
@@ -148,11 +149,11 @@ impl Words for ColumnWriter<'_> {
     }
 }
 
-/// The hashes of items whose words these are: [`KeyedHash::product`] and its sum by digits of 32 bits, because vectors
-/// have no wider products and no carries.
+/// The hashes of items with these words: [`KeyedHash::product`] and its sum by digits of 32 bits, because vectors have
+/// no wider products and no carries.
 #[inline(always)]
 fn add_columns(key: &KeyedHash, columns: &[Column], hashes: &mut [u64; GROUP]) {
-    // The sums' lowest digit, the one above it, and the upper two.
+    // The lowest digit of the sums, the one above it, and the upper two.
     let [low, middle, high] = digits(key.offsets[columns.len()]);
     let (mut low, mut middle, mut high) = ([low; GROUP], [middle; GROUP], [high; GROUP]);
     for (factor, column) in key.factors.iter().zip(columns) {
@@ -160,7 +161,7 @@ fn add_columns(key: &KeyedHash, columns: &[Column], hashes: &mut [u64; GROUP]) {
         for nth in 0..GROUP {
             let word = column[nth];
             let (word_low, word_high) = (word & DIGIT, word >> 32);
-            // None of these sums overflows: a product and two digits more are below 2^64.
+            // None of these sums overflows: a product plus two digits is below 2^64.
             let lowest = word_low * factor_low + low[nth];
             let one = word_low * factor_middle + (lowest >> 32);
             let other = word_high * factor_low + (one & DIGIT) + middle[nth];
@@ -197,7 +198,8 @@ mod tests {
 
     const LEVELS: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
 
-    /// Batches around the sizes of lanes and groups, at each level and as the CPU has it, are their items.
+    /// Asserts that batches around the sizes of lanes and groups have the hashes of their items, at each level and as
+    /// chosen for this CPU.
     fn assert_batches_are_their_items<T: Hash>(item: impl Fn(u64) -> T) {
         let key = &KeyedHash::new(Key([7, 9]));
         let all = [0, 1, 7, 8, 9, 31, 32, 33, 40, 63, 64, 65, 95, 96, 256];
@@ -205,7 +207,7 @@ mod tests {
             let items: Vec<T> = (0..length).map(&item).collect();
             let expected: Vec<u64> = items.iter().map(|item| key.of(item)).collect();
             for level in LEVELS.into_iter().filter(|at| *at <= level()) {
-                // One more, which is nobody's.
+                // There is one more element, which must not change.
                 let mut hashes = vec![77; items.len() + 1];
                 let (items, hashes_of_all) = (&items[..], &mut hashes[..]);
                 at_level!(level, <T: Hash>(key: &KeyedHash, items: &[T], hashes_of_all: &mut [u64]) {
@@ -223,7 +225,7 @@ mod tests {
         }
     }
 
-    /// A number of words, and of bytes behind them.
+    /// An item of these words, followed by these bytes.
     struct Parts(Vec<u64>, Vec<u8>);
 
     impl Hash for Parts {
@@ -253,7 +255,7 @@ mod tests {
     #[test]
     fn items_of_all_lengths_together() {
         assert_batches_are_their_items(|nth| parts(nth, mix(nth) as usize % 10, 0));
-        // One of another length among many, first or last in its group or between.
+        // One item of another length is among many: first or last in its group, or in between.
         for &other in test_size::of(&[0, 31, 32, 40, 63, 64][..], &[32]) {
             assert_batches_are_their_items(|nth| parts(nth, if nth == other { 3 } else { 2 }, 0));
         }

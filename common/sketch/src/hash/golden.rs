@@ -1,4 +1,4 @@
-//! Hashes that every machine must find alike, whatever its instruction set and its byte order.
+//! Hashes that must be the same on every machine, whatever its instruction set and byte order.
 
 use core::hash::Hash;
 use std::{string::String, vec, vec::Vec};
@@ -7,7 +7,7 @@ use super::{Key, KeyedHash, combine, sip};
 
 const KEY: Key = Key([7, 9]);
 const ITEMS: u64 = 100;
-/// Digests of the hashes of so many items.
+/// Digests of the hashes of this many items.
 const GOLDEN: [&str; 7] = [
     "words: 5c2a6fd0d6bf3841",
     "numbers of all widths: 784fd9f7f0e752b0",
@@ -18,12 +18,12 @@ const GOLDEN: [&str; 7] = [
     "a key's fingerprint: ba19293b028b4cb8",
 ];
 
-/// One word for many, in order.
+/// Combines many words into one, in order.
 fn digest(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0, combine)
 }
 
-/// Of a batch, which is hashed in lanes where there are any, and of what is left over.
+/// The digest of a batch, which uses lanes if there are any, and has items left over.
 fn of_items<T: Hash>(item: impl Fn(u64) -> T) -> u64 {
     let items: Vec<T> = (0..ITEMS).map(item).collect();
     let mut hashes = vec![0; items.len()];

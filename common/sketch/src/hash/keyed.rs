@@ -1,43 +1,41 @@
-//! The hash of the sketches: strongly universal, keyed, a few nanoseconds an item, and less in batches
+//! The hash of the sketches: strongly universal and keyed. It takes a few nanoseconds per item, and less in batches
 //! ([`KeyedHash::of_all`]).
 //!
 //! An item of up to eight words is hashed by a sum of products with secret 128-bit numbers, modulo 2^128 (multilinear
 //! hashing). The hash is the high half of the sum:
-//!
 //! ```text
 //! hash(w1 .. wn) = finish((offset[n] + w1 * key[1] + .. + wn * key[n]) >> 64)
 //! ```
 //!
-//! Texts and bytes are compressed first, if they are 16 bytes or longer: a block of up to 256 bytes becomes two words
-//! (`words.rs` has the formula).
+//! Texts and bytes of 16 bytes or more are compressed first: a block of up to 256 bytes becomes two words (`words.rs`
+//! has the formula).
 //!
-//! **Promises**: take any two different items that were chosen without knowledge of the key. Then the pair of their
-//! hashes is uniform over all pairs of 64-bit words. That is what the analyses of count-min and of Bloom filters ask of
-//! a hash. Where bytes are compressed, there is one exception: with a probability of at most 2^-57 two items become the
-//! same words, and have the same hash. An attacker who knows this code but not the key has nothing to compute: any two
-//! of his items collide by chance only. `finish` is a bijection, so it keeps the promise. It is there because sums of
-//! products keep arithmetic progressions, and keys often come in progressions. One multiplication breaks them up. The
-//! sum is secret, so the finaliser need not spread every single bit, as a finaliser of public numbers must.
+//! **Guarantees**: for any two different items that were chosen without knowledge of the key, the pair of their hashes
+//! is uniform over all pairs of 64-bit words. The analyses of count-min and of Bloom filters require this of a hash. If
+//! bytes are compressed, there is one exception: with a probability of at most 2^-57 two items become the same words,
+//! and have the same hash. An attacker who knows this code but not the key cannot compute anything useful: any two
+//! items collide only by chance. `finish` is a bijection, so it keeps the guarantee. It is needed because sums of
+//! products preserve arithmetic progressions, and keys often come in progressions. One multiplication breaks them up.
+//! The sum is secret, so the finaliser does not need to spread every single bit, as a finaliser of public numbers must.
 //!
-//! **Does not promise** anything to those who show the attacker hashes, or answers that depend on few hashes, again and
-//! again. This is no pseudo-random function: enough outputs give the key away. Keep hashes inside the program, and
-//! change the key from time to time if an attacker could both choose items and read answers for long.
+//! **No guarantee** holds if the attacker can see hashes, or answers that depend on few hashes, again and again. This
+//! is not a pseudo-random function: enough outputs reveal the key. Keep hashes inside the program, and change the key
+//! from time to time if an attacker could choose items and read answers for a long time.
 //!
-//! Longer items are cut into blocks of eight words, and the hashes of the blocks are hashed by SipHash-1-3.
+//! Longer items are split into blocks of eight words, and the hashes of the blocks are hashed by SipHash-1-3.
 //!
-//! **Cost**: two multiplications a word, and one for 16 bytes of a text, that do not wait for each other (SipHash-1-3
-//! takes some 40 dependent instructions a word). One item after the other on a Xeon: 1.2 ns for 8 bytes, 2.0 for 13. A
-//! text of 60 bytes takes 5 ns longer than a number on an EPYC, where `SipHash` takes 13 ns longer and ahash 7
-//! (`scripts/bench sketches --only "item by item"`).
+//! **Cost**: two multiplications per word, and one per 16 bytes of a text. These do not depend on each other
+//! (SipHash-1-3 takes some 40 dependent instructions per word). One item after the other on a Xeon takes 1.2 ns for 8
+//! bytes, and 2.0 ns for 13. A text of 60 bytes takes 5 ns longer than a number on an EPYC, where `SipHash` takes 13 ns
+//! longer and ahash 7 (`scripts/bench sketches --only "item by item"`).
 //!
 //! **Papers**: Carter and Wegman, "Universal classes of hash functions", 1979; Lemire and Kaser, "Strongly universal
 //! string hashing is fast", 2014 (theorem 1: the 65 highest bits of sums modulo 2^128 of 64-bit words are strongly
 //! universal); for bytes, those of `words.rs`.
 //!
-//! **Why not a crate**: fast crates (ahash, foldhash, rapidhash, wyhash) mix with constants or a seed, and prove
-//! nothing of the kind. Those that do promise
-//! (`SipHash`) take ten times as long for an item of five words. And one pass must give the hashes of an item and of
-//! its parts: [`KeyedHash::part`].
+//! **Why not a crate**: fast crates (ahash, foldhash, rapidhash, wyhash) mix with constants or a seed, and have no such
+//! proof. Those with a guarantee (`SipHash`) take ten times as long for an item of five words. Also, one pass must give
+//! the hashes of an item and of its parts: [`KeyedHash::part`].
 
 use core::hash::{Hash, Hasher};
 
@@ -48,7 +46,7 @@ use super::{
     words::{BlockKey, Cut, Words},
 };
 
-/// Words a block.
+/// Words per block.
 pub(super) const WORDS: usize = 8;
 
 /// A hash function that a secret key chooses.
@@ -56,12 +54,12 @@ pub(super) const WORDS: usize = 8;
 pub struct KeyedHash {
     /// The factor for each word of a block.
     pub(super) factors: [u128; WORDS],
-    /// The number that a block of so many words begins with, so that items of different lengths differ like any two
-    /// items.
+    /// The number with which the sum for a block of this many words begins. So items of different lengths differ like
+    /// any two items.
     pub(super) offsets: [u128; WORDS + 1],
-    /// What long bytes are compressed with.
+    /// The numbers for compressing long byte strings.
     pub(super) bytes: BlockKey,
-    /// For the hashes of blocks.
+    /// The key for the hashes of blocks.
     long: Key,
 }
 
@@ -100,36 +98,36 @@ impl KeyedHash {
         finish(sum)
     }
 
-    /// What a word adds to the sum of an item, as its `nth` word (0 to 7).
+    /// The part of an item's sum for word number `nth` (0 to 7).
     ///
-    /// This is for items that have words in common, such as a pair and its two members: each word is multiplied once,
-    /// and all items that have this word use the same [`Part`]. Two different items must differ in their parts or in
-    /// their offset.
+    /// This is for items that have words in common, such as a pair and its two members. Each word is multiplied once,
+    /// and all items with this word use the same [`Part`]. Two different items must differ in their parts or in their
+    /// offset.
     #[inline(always)]
     pub const fn part(&self, nth: usize, word: u64) -> Part {
         Part(self.product(nth, word))
     }
 
-    /// The hash of an item that is the sum of these parts. Give different kinds of items different offsets (0 to 8).
-    /// Then they differ even if their parts are equal.
+    /// The hash of an item that is the sum of these parts. Give different offsets (0 to 8) to different kinds of items.
+    /// Then their hashes differ even if their parts are equal.
     #[inline(always)]
     pub const fn whole(&self, offset: usize, parts: Part) -> u64 {
         finish(self.offsets[offset].wrapping_add(parts.0))
     }
 
-    /// A word's part of the sum.
+    /// The product for one word.
     #[inline(always)]
     pub(super) const fn product(&self, nth: usize, word: u64) -> u128 {
         self.factors[nth].wrapping_mul(word as u128)
     }
 }
 
-/// What some words of an item add to its sum: see [`KeyedHash::part`].
+/// The sum for some words of an item: see [`KeyedHash::part`].
 #[derive(Clone, Copy)]
 pub struct Part(u128);
 
 impl Part {
-    /// The sum of both.
+    /// The sum of both parts.
     #[must_use]
     #[inline(always)]
     pub const fn and(self, other: Self) -> Self {
@@ -137,14 +135,14 @@ impl Part {
     }
 }
 
-/// The hash of a sum is its high half, mixed: the upper 32 bits change the lower ones, a product with an odd factor
-/// (degski's) spreads those upwards, and the upper bits change the lower ones again.
+/// Mixes the high half of a sum: the upper 32 bits change the lower ones, a product with an odd factor (degski's)
+/// spreads those upwards, and the upper bits change the lower ones again.
 #[inline(always)]
 pub(super) const fn finish(sum: u128) -> u64 {
     finish_high((sum >> 64) as u64)
 }
 
-/// The hash of a sum with this high half.
+/// Mixes this high half of a sum.
 #[inline(always)]
 pub(super) const fn finish_high(high: u64) -> u64 {
     const ODD: u64 = 0xd6e8_feb8_6659_fd93;
@@ -162,11 +160,11 @@ impl core::fmt::Debug for KeyedHash {
 #[derive(Clone)]
 struct Adder<'key> {
     key: &'key KeyedHash,
-    /// Of the products of the block's words so far.
+    /// The sum of products of the block so far.
     sum: u128,
-    /// How many those are.
+    /// The number of words of the block so far.
     count: usize,
-    /// Of the blocks before, if there are any.
+    /// The hash state of the blocks before, if there are any.
     blocks: Option<SipHasher13>,
 }
 
@@ -199,8 +197,8 @@ impl Words for Adder<'_> {
     }
 }
 
-/// The hash of the blocks before, to which one more is added. (By value, here and below: so what hashes an item of a
-/// few words is never in memory.)
+/// The hash state of the blocks before, with one more block added. The arguments are passed by value, here and below,
+/// so that the state for an item of a few words is never in memory.
 #[cold]
 fn with_block(blocks: Option<SipHasher13>, block: u64, key: Key) -> SipHasher13 {
     let mut blocks = blocks.unwrap_or_else(|| SipHasher13::new_with_keys(key.0[0], key.0[1]));
@@ -215,10 +213,10 @@ mod tests {
 
     const KEY: Key = Key([3, 5]);
 
-    /// Items a family.
+    /// Items per family.
     const ITEMS: usize = 4096;
 
-    /// All choices of twelve bits, each a place in a word.
+    /// All choices of twelve bits, each at its place in a word.
     fn cube(place: impl Fn(usize) -> (usize, usize)) -> Vec<[u64; 5]> {
         let item = |choice: usize| {
             let mut words = [0; 5];
@@ -231,7 +229,7 @@ mod tests {
         (0..ITEMS).map(item).collect()
     }
 
-    /// Rows, strides, planes, bits: what attackers and address plans make.
+    /// Families of items as attackers and address plans make them: rows, strides, planes, bits.
     fn families() -> Vec<(&'static str, Vec<[u64; 5]>)> {
         let each = |item: fn(u64) -> [u64; 5]| (0..ITEMS as u64).map(item).collect();
         vec![
@@ -300,15 +298,15 @@ mod tests {
         let hash = KeyedHash::new(KEY);
         let zeros = [0u8; BYTES];
         let mut hashes: HashSet<u64> = (0..BYTES).map(|length| hash.of(&zeros[..length])).collect();
-        assert_eq!(hashes.len(), BYTES, "only their lengths tell them apart");
+        assert_eq!(hashes.len(), BYTES, "only their lengths differ");
         // A text has no length before it.
         let text = "\0".repeat(BYTES);
         let texts: HashSet<u64> = (0..BYTES).map(|length| hash.of(&text[..length])).collect();
-        assert_eq!(texts.len(), BYTES, "only their lengths tell them apart");
+        assert_eq!(texts.len(), BYTES, "only their lengths differ");
         for at in 0..BYTES {
             let mut bytes = zeros;
             bytes[at] = 1;
-            assert!(hashes.insert(hash.of(&bytes[..])), "byte {at} does not count");
+            assert!(hashes.insert(hash.of(&bytes[..])), "byte {at} has no effect");
         }
         assert_ne!(hash.of("ABCDEFG"), hash.of("ABCDEFG\u{7}"));
         assert_ne!(hash.of(&("ab", "c")), hash.of(&("a", "bc")));
@@ -320,9 +318,9 @@ mod tests {
         let hash = KeyedHash::new(KEY);
         assert_eq!(hash.words([1, 2, 3]), hash.of(&(1u64, 2u64, 3u64)));
         assert_eq!(hash.words([7]), hash.of(&7u64));
-        assert_eq!(hash.of(&7u16), hash.of(&7u64), "a number is a number");
+        assert_eq!(hash.of(&7u16), hash.of(&7u64), "all widths of a number have the same hash");
         let text = String::from("a long key that takes more than one block of sixty-four bytes, and then some");
-        assert_eq!(hash.of(&text), hash.of(text.as_str()), "what is borrowed hashes as what is owned");
+        assert_eq!(hash.of(&text), hash.of(text.as_str()), "borrowed and owned texts have the same hash");
         assert_eq!(std::format!("{hash:?}"), "KeyedHash(secret)");
     }
 }

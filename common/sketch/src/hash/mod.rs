@@ -25,7 +25,7 @@ pub use random::NoRandom;
 
 use crate::merge::PUBLIC;
 
-/// A secret of 128 bits. Take it from the operating system, or from a secret that several machines share.
+/// A secret of 128 bits. Get it from the operating system, or from a secret that several machines share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub [u64; 2]);
 
@@ -36,7 +36,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// A key for another purpose. The two keys say nothing about each other.
+    /// Derives a key for another purpose. Neither key reveals anything about the other one.
     #[must_use]
     pub fn derive(self, purpose: &str) -> Self {
         let half = |n: u8| {
@@ -48,18 +48,17 @@ impl Key {
         Self([half(0), half(1)])
     }
 
-    /// A fingerprint, which tells two keys apart and gives neither away. It also stands for the version of the hash:
-    /// sketches of one key whose hashes were made in different ways must not be merged either.
+    /// A fingerprint, which distinguishes keys without revealing them. It also identifies the version of the hash:
+    /// sketches with the same key but different hash functions must not be merged either.
     pub fn id(self) -> u64 {
         self.derive(ID).0[0]
     }
 
-    /// Checks that hashes of this key, as this version of the crate makes them, are what a sketch with this fingerprint
-    /// was fed with.
+    /// Checks that a sketch with this fingerprint was fed hashes of this key, as this version of the crate makes them.
     ///
     /// # Errors
     ///
-    /// They are not.
+    /// It was not.
     pub fn check(self, key_id: u64) -> Result<(), WrongKey> {
         if OLDER_IDS.iter().any(|older| self.derive(older).0[0] == key_id) {
             return Err(WrongKey::Older);
@@ -68,29 +67,29 @@ impl Key {
     }
 }
 
-/// What the fingerprint of a key is derived for: the present way to hash.
+/// The purpose for which fingerprints are derived. It identifies the present hash function.
 const ID: &str = "id, third hash";
-/// Earlier ones.
+/// The purposes that identify earlier hash functions.
 const OLDER_IDS: [&str; 2] = ["id", "id, second hash"];
 
-/// A key that is not the one of a sketch. With its hashes the sketch would deny what it holds.
+/// A key that is not the one of a sketch. With hashes of this key, the sketch would not find its own content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrongKey {
     /// The sketch has another key.
     Other {
         /// The fingerprint of the key.
         key: u64,
-        /// The fingerprint that the sketch has.
+        /// The fingerprint in the sketch.
         sketch: u64,
     },
-    /// The sketch was fed with public hashes, which have no key.
+    /// The sketch was fed public hashes, which have no key.
     Public,
-    /// The sketch has this key, but its hashes were made by an older version of this crate.
+    /// The sketch has this key, but an older version of this crate made its hashes.
     Older,
 }
 
 impl WrongKey {
-    /// Checks that a sketch with this fingerprint has the key with that one.
+    /// Checks that a sketch with fingerprint `sketch` has the key with fingerprint `key`.
     pub(crate) const fn check(key: u64, sketch: u64) -> Result<(), Self> {
         match sketch {
             _ if sketch == key => Ok(()),
@@ -135,7 +134,7 @@ pub const fn scale(word: u64, end: u64) -> u64 {
     ((word as u128 * end as u128) >> 64) as u64
 }
 
-/// One 64-bit hash of two. Their order matters.
+/// Combines two hashes into one. Their order matters.
 #[inline(always)]
 pub const fn combine(first: u64, second: u64) -> u64 {
     mix(first.rotate_left(32) ^ mix(second))

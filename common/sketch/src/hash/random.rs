@@ -1,15 +1,15 @@
-//! Keys from the operating system.
+//! Random keys from the operating system.
 
 use core::fmt;
 
 use super::Key;
 
 impl Key {
-    /// A new secret key, from the operating system. A sketch that is to be loaded again needs the same key: store it.
+    /// A new secret key from the operating system. To load a sketch again, the same key is needed: store it.
     ///
     /// # Errors
     ///
-    /// The operating system gives no random numbers.
+    /// The operating system provides no random numbers.
     pub fn random() -> Result<Self, NoRandom> {
         let mut halves = [[0; 8]; 2];
         for half in &mut halves {
@@ -19,7 +19,7 @@ impl Key {
     }
 }
 
-/// The error of an operating system that gives no random numbers.
+/// The operating system provides no random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRandom(getrandom::Error);
 

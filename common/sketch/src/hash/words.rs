@@ -1,21 +1,21 @@
-//! The words of an item that is hashed.
+//! Splits an item into words for hashing.
 //!
-//! A number is a word. Less than 16 bytes are one or two words, the last of which says how many bytes it has. More are
-//! compressed, a block of up to 256 bytes to two words, by one multiplication for 16 bytes:
+//! A number is one word. Fewer than 16 bytes are one or two words, the last of which includes the number of its bytes.
+//! More bytes are compressed, a block of up to 256 bytes to two words, by one multiplication per 16 bytes:
 //!
 //! ```text
 //! block(b1 .. bn) = length + (b1 + key[1]) * (b2 + key[2]) + (b3 + key[3]) * (b4 + key[4]) + ..
 //! ```
 //!
-//! The products have 128 bits, the sums in brackets 64. This is NH: whatever two blocks and whatever number, the
-//! results differ by that number with a probability of 2^-63 at most (the length is such a number). The last two words
-//! are the block's last 16 bytes, some of which may be in the words before as well.
+//! The products have 128 bits, and the sums in brackets 64. This is NH: for any two blocks and any number, the results
+//! differ by that number with a probability of at most 2^-63 (the length is such a number). The last two words are the
+//! block's last 16 bytes, some of which may also be in the words before.
 //!
 //! **Paper**: Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC: fast and secure message authentication", 1999.
 
 use core::hash::Hasher;
 
-/// What takes an item's words, one after the other.
+/// A receiver of an item's words, one after the other.
 pub(super) trait Words {
     /// Takes the next word.
     fn word(&mut self, word: u64);
@@ -24,15 +24,15 @@ pub(super) trait Words {
     fn hash(&self) -> u64;
 }
 
-/// Bytes of a pair of words.
+/// The number of bytes of a pair of words.
 const PAIR: usize = 16;
-/// Bytes that are compressed together, at most.
+/// The most bytes that are compressed together.
 pub(super) const BLOCK: usize = 256;
 
-/// What bytes are compressed with: a number for each word of a block.
+/// The numbers for compressing bytes: one for each word of a block.
 pub(super) type BlockKey = [u64; BLOCK / 8];
 
-/// Cuts an item into words.
+/// Splits an item into words.
 pub(super) struct Cut<'key, W> {
     pub words: W,
     pub key: &'key BlockKey,
@@ -47,13 +47,14 @@ impl<W: Words> Cut<'_, W> {
         self.words.word((sum >> 64) as u64);
     }
 
-    /// Adds less than 16 bytes.
+    /// Adds fewer than 16 bytes.
     #[inline(always)]
     fn short(&mut self, bytes: &[u8]) {
         if let Some(word) = bytes.first_chunk() {
             self.words.word(u64::from_le_bytes(*word));
         }
-        // The last word says how many bytes it has, and is there even if it has none: no other bytes make these words.
+        // The last word includes the number of its bytes, and exists even if it has none, so no other bytes give the
+        // same words.
         self.words.word(rest(bytes) | (bytes.len() as u64 % 8) << 56);
     }
 
@@ -79,7 +80,7 @@ fn compress(key: &BlockKey, block: &[u8], length: usize) -> u128 {
     let pairs = block.as_chunks::<PAIR>().0;
     let mut sum = length as u128;
     let mut keys = key.as_chunks::<2>().0.iter();
-    // The last pair comes by itself.
+    // The last pair is handled separately.
     for (pair, key) in pairs[..(block.len() - 1) / PAIR].iter().zip(&mut keys) {
         sum = sum.wrapping_add(product(pair, key));
     }
@@ -89,7 +90,7 @@ fn compress(key: &BlockKey, block: &[u8], length: usize) -> u128 {
     sum
 }
 
-/// The product of a pair of words, each with its key.
+/// The product of two words, each with its key added.
 #[inline(always)]
 fn product(pair: &[u8; PAIR], key: &[u64; 2]) -> u128 {
     let pair = u128::from_le_bytes(*pair);
@@ -97,8 +98,8 @@ fn product(pair: &[u8; PAIR], key: &[u64; 2]) -> u128 {
     u128::from(one) * u128::from(other)
 }
 
-/// The number that fewer than eight bytes are, the first in its lowest bits. (By overlapping parts, not by a copy: a
-/// copy of a length that is not known beforehand is a call.)
+/// A number made of fewer than eight bytes, with the first byte in its lowest bits. It reads overlapping parts, because
+/// a copy of unknown length would be a function call.
 #[inline(always)]
 fn short(bytes: &[u8]) -> u64 {
     let length = bytes.len();
@@ -116,11 +117,11 @@ fn short(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The number that the last bytes are, those behind the whole words.
+/// A number made of the last bytes, those after the whole words.
 #[inline(always)]
 fn rest(bytes: &[u8]) -> u64 {
     match bytes.last_chunk() {
-        // The shift is by 64 if there are none, which one alone could not be.
+        // Two shifts are needed, because a single shift by 64, if there are no bytes, would be invalid.
         Some(last) => u64::from_le_bytes(*last) >> 8 >> (8 * (7 - bytes.len() % 8)),
         None => short(bytes),
     }
@@ -207,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Bytes without their number in front.
+    /// Bytes without their length in front.
     struct Plain<'a>(&'a [u8]);
 
     impl core::hash::Hash for Plain<'_> {

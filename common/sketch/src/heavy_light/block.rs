@@ -4,23 +4,23 @@ use core::{cmp::Reverse, hint::select_unpredictable};
 
 use crate::Weight;
 
-/// Large keys a block.
+/// Large keys per block.
 pub const WAYS: usize = 4;
-/// Light cells a block: with 32-bit counters and 16-bit cells it fills two cache lines.
+/// Light cells per block. With 32-bit counters and 16-bit cells, the block fills two cache lines.
 pub const CELLS: usize = 46;
 
 /// The counters that the keys of one block share. With 64-bit counters the part for large keys is in one cache line.
-/// With any counters, the first line has all of it that a small key reads.
+/// With any counters, everything that a small key reads of that part is in the first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Block<W: Weight> {
     /// The fingerprints of the large keys; 0 if the way is free.
     pub fingerprints: [u32; WAYS],
-    /// An upper bound of what any key had that is not large.
+    /// An upper bound of the weight of any key that is not large.
     pub ceiling: W,
-    /// Upper bounds of what the large keys had.
+    /// Upper bounds of the weights of the large keys.
     pub counts: [W; WAYS],
-    /// The cells of all other keys, one cell a key. A cell is an upper bound of what the key had, or full.
+    /// The cells of all other keys, one cell per key. A cell is an upper bound of the key's weight, or it is full.
     pub light: [W::Narrow; CELLS],
 }
 
@@ -32,7 +32,7 @@ impl<W: Weight> Default for Block<W> {
 }
 
 impl<W: Weight> Block<W> {
-    /// Adds to a key; returns an upper bound of what it had and has now.
+    /// Adds to a key. Returns an upper bound of its new weight.
     #[inline(always)]
     pub fn add(&mut self, fingerprint: u32, weight: W) -> W {
         let way = self.way(fingerprint);
@@ -44,13 +44,13 @@ impl<W: Weight> Block<W> {
         }
     }
 
-    /// Adds to a key that is in no way: in its light cell, or in the way of the smallest large key if it has outgrown
+    /// Adds to a key that has no way: in its light cell, or, if it has outgrown the smallest large key, in the way of
     /// that one.
     #[inline(always)]
     fn add_outside(&mut self, fingerprint: u32, weight: W) -> W {
         let upper = self.outside(fingerprint).saturating_add(weight);
-        // The key that was evicted last was the smallest then. So no key below the ceiling gets in, and four counts
-        // need not be read.
+        // The key that was evicted last was the smallest then. So no key below the ceiling can become large, and the
+        // four counts need not be read.
         if upper.magnitude() <= self.ceiling.magnitude() || !self.replace_smallest(fingerprint, upper) {
             self.raise(fingerprint, upper);
         }
@@ -68,7 +68,7 @@ impl<W: Weight> Block<W> {
             );
         let (evicted, evicted_count) = (self.fingerprints[smallest], self.counts[smallest]);
         if count.magnitude() <= evicted_count.magnitude() {
-            // The smallest is known now. Keys that have not outgrown it need not look again.
+            // The smallest count is known now. Keys that have not outgrown it need not check again.
             self.ceiling = self.ceiling.most(evicted_count);
             return false;
         }
@@ -77,7 +77,7 @@ impl<W: Weight> Block<W> {
         true
     }
 
-    /// Raises a key's light cell to what the key had, if the cell is lower.
+    /// Raises a key's light cell to the key's weight, if the cell is lower.
     #[inline(always)]
     fn raise(&mut self, fingerprint: u32, count: W) {
         self.ceiling = self.ceiling.most(count);
@@ -88,16 +88,16 @@ impl<W: Weight> Block<W> {
     /// The way with this fingerprint; [`WAYS`] if there is none.
     #[inline(always)]
     pub fn way(&self, fingerprint: u32) -> usize {
-        // All four are compared at once, without a branch. (Bit 0 is not used: a compiler would make it from the
-        // comparison itself, treat one way unlike the others, and then compare one by one.)
+        // All four are compared at once, without a branch. Bit 0 is not used, because a compiler would make it from the
+        // comparison itself, treat one way unlike the others, and then compare one by one.
         const BITS: [u32; WAYS] = [2, 4, 8, 16];
         let bit = |way: usize| if self.fingerprints[way] == fingerprint { BITS[way] } else { 0 };
         let matches = core::array::from_fn::<_, WAYS, _>(bit).into_iter().fold(0, |matches, bit| matches | bit);
-        // Four ways have bits 1 to 4; the fifth says that there is none.
+        // The four ways have bits 1 to 4. The fifth bit means that no way matches.
         (matches | 2 << WAYS).trailing_zeros() as usize - 1
     }
 
-    /// An upper bound of what the key had.
+    /// An upper bound of the key's weight.
     #[inline(always)]
     pub fn upper(&self, fingerprint: u32) -> W {
         let way = self.way(fingerprint);
@@ -105,7 +105,7 @@ impl<W: Weight> Block<W> {
         select_unpredictable(way < WAYS, self.counts[way % WAYS], self.outside(fingerprint))
     }
 
-    /// An upper bound of what the key had while it was not large: its light cell, or the ceiling if the cell is full.
+    /// An upper bound of the weight of a key that is not large: its light cell, or the ceiling if the cell is full.
     #[inline(always)]
     pub fn outside(&self, fingerprint: u32) -> W {
         W::from_narrow(self.light[place(fingerprint)]).least(self.ceiling)
@@ -140,7 +140,7 @@ impl<W: Weight> Block<W> {
     }
 }
 
-/// The low half of the hash, which the choice of the block does not use. Never 0, which marks a free way.
+/// The low half of the hash, which the choice of the block does not use. It is never 0, which marks a free way.
 #[inline(always)]
 pub const fn fingerprint(hash: u64) -> u32 {
     match hash as u32 {
@@ -149,10 +149,10 @@ pub const fn fingerprint(hash: u64) -> u32 {
     }
 }
 
-/// A key's light cell. It depends on the fingerprint only, because nothing else is known of a key that is evicted.
+/// A key's light cell. It depends only on the fingerprint, because nothing else is known about a key that is evicted.
 #[inline(always)]
 pub const fn place(fingerprint: u32) -> usize {
     let place = ((fingerprint as u64 * CELLS as u64) >> 32) as usize;
-    // It always is. This tells the compiler, which otherwise would not use lanes.
+    // This is always true. It lets the compiler use lanes.
     if place < CELLS { place } else { CELLS - 1 }
 }

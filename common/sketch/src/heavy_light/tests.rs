@@ -1,4 +1,4 @@
-//! What heavy and light counters promise, against exact counts.
+//! Compares the guarantees of heavy and light counters with exact counts.
 
 use super::*;
 use crate::CountAndSum;
@@ -13,7 +13,7 @@ use std::{collections::HashMap, vec::Vec};
 
 const KEY: u64 = 7;
 
-/// Feeds a Zipf stream, or uniform with an exponent of 0.
+/// Feeds a Zipf stream, which is uniform with an exponent of 0.
 fn feed(
     sketch: &mut HeavyLight<CountAndSum>,
     truth: &mut Amounts,
@@ -30,7 +30,7 @@ fn feed(
     }
 }
 
-/// Every key's truth is within its bounds.
+/// Asserts that every key's truth is within its bounds.
 fn check(sketch: &HeavyLight<CountAndSum>, truth: &Amounts) {
     assert_eq!(sketch.total(), truth.total());
     for (hash, truth) in truth.iter() {
@@ -58,7 +58,7 @@ fn bounds_hold_alone_and_after_merging_and_feeding_on() {
 
 #[test]
 fn bounds_hold_for_what_outgrows_the_light_cells() {
-    // One block, forty keys, of which nearly all outgrow sixteen bits while they are outside.
+    // There is one block and forty keys, nearly all of which outgrow sixteen bits while they are not large.
     let [mut one, mut other] = [0; 2].map(|_| HeavyLight::<u32>::with_error(1.0, KEY));
     let (mut truth, mut random) = (HashMap::<u64, u32>::new(), SplitMix64(5));
     let check = |sketch: &HeavyLight<u32>, truth: &HashMap<u64, u32>| {
@@ -77,7 +77,7 @@ fn bounds_hold_for_what_outgrows_the_light_cells() {
     one.merge(&other).unwrap();
     check(&one, &truth);
     let foreign = one.bounds(mix(1_000));
-    // Its light cell is full, so that the ceiling is its bound, which rises with each key that is turned away.
+    // Its light cell is full, so its bound is the ceiling, which rises with each key that is turned away.
     assert!(foreign.lower == 0 && foreign.upper <= 8 * truth.values().max().unwrap(), "{foreign:?}");
 }
 
@@ -89,7 +89,7 @@ fn the_four_largest_of_a_block_are_exact_and_then_nearly() {
     for key in 1..=4 {
         assert_eq!(sketch.bounds(mix(key)), Bounds { lower: key * 1_001, upper: key * 1_001 });
     }
-    // Key 8 is outside until it outgrows key 1, whose count goes where it came from.
+    // Key 8 is not large until it outgrows key 1, whose count then moves to the light cell.
     assert_eq!((sketch.add(mix(8), 1_001), sketch.bounds(mix(8))), (1_001, Bounds { lower: 0, upper: 1_001 }));
     sketch.add(mix(8), 1);
     assert_eq!(sketch.bounds(mix(8)), Bounds { lower: 1, upper: 1_002 });
@@ -106,7 +106,7 @@ fn shares(one: u64, other: u64) -> bool {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
 fn the_error_is_half_of_a_conservative_count_min_of_equal_memory() {
-    // A sixteenth of the stream and the memory in the table above.
+    // This is a sixteenth of the stream and of the memory in the table above.
     for exponent in [1.05, 0.0] {
         let mut heavy_light = HeavyLight::<u32>::with_error(2.0 * E / (512.0 * 46.0) * 1.000_001, KEY);
         let mut count_min = CountMin::<u32>::with_error(E / 4_096.0 * 1.000_001, 0.02, KEY);
@@ -158,7 +158,7 @@ fn geometry_follows_from_the_error_and_extremes_stay_in_range() {
         let mut sketch = HeavyLight::with_error(error, KEY);
         assert_eq!(sketch.geometry(), HeavyLight::<CountAndSum>::with_error(1.0, KEY).geometry());
         for key in 0..40 {
-            // Hashes with every low half that is special, and weights of nothing and of all there is.
+            // The hashes have every special low half, and the weights are zero and the maximum.
             let hash = [0, u64::MAX, u64::MAX << 32, 1 << 32 | 1, mix(key)][key as usize % 5];
             sketch.add(hash, CountAndSum::default());
             sketch.add(hash, CountAndSum::new(u64::MAX, key));
@@ -173,7 +173,7 @@ fn geometry_follows_from_the_error_and_extremes_stay_in_range() {
 #[test]
 fn every_level_reads_the_same() {
     fn check<W: Weight>(weight: impl Fn(u64) -> W) {
-        // Some keys are large, some have full cells, some never came.
+        // Some keys are large, some have full cells, and some never appeared.
         let hashes: Vec<_> = [0, u64::MAX, 1 << 63].into_iter().chain((0..147).map(mix)).collect();
         let mut sketch = HeavyLight::<W>::with_error(0.05, KEY);
         hashes[..100].iter().for_each(|&hash| _ = sketch.add(hash, weight(hash)));

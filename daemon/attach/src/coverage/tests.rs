@@ -56,7 +56,7 @@ fn what_offloads_merge_may_be_counted_either_way() {
 
 #[test]
 fn what_was_on_its_way_at_the_beginning_is_not_missing_when_traffic_ends() {
-    // 4 ms of 20,000 packets a second arrived between the two counts of the first edge.
+    // 80 packets (4 ms of 20,000 a second) arrived between the two counts of the first edge.
     let mut coverage = Case::new(None);
     assert_eq!(coverage.edge(Some(5_000), saw(5_080), SECOND).1, None);
     assert_eq!(coverage.edge(Some(25_000), saw(20_000), SECOND).1, None);
@@ -64,14 +64,14 @@ fn what_was_on_its_way_at_the_beginning_is_not_missing_when_traffic_ends() {
     for own in [26_000, 26_010, 26_020] {
         assert_eq!(coverage.edge(Some(own), saw(10), SECOND).1, None, "{own}");
     }
-    // More than 50 ms of that are missing, however slowly.
+    // In the end more than 50 ms of traffic are missing, however slowly they add up.
     let mut findings = (1..=20).map(|nth| coverage.edge(Some(26_020 + nth * 100), saw(0), SECOND).1);
     assert!(findings.any(|finding| matches!(finding, Some(Finding::Missing { packets: 1_001..1_200, .. }))));
 }
 
 #[test]
 fn what_was_on_its_way_at_both_ends_adds_up() {
-    // 40 ms of 20,000 packets a second at the start, and as many at two edges in a row.
+    // 40 ms of 20,000 packets a second are queued at the start, and as many at two edges in a row.
     let mut coverage = Case::new(Some(0));
     for (own, seen) in [(20_000, 19_200), (40_000, 19_200), (60_000, 20_000)] {
         assert_eq!(coverage.edge(Some(own), saw(seen), SECOND).1, None, "{own}");
@@ -106,7 +106,7 @@ fn packets_on_their_way_are_not_missing() {
 #[test]
 fn what_is_missing_is_told_once_it_lasts_and_again_if_it_goes_on() {
     let mut coverage = Case::new(Some(0));
-    assert_eq!(coverage.edge(Some(20_000), saw(10_000), SECOND), (Some(0.5), None), "it may be on its way");
+    assert_eq!(coverage.edge(Some(20_000), saw(10_000), SECOND), (Some(0.5), None), "they may still be queued");
     let told = Finding::Missing { packets: 10_000, own: 20_000 };
     assert_eq!(coverage.edge(Some(20_000), saw(0), SECOND), (None, Some(told)));
     for _ in 0..5 {
@@ -124,11 +124,15 @@ fn what_is_missing_is_told_once_it_lasts_and_again_if_it_goes_on() {
 fn a_little_is_missing_only_when_it_adds_up() {
     let mut coverage = Case::new(Some(0));
     let told = (1..=60_u64).find(|n| coverage.edge(Some(n * 100_000), saw(99_500), SECOND).1.is_some());
-    assert_eq!(told, Some(22), "half a percent of 100,000 a second exceeds twice 50 ms of it after twenty windows");
+    assert_eq!(
+        told,
+        Some(22),
+        "half a percent of 100,000 a second exceeds twice 50 ms of traffic after twenty windows"
+    );
     let mut coverage = Case::new(Some(0));
     assert!(
         (1..=60_u64).all(|n| coverage.edge(Some(n * 100_000), saw(99_950), SECOND).1.is_none()),
-        "half of what is told"
+        "half of the reported number"
     );
 }
 
@@ -162,7 +166,7 @@ fn it_is_new_until_the_interface_has_been_read_or_has_counted() {
     let mut case = Case::new(None);
     assert!(case.coverage.is_new());
     case.edge(None, saw(5), SECOND);
-    assert!(case.coverage.is_new(), "still nothing to compare");
+    assert!(case.coverage.is_new(), "there is still nothing to compare");
     case.edge(Some(10), saw(5), SECOND);
     assert!(!case.coverage.is_new() && !Case::new(Some(0)).coverage.is_new());
 }
@@ -176,9 +180,9 @@ fn what_a_socket_dropped_is_not_told_once_more() {
     for window in 10..20 {
         assert_eq!(coverage.edge(Some(window * 5_000), saw(5_000), SECOND), (Some(1.0), None), "{window}");
     }
-    assert_eq!(coverage.edge(Some(100_000), saw(1_000), SECOND).1, None, "it may be on its way");
+    assert_eq!(coverage.edge(Some(100_000), saw(1_000), SECOND).1, None, "they may still be queued");
     let told = Finding::Missing { packets: 4_000, own: 55_000 };
-    assert_eq!(coverage.edge(Some(100_000), saw(0), SECOND).1, Some(told), "and is told without such a loss");
+    assert_eq!(coverage.edge(Some(100_000), saw(0), SECOND).1, Some(told), "without such a loss, they are reported");
 }
 
 #[test]
@@ -191,11 +195,7 @@ fn a_silent_program_is_told_in_its_first_window() {
 #[test]
 fn counters_that_are_unknown_or_begin_anew_are_no_fault() {
     let mut coverage = Case::new(None);
-    assert_eq!(
-        coverage.edge(Some(10_000), saw(10), SECOND),
-        (None, None),
-        "what came before it was attached is unknown"
-    );
+    assert_eq!(coverage.edge(Some(10_000), saw(10), SECOND), (None, None), "earlier packets are unknown");
     assert_eq!(coverage.edge(Some(10_100), saw(100), SECOND), (Some(1.0), None));
     assert_eq!(coverage.edge(Some(50), saw(100), SECOND), (None, None));
     assert_eq!(coverage.edge(None, saw(100), SECOND), (None, None));
@@ -203,7 +203,7 @@ fn counters_that_are_unknown_or_begin_anew_are_no_fault() {
     assert_eq!(
         coverage.edge(Some(199), saw(110), SECOND),
         (Some(1.1), None),
-        "more than the interface counts is no fault"
+        "seeing more than the interface counts is no fault"
     );
 }
 
@@ -218,7 +218,7 @@ fn the_bounds_are_those_of_the_readings_and_of_a_short_queue() {
     assert_eq!((value, lower, upper), (1.0, (99_980.0 - 64.0) / 100_000.0, (100_020.0 + 64.0) / 100_000.0));
     let bytes = compared.bytes.unwrap();
     assert!(bytes.value == 1.0 && (0.999..1.0).contains(&bytes.lower), "{bytes:?}");
-    // A half is missing, and no queue explains it.
+    // Half of the packets are missing, and no queue explains it.
     let compared = coverage.edge(Some(at([201_000, 201_020], [151_000, 151_000])), 0, false, 10 * SECOND);
     let Share { value, lower, upper } = compared.packets.unwrap();
     assert!((0.499..0.501).contains(&value) && lower < value && value < upper && upper < 0.502, "{compared:?}");
@@ -235,7 +235,7 @@ fn a_window_that_was_blind_tells_what_was_not_seen_and_blames_nobody() {
         let compared = case.compare(Some(own), saw(10_000), false);
         assert_eq!((compared.unseen, compared.finding), (Some(Unseen::default()), None));
     }
-    assert_eq!(case.compare(None, saw(0), true).unseen, None, "the interface does not tell");
+    assert_eq!(case.compare(None, saw(0), true).unseen, None, "the interface has no counters");
 }
 
 /// Another process removes the program between the last check and the edge, and the next check finds out.
@@ -253,7 +253,7 @@ fn what_was_missed_before_the_window_began_is_told_in_this_one_and_once() {
     assert_eq!(case.compare(Some(23_000), saw(1_000), true).unseen, Some(Unseen::default()));
 }
 
-/// 180 of 20,000 packets in a second are more than a short queue holds. They still are when 20,000 more have come.
+/// 180 of 20,000 packets in a second are more than a short queue holds. They still are after 20,000 more packets.
 #[test]
 fn what_is_compared_over_two_windows_has_the_time_of_both() {
     let mut case = Case::new(Some(0));

@@ -74,7 +74,7 @@ fn what_is_forwarded_between_two_interfaces_feeds_where_it_came_in() {
     assert_eq!(feeding.for_the_programs(), HashMap::from([(2, told), (3, told)]));
     assert!(told.has_fed() && told.feeds(false) == Feeds::All && told.feeds(true) == Feeds::Local);
     assert_eq!(Passing::new(false, Feeds::None, Feeds::All).feeds(false), Feeds::None);
-    assert_eq!(feeding.decision(2, Way::Egress), Some(&Decision::local()), "there is no caveat");
+    assert_eq!(feeding.decision(2, Way::Egress), Some(&Decision::local()), "without a caveat");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_packet_socket_feeds_what_is_sent_only_where_nothing_can_have_fed() {
         assert!(caveat.contains("translates") && caveat.contains("feeds: local"), "{caveat}");
     }
     let (feeding, _) = decide(&devices, &[(2, BOTH)], None, false);
-    assert_eq!(feeding.of(2, Way::Egress), Feeds::All, "what the router forwards came by interfaces that do not feed");
+    assert_eq!(feeding.of(2, Way::Egress), Feeds::All, "forwarded packets arrived on interfaces that do not feed");
     assert!(feeding.decision(2, Way::Egress).unwrap().caveat.as_ref().unwrap().contains("feeds: none"));
     let (feeding, _) = decide(&devices, &[(2, EGRESS)], None, false);
     assert_eq!(feeding.of(2, Way::Egress), Feeds::All);
@@ -105,11 +105,11 @@ fn a_packet_socket_knows_the_routers_own_packets_by_their_source() {
     let devices = [Device { up: true, ..lo() }, up(2), up(3), card(4)];
     let (feeding, _) = decide(&devices, &[(2, BOTH), (3, INGRESS)], None, false);
     assert_eq!(feeding.of(2, Way::Egress), Feeds::Local);
-    assert_eq!(feeding.decision(2, Way::Egress).unwrap().caveat, None, "what is up is measured");
+    assert_eq!(feeding.decision(2, Way::Egress).unwrap().caveat, None, "all interfaces that are up are measured");
     let devices = [&devices[..], &[up(5)]].concat();
     let (feeding, _) = decide(&devices, &[(2, BOTH), (3, INGRESS)], None, false);
     let caveat = feeding.decision(2, Way::Egress).unwrap().caveat.as_ref().unwrap();
-    assert!(caveat.contains("comes by if5 and leaves by if2"), "{caveat}");
+    assert!(caveat.contains("arrive on if5 and leave through if2"), "{caveat}");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_stack_feeds_at_its_lowest_measured_interface() {
         let (feeding, fed) = feeding(&devices, &[(2, BOTH), (4, BOTH)]);
         assert_eq!((feeding.of(2, Way::Ingress), feeding.of(4, Way::Ingress)), (Feeds::All, Feeds::None), "{kind}");
         assert_eq!((feeding.of(2, Way::Egress), feeding.of(4, Way::Egress)), (Feeds::Local, Feeds::None), "{kind}");
-        assert_eq!(fed, [2, 3, 4], "what comes by one that is not measured has fed below, too");
+        assert_eq!(fed, [2, 3, 4], "packets of an unmeasured interface have fed below, too");
     }
     let devices = [card(2), on(2, virt(3, "vlan"))];
     let (feeding, fed) = feeding(&devices, &[(3, INGRESS)]);
@@ -153,11 +153,11 @@ fn a_bridge_feeds_where_only_some_of_its_ports_are_measured_and_these_do_not() {
     let devices = [member(4, card(2)), member(4, card(3)), virt(4, "bridge"), on(4, virt(5, "vlan"))];
     let (feeding, fed) = feeding(&devices, &[(2, BOTH), (4, BOTH), (5, BOTH)]);
     let decided = [2, 4, 5].map(|ifindex| feeding.of(ifindex, Way::Ingress));
-    assert_eq!(decided, [Feeds::None, Feeds::All, Feeds::None], "what comes by if3 is not lost");
+    assert_eq!(decided, [Feeds::None, Feeds::All, Feeds::None], "packets that arrive on if3 are not lost");
     assert_eq!(feeding.of(2, Way::Egress), Feeds::None);
     assert!(fed.contains(&4) && fed.contains(&5) && !fed.contains(&2), "{fed:?}");
     assert!(feeding.decision(2, Way::Ingress).unwrap().why.contains("if4"));
-    // The bridge itself is not measured: what arrives by its other port has not fed, and is not lost.
+    // The bridge itself is not measured: packets that arrive on its other port have not fed, and are not lost.
     let (feeding, fed) = decide(&devices, &[(2, BOTH)], None, true);
     assert_eq!((feeding.of(2, Way::Ingress), fed), (Feeds::All, vec![2]));
 }
@@ -167,7 +167,7 @@ fn a_bridge_is_whole_where_the_parent_of_a_port_is_measured() {
     let devices = [card(2), member(5, on(2, virt(3, "vlan"))), member(5, card(4)), virt(5, "bridge")];
     let (feeding, fed) = feeding(&devices, &[(2, BOTH), (4, BOTH), (5, BOTH)]);
     let decided = [2, 4, 5].map(|ifindex| feeding.of(ifindex, Way::Ingress));
-    assert_eq!(decided, [Feeds::All, Feeds::All, Feeds::None], "each packet has one interface that feeds it");
+    assert_eq!(decided, [Feeds::All, Feeds::All, Feeds::None], "each packet feeds on one interface");
     assert_eq!(fed, [2, 3, 4, 5]);
 }
 
@@ -177,7 +177,7 @@ fn what_feeds_on_a_bridge_in_part_and_below_it_too_is_said() {
     let devices = [card(2), vlan, member(5, card(4)), virt(5, "bridge")];
     let (feeding, _) = feeding(&devices, &[(2, INGRESS), (5, INGRESS)]);
     let decided = [2, 5].map(|ifindex| feeding.of(ifindex, Way::Ingress));
-    assert_eq!(decided, [Feeds::All, Feeds::All], "if2 has other packets, and so has if5");
+    assert_eq!(decided, [Feeds::All, Feeds::All], "if2 and if5 both have packets that the other one has not");
     let caveat = feeding.decision(5, Way::Ingress).unwrap().caveat.as_ref().unwrap();
     assert!(caveat.contains("if2") && caveat.contains("count twice"), "{caveat}");
 }
@@ -222,7 +222,7 @@ fn a_bridge_does_not_carry_the_tunnel_that_is_its_port() {
         let feed: Vec<_> = measured.iter().filter(feed).map(|(ifindex, _)| *ifindex).collect();
         assert_eq!(feed, if measured.len() == 3 { [4].as_slice() } else { &[5] }, "{measured:?}");
     }
-    // A bridge above a tunnel tells which of the interfaces below is the tunnel.
+    // The bridge above the tunnel must not hide which interface below it is the tunnel.
     let (feeding, _) = feeding(&devices, &[(4, INGRESS), (5, INGRESS)]);
     let decision = feeding.decision(5, Way::Ingress).unwrap();
     assert_eq!(decision.feeds, Feeds::None);
@@ -237,7 +237,7 @@ fn of_many_ports_only_some_are_named() {
     let (feeding, _) = feeding(&devices, &wanted);
     let why = &feeding.decision(5, Way::Ingress).unwrap().why;
     assert_eq!(why, "they feed on if10, if11, if12 and 17 more, below it");
-    assert_eq!(listed(&["a", "b", "c", "d"]), "a, b, c, d", "a count would be no shorter");
+    assert_eq!(listed(&["a", "b", "c", "d"]), "a, b, c, d", "a count would not be shorter");
     assert_eq!(listed(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
 }
 
@@ -250,29 +250,29 @@ fn a_tunnel_feeds_nothing_where_an_interface_that_may_carry_it_is_measured() {
         assert_eq!(feeding.of(7, Way::Ingress), Feeds::None, "{kind}");
         let decision = feeding.decision(7, Way::Ingress).unwrap();
         assert!(decision.why.contains("if2") && decision.caveat.as_ref().unwrap().contains("feeds: all"));
-        assert_eq!(feeding.of(7, Way::Egress), Feeds::Local, "nothing is measured that if2 sends");
+        assert_eq!(feeding.of(7, Way::Egress), Feeds::Local, "packets sent by if2 are not measured");
         assert!(fed.contains(&7), "{kind}");
         let (alone, _) = decide(&devices, &[(7, INGRESS), (8, INGRESS)], None, true);
-        assert_eq!(alone.of(7, Way::Ingress), Feeds::All, "what lies on a tunnel does not carry it");
+        assert_eq!(alone.of(7, Way::Ingress), Feeds::All, "an interface stacked on a tunnel does not carry it");
         let others = [on(8, virt(9, "vlan")), Device { ifindex: 10, ..tunnel.clone() }, lo()];
         let devices = [devices.to_vec(), others.to_vec()].concat();
         for other in [9, 10, 1] {
             let (feeding, _) = decide(&devices, &[(7, INGRESS), (other, INGRESS)], None, true);
             assert_eq!(feeding.of(7, Way::Ingress), Feeds::All, "{kind} is not carried by {other}");
         }
-        // The kernel tells which interface it is stacked on.
+        // The kernel reports which interface the tunnel is stacked on.
         let devices = [card(2), card(3), on(3, tunnel.clone())];
         let (feeding, _) = decide(&devices, &[(2, INGRESS), (7, INGRESS)], None, true);
-        assert_eq!(feeding.of(7, Way::Ingress), Feeds::All, "{kind} lies on another one");
+        assert_eq!(feeding.of(7, Way::Ingress), Feeds::All, "{kind} is stacked on another one");
         let (feeding, _) = decide(&devices, &[(3, INGRESS), (7, INGRESS)], None, true);
         assert_eq!(feeding.of(7, Way::Ingress), Feeds::None);
         let elsewhere = Device { elsewhere: true, ..tunnel };
         let (feeding, _) = decide(&[card(2), elsewhere], &[(2, INGRESS), (7, INGRESS)], None, true);
-        assert_eq!(feeding.of(7, Way::Ingress), Feeds::All, "it travels in another namespace");
+        assert_eq!(feeding.of(7, Way::Ingress), Feeds::All, "its packets travel in another namespace");
     }
     let tap = virt(7, "tun");
     let (feeding, _) = feeding(&[card(2), tap], &[(2, INGRESS), (7, INGRESS)]);
-    assert_eq!(feeding.of(7, Way::Ingress), Feeds::All, "a tap is the card of a machine");
+    assert_eq!(feeding.of(7, Way::Ingress), Feeds::All, "a tap is the card of a virtual machine");
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn what_the_operator_says_counts_with_a_word_of_what_follows() {
     assert!(feeding.decision(7, Way::Ingress).unwrap().caveat.as_ref().unwrap().contains("count twice"));
     assert_eq!(feeding.decision(7, Way::Ingress).unwrap().why, "");
     let (feeding, fed) = decide(&devices, &[(2, INGRESS), (7, BOTH)], Some((2, Feeds::None)), true);
-    let told = Decision::none("so says the configuration".to_owned());
+    let told = Decision::none("as configured".to_owned());
     assert_eq!(feeding.decision(2, Way::Ingress), Some(&told));
     assert_eq!((feeding.of(2, Way::Ingress), feeding.of(7, Way::Ingress)), (Feeds::None, Feeds::All));
     assert_eq!(fed, [7]);
@@ -315,7 +315,7 @@ fn a_circle_has_an_end() {
     let devices = [on(3, virt(2, "vlan")), on(2, virt(3, "vlan"))];
     let (feeding, _) = feeding(&devices, &[(2, INGRESS)]);
     assert_eq!(feeding.of(2, Way::Ingress), Feeds::None);
-    // Also if nothing in it is measured, and if the question is whether it is stacked on a tunnel.
+    // This also ends if nothing in it is measured, and for the question whether it is stacked on a tunnel.
     let devices = [devices.to_vec(), vec![card(5), virt(7, "wireguard")]].concat();
     let (feeding, fed) = decide(&devices, &[(5, BOTH)], None, true);
     assert_eq!((feeding.of(5, Way::Ingress), fed), (Feeds::All, vec![5, 7]));
@@ -323,7 +323,7 @@ fn a_circle_has_an_end() {
     assert_eq!(feeding.of(7, Way::Ingress), Feeds::None);
 }
 
-/// What is logged during the task.
+/// The log messages of the task.
 fn log_of(task: impl FnOnce()) -> String {
     #[derive(Clone, Default)]
     struct Buffer(Arc<Mutex<Vec<u8>>>);
@@ -351,7 +351,7 @@ fn the_log_tells_what_does_not_feed_and_what_is_in_doubt() {
     assert_eq!(told(0), "", "it feeds everything");
     let (below, caveat) = (told(1), told(2));
     assert!(below.contains(" INFO ") && below.contains("feeds none: they feed on if2, below it"), "{below}");
-    assert!(caveat.contains(" WARN ") && caveat.contains("feeds all. Packets that if2 carries"), "{caveat}");
+    assert!(caveat.contains(" WARN ") && caveat.contains("feeds all. Packets that if2"), "{caveat}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Asks by generic netlink what the drivers of interfaces support. A generic netlink family is looked up by its name.
+//! Asks by generic netlink what the drivers of interfaces support. It looks up a generic netlink family by its name.
 
 use std::io;
 
@@ -14,8 +14,8 @@ const CTRL_CMD_GETFAMILY: u8 = libc::CTRL_CMD_GETFAMILY as u8;
 const CTRL_ATTR_FAMILY_ID: u16 = libc::CTRL_ATTR_FAMILY_ID as u16;
 const CTRL_ATTR_FAMILY_NAME: u16 = libc::CTRL_ATTR_FAMILY_NAME as u16;
 
-/// What XDP features the driver of an interface supports, as a set of [`XDP_BASIC`] and others; `None` if the kernel
-/// does not tell (before Linux 6.3).
+/// The XDP features that the driver of an interface supports, as a set of [`XDP_BASIC`] and others; `None` if the
+/// kernel does not report them (before Linux 6.3).
 pub fn xdp_features(ifindex: u32) -> Option<u64> {
     const NETDEV_CMD_DEV_GET: u8 = 1;
     const NETDEV_A_DEV_IFINDEX: u16 = 1;
@@ -27,13 +27,13 @@ pub fn xdp_features(ifindex: u32) -> Option<u64> {
     Some(u64::from_ne_bytes(features.try_into().ok()?))
 }
 
-/// In [`xdp_features`]: programs run in the driver (`NETDEV_XDP_ACT_BASIC`).
+/// In [`xdp_features`]: the driver can run programs (`NETDEV_XDP_ACT_BASIC`).
 pub const XDP_BASIC: u64 = 1;
-/// In [`xdp_features`]: a packet that does not fit into one buffer comes in several (`NETDEV_XDP_ACT_RX_SG`).
+/// In [`xdp_features`]: a packet that does not fit into one buffer arrives in several (`NETDEV_XDP_ACT_RX_SG`).
 pub const XDP_FRAGMENTS: u64 = 32;
 
 /// The offloads of an interface that are on, by the kernel's names as in `ethtool -k` (`rx-lro`, `hw-tc-offload`);
-/// `None` if the kernel does not tell (before Linux 5.7).
+/// `None` if the kernel does not report them (before Linux 5.7).
 pub fn offloads(ifindex: u32) -> Option<Vec<String>> {
     const ETHTOOL_MSG_FEATURES_GET: u8 = 11;
     const ETHTOOL_A_FEATURES_HEADER: u16 = 1;
@@ -64,7 +64,7 @@ fn ask(family: &str, command: u8, question: &[u8]) -> io::Result<Vec<u8>> {
     first(id.ok_or(io::ErrorKind::NotFound)?, command, question)
 }
 
-/// The attributes of an answer.
+/// Reads the attributes of an answer.
 fn answer(message: &Message<'_>) -> Option<Vec<u8>> {
     /// `struct genlmsghdr`: command, version, and two reserved bytes.
     const GENERIC_BYTES: usize = size_of::<libc::genlmsghdr>();

@@ -1,4 +1,4 @@
-//! The losses that an interface itself counted (`struct rtnl_link_stats64` of `linux/if_link.h`).
+//! Reads the losses that an interface itself counted (`struct rtnl_link_stats64` of `linux/if_link.h`).
 
 use std::io;
 
@@ -22,7 +22,7 @@ const COUNTERS: [(&str, usize); 8] = [
     ("rx_nohandler", 23),
 ];
 
-/// The counters that are not zero, since the interface was created or its driver was loaded.
+/// The counters that are not zero. They count since the interface was created or its driver was loaded.
 ///
 /// # Errors
 ///

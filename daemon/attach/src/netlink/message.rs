@@ -1,4 +1,4 @@
-//! The format of netlink messages: a header, and a body with attributes. An attribute may contain attributes.
+//! The format of netlink messages: a header, and a body with attributes. An attribute may contain other attributes.
 
 use libc::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REQUEST, NLMSG_DONE,
@@ -14,16 +14,16 @@ pub const DONE: u16 = NLMSG_DONE as u16;
 pub const ONE: u16 = (NLM_F_REQUEST | NLM_F_ACK) as u16;
 /// The flags of a request for a list.
 pub const ALL: u16 = (NLM_F_REQUEST | NLM_F_DUMP) as u16;
-/// Added to [`ONE`]: create an object that must not exist yet.
+/// A flag to add to [`ONE`]: create an object that must not exist yet.
 pub const NEW: u16 = (NLM_F_CREATE | NLM_F_EXCL) as u16;
-/// Added to [`ONE`]: the kernel also returns its own message about the object.
+/// A flag to add to [`ONE`]: the kernel also returns its own message about the object.
 pub const ECHO: u16 = NLM_F_ECHO as u16;
-/// Something changed during the dump, and the list may lack an entry.
+/// A flag of an answer: something changed during the dump, and the list may lack an entry.
 pub const INTERRUPTED: u16 = NLM_F_DUMP_INTR as u16;
 
-/// Set in the type of an attribute that holds attributes.
+/// A flag in the type of an attribute that contains attributes.
 pub const NESTED: u16 = libc::NLA_F_NESTED as u16;
-/// An attribute's type without the flags for nesting and byte order.
+/// Masks the flags for nesting and byte order out of an attribute's type.
 const ATTRIBUTE_TYPE: u16 = libc::NLA_TYPE_MASK as u16;
 
 /// `struct nlmsghdr`: length, type, flags, sequence and port.
@@ -35,7 +35,7 @@ const ATTRIBUTE_BYTES: usize = size_of::<libc::nlattr>();
 pub struct Message<'a> {
     /// The type of the body.
     pub kind: u16,
-    /// Its flags, of which [`INTERRUPTED`] matters.
+    /// The flags of the message, of which [`INTERRUPTED`] matters.
     pub flags: u16,
     /// The sequence number of the request that it answers.
     pub sequence: u32,
@@ -91,7 +91,7 @@ pub fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.resize(aligned(bytes.len()), 0);
 }
 
-/// Text that the kernel ends with a NUL.
+/// Reads text that the kernel ends with a NUL.
 pub fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
@@ -151,7 +151,7 @@ mod tests {
             assert_eq!(messages(&short).count(), 0, "a message of {length} bytes, shorter than its own header");
         }
         assert_eq!(attributes(&[3, 0, 1, 0]).count(), 0, "shorter than its own header");
-        assert_eq!(attributes(&[0, 0, 0, 0]).count(), 0, "of no length");
-        assert_eq!(attributes(&[9, 0, 1, 0, 0, 0, 0, 0]).count(), 0, "longer than what there is");
+        assert_eq!(attributes(&[0, 0, 0, 0]).count(), 0, "a length of 0");
+        assert_eq!(attributes(&[9, 0, 1, 0, 0, 0, 0, 0]).count(), 0, "longer than the buffer");
     }
 }

@@ -2,15 +2,16 @@
 //! `Documentation/userspace-api/netlink` of Linux).
 //!
 //! `message` has the message format. `socket` sends requests and receives the answers. `routing` describes interfaces,
-//! `routes` finds those that carry a default route, `generic` what their drivers support, `losses` what they lost,
-//! `nftables` which rules translate addresses, and `traffic` attaches filters at the classic tc hook. All integers are
-//! in the byte order of the machine. Reading needs no privilege; attaching, and reading rules, needs `CAP_NET_ADMIN`.
+//! `routes` finds those that carry a default route, `generic` reads what their drivers support, `losses` reads what
+//! they lost, `nftables` finds rules that translate addresses, and `traffic` attaches filters at the classic tc hook.
+//! All integers are in the byte order of the machine. Reading needs no privilege; attaching and reading rules need
+//! `CAP_NET_ADMIN`.
 //!
-//! Constants come from `libc` where it has them. The message format is our own sixty lines, because the crates for it
-//! were tried and cost more. `netlink-packet-core` borrows an attribute's value from its iterator's item, so that each
+//! Constants come from `libc` where it has them. The message format is sixty lines of our own, because the crates for
+//! it were tried and cost more. `netlink-packet-core` borrows an attribute's value from its iterator's item, so each
 //! value would have to be copied, and its errors are allocated strings. `netlink-packet-route` adds 410 kB to the
-//! program, and refuses a whole interface if one attribute, of which weir needs nothing, is not as expected.
-//! The sockets, repeating interrupted dumps, and handling changes would remain with either.
+//! program, and rejects a whole interface if a single attribute, even one that weir does not need, has an unexpected
+//! format. The sockets, repeating interrupted dumps, and handling changes would remain with either.
 
 mod generic;
 mod losses;

@@ -1,4 +1,4 @@
-//! Which chains of nftables translate addresses (`nfnetlink.h` and `nf_tables.h` of `linux/netfilter`).
+//! Lists the chains of nftables that translate addresses (`nfnetlink.h` and `nf_tables.h` of `linux/netfilter`).
 
 use std::{fs, io};
 
@@ -15,7 +15,7 @@ const NFT_MSG_NEWCHAIN: u16 = libc::NFT_MSG_NEWCHAIN as u16;
 const NFT_MSG_GETCHAIN: u16 = libc::NFT_MSG_GETCHAIN as u16;
 /// `struct nfgenmsg`: family, version and a 16-bit resource id.
 const HEADER_BYTES: usize = 4;
-/// The kernel module.
+/// The name of the kernel module.
 const MODULE: &str = "nf_tables";
 
 /// The chains that translate addresses and have a rule, as `FAMILY TABLE CHAIN`. iptables creates such chains, too,
@@ -28,7 +28,7 @@ pub fn nat_chains() -> io::Result<Vec<String>> {
     if !is_there() {
         return Ok(Vec::new());
     }
-    // All families.
+    // Ask for the chains of all families.
     Socket::open(Some(NETFILTER))?.ask(NFTABLES | NFT_MSG_GETCHAIN, ALL, &[0; HEADER_BYTES], read)
 }
 
@@ -53,11 +53,11 @@ fn read(message: &Message<'_>) -> Option<String> {
     (is_nat && rules > 0).then(|| Some(format!("{family} {} {}", name(NFTA_CHAIN_TABLE)?, name(NFTA_CHAIN_NAME)?)))?
 }
 
-/// Whether the kernel has nftables now. A request would load the module, and weir changes nothing.
+/// Whether the kernel has nftables now. A request would load the module, and weir must not change anything.
 fn is_there() -> bool {
     match fs::read_to_string("/proc/modules") {
         Ok(modules) if !modules.trim().is_empty() => is_loaded(&modules) || is_built_in(),
-        // This kernel loads no modules.
+        // This kernel does not load modules.
         _ => true,
     }
 }
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(told(&chain(Some(b"nat\0"), 1)).as_deref(), Some("ip filter out"));
         assert_eq!(told(&chain(Some(b"nat\0"), 0)), None, "it is empty");
         assert_eq!(told(&chain(Some(b"filter\0"), 3)), None);
-        assert_eq!(told(&chain(None, 3)), None, "no hook calls it by itself");
+        assert_eq!(told(&chain(None, 3)), None, "no hook calls it directly");
         let whole = chain(Some(b"nat\0"), 1);
         for cut in 0..whole.len() {
             drop(told(&whole[..cut]));

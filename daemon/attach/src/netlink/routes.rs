@@ -1,5 +1,5 @@
-//! Which interfaces carry the default routes of this network namespace (rtnetlink(7)): the routes to `0.0.0.0/0` and
-//! `::/0` in the main table.
+//! Finds the interfaces that carry the default routes of this network namespace (rtnetlink(7)): the routes to
+//! `0.0.0.0/0` and `::/0` in the main table.
 //!
 //! A router may have a million routes, and the kernel cannot list only those of one prefix length: it filters by table
 //! and type (`NETLINK_GET_STRICT_CHK`, from Linux 4.20 on), but not by prefix. So weir reads as little as possible:
@@ -30,7 +30,7 @@ const IPV6_ROUTE_GROUP: u32 = libc::RTMGRP_IPV6_ROUTE as u32;
 
 /// `struct rtmsg`: family, lengths of destination and source, TOS, table, protocol, scope, type, flags.
 const ROUTE_BYTES: usize = 12;
-/// Where a route message has the prefix length of its destination, after the header of 16 bytes.
+/// The offset of the destination's prefix length in a route message, including the header of 16 bytes.
 const LENGTH_AT: u32 = 17;
 
 /// `struct nhmsg`: family, scope, protocol, reserved, flags.
@@ -46,12 +46,13 @@ const NHA_ID: u16 = 1;
 const NHA_GROUP: u16 = 2;
 const NHA_OIF: u16 = 5;
 
-/// A list with more routes than this is not read at every check: it takes more than a fraction of a millisecond.
+/// A list with more routes than this is not read at every check, because it takes more than a fraction of a
+/// millisecond.
 const SHORT_LIST: usize = 1_000;
 /// A long list is read again after this many checks, in case it was cut short while routes changed.
 const LOOKS: u32 = 60;
 
-/// Where a route leaves the router.
+/// How packets of a route leave the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exit {
     /// By the interface with this index.
@@ -63,7 +64,7 @@ enum Exit {
 /// The contents of a route message.
 #[derive(Debug, PartialEq, Eq)]
 enum RouteKind {
-    /// A default route, and where it leaves the router.
+    /// A default route, and how its packets leave the router.
     Default(Vec<Exit>),
     /// Another route that begins at the same address.
     AtZero,
@@ -76,13 +77,13 @@ struct DefaultRoutes {
     exits: Vec<Exit>,
     /// How many routes were read.
     routes: usize,
-    /// How many checks were made since.
+    /// How many checks were made since then.
     looks: u32,
 }
 
 /// Finds the interfaces that carry a default route.
 pub struct Routes {
-    /// Readable if an IPv6 default route has changed.
+    /// The socket for news. It is readable if an IPv6 default route has changed.
     news: OwnedFd,
     known: Option<DefaultRoutes>,
 }
@@ -111,7 +112,7 @@ impl Routes {
     ///
     /// The kernel refused, or its answer was malformed.
     pub fn carriers(&mut self) -> io::Result<HashSet<u32>> {
-        // Check before reading the list: later changes are news again.
+        // Check for news before reading the list: a later change causes news again.
         let has_news = self.has_news()?;
         let known = self.known.take().filter(|known| !has_news && known.is_good());
         let known = match known {
@@ -123,7 +124,7 @@ impl Routes {
         resolve(&exits)
     }
 
-    /// Reads all news; returns whether there was any, or may have been.
+    /// Reads all news. Returns whether there was any, or may have been.
     fn has_news(&self) -> io::Result<bool> {
         let mut has_news = false;
         loop {
@@ -172,14 +173,14 @@ fn read_ipv6() -> io::Result<DefaultRoutes> {
 fn list(family: u8, mut take: impl FnMut(RouteKind) -> ControlFlow<()>) -> io::Result<()> {
     let mut question = [0; ROUTE_BYTES];
     (question[0], question[4], question[7]) = (family, RT_TABLE_MAIN, RTN_UNICAST);
-    // A separate socket: the rest of an unfinished list would interfere with the next request.
+    // Use a separate socket: the rest of an unfinished list would interfere with the next request.
     let mut socket = Socket::open(None)?;
     socket.be_strict()?;
     let read = |message: &Message<'_>| read_route(message, family).map_or(ControlFlow::Continue(()), &mut take);
     match socket.hear(RTM_GETROUTE, ALL, &question, read) {
         // The list changed meanwhile. If a default route changed, there is news of it.
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-        // There is no such table, because there was no such route yet; or the kernel does not support this address
+        // The table does not exist, because there was no such route yet; or the kernel does not support this address
         // family.
         Err(error) => match Errno::from_io_error(&error) {
             Some(Errno::NOENT | Errno::OPNOTSUPP | Errno::AFNOSUPPORT) => Ok(()),
@@ -210,15 +211,15 @@ fn read_route(message: &Message<'_>, family: u8) -> Option<RouteKind> {
             _ => {}
         }
     }
-    // The kernel adds the interfaces to the id, unless configured not to (`net.ipv4.nexthop_compat_mode`).
+    // The kernel adds the interfaces to the id, unless it is configured not to (`net.ipv4.nexthop_compat_mode`).
     if exits.iter().any(|exit| matches!(exit, Exit::Interface(_))) {
         exits.retain(|exit| matches!(exit, Exit::Interface(_)));
     }
     Some(RouteKind::Default(exits))
 }
 
-/// The interfaces of a route with several next hops. Each is a `struct rtnexthop` (length, flags, hops, index) with
-/// attributes. Stops at the first malformed one.
+/// The interfaces of a route with several next hops. Each next hop is a `struct rtnexthop` (length, flags, hops, index)
+/// with attributes. The iterator stops at the first malformed one.
 fn hops(mut bytes: &[u8]) -> impl Iterator<Item = u32> {
     const HOP_BYTES: usize = 8;
     std::iter::from_fn(move || {
@@ -245,7 +246,7 @@ fn resolve(exits: &[Exit]) -> io::Result<HashSet<u32>> {
         return Ok(interfaces);
     }
     let mut socket = Socket::open(None)?;
-    // A group contains no groups.
+    // Two rounds are enough, because a group contains no groups.
     for _ in 0..2 {
         for number in std::mem::take(&mut numbers) {
             for exit in next_hop(&mut socket, number)? {
@@ -259,7 +260,7 @@ fn resolve(exits: &[Exit]) -> io::Result<HashSet<u32>> {
     Ok(interfaces)
 }
 
-/// Where a next hop leaves the router; empty if it has vanished.
+/// How packets of a next hop leave the router; empty if the next hop has vanished.
 fn next_hop(socket: &mut Socket, number: u32) -> io::Result<Vec<Exit>> {
     let mut question = vec![0; NEXT_HOP_BYTES];
     put(&mut question, NHA_ID, &number.to_ne_bytes());
@@ -301,7 +302,7 @@ mod tests {
         attribute(kind, &value.to_ne_bytes())
     }
 
-    /// A message of a unicast route of the main table to a prefix of this length.
+    /// A message about a unicast route of the main table to a prefix of this length.
     fn route(length: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
         of(RTM_NEWROUTE, [IPV4, length, 0, 0, RT_TABLE_MAIN, 0, 0, RTN_UNICAST], attributes)
     }
@@ -328,8 +329,8 @@ mod tests {
         assert_eq!(told(&route(0, &[main.clone(), one.clone()])), one_of(&[Exit::Interface(7)]));
         let several = attribute(RTA_MULTIPATH | NESTED, &[hop(7), hop(9)].concat());
         let both = [Exit::Interface(7), Exit::Interface(9)];
-        assert_eq!(told(&route(0, std::slice::from_ref(&several))), one_of(&both), "the header has the table, too");
-        assert_eq!(told(&route(0, &[number(RTA_NH_ID, 3), several])), one_of(&both), "the kernel names them");
+        assert_eq!(told(&route(0, std::slice::from_ref(&several))), one_of(&both), "the header names the table, too");
+        assert_eq!(told(&route(0, &[number(RTA_NH_ID, 3), several])), one_of(&both), "the kernel names the interfaces");
         assert_eq!(told(&route(0, &[number(RTA_NH_ID, 3)])), one_of(&[Exit::NextHop(3)]));
         assert_eq!(told(&route(0, &[])), one_of(&[]));
     }
@@ -395,7 +396,7 @@ mod tests {
         for cut in 0..two.len() {
             assert_eq!(hops(&two[..cut]), if cut < hop(7).len() { vec![] } else { vec![7] }, "cut at {cut}");
         }
-        assert_eq!(hops(&[0; 16]), [0; 0], "of no length");
+        assert_eq!(hops(&[0; 16]), [0; 0], "a length of 0");
     }
 
     #[test]

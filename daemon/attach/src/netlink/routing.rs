@@ -24,7 +24,7 @@ use super::{
     socket::{BUFFER_BYTES, Socket, open},
 };
 
-/// Groups of the socket for news: changes of interfaces, and of their addresses.
+/// The groups of the socket for news: changes of interfaces, and of their addresses.
 const LINK_GROUP: u32 = libc::RTMGRP_LINK as u32;
 const ADDRESS_GROUPS: u32 = (libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR) as u32;
 
@@ -40,15 +40,15 @@ const IFLA_VXLAN_LINK: u16 = 3;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
 
-/// Buffer space for news when hundreds of interfaces appear at once; the kernel may grant less.
+/// Buffer space for news when hundreds of interfaces appear at once. The kernel may grant less.
 const EVENTS_BYTES: usize = 1 << 20;
-/// How often to retry a dump that is interrupted each time.
+/// How many times to request a dump that is interrupted each time.
 const ATTEMPTS: u32 = 3;
 
 /// An interface as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Its index, unique in a namespace at any time.
+    /// Its index, which is unique in a namespace at any time.
     pub ifindex: u32,
     /// Its name.
     pub name: String,
@@ -62,28 +62,28 @@ pub struct Device {
     pub address: Option<[u8; 6]>,
     /// The longest packet after the link layer's header, in bytes.
     pub mtu: u32,
-    /// Whether it was set up.
+    /// Whether it is set up (`ip link set NAME up`).
     pub up: bool,
     /// Whether it is a loopback interface.
     pub loopback: bool,
     /// The kind of a virtual interface: `veth`, `bridge`, `vlan`, ...
     pub kind: Option<String>,
-    /// The interface in this namespace that it is stacked on; also a veth's peer.
+    /// The index of the interface in this namespace that it is stacked on, or of a veth's peer.
     pub lower: Option<u32>,
     /// Whether the interface that it is stacked on, or a veth's peer, is in another namespace.
     pub elsewhere: bool,
-    /// The bridge, bond or the like that it is a member of.
+    /// The bridge, bond or similar interface that it is a member of.
     pub master: Option<u32>,
-    /// Whether it carries a default route, if requested ([`Devices::list_with_routes`]); always false for the loopback.
+    /// Whether it carries a default route, if requested ([`Devices::list_with_routes`]). Always false for the loopback.
     pub carries_default: bool,
     /// The XDP program on it.
     pub xdp: Option<XdpProgram>,
-    /// What it has received and sent, by its own count, if available.
+    /// Its own counts of received and sent packets, if available.
     pub counts: Option<[Tally; 2]>,
 }
 
 impl Device {
-    /// Its name, and the alternative ones.
+    /// Its name, followed by the alternative ones.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.name).chain(&self.other_names).map(String::as_str)
     }
@@ -92,7 +92,7 @@ impl Device {
 /// An XDP program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpProgram {
-    /// Its id; `None` if there are several.
+    /// Its id; `None` if there are several programs.
     pub id: Option<u32>,
     /// Where it is attached.
     pub place: &'static str,
@@ -101,13 +101,13 @@ pub struct XdpProgram {
 /// What happened to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The interface with this index is deleted.
+    /// The interface with this index was deleted.
     Deleted(u32),
-    /// The one with this index has moved to another network namespace.
+    /// The interface with this index has moved to another network namespace.
     Moved(u32),
     /// An interface is new or has changed.
     Changed,
-    /// So much happened that the kernel could not report it all.
+    /// So much happened that the kernel could not report everything.
     Missed,
 }
 
@@ -118,7 +118,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Opens it, in this thread's network namespace.
+    /// Opens the socket, in this thread's network namespace.
     ///
     /// # Errors
     ///
@@ -128,8 +128,8 @@ impl Devices {
         Ok(Self { socket: Socket::open(None)?, routes: None })
     }
 
-    /// All interfaces, with their current counters. If interfaces keep coming and going, some listed ones may already
-    /// be gone, and some new ones may be missing; there will be news of these.
+    /// All interfaces, with their current counters. While interfaces keep coming and going, some listed ones may
+    /// already be gone, and some new ones may be missing. The kernel reports these changes as news.
     ///
     /// # Errors
     ///
@@ -144,7 +144,8 @@ impl Devices {
             });
             match result {
                 Ok(()) => return Ok(listed),
-                // The kernel omitted one, or listed one twice. The interfaces of all attempts are better than nothing.
+                // The kernel omitted an interface, or listed one twice. The interfaces of all attempts together are
+                // better than nothing.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                     all.extend(listed.into_iter().map(|device| (device.ifindex, device)));
                 }
@@ -154,7 +155,7 @@ impl Devices {
         Ok(all.into_values().collect())
     }
 
-    /// The same, including which of them carry a default route.
+    /// All interfaces, with their current counters and whether they carry a default route.
     ///
     /// # Errors
     ///
@@ -172,7 +173,8 @@ impl Devices {
         Ok(devices)
     }
 
-    /// The IP addresses of all interfaces. Addresses that change meanwhile may be missing; there will be news of these.
+    /// The IP addresses of all interfaces. Addresses that change meanwhile may be missing; the kernel reports these as
+    /// news.
     ///
     /// # Errors
     ///
@@ -195,7 +197,7 @@ impl Devices {
     ///
     /// The kernel refused, or its answer was malformed.
     pub fn find(&mut self, name: &str) -> io::Result<Option<Device>> {
-        // With the attribute for short names the kernel also finds alternative ones.
+        // With the attribute for short names, the kernel also finds alternative ones.
         let kind = if INTERFACE_NAME_BYTES.contains(&name.len()) { IFLA_IFNAME } else { IFLA_ALT_IFNAME };
         let mut question = vec![0; LINK_BYTES];
         put(&mut question, kind, &[name.as_bytes(), &[0]].concat());
@@ -226,8 +228,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// Opens it, in this thread's network namespace. From now on every change is reported, or reported as missed; if it
-    /// `hears_addresses`, changes of addresses, too.
+    /// Opens the socket, in this thread's network namespace. From now on every change is reported, or reported as
+    /// missed. If `hears_addresses` is set, this includes changes of addresses.
     ///
     /// # Errors
     ///
@@ -293,7 +295,7 @@ fn read_address(message: &Message<'_>) -> Option<IpAddr> {
         return None;
     }
     let attributes = message.body.get(ADDRESS_BYTES..)?;
-    // Only a point-to-point link has both. Its `IFA_ADDRESS` is the other end's.
+    // Only a point-to-point link has both. There `IFA_ADDRESS` is the address of the other end.
     let bytes = value(attributes, IFA_LOCAL).or_else(|| value(attributes, IFA_ADDRESS))?;
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from).ok();
     v4.or_else(|| <[u8; 16]>::try_from(bytes).map(IpAddr::from).ok())
@@ -329,7 +331,7 @@ fn read_device(body: &[u8]) -> Option<Device> {
             IFLA_LINKINFO => {
                 device.kind = value(data, IFLA_INFO_KIND).map(text);
                 if device.kind.as_deref() == Some("vxlan") {
-                    // The kernel reports this only here.
+                    // The kernel reports the lower interface of a VXLAN only here.
                     bound = value(data, IFLA_INFO_DATA).and_then(|data| word(value(data, IFLA_VXLAN_LINK)?, 0));
                 }
             }
@@ -483,7 +485,7 @@ mod tests {
         assert_eq!(tell(&told(RTM_DELLINK, 0, &[])), Some(News::Deleted(7)));
         let moved = told(RTM_DELLINK, 0, &[attribute(IFLA_NEW_NETNSID, &3_u32.to_ne_bytes())]);
         assert_eq!(tell(&moved), Some(News::Moved(7)));
-        assert_eq!(tell(&told(RTM_DELLINK, 7, &[])), Some(News::Changed), "it left a bridge");
+        assert_eq!(tell(&told(RTM_DELLINK, 7, &[])), Some(News::Changed), "the port left a bridge");
         assert_eq!(tell(&a_vlan()), Some(News::Changed));
         assert_eq!(tell(&told(DONE, 0, &[])), None);
     }

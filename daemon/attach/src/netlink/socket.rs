@@ -13,8 +13,8 @@ use weir_system::sockopt::set_number;
 
 use super::message::{DONE, ERROR, INTERRUPTED, Message, message, messages, word};
 
-/// Bytes that one `recv` can take. The kernel puts at most 32 KiB of a list into one datagram (`netlink_recvmsg`),
-/// unless the message for a single interface needs more: one with many virtual functions.
+/// The size of the buffer for one `recv`, in bytes. The kernel puts at most 32 KiB of a list into one datagram
+/// (`netlink_recvmsg`), unless the message about a single interface is longer, for example with many virtual functions.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
 /// A socket for requests.
@@ -25,7 +25,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens it, in this thread's network namespace; `None` is routing netlink.
+    /// Opens the socket, in this thread's network namespace. `None` means routing netlink.
     pub fn open(protocol: Option<Protocol>) -> io::Result<Self> {
         let socket = open(protocol, 0, SocketFlags::CLOEXEC)?;
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
@@ -37,7 +37,7 @@ impl Socket {
         set_number(&self.socket, libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, 1)
     }
 
-    /// Sends a request and reads all answers; skips those for which `read` returns nothing.
+    /// Sends a request and reads all answers. Skips those for which `read` returns `None`.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Socket {
         Ok(answers)
     }
 
-    /// Sends a request and reads answers until there are no more, or until `read` stops it. In that case the rest of
+    /// Sends a request and reads answers until there are no more, or until `read` stops. If `read` stops, the rest of
     /// the answer stays in the kernel, and the socket must not be used again.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Socket {
     }
 }
 
-/// The result in an `NLMSG_DONE`: the kernel's error number, negative, if an error cut the list short.
+/// The result in an `NLMSG_DONE`: the kernel's error number, negative, if an error ended the list early.
 fn done(message: &Message<'_>) -> io::Result<()> {
     match word(message.body, 0).map(|code| code as i32) {
         Some(code @ ..0) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
@@ -108,7 +108,7 @@ fn done(message: &Message<'_>) -> io::Result<()> {
     }
 }
 
-/// The result in an `NLMSG_ERROR`: the kernel's error number, negative, or 0 if there was none.
+/// The result in an `NLMSG_ERROR`: the kernel's error number, negative, or 0 if there was no error.
 fn acknowledged(message: &Message<'_>) -> io::Result<()> {
     match word(message.body, 0) {
         Some(0) => Ok(()),
@@ -117,7 +117,7 @@ fn acknowledged(message: &Message<'_>) -> io::Result<()> {
     }
 }
 
-/// A socket that also joins these groups.
+/// Opens a socket that also joins these groups.
 pub fn open(protocol: Option<Protocol>, groups: u32, flags: SocketFlags) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
     bind(&socket, &SocketAddrNetlink::new(0, groups))?;

@@ -1,8 +1,8 @@
 //! The classic tc hook of an interface: its queueing discipline, and the filters on it (`linux/pkt_sched.h`,
 //! `linux/pkt_cls.h`; tc-bpf(8)).
 //!
-//! `clsact` has filters for both directions; the older `ingress` only for received packets. Filters run in the order of
-//! their priorities. Unlike a link, a filter stays when the process that attached it ends.
+//! `clsact` has filters for both directions; the older `ingress` has filters only for received packets. Filters run in
+//! the order of their priorities. Unlike a link, a filter stays when the process that attached it ends.
 
 use std::{
     io,
@@ -36,10 +36,10 @@ const TCA_BPF_FLAGS_GEN: u16 = 9;
 const TCA_BPF_ID: u16 = 11;
 /// `TCA_BPF_FLAG_ACT_DIRECT`: the program's return value is the verdict.
 const DIRECT: u32 = 1;
-/// `TCA_CLS_FLAGS_SKIP_HW`: never offloaded to the card.
+/// `TCA_CLS_FLAGS_SKIP_HW`: the filter is never offloaded to the card.
 const NOT_IN_HARDWARE: u32 = 1;
 
-/// What an interface has at the classic tc hook.
+/// The queueing discipline that an interface has at the classic tc hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
     /// `clsact`: filters for both directions.
@@ -51,15 +51,15 @@ pub enum Discipline {
 /// An attached filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Lower priorities run first; from 1 on.
+    /// Its priority, from 1 on. Filters with lower numbers run first.
     pub priority: u16,
     /// Its handle within its priority.
     pub handle: u32,
     /// The protocol, in network byte order.
     pub protocol: u16,
-    /// `bpf`, `u32`, `flower`, ...
+    /// Its kind: `bpf`, `u32`, `flower`, ...
     pub kind: String,
-    /// The chain that it is on; packets begin on chain 0.
+    /// The chain that it is on. Packets begin at chain 0.
     pub chain: u32,
     /// The id of its program, if it is a `bpf` filter.
     pub program: Option<u32>,
@@ -76,7 +76,7 @@ impl Filter {
 pub struct Traffic(Socket);
 
 impl Traffic {
-    /// Opens it, in this thread's network namespace.
+    /// Opens the socket, in this thread's network namespace.
     ///
     /// # Errors
     ///
@@ -85,14 +85,14 @@ impl Traffic {
         Socket::open(None).map(Self)
     }
 
-    /// What the interface has at the hook, if anything.
+    /// The discipline that the interface has at the hook, if any.
     ///
     /// # Errors
     ///
     /// There is no such interface, or the kernel refused.
     pub fn discipline(&mut self, ifindex: u32) -> io::Result<Option<Discipline>> {
         let question = traffic(ifindex, 0, HOOK_PARENT, 0);
-        // Only with an echo does every kernel send the answer to the requester.
+        // Only with the echo flag does every kernel send the answer to the requester.
         let answers = self.0.ask(RTM_GETQDISC, ONE | ECHO, &question, |message| {
             value(message.body.get(TRAFFIC_BYTES..)?, TCA_KIND).map(text)
         });
@@ -102,7 +102,7 @@ impl Traffic {
                 "ingress" => Some(Discipline::Ingress),
                 _ => None,
             })),
-            // The error if there is none.
+            // The kernel returns this error if there is no discipline.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => Ok(None),
             Err(error) => Err(error),
         }
@@ -120,7 +120,7 @@ impl Traffic {
     }
 
     /// All filters for this direction, in the order in which they run. Call it only if the interface has a
-    /// [`Discipline`] for this direction: for sent packets, `ingress` returns the filters of received ones.
+    /// [`Discipline`] for this direction: for sent packets, `ingress` would return the filters of received packets.
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ const fn nothing(_: &Message<'_>) -> Option<()> {
     None
 }
 
-/// Parses an `RTM_NEWTFILTER`. The kernel also describes an empty priority, as a filter without a handle.
+/// Parses an `RTM_NEWTFILTER`. The kernel also reports a priority without filters, as a filter without a handle.
 fn read_filter(message: &Message<'_>) -> Option<Filter> {
     let (handle, info) = (word(message.body, 8)?, word(message.body, 16)?);
     if message.kind != RTM_NEWTFILTER || handle == 0 {

@@ -1,6 +1,6 @@
 //! The names of differentiated services code points.
 
-/// In lower case (RFC 2474, 2597, 3246, 5865, 8622).
+/// The names in lower case (RFC 2474, 2597, 3246, 5865, 8622).
 const NAMES: [(&str, u8); 24] = [
     ("be", 0),
     ("default", 0),
@@ -28,7 +28,7 @@ const NAMES: [(&str, u8); 24] = [
     ("cs7", 56),
 ];
 
-/// The code point of this name.
+/// The code point with this name.
 pub fn dscp_number(name: &str) -> Option<u8> {
     NAMES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
@@ -46,7 +46,7 @@ mod tests {
     fn names_and_numbers_belong_together() {
         assert_eq!([0, 1, 46, 34, 48].map(|number| dscp_name(number).unwrap()), ["BE", "LE", "EF", "AF41", "CS6"]);
         assert_eq!([2, 63, 64, 256 + 46].map(dscp_name), [const { None }; 4]);
-        // Assured forwarding has four classes with three drop precedences (RFC 2597).
+        // Assured forwarding has four classes with three drop precedences each (RFC 2597).
         for (class, drop) in (1..=4).flat_map(|class| (1..=3).map(move |drop| (class, drop))) {
             assert_eq!(dscp_number(&format!("af{class}{drop}")), Some(8 * class + 2 * drop));
         }

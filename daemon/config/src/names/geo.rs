@@ -1,4 +1,4 @@
-//! ASNs and countries of addresses, from databases in `MaxMind`'s format.
+//! Looks up ASNs and countries of addresses in databases in `MaxMind`'s format.
 //!
 //! A lookup takes about 200 ns (60,000 networks, 22 November 2026). That is fast enough for the rows of a report, but
 //! not for every record.
@@ -17,10 +17,10 @@ use serde::{
 };
 use weir_system::plain_file::open_regular;
 
-/// Bytes of a database, which is read into memory: fits the largest commercial ones.
+/// The most bytes of a database, which is read into memory. The largest commercial ones are smaller.
 pub const FILE_MAX: u64 = 512 << 20;
 
-/// The ASN and country files, in `MaxMind`'s format.
+/// The paths of the ASN and country databases, in `MaxMind`'s format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GeoFiles {
     /// The ASN file, if any.
@@ -39,7 +39,8 @@ pub struct Geo {
 
 type Database = Reader<Box<[u8]>>;
 
-/// Networks to try when checking what a database has. Many have no record, and some records may lack the field.
+/// How many networks are tried to check what a database has. Many networks have no record, and some records may lack
+/// the field.
 const NETWORKS_TRIED: usize = 10_000;
 
 /// The kind of a database.
@@ -52,7 +53,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Its setting.
+    /// The name of its setting.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Asn => "geo.asn",
@@ -60,7 +61,7 @@ impl Key {
         }
     }
 
-    /// The field that its records need, and which databases have it.
+    /// What its records must have, and which databases have it, for messages.
     const fn needs(self) -> (&'static str, &'static str) {
         match self {
             Self::Asn => ("autonomous systems", "an ASN database, such as GeoLite2-ASN"),
@@ -90,7 +91,7 @@ pub enum GeoError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is not a database, or damaged.
+    /// The file is not a database, or it is damaged.
     #[error("{}: {} is not a database in MaxMind's format (.mmdb)", key.name(), path.display())]
     Malformed {
         /// The setting.
@@ -123,8 +124,8 @@ struct AsRecord<'d> {
     organization: &'d str,
 }
 
-/// An ASN in whatever type the database's maker chose: an integer of any size, or text, with or without the prefix
-/// `AS`.
+/// Reads an ASN in whatever type the database's maker chose: an integer of any size, or text, with or without the
+/// prefix `AS`.
 fn as_number<'d, D: Deserializer<'d>>(deserializer: D) -> Result<u32, D::Error> {
     deserializer.deserialize_any(AsNumber)
 }
@@ -161,7 +162,7 @@ impl Geo {
     ///
     /// # Errors
     ///
-    /// [`GeoError`]: a file that cannot be read, or that is not a database for its setting.
+    /// [`GeoError`]: a file cannot be read, or is not a database for its setting.
     pub fn open(geo: &GeoFiles) -> Result<Self, GeoError> {
         let GeoFiles { asn, country } = geo;
         let mut bytes = 0;
@@ -170,22 +171,22 @@ impl Geo {
         Ok(Self { asn: open(Key::Asn, asn)?, country: open(Key::Country, country)?, bytes })
     }
 
-    /// The ASN of an address, and the name of the organization (which may be empty); `None` if there is no database or
-    /// it does not know the address.
+    /// The ASN of an address, and the name of the organization (which may be empty). `None` if there is no database, or
+    /// if the database does not have the address.
     pub fn autonomous_system(&self, address: IpAddr) -> Option<(u32, &str)> {
         let AsRecord { number, organization } = self.asn.as_ref()?.lookup(address).ok()?.decode().ok()??;
         Some((number, organization))
     }
 
-    /// The country of an address, as two capital letters (ISO 3166-1); `None` if there is no database or it does not
-    /// know the address.
+    /// The country of an address, as two capital letters (ISO 3166-1). `None` if there is no database, or if the
+    /// database does not have the address.
     pub fn country(&self, address: IpAddr) -> Option<[u8; 2]> {
         let found = self.country.as_ref()?.lookup(address).ok()?;
         let code: &str = found.decode_path(&path!["country", "iso_code"]).ok()??;
         code.as_bytes().try_into().ok().filter(|code: &[u8; 2]| code.iter().all(u8::is_ascii_uppercase))
     }
 
-    /// The memory of the databases in bytes.
+    /// The memory of the databases, in bytes.
     pub const fn memory_bytes(&self) -> usize {
         self.bytes
     }
@@ -199,7 +200,7 @@ impl Geo {
     }
 }
 
-/// Reads a database, and adds its size to `total`.
+/// Reads a database into memory, and adds its size to `total`.
 fn open(key: Key, path: &Path, total: &mut usize) -> Result<Database, GeoError> {
     let unreadable = |source| GeoError::Unreadable { key, path: path.to_owned(), source };
     let mut bytes = Vec::new();
@@ -218,10 +219,10 @@ fn open(key: Key, path: &Path, total: &mut usize) -> Result<Database, GeoError> 
     Ok(database)
 }
 
-/// Whether a database has what its setting needs. This checks its records, not the name of its type, which every maker
-/// chooses freely.
+/// Whether a database has what its setting needs. This checks its records, not the name of its type, because every
+/// maker chooses that name freely.
 fn has(key: Key, database: &Database) -> Result<bool, MaxMindDbError> {
-    // Networks without a record count as well, so that this ends for any content.
+    // Networks without a record count, too, so that this ends with any content.
     let all = WithinOptions::default().include_networks_without_data();
     for record in database.networks(all)?.take(NETWORKS_TRIED) {
         let record = record?;
@@ -263,9 +264,9 @@ mod tests {
         let geo = geo(Some("asn.mmdb"), Some("country.mmdb")).unwrap();
         for (address, system, country) in [
             ("192.0.2.1", Some((64496, "Example Networks")), Some(*b"XX")),
-            // Without a name; registered elsewhere, but without a country.
+            // This network has a number without a name, and a registered country instead of a country.
             ("198.51.100.255", Some((4_200_000_000, "")), None),
-            // Without a number; with a country that is not a code.
+            // This network has no number, and a country that is not a country code.
             ("203.0.113.1", None, None),
             ("203.0.113.255", None, None),
             ("2001:db8::1", Some((64497, "Ex\u{e4}mple GmbH")), Some(*b"XY")),
@@ -325,8 +326,8 @@ mod tests {
         );
     }
 
-    /// A database field (<https://maxmind.github.io/MaxMind-DB/>, "Output Data Section") of this type; shorter than 29
-    /// bytes, or with fewer entries.
+    /// Builds a database field of this type (<https://maxmind.github.io/MaxMind-DB/>, "Output Data Section"). It is
+    /// shorter than 29 bytes, or has fewer entries.
     fn data(kind: u8, size: usize, content: &[u8]) -> Vec<u8> {
         let control = if kind < 8 { vec![kind << 5 | size as u8] } else { vec![size as u8, kind - 7] };
         [&control, content].concat()
@@ -368,7 +369,7 @@ mod tests {
             let geo = Geo::open(&GeoFiles { asn: Some(path.clone()), country: None }).ok()?;
             geo.autonomous_system(ip("192.0.2.1")).map(|(number, _)| number)
         };
-        // Unsigned integers of 16, 32, 64 and 128 bits, and signed ones of 32 bits.
+        // These types are unsigned integers of 16, 32, 64 and 128 bits, and signed integers of 32 bits.
         for kind in [5, 6, 8, 9, 10] {
             assert_eq!(number(&data(kind, 2, &[0xfb, 0xf0])), Some(64_496), "type {kind}");
         }
@@ -378,13 +379,13 @@ mod tests {
         for (shown, expected) in [("AS64496", Some(64_496)), ("64496", Some(64_496)), ("as1", Some(1)), ("x", None)] {
             assert_eq!(number(&text(shown)), expected, "{shown}");
         }
-        assert_eq!(number(&data(9, 5, &[1, 0, 0, 0, 0])), None, "beyond 32 bits");
+        assert_eq!(number(&data(9, 5, &[1, 0, 0, 0, 0])), None, "the number exceeds 32 bits");
         assert_eq!(number(&data(8, 4, &[0xff; 4])), None, "negative");
-        assert_eq!(number(&data(14, 1, &[])), None, "no number");
+        assert_eq!(number(&data(14, 1, &[])), None, "not a number");
         fs::remove_file(&path).unwrap();
     }
 
-    /// A search tree in which all paths cross the same 128 nodes and never end.
+    /// In this search tree, all paths go through the same 128 nodes and never end.
     #[test]
     fn a_tree_with_endless_ways_is_given_up() {
         let mut bytes = fs::read(corpus("asn.mmdb")).unwrap();
@@ -432,6 +433,6 @@ mod tests {
             }
         }
         fs::remove_file(&path).unwrap();
-        assert!(opened > 100, "{opened} could be opened, so lookups were not tried");
+        assert!(opened > 100, "only {opened} could be opened, so lookups were hardly tested");
     }
 }

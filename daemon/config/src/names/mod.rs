@@ -1,5 +1,5 @@
-//! Names of addresses and numbers: [`networks`] defined in the configuration by their [`prefix`]es, ASNs and countries
-//! from databases ([`geo`]), [`protocol`]s, [`services`] by port, and DSCP code points ([`dscp`]).
+//! Names of addresses and numbers: [`networks`] that the configuration defines by their [`prefix`]es, ASNs and
+//! countries from databases ([`geo`]), [`protocol`]s, [`services`] by port, and DSCP code points ([`dscp`]).
 
 pub mod dscp;
 pub mod geo;
@@ -18,13 +18,13 @@ pub use self::{
 
 use crate::interface::Directions;
 
-/// What a view's fields are looked up in, besides a record.
+/// The tables in which a view's fields are looked up, besides the record.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
     /// The named networks.
     pub networks: &'a Networks,
     /// ASNs and countries.
     pub geo: &'a Geo,
-    /// Interface directions.
+    /// The directions of interfaces.
     pub directions: &'a Directions,
 }

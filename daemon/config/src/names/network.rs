@@ -16,16 +16,16 @@ pub struct Network {
     pub prefixes: Vec<Prefix>,
     /// The file with more prefixes, if any.
     pub file: Option<PrefixFile>,
-    /// Whether these addresses belong to the user, as opposed to the Internet.
+    /// Whether these addresses belong to the operator, and not to the Internet.
     pub own: bool,
 }
 
-/// A file of prefixes, as it was when the configuration was read.
+/// The content of a prefix file when the configuration was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixFile {
     /// Its path.
     pub path: PathBuf,
-    /// Its prefixes. There may be a million of them, so clones share them.
+    /// Its prefixes. There may be a million of them, so clones share the memory.
     pub prefixes: Arc<[Prefix]>,
 }
 
@@ -37,7 +37,7 @@ impl Network {
     }
 }
 
-/// A file is shown by its path.
+/// A printed configuration shows a file by its path.
 impl Serialize for PrefixFile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.path.serialize(serializer)

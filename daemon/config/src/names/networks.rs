@@ -1,10 +1,10 @@
 //! Finds the network of an address by longest prefix match.
 //!
-//! When the configuration is read, all prefixes become ranges that do not overlap, each with its network. So a lookup
-//! is just a search for the last range that starts at or before the address.
+//! When the configuration is read, all prefixes become ranges that do not overlap, each with its network. A lookup then
+//! only searches for the last range that starts at or before the address.
 //!
-//! Why not a crate: `prefix-trie` 0.10, which is well maintained, took about seven times as long in the same run, with
-//! ten prefixes and with 100,000, because it descends bit by bit. `scripts/bench networks` measures this.
+//! This is not a crate, because `prefix-trie` 0.10, which is well maintained, took about seven times as long in the
+//! same run, with ten prefixes and with 100,000: it descends bit by bit. `scripts/bench networks` measures this.
 
 use std::{iter, net::IpAddr};
 
@@ -12,11 +12,12 @@ use weir_common::flow::Address;
 
 use super::{Network, Prefix};
 
-/// The names of addresses. Built from the configuration and never modified.
+/// The names of addresses. It is built from the configuration and never modified.
 #[derive(Clone, Debug)]
 pub struct Networks {
     names: Vec<String>,
-    /// By ID, one entry for every possible ID, so that none is out of bounds.
+    /// Whether the network with this id is the operator's own. There is an entry for every possible id, so that no
+    /// index is out of bounds.
     own: [bool; IDS],
     v4: Ranges<u32>,
     v6: Ranges<u128>,
@@ -24,7 +25,7 @@ pub struct Networks {
 
 const IDS: usize = u8::MAX as usize + 1;
 
-/// The direction of packets relative to the user's own networks.
+/// The direction of packets relative to the operator's own networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// To an own address.
@@ -53,16 +54,16 @@ impl Scope {
 }
 
 impl Networks {
-    /// The ID of "in none of them". The others count from 1, in the order of the configuration.
+    /// The id for addresses in no network. The networks count from 1, in the order of the configuration.
     pub const NONE: u8 = 0;
 
-    /// One unnamed network with these prefixes.
+    /// Creates one unnamed network with these prefixes.
     pub fn of_prefixes(prefixes: &[Prefix]) -> Self {
         let (name, prefixes) = (String::new(), prefixes.to_vec());
         Self::new(&[Network { name, prefixes, file: None, own: false }])
     }
 
-    /// The networks of a configuration. One byte tells 255 apart; any more are left out.
+    /// Creates the networks of a configuration. One byte distinguishes 255; further networks are left out.
     pub fn new(networks: &[Network]) -> Self {
         let mut own = [false; IDS];
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -80,7 +81,7 @@ impl Networks {
         Self { names, own, v4: Ranges::new(v4), v6: Ranges::new(v6) }
     }
 
-    /// The ID of the network with the longest prefix of an address. `is_v6` gives the IP version of the packet: an IPv6
+    /// The id of the network that has the longest matching prefix. `is_v6` is the IP version of the packet: an IPv6
     /// address that maps an IPv4 address is still IPv6.
     #[inline]
     pub fn of(&self, address: Address, is_v6: bool) -> u8 {
@@ -94,13 +95,13 @@ impl Networks {
         self.names.get(index).map(String::as_str)
     }
 
-    /// The ID of a name.
+    /// The id of the network with this name.
     pub fn id(&self, name: &str) -> Option<u8> {
         let index = self.names.iter().position(|known| known == name)?;
         u8::try_from(index + 1).ok()
     }
 
-    /// How many there are; their IDs are 1 to this.
+    /// The number of networks. Their ids are 1 to this number.
     pub fn len(&self) -> usize {
         self.names.len()
     }
@@ -121,7 +122,7 @@ impl Networks {
         }
     }
 
-    /// The memory of the tables in bytes.
+    /// The memory of the tables, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let names: usize = self.names.iter().map(|name| name.capacity() + size_of::<String>()).sum();
         size_of::<Self>() + names + self.v4.memory_bytes() + self.v6.memory_bytes()
@@ -136,10 +137,10 @@ trait Number: Copy + Ord {
     /// The number after this one, if it is not the last.
     fn next(self) -> Option<Self>;
 
-    /// How far this is above `base`, 0 if it is below, in units of 2^`shift`.
+    /// The distance from `base` to this number, in units of 2^`shift`; 0 if this number is below `base`.
     fn steps(self, base: Self, shift: u8) -> u64;
 
-    /// How many bits the distance to `base` needs; `base` is not above this.
+    /// How many bits the distance from `base` to this number needs. `base` must not be above this number.
     fn width_above(self, base: Self) -> u32;
 }
 
@@ -183,21 +184,21 @@ impl<N> Span<N> {
     }
 }
 
-/// Ranges that cover all numbers, found by their starts.
+/// Ranges that cover all numbers. A search by their starts finds them.
 ///
 /// A node splits the numbers between its first and its last key into about as many equal parts as it has keys. A part
-/// with few keys tells where they are; one with more keys has a node of its own. So evenly spread keys need one node,
-/// and clustered keys a few. The keys of a part are compared without branches, so the processor can overlap several
-/// lookups.
+/// with few keys has their position; a part with more keys has a node of its own. So evenly spread keys need one node,
+/// and clustered keys need a few. The keys of a part are compared without branches, so that the processor can overlap
+/// several lookups.
 #[derive(Clone, Debug)]
 struct Ranges<N> {
-    /// The first is the root.
+    /// The nodes. The first one is the root.
     nodes: Vec<Node<N>>,
     /// The parts of all nodes: the index of a part's first key, or [`NODE`] plus the index of a node.
     parts: Vec<u32>,
-    /// The first number of each range except the lowest, sorted, then [`KEYS`] times the largest number.
+    /// The first number of each range except the lowest one, sorted, followed by [`KEYS`] times the largest number.
     keys: Vec<N>,
-    /// One more than `keys`: the network of the range below each key, and of the range that starts at the last key.
+    /// The network of the range below each key, and of the range that starts at the last key: one more than `keys`.
     ids: Vec<u8>,
 }
 
@@ -208,17 +209,17 @@ struct Node<N> {
     base: N,
     /// Its first part.
     start: u32,
-    /// How many parts follow the first one.
+    /// How many parts follow the first part.
     last: u32,
     shift: u8,
 }
 
-/// Keys per part. With more, the comparisons would take longer than another node.
+/// How many keys a part may have. With more keys, the comparisons would take longer than another node.
 const KEYS: usize = 4;
-/// Minimum number of parts of the first node. With it, a few prefixes rarely need a second node, whose branch the
+/// The minimum number of parts of the first node. With it, a few prefixes rarely need a second node, whose branch the
 /// processor cannot predict.
 const FIRST_PARTS: usize = 256;
-/// Marks a part with its own node. There are far fewer keys and nodes than this.
+/// Marks a part that has its own node. The number of keys and nodes is far below this.
 const NODE: u32 = 1 << 31;
 
 impl<N: Number> Ranges<N> {
@@ -227,7 +228,7 @@ impl<N: Number> Ranges<N> {
         let keys = firsts[1..].to_vec();
         let mut ranges = Self { nodes: Vec::new(), parts: Vec::new(), keys, ids };
         ranges.split(0, ranges.keys.len(), FIRST_PARTS);
-        // The last part needs enough keys to compare. These keys can match the largest number, so they need IDs.
+        // The last part needs enough keys to compare. The added keys can match the largest number, so they need ids.
         ranges.keys.extend([N::MAX; KEYS]);
         ranges.ids.extend(iter::repeat_n(*ranges.ids.last().unwrap_or(&Networks::NONE), KEYS));
         ranges.nodes.shrink_to_fit();
@@ -235,7 +236,7 @@ impl<N: Number> Ranges<N> {
         ranges
     }
 
-    /// Makes a node for some keys, and the nodes below it. Each level consumes at least three bits of the numbers.
+    /// Creates a node for some keys, and the nodes below it. Each level consumes at least three bits of the numbers.
     fn split(&mut self, from: usize, to: usize, least_parts: usize) -> u32 {
         let keys = self.keys.get(from..to).unwrap_or_default();
         let (base, end) = (keys.first().map_or(N::MIN, |key| *key), keys.last().map_or(N::MIN, |key| *key));
@@ -264,7 +265,7 @@ impl<N: Number> Ranges<N> {
             let part = self.parts[node.start as usize + part];
             if part & NODE == 0 {
                 let first = part as usize;
-                // Keys beyond this part are above the number, so comparing them as well changes nothing.
+                // Keys after this part are above the number, so comparing them, too, changes nothing.
                 let keys = &self.keys[first..first + KEYS];
                 let below: usize = keys.iter().map(|key| usize::from(*key <= number)).sum();
                 return self.ids[first + below];
@@ -279,10 +280,10 @@ impl<N: Number> Ranges<N> {
     }
 }
 
-/// The first number of each range, from the smallest number on, and its ID. If two spans overlap, one is inside the
+/// The first number of each range, from the smallest number on, and its id. If two spans overlap, one contains the
 /// other, and the inner one decides.
 fn flatten<N: Number>(mut spans: Vec<Span<N>>) -> (Vec<N>, Vec<u8>) {
-    // A span comes after the spans that contain it.
+    // Sort each span after the spans that contain it.
     spans.sort_unstable_by(|one, other| one.first.cmp(&other.first).then(other.last.cmp(&one.last)));
     let (mut firsts, mut ids) = (vec![N::MIN], vec![Networks::NONE]);
     let mut begin = |first: N, id: u8| {
@@ -290,13 +291,13 @@ fn flatten<N: Number>(mut spans: Vec<Span<N>>) -> (Vec<N>, Vec<u8>) {
             firsts.pop();
             ids.pop();
         }
-        // Two adjacent ranges with the same ID are one.
+        // Two adjacent ranges with the same id become one.
         if ids.last() != Some(&id) {
             firsts.push(first);
             ids.push(id);
         }
     };
-    // The spans that contain the last number, the smallest last.
+    // The spans that contain the last number, the smallest span last.
     let mut open: Vec<Span<N>> = Vec::new();
     for span in spans.into_iter().map(Some).chain(iter::once(None)) {
         while let Some(ended) = open.pop_if(|ended| span.is_none_or(|span| ended.last < span.first)) {

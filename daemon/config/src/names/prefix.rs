@@ -11,7 +11,8 @@ use weir_system::text::short;
 
 /// All addresses of one IP version that start with the same bits.
 ///
-/// They are ordered by first address, IPv4 before IPv6; of two with the same first address the larger one comes first.
+/// Prefixes are ordered by first address, IPv4 before IPv6. Of two with the same first address, the larger one comes
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     first: IpAddr,
@@ -21,7 +22,7 @@ pub struct Prefix {
 /// Why a text is not a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
-    /// The text has more than a prefix.
+    /// The text has something after the prefix.
     #[error("{0:?} is more than one prefix: write each by itself, in a file one per line, and `#` before a comment")]
     Several(String),
     /// The part before the slash is not an address.
@@ -66,7 +67,7 @@ pub enum PrefixError {
 }
 
 impl Prefix {
-    /// The prefix of this length that contains the address; too large a length gives the address alone.
+    /// The prefix of this length that contains the address. A length that is too large gives the address alone.
     pub fn of(address: IpAddr, length: u8) -> Self {
         let length = length.min(bits(address));
         let first = match address {
@@ -94,7 +95,7 @@ impl Prefix {
         self.length
     }
 
-    /// Whether it contains an address. An IPv6 prefix contains no IPv4 address, and the other way round.
+    /// Whether it contains an address. An IPv6 prefix contains no IPv4 addresses, and vice versa.
     pub fn contains(self, address: IpAddr) -> bool {
         Self::of(address, self.length) == self
     }
@@ -107,7 +108,7 @@ const fn bits(address: IpAddr) -> u8 {
     }
 }
 
-/// The bits of an address after a prefix of this length.
+/// A mask of the address bits after a prefix of this length.
 fn below_v4(length: u8) -> u32 {
     u32::MAX.checked_shr(length.into()).unwrap_or(0)
 }

@@ -1,9 +1,9 @@
-//! Service names by port: those that operators meet, as registered by IANA.
+//! Service names by port, for services that operators often see, as registered by IANA.
 //!
-//! This is our own table rather than `/etc/services`: a container or a small router may not have that file, and all
-//! machines must show the same names. A name says what a port is registered for, not what the packets carried.
+//! weir does not use `/etc/services`: a container or a small router may not have that file, and all machines must show
+//! the same names. A name tells for what a port is registered, not what the packets contained.
 
-/// Flags of the protocols that a service uses; it may use several.
+/// Flags for the protocols of a service. A service may use several.
 const TCP: u8 = 1;
 const UDP: u8 = 2;
 const SCTP: u8 = 4;
@@ -95,7 +95,7 @@ const SERVICES: [(u16, &str, u8); 83] = [
     (9418, "git", TCP),
 ];
 
-/// The name of the service at this port. If no protocol is given, any protocol matches.
+/// The name of the service at this port. Without a protocol, any protocol matches.
 pub fn service_name(proto: Option<&str>, port: u16) -> Option<&'static str> {
     let nth = SERVICES.binary_search_by_key(&port, |(port, ..)| *port).ok()?;
     let (_, name, protocols) = SERVICES[nth];
@@ -117,7 +117,7 @@ mod tests {
     fn a_port_has_one_name_where_its_protocol_has_it() {
         assert!(SERVICES.is_sorted_by(|(one, ..), (other, ..)| one < other));
         for (port, name, _) in SERVICES {
-            // IANA's rules for names (RFC 6335).
+            // The rules of IANA for names (RFC 6335).
             assert!(
                 name.len() <= 15
                     && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')

@@ -1,4 +1,4 @@
-//! The names of all numbers that rules can use. They are the names in the report.
+//! The names of all numbers that rules can use. Reports use the same names.
 
 use weir_common::ledger::{Loss, Skip};
 
@@ -10,10 +10,10 @@ use crate::view::{Measure, Standard, View};
 
 /// A share that is at most 1.
 const PART: Dimension = Dimension::Share { may_exceed: false };
-/// Packets and bytes: their names in reports, and what they count.
+/// Packets and bytes: the name in reports, and the dimension.
 const AMOUNTS: [(&str, Dimension); 2] = [("packets", Packets), ("bytes", Bytes)];
 
-/// The names of a number, the first one first, what it counts, and its place: a series and labels.
+/// The names of a number, the first one first; its dimension; and its place in a report: a series and labels.
 type Listed = (&'static [&'static str], Dimension, &'static str, &'static [(&'static str, &'static str)]);
 
 /// Numbers of all traffic.
@@ -33,7 +33,7 @@ const OF_TRAFFIC: &[Listed] = &[
     (&["new_flows.fill"], PART, "new_flows.fill", &[]),
 ];
 
-/// Numbers of each interface, besides its ledger.
+/// Numbers of each interface, except those of its ledger.
 const OF_INTERFACES: &[Listed] = &[
     (&["tcp.syn", "interfaces.tcp.syn"], Packets, "interface.tcp.packets", &[("flags", "syn")]),
     (&["tcp.syn_ack", "interfaces.tcp.syn_ack"], Packets, "interface.tcp.packets", &[("flags", "syn_ack")]),
@@ -67,8 +67,8 @@ struct Named {
 }
 
 impl Catalogue {
-    /// The names for these standard views and the user's views. If both have a view of the same name, the user's view
-    /// gets it, and the standard view has a longer name.
+    /// The names for these standard views and for the user's views. If a standard view and a user's view have the same
+    /// name, the user's view gets it, and the standard view only has its longer names.
     pub fn new(standard: impl IntoIterator<Item = Standard>, own: &[View]) -> Self {
         let mut all = Self::default();
         for view in own {
@@ -98,7 +98,7 @@ impl Catalogue {
         self.0.iter().find(|named| named.names.iter().any(|known| known == name)).map(|named| &named.subject)
     }
 
-    /// All names, including other spellings.
+    /// All names, including alternative spellings.
     pub fn spellings(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|named| named.names.iter().map(String::as_str))
     }
@@ -117,7 +117,7 @@ impl Catalogue {
         }
     }
 
-    /// Adds a subject under those of the names that are not taken.
+    /// Adds a subject under those of the names that are not used yet.
     fn insert(&mut self, names: Vec<String>, dimension: Dimension, selector: Selector) -> Option<&mut Subject> {
         let names: Vec<_> = names.into_iter().filter(|name| self.find(name).is_none()).collect();
         let name = names.first()?.clone();
@@ -141,7 +141,7 @@ impl Catalogue {
                 for (amount, dimension) in AMOUNTS {
                     let total = selector(format!("view.sum.{amount}"));
                     let total_names = names(&format!("total.{amount}"));
-                    // A view without a key only has its total, which is in every window.
+                    // A view without a key only has a total, which is in every window.
                     if is_one {
                         put([names(amount), total_names].concat(), dimension, false, total);
                         continue;
@@ -195,7 +195,7 @@ impl Catalogue {
             let names = |what: &str| -> Vec<String> {
                 let short = format!("{name}.{what}");
                 let long = ["top.", "top_"].map(|top| format!("{top}{short}"));
-                // The amount determines which list it is.
+                // The measure determines which list it is.
                 let other = (amount == "packets").then(|| format!("top_by_packets.{short}"));
                 [short].into_iter().chain(long).chain(other).collect()
             };
@@ -206,7 +206,7 @@ impl Catalogue {
         }
     }
 
-    /// Adds where the packets of each interface went.
+    /// Adds the numbers of the interfaces' ledgers.
     fn add_ledgers(&mut self) {
         let skipped = Skip::ALL.iter().map(|reason| ("skipped", Some(reason.name())));
         let lost = Loss::ALL.iter().map(|reason| ("lost", Some(reason.name())));
@@ -217,7 +217,7 @@ impl Catalogue {
             let long = if kind == "repeated" { "interfaces" } else { "interfaces.ledger" };
             for (amount, dimension) in AMOUNTS {
                 let full = format!("{name}.{amount}");
-                // The name without an amount means packets.
+                // A name without `packets` or `bytes` means packets.
                 let short = (amount == "packets").then(|| name.clone());
                 let long = [format!("ledger.{full}"), format!("{long}.{full}")];
                 let names = [full].into_iter().chain(short).chain(long).collect();

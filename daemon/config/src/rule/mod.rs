@@ -1,4 +1,4 @@
-//! A rule of an alert: which numbers, on which side of which limit, and for how long.
+//! A rule of an alert: the numbers, the side of the limit on which they cause the alert, and for how long.
 //!
 //! A rule compares a [`subject`] with a limit, in a [`unit`](mod@unit). The [`catalogue`] has the names of all
 //! subjects. `alert` applies rules to reports.
@@ -18,33 +18,33 @@ use self::{
 };
 use crate::view::Standard;
 
-/// How many windows a rule takes to fire, unless it sets another number.
+/// How many windows it takes until a rule fires, unless the rule sets another number.
 pub const WINDOWS: u32 = 1;
-/// How far back within the limit a number has to be for the alert to end, unless the rule sets it: a part of the limit,
-/// or of what the limit leaves to a share of 1.
+/// The default distance that a number must move back from the limit until the alert ends: a part of the limit, or, for
+/// a share, a part of the distance from the limit to 1.
 const BACK: f64 = 0.1;
 
-/// When an alert has to be raised.
+/// A rule that tells when to raise an alert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// Its name.
     pub name: String,
     /// The condition.
     pub when: When,
-    /// The interfaces that it is about, by a name or a pattern; `None` for all of them.
+    /// The name or pattern of the interfaces to which it applies; `None` for all interfaces.
     pub interface: Option<String>,
-    /// How many windows in a row it takes to begin and to end.
+    /// How many consecutive windows it takes until the alert begins, and until it ends.
     pub windows: u32,
-    /// The limit for ending, in the unit of the limit.
+    /// The limit at which the alert ends, in the unit of the limit.
     pub clear: f64,
 }
 
-/// A number that is beyond a limit.
+/// The condition that a number is beyond a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct When {
-    /// Which numbers.
+    /// The numbers to compare.
     pub subject: Subject,
-    /// On which side of the limit.
+    /// The side of the limit on which the condition holds.
     pub operator: Operator,
     /// The limit.
     pub limit: Quantity,
@@ -68,7 +68,7 @@ pub enum Operator {
 pub struct Quantity {
     /// The number.
     pub number: f64,
-    /// The unit; `None` for what the number counts.
+    /// The unit; `None` means the unit of the numbers.
     pub unit: Option<&'static Unit>,
 }
 
@@ -77,11 +77,11 @@ pub struct Quantity {
 pub enum WhenError {
     /// No number of a report has this name.
     Unknown(String),
-    /// Anything else, in words.
+    /// Any other mistake, as a message.
     Wrong(String),
 }
 
-/// The operators, those with two characters first.
+/// The operators. Those with two characters come first.
 const OPERATORS: [(&str, Operator); 4] =
     [(">=", Operator::AtLeast), ("<=", Operator::AtMost), (">", Operator::Above), ("<", Operator::Below)];
 
@@ -91,7 +91,7 @@ impl Operator {
         OPERATORS.iter().find(|(_, operator)| *operator == self).map_or("", |(sign, _)| sign)
     }
 
-    /// Whether it is about numbers that are too large.
+    /// Whether it detects numbers that are too large.
     pub const fn is_upward(self) -> bool {
         matches!(self, Self::Above | Self::AtLeast)
     }
@@ -112,7 +112,7 @@ impl Quantity {
     pub fn parse(text: &str, dimension: Dimension) -> Result<Self, String> {
         let text = text.trim();
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        // Only a complete exponent counts as one: units begin with other letters.
+        // An exponent must be complete, because units may begin with the same letter.
         let exponent = text[digits..].strip_prefix(['e', 'E']).map_or(0, |rest| {
             let sign = usize::from(rest.starts_with(['+', '-']));
             let digits = rest[sign..].chars().take_while(char::is_ascii_digit).count();
@@ -131,7 +131,7 @@ impl Quantity {
         }
     }
 
-    /// A quantity for numbers of a configuration, which have no unit.
+    /// A quantity without a unit, for the dimension of the subject.
     pub const fn plain(number: f64) -> Self {
         Self { number, unit: None }
     }
@@ -155,7 +155,7 @@ impl When {
     ///
     /// # Errors
     ///
-    /// It is not a condition, or one that always or never holds.
+    /// It is not a condition, or it always or never holds.
     pub fn parse(text: &str, catalogue: &Catalogue) -> Result<Self, WhenError> {
         let wrong = |why: String| WhenError::Wrong(why);
         let Some(at) = text.find(['<', '>', '=', '!']) else {
@@ -172,13 +172,13 @@ impl When {
         Ok(when)
     }
 
-    /// Refuses conditions that cannot be judged, or never change.
+    /// Refuses conditions that cannot be evaluated, or that always have the same result.
     fn check(&self) -> Result<(), String> {
         let Self { subject, operator, limit } = self;
         let name = &subject.name;
         if !operator.is_upward() && subject.is_listed {
             return Err(format!(
-                "{name} is of the largest keys: one that has less is in no list. Use `>`, or a number of all, such as \
+                "{name} only covers the largest keys: a key with less is not listed. Use `>`, or a number of all keys, such as \
                  totals.packets, seen.packets or the total of a view"
             ));
         }
@@ -209,7 +209,7 @@ impl When {
         }
     }
 
-    /// The limit for ending that a rule has if it sets none.
+    /// The limit at which an alert ends if its rule sets none.
     pub fn clear(&self) -> f64 {
         let Self { subject, operator, limit } = self;
         let number = limit.number;
@@ -221,16 +221,16 @@ impl When {
             }
             (false, _) => number * (1.0 + BACK),
         };
-        // Without floating-point noise in its last digits.
+        // Rounding removes floating-point noise in the last digits.
         format!("{clear:.12e}").parse().unwrap_or(clear)
     }
 
-    /// Whether a number may be the limit for ending: it is not on the wrong side.
+    /// Whether a number may be the limit for ending. It must not be on the wrong side of the limit.
     pub fn allows(&self, clear: f64) -> bool {
         if self.operator.is_upward() { clear <= self.limit.number } else { clear >= self.limit.number }
     }
 
-    /// How many of the number one of the limit is, in a window of `seconds`.
+    /// The factor that converts the limit to the unit of the numbers, in a window of `seconds`.
     pub fn scale(&self, seconds: f64) -> f64 {
         self.limit.unit.map_or(1.0, |unit| unit.scale(seconds))
     }
@@ -247,7 +247,7 @@ impl When {
 }
 
 impl Rule {
-    /// The standard view that it is about, if any.
+    /// The standard view that the rule is about, if any.
     pub fn standard(&self) -> Option<Standard> {
         self.when.subject.standard
     }
@@ -263,7 +263,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// The condition as a rule writes it.
+/// Writes the condition as in a configuration.
 impl fmt::Display for When {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { subject, operator, limit } = self;
@@ -271,7 +271,7 @@ impl fmt::Display for When {
     }
 }
 
-/// The rule in one line, including its defaults.
+/// Writes the rule in one line, including its defaults.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, when, interface, windows, clear } = self;
@@ -293,7 +293,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A number of windows, in words.
+/// Describes a number of windows.
 pub fn in_windows(windows: u32) -> String {
     format!("{windows} window{}", if windows == 1 { "" } else { "s" })
 }

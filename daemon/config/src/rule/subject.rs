@@ -1,4 +1,4 @@
-//! The subjects of rules: numbers of a report, by their name and their place in it.
+//! The subjects of rules: numbers of a report, with their name and their place in it.
 
 use std::fmt;
 
@@ -10,36 +10,36 @@ use crate::view::Standard;
 pub struct Subject {
     /// The name.
     pub name: String,
-    /// What they count.
+    /// The dimension of these numbers.
     pub dimension: Dimension,
-    /// Whether only the largest keys have numbers: a key that is not listed may have less.
+    /// Whether only the largest keys have such a number. A key that is not listed may have a smaller one.
     pub is_listed: bool,
-    /// Whether each interface has numbers of its own.
+    /// Whether each interface has its own numbers.
     pub is_per_interface: bool,
     /// The standard view that they come from.
     pub standard: Option<Standard>,
-    /// Where they are in a report.
+    /// The place of the numbers in a report.
     pub selector: Selector,
 }
 
-/// Where numbers are in a report: points of a series (`weir_report::series`), those that have all of these labels.
+/// The place of numbers in a report: all points of a series (`weir_report::series`) that have all of these labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     /// The name of the series.
     pub series: String,
-    /// Names and values of labels.
+    /// The names and values of the labels.
     pub labels: Vec<(&'static str, String)>,
 }
 
 impl Selector {
-    /// Points of this series with these labels.
+    /// Selects points of this series with these labels.
     pub fn new(series: impl Into<String>, labels: &[(&'static str, &str)]) -> Self {
         let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         Self { series: series.into(), labels }
     }
 }
 
-/// A name is unique within a configuration.
+/// Names are unique within a configuration, so they decide.
 impl PartialEq for Subject {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

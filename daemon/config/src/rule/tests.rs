@@ -8,7 +8,7 @@ use crate::{
     yaml::Config,
 };
 
-/// The views that the golden report has.
+/// The views of the golden report.
 fn views() -> Vec<View> {
     Config::parse(include_str!("../../../report/tests/golden/views.yaml"), "views.yaml").unwrap().views
 }
@@ -17,7 +17,7 @@ fn catalogue() -> Catalogue {
     Catalogue::new(Standard::ALL, &views())
 }
 
-/// A condition, with the names of the standard views and of those in the golden report.
+/// Parses a condition. It may use the names of the standard views and of the views in the golden report.
 fn when(text: &str) -> When {
     When::parse(text, &catalogue()).unwrap_or_else(|error| panic!("{text}: {error:?}"))
 }
@@ -33,14 +33,14 @@ fn a_view_of_the_user_has_the_short_name() {
     assert_eq!(catalogue.find("top.sources.bytes").unwrap().standard, Some(Standard::Sources));
     assert_eq!([canonical("totals.packets"), canonical("packets")], ["totals.packets", "packets"]);
     assert_eq!([canonical("new_flows"), canonical("new_flows.value")], ["new_flows.new_flows", "new_flows.value"]);
-    // Each first name is found again under itself, so that a configuration that weir prints keeps its meaning.
+    // Each first name must find its own subject, so that a printed configuration keeps its meaning.
     for catalogue in [&catalogue, &self::catalogue()] {
         for name in catalogue.names() {
             assert_eq!(catalogue.find(name).unwrap().name, name);
         }
         let spellings: Vec<_> = catalogue.spellings().collect();
         let different: BTreeSet<_> = spellings.iter().collect();
-        assert_eq!(spellings.len(), different.len(), "each spelling means one thing");
+        assert_eq!(spellings.len(), different.len(), "each spelling has only one meaning");
     }
 }
 
@@ -112,7 +112,7 @@ fn no_text_makes_it_panic() {
     assert_eq!(When::parse("nothing > 1", &catalogue), Err(WhenError::Unknown("nothing".to_owned())));
 }
 
-/// The page lists every number that a rule can use.
+/// The page docs/ALERTS.md lists every number that a rule can use.
 #[test]
 fn the_page_lists_every_name() {
     let page = include_str!("../../../../docs/ALERTS.md");

@@ -1,8 +1,8 @@
-//! Units: of the limit of a rule, and of the number that it is compared with.
+//! The units of a rule's limit, and of the numbers that are compared with it.
 
 use std::fmt;
 
-/// What a number counts. It determines which units fit.
+/// What a number counts. This determines which units are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     /// Bytes in a window.
@@ -15,11 +15,11 @@ pub enum Dimension {
     BytesOfSecond,
     /// Packets in a second.
     PacketsOfSecond,
-    /// Items that may come again in the next window, so that they have no rate.
+    /// Items that may appear again in the next window, so they have no rate.
     Count,
     /// A part of a whole, where 1 is the whole.
     Share {
-        /// Whether it can be more than 1.
+        /// Whether the share can be more than 1.
         may_exceed: bool,
     },
     /// Any other number, which has no unit.
@@ -31,7 +31,7 @@ pub enum Dimension {
 pub struct Unit {
     /// Its name.
     pub name: &'static str,
-    /// How many of the number one unit is.
+    /// The factor that converts a value in this unit to the unit of the numbers.
     factor: f64,
     /// Whether it is a rate per second of the window.
     per_second: bool,
@@ -77,7 +77,7 @@ const BYTES_OF_SECOND: &[Unit] = &[
 const PACKETS_OF_SECOND: &[Unit] = &[each("pkt/s", 1.0), each("kpkt/s", 1e3), each("Mpkt/s", 1e6)];
 const SHARES: &[Unit] = &[each("%", 0.01)];
 
-/// How other tools write units.
+/// Units as other tools write them, with our names.
 const ELSEWHERE: [(&str, &str); 9] = [
     ("bps", "bit/s"),
     ("kbps", "kbit/s"),
@@ -91,7 +91,7 @@ const ELSEWHERE: [(&str, &str); 9] = [
 ];
 
 impl Dimension {
-    /// The units that fit. A limit may also have none.
+    /// The units that are allowed. A limit may also have no unit.
     pub const fn units(self) -> &'static [Unit] {
         match self {
             Self::Bytes => BYTES,
@@ -104,7 +104,7 @@ impl Dimension {
         }
     }
 
-    /// The meaning of a limit without a unit, in words.
+    /// The meaning of a limit without a unit, for messages.
     pub const fn plain(self) -> &'static str {
         match self {
             Self::Bytes => "bytes in a window",
@@ -118,12 +118,12 @@ impl Dimension {
         }
     }
 
-    /// The unit of this name.
+    /// The unit with this name.
     pub fn unit(self, name: &str) -> Option<&'static Unit> {
         self.units().iter().find(|unit| unit.name == name)
     }
 
-    /// The unit that an unknown name probably means: another spelling, or the name that another tool uses.
+    /// The unit that an unknown name probably means: another spelling, or the name in another tool.
     pub fn meant(self, name: &str) -> Option<&'static str> {
         let lower = name.to_lowercase();
         let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| *theirs == lower).map(|(_, ours)| *ours);
@@ -133,12 +133,12 @@ impl Dimension {
 }
 
 impl Unit {
-    /// How many of the number one of this unit is, in a window of `seconds`.
+    /// The factor that converts a value in this unit to the unit of the numbers, in a window of `seconds`.
     pub fn scale(&self, seconds: f64) -> f64 {
         if self.per_second { self.factor * seconds } else { self.factor }
     }
 
-    /// How many of `other` one of this unit is; `None` if only one of them is per second.
+    /// The factor that converts a value in this unit to the unit `other`; `None` if only one of them is per second.
     pub fn per(&self, other: &Self) -> Option<f64> {
         (self.per_second == other.per_second).then_some(self.factor / other.factor)
     }
@@ -169,8 +169,8 @@ mod tests {
     fn a_rate_is_of_the_windows_length() {
         let gigabit = Dimension::Bytes.unit("Gbit/s").unwrap();
         assert_eq!((gigabit.scale(10.0), gigabit.scale(0.5)), (1.25e9, 62.5e6));
-        assert_eq!(Dimension::Bytes.unit("MB").unwrap().scale(10.0), 1e6, "no rate");
-        assert_eq!(Dimension::BytesOfSecond.unit("Gbit/s").unwrap().scale(10.0), 125e6, "of one second already");
+        assert_eq!(Dimension::Bytes.unit("MB").unwrap().scale(10.0), 1e6, "not a rate");
+        assert_eq!(Dimension::BytesOfSecond.unit("Gbit/s").unwrap().scale(10.0), 125e6, "already per second");
         assert_eq!(Dimension::Packets.unit("kpkt/s").unwrap().scale(10.0), 1e4);
     }
 

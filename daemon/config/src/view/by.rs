@@ -1,8 +1,8 @@
 //! The key of a view: the fields that it groups by, packed into five words.
 //!
-//! Two addresses take two words each. All other fields share the last word, one after the other from the lowest bit on;
-//! its highest bit is the IP version if there is an address. So all views have keys of the same type, whatever they
-//! group by, and all fields can be read back from a key. A flow is packed as in [`FlowKey`].
+//! Each of two addresses takes two words. All other fields share the last word, one after the other from the lowest bit
+//! on; its highest bit is the IP version if there is an address. So the keys of all views have the same type, whatever
+//! fields they have, and all fields can be read back from a key. A flow is packed as in [`FlowKey`].
 
 use std::iter;
 
@@ -24,32 +24,33 @@ use crate::names::Facts;
 
 /// The most addresses in a key.
 const ADDRESSES_MAX: usize = 2;
-/// The most bits of a key for which every value has a cell of its own, in a table of 1 MiB.
+/// The most bits of a key for which a table of all keys is used, with one cell per key. Such a table takes at most 1
+/// MiB.
 const EXACT_BITS: u32 = 16;
 
-/// How fields make a key.
+/// How fields are packed into a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct By {
     fields: Vec<Field>,
-    /// The addresses among them, in order.
+    /// The fields that are addresses, in order.
     addresses: Vec<(Side, Lengths)>,
-    /// The others.
+    /// The other fields.
     packed: Vec<Packed>,
-    /// The bit of the IP version.
+    /// The position of the bit with the IP version.
     version: u32,
     kind: Kind,
     narrow: Option<Narrow>,
     network: Option<Network>,
 }
 
-/// A key of one small field and the slot of the interface: it is read from a record without the general code.
+/// A key of one small field and the slot of the interface. It is read from a record without the general code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Narrow {
     /// The IP version.
     IpVersion,
     /// The protocol.
     Proto,
-    /// The code point.
+    /// The differentiated services code point.
     Dscp,
 }
 
@@ -89,7 +90,8 @@ impl Packed {
     }
 }
 
-/// Keys that many views use are hashed once for all of them: see [`FlowHashes`]. Others have hashes of their own.
+/// Keys that many views use. They are hashed once for all of these views: see [`FlowHashes`]. Other keys have hashes of
+/// their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// All fields of a flow.
@@ -104,9 +106,9 @@ pub enum Kind {
     Service,
     /// Both addresses, and the slot of the interface.
     PairOfInterface,
-    /// A network of one address.
+    /// The network of one address.
     Network,
-    /// Anything else, with a hash of its own.
+    /// Any other key, with a hash of its own.
     Other,
 }
 
@@ -128,11 +130,11 @@ impl Kind {
     }
 }
 
-/// The hash of a key and the slot of an interface. The key's hash is uniform, and stays so when it is shifted: the same
-/// key has another hash for each slot, and different keys are as far apart as before.
+/// The hash of a key together with the slot of an interface. The hash of the key is uniform, and a shift keeps it
+/// uniform: the same key has another hash for each slot, and different keys stay as far apart as before.
 #[inline(always)]
 pub const fn of_interface(hash: u64, slot: u64) -> u64 {
-    // A large odd number.
+    // This is a large odd number.
     const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
     hash.wrapping_add(slot.wrapping_mul(STRIDE))
 }
@@ -140,18 +142,18 @@ pub const fn of_interface(hash: u64, slot: u64) -> u64 {
 /// Why fields do not fit into a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unpackable {
-    /// There are more than the two addresses that a key holds.
+    /// There are more addresses than the two that a key can hold.
     Addresses,
-    /// The fields take this many bits, which is more than there is room for.
+    /// The fields need this many bits, which is more than a key has.
     Bits(u32),
 }
 
 impl By {
-    /// The key of these fields. `interfaces` is the number of slots in use.
+    /// Packs these fields. `interfaces` is the number of slots in use.
     ///
     /// # Errors
     ///
-    /// They do not fit into a key.
+    /// The fields do not fit into a key.
     pub fn new(fields: &[Field], interfaces: usize) -> Result<Self, Unpackable> {
         let (mut addresses, mut packed, mut bits) = (Vec::new(), Vec::new(), 0);
         for &field in fields {
@@ -190,7 +192,8 @@ impl By {
         self.addresses.iter().any(|(side, _)| *side == Side::Host)
     }
 
-    /// Whether the two addresses of a flow make two keys: not if they are the same, or in the same network.
+    /// Whether the two addresses of a flow have two different keys. They do not if they are the same, or in the same
+    /// network.
     #[inline]
     pub fn has_two_keys(&self, flow: &FlowKey) -> bool {
         self.addresses.iter().any(|(side, lengths)| {
@@ -199,22 +202,22 @@ impl By {
         })
     }
 
-    /// The number of possible keys, if they are few enough that each has a cell in a table.
+    /// The number of possible keys, if it is small enough for a table with a cell for each.
     pub fn domain(&self) -> Option<usize> {
         let bits: u32 = self.packed.iter().map(|packed| packed.bits).sum();
         (self.addresses.is_empty() && bits <= EXACT_BITS).then_some(1 << bits)
     }
 
-    /// The key of a record. `host` says which of its addresses is the host.
+    /// The key of a record. `host` selects which of its addresses is the host.
     pub fn key(&self, record: &Record, host: Side, facts: Facts<'_>) -> ViewKey {
         let mut key = [ViewKey::default()];
         self.write_keys(&mut key, iter::once((record, host)), facts);
         key[0]
     }
 
-    /// Writes the keys of records into `keys`. Each record comes with which of its addresses is the host.
+    /// Writes the keys of records into `keys`. Each record is paired with the side whose address is the host.
     ///
-    /// This goes field by field, with one loop for each [`Kind`], so that little has to be decided per record.
+    /// This works field by field, with one loop for each [`Kind`], so that few decisions are made per record.
     #[inline]
     pub fn write_keys<'a>(
         &self,
@@ -238,17 +241,17 @@ impl By {
         }
     }
 
-    /// The short way to its index, if there is one.
+    /// The shortcut to the index of its key, if there is one.
     pub const fn narrow(&self) -> Option<Narrow> {
         self.narrow
     }
 
-    /// The network that is the key, for [`Kind::Network`].
+    /// The network that forms the key, for [`Kind::Network`].
     pub const fn network(&self) -> Option<&Network> {
         self.network.as_ref()
     }
 
-    /// The hash that it shares with other views.
+    /// The kind of hash, which it may share with other views.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
@@ -279,7 +282,7 @@ impl By {
         }
     }
 
-    /// The hash of a record's key; `hashes` are those of its flow.
+    /// The hash of a record's key. `hashes` are the hashes of the record's flow.
     #[inline]
     pub fn hash(&self, hash: &KeyedHash, key: &ViewKey, hashes: &FlowHashes) -> u64 {
         let mut one = [0];
@@ -287,7 +290,7 @@ impl By {
         one[0]
     }
 
-    /// Writes the hashes of keys into `out`. One loop for each [`Kind`].
+    /// Writes the hashes of keys into `out`, with one loop for each [`Kind`].
     #[inline]
     pub fn write_hashes<'a>(
         &self,
@@ -356,7 +359,7 @@ impl By {
         Some(interface.of(key) as usize)
     }
 
-    /// How many interface slots its keys can distinguish, if the interface is a part of them.
+    /// How many interface slots its keys can distinguish, if the interface is a part of the key.
     pub fn slots(&self) -> Option<usize> {
         let interface = self.packed.iter().find(|packed| packed.field == Field::Interface)?;
         Some(1 << interface.bits)
@@ -368,19 +371,19 @@ impl By {
         key.0[SHARED] as usize
     }
 
-    /// The key at this index of the table.
+    /// The key at this index of the table of all keys.
     pub const fn at(index: usize) -> ViewKey {
         let mut key = [0; WORDS];
         key[SHARED] = index as u64;
         ViewKey(key)
     }
 
-    /// The number of a field that is not an address, if it is a part of the key.
+    /// The value of a field that is not an address, if the field is a part of the key.
     pub fn number(&self, key: &ViewKey, field: Field) -> Option<u64> {
         self.packed.iter().find(|packed| packed.field == field).map(|packed| packed.of(key))
     }
 
-    /// Sets a field that is not an address, and is still 0.
+    /// Sets a field that is not an address. The field must still be 0.
     pub fn set(&self, key: &mut ViewKey, field: Field, number: u64) {
         if let Some(packed) = self.packed.iter().find(|packed| packed.field == field) {
             key.0[SHARED] |= number << packed.shift;
@@ -394,7 +397,8 @@ impl By {
         }
     }
 
-    /// The fields of a key with their names, as reports show them, without unknown ones. `interface` shows a slot.
+    /// The fields of a key with their names, as reports show them. Unknown fields are left out. `interface` shows a
+    /// slot.
     pub fn show(
         &self,
         key: &ViewKey,
@@ -544,7 +548,7 @@ mod tests {
                 let hashes = FlowHashes::new(&hash, &record.key);
                 assert_eq!(by.hash(&hash, &key, &hashes), by.hash_of(&hash, &key), "{fields:?}");
             }
-            // Together the result is the same as one by one.
+            // Processing all records together gives the same result as one by one.
             let records: Vec<_> =
                 (0..7).map(|seed| (record(seed, seed % 3 == 0), [Side::Src, Side::Dst][seed as usize % 2])).collect();
             let mut keys = [ViewKey([u64::MAX; WORDS]); 7];
@@ -569,7 +573,7 @@ mod tests {
             let hashes: HashSet<_> = keys.iter().map(|key| by.hash_of(&hash, key)).collect();
             assert!(different.len() > 900 && hashes.len() == different.len(), "{names:?}: {}", hashes.len());
         }
-        // The same bits in both versions are two keys.
+        // The same bits in both IP versions are two different keys.
         let by = By::new(&[Field::parse("src_ip/24/96").unwrap()], 8).unwrap();
         let [v4, v6] = [0, class::V6].map(|class| {
             let key = FlowKey::new(Address([0, 0xffff_0102_0300]), Address([0, 0]), 6, class);

@@ -1,4 +1,4 @@
-//! Which records a view is about: its conditions, as the configuration states them.
+//! The conditions of a view, as the configuration states them. They select its records.
 
 use super::Side;
 use crate::{interface::Way, names::Prefix};
@@ -8,16 +8,16 @@ use crate::{interface::Way, names::Prefix};
 pub struct Condition {
     /// The key.
     pub key: &'static str,
-    /// Whether it is in `not`.
+    /// Whether the condition is in `not`.
     pub is_negated: bool,
     /// The values as they were written.
     pub texts: Vec<String>,
-    /// What they mean.
+    /// The meaning of the values.
     pub values: Values,
 }
 
 impl Condition {
-    /// Whether always either all records of a flow meet it, or none.
+    /// Whether either all records of a flow meet the condition, or none of them.
     pub const fn is_of_flow(&self) -> bool {
         match &self.values {
             Values::Interfaces(_) | Values::Direction(_) => false,
@@ -34,7 +34,7 @@ impl Of {
     }
 }
 
-/// What the values of a condition mean.
+/// The meaning of a condition's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
     /// Addresses in these prefixes.
@@ -51,10 +51,10 @@ pub enum Values {
     Networks(Side, Vec<String>),
 }
 
-/// The field that a test reads from a record.
+/// The field of a record that a condition tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Of {
-    /// Addresses; for [`Side::Host`], one of the two must pass.
+    /// An address; for [`Side::Host`], one of the two must match.
     Ip(Side),
     /// The source port.
     SrcPort,
@@ -66,7 +66,7 @@ pub enum Of {
     Proto,
     /// The IP version.
     IpVersion,
-    /// Whether it is a fragment.
+    /// Whether the packets are fragments.
     Fragment,
     /// The interface, by its slot.
     Slot,
@@ -78,11 +78,11 @@ pub enum Of {
     Ecn,
     /// TCP flags: one of these must be set.
     TcpFlags,
-    /// Networks by their number; for [`Side::Host`], one of the two must pass.
+    /// A network by its id; for [`Side::Host`], one of the two must match.
     Net(Side),
-    /// Autonomous systems by their number, 0 if unknown.
+    /// An autonomous system by its number; 0 if unknown.
     As(Side),
-    /// Countries, by their two letters as a number.
+    /// A country, by its two letters as a number.
     Country(Side),
     /// The scope, by the number of a [`crate::names::Scope`].
     Scope,

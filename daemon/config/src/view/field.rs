@@ -1,4 +1,4 @@
-//! The fields of a record: what a view can group by, and what it can count distinct values of.
+//! The fields of a record. A view can group by them, and count distinct values of them.
 
 use std::{fmt, net::IpAddr};
 
@@ -16,14 +16,14 @@ use crate::{
 /// A field of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
-    /// An address of this side, or the network of these lengths that it is in.
+    /// The address of this side, or its network with these prefix lengths.
     Ip(Side, Lengths),
-    /// The source port; the type for ICMP.
+    /// The source port; for ICMP, the type.
     SrcPort,
-    /// The destination port; the code for ICMP.
+    /// The destination port; for ICMP, the code.
     DstPort,
-    /// The service's port: the lower of the two, so that both directions of a conversation have the same one. 0 for
-    /// ICMP.
+    /// The service's port: the lower of the two ports, so that both directions of a conversation have the same one. 0
+    /// for ICMP.
     Port,
     /// The IP protocol.
     Proto,
@@ -31,7 +31,7 @@ pub enum Field {
     IpVersion,
     /// Whether the packets are fragments.
     Fragment,
-    /// The interface with its direction.
+    /// The interface, with its direction.
     Interface,
     /// The direction: whether the interface received or sent the packets.
     Direction,
@@ -53,19 +53,19 @@ pub enum Field {
     Scope,
 }
 
-/// Which address of a record.
+/// A side of a record: which of its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// The sender.
     Src,
     /// The receiver.
     Dst,
-    /// Either: a record counts for both, but once if both are the same.
+    /// Either address: a record counts for both, but only once if both are the same.
     Host,
 }
 
 impl Side {
-    /// The addresses that it stands for.
+    /// The sides that this includes.
     pub const fn each(self) -> &'static [Self] {
         match self {
             Self::Src => &[Self::Src],
@@ -74,19 +74,19 @@ impl Side {
         }
     }
 
-    /// The address on this side of a flow; the sender's if it may be either.
+    /// The address on this side of a flow; for [`Side::Host`], the sender's.
     #[inline]
     pub const fn address(self, key: &FlowKey) -> Address {
         if matches!(self, Self::Dst) { key.dst } else { key.src }
     }
 }
 
-/// The bits of an address that count.
+/// A mask of address bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mask([u64; 2]);
 
 impl Mask {
-    /// The address with these bits, the others 0.
+    /// The address with only these bits; the others are 0.
     #[inline]
     pub const fn network(self, Address([high, low]): Address) -> Address {
         Address([high & self.0[0], low & self.0[1]])
@@ -96,30 +96,30 @@ impl Mask {
 /// How many leading bits of an address count, by IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lengths {
-    /// Of IPv4, 0 to 32.
+    /// The length for IPv4, 0 to 32.
     pub v4: u8,
-    /// Of IPv6, 0 to 128.
+    /// The length for IPv6, 0 to 128.
     pub v6: u8,
 }
 
 impl Lengths {
     /// The whole address.
     pub const WHOLE: Self = Self { v4: 32, v6: 128 };
-    /// The networks of the standard views.
+    /// The lengths in the standard views.
     pub const PREFIX: Self = Self { v4: 24, v6: Self::V6 };
-    /// The length for IPv6 if only that for IPv4 is given.
+    /// The length for IPv6 if only the length for IPv4 is given.
     pub const V6: u8 = 48;
 
-    /// The network of an address: its leading bits, the others 0.
+    /// The network of an address: its leading bits. The others are 0.
     #[inline]
     pub fn network(self, address: Address, is_v6: bool) -> Address {
         self.mask(is_v6).network(address)
     }
 
-    /// The mask of networks of an IP version.
+    /// The mask of a network with this IP version.
     #[inline]
     pub fn mask(self, is_v6: bool) -> Mask {
-        // An IPv4 address with a length of 0 is still one: the 96 bits before it stay.
+        // IPv4 addresses are mapped into IPv6. The 96 bits before them always stay.
         let length = if is_v6 { self.v6 } else { 96 + self.v4 };
         let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0).to_be_bytes();
         let word = |at: usize| {
@@ -173,12 +173,12 @@ impl Field {
         ("scope", Self::Scope),
     ];
 
-    /// The names of all fields, without lengths of prefixes.
+    /// The names of all fields, without prefix lengths.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Self::PLAIN.into_iter().map(|(name, _)| name)
     }
 
-    /// The name without a prefix's length, as rows of reports have it.
+    /// The name without a prefix length, as in the rows of reports.
     pub fn name(self) -> &'static str {
         let plain = match self {
             Self::Ip(side, _) => Self::Ip(side, Lengths::WHOLE),
@@ -191,7 +191,7 @@ impl Field {
     ///
     /// # Errors
     ///
-    /// What is wrong with it; `None` if it is not the name of a field.
+    /// A description of the mistake; `None` if the text does not begin with the name of a field.
     pub fn parse(text: &str) -> Result<Self, Option<String>> {
         let mut parts = text.split('/');
         let name = parts.next().unwrap_or_default();
@@ -201,7 +201,7 @@ impl Field {
             return if lengths.is_empty() {
                 Ok(field)
             } else {
-                Err(Some(format!("{name} is no address: it has no length")))
+                Err(Some(format!("{name} is not an address: it has no length")))
             };
         };
         let length = |text: &str, max: u8, version: &str| {
@@ -217,8 +217,8 @@ impl Field {
         Ok(Self::Ip(side, lengths))
     }
 
-    /// How many bits its values take in a key, besides the words of an address. `interfaces` is the number of slots in
-    /// use.
+    /// How many bits its values take in a key, apart from the words of an address. `interfaces` is the number of slots
+    /// in use.
     pub fn bits(self, interfaces: usize) -> u32 {
         match self {
             Self::Ip(..) => 0,
@@ -239,7 +239,7 @@ impl Field {
         !(self.is_of_interface() || is_of_packets)
     }
 
-    /// Its value in a record, as a number of [`Field::bits`] bits. An address has none.
+    /// Its value in a record, as a number of [`Field::bits`] bits. Addresses have none.
     #[inline]
     pub fn number(self, record: &Record, facts: Facts<'_>) -> u64 {
         let key = &record.key;
@@ -274,8 +274,8 @@ impl Field {
         matches!(self, Self::Interface | Self::Direction)
     }
 
-    /// Such a number as reports show it; null if there is nothing to show. Interfaces are shown by the caller, which
-    /// knows their names.
+    /// The value as reports show it; null if there is nothing to show. The caller shows interfaces, because it has
+    /// their names.
     pub fn show(self, number: u64, facts: Facts<'_>) -> Value {
         match self {
             Self::Proto => json!(protocol_name(number as u8)),

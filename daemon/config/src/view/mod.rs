@@ -1,10 +1,10 @@
-//! What a view is: *match* says which records it is about, *by* what makes a row, and *measure* what is counted.
+//! What a view is: *match* selects its records, *by* defines its rows, and *measure* is what it counts.
 //!
-//! A [`View`] has the [`condition`]s that a record has to meet, and the [`field`]s that make a row. [`by`] packs these
-//! into a key. [`standard`] views are those of every report. `written` is a view as the configuration shows it.
+//! A [`View`] has the [`condition`]s that a record has to meet, and the [`field`]s that make up a row. [`by`] packs
+//! these fields into a key. Every report has the [`standard`] views. `written` writes a view as in a configuration.
 //!
-//! Nothing here reads the configuration: the configuration is built from these parts. `weir_measure::question` makes
-//! views ready to be asked.
+//! Nothing here reads the configuration: the configuration is built from these parts. `weir_measure::question` prepares
+//! views for measuring.
 
 pub mod by;
 pub mod condition;
@@ -28,18 +28,18 @@ pub use self::{
 pub struct View {
     /// Its name in reports.
     pub name: String,
-    /// Which records it is about.
+    /// The conditions that select its records.
     pub conditions: Vec<Condition>,
-    /// The key; without fields, all records together.
+    /// The fields of its key. Without fields, all records together make one row.
     pub by: Vec<Field>,
     /// What it counts.
     pub measure: Measure,
-    /// Rows of each table.
+    /// The number of rows of each table.
     pub top: usize,
-    /// Whether each interface and direction has a table of its own.
+    /// Whether each interface and direction has its own table.
     pub per_interface: bool,
-    /// The error. Of bytes, packets and new flows: the usual distance between the bounds, as a share of everything that
-    /// the view counts. Of distinct values: the relative standard error.
+    /// The error. For bytes, packets and new flows, it is the usual distance between the bounds, as a share of
+    /// everything that the view counts. For distinct values, it is the relative standard error.
     pub error: f64,
     /// Whether the error follows `estimates.top_error`, because the view sets none.
     pub follows_top_error: bool,
@@ -47,27 +47,27 @@ pub struct View {
     pub has_entropy: bool,
 }
 
-/// What is measured.
+/// What a view measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// Bytes and packets; the rows with the most bytes.
+    /// Bytes and packets. The rows are those with the most bytes.
     Bytes,
-    /// The same; the rows with the most packets.
+    /// Bytes and packets. The rows are those with the most packets.
     Packets,
-    /// How many distinct flows.
+    /// The number of distinct flows.
     Flows,
-    /// How many flows the filter of seen flows did not know.
+    /// The number of flows that the filter of seen flows did not contain.
     NewFlows,
-    /// How many distinct values these fields have together.
+    /// The number of distinct combinations of these fields.
     Distinct(Vec<Field>),
 }
 
 impl Measure {
-    /// The relative standard error of distinct values by key, unless a view sets another. With 8 KiB for each key that
-    /// has a counter, some 3,300 values are counted exactly.
+    /// The default relative standard error of distinct values by key. Each key that has a counter takes 8 KiB, which
+    /// count some 3,300 values exactly.
     pub const USUAL_DISTINCT_ERROR: f64 = 0.01;
 
-    /// Whether it is bytes and packets.
+    /// Whether it measures bytes and packets.
     pub const fn is_tally(&self) -> bool {
         matches!(self, Self::Bytes | Self::Packets)
     }

@@ -1,4 +1,4 @@
-//! A key that consists only of a network: built and hashed without the general code for packed keys.
+//! A key that consists of one network only. It is built and hashed without the general code for packed keys.
 
 use weir_common::flow::FlowKey;
 use weir_sketch::hash::KeyedHash;
@@ -12,13 +12,13 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     is_of_source: bool,
-    /// By IP version.
+    /// The masks by IP version.
     masks: [Mask; 2],
 }
 
 impl Network {
-    /// The network of these fields, if they are one network and nothing else. Not for whole addresses, which share the
-    /// hash of their flow.
+    /// The network in these fields, if they are one network and nothing else. Whole addresses do not count, because
+    /// they share the hash of their flow.
     pub fn of(fields: &[Field]) -> Option<Self> {
         match fields {
             [Field::Ip(side @ (Side::Src | Side::Dst), lengths)] if !lengths.is_whole() => {

@@ -17,15 +17,15 @@ pub enum Standard {
     Pairs,
     /// The largest services.
     Services,
-    /// The networks of sources that send the most besides the listed sources.
+    /// The networks of sources that send the most, without the listed sources.
     SourcePrefixes,
-    /// The networks of destinations that receive the most besides the listed destinations.
+    /// The networks of destinations that receive the most, without the listed destinations.
     DestinationPrefixes,
-    /// Destinations with many sources: floods.
+    /// Destinations with many sources, as in floods.
     SourcesPerDestination,
-    /// Sources with many destinations: scans of a network.
+    /// Sources with many destinations, as in scans of a network.
     DestinationsPerSource,
-    /// Sources with many destination ports: scans of hosts.
+    /// Sources with many destination ports, as in scans of hosts.
     PortsPerSource,
     /// IP versions on each interface.
     IpVersions,
@@ -37,17 +37,17 @@ pub enum Standard {
     Talkers,
 }
 
-/// The most rows of the list of an interface: a report has such a list for each.
+/// The most rows of an interface's list of talkers. A report has such a list for each interface.
 const TALKERS_MAX: usize = 5;
-/// How much wider its bounds are than those of the other lists: it uses little memory, which stays in the CPU's nearest
-/// cache.
+/// How much wider the bounds of talkers are than those of other lists. With wider bounds, the list uses little memory,
+/// which stays in the CPU's nearest cache.
 const TALKERS_WIDER: f64 = 20.0;
 /// The relative standard error of distinct values by key. Each CPU has three of these lists, so each key with a counter
 /// takes only 2 KiB, which count some 800 values exactly.
 const DISTINCT_ERROR: f64 = 0.02;
 
 impl Standard {
-    /// All of them, in the order of the report.
+    /// All standard views, in the order of the report.
     pub const ALL: [Self; 14] = [
         Self::Flows,
         Self::Sources,
@@ -85,7 +85,7 @@ impl Standard {
         }
     }
 
-    /// If its rows are prefixes, the standard view whose rows are addresses of the same side.
+    /// The standard view of addresses on the same side, if this view is one of prefixes.
     pub const fn of_addresses(self) -> Option<Self> {
         match self {
             Self::SourcePrefixes => Some(Self::Sources),
@@ -94,18 +94,18 @@ impl Standard {
         }
     }
 
-    /// Whether it is redundant if one interface is measured in one direction.
+    /// Whether it is redundant if only one interface is measured in only one direction.
     pub const fn is_for_several_interfaces(self) -> bool {
         matches!(self, Self::Talkers)
     }
 
     /// Whether it has a table for each interface. Such tables are among the views of the report; the other standard
-    /// views have places of their own there.
+    /// views have their own places in the report.
     pub const fn is_per_interface(self) -> bool {
         matches!(self, Self::IpVersions | Self::Protocols | Self::Dscp | Self::Talkers)
     }
 
-    /// The view, with bounds of bytes and packets this exact, and lists of this many rows.
+    /// The view, with this error for bytes and packets, and with lists of this many rows.
     pub fn view(self, error: f64, top: usize) -> View {
         let [src, dst, _, dst_port, _] = FLOW;
         let (by, measure) = match self {

@@ -1,4 +1,4 @@
-//! A view as it is written in the configuration.
+//! Writes a view as in a configuration.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 

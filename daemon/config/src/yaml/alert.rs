@@ -1,5 +1,5 @@
-//! Alerts: rules on the numbers of a report, and where to send notifications. A rule that can never be evaluated is
-//! refused at its place.
+//! Reads the section `alerts`: rules on the numbers of a report, and where to send notifications. A rule that can never
+//! be evaluated is refused at its place.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use crate::{
     view::Standard,
 };
 
-/// The alerts. `config` has the views; `is_whole` tells whether it has all views that the file defines.
+/// Reads the alerts. `config` has the views; `is_whole` is set if these are all views that the file defines.
 pub(super) fn alerts(field: &Field<'_>, config: &Config, is_whole: bool) -> Option<Alerts> {
     let names = Names {
         known: Catalogue::new(config.standard(), &config.views),
@@ -40,10 +40,10 @@ pub(super) fn alerts(field: &Field<'_>, config: &Config, is_whole: bool) -> Opti
     })
 }
 
-/// What a rule may refer to.
+/// The names that a rule may use.
 struct Names<'a> {
     known: Catalogue,
-    /// Standard views that are turned off.
+    /// The names of standard views that are switched off.
     off: Catalogue,
     is_whole: bool,
     config: &'a Config,
@@ -99,7 +99,7 @@ impl Names<'_> {
     /// Reports that no number has this name.
     fn refuse(&self, field: &Field<'_>, name: &str) {
         let (known, written) = (&self.known, short(name));
-        // The name may belong to a view that is itself wrong.
+        // The name may belong to a view that has a mistake itself.
         if !self.is_whole {
             return;
         }
@@ -108,7 +108,7 @@ impl Names<'_> {
             field.refuse(format!("the view {view} is switched off: add {view} to `standard_views`"));
             return;
         }
-        // It names a view but none of its numbers.
+        // Perhaps it is the name of a view without one of its numbers.
         let below = format!("{name}.");
         let parts: Vec<_> = known.names().filter(|known| known.starts_with(&below) && !name.is_empty()).collect();
         if !parts.is_empty() {
@@ -130,14 +130,14 @@ impl Names<'_> {
         field.refuse(format!("a report has no number {written:?}: {way_out}"));
     }
 
-    /// The names that share its prefix up to the first dot.
+    /// The names with the same prefix up to the first dot.
     fn siblings(&self, name: &str) -> Vec<&str> {
         let Some((first, _)) = name.split_once('.') else { return Vec::new() };
         let begin = format!("{first}.");
         self.known.names().filter(|known| known.starts_with(&begin)).take(SHOWN_MAX).collect()
     }
 
-    /// The nearest names, one for each number.
+    /// The nearest names, at most one for each number.
     fn nearest<'k>(&self, name: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<&'k str> {
         let (mut near, mut meant) = (nearest_few(name, known), Vec::new());
         near.retain(|spelling| {
@@ -153,7 +153,7 @@ impl Names<'_> {
 /// The most names that a mistake lists.
 const SHOWN_MAX: usize = 12;
 
-/// `2`, `2 windows`, `1 window`.
+/// Parses a number of windows: `2`, `2 windows`, `1 window`.
 fn windows(field: &Field<'_>, config: &Config) -> Option<u32> {
     if field.is_text() {
         let text = field.text()?;
@@ -175,7 +175,7 @@ fn windows(field: &Field<'_>, config: &Config) -> Option<u32> {
     field.count(ALERT_WINDOWS).and_then(|number| u32::try_from(number).ok())
 }
 
-/// The limit below which the alert ends, in the unit of `when`'s limit.
+/// Reads the limit at which the alert ends, in the unit of `when`'s limit.
 fn back(field: &Field<'_>, when: &When) -> Option<f64> {
     let text = field.number_as_written("a number such as 4000, with or without a unit")?;
     let written = match Quantity::parse(&text, when.subject.dimension) {
@@ -208,7 +208,7 @@ fn only(field: &Field<'_>, when: &When) -> Option<String> {
     if !when.subject.is_per_interface {
         let name = &when.subject.name;
         field.refuse(format!(
-            "{name} is of all interfaces together: leave `interface` out, or use a view with `match: {{interface: ...}}`"
+            "{name} covers all interfaces together: leave `interface` out, or use a view with `match: {{interface: ...}}`"
         ));
         return None;
     }
@@ -224,13 +224,13 @@ fn webhook(s: &mut Section<'_>) -> Option<Webhook> {
 }
 
 impl Webhook {
-    /// Whether the URL has more than a host. The rest is often the only secret of a webhook.
+    /// Whether the URL has more than a host. Often the rest is the only secret of a webhook.
     pub(super) fn has_path(&self) -> bool {
         has_path(&self.url)
     }
 }
 
-/// A URL without the parts that may be secret.
+/// Writes a URL without the parts that may be secret.
 struct Host<'a>(&'a Uri);
 
 impl fmt::Display for Host<'_> {

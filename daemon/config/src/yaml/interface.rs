@@ -1,4 +1,4 @@
-//! The section `interfaces`: what is measured, how, and in which direction.
+//! The section `interfaces`: which interfaces are measured, how, and in which direction.
 
 use serde::{Serialize, Serializer};
 use weir_common::control::{self, Feeds};
@@ -11,17 +11,17 @@ use super::{
 };
 use crate::interface::{self, DEFAULT_ROUTE, Way};
 
-/// Interfaces to measure: one by name, all that match a pattern, or all that carry a default route.
+/// An entry for interfaces to measure: one by name, all that match a pattern, or all that carry a default route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interface {
-    /// Its name or an alternative name, as Linux allows it; with `*` or `?` it is a pattern. Or
+    /// The interface's name or an alternative name, as Linux allows it; a pattern, if it contains `*` or `?`; or
     /// [`interface::DEFAULT_ROUTE`].
     pub name: String,
     /// How to attach to it.
     pub mode: Mode,
     /// Which of its packets to measure.
     pub direction: Direction,
-    /// Which of these feed totals and lists; if `None`, weir decides.
+    /// Which of these packets feed totals and lists. If `None`, weir decides.
     #[serde(serialize_with = "write_feeds")]
     pub feeds: Option<Feeds>,
 }
@@ -57,8 +57,8 @@ impl Interface {
         }
     }
 
-    /// Whether this entry covers the interface `name`; `carries_default` tells whether a default route uses it. A
-    /// pattern never matches the loopback interface.
+    /// Whether this entry covers the interface `name`. `carries_default` is set if a default route uses the interface.
+    /// A pattern never matches the loopback interface.
     pub fn covers(&self, name: &str, carries_default: bool) -> bool {
         if self.is_pattern() {
             name != "lo" && interface::fits(&self.name, name)
@@ -68,7 +68,7 @@ impl Interface {
     }
 }
 
-/// Slots for interfaces, including the shared one.
+/// The number of slots for interfaces, including the shared one.
 pub(super) const SLOTS_MAX: usize = control::SLOTS_MAX as usize;
 
 /// How many slots these interfaces need: one per direction, some for the default route, or all slots if there is a
@@ -96,7 +96,7 @@ pub enum Mode {
     AfPacket,
 }
 
-/// Which of an interface's packets are measured.
+/// Which packets of an interface are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -162,7 +162,7 @@ pub(super) fn interfaces(field: &Field<'_>) -> Option<Vec<Interface>> {
     Some(taken.into_iter().map(|(_, interface)| interface).collect())
 }
 
-/// A name, or a map with a name and further settings.
+/// Reads an entry: a name, or a map with a name and further settings.
 fn interface(field: &Field<'_>) -> Option<Interface> {
     if !field.is_map() {
         return Some(Interface {
@@ -181,7 +181,7 @@ fn interface(field: &Field<'_>) -> Option<Interface> {
     Some(Interface { name: name?, mode, direction, feeds })
 }
 
-/// What feeds totals and lists. With `both`, `local` concerns the sent packets.
+/// Reads which packets feed totals and lists. With `both`, `local` applies to the sent packets.
 fn feeds(field: &Field<'_>, direction: Direction) -> Option<Option<Feeds>> {
     let feeds = field.choice(&FEEDS)?;
     if feeds == Some(Feeds::Local) && direction == Direction::Ingress {
@@ -191,7 +191,7 @@ fn feeds(field: &Field<'_>, direction: Direction) -> Option<Option<Feeds>> {
     Some(feeds)
 }
 
-/// The direction. `both` works with any mode: TCX then measures the sent packets.
+/// Reads the direction. `both` works with any mode: TCX then measures the sent packets.
 fn direction(field: &Field<'_>, mode: Mode) -> Option<Direction> {
     let direction = field.choice(&DIRECTIONS)?;
     if direction == Direction::Egress && matches!(mode, Mode::Native | Mode::Generic) {
@@ -201,7 +201,7 @@ fn direction(field: &Field<'_>, mode: Mode) -> Option<Direction> {
     Some(direction)
 }
 
-/// An interface's name, or the word for the default route.
+/// Reads an interface's name, or the words for the default route.
 fn interface_or_route(field: &Field<'_>) -> Option<String> {
     let name = field.text()?;
     if name == DEFAULT_ROUTE { Some(name.to_owned()) } else { device_name(field, name) }
@@ -211,8 +211,8 @@ pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
     device_name(field, field.text()?)
 }
 
-/// A name that Linux accepts for a device (`dev_valid_name`) without control characters, or an alternative name, which
-/// may be longer.
+/// Checks a name: one that Linux accepts for a device (`dev_valid_name`), without control characters, or an alternative
+/// name, which may be longer.
 fn device_name(field: &Field<'_>, name: &str) -> Option<String> {
     let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     if !OTHER_NAME_BYTES.contains(&name.len()) {

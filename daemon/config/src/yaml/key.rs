@@ -1,4 +1,4 @@
-//! Where the hash key comes from.
+//! The hash key: random, in the configuration, or in a file.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use weir_system::plain_file::open_regular;
 
 use super::secret::Exposed;
 
-/// The hex digits of a key: 128 bits.
+/// The number of hex digits of a key, which has 128 bits.
 pub const KEY_DIGITS: usize = 32;
 
-/// The most bytes of a key file that are read: the digits, with white space around them.
+/// The most bytes that are read from a key file: the digits, with white space around them.
 const KEY_FILE_MAX: u64 = 256;
 
 /// Replaces a secret wherever the configuration is shown.
@@ -56,7 +56,7 @@ pub enum KeyError {
 }
 
 impl HashKey {
-    /// Draws, copies or reads the key.
+    /// Generates, copies or reads the key.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl HashKey {
         }
     }
 
-    /// Checks that other users cannot read the key, if its file exists: a service may get the file only when it starts.
+    /// Checks that other users cannot read the key file, if it exists. A service may get the file only when it starts.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Serialize for HashKey {
     }
 }
 
-/// A key of exactly [`KEY_DIGITS`] hex digits; the first half is the first word.
+/// Parses a key of exactly [`KEY_DIGITS`] hex digits. The first half is the first word.
 pub(super) fn parse_key(text: &str) -> Option<Key> {
     if text.len() != KEY_DIGITS || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
@@ -173,7 +173,7 @@ mod tests {
             assert!(message.ends_with(&way_out) && !message.contains("00002"), "{message}");
         }
         assert_eq!(read.unwrap(), Key([1, 2]));
-        assert!(file.check_kept().is_ok(), "the file is not there yet");
+        assert!(file.check_kept().is_ok(), "the file does not exist yet");
         assert!(malformed.contains("32 hex digits") && !malformed.contains("secret"), "{malformed}");
         let missing = with_causes(&file.key().unwrap_err());
         assert!(

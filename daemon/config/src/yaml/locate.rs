@@ -1,13 +1,13 @@
 //! Finds the line and the column of a value or a key in the text.
 //!
 //! `serde_yaml` reports a position only in an error: the position of the innermost element that it was reading. So
-//! `locate` reads the text again for each mistake, skips to the element with the mistake and fails there on purpose.
+//! `locate` reads the text again for each mistake, skips to the element with the mistake, and fails there on purpose.
 //! The position in that error is the answer.
 //!
 //! YAML crates that keep positions were tried on `config/weir.yaml` and some wrong texts (2026-11). `saphyr` reports
-//! one duplicate key and drops the other values, and 128 KiB of `- ` overflow its stack. `serde-saphyr` seems able to
-//! list all mistakes with their positions, and limits depth itself, but it adds 620 kB and eight crates to the program.
-//! This file is ninety lines.
+//! only one duplicate key and drops the other values, and 128 KiB of `- ` overflow its stack. `serde-saphyr` seems able
+//! to list all mistakes with their positions, and it limits depth, but it adds 620 kB and eight crates to the program.
+//! This file has ninety lines.
 
 use std::fmt;
 
@@ -16,15 +16,15 @@ use serde_yaml::Deserializer;
 
 use super::mistake::Position;
 
-/// Which half of a map entry is meant. A list item has only a value.
+/// Which half of a map entry to locate. A list item has only a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyOrValue {
     Key,
     Value,
 }
 
-/// The place of the element reached from the root by taking the entry or item of each index in `steps`; if it does not
-/// exist, the place of its nearest parent.
+/// The place of an element. `steps` has the index of the entry or item on each level, from the root on. If the element
+/// does not exist, returns the place of its nearest parent.
 pub(super) fn locate(text: &str, steps: &[usize], aim: KeyOrValue) -> Option<Position> {
     let document = || Deserializer::from_str(text).next();
     in_document(document()?, steps, aim).or_else(|| {
@@ -32,7 +32,7 @@ pub(super) fn locate(text: &str, steps: &[usize], aim: KeyOrValue) -> Option<Pos
     })
 }
 
-/// The same in one document of a file, without falling back to the parent.
+/// The same in one document of a file, but without the nearest parent.
 pub(super) fn in_document(document: Deserializer<'_>, steps: &[usize], aim: KeyOrValue) -> Option<Position> {
     let found = Probe { steps, aim }.deserialize(document).err()?.location()?;
     Some(Position { line: found.line(), column: found.column() })

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A position in the file, both counted from 1; columns are characters.
+/// A position in the file. Lines and columns count from 1; a column is a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// The line.
@@ -12,7 +12,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The place right after some text, which must be valid UTF-8.
+    /// The position right after some text, which must be valid UTF-8.
     pub(super) fn after(text: &[u8]) -> Self {
         let line_start = text.iter().rposition(|b| *b == b'\n').map_or(0, |newline| newline + 1);
         let line = 1 + text.iter().filter(|b| **b == b'\n').count();
@@ -25,7 +25,7 @@ impl Position {
 pub struct Mistake {
     /// Its place; `None` if it concerns the whole file.
     pub place: Option<Position>,
-    /// The setting, such as `sinks[0].timeout`; empty if it concerns no single setting.
+    /// The setting, such as `sinks[0].timeout`; empty if the mistake concerns no single setting.
     pub path: String,
     /// What is wrong and what would be right.
     pub message: String,
@@ -33,8 +33,8 @@ pub struct Mistake {
 
 /// All mistakes in a configuration file, in line order.
 ///
-/// Each is displayed as one line, such as `weir.yaml:12:13: report.interval: 200ms is below the minimum of 1s`, and a
-/// last line says what to do next.
+/// Each is displayed as one line, such as `weir.yaml:12:13: report.interval: 200ms is below the minimum of 1s`. The
+/// last line tells what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes {
     file: String,
@@ -44,7 +44,7 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// Mistakes in the content of `file`: `list` holds those to show, `unlisted` counts the rest.
+    /// Mistakes in the content of `file`. `list` has the ones to show, and `unlisted` is the number of the others.
     pub(super) fn in_content(file: &str, mut list: Vec<Mistake>, unlisted: usize) -> Self {
         list.sort_by_key(|mistake| mistake.place.map_or((1, Position { line: 0, column: 0 }), |place| (0, place)));
         let advice = "the weir.yaml that comes with weir explains every setting; `weir check --config FILE` checks \
@@ -58,7 +58,7 @@ impl Mistakes {
         Self { advice: "`weir replay --help` has an example, and docs/VIEWS.md explains views", ..self }
     }
 
-    /// The file could not be read as text.
+    /// An error for a file that could not be read as text.
     pub(super) fn unreadable(file: &str, place: Option<Position>, message: String) -> Self {
         let list = vec![Mistake { place, path: String::new(), message }];
         let advice = "mend the file, or name another one when weir is started (--config FILE)";

@@ -62,11 +62,11 @@ use crate::{
 /// All settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
-    /// The observer named in reports.
+    /// The name and site of the observer in reports.
     pub observer: Observer,
-    /// The interfaces to measure, without duplicates; their directions are at most [`limits::INTERFACES_MAX`].
+    /// The interfaces to measure, without duplicates. They have at most [`limits::INTERFACES_MAX`] directions.
     pub interfaces: Vec<Interface>,
-    /// Names for addresses: at most [`limits::NETWORKS_MAX`], with different names; no prefix is in two of them.
+    /// The names for addresses: at most [`limits::NETWORKS_MAX`], with different names. No prefix is in two of them.
     #[serde(serialize_with = "network::write_networks")]
     pub networks: Vec<Network>,
     /// The ASN and country databases.
@@ -83,16 +83,16 @@ pub struct Config {
     pub views: Vec<View>,
     /// When to send alerts, and where.
     pub alerts: Alerts,
-    /// Bytes that daemon and kernel may use together; `None`: as much as the settings need.
+    /// How many bytes daemon and kernel may use together. `None`: as many as the settings need.
     #[serde(serialize_with = "write_budget")]
     pub memory: Option<u64>,
     /// How to query a running weir.
     pub control: Control,
-    /// Where Prometheus scrapes.
+    /// The address that Prometheus scrapes.
     pub prometheus: Prometheus,
     /// The kernel side.
     pub datapath: Datapath,
-    /// How many packets are measured.
+    /// The share of packets that are measured.
     pub sampling: Sampling,
     /// How much of addresses may be disclosed at most: to sinks, the alert webhook, the log, the control socket and
     /// Prometheus. A sink may have a stricter limit.
@@ -101,46 +101,46 @@ pub struct Config {
     pub hash_key: HashKey,
     /// Whether weir drops access that it does not need, besides capabilities: [`weir_system::sandbox`].
     pub sandbox: bool,
-    /// Where reports go: at most [`limits::SINKS_MAX`], all to different targets; may be empty.
+    /// Where reports go: at most [`limits::SINKS_MAX`] sinks with different targets. The list may be empty.
     pub sinks: Vec<Sink>,
     /// Where reports wait for sinks.
     pub spool: Spool,
 }
 
-/// The observer named in reports.
+/// The name and site of the observer in reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Observer {
     /// The name in reports; `None` means the host name.
     pub name: Option<String>,
-    /// The place or group named in reports, if any.
+    /// The site or group in reports, if any.
     pub site: Option<String>,
 }
 
 /// When to report, and how much.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The length of a window: whole seconds that divide a day.
+    /// The length of a window: whole seconds, a divisor of a day.
     #[serde(serialize_with = "units::write_duration")]
     pub interval: Duration,
-    /// Entries of each top list.
+    /// The number of entries of each top list.
     pub top: usize,
 }
 
 /// How exact the estimates are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimates {
-    /// Relative standard error of unique counts.
+    /// The relative standard error of unique counts.
     pub unique_error: f64,
     /// The usual distance between the bounds of a count in a top list, as a share of the window's total.
     pub top_error: f64,
-    /// Minimum number of candidates kept for each top list.
+    /// The minimum number of candidates for each top list.
     pub top_candidates: usize,
 }
 
 /// How weir detects new flows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SeenFlows {
-    /// Flows that one generation can hold at the false positive rate.
+    /// How many flows one generation can hold at the false positive rate.
     pub capacity: u64,
     /// The share of new flows that weir may mistake for known ones.
     pub false_positive_rate: f64,
@@ -153,7 +153,7 @@ pub struct SeenFlows {
 /// When to send alerts, and where.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Alerts {
-    /// At most [`limits::ALERT_RULES_MAX`], with different names.
+    /// The rules: at most [`limits::ALERT_RULES_MAX`], with different names.
     pub rules: Vec<Rule>,
     /// Where notifications go, if there are rules.
     pub webhook: Option<Webhook>,
@@ -172,7 +172,7 @@ pub struct Webhook {
     /// Headers to add. Their values are secret, too.
     #[serde(serialize_with = "write_headers")]
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Notifications held while the target is slow or dead.
+    /// How many notifications wait while the target is slow or down.
     pub queue: usize,
 }
 
@@ -184,7 +184,7 @@ pub struct Control {
     pub socket: Option<PathBuf>,
 }
 
-/// Where Prometheus scrapes.
+/// The address that Prometheus scrapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Prometheus {
     /// The address; `None` (`none`) turns it off.
@@ -204,7 +204,7 @@ fn write_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result
 }
 
 impl Control {
-    /// Whether something exists at the socket's path.
+    /// Whether the socket's path exists.
     pub fn is_there(&self) -> bool {
         self.socket.as_ref().is_some_and(|path| path.exists())
     }
@@ -219,10 +219,10 @@ impl Default for Control {
 /// The kernel side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Datapath {
-    /// Slots of the flow cache per CPU, a power of two; `None` (`auto`): as in `weir_datapath::Shares`.
+    /// Slots of the flow cache per CPU, a power of two. `None` (`auto`): see `weir_datapath::Shares`.
     #[serde(serialize_with = "write_or_auto")]
     pub cache_flows: Option<u32>,
-    /// Bytes of the ring per CPU, a power of two; `None` (`auto`): as in `weir_datapath::Shares`.
+    /// Bytes of the ring per CPU, a power of two. `None` (`auto`): see `weir_datapath::Shares`.
     #[serde(serialize_with = "write_bytes_or_auto")]
     pub ring: Option<u64>,
     /// Bytes of the ring of each packet socket, a power of two.
@@ -239,7 +239,7 @@ pub struct Datapath {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tunnels {
-    /// The tunnel.
+    /// The flow of the tunnel.
     #[default]
     Outer,
     /// The flow inside the tunnel.
@@ -255,7 +255,7 @@ impl From<Tunnels> for packet::Tunnels {
     }
 }
 
-/// How many packets are measured.
+/// The share of packets that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sampling {
     /// The sampling rate.
@@ -282,7 +282,7 @@ impl Packets {
         }
     }
 
-    /// Whether any packet may be left out.
+    /// Whether any packet may be skipped.
     pub const fn leaves_out(self) -> bool {
         !matches!(self, Self::OneIn(1))
     }
@@ -297,13 +297,13 @@ impl Serialize for Packets {
     }
 }
 
-/// The word that lets weir decide.
+/// The word in a configuration that lets weir decide.
 const AUTO: &str = "auto";
-/// The word that turns something off.
+/// The word in a configuration that turns something off.
 const NONE: &str = "none";
 
 impl Config {
-    /// Whether this interface is measured only while it carries a default route.
+    /// Whether the interface with this name is measured only while it carries a default route.
     pub fn means_only_by_route(&self, name: &str) -> bool {
         let covered = |carries_default| self.interfaces.iter().any(|interface| interface.covers(name, carries_default));
         covered(true) && !covered(false)
@@ -313,16 +313,16 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// All mistakes in it, or why it cannot be read.
+    /// All mistakes in it, or the reason why it cannot be read.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         Self::read_with_source(path).map(|(config, _)| config)
     }
 
-    /// The same, and the text that was read.
+    /// Like [`Config::read`], and also returns the text.
     ///
     /// # Errors
     ///
-    /// All mistakes in it, or why it cannot be read.
+    /// All mistakes in it, or the reason why it cannot be read.
     pub fn read_with_source(path: &Path) -> Result<(Self, Source), Mistakes> {
         let name = path.display().to_string();
         let mut bytes = Vec::new();
@@ -335,7 +335,7 @@ impl Config {
                 let config = Self::parse(text, &name)?.kept(path, &metadata)?;
                 Ok((config, Source::new(name, text)))
             }
-            // A truncated file may end within a character; its length is the mistake to report.
+            // A truncated file may end within a character. Its length is the mistake to report.
             Err(_) if bytes.len() > FILE_MAX => Err(too_long(&name)),
             Err(_) if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) => {
                 let (place, message) = (Position::after(&[]), "this is UTF-16 text: save the file as UTF-8");
@@ -360,7 +360,7 @@ impl Config {
         }
     }
 
-    /// The first setting that is itself a secret, rather than the path of a file with one.
+    /// The first setting that contains a secret itself, and not the path of a file with a secret.
     fn secret(&self) -> Option<String> {
         if let HashKey::Given(_) = self.hash_key {
             return Some("hash_key".to_owned());
@@ -382,12 +382,12 @@ impl Config {
         secrets.next().map(|(nth, name)| format!("sinks[{nth}].headers.{name}"))
     }
 
-    /// Parses a configuration; `file` is its name in mistakes. Missing and null settings have their defaults, so an
+    /// Parses a configuration. `file` is its name in mistakes. Missing and null settings have their defaults, so an
     /// empty text gives [`Config::default`].
     ///
     /// # Errors
     ///
-    /// All mistakes in it; if it is not valid YAML, only the first.
+    /// All mistakes in it. If it is not valid YAML, only the first one.
     pub fn parse(text: &str, file: &str) -> Result<Self, Mistakes> {
         if text.len() > FILE_MAX {
             return Err(too_long(file));
@@ -399,12 +399,12 @@ impl Config {
         log.into_result(file, text).map(|()| config)
     }
 
-    /// Parses one view from the command line, with these defaults. `file` is its name in mistakes; `name` is the view's
-    /// name unless it sets one.
+    /// Parses one view from the command line, with the defaults of this configuration. `file` is its name in mistakes.
+    /// `name` is the view's name unless the text sets one.
     ///
     /// # Errors
     ///
-    /// All mistakes in it; if it is not valid YAML, only the first.
+    /// All mistakes in it. If it is not valid YAML, only the first one.
     pub fn parse_view(&self, text: &str, file: &str, name: &str) -> Result<View, Mistakes> {
         let no_yaml = |mistake| Mistakes::in_content(file, vec![mistake], 0).in_a_view();
         let root = node::parse(text).map_err(no_yaml)?;
@@ -414,14 +414,14 @@ impl Config {
         view.ok_or_else(|| Mistakes::unreadable(file, None, "there is no view in it".to_owned()))
     }
 
-    /// The standard views in force. A user's view replaces the standard view of the same name.
+    /// The standard views in use. A user's view replaces the standard view of the same name.
     pub fn standard(&self) -> impl Iterator<Item = Standard> + Clone {
         let is_taken = |standard: &Standard| self.views.iter().any(|view| view.name == standard.name());
         self.standard_views.iter().copied().filter(move |standard| !(standard.is_per_interface() && is_taken(standard)))
     }
 
-    /// The configuration in force, as YAML with every setting written out. Secrets are replaced: the hash key by
-    /// `<set>`, header values by `***`.
+    /// The configuration in use, as YAML with every setting. Secrets are replaced: the hash key by `<set>`, header
+    /// values by `***`.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         serde_yaml::to_string(self).expect("maps with text keys, lists, text and finite numbers, all of which YAML has")
@@ -433,7 +433,7 @@ fn too_long(file: &str) -> Mistakes {
     Mistakes::unreadable(file, None, message)
 }
 
-/// The text without the byte order mark that some editors put before it. The mark is not part of the first line.
+/// The text without the byte order mark that some editors write at the start. The mark does not count as a column.
 fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }

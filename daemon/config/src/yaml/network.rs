@@ -1,4 +1,4 @@
-//! Names for addresses: the `networks` of the configuration, and its prefix files.
+//! The section `networks`: names for addresses, and their prefix files.
 
 use std::{
     io::{self, BufRead, BufReader, Read},
@@ -21,19 +21,19 @@ pub(super) fn write_networks<S: Serializer>(networks: &[Network], serializer: S)
     serializer.collect_map(networks.iter().map(|network| (&network.name, network)))
 }
 
-/// A prefix as found, until all networks are read.
+/// A prefix and where it was found, while the networks are being read.
 struct PrefixEntry {
     prefix: Prefix,
-    /// The network that has it.
+    /// The index of its network.
     network: usize,
     whence: NetworkSource,
 }
 
 #[derive(Clone, Copy)]
 enum NetworkSource {
-    /// The item of this index in `prefixes`.
+    /// The item with this index in `prefixes`.
     Item(usize),
-    /// The line of this number in the file.
+    /// The line with this number in the file.
     Line(usize),
 }
 
@@ -53,7 +53,7 @@ struct Reading<'t> {
     found: Vec<PrefixEntry>,
 }
 
-/// Reads the names for addresses, and their files.
+/// Reads the names for addresses, and their prefix files.
 pub(super) fn networks(field: &Field<'_>) -> Option<Vec<Network>> {
     let mut reading = Reading::default();
     for (name, field) in field.map(NETWORKS_MAX, "{customers: {prefixes: [192.0.2.0/24]}}")? {
@@ -114,7 +114,7 @@ impl<'t> Reading<'t> {
         self.fields.push(fields);
     }
 
-    /// The prefixes of a file; its mistakes are noted at the field.
+    /// Reads the prefixes of a file. Its mistakes are noted at the field.
     fn file(&mut self, network: usize, field: &Field<'_>, path: &Path) -> Arc<[Prefix]> {
         let before = self.found.len();
         let mut mistakes = Listed::new(field);
@@ -142,8 +142,8 @@ impl<'t> Reading<'t> {
         self.found[before..].iter().map(|found| found.prefix).collect()
     }
 
-    /// An address has one name, so no prefix may be in two networks. It may be repeated within one network; that
-    /// changes nothing.
+    /// Refuses prefixes that are in two networks, because an address has only one name. A prefix may be repeated within
+    /// one network, which changes nothing.
     fn refuse_shared(&mut self) {
         // The sort is stable: of two equal prefixes, the one written first stays first.
         self.found.sort_by_key(|found| found.prefix);
@@ -160,7 +160,7 @@ impl<'t> Reading<'t> {
         }
     }
 
-    /// The same for one network's prefixes; each is paired with the equal prefix of another network.
+    /// Refuses prefixes of one network. Each is paired with the same prefix of another network.
     fn refuse_of_one(&self, shared: &[(&PrefixEntry, &PrefixEntry)]) {
         let mut of_file = None;
         for (first, PrefixEntry { prefix, network, whence }) in shared {
@@ -199,7 +199,7 @@ impl NetworkSource {
     }
 }
 
-/// The mistakes in a file: the first ones are listed, the rest counted.
+/// Lists the first mistakes in a file, and counts the others.
 struct Listed<'f, 't> {
     field: &'f Field<'t>,
     count: usize,
@@ -228,8 +228,8 @@ fn at_line(path: &Path, line: usize, message: &dyn std::fmt::Display) -> String 
     format!("{}:{line}: {message}", path.display())
 }
 
-/// Calls `take` for each line that has more than a comment, with its number, and with comment and white space removed;
-/// or with the first byte that is not UTF-8. Stops at an error of `take`, or if the file cannot be read further.
+/// Calls `take` for each line that has more than a comment, with its number, and without comments and white space; or
+/// with the first byte that is not UTF-8. Stops if `take` returns an error, or if the file cannot be read further.
 fn read_file(path: &Path, mut take: impl FnMut(usize, Result<&str, u8>) -> Result<(), String>) -> Result<(), String> {
     let unreadable = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let mut reader = BufReader::new(open_regular(path).map_err(unreadable)?.take(PREFIX_FILE_MAX + 1));

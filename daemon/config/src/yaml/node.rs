@@ -1,8 +1,8 @@
 //! The configuration as a tree of plain values, before they are interpreted.
 //!
-//! Why not `serde_yaml::Value`: it stops at the first duplicate key, and expands aliases so far that a small file can
-//! fill the memory. This tree keeps duplicate keys, so that `read` can report each at its place, and its size is
-//! limited.
+//! weir does not use `serde_yaml::Value`, which stops at the first duplicate key, and expands aliases so far that a
+//! small file can fill the memory. This tree keeps duplicate keys, so that `read` can report each at its place, and its
+//! size is limited.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -25,12 +25,12 @@ pub(super) enum Node {
     Text(String),
     List(Vec<Node>),
     Map(Vec<(String, Node)>),
-    /// A value with a custom tag (`!name ...`), which no setting has.
+    /// A value with a custom tag (`!name ...`). No setting has such a tag.
     Tagged(String),
 }
 
 impl Node {
-    /// Describes the value, for a sentence that begins with "found".
+    /// Describes the value, for messages with "found ...".
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Null => "nothing".to_owned(),
@@ -46,7 +46,7 @@ impl Node {
         }
     }
 
-    /// The same without the value, for secrets.
+    /// Describes only the kind of the value, for secrets.
     pub(super) fn describe_kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -73,16 +73,16 @@ impl Node {
     }
 }
 
-/// Opening brackets by which the parts given to the parser grow, see [`parse`].
+/// How many opening brackets each part has more than the one before, see [`parse`].
 const BRACKETS: usize = 1024;
 
-/// Reads the only document of a file; an empty file is [`Node::Null`].
+/// Reads the only document of a file. An empty file is [`Node::Null`].
 ///
 /// The parser's time grows with the square of the nesting depth of brackets, and it reports the depth only at the end.
 /// So a text with many brackets is first read in growing parts, each with only a few more brackets than the one before.
-/// Too deep nesting is then found in the first part that contains it.
+/// Nesting that is too deep is then found in the first part that contains it.
 pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
-    // The parser would refuse these, too, but without a place.
+    // The parser would refuse these characters, too, but without a place.
     if let Some((at, c)) = text.char_indices().find(|(_, c)| c.is_control() && !"\t\r\n\u{85}".contains(*c)) {
         let place = Some(Position::after(&text.as_bytes()[..at]));
         return Err(Mistake {
@@ -101,10 +101,10 @@ pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
     read(text, EXPANDED_MAX).map_err(|fault| fault.mistake)
 }
 
-/// What is wrong with a text.
+/// A mistake in a text.
 struct Fault {
     mistake: Mistake,
-    /// Whether every text that starts like this one has it.
+    /// Whether every text with this beginning has the same mistake.
     is_of_part: bool,
 }
 
@@ -141,7 +141,8 @@ fn fault(text: &str, account: &TreeSize, error: &serde_yaml::Error) -> Fault {
             is_of_part: true,
         };
     }
-    // The parser counts aliases, too, but does not report where it stopped. This is how many values fit up to there.
+    // The parser counts aliases, too, but does not report where it stopped. This is how many values it read before
+    // that.
     let stopped_at = account.spent.get();
     if error.to_string().contains("repetition limit exceeded")
         && let Some(less) = stopped_at.checked_sub(1)
@@ -152,7 +153,7 @@ fn fault(text: &str, account: &TreeSize, error: &serde_yaml::Error) -> Fault {
     Fault { mistake: syntax(text, error), is_of_part: false }
 }
 
-/// The parser's own message, with the position moved to the start of the line.
+/// The parser's own message, without the position in it, because messages begin with the position.
 fn syntax(text: &str, error: &serde_yaml::Error) -> Mistake {
     let mut message = error.to_string().replace("repetition limit exceeded", ALIASES);
     let place = located(error);
@@ -177,8 +178,8 @@ fn located(error: &serde_yaml::Error) -> Option<Position> {
     error.location().map(|at| Position { line: at.line(), column: at.column() })
 }
 
-/// The place of an error. The parser adds a missing newline at the end of a text, and may then report an error after
-/// it.
+/// The place of an error. The parser adds a missing newline at the end of a text, and may report an error after that
+/// newline.
 fn place_of(text: &str, error: &serde_yaml::Error) -> Option<Position> {
     located(error).map(|place| if place.line > lines(text) { Position::after(text.as_bytes()) } else { place })
 }
@@ -195,7 +196,7 @@ const ALIASES: &str = "the aliases (*name) before this place repeat too much: wr
 struct TreeSize {
     expanded_max: usize,
     spent: Cell<usize>,
-    /// A description of the exceeded limit.
+    /// The message about the limit that was exceeded.
     refused: RefCell<Option<String>>,
 }
 

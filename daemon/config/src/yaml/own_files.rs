@@ -1,5 +1,5 @@
-//! weir refuses to write reports into a file that it reads or keeps itself. Otherwise it could append them to its own
-//! configuration, and a rotation would rename that.
+//! weir refuses to write reports into a file that it reads or keeps itself. Otherwise it could append reports to its
+//! own configuration, and then rename it.
 
 use std::{
     fs,
@@ -12,23 +12,23 @@ use super::{
     mistake::{Mistake, Mistakes},
     place,
 };
-/// Files of a weir that its configuration does not name.
+/// Files of weir that the configuration does not name.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnFiles<'a> {
     /// The configuration.
     pub config: &'a Path,
-    /// Where the service keeps its state, if it does.
+    /// The folder for the service's state, if there is one.
     pub state_directory: Option<&'a Path>,
-    /// The names of the files there.
+    /// The names of the files in that folder.
     pub state: &'a [&'a str],
 }
 
 impl Config {
-    /// Refuses sinks that write to one of weir's own files. `source` says where settings stand.
+    /// Refuses sinks that write to one of weir's own files. `source` has the places of settings.
     ///
     /// # Errors
     ///
-    /// All of these, with their places.
+    /// All such sinks, with their places.
     pub fn refuse_own_files(&self, source: &Source, own: OwnFiles<'_>) -> Result<(), Mistakes> {
         let spool = self.files(own.state_directory).spool;
         let own = self.own_files(own);
@@ -52,7 +52,7 @@ impl Config {
         if list.is_empty() { Ok(()) } else { Err(Mistakes::in_content(source.file(), list, 0)) }
     }
 
-    /// Files that weir reads and keeps, each with what it is.
+    /// The files that weir reads and keeps, each with a description.
     fn own_files(&self, OwnFiles { config, state_directory, state }: OwnFiles<'_>) -> Vec<(String, PathBuf)> {
         let files = self.files(state_directory);
         let mut own = vec![("this configuration".to_owned(), config.to_owned())];
@@ -69,7 +69,7 @@ fn in_spool(spool: &Path) -> String {
     format!("in the spool ({})", spool.display())
 }
 
-/// Whether two names are of one file, also by links.
+/// Whether two paths are the same file, also through links.
 fn is_same(one: &Path, other: &Path) -> bool {
     let number = |path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     place::of(one) == place::of(other) || number(one).is_some_and(|one| number(other) == Some(one))

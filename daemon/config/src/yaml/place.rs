@@ -5,7 +5,7 @@ use std::{
     path::{Component, Path, PathBuf, absolute},
 };
 
-/// The file that a path leads to, which need not exist. Links are resolved in the directories that exist.
+/// The file that a path leads to, which need not exist. Links are resolved in directories that exist.
 pub(super) fn of(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| of_name(path))
 }
@@ -15,7 +15,7 @@ pub(super) fn of_name(path: &Path) -> PathBuf {
     in_directory(path).unwrap_or_else(|| by_name(path))
 }
 
-/// A name, which need not exist, in an existing directory.
+/// The place of a name, which need not exist, in an existing directory.
 fn in_directory(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?;
     let directory = match path.parent()? {

@@ -23,7 +23,7 @@ use crate::{names::GeoFiles, view::Standard};
 
 const TUNNELS: [(&str, Tunnels); 2] = [("outer", Tunnels::Outer), ("inner", Tunnels::Inner)];
 
-/// The whole configuration. A setting with a mistake gets its default; the field's log has the mistake.
+/// Reads the whole configuration. A setting with a mistake gets its default, and the field's log has the mistake.
 pub(super) fn config(root: &Field<'_>) -> Config {
     if root.is_null() {
         return Config::default();
@@ -63,16 +63,16 @@ pub(super) fn config(root: &Field<'_>) -> Config {
     let mut config = config.unwrap_or_default();
     let before = root.mistakes();
     let had_all_standard = !root.has_mistakes_below("standard_views");
-    // Views take their defaults from reports and estimates.
+    // Views get defaults from `report` and `estimates`, so they are read later.
     if let Some(views) = views_field.and_then(|field| super::view::views(&field, &config)) {
         config.views = views;
     }
     let has_all_views = had_all_standard && root.mistakes() == before;
-    // Alerts refer to views.
+    // Alerts refer to views, so they are read after these.
     if let Some(alerts) = alerts_field.and_then(|field| super::alert::alerts(&field, &config, has_all_views)) {
         config.alerts = alerts;
     }
-    // A sink may send the rows of a view.
+    // A sink may send the rows of a view, so sinks are read after views.
     if let Some(sinks) = sinks_field.and_then(|field| sinks(&field, &config, has_all_views)) {
         config.sinks = sinks;
     }
@@ -113,7 +113,7 @@ fn prometheus(s: &mut Section<'_>) -> Prometheus {
     Prometheus { listen: s.get("listen", None, |f| address(&f)) }
 }
 
-/// An address with a port, or `none`.
+/// Reads an address with a port, or `none`.
 fn address(field: &Field<'_>) -> Option<Option<SocketAddr>> {
     if field.is_word_of(&[NONE]) {
         return Some(None);
@@ -130,7 +130,7 @@ fn address(field: &Field<'_>) -> Option<Option<SocketAddr>> {
     None
 }
 
-/// The path of a socket, or `none`.
+/// Reads the path of a socket, or `none`.
 fn socket(field: &Field<'_>) -> Option<Option<PathBuf>> {
     if field.is_word_of(&[NONE]) {
         return Some(None);
@@ -157,7 +157,8 @@ fn report(s: &mut Section<'_>) -> Report {
     }
 }
 
-/// Windows start at multiples of the interval since midnight (UTC), so that all routers have the same windows.
+/// Reads the interval. Windows start at multiples of it since midnight (UTC), so that all routers have the same
+/// windows.
 fn interval(field: &Field<'_>) -> Option<Duration> {
     let interval = field.duration(INTERVAL)?;
     let seconds = interval.as_secs();
@@ -165,7 +166,7 @@ fn interval(field: &Field<'_>) -> Option<Duration> {
     if interval.subsec_nanos() != 0 {
         field.refuse(format!("{} is not a whole number of seconds", show_duration(&interval)));
     } else if !divides(&seconds) {
-        // 1 second and 1 hour, the ends of the range, both divide a day.
+        // Such values exist: 1 second and 1 hour, the ends of the range, both divide a day.
         let below = (1..seconds).rev().find(divides).unwrap_or(INTERVAL.start().as_secs());
         let above = (seconds..).find(divides).unwrap_or(INTERVAL.end().as_secs());
         let [tried, below, above] = [seconds, below, above].map(|s| show_duration(&Duration::from_secs(s)));
@@ -195,8 +196,9 @@ fn seen_flows(s: &mut Section<'_>) -> SeenFlows {
     }
 }
 
-/// A flow must be remembered longer than the window in which it was seen. The mistake is reported at `generation`, or
-/// at the interval if `generation` has its default. Neither is reported if the other one is wrong by itself.
+/// Checks that a flow is remembered longer than the window in which it was seen. The mistake is reported at
+/// `generation`, or at the interval if `generation` has its default. It is not reported if one of the two has a mistake
+/// of its own.
 fn check_generation(root: &Field<'_>, config: &Config) {
     let (interval, generation) = (config.report.interval, config.seen_flows.generation);
     if generation >= interval || root.blames("report.interval") || root.blames("seen_flows.generation") {
@@ -231,7 +233,7 @@ fn datapath(s: &mut Section<'_>) -> Datapath {
     }
 }
 
-/// What `read` makes of the value; the inner `None` stands for the word that lets weir decide.
+/// Reads a value with `read`, or the word that lets weir decide: then the inner value is `None`.
 fn or_auto<T: Copy>(field: &Field<'_>, what: &str, read: impl FnOnce(&Field<'_>) -> Option<T>) -> Option<Option<T>> {
     if field.is_word() {
         return field.choice_of(&format!("{what} or auto"), &[(AUTO, None)]);
@@ -247,13 +249,13 @@ fn sampling(s: &mut Section<'_>) -> Sampling {
     }
 }
 
-/// Names of standard views without duplicates, in the order of reports.
+/// Reads the names of standard views without duplicates, and puts them in the order of reports.
 fn standard_views(field: &Field<'_>) -> Option<Vec<Standard>> {
     let names = Standard::ALL.map(|standard| (standard.name(), standard));
     let mut chosen = Vec::new();
     for item in field.list(Standard::ALL.len(), "[flows, sources]")? {
         match item.choice(&names) {
-            Some(standard) if chosen.contains(&standard) => item.refuse(format!("{} is there twice", standard.name())),
+            Some(standard) if chosen.contains(&standard) => item.refuse(format!("{} is listed twice", standard.name())),
             Some(standard) => chosen.push(standard),
             None => (),
         }
@@ -261,7 +263,7 @@ fn standard_views(field: &Field<'_>) -> Option<Vec<Standard>> {
     Some(Standard::ALL.into_iter().filter(|standard| chosen.contains(standard)).collect())
 }
 
-/// A number, or the word that lets weir decide.
+/// Reads a number, or the word that lets weir decide.
 fn packets(field: &Field<'_>) -> Option<Packets> {
     if field.is_text() {
         return field.choice_of("a whole number or auto", &[(AUTO, Packets::Auto)]);
@@ -269,7 +271,7 @@ fn packets(field: &Field<'_>) -> Option<Packets> {
     field.count(ONE_IN).and_then(|rate| u32::try_from(rate).ok()).map(Packets::OneIn)
 }
 
-/// The limits are powers of two, so the suggested neighbours are within them.
+/// Checks that a value is a power of two. So are the limits, and therefore the suggested values are within them.
 fn power_of_two(field: &Field<'_>, value: u64, show: &dyn Fn(u64) -> String) -> Option<u64> {
     if value.is_power_of_two() {
         return Some(value);
@@ -280,7 +282,7 @@ fn power_of_two(field: &Field<'_>, value: u64, show: &dyn Fn(u64) -> String) -> 
     None
 }
 
-/// A key, or a map that names its file. The field is secret, because a mistyped key is still a key.
+/// Reads a key, or a map that names its file. The field is secret, because a mistyped key still shows most of the key.
 fn hash_key(field: &Field<'_>) -> Option<HashKey> {
     if field.is_map() {
         let file = field.section("{file: /etc/weir/hash.key}", |s| {

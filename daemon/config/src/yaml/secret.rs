@@ -1,4 +1,4 @@
-//! Files with secrets. weir refuses a file that every user of the machine can open, because it is no secret.
+//! Files with secrets. weir refuses a file that every user of the machine can open, because it is not secret.
 
 use std::{
     fs::{self, Metadata},
@@ -8,7 +8,8 @@ use std::{
 
 use http::HeaderName;
 
-/// The permissions of users other than the owner and the group. The group may read: it may be the service's own group.
+/// The permissions of users other than the owner and the group. The group may read, because it may be the service's
+/// own.
 const OTHERS: u32 = 0o007;
 /// The permission bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
@@ -32,13 +33,13 @@ impl Exposed {
         if mode & OTHERS == 0 { Ok(()) } else { Err(Self { file: path.display().to_string(), mode }) }
     }
 
-    /// Checks a file that need not exist yet.
+    /// Checks a file, which need not exist yet.
     pub fn check_path(path: &Path) -> Result<(), Self> {
         fs::metadata(path).map_or(Ok(()), |metadata| Self::check(path, &metadata))
     }
 }
 
-/// Whether a header carries a credential, judged by its name, such as `Authorization`, `X-Api-Key` or `Cookie`.
+/// Whether a header contains a credential, judged by its name, such as `Authorization`, `X-Api-Key` or `Cookie`.
 pub(in crate::yaml) fn is_credential(header: &HeaderName) -> bool {
     const PARTS: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
     PARTS.iter().any(|part| header.as_str().contains(part))
@@ -66,7 +67,7 @@ mod tests {
             "{file} holds a secret, but every user of this machine may open it (mode 0644): run `chmod o= {file}`"
         );
         assert_eq!(exposed[0], Err(expected));
-        assert!(Exposed::check_path(&path).is_ok(), "there is nothing to read");
+        assert!(Exposed::check_path(&path).is_ok(), "the file does not exist");
     }
 
     #[test]

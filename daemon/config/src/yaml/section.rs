@@ -1,4 +1,4 @@
-//! Reads a tree of nodes key by key, and collects every mistake instead of stopping at the first.
+//! Reads a tree of nodes key by key, and collects every mistake instead of stopping at the first one.
 //!
 //! A [`Field`] is a value with its place. Its methods return the value; if the value is wrong, they note the mistake
 //! and return `None`. A [`Section`] is a map whose keys are read one by one. A key that was never read is unknown.
@@ -37,7 +37,7 @@ impl Log {
         self.found.borrow_mut().push(FoundKey { steps: at.steps.clone(), aim, path: at.path.clone(), message });
     }
 
-    /// Succeeds if there were no mistakes; otherwise returns all of them with their places in `text`.
+    /// Succeeds if there were no mistakes. Otherwise returns all of them with their places in `text`.
     pub(super) fn into_result(self, file: &str, text: &str) -> Result<(), Mistakes> {
         let found = self.found.into_inner();
         if found.is_empty() {
@@ -92,7 +92,7 @@ impl<'t> Field<'t> {
         Self { node, at: At::default(), log, secret: false }
     }
 
-    /// The same, but neither it nor anything below it is ever quoted in a message.
+    /// Makes the field secret: no message quotes it, or anything below it.
     pub(super) fn secret(self) -> Self {
         Self { secret: true, ..self }
     }
@@ -123,17 +123,17 @@ impl<'t> Field<'t> {
         self.refuse(format!("expected {what}, found {found}{way_out}"));
     }
 
-    /// How many mistakes have been found so far, anywhere.
+    /// How many mistakes have been found so far in the whole file.
     pub(super) fn mistakes(&self) -> usize {
         self.log.found.borrow().len()
     }
 
-    /// Whether this is one of these words.
+    /// Whether the value is one of these words.
     pub(super) fn is_word_of(&self, words: &[&str]) -> bool {
         matches!(self.node, Node::Text(text) if words.contains(&text.as_str()))
     }
 
-    /// A single value as written: text, a number, or a boolean.
+    /// The value as written, if it is a single one: text, a number, or a boolean.
     pub(super) fn plain(&self) -> Option<String> {
         match self.node {
             Node::Text(text) => Some(text.clone()),
@@ -151,12 +151,12 @@ impl<'t> Field<'t> {
         if matches!(self.node, Node::List(_)) { self.list(max, example) } else { Some(vec![self.clone()]) }
     }
 
-    /// Whether this is text.
+    /// Whether the value is text.
     pub(super) fn is_text(&self) -> bool {
         matches!(self.node, Node::Text(_))
     }
 
-    /// Whether this is text that does not start like a number.
+    /// Whether the value is text that does not start like a number.
     pub(super) fn is_word(&self) -> bool {
         matches!(self.node, Node::Text(text) if text.starts_with(char::is_alphabetic))
     }
@@ -177,7 +177,7 @@ impl<'t> Field<'t> {
         None
     }
 
-    /// A duration with its unit.
+    /// Reads a duration with its unit.
     pub(super) fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
         let duration = match self.node {
             Node::Text(text) => parse_duration(text),
@@ -191,7 +191,7 @@ impl<'t> Field<'t> {
         self.within(duration, range, show_duration)
     }
 
-    /// A size in bytes; a number without unit is bytes.
+    /// Reads a size in bytes. A number without a unit is in bytes.
     pub(super) fn bytes(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let bytes = match self.node {
             Node::Text(text) => parse_bytes(text),
@@ -205,7 +205,7 @@ impl<'t> Field<'t> {
         self.within(bytes, range, |bytes| show_bytes(*bytes))
     }
 
-    /// An integer.
+    /// Reads an integer.
     pub(super) fn count(&self, range: RangeInclusive<u64>) -> Option<u64> {
         match self.node {
             Node::Integer(number) => {
@@ -219,12 +219,12 @@ impl<'t> Field<'t> {
         }
     }
 
-    /// A count of things in memory; all such limits are far below 2^32.
+    /// Reads a number of things in memory. All such limits are far below 2^32.
     pub(super) fn size(&self, range: RangeInclusive<u64>) -> Option<usize> {
         self.count(range).and_then(|count| usize::try_from(count).ok())
     }
 
-    /// The path of a file.
+    /// Reads the path of a file.
     pub(super) fn file_path(&self) -> Option<PathBuf> {
         let path = self.text()?;
         if path.is_empty() || path.contains('\0') {
@@ -234,7 +234,7 @@ impl<'t> Field<'t> {
         Some(PathBuf::from(path))
     }
 
-    /// A prefix or an address. YAML reads some unquoted IPv6 addresses as something else.
+    /// Reads a prefix or an address. YAML reads some unquoted IPv6 addresses as something else.
     pub(super) fn prefix(&self) -> Option<Prefix> {
         let Node::Text(text) = self.node else {
             let quotes = if self.is_map() { ": an IPv6 address that ends with `:` has to be in quotes" } else { "" };
@@ -244,7 +244,7 @@ impl<'t> Field<'t> {
         text.parse().map_err(|error: PrefixError| self.refuse(error.to_string())).ok()
     }
 
-    /// A boolean.
+    /// Reads a boolean.
     pub(super) fn flag(&self) -> Option<bool> {
         let Node::Bool(flag) = self.node else {
             self.expected("true or false", "");
@@ -253,12 +253,12 @@ impl<'t> Field<'t> {
         Some(*flag)
     }
 
-    /// Checks an integer that was found within this value.
+    /// Checks the range of an integer that is a part of this value.
     pub(super) fn count_of(&self, number: u64, range: RangeInclusive<u64>) -> Option<u64> {
         self.within(number, range, u64::to_string)
     }
 
-    /// A number, or a text that starts with one, as written.
+    /// Reads a number, or a text that starts with one, as written.
     pub(super) fn number_as_written(&self, what: &str) -> Option<String> {
         match self.node {
             Node::Text(text) => Some(text.clone()),
@@ -271,7 +271,7 @@ impl<'t> Field<'t> {
         }
     }
 
-    /// A number with a fraction.
+    /// Reads a number with a fraction.
     pub(super) fn ratio(&self, range: RangeInclusive<f64>) -> Option<f64> {
         let number = match self.node {
             Node::Float(number) if !number.is_nan() => *number,
@@ -284,7 +284,7 @@ impl<'t> Field<'t> {
         self.within(number, range, |number| short(&number.to_string()))
     }
 
-    /// Text. Whatever YAML reads as something else must be quoted.
+    /// Reads text. Text that YAML would read as something else must be quoted.
     pub(super) fn text(&self) -> Option<&'t str> {
         match self.node {
             Node::Text(text) => return Some(text),
@@ -294,13 +294,13 @@ impl<'t> Field<'t> {
         None
     }
 
-    /// One of a few names.
+    /// Reads one of a few names.
     pub(super) fn choice<T: Copy>(&self, choices: &[(&'static str, T)]) -> Option<T> {
         let names = choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         self.choice_of(&format!("one of {names}"), choices)
     }
 
-    /// The same, where `what` also describes values other than names.
+    /// Like [`Field::choice`], where `what` also describes values other than names.
     pub(super) fn choice_of<T: Copy>(&self, what: &str, choices: &[(&'static str, T)]) -> Option<T> {
         let Node::Text(text) = self.node else {
             self.expected(what, "");
@@ -315,7 +315,7 @@ impl<'t> Field<'t> {
         chosen.map(|(_, choice)| *choice)
     }
 
-    /// A list of at most `max` items, such as `example`; a longer one is refused, and read up to the limit.
+    /// Reads a list of at most `max` items, such as `example`. A longer list is refused, and read up to the limit.
     pub(super) fn list(&self, max: usize, example: &str) -> Option<Vec<Field<'t>>> {
         let Node::List(items) = self.node else {
             self.expected(&format!("a list such as {example}"), "");
@@ -328,7 +328,7 @@ impl<'t> Field<'t> {
         Some(items.iter().take(max).enumerate().map(field).collect())
     }
 
-    /// A map with names chosen by the user and at most `max` entries, such as `example`.
+    /// Reads a map with names chosen by the user and at most `max` entries, such as `example`.
     pub(super) fn map(&self, max: usize, example: &str) -> Option<Vec<(&'t str, Field<'t>)>> {
         let Node::Map(entries) = self.node else {
             self.expected(&format!("a map such as {example}"), "");
@@ -340,7 +340,7 @@ impl<'t> Field<'t> {
         Some(self.entries(entries).take(max).collect())
     }
 
-    /// A map with known keys, such as `example`; `read` reads each of them.
+    /// Reads a map with known keys, such as `example`. `read` reads each of them.
     pub(super) fn section<T>(&self, example: &str, read: impl FnOnce(&mut Section<'t>) -> T) -> Option<T> {
         let Node::Map(entries) = self.node else {
             self.expected(&format!("a map such as {example}"), "");
@@ -361,7 +361,7 @@ impl<'t> Field<'t> {
         self.entries(entries).find(|(key, _)| key == first)?.1.below(rest)
     }
 
-    /// Whether the setting at `path`, or a section around it, has a mistake, so that its value means nothing.
+    /// Whether the setting at `path`, or a section around it, has a mistake, so that its value has no meaning.
     pub(super) fn blames(&self, path: &str) -> bool {
         self.log.found.borrow().iter().any(|found| path.starts_with(&found.path))
     }
@@ -381,7 +381,7 @@ impl<'t> Field<'t> {
         matches!(self.node, Node::List(items) if items.is_empty())
     }
 
-    /// Whether this is a map, which some settings may be instead of a plain value.
+    /// Whether the value is a map. Some settings may be either a map or a plain value.
     pub(super) fn is_map(&self) -> bool {
         matches!(self.node, Node::Map(_))
     }
@@ -402,12 +402,12 @@ impl<'t> Section<'t> {
         (!field.is_null()).then(|| field.clone())
     }
 
-    /// The value of a key as `read` parses it; `default` if it is missing or wrong.
+    /// The value of a key as `read` parses it, or `default` if it is missing or wrong.
     pub(super) fn get<T>(&mut self, key: &'static str, default: T, read: impl FnOnce(Field<'t>) -> Option<T>) -> T {
         self.field(key).and_then(read).unwrap_or(default)
     }
 
-    /// The section of a key as `read` parses it; the default if it is missing or not a map.
+    /// The section of a key as `read` parses it, or the default if it is missing or not a map.
     pub(super) fn section<T: Default>(
         &mut self,
         key: &'static str,
@@ -417,7 +417,7 @@ impl<'t> Section<'t> {
         self.get(key, T::default(), |field| field.section(example, read))
     }
 
-    /// The value of a key without a default; `meaning` says what to write there.
+    /// The value of a key that has no default. `meaning` describes what to write there.
     pub(super) fn require<T>(
         &mut self,
         key: &'static str,
@@ -431,12 +431,12 @@ impl<'t> Section<'t> {
         field.and_then(read)
     }
 
-    /// Accepts all other keys, where nothing is known about them.
+    /// Accepts all other keys, without checking them.
     pub(super) fn pass_others(&mut self) {
         self.known.extend(self.fields.iter().map(|(key, _)| *key));
     }
 
-    /// Whether some key looks like a misspelling of this one.
+    /// Whether one of the keys looks like a misspelling of this one.
     pub(super) fn has_misspelt(&self, key: &'static str) -> bool {
         self.misspelt(key).is_some()
     }
@@ -445,7 +445,7 @@ impl<'t> Section<'t> {
         self.fields.iter().find(|(name, _)| *name != key && nearest(name, [key]).is_some())
     }
 
-    /// Notes a missing key. If it is misspelt, that is one mistake, not two.
+    /// Notes that a key is missing. If it is only misspelt, that counts as one mistake, not two.
     pub(super) fn refuse_missing(&mut self, key: &'static str, meaning: &str) {
         if let Some((name, field)) = self.misspelt(key) {
             let name = *name;

@@ -1,4 +1,4 @@
-//! Finds settings in a file that was read earlier, because some mistakes are found only later.
+//! Finds the places of settings in a file that was read earlier, because some mistakes are found only later.
 
 use super::{
     locate::{KeyOrValue, locate},
@@ -15,7 +15,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// This text, from the file with this name.
+    /// Keeps this text, from the file with this name.
     pub fn new(file: impl Into<String>, text: &str) -> Self {
         Self { file: file.into(), text: without_mark(text).to_owned() }
     }
@@ -33,7 +33,7 @@ impl Source {
         &self.file
     }
 
-    /// Line and column of a setting, as [`place`](Self::place) has them.
+    /// The line and column of a setting: see [`place`](Self::place).
     pub(super) fn find(&self, setting: &str) -> Option<Position> {
         let text = &self.text;
         let mut steps = Vec::new();

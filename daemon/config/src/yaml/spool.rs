@@ -17,25 +17,25 @@ use super::{
 /// The spool of every sink that delivers over the network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spool {
-    /// Where it is.
+    /// The location of the spool.
     pub path: SpoolLocation,
     /// When a report is synced to disk.
     pub fsync: Fsync,
-    /// Bytes on disk per sink.
+    /// The most bytes on disk per sink.
     #[serde(serialize_with = "units::write_bytes")]
     pub max_size: u64,
-    /// How long a report may wait; `None` (`none`): as long as there is room.
+    /// How long a report may wait. `None` (`none`): as long as there is room.
     #[serde(serialize_with = "units::write_duration_or_none")]
     pub max_age: Option<Duration>,
 }
 
-/// Where the spool is.
+/// The location of the spool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SpoolLocation {
     /// In the service's state directory, if there is one (`auto`).
     #[default]
     StateDirectory,
-    /// Reports wait in memory (`none`).
+    /// In memory (`none`).
     Memory,
     /// In this directory.
     Folder(PathBuf),
@@ -45,10 +45,10 @@ pub enum SpoolLocation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fsync {
-    /// Before it is sent.
+    /// Before the report is sent.
     #[default]
     Report,
-    /// When the system decides. A machine crash may lose reports; a crash of weir does not.
+    /// When the system decides. Then a machine crash may lose reports, but a crash of weir does not.
     Never,
 }
 
@@ -59,7 +59,7 @@ impl Default for Spool {
 }
 
 impl Spool {
-    /// The directory of all spools, given the service's state directory; `None` if reports wait in memory.
+    /// The directory of all spools, given the service's state directory. `None` if reports wait in memory.
     pub fn folder(&self, state_directory: Option<&Path>) -> Option<PathBuf> {
         match &self.path {
             SpoolLocation::StateDirectory => state_directory.map(|directory| directory.join("spool")),

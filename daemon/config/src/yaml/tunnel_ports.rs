@@ -24,7 +24,7 @@ pub(super) fn tunnel_ports(field: &Field<'_>) -> Option<TunnelPorts> {
     field.section("{vxlan: [4789, 8472]}", read)
 }
 
-/// A kind that is not set has its usual ports, except those given to another kind.
+/// Reads the ports of each kind. A kind that is not set has its usual ports, except those given to another kind.
 fn read(s: &mut Section<'_>) -> TunnelPorts {
     let mut given: Vec<(UdpTunnel, u16)> = Vec::new();
     let mut named = Vec::new();

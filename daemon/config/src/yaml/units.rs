@@ -10,7 +10,7 @@ use super::NONE;
 /// Units of size, the largest first.
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Parses a duration with units; `None` if it is malformed, negative or does not fit.
+/// Parses a duration with units. `None` if it is malformed, negative or too large.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     SpanParser::new().parse_unsigned_duration(text).ok()
 }
@@ -20,7 +20,7 @@ pub(super) fn show_duration(duration: &Duration) -> String {
     SpanPrinter::new().unsigned_duration_to_string(duration)
 }
 
-/// Parses a size in bytes, an integer with a binary unit; `None` if it is malformed or does not fit.
+/// Parses a size in bytes, an integer with a binary unit. `None` if it is malformed or too large.
 pub(super) fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = text[digits.len()..].trim_start();
@@ -40,7 +40,7 @@ pub(super) fn write_duration<S: Serializer>(duration: &Duration, serializer: S) 
     serializer.serialize_str(&show_duration(duration))
 }
 
-/// The same, or `none`.
+/// For `#[serde(serialize_with)]`: a duration as text, or `none`.
 pub(super) fn write_duration_or_none<S: Serializer>(
     duration: &Option<Duration>,
     serializer: S,

@@ -1,4 +1,4 @@
-//! Views: the user's questions. Each field, value or combination that makes no sense is refused at its place.
+//! Reads the section `views`: the user's questions. Each wrong field, value or combination is refused at its place.
 
 use std::ops::RangeInclusive;
 
@@ -40,7 +40,7 @@ pub(super) fn views(field: &Field<'_>, defaults: &Config) -> Option<Vec<View>> {
     Some(taken.into_iter().map(|(_, view)| view).collect())
 }
 
-/// One view; `name` is its default name, if it needs none.
+/// Reads one view. `name` is its default name; if it is `None`, the view needs a name.
 pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> Option<View> {
     let before = field.mistakes();
     let view = field.section("{name: web, by: [src_ip], measure: bytes}", |s| {
@@ -88,7 +88,7 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
     (field.mistakes() == before).then_some(view)
 }
 
-/// The default error of a view, and the range that it may ask for.
+/// The default error of a view, and the range that it may set.
 const fn errors(measure: &Measure, has_one_row: bool, defaults: &Estimates) -> (f64, RangeInclusive<f64>) {
     match measure {
         Measure::Bytes | Measure::Packets | Measure::NewFlows => (defaults.top_error, TOP_ERROR),
@@ -97,7 +97,7 @@ const fn errors(measure: &Measure, has_one_row: bool, defaults: &Estimates) -> (
     }
 }
 
-/// A name in reports, with this range of bytes.
+/// Reads a name for reports, with this range of bytes.
 pub(super) fn view_name(field: &Field<'_>, bytes: RangeInclusive<usize>) -> Option<String> {
     let name = field.text()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -109,7 +109,7 @@ pub(super) fn view_name(field: &Field<'_>, bytes: RangeInclusive<usize>) -> Opti
     None
 }
 
-/// Checks rules about combinations of settings.
+/// Checks the combinations of settings.
 fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
     use field::Field as F;
     let has = |wanted: fn(&F) -> bool| view.by.iter().any(wanted);
@@ -140,7 +140,7 @@ fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
     }
     let sides = |side| view.by.iter().filter(|field| matches!(field, F::Ip(one, _) if *one == side)).count();
     if sides(Side::Host) > 0 && sides(Side::Src) + sides(Side::Dst) > 0 {
-        by.refuse("`host` is either address: it cannot stand beside `src_ip` or `dst_ip`");
+        by.refuse("`host` is either address: it cannot be combined with `src_ip` or `dst_ip`");
     }
     if let Measure::Distinct(of) = &view.measure
         && let Some(same) = of.iter().find(|field| view.by.contains(field))
@@ -151,32 +151,32 @@ fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
                 of.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
             )
         } else {
-            "counting how many different ones it has says nothing".to_owned()
+            "a count of its distinct values would always be 1".to_owned()
         };
-        by.refuse(format!("each row has one {same} only: {way_out}"));
+        by.refuse(format!("each row has only one {same}: {way_out}"));
     }
     if matches!(view.measure, Measure::Flows | Measure::NewFlows) && FLOW.iter().all(|field| view.by.contains(field)) {
-        by.refuse("each row is one flow: counting its flows says nothing");
+        by.refuse("each row is one flow: a count of its flows would always be 1");
     }
 }
 
 fn check_entropy(view: &View, at: &Field<'_>) {
     let has_host = view.by.iter().any(|field| matches!(field, field::Field::Ip(Side::Host, _)));
     if !view.measure.is_tally() {
-        at.refuse("an entropy is that of bytes or packets: use one of them as `measure`");
+        at.refuse("an entropy is computed from bytes or packets: use one of them as `measure`");
     } else if view.by.is_empty() {
         at.refuse("without `by` there is one key, and its entropy is 0: name fields such as `by: [src_ip]`");
     } else if view.per_interface {
         at.refuse(
-            "an entropy is that of all interfaces together: leave `per` out, or write one view for each with `match`",
+            "an entropy covers all interfaces together: leave `per` out, or write one view for each with `match`",
         );
     } else if has_host {
         at.refuse("by `host` a packet counts twice: use `src_ip` or `dst_ip`");
     }
 }
 
-/// A flow is new once, with whichever of its records weir reads first. So fields that differ between its records cannot
-/// describe it.
+/// Checks that a view of new flows has no field that differs between the records of a flow. A flow is new only once, in
+/// the record that weir reads first, so such fields cannot describe it.
 fn check_new_flows(view: &View, at: &Field<'_>, [by, conditions, per]: [Option<&Field<'_>>; 3]) {
     if let Some(per) = per.filter(|_| view.per_interface) {
         per.refuse("a flow is new once, on whichever interface weir meets it first: leave `per` out");
@@ -192,7 +192,7 @@ fn check_new_flows(view: &View, at: &Field<'_>, [by, conditions, per]: [Option<&
     }
 }
 
-/// Fields without duplicates; a single field needs no list.
+/// Reads fields without duplicates. A single field needs no list.
 fn fields(field: &Field<'_>, max: usize) -> Option<Vec<field::Field>> {
     let before = field.mistakes();
     let mut fields: Vec<field::Field> = Vec::new();
@@ -209,7 +209,7 @@ fn fields(field: &Field<'_>, max: usize) -> Option<Vec<field::Field>> {
                 }
             };
             if fields.contains(&parsed) {
-                item.refuse(format!("{parsed} is there twice"));
+                item.refuse(format!("{parsed} is listed twice"));
             } else {
                 fields.push(parsed);
             }
@@ -254,7 +254,7 @@ fn measure(field: &Field<'_>) -> Option<Measure> {
     const LEAST: &str = "least";
     if field.is_word_of(&[LEAST, "bottom", "min", "quantiles", "p99", "average", "mean"]) {
         field.refuse(
-            "cannot be answered: of keys without a limit only the largest can be known in fixed memory, and records hold \
+            "cannot be answered: in fixed memory weir can only find the largest of any number of keys, and records hold \
              sums. Use bytes, packets, flows, new_flows or {distinct: FIELD}",
         );
         return None;
@@ -349,7 +349,7 @@ fn protocol(text: &str) -> Option<u8> {
     text.parse().ok().or_else(|| protocol_number(text))
 }
 
-/// Each value as written, and what `read` makes of it.
+/// Reads values: each as written, and as `read` parses it.
 fn values<T>(field: &Field<'_>, mut read: impl FnMut(&Field<'_>, &str) -> Option<T>) -> Option<(Vec<String>, Vec<T>)> {
     let items = field.items(CONDITION_VALUES_MAX, "[80, 443]")?;
     if items.is_empty() {
@@ -371,7 +371,7 @@ fn numbers(field: &Field<'_>, of: Of, what: &str, read: impl Fn(&str) -> Option<
     let (texts, numbers) = values(field, |item, text| {
         let number = read(text);
         if number.is_none() {
-            item.refuse(format!("{:?} is no {what}", short(text)));
+            item.refuse(format!("{:?} is not a valid {what}", short(text)));
         }
         number
     })?;
@@ -382,7 +382,7 @@ fn ranges(field: &Field<'_>, of: Of, all: RangeInclusive<u32>, what: &str) -> Op
     ranges_of(field, of, all, what, |text| text.parse().ok())
 }
 
-/// Numbers and ranges of numbers, parsed by `read`.
+/// Reads numbers and ranges of numbers, parsed by `read`.
 fn ranges_of(
     field: &Field<'_>,
     of: Of,
@@ -402,12 +402,12 @@ fn ranges_of(
                 None
             }
             Some((_, last)) if last > *max => {
-                item.refuse(format!("{last} is no {what}: the largest is {max}"));
+                item.refuse(format!("{last} is not a valid {what}: the largest is {max}"));
                 None
             }
             None => {
                 item.refuse(format!(
-                    "{:?} is no {what}: expected {min} to {max}, or a range such as 80-90",
+                    "{:?} is not a valid {what}: expected {min} to {max}, or a range such as 80-90",
                     short(text)
                 ));
                 None
@@ -434,7 +434,7 @@ fn interfaces(field: &Field<'_>) -> Option<(Vec<String>, Values)> {
     Some((texts, Values::Interfaces(names)))
 }
 
-/// Names of networks.
+/// Reads names of networks.
 fn networks(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
     let (texts, names) = values(field, |item, text| {
         let names = || config.networks.iter().map(|network| network.name.as_str());
@@ -452,7 +452,7 @@ fn networks(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<Strin
     Some((texts, Values::Networks(side, names)))
 }
 
-/// ASNs, written as `64496` or `AS64496`.
+/// Reads ASNs, written as `64496` or `AS64496`.
 fn systems(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
     check_needs(&[field::Field::As(side)], field, config);
     ranges_of(field, Of::As(side), 0..=u32::MAX, "number of an autonomous system", |text| {
@@ -461,7 +461,7 @@ fn systems(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String
     })
 }
 
-/// Countries by their two-letter codes, as databases have them.
+/// Reads countries by their two-letter codes, as in databases.
 fn countries(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
     check_needs(&[field::Field::Country(side)], field, config);
     let (texts, countries) = values(field, |item, text| match text.as_bytes() {
@@ -477,7 +477,7 @@ fn countries(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<Stri
     Some((texts, Values::Ranges(Of::Country(side), countries)))
 }
 
-/// Checks that the configuration has what these fields need.
+/// Checks that the configuration has the names or databases that these fields need.
 fn check_needs(fields: &[field::Field], at: &Field<'_>, config: &Config) {
     use field::Field as F;
     for field in fields {

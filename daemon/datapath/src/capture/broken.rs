@@ -16,7 +16,7 @@ pub struct Broken {
     pub file: String,
     /// How many packets were read before the error.
     pub packets: u64,
-    /// Offset of the unreadable record from the start of the capture, in bytes, after decompression.
+    /// The offset of the unreadable record from the start of the capture, in bytes, after decompression.
     pub offset: u64,
     /// What is wrong.
     pub reason: Reason,
@@ -31,7 +31,7 @@ pub enum Reason {
     /// Reading failed.
     #[error("cannot read it: {0}")]
     Read(#[from] io::Error),
-    /// A compressed file that cannot be decompressed.
+    /// A compressed file cannot be decompressed.
     #[error("{}", packed(.packing, .error))]
     Packed {
         /// The name of the compression.
@@ -43,13 +43,13 @@ pub enum Reason {
     /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// Compressed in a format that weir does not read.
+    /// The file is compressed in a format that weir does not read.
     #[error("the file is {0}-compressed: decompress it first (weir reads gzip and zstd)")]
     Compressed(&'static str),
     /// The first bytes are not those of a capture.
     #[error("not a capture: expected pcap or pcapng, but it begins with {}", Hex(.0))]
     NotACapture(Vec<u8>),
-    /// A version that has been out of use for decades, or random data.
+    /// The version has been out of use for decades, or the file is random data.
     #[error("{format} version {version} is unknown: weir reads {known}")]
     Version {
         /// The format's name.
@@ -62,20 +62,20 @@ pub enum Reason {
     /// The file is truncated.
     #[error("the file ends inside {inside}: {} of its {} bytes are there", grouped(*.there), grouped(*.bytes))]
     CutShort {
-        /// Where it ends.
+        /// The part in which it ends.
         inside: CapturePart,
         /// How many bytes of that part are present.
         there: u64,
-        /// How many it should have.
+        /// How many bytes that part should have.
         bytes: u64,
     },
-    /// A packet with more bytes than [`PACKET_BYTES_MAX`].
+    /// A packet has more bytes than [`PACKET_BYTES_MAX`].
     #[error(
         "the record says {} captured bytes, the limit is {}",
         grouped(u64::from(*.0)), grouped(u64::from(PACKET_BYTES_MAX))
     )]
     Captured(u32),
-    /// A packet that is larger than its block.
+    /// A packet is larger than its block.
     #[error(
         "the block says {} captured bytes, but has room for {}",
         grouped(u64::from(*.captured)), grouped(u64::from(*.room))
@@ -83,10 +83,10 @@ pub enum Reason {
     Overrun {
         /// The captured length, in bytes.
         captured: u32,
-        /// What the block's length leaves for the packet.
+        /// The bytes in the block that are left for the packet.
         room: u32,
     },
-    /// A block length that is impossible, or beyond [`BLOCK_BYTES_MAX`](super::BLOCK_BYTES_MAX) or
+    /// A block's length is impossible, or beyond [`BLOCK_BYTES_MAX`](super::BLOCK_BYTES_MAX) or
     /// [`DESCRIPTION_BYTES_MAX`](super::DESCRIPTION_BYTES_MAX).
     #[error(
         "the block of type {kind:#010x} says {} bytes, possible are {smallest} to {}",
@@ -102,7 +102,7 @@ pub enum Reason {
         /// The largest length accepted for this type.
         largest: u32,
     },
-    /// A block has its length at both ends, and they must be equal.
+    /// A block states its length at both ends, and the two differ.
     #[error(
         "the block's length is {} at its start, but {} at its end",
         grouped(u64::from(*.start)), grouped(u64::from(*.end))
@@ -113,10 +113,10 @@ pub enum Reason {
         /// The length after the content.
         end: u32,
     },
-    /// A section with an invalid byte order.
+    /// A section has an invalid byte order.
     #[error("the section's byte-order magic is {}, expected 1a 2b 3c 4d or its reverse", Hex(.0))]
     ByteOrder([u8; 4]),
-    /// A packet on an interface that its section does not describe.
+    /// A packet is from an interface that its section does not describe.
     #[error("the packet is from interface {interface}, but the section describes {described} so far")]
     Interface {
         /// The interface's index.
@@ -124,10 +124,10 @@ pub enum Reason {
         /// How many interfaces are described.
         described: usize,
     },
-    /// More than [`DESCRIPTIONS_MAX`] interfaces in one section.
+    /// One section describes more than [`DESCRIPTIONS_MAX`] interfaces.
     #[error("the section describes more than {} interfaces", grouped(DESCRIPTIONS_MAX as u64))]
     Interfaces,
-    /// An interface description that cannot be read.
+    /// An interface description cannot be read.
     #[error("the interface description cannot be read")]
     Description,
 }
@@ -144,10 +144,10 @@ pub enum CapturePart {
 }
 
 impl Reason {
-    /// How many of a file's first bytes are inspected, and shown if it is not a capture.
+    /// How many of a file's first bytes are inspected, and shown if the file is not a capture.
     pub(super) const FIRST_BYTES: usize = 8;
 
-    /// Says what a file that is not a capture seems to be.
+    /// Describes what a file that is not a capture seems to be.
     pub(super) fn not_a_capture(first: &[u8]) -> Self {
         const COMPRESSED: [(&[u8], &str); 3] =
             [(&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"), (b"BZh", "bzip2"), (&[0x04, 0x22, 0x4d, 0x18], "lz4")];
@@ -157,10 +157,10 @@ impl Reason {
         }
     }
 
-    /// The same for a compressed file: a read error then means that it cannot be decompressed.
+    /// Changes a read error of a compressed file: there it means that the file cannot be decompressed.
     pub(super) fn of_packed(self, packing: Option<&'static str>) -> Self {
         match (self, packing) {
-            // A system error about the file itself has a number.
+            // A system error about the file itself has an error number.
             (Self::Read(error), Some(packing)) if error.raw_os_error().is_none() => Self::Packed { packing, error },
             (other, _) => other,
         }

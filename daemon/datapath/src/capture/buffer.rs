@@ -1,5 +1,4 @@
-//! A read buffer: a window that slides over a file's decompressed content. It grows only when there is input to fill
-//! it.
+//! A read buffer: a window that moves over a file's decompressed content. It grows only when there is input to fill it.
 
 use std::io::{ErrorKind, Read, Result};
 
@@ -11,12 +10,12 @@ pub(super) struct Buffer<R> {
     /// `bytes[start..end]` has been read but not consumed.
     start: usize,
     end: usize,
-    /// Bytes consumed so far.
+    /// The number of bytes consumed so far.
     offset: u64,
 }
 
 impl<R: Read> Buffer<R> {
-    /// A buffer that starts with this many bytes, and grows if a record needs more.
+    /// Creates a buffer of this many bytes. It grows if a record needs more.
     ///
     /// # Errors
     ///
@@ -39,7 +38,7 @@ impl<R: Read> Buffer<R> {
         Ok(&self.bytes[self.start..self.end.min(self.start + bytes)])
     }
 
-    /// Consumes `bytes` that were peeked at; they stay in place until the next peek.
+    /// Consumes `bytes` bytes that were peeked at. They stay in place until the next peek.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> &[u8] {
         let taken = self.start..self.start + bytes;
@@ -48,12 +47,12 @@ impl<R: Read> Buffer<R> {
         &self.bytes[taken]
     }
 
-    /// Bytes consumed so far.
+    /// The number of bytes consumed so far.
     pub(super) const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The memory of the window in bytes.
+    /// The memory of the window, in bytes.
     #[cfg(test)]
     pub(super) const fn bytes(&self) -> usize {
         self.bytes.len()
@@ -67,7 +66,8 @@ impl<R: Read> Buffer<R> {
         self.start = 0;
         while self.end < bytes {
             if self.end == self.bytes.len() {
-                // A length is only a claim: the window doubles when it is full, not because of a length.
+                // The input may claim any length. So the window doubles when it is full, and never grows to a claimed
+                // length.
                 self.bytes.resize((self.end * 2).min(BLOCK_BYTES_MAX as usize), 0);
             }
             match self.reader.read(&mut self.bytes[self.end..]) {

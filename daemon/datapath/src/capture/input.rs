@@ -8,7 +8,7 @@ use std::{
     rc::Rc,
 };
 
-/// The name that means standard input.
+/// The path that means standard input.
 const STDIN: &str = "-";
 
 /// The raw bytes of a capture file, counted to show the progress.
@@ -43,7 +43,7 @@ pub fn is_stdin(path: &Path) -> bool {
     path == Path::new(STDIN)
 }
 
-/// Its name in messages and reports.
+/// The name of this input in messages and reports.
 pub(super) fn name(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }

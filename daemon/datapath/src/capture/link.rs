@@ -6,7 +6,7 @@ use weir_common::packet::Link;
 pub(super) const fn link(linktype: u16) -> Link {
     match linktype {
         1 => Link::Ethernet,
-        // RAW; as DLT_RAW on most systems, and on OpenBSD; IPV4; IPV6.
+        // RAW; the same as DLT_RAW on most systems, and on OpenBSD; IPV4; IPV6.
         101 | 12 | 14 | 228 | 229 => Link::RawIp,
         // NULL; LOOP.
         0 | 108 => Link::Loopback,

@@ -1,10 +1,10 @@
-//! Merges several captures: their packets in time order.
+//! Merges the packets of several captures in time order.
 //!
-//! Each capture is read from start to end. So if each capture is sorted, the packets are sorted, too; a capture that is
-//! not sorted stays as it is. A packet without a time comes right after the one before it.
+//! Each capture is read from start to end. So if each capture is sorted, the result is sorted, too. The packets of one
+//! capture keep their order even if it is not sorted. A packet without a time comes right after the one before it.
 //!
 //! Memory: one read buffer per open capture. If there are many captures, each is open only from its first packet to its
-//! last, so only those that overlap in time are open together.
+//! last, so only captures that overlap in time are open together.
 
 use std::{
     cell::Cell,
@@ -21,15 +21,15 @@ use super::{
 
 /// Up to this many captures stay open from the start.
 const KEPT_OPEN: usize = 64;
-/// Initial read buffers of all captures together, in bytes, and the limits of a single one.
+/// The initial read buffers of all captures together, in bytes, and the limits of a single buffer.
 const BUFFERS_BYTES: usize = 4 << 20;
 const BUFFER_BYTES: [usize; 2] = [16 << 10, 256 << 10];
 
 /// Captures that are read together.
 pub struct Merge {
     sources: Vec<Source>,
-    /// Captures that have not ended, by the time of their next packet; for the capture that was read last, by the time
-    /// of the packet it returned.
+    /// Captures that have not ended, by the time of their next packet. The capture that was read last has the time of
+    /// the packet that it returned.
     next: BinaryHeap<Reverse<(u64, usize)>>,
     buffer_bytes: usize,
     read: Rc<Cell<u64>>,
@@ -39,7 +39,7 @@ pub struct Merge {
 
 struct Source {
     path: PathBuf,
-    /// `None` if it is not open yet, or closed.
+    /// `None` if it is not open yet, or already closed.
     capture: Option<Capture<Input>>,
     /// The time of the last packet it returned.
     time_ns: u64,
@@ -76,7 +76,7 @@ impl Merge {
         self.read.get()
     }
 
-    /// The broken captures, in the order of the files.
+    /// The captures that could not be read to the end, in the order of the files.
     pub fn into_broken(mut self) -> Vec<Broken> {
         self.broken.sort_by_key(|(nth, _)| *nth);
         self.broken.into_iter().map(|(_, broken)| broken).collect()
@@ -101,7 +101,7 @@ impl Merge {
             }
         };
         let Source { capture, time_ns, .. } = &mut self.sources[nth];
-        // It has been peeked at, so it exists.
+        // Its time is known, so the packet exists.
         let packet = capture.as_mut()?.next_packet().ok()??;
         *time_ns = packet.time_ns.unwrap_or(*time_ns);
         Some(packet)
@@ -126,7 +126,7 @@ impl Merge {
         }
     }
 
-    /// Opens a capture for the first time, and closes it again if there are many.
+    /// Opens a capture for the first time. Closes it again if there are many captures.
     fn look_at(&mut self, nth: usize, are_many: bool) -> Result<(), Broken> {
         let before = self.read.get();
         self.sources[nth].capture = Some(self.open(nth)?);
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// A capture of packets at these milliseconds, each with the length `mark` on the wire.
+    /// A capture of packets at these times in milliseconds, each with the length `mark` on the wire.
     fn capture(folder: &Path, name: &str, mark: u32, times_ms: &[u32]) -> PathBuf {
         let mut bytes = Vec::new();
         let words = |bytes: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
@@ -212,7 +212,7 @@ mod tests {
     fn of_many_captures_only_those_of_the_same_time_are_open() {
         const FILES: u32 = 3 * KEPT_OPEN as u32;
         let folder = Folder::new("many");
-        // From last to first; each overlaps the one before.
+        // The captures are sorted from last to first; each overlaps the one before.
         let times = |nth: u32| [nth * 100, nth * 100 + 50, nth * 100 + 120];
         let files: Vec<_> =
             (0..FILES).rev().map(|nth| capture(folder.path(), &format!("{nth}"), nth, &times(nth))).collect();
@@ -239,6 +239,6 @@ mod tests {
         let (packets, merge) = read(&files);
         assert_eq!(packets, [(0, 0), (1, 1), (2, 2), (10, 0), (11, 1), (12, 2), (20, 0), (22, 2)]);
         let broken: Vec<_> = merge.into_broken().iter().map(|broken| broken.packets).collect();
-        assert_eq!(broken, [0, 2], "in the order of the files");
+        assert_eq!(broken, [0, 2], "they are in the order of the files");
     }
 }

@@ -1,4 +1,4 @@
-//! Capture files, packet by packet: pcap and pcapng, also compressed with gzip or zstd, in bounded memory.
+//! Reads capture files packet by packet: pcap and pcapng, also compressed with gzip or zstd, in bounded memory.
 //!
 //! ```text
 //! open: look at the first bytes; pcap: read the file header
@@ -11,8 +11,8 @@
 //! it is used. Before version 2.3, pcap had its two lengths swapped. Obsolete pcapng packet blocks still occur. And
 //! nothing may be allocated per packet.
 //!
-//! A packet's bytes are its *original* length. If the capture says that frames carry an FCS (the upper bits of pcap's
-//! link type, pcapng's `if_fcslen`), it is included, as in other tools.
+//! A packet's bytes are its *original* length. If the capture states that frames include an FCS (the upper bits of
+//! pcap's link type, pcapng's `if_fcslen`), the FCS is counted, as in other tools.
 
 mod broken;
 mod buffer;
@@ -38,9 +38,9 @@ use self::{
     pcapng::Pcapng,
 };
 
-/// A record with more captured bytes is invalid: capture tools write no larger snapshot length.
+/// A record with more captured bytes is invalid: no capture tool writes a larger snapshot length.
 pub const PACKET_BYTES_MAX: u32 = 256 << 10;
-/// A longer pcapng block is invalid, as for other readers. The read buffer never grows beyond this.
+/// A longer pcapng block is invalid, as for other readers. The read buffer never grows beyond this size.
 pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
 /// A longer pcapng interface description is invalid: parsing its options takes ten times their length in memory.
 pub const DESCRIPTION_BYTES_MAX: u32 = 1 << 20;
@@ -48,18 +48,18 @@ pub const DESCRIPTION_BYTES_MAX: u32 = 1 << 20;
 /// many descriptions already take 4 MiB.
 pub const DESCRIPTIONS_MAX: usize = 1 << 16;
 
-/// Size of the read buffer: holds many packets per system call, but still fits a core's cache.
+/// The size of the read buffer: it holds many packets per system call, but still fits a core's cache.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// One packet of a capture, borrowed from its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// Capture time in nanoseconds since the Unix epoch. `None` if the capture has no time (pcapng's simple packet
-    /// blocks), or if it does not fit: before 1970, or after July 2554.
+    /// blocks), or if the time is before 1970 or after July 2554.
     pub time_ns: Option<u64>,
-    /// The link layer of its first bytes.
+    /// The link layer of the first captured bytes.
     pub link: Link,
-    /// Length on the wire in bytes, as recorded. In a few captures it is less than what was captured.
+    /// Length on the wire in bytes, as recorded. In a few captures it is less than the number of captured bytes.
     pub wire_bytes: u32,
     /// The captured bytes.
     pub captured: &'a [u8],
@@ -81,7 +81,7 @@ enum Format {
     Pcapng(Pcapng),
 }
 
-/// Where the buffer holds the next packet, and what the capture says about it.
+/// The position of the next packet in the buffer, and the capture's data about it.
 struct Located {
     time_ns: Option<u64>,
     link: Link,
@@ -107,7 +107,7 @@ impl Capture<File> {
 }
 
 impl<R: Read> Capture<R> {
-    /// Reads a capture from `reader`, which needs no buffering; `file` is its name in error messages.
+    /// Reads a capture from `reader`, which needs no buffering. `file` is the name for error messages.
     ///
     /// # Errors
     ///
@@ -116,11 +116,11 @@ impl<R: Read> Capture<R> {
         Self::with_buffer(reader, file, BUFFER_BYTES)
     }
 
-    /// The same with a read buffer of this many bytes. It grows if a record needs more.
+    /// Like [`Capture::new`], with a read buffer of this many bytes. It grows if a record needs more.
     ///
     /// # Errors
     ///
-    /// As for [`Capture::new`].
+    /// See [`Capture::new`].
     pub fn with_buffer(reader: R, file: impl Into<String>, bytes: usize) -> Result<Self, Broken> {
         let file = file.into();
         let opened = Buffer::new(reader, bytes).map_err(Reason::from).and_then(|mut buffer| {
@@ -134,11 +134,11 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// Capture time of the next packet, which may be unknown; `None` at the end.
+    /// The capture time of the next packet, which may be unknown. `None` at the end.
     ///
     /// # Errors
     ///
-    /// As for [`Capture::next_packet`].
+    /// See [`Capture::next_packet`].
     pub fn next_time(&mut self) -> Result<Option<Option<u64>>, Broken> {
         if self.next.is_none() {
             self.next = self.locate()?;
@@ -150,7 +150,7 @@ impl<R: Read> Capture<R> {
     ///
     /// # Errors
     ///
-    /// What cannot be read, and where. Everything before it was delivered; nothing comes after it.
+    /// A record cannot be read; the error has its place. All packets before it were returned, and none will follow.
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, Broken> {
         let next = match self.next.take() {
             None => self.locate()?,
@@ -178,7 +178,7 @@ impl<R: Read> Capture<R> {
         })
     }
 
-    /// Bytes of the decompressed capture up to the end of the last delivered packet.
+    /// How many bytes of the decompressed capture were read, up to the end of the last returned packet.
     pub const fn bytes_read(&self) -> u64 {
         self.buffer.offset()
     }

@@ -1,4 +1,5 @@
-//! Byte order: each capture, and each section of a pcapng capture, has the byte order of the machine that wrote it.
+//! The byte order of a capture. Each capture, and each section of a pcapng capture, has the byte order of the machine
+//! that wrote it.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {

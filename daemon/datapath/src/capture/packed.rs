@@ -1,21 +1,21 @@
-//! Captures compressed with gzip (RFC 1952) or zstd (RFC 8878), recognised by their first bytes. They are decompressed
-//! while they are read, so a small file with large content takes no more memory than any other.
+//! Reads captures compressed with gzip (RFC 1952) or zstd (RFC 8878), which it recognises by their first bytes. They
+//! are decompressed while they are read, so a small file with large content takes no more memory than any other file.
 //!
-//! If the data is damaged, everything before the damage is delivered first, as far as the format allows: up to the byte
-//! for gzip, up to the block for zstd.
+//! If the data is damaged, everything before the damage is still returned, as far as the format allows: up to the
+//! damaged byte for gzip, up to the damaged block for zstd.
 
 use std::io::{BufRead, BufReader, Chain, Cursor, Error, ErrorKind, Read, Result};
 
 use flate2::{Crc, bufread::DeflateDecoder};
 
-/// A file of another format whose first bytes [`Unpacked`] has inspected.
+/// The input again from its start, after [`Unpacked`] has inspected the first bytes.
 type Looked<R> = Chain<Cursor<Vec<u8>>, R>;
 
 /// How many bytes identify the compression.
 const MAGIC_BYTES: usize = 4;
 /// zstd refuses a larger window by default (`zstd --long`): 128 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-/// Input bytes per zstd call. On damage, zstd withholds what it decompressed in the same call.
+/// Input bytes per zstd call. If the data is damaged, zstd withholds everything that it decompressed in the same call.
 const SIP_BYTES: usize = 128;
 
 /// The decompressed content of a file, which may be uncompressed.
@@ -30,7 +30,7 @@ impl<R: Read> Unpacked<R> {
     ///
     /// # Errors
     ///
-    /// They cannot be read.
+    /// The first bytes cannot be read.
     pub(super) fn new(mut reader: R) -> Result<Self> {
         let mut first = Vec::with_capacity(MAGIC_BYTES);
         reader.by_ref().take(MAGIC_BYTES as u64).read_to_end(&mut first)?;
@@ -67,12 +67,12 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-/// Whether a file with these first bytes is zstd: a frame, or a skippable one (RFC 8878, 3.1).
+/// Whether a file with these first bytes is compressed by zstd: a frame, or a skippable one (RFC 8878, 3.1).
 fn is_zstd(first: &[u8]) -> bool {
     matches!(first, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// Limits the bytes per read.
+/// Limits the number of bytes per read.
 pub(super) struct SmallReads<R>(R);
 
 impl<R: BufRead> Read for SmallReads<R> {
@@ -92,14 +92,14 @@ impl<R: BufRead> BufRead for SmallReads<R> {
     }
 }
 
-/// Decompresses gzip, member by member. `flate2` has a reader for that, too, but on damage it withholds what it
-/// decompressed in the same call.
+/// Decompresses gzip, member by member. `flate2` has a reader for that, too, but on damaged data it withholds
+/// everything that it decompressed in the same call.
 pub(super) struct Gunzip<R> {
-    /// `None` between two members.
+    /// The current member; `None` between two members.
     member: Option<DeflateDecoder<R>>,
     /// The input, between two members.
     between: Option<R>,
-    /// The checksum of what the member has decompressed to so far.
+    /// The checksum of the data that the member has decompressed so far.
     check: Crc,
     /// The error to return next.
     damage: Option<Error>,
@@ -154,7 +154,7 @@ impl<R: BufRead> Read for Gunzip<R> {
             };
             let before = member.total_out();
             let read = member.read(into);
-            // Includes what was decompressed before an error.
+            // This includes data that was decompressed before an error.
             let unpacked = (member.total_out() - before) as usize;
             self.check.update(&into[..unpacked]);
             match read {

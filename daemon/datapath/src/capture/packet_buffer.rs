@@ -12,7 +12,7 @@ use super::Packet;
 /// Memory limit for waiting packets, in bytes.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Packets copied from their captures, as far as the parser reads.
+/// Packets copied from their captures: as many bytes of each as the parser reads.
 #[derive(Default)]
 pub struct PacketBuffer {
     packets: BinaryHeap<Waiting>,
@@ -26,7 +26,7 @@ pub struct PacketBuffer {
 /// A waiting packet.
 pub struct Waiting {
     time_ns: Option<u64>,
-    /// Its arrival number: packets of the same time stay in arrival order.
+    /// Its arrival number: packets of the same time keep their arrival order.
     nth: u64,
     link: Link,
     wire_bytes: u32,
@@ -60,7 +60,7 @@ impl PacketBuffer {
         Some(first)
     }
 
-    /// The earliest time.
+    /// The time of the earliest packet.
     pub fn first_ns(&self) -> Option<u64> {
         self.packets.peek()?.time_ns
     }
@@ -72,18 +72,18 @@ impl PacketBuffer {
 }
 
 impl Waiting {
-    /// The original packet.
+    /// The packet as it was added.
     pub const fn packet(&self) -> Packet<'_> {
         Packet { time_ns: self.time_ns, link: self.link, wire_bytes: self.wire_bytes, captured: &self.captured }
     }
 
-    /// Its memory, including the allocator's overhead.
+    /// The memory that it takes, including the allocator's overhead.
     const fn bytes(&self) -> usize {
         size_of::<Self>() + 16 + self.captured.len()
     }
 }
 
-/// The earliest packet is the greatest, because a heap returns that first.
+/// The earliest packet is the greatest one, because a heap returns the greatest first.
 impl Ord for Waiting {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.time_ns, other.nth).cmp(&(self.time_ns, self.nth))

@@ -12,7 +12,7 @@ use super::{
 
 const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
-/// A. Kuznetzov's patched libpcap adds the interface, protocol and packet type.
+/// The record header of A. Kuznetzov's patched libpcap, which adds the interface, protocol and packet type.
 const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
 
 /// The content of the file header.
@@ -28,11 +28,11 @@ enum Lengths {
     CapturedFirst,
     /// Before version 2.3, and in DG/UX's version 543.0.
     OriginalFirst,
-    /// Version 2.3 exists in both orders: the smaller length is the captured one.
+    /// Version 2.3 exists with both orders: the smaller length is the captured one.
     SmallerIsCaptured,
 }
 
-/// What a file's first bytes tell.
+/// The format that a file's first bytes identify.
 #[derive(Clone, Copy)]
 pub(super) struct Magic {
     order: Order,
@@ -76,13 +76,13 @@ impl Pcap {
             _ => Lengths::CapturedFirst,
         };
         let [.., linktype] = order.words::<6>(bytes);
-        // The upper half has other uses, such as the FCS's length.
+        // The upper half of the link type has other uses, such as the FCS's length.
         let pcap = Self { magic, lengths, link: link(linktype as u16) };
         buffer.take(FILE_HEADER_BYTES);
         Ok(pcap)
     }
 
-    /// The next record, which is then in the buffer; `None` at the end.
+    /// Loads the next record into the buffer and returns its position; `None` at the end.
     #[inline]
     pub(super) fn next<R: Read>(&self, buffer: &mut Buffer<R>) -> Result<Option<Located>, Reason> {
         let Magic { order, ns_per_tick, record_header_bytes: at } = self.magic;

@@ -14,22 +14,22 @@ use super::{
     order::Order::{self, Big, Little},
 };
 
-/// The block type of a section header, the same in both byte orders: a pcapng file starts with it.
+/// The block type of a section header, with which a pcapng file starts. It is the same in both byte orders.
 pub(super) const MAGIC: [u8; 4] = kind::SECTION.to_be_bytes();
 
 /// Block types.
 mod kind {
     pub const SECTION: u32 = 0x0a0d_0d0a;
     pub const INTERFACE: u32 = 1;
-    /// Obsolete: has a 16-bit interface and a drop count instead of the 32-bit interface of an enhanced block.
+    /// An obsolete block: a 16-bit interface and a drop count replace the 32-bit interface of an enhanced block.
     pub const PACKET: u32 = 2;
     pub const SIMPLE_PACKET: u32 = 3;
     pub const ENHANCED_PACKET: u32 = 6;
 }
 
-/// Type and length before a block's content.
+/// The type and the length before a block's content.
 const HEAD_BYTES: usize = 8;
-/// The length again, after the content.
+/// The length after the content.
 const TAIL_BYTES: usize = 4;
 /// Offset of the packet in an enhanced (or obsolete) packet block.
 const PACKET_AT: usize = HEAD_BYTES + 20;
@@ -49,12 +49,12 @@ struct Interface {
     offset_ns: i128,
 }
 
-/// `if_tsresol`: the length of a tick as a power of a second.
+/// `if_tsresol`: the length of a tick, as a power of ten or two.
 #[derive(Clone, Copy)]
 enum Resolution {
-    /// 10^-n, at least a nanosecond: ticks are multiplied by this to get nanoseconds.
+    /// 10^-n, at least a nanosecond: ticks are multiplied by this number to get nanoseconds.
     Coarse(u64),
-    /// 10^-n, less than a nanosecond: ticks are divided by this.
+    /// 10^-n, less than a nanosecond: ticks are divided by this number.
     Fine(u64),
     /// 2^-n.
     Binary(u8),
@@ -67,7 +67,7 @@ impl Default for Pcapng {
 }
 
 impl Pcapng {
-    /// The next packet's block, which is then in the buffer; `None` at the end.
+    /// Loads the next packet's block into the buffer and returns the packet's position; `None` at the end.
     pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<Located>, Reason> {
         while let Some((kind, bytes)) = self.block(buffer)? {
             let block = buffer.peek(bytes)?;
@@ -83,7 +83,7 @@ impl Pcapng {
         Ok(None)
     }
 
-    /// Loads the next block and checks that its two lengths agree; returns its type and length, or `None` at the end.
+    /// Loads the next block and checks that its two lengths agree. Returns its type and length, or `None` at the end.
     fn block<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<(u32, usize)>, Reason> {
         let head = buffer.peek(HEAD_BYTES + 4)?;
         if head.is_empty() {
@@ -166,7 +166,7 @@ impl Pcapng {
         })
     }
 
-    /// A packet without a time and a captured length, from the section's first interface.
+    /// Locates a packet without a time and without a captured length. It is from the section's first interface.
     fn simple_packet(&self, block: &[u8]) -> Result<Located, Reason> {
         let interface = self.interface(0)?;
         let [original] = self.order.words(&block[HEAD_BYTES..]);
@@ -208,7 +208,7 @@ impl Resolution {
         let exponent = if_tsresol & 0x7f;
         match if_tsresol {
             0..=9 => Self::Coarse(10_u64.pow(u32::from(9 - exponent))),
-            // Beyond 64 bits, every possible time rounds to 0: the divisor makes it so.
+            // If the divisor does not fit into 64 bits, every time rounds to 0. The largest divisor does that, too.
             10..0x80 => Self::Fine(10_u64.checked_pow(u32::from(exponent - 9)).unwrap_or(u64::MAX)),
             0x80.. => Self::Binary(exponent),
         }
@@ -253,7 +253,7 @@ const fn part(kind: u32) -> CapturePart {
     }
 }
 
-/// Checks that a packet at `at` is within its block and the limit.
+/// Checks that the packet at this offset is within its block and within the limit.
 #[inline]
 fn fits(captured: u32, at: usize, block: &[u8]) -> Result<(), Reason> {
     let room = (block.len() - TAIL_BYTES - at) as u32;

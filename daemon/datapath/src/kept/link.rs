@@ -1,4 +1,4 @@
-//! BPF links: programs on interfaces, which can outlive their weir.
+//! BPF links: programs on interfaces, which can stay there when weir ends.
 
 use std::{
     collections::HashMap,
@@ -23,25 +23,25 @@ pub struct Link {
     stays: bool,
 }
 
-/// The state of a link since the last check.
+/// The position of a link's program at a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkPosition {
-    /// Its program is the first that sees each packet of the hook.
+    /// The program sees each packet of the hook before all others.
     First,
-    /// The programs with these ids see the packets before, and may end the chain.
+    /// The programs with these ids see the packets before it, and may end the chain.
     Behind(Vec<u32>),
     /// Another process has detached it.
     Removed,
-    /// Another process has replaced weir's program by this one.
+    /// Another process has replaced weir's program by the one with this id.
     Replaced(u32),
 }
 
-/// Two programs that pass every packet on. They hold a position while links change theirs. Two, because the kernel
-/// allows a program only once per hook.
+/// Two programs that pass every packet on. They hold a position while links change theirs. There are two, because the
+/// kernel allows a program only once per hook.
 pub struct Passing([OwnedFd; 2]);
 
 impl Passing {
-    /// Loads both.
+    /// Loads both programs.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Link {
         Ok(Self { name, descriptor, program, stays: false })
     }
 
-    /// Replaces the program of this link. Each packet is seen by exactly one of the two.
+    /// Replaces the program of this link. Each packet is seen by exactly one of the two programs.
     ///
     /// # Errors
     ///
@@ -81,11 +81,11 @@ impl Link {
         self.program
     }
 
-    /// The position of its program: from the link itself and, if permitted, from the chain of its hook.
+    /// Finds the position of its program, from the link itself and, if permitted, from the chain of its hook.
     ///
     /// # Errors
     ///
-    /// The kernel does not tell, for example because the interface is just vanishing.
+    /// The kernel does not report it, for example because the interface is just vanishing.
     pub fn place(&self, chains: &Chains) -> io::Result<LinkPosition> {
         let state = syscall::state_of(self.descriptor.as_fd())?;
         if state.ifindex == 0 {
@@ -99,7 +99,7 @@ impl Link {
             return Ok(LinkPosition::First);
         }
         let chain = match chains.of(ifindex, hook) {
-            // Without permission for the chain, only the link itself can be checked.
+            // Without permission to read the chain, only the link itself can be checked.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(LinkPosition::First),
             chain => chain?,
         };
@@ -111,7 +111,7 @@ impl Link {
         })
     }
 
-    /// Attaches this program again with a new link, first on its hook, after another process has detached this one.
+    /// Attaches this program again with a new link, first at its hook, after another process has detached the old one.
     ///
     /// # Errors
     ///
@@ -123,12 +123,12 @@ impl Link {
         Ok(())
     }
 
-    /// Moves the program before all others on its hook. No packet is counted twice. Packets between two system calls,
-    /// some microseconds apart, are not counted.
+    /// Moves the program before all others at its hook. No packet is counted twice. Packets that arrive between two of
+    /// the system calls, some microseconds apart, are not counted.
     ///
     /// # Errors
     ///
-    /// The kernel refused; then the program stays where it was.
+    /// The kernel refused. Then the program stays where it was.
     pub fn move_first(&mut self, program: impl AsFd, Passing([first, aside]): &Passing) -> io::Result<()> {
         let Name::Link { hook, ifindex, .. } = self.name else { return Ok(()) };
         let mut another = Self::attach(first, ifindex, hook)?;
@@ -160,7 +160,7 @@ impl Link {
             debug!("cannot detach {}: {error}", before.name);
         }
         before.stays = true;
-        // Both have the same name.
+        // Both links have the same name.
         store::forget(self.name);
         store::keep(self.name, &self.descriptor);
     }
@@ -170,8 +170,8 @@ impl Link {
         self.stays = true;
     }
 
-    /// From now on, dropping this link detaches the program. Before, an inherited program stays: if this weir ends
-    /// before it measures, the next one takes it over.
+    /// From now on, dropping this link detaches the program. Until then, an inherited program stays: if this weir ends
+    /// before it measures, the next one takes the program over.
     pub const fn settle(&mut self) {
         self.stays = false;
     }
@@ -182,7 +182,7 @@ impl Drop for Link {
         if self.stays {
             return;
         }
-        // Closing is not enough: systemd may hold it, too, and closes it only later.
+        // Closing the descriptor is not enough: systemd may hold it, too, and closes it only later.
         if let Err(error) = syscall::detach(self.descriptor.as_fd()) {
             debug!("cannot detach {}: {error}", self.name);
         }
@@ -190,7 +190,7 @@ impl Drop for Link {
     }
 }
 
-/// The links of an earlier weir that are not taken over yet. They stay if this weir ends before that.
+/// The links of an earlier weir that are not taken over yet. They stay if this weir ends before it takes them over.
 #[derive(Default)]
 pub struct Links {
     left: HashMap<(Hook, u32), Link>,
@@ -198,8 +198,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Adds one. It is broken if its interface is gone, or is now a different one, or if another process has detached
-    /// it.
+    /// Adds a link. It is broken if its interface is gone or is now a different one, or if another process has detached
+    /// the link.
     pub fn add(&mut self, name: Name, descriptor: OwnedFd) {
         let Name::Link { hook, ifindex, network: home } = name else { return };
         let is_here = home == network();

@@ -1,5 +1,5 @@
-//! What outlives the process: descriptors that systemd keeps for the next weir ([`store`], by [`name`]), among them the
-//! programs on interfaces ([`link`]).
+//! The descriptors that outlive the process: systemd keeps them for the next weir ([`store`], by [`name`]). They
+//! include the programs on interfaces ([`link`]).
 
 pub mod link;
 pub mod name;
@@ -10,7 +10,7 @@ use std::{fs, os::unix::fs::MetadataExt as _};
 
 pub use self::slot::{SlotState, words};
 
-/// The inode of this process's network namespace; 0 if `/proc` does not tell.
+/// The inode of this process's network namespace; 0 if `/proc` is not readable.
 pub fn network() -> u64 {
     fs::metadata("/proc/self/ns/net").map_or(0, |namespace| namespace.ino())
 }

@@ -4,8 +4,8 @@ use std::{fmt, str::FromStr};
 
 use crate::syscall::Hook;
 
-/// A descriptor that outlives its weir. All except links belong to one generation of the datapath: each weir loads its
-/// own at start.
+/// A descriptor that outlives the weir that made it. All except links belong to one generation of the datapath: each
+/// weir loads its own datapath at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// A link: a program on an interface.
@@ -19,9 +19,9 @@ pub enum Name {
     },
     /// What a generation has reported so far.
     HandoverState(u32),
-    /// The flows that it has seen, if it ended normally.
+    /// The flows that a generation has seen, if it ended normally.
     Seen(u32),
-    /// Records that it had read but not reported, if it ended normally.
+    /// Records that a generation had read but not reported, if it ended normally.
     Records(u32),
     /// The program `flush`.
     Flush(u32),
@@ -56,7 +56,7 @@ impl Name {
             .chain(rings)
     }
 
-    /// The generation that it belongs to; `None` for a link.
+    /// The generation that the descriptor belongs to; `None` for a link.
     pub const fn generation(self) -> Option<u32> {
         match self {
             Self::Link { .. } => None,

@@ -1,4 +1,4 @@
-//! What the next weir has to know of a slot.
+//! The state of a slot that the next weir needs.
 
 use serde::{Deserialize, Serialize};
 use weir_common::ledger::{Counters, Tally};
@@ -23,14 +23,14 @@ pub struct SlotState {
     /// The same count in bytes.
     #[serde(default)]
     pub own_bytes: Option<u64>,
-    /// The largest index of any interface at that time: an interface with a larger index is newer.
+    /// The largest index of any interface at that time: an interface with a larger index was created later.
     #[serde(default)]
     pub newest: Option<u32>,
-    /// Its counters in all reports so far: see [`words`].
+    /// Its counters in all reports so far, as [`words`].
     pub reported: Vec<u64>,
 }
 
-/// Counters as words.
+/// Converts counters to words.
 pub fn words(counters: &Counters) -> Vec<u64> {
     let words: [u64; WORDS] = zerocopy::transmute!(*counters);
     words.to_vec()

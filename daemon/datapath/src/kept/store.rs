@@ -1,5 +1,6 @@
 //! The file descriptor store that systemd has for a service (`FDSTORE=1`). Its descriptors outlive the process, and the
-//! next one gets them. systemd closes them when the service is stopped, but not when it is restarted.
+//! next process of the service gets them. systemd closes them when the service is stopped, but not when it is
+//! restarted.
 
 #![expect(unsafe_code, reason = "to own what systemd hands over, nothing else may: only the number tells")]
 
@@ -16,15 +17,15 @@ use weir_system::notify::{notify, notify_with};
 use super::name::Name;
 
 /// systemd must not poll the descriptors: the kernel reports an error for each map that is not a ring, and systemd
-/// would then drop it.
+/// would then close the descriptor.
 const UNWATCHED: NotifyState<'_> = NotifyState::Custom("FDPOLL=0");
 
-/// Whether there is a store. systemd tells its size from version 254 on; older versions simply accept descriptors.
+/// Whether there is a store. systemd reports its size from version 254 on; older versions simply accept descriptors.
 pub fn is_there() -> bool {
     env::var_os("NOTIFY_SOCKET").is_some() && env::var("FDSTORE").map_or(true, |most| most != "0")
 }
 
-/// Has systemd keep a descriptor.
+/// Asks systemd to keep a descriptor.
 pub fn keep(name: Name, descriptor: impl AsFd) {
     if !is_there() {
         return;
@@ -36,15 +37,15 @@ pub fn keep(name: Name, descriptor: impl AsFd) {
     }
 }
 
-/// Has systemd drop a descriptor.
+/// Asks systemd to close a descriptor.
 pub fn forget(name: Name) {
     if is_there() {
         notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name.to_string())]);
     }
 }
 
-/// Takes the descriptors that systemd kept. Works once: the second call returns nothing. Closes descriptors with other
-/// names.
+/// Takes the descriptors that systemd kept. This works once: the second call returns none. Descriptors with unknown
+/// names are closed.
 pub fn take() -> Vec<(Name, OwnedFd)> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::Relaxed) {

@@ -10,12 +10,12 @@ fn tally(packets: u64) -> Tally {
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// The seconds of a window between these times in milliseconds; the next one follows at once.
+/// The seconds of a window between these times in milliseconds. The next window follows immediately.
 fn window(start_ms: u64, end_ms: u64) -> WindowSeconds {
     WindowSeconds::of(start_ms * NS_PER_MS, end_ms * NS_PER_MS, Then::Window(end_ms * NS_PER_MS))
 }
 
-/// The seconds of a single window that has everything.
+/// The seconds of a single window that contains everything.
 fn all(start_ms: u64, end_ms: u64) -> WindowSeconds {
     WindowSeconds::of(start_ms * NS_PER_MS, end_ms * NS_PER_MS, Then::Nothing)
 }
@@ -28,14 +28,14 @@ fn counted(packets: impl IntoIterator<Item = (u64, u64)>) -> Seconds {
     seconds
 }
 
-/// The number of seconds, the fewest and the most packets in one, and the packets that are in none.
+/// The number of seconds, the fewest and the most packets in one, and the packets that are in no second.
 fn sums(rates: &Rates) -> [u64; 4] {
     [rates.seconds(), rates.least.packets, rates.most.packets, rates.unplaced.packets]
 }
 
 #[test]
 fn packets_are_in_their_own_seconds_in_whichever_order_they_come() {
-    // Two sources, one of which lags by this many seconds.
+    // There are two sources, one of which is this many seconds late.
     for lag in [0, 1, 3, OPEN as u64 - 1] {
         let times = (0..200 + lag).flat_map(|second| [(1_000 + second, 50), ((1_000 + second).wrapping_sub(lag), 50)]);
         let times = times.filter(|(second, _)| (1_000..1_200).contains(second));
@@ -52,11 +52,11 @@ fn what_is_later_than_all_open_seconds_is_in_none_and_nothing_is_said_of_silence
     let late = OPEN as u64;
     let mut seconds = counted([(1_000, 7), (1_001, 7), (1_020, 7), (1_002 + late, 7), (1_001, 5), (1_003, 1)]);
     let rates = seconds.close(&window(900_000, 1_100_000));
-    // From the first to the last second with a known count.
+    // The silent seconds are those between the first and the last second with a known count.
     assert_eq!(sums(&rates), [late + 3, 0, 7, 5]);
     let mut rates = rates;
     rates.fill_up(200);
-    assert_eq!(rates.seconds(), late + 3, "of the others nobody knows");
+    assert_eq!(rates.seconds(), late + 3, "the counts of the others are unknown");
 }
 
 #[test]
@@ -64,7 +64,11 @@ fn a_packet_without_a_time_is_in_no_second() {
     let mut seconds = counted([(1_000, 7), (1_001, 6)]);
     seconds.count(None, tally(100));
     assert_eq!(sums(&seconds.close(&window(1_000_000, 1_002_000))), [2, 6, 7, 100]);
-    assert_eq!(sums(&seconds.close(&window(1_002_000, 1_004_000)))[..], [2, 0, 0, 0], "that was the window before");
+    assert_eq!(
+        sums(&seconds.close(&window(1_002_000, 1_004_000)))[..],
+        [2, 0, 0, 0],
+        "the packet belongs to the window before"
+    );
 }
 
 #[test]
@@ -75,7 +79,7 @@ fn one_wrong_time_costs_no_more_than_its_packet() {
         let rates = counted(times).close(&all(first * 1_000, last * 1_000));
         assert_eq!(sums(&rates), [4, 5, 5, 1], "{wrong}");
     }
-    // Where time moved on, there was silence.
+    // If time moves on, the seconds in between were silent.
     let mut seconds = counted([(1_000, 5), (9_000, 5), (9_001, 6)]);
     assert_eq!(sums(&seconds.close(&window(1_000_000, 9_002_000))), [8_002, 0, 6, 0]);
     let mut seconds = counted([(1_000, 5), (9_001, 6), (9_000, 5)]);
@@ -106,14 +110,14 @@ fn packets_less_than_all_open_seconds_late_are_in_their_own() {
 
 #[test]
 fn a_part_of_a_second_is_no_second() {
-    // Half of the first and last seconds.
+    // The capture has half of the first second and half of the last.
     let times = [(100, 5), (101, 10), (102, 10), (103, 5)];
     assert_eq!(sums(&counted(times).close(&window(100_500, 103_500))), [2, 10, 10, 0]);
     assert_eq!(sums(&counted(times).close(&all(100_500, 103_500))), [2, 10, 10, 0]);
     // But if the last packet of a capture comes shortly before the end of its second, that second counts.
     let even = [(100, 10), (101, 10), (102, 11), (103, 10)];
     assert_eq!(sums(&counted(even).close(&all(100_000, 103_990))), [4, 10, 11, 0]);
-    assert_eq!(counted([(100, 10), (101, 10)]).close(&all(100_400, 101_600)).seconds(), 0, "none is whole");
+    assert_eq!(counted([(100, 10), (101, 10)]).close(&all(100_400, 101_600)).seconds(), 0, "no second is whole");
     // The first second may end long before the window does.
     let long = (100..300).map(|second| (second, if second == 100 { 5 } else { 10 }));
     assert_eq!(sums(&counted(long).close(&all(100_500, 300_000))), [199, 10, 10, 0]);
@@ -134,12 +138,12 @@ fn the_second_of_a_packet_socket_is_in_one_window_though_this_ends_a_little_late
     assert_eq!(read(&[(103, 9), (104, 10)], 105_001, 1_997), [2, 10, 10, 0]);
     // By the clock, the window has not quite ended.
     assert_eq!(read(&[(105, 10)], 105_999, 998), [1, 10, 10, 0]);
-    assert_eq!(read(&[(105, 1), (106, 10)], 107_000, 1_001), [1, 10, 10, 1], "one was read too late");
-    // The clock jumps an hour forward: these seconds did not pass.
+    assert_eq!(read(&[(105, 1), (106, 10)], 107_000, 1_001), [1, 10, 10, 1], "one packet was read too late");
+    // The clock jumps forward by an hour: these seconds did not pass.
     assert_eq!(read(&[(107, 10), (3_707, 10), (3_708, 10)], 3_709_000, 3_000), [3, 10, 10, 0]);
-    // It jumps back: nothing is known of what came after that.
+    // The clock jumps back: nothing is known about the seconds after that.
     assert_eq!(read(&[(3_709, 10), (110, 10), (111, 10)], 112_000, 3_000), [0, u64::MAX, 0, 30]);
-    assert_eq!(read(&[(112, 10), (113, 10)], 114_000, 2_000), [2, 10, 10, 0], "time goes on");
+    assert_eq!(read(&[(112, 10), (113, 10)], 114_000, 2_000), [2, 10, 10, 0], "the clock is steady again");
 }
 
 #[test]
@@ -147,11 +151,11 @@ fn counters_are_looked_at_at_full_seconds() {
     let mut pulse = Pulse::new(ms(10_300), ms(700), vec![tally(50), tally(0)]);
     assert_eq!(pulse.left(ms(10_400)), ms(200));
     pulse.look(ms(10_570), ms(970), |_| unreachable!("it is not time yet"));
-    // What came in the 300 ms before belongs to no second.
+    // Packets of the 300 ms before belong to no second.
     pulse.look(ms(10_600), ms(0), |slot| if slot == 0 { tally(70) } else { tally(3) });
     assert_eq!((pulse.slots[0].rates.seconds(), pulse.left(ms(10_600))), (0, ms(1_000)));
     pulse.look(ms(11_600), ms(0), |slot| if slot == 0 { tally(70 + 130) } else { tally(13) });
-    // 50 ms late: a longer second.
+    // The reading is 50 ms late, so the second is longer.
     pulse.look(ms(12_650), ms(50), |slot| if slot == 0 { tally(200 + 210) } else { tally(13) });
     assert_eq!(pulse.left(ms(12_650)), ms(950));
     let rates = pulse.close();
@@ -165,18 +169,18 @@ fn counters_are_looked_at_at_full_seconds() {
 
 #[test]
 fn nothing_is_scaled_up() {
-    // Started 895 ms before a full second, with a burst at once: that part does not count as a second.
+    // Counting starts 895 ms before a full second, with an immediate burst. That part does not count as a second.
     let mut started = Pulse::new(ms(105), ms(105), vec![tally(0)]);
     started.look(ms(1_000), ms(0), |_| tally(1_000));
     started.look(ms(2_000), ms(0), |_| tally(1_000));
     assert_eq!(sums(&started.close()[0])[..3], [1, 0, 0]);
-    // A reading comes 460 ms late: the rest of its second is a part of the next one, at the mean rate of both.
+    // A reading is 460 ms late: the rest of its second is part of the next one, at the mean rate of both.
     let mut held_up = Pulse::new(ms(0), ms(0), vec![tally(0)]);
     held_up.look(ms(1_460), ms(460), |_| tally(0));
     held_up.look(ms(2_000), ms(0), |_| tally(1_000));
     held_up.look(ms(3_000), ms(0), |_| tally(1_000));
     assert_eq!(sums(&held_up.close()[0])[..3], [3, 0, 649]);
-    // A little less than a second counts as it is.
+    // A stretch of slightly less than a second is not scaled.
     let mut jitter = Pulse::new(ms(0), ms(0), vec![tally(0)]);
     jitter.look(ms(1_060), ms(60), |_| tally(0));
     jitter.look(ms(2_000), ms(0), |_| tally(1_000));

@@ -1,4 +1,4 @@
-//! A buffer from a packet socket, and the packets on the wire that it stands for. The tc programs count in the same way
+//! A buffer from a packet socket, and the packets on the wire that it represents. The tc programs count in the same way
 //! (`ebpf/src/skb.rs`).
 
 use weir_common::{
@@ -9,14 +9,14 @@ use weir_common::{
 
 /// A VLAN tag, in bytes.
 const VLAN_BYTES: usize = 4;
-/// The two addresses at the start of an Ethernet header; the tag goes after them.
+/// The length of the two addresses at the start of an Ethernet header. The VLAN tag follows them.
 const ADDRESSES_BYTES: usize = 12;
 const UDP_BYTES: usize = 8;
 
-/// Room for a packet's beginning as it was on the wire.
+/// A buffer for the beginning of a packet as it was on the wire.
 pub type Scratch = [u8; REACH_MAX];
 
-/// What the socket reports about a buffer.
+/// The data that the socket reports about a buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame<'a> {
     /// Its first bytes.
@@ -25,21 +25,21 @@ pub struct Frame<'a> {
     pub length: u32,
     /// The outer VLAN tag, if it is not in `bytes`.
     pub vlan: Option<[u8; VLAN_BYTES]>,
-    /// Payload bytes of each packet that an offload merged; 0 if the buffer is one packet.
+    /// Payload bytes of each packet that an offload merged; 0 if the buffer is a single packet.
     pub segment: u16,
-    /// Whether these packets are fragments of one UDP packet.
+    /// Whether the packets are fragments of one UDP packet.
     pub fragments: bool,
-    /// If the kernel reports it: the protocol of the innermost transport header, and its offset in `bytes`.
+    /// The protocol of the innermost transport header and its offset in `bytes`, if the kernel reports them.
     pub transport: Option<(u8, usize)>,
-    /// Milliseconds, modulo 2^32.
+    /// The arrival time in milliseconds, modulo 2^32.
     pub tick: u32,
-    /// Seconds since 1970.
+    /// The arrival time in seconds since 1970.
     pub second: u64,
 }
 
 impl Frame<'_> {
-    /// The packets on the wire and their bytes, each with its own headers, and which part of that is uncertain.
-    /// `beginning` is the result of [`Frame::headers`].
+    /// The packets on the wire and their bytes, each with its own headers, and the uncertain part of that. `beginning`
+    /// is the result of [`Frame::headers`].
     pub fn tally(&self, link: Link, beginning: &[u8]) -> (Tally, Option<Uncertain>) {
         let tag = if self.vlan.is_some() { VLAN_BYTES as u64 } else { 0 };
         let length = u64::from(self.length) + tag;
@@ -55,7 +55,7 @@ impl Frame<'_> {
         }))
     }
 
-    /// The first bytes as they were on the wire: with the VLAN tag put back if it had been removed.
+    /// The first bytes as they were on the wire. If the kernel had removed the VLAN tag, it is put back.
     pub fn headers<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
         let Some((tag, (addresses, rest))) = self.vlan.zip(self.bytes.split_at_checked(ADDRESSES_BYTES)) else {
             return self.bytes;
@@ -68,7 +68,8 @@ impl Frame<'_> {
         &scratch[..tagged + rest.len()]
     }
 
-    /// The length of all headers in `bytes`, even after tunnels that the parser does not know.
+    /// The length of all headers in `bytes`, from the position of the checksum. It includes tunnels that the parser
+    /// does not know.
     fn told_by_checksum(&self) -> Option<u64> {
         match self.transport? {
             (proto::TCP, at) => Some((at + usize::from(self.byte(at + 12) >> 4) * 4) as u64),
@@ -129,7 +130,7 @@ mod tests {
         ] {
             let mut bytes = [0; 128];
             bytes[12..15].copy_from_slice(&outer);
-            // UDP follows IPv4.
+            // Make UDP follow IPv4.
             bytes[23] = proto::UDP;
             bytes[at + 12] = 8 << 4;
             let headers = (at + transport) as u32;
@@ -152,7 +153,7 @@ mod tests {
     #[test]
     fn what_is_merged_and_cannot_be_read_is_counted_by_its_payloads() {
         let frame = Frame { bytes: &[0; 14], length: 2 * 1000 + 50, segment: 1000, ..Frame::default() };
-        assert_eq!(tally(&frame), Tally::new(2, 2050), "as few as there may be");
+        assert_eq!(tally(&frame), Tally::new(2, 2050), "the smallest possible number");
         let nothing = Frame { segment: 1000, ..Frame::default() };
         assert_eq!(tally(&nothing), Tally::new(1, 0));
     }
@@ -169,6 +170,6 @@ mod tests {
             assert_eq!(frame.headers(&mut scratch), &expected[..expected.len().min(REACH_MAX)]);
         }
         let short = Frame { bytes: &bytes[..11], vlan: Some([0; 4]), ..Frame::default() };
-        assert_eq!(short.headers(&mut scratch), &bytes[..11], "there is no place for it");
+        assert_eq!(short.headers(&mut scratch), &bytes[..11], "the header is too short for the tag");
     }
 }

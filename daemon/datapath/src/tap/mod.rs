@@ -1,4 +1,4 @@
-//! Taps: interfaces measured through packet sockets (`AF_PACKET`), where eBPF is not possible or not wanted.
+//! Taps: interfaces measured through packet sockets (`AF_PACKET`), if eBPF is not possible or not wanted.
 //!
 //! ```text
 //! kernel, per tap:   packets of one direction -> the socket's ring (`socket`)
@@ -6,12 +6,12 @@
 //! ```
 //!
 //! There are as many readers as taps, but no more than CPUs. A tap is a socket for one direction of one interface, so
-//! drops are known per direction. The attaching thread opens the tap and hands it to its reader; from then on only the
-//! reader touches it. Readers read continuously, not only when a window closes, and nothing in the eBPF path waits for
+//! drops are known per direction. The attacher thread opens the tap and hands it to its reader; from then on only the
+//! reader uses it. Readers read continuously, not only when a window closes, and nothing in the eBPF path waits for
 //! them.
 //!
-//! Cost compared with eBPF: the kernel copies the beginning of each packet, and userspace parses it. A tap sees ingress
-//! after XDP and GRO and before the tc hook, and egress after the tc hook and the queueing discipline.
+//! The cost compared with eBPF: the kernel copies the beginning of each packet, and userspace parses it. A tap sees
+//! ingress after XDP and GRO and before the tc hook, and egress after the tc hook and the queueing discipline.
 
 mod frame;
 mod own;
@@ -41,11 +41,11 @@ use super::error::KernelError;
 pub enum Command {
     /// Measure this tap.
     Open(Box<Tapped>),
-    /// Measure what the tap of this slot has seen so far, and close it.
+    /// Measure the packets that the tap of this slot has seen so far, and close it.
     Close(u8),
 }
 
-/// A reader's commands and its waker.
+/// The commands for a reader, and its waker.
 pub struct ReaderCommands {
     /// The commands, in order.
     pub commands: Receiver<Command>,
@@ -66,7 +66,7 @@ struct Handle {
     waker: Waker,
 }
 
-/// A tap. Its reader closes it when this is dropped.
+/// A tap. When this is dropped, the reader closes the tap.
 pub struct Tap {
     slot: u8,
     feeding: Feeding,
@@ -74,7 +74,7 @@ pub struct Tap {
 }
 
 impl Taps {
-    /// Taps with rings of `ring_bytes` bytes for `readers` readers, and the inboxes of these readers.
+    /// Creates the taps for `readers` readers, with rings of `ring_bytes` bytes, and the commands of these readers.
     ///
     /// # Errors
     ///
@@ -82,7 +82,8 @@ impl Taps {
     pub fn new(readers: usize, ring_bytes: usize) -> io::Result<(Self, Vec<ReaderCommands>)> {
         let (mut handles, mut inboxes) = (Vec::new(), Vec::new());
         for _ in 0..readers {
-            // One open and one close for each slot; more can only come after the reader has closed a window or idled.
+            // Each slot needs at most one open and one close. More commands follow only after the reader has closed a
+            // window or been idle.
             let (commands, told) = bounded(2 * SLOTS_MAX as usize);
             let waker = Waker::new()?;
             inboxes.push(ReaderCommands { commands: told, waker: waker.clone() });
@@ -137,7 +138,7 @@ impl Drop for Tap {
     }
 }
 
-/// Whether any of these interfaces is to be measured by an eBPF program.
+/// Whether an eBPF program should measure any of these interfaces.
 pub fn needs_programs(interfaces: &[Interface]) -> bool {
     interfaces.is_empty() || interfaces.iter().any(|interface| interface.mode != Mode::AfPacket)
 }
@@ -148,7 +149,7 @@ pub fn count(interfaces: &[Interface], has_programs: bool) -> usize {
 }
 
 /// Whether taps may replace programs that could not be loaded: this process may not use eBPF but may open packet
-/// sockets, and no interface asks for a program.
+/// sockets, and no interface is configured to use a program.
 pub fn stand_in(error: &KernelError, interfaces: &[Interface]) -> bool {
     let leaves_it_to_weir = |interface: &Interface| matches!(interface.mode, Mode::Auto | Mode::AfPacket);
     (error.is_not_permitted() || !has_cap_bpf())
@@ -156,7 +157,7 @@ pub fn stand_in(error: &KernelError, interfaces: &[Interface]) -> bool {
         && PacketSocket::is_permitted()
 }
 
-/// Whether the capabilities of this process allow it to load programs.
+/// Whether this process has the capabilities to load programs.
 fn has_cap_bpf() -> bool {
     let either = CapabilitySet::BPF | CapabilitySet::SYS_ADMIN;
     capabilities(None).is_ok_and(|sets| sets.effective.intersects(either))

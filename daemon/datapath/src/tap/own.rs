@@ -1,14 +1,15 @@
-//! Which packets the router itself sends. A packet socket does not tell through which interface a sent packet arrived.
-//! But if the router translates no addresses, only its own packets have one of its addresses as their source.
+//! Finds out which packets the router itself sends. A packet socket does not show through which interface a sent packet
+//! arrived. But if the router does not translate addresses, only its own packets have one of its addresses as the
+//! source.
 
 use weir_common::{
     flow::Address,
     packet::{Beginning, Link, Tunnels, parse},
 };
 
-/// The most addresses of either kind that are remembered. A packet from any further address counts as forwarded.
+/// The most addresses of either kind that are stored. A packet from any further address counts as forwarded.
 pub const OWN_MAX: usize = 4_096;
-/// Bytes that all addresses take while they are being replaced.
+/// The memory of all addresses while they are being replaced, in bytes.
 pub const OWN_BYTES: u64 = (2 * OWN_MAX * (size_of::<Address>() + size_of::<LinkAddress>())) as u64;
 
 /// An Ethernet address.
@@ -22,14 +23,14 @@ pub struct Own {
 }
 
 impl Own {
-    /// The addresses of all interfaces.
+    /// Stores the addresses of all interfaces.
     pub fn new(addresses: Vec<Address>, links: Vec<LinkAddress>) -> Self {
         Self { addresses: ordered(addresses), links: ordered(links) }
     }
 
     /// Whether the router itself sends this packet: the source of the outer IP header is one of its addresses. A packet
-    /// without a source yet (RFC 2131 section 4.1, RFC 4862 section 5.4.2) and a packet that is not IP, such as ARP,
-    /// are not routed; they are the router's if the Ethernet header says so.
+    /// that has no source yet (RFC 2131 section 4.1, RFC 4862 section 5.4.2) and a packet that is not IP, such as ARP,
+    /// are not routed. They are the router's if the source in the Ethernet header is.
     pub fn sends(&self, packet: &Beginning<'_>, link: Link) -> bool {
         match parse(packet, link, Tunnels::Outer).map(|parsed| parsed.key.src_ip()) {
             Ok(source) if !source.is_unspecified() => self.addresses.binary_search(&source.into()).is_ok(),
@@ -100,7 +101,7 @@ mod tests {
         const IPV4: &[u8] = &[0x08, 0x00];
         const IPV6: &[u8] = &[0x86, 0xdd];
         for (source, expected) in [([192, 0, 2, 1], true), ([10, 0, 0, 1], true), ([10, 0, 0, 2], false)] {
-            // A forwarded packet has the router's link address, too.
+            // Forwarded packets have the router's link address, too.
             for from in [MINE, OTHERS] {
                 assert_eq!(sends(from, IPV4, &ipv4(source)), expected, "{source:?}");
                 assert_eq!(sends(from, &[0x81, 0, 0, 7, 0x08, 0], &ipv4(source)), expected, "{source:?} in a VLAN");
@@ -124,7 +125,7 @@ mod tests {
         }
         let bare = ipv4([0; 4]);
         assert!(own().sends(&Beginning { bytes: &bare, length: bare.len() }, Link::RawIp));
-        assert!(!own().sends(&Beginning { bytes: &[0; 40], length: 40 }, Link::RawIp), "no IP packet");
+        assert!(!own().sends(&Beginning { bytes: &[0; 40], length: 40 }, Link::RawIp), "not an IP packet");
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! A packet socket and its ring (packet(7), `TPACKET_V3`): shared memory that the kernel fills with the beginnings of
-//! packets, a block at a time.
+//! packets, one block at a time.
 //!
 //! `pnet` binds the socket to its interface, but does not read it. Its receiver needs a system call per packet, does
-//! not tell the direction, loses the VLAN tag that the kernel removed, truncates long packets silently, and does not
-//! know what the socket dropped. A ring provides all of that, hundreds of packets at a time. Its size needs no
+//! not report the direction, loses the VLAN tag that the kernel removed, truncates long packets silently, and does not
+//! report dropped packets. A ring provides all of that, for hundreds of packets at a time. Its size needs no
 //! `CAP_NET_ADMIN`; that of a socket's receive buffer does.
 //!
-//! The kernel counts a packet and assigns its place in the ring under one lock. So reading the socket's statistics is
-//! an exact cut: weir knows how many of the earlier packets are still in the ring. The kernel counts drops after it has
-//! released that lock, so the next reading may bring the last few. None is counted twice, and none is lost.
+//! The kernel counts a packet and assigns its place in the ring under one lock. So reading the socket's statistics cuts
+//! exactly: weir knows how many of the earlier packets are still in the ring. The kernel counts drops after it has
+//! released that lock, so the next reading may include the last few. No drop is counted twice, and none is missed.
 #![expect(unsafe_code, reason = "the socket's statistics, and memory that is shared with the kernel")]
 
 use std::{
@@ -36,12 +36,13 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::frame::Frame;
 
-/// Blocks per ring, or its number of pages if that is less: the kernel fills one block while others are read.
+/// The number of blocks per ring, or its number of pages if that is less. The kernel fills one block while weir reads
+/// others.
 const BLOCKS: usize = 32;
-/// The kernel hands over a partly filled block after this many milliseconds. It bounds how late a packet is read, and
+/// The kernel hands over a partly filled block after this many milliseconds. This bounds how late a packet is read, and
 /// how late a window closes.
 const RETIRE_MS: c_uint = 20;
-/// The most bytes that the kernel puts around the beginning of a packet in the ring.
+/// The most bytes that the kernel adds around the beginning of a packet in the ring.
 const FRAME_ROOM: usize = 256;
 
 /// The interface that a tap captures.
@@ -64,16 +65,16 @@ pub struct Target<'a> {
 pub struct PacketSocket {
     socket: OwnedFd,
     blocks: Blocks,
-    /// The block that is read next, or partly read.
+    /// The block that is read next. It may be partly read.
     block: usize,
     cursor: Option<Cursor>,
-    /// Packets that had entered the ring at the last reading of the statistics.
+    /// How many packets had entered the ring at the last reading of the statistics.
     queued: u64,
-    /// Packets that were read or given up.
+    /// How many packets were read or given up.
     read: u64,
-    /// Packets that were counted as lost but may still arrive.
+    /// How many packets were counted as lost but may still arrive.
     late: u64,
-    /// Packets in an unreadable block that are not counted as lost yet.
+    /// How many packets in an unreadable block are not counted as lost yet.
     unreadable: u64,
 }
 
@@ -90,7 +91,7 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// No permission (`CAP_NET_RAW`), no memory, or the interface is gone.
+    /// This process lacks permission (`CAP_NET_RAW`), there is no memory, or the interface is gone.
     pub fn open(target: &Target<'_>, bytes: usize) -> io::Result<Self> {
         let socket = unbound()?;
         let version = libc::tpacket_versions::TPACKET_V3 as c_int;
@@ -108,7 +109,7 @@ impl PacketSocket {
         unbound().is_ok()
     }
 
-    /// Passes on at most `most` packets of the next block, in order, without those already counted as lost. Returns how
+    /// Passes on at most `most` packets of the next block, in order, except those already counted as lost. Returns how
     /// many, or `None` if no block is ready.
     pub fn read(&mut self, most: u64, mut take: impl FnMut(&Frame<'_>)) -> Option<u64> {
         let block = self.blocks.get(self.block)?;
@@ -118,7 +119,7 @@ impl PacketSocket {
         let mut read = 0;
         while left > 0 && read < most {
             let Some((next, frame)) = frame(block, at) else {
-                // The kernel writes no such block. If it did, its packets would count as lost.
+                // The kernel writes no such block. If it did, the packets would count as lost.
                 self.unreadable += u64::from(left);
                 self.read += u64::from(left);
                 left = 0;
@@ -172,7 +173,7 @@ impl PacketSocket {
         Ok(u64::from(tp_drops) + mem::take(&mut self.unreadable))
     }
 
-    /// Packets that had arrived at the last reading of the statistics and are still unread.
+    /// How many packets had arrived at the last reading of the statistics and are still unread.
     pub const fn unread(&self) -> u64 {
         self.queued.saturating_sub(self.read)
     }
@@ -185,8 +186,8 @@ impl PacketSocket {
         unread
     }
 
-    /// Takes the socket's pending error, for instance that its interface went down. Until then, each wait for packets
-    /// reports it again.
+    /// Takes the socket's pending error, for example that its interface went down. While it is pending, each wait for
+    /// packets reports it again.
     pub fn take_error(&self) -> Option<io::Error> {
         socket_error(&self.socket).ok()?.err().map(Into::into)
     }
@@ -198,7 +199,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// A packet socket that receives nothing yet.
+/// Opens a packet socket that receives nothing yet.
 fn unbound() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?)
 }
@@ -212,7 +213,7 @@ fn bind(socket: &OwnedFd, target: &Target<'_>) -> io::Result<()> {
         ips: Vec::new(),
         flags: 0,
     };
-    // pnet owns this copy of the descriptor and closes it in every case.
+    // pnet owns this copy of the descriptor, and closes it in every case.
     let copy = socket.try_clone()?.into_raw_fd();
     channel(&interface, Config { promiscuous: false, socket_fd: Some(copy), ..Config::default() }).map(drop)
 }
@@ -249,7 +250,7 @@ struct Blocks {
 unsafe impl Send for Blocks {}
 
 impl Blocks {
-    /// Makes the kernel create the ring, and maps it.
+    /// Makes the kernel create the ring, and maps it into memory.
     fn new(socket: &OwnedFd, ring: usize) -> io::Result<Self> {
         let bytes = (ring / BLOCKS).max(page_size());
         let count = (ring / bytes).max(1);
@@ -257,7 +258,7 @@ impl Blocks {
         let request = libc::tpacket_req3 {
             tp_block_size: bytes as c_uint,
             tp_block_nr: count as c_uint,
-            // Frames are as long as their packets; the kernel only checks that the numbers are consistent.
+            // Frames are as long as their packets. The kernel only checks that the numbers are consistent.
             tp_frame_size: frame as c_uint,
             tp_frame_nr: (bytes / frame * count) as c_uint,
             tp_retire_blk_tov: RETIRE_MS,
@@ -286,8 +287,8 @@ impl Blocks {
         Some(unsafe { slice::from_raw_parts(self.start(nth).as_ptr(), self.bytes) })
     }
 
-    /// Gives a block back to the kernel and wipes the `used` part: if the kernel gives up on a packet halfway, it
-    /// leaves the memory unchanged, and the reader must be able to detect that.
+    /// Returns a block to the kernel and clears the `used` part. If the kernel gives up on a packet halfway, it leaves
+    /// the memory unchanged, and weir must be able to detect that.
     fn release(&mut self, nth: usize, used: usize) {
         let wiped = size_of::<BlockHeader>()..used.clamp(size_of::<BlockHeader>(), self.bytes);
         // SAFETY: within the mapping, and the block belongs to weir until the store below.
@@ -345,7 +346,7 @@ struct FrameHeader {
     padding: u16,
 }
 
-/// Directly before the packet: `struct virtio_net_hdr`.
+/// The header directly before the packet: `struct virtio_net_hdr`.
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 struct OffloadHeader {
@@ -360,8 +361,8 @@ struct OffloadHeader {
 const _: () = assert!(size_of::<FrameHeader>() == 40 && size_of::<OffloadHeader>() == 10);
 const _: () = assert!(FRAME_ROOM >= 48 + 20 + 16 + size_of::<OffloadHeader>() + 64);
 
-/// The packet at `at` in a block, and the distance to the next one. There is none if the kernel gave up halfway; the
-/// kernel has counted it as dropped.
+/// The packet at `at` in a block, and the distance to the next one. There is no packet if the kernel gave up halfway;
+/// then the kernel has counted it as dropped.
 fn frame(block: &[u8], at: usize) -> Option<(usize, Option<Frame<'_>>)> {
     let whole = block.get(at..)?;
     let (header, _) = FrameHeader::read_from_prefix(whole).ok()?;
@@ -388,7 +389,7 @@ fn frame(block: &[u8], at: usize) -> Option<(usize, Option<Frame<'_>>)> {
     ))
 }
 
-/// The VLAN tag that the kernel keeps separately, as it was on the wire.
+/// The VLAN tag that the kernel stores separately, in its form on the wire.
 fn vlan(header: &FrameHeader) -> Option<[u8; 4]> {
     const CUSTOMER: u16 = 0x8100;
     if header.status & libc::TP_STATUS_VLAN_VALID == 0 {
@@ -400,15 +401,15 @@ fn vlan(header: &FrameHeader) -> Option<[u8; 4]> {
     Some([a, b, c, d])
 }
 
-/// Milliseconds, modulo 2^32.
+/// The arrival time in milliseconds, modulo 2^32.
 const fn tick(header: &FrameHeader) -> u32 {
     header.seconds.wrapping_mul(1000).wrapping_add(header.nanoseconds / 1_000_000)
 }
 
 impl OffloadHeader {
-    /// The type of a UDP packet that is to be fragmented (`VIRTIO_NET_HDR_GSO_UDP`).
+    /// The type of a UDP packet to be fragmented (`VIRTIO_NET_HDR_GSO_UDP`).
     const FRAGMENTS: u8 = 3;
-    /// Flags in a type: UDP tunnel, ECN.
+    /// Flags in a type: UDP tunnel and ECN.
     const MARKS: u8 = 0x20 | 0x40 | 0x80;
 
     /// Payload bytes of each packet that an offload merged; 0 for a single packet.
@@ -416,8 +417,8 @@ impl OffloadHeader {
         if self.kind == 0 { 0 } else { self.segment }
     }
 
-    /// The protocol and the offset of the innermost transport header, if its checksum is left to an offload, as it is
-    /// for everything that the kernel merged. The checksum's position tells the protocol.
+    /// The protocol and the offset of the innermost transport header, if its checksum is left to an offload. This is so
+    /// for everything that the kernel merged. The position of the checksum identifies the protocol.
     const fn transport(self) -> Option<(u8, usize)> {
         const NEEDS_CHECKSUM: u8 = 1;
         if self.flags & NEEDS_CHECKSUM == 0 {
@@ -436,11 +437,11 @@ impl OffloadHeader {
 mod tests {
     use super::*;
 
-    /// Writes a packet at `at` with its header as the kernel writes it, and the offload header before the packet.
+    /// Writes a packet at `at` with its header as the kernel writes it, and with the offload header before the packet.
     fn put(block: &mut [u8], at: usize, header: &[u32; 7], packet: &[u8], offload: [u8; 10]) {
         const PACKET_AT: usize = 92;
         for (nth, word) in header.iter().enumerate() {
-            // The packet's offset shares a word with a neighbour of the status.
+            // The offset of the packet shares a word with another field.
             let word = if nth == 6 { PACKET_AT as u32 } else { *word };
             block[at + nth * 4..][..4].copy_from_slice(&word.to_ne_bytes());
         }
@@ -461,7 +462,7 @@ mod tests {
         assert_eq!((first.tick, first.segment, first.vlan), (7_005, 1448, Some([0x88, 0xa8, 0x20, 0x07])));
 
         let given_up = frame(&block, 48 + 256).unwrap();
-        assert!(given_up.1.is_none(), "the kernel left the place as it was");
+        assert!(given_up.1.is_none(), "the kernel left the memory unchanged");
         put(&mut block, 48, &[0, 7, 0, 3, 60, 0, 0], &[1, 2, 3], [0, 0, 0, 0, 0xa8, 5, 0, 0, 0, 0]);
         let plain = frame(&block, 48).unwrap().1.unwrap();
         assert_eq!((plain.segment, plain.transport, plain.vlan), (0, None, None));
@@ -493,7 +494,7 @@ mod tests {
         let mut socket = with_block(10, 256);
         socket.queued = 4;
         assert_eq!((socket.give_up(), socket.unread()), (4, 0));
-        // The next edge: six more arrived.
+        // At the next edge, six more packets have arrived.
         socket.queued = 10;
         let mut ticks = Vec::new();
         assert_eq!(socket.read(socket.unread(), |frame| ticks.push(frame.tick / 1000)), Some(6));
@@ -505,7 +506,7 @@ mod tests {
     fn what_cannot_be_read_is_not_waited_for() {
         let mut socket = with_block(10, 256);
         socket.queued = 10;
-        // Claim that the third is longer than any block.
+        // Make the third packet claim to be longer than any block.
         let third = 48 + 2 * 256 + offset_of!(FrameHeader, captured);
         // SAFETY: within the mapping, and nothing borrows from it.
         unsafe { socket.blocks.start(0).add(third).cast::<u32>().write(u32::MAX) };
@@ -523,7 +524,7 @@ mod tests {
             (1, 16, Some((proto::TCP, 84))),
             (1, 6, Some((proto::UDP, 84))),
             (1, 8, None),
-            // The card has checked it and does not report its position.
+            // The card has checked the checksum and does not report its position.
             (2, 16, None),
             (0, 0, None),
         ] {
@@ -536,7 +537,7 @@ mod tests {
         let mut block = vec![0xff; 512];
         assert!(frame(&block, 0).is_none() && frame(&block, 500).is_none() && frame(&block, usize::MAX).is_none());
         put(&mut block, 0, &[0, 0, 0, 421, 421, 0, 0], &[], [0; 10]);
-        assert!(frame(&block, 0).is_none(), "it ends a byte behind the block");
+        assert!(frame(&block, 0).is_none(), "the packet ends one byte behind the block");
         put(&mut block, 0, &[0, 0, 0, 420, 420, 0, 0], &[], [0; 10]);
         assert!(frame(&block, 0).is_some());
     }

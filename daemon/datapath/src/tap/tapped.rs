@@ -1,4 +1,4 @@
-//! One tap as its reader sees it: packets from its socket, and an account of what the socket dropped.
+//! One tap as its reader sees it: packets from its socket, and an account of dropped packets.
 
 use std::{
     io,
@@ -37,11 +37,11 @@ pub struct Tapped {
     link: Link,
     socket: PacketSocket,
     sizes: Sizes,
-    /// Packets dropped by the socket.
+    /// The number of packets that the socket dropped.
     dropped: u64,
 }
 
-/// Which packets of a tap feed totals and lists; the others do so on another interface.
+/// Which packets of a tap feed totals and lists; its other packets feed on another interface.
 #[derive(Clone)]
 pub struct Feeding {
     feeds: Arc<AtomicU8>,
@@ -65,19 +65,19 @@ impl Feeding {
     }
 }
 
-/// Buffer sizes of a tap. A socket only reports how many buffers it dropped, not their size.
+/// The buffer sizes of a tap. A socket only reports how many buffers it dropped, not their sizes.
 struct Sizes {
-    /// Received from the socket in the open window: buffers, and bytes on the wire.
+    /// The buffers received from the socket in the open window, and their bytes on the wire.
     taken: Tally,
-    /// Mean bytes on the wire per buffer, in the last window that had any.
+    /// The mean bytes on the wire per buffer, in the last window that had any buffer.
     mean: u64,
-    /// The most packets and the most bytes on the wire of any buffer since the tap was opened; at least the longest
-    /// packet of the interface. A dropped merged buffer may have been larger still.
+    /// The most packets and the most bytes on the wire of any buffer since the tap was opened. The bytes are at least
+    /// those of the interface's longest packet. A dropped merged buffer may have been larger still.
     largest: Tally,
 }
 
 impl Tapped {
-    /// A tap whose packets start with `link` and have at most `mtu` bytes after that.
+    /// Creates a tap whose packets start with `link` and have at most `mtu` bytes after that header.
     pub(super) fn new(slot: u8, feeding: Feeding, link: Link, mtu: u32, socket: PacketSocket) -> Self {
         Self { slot, feeding, link, socket, sizes: Sizes::new(link, mtu), dropped: 0 }
     }
@@ -112,7 +112,7 @@ impl Tapped {
         })
     }
 
-    /// Accounts for what the socket has dropped since the last call, and returns how much that is.
+    /// Accounts for the packets that the socket has dropped since the last call, and returns how many.
     ///
     /// # Errors
     ///
@@ -123,16 +123,16 @@ impl Tapped {
         Ok(dropped)
     }
 
-    /// Clears the socket's error; while it is set, waiting for packets returns at once.
+    /// Clears the socket's error. While it is set, waiting for packets returns immediately.
     pub fn clear_error(&self) {
         if let Some(error) = self.socket.take_error() {
-            // Most likely its interface went down; it may come up again.
+            // Most likely its interface went down, and may come up again.
             debug!(slot = self.slot, "a packet socket reports an error: {error}");
         }
     }
 
-    /// Passes on everything that had arrived at the last reading of the statistics. Returns the estimate of what was
-    /// dropped since the last call, and how far the truth may exceed it.
+    /// Passes on all packets that had arrived at the last reading of the statistics. Returns the estimate of the
+    /// packets dropped since the last call, and how far the truth may exceed it.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ pub fn wait(sockets: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
 
 impl Sizes {
     fn new(link: Link, mtu: u32) -> Self {
-        /// With one VLAN tag, which the MTU does not include either.
+        /// The header with one VLAN tag. The MTU does not include either.
         const ETHERNET_BYTES: u64 = 14 + 4;
         let header = if link == Link::Ethernet { ETHERNET_BYTES } else { 0 };
         let largest = Tally::new(1, u64::from(mtu) + header);
@@ -183,7 +183,7 @@ impl Sizes {
     }
 
     /// Ends the window. Returns the estimate for its `dropped` buffers, and how far the truth may exceed it. If no
-    /// buffer was measured in this window, the mean size of an earlier one is used.
+    /// buffer was measured in this window, it uses the mean size of an earlier one.
     fn close(&mut self, dropped: u64) -> (Tally, Tally) {
         let taken = std::mem::take(&mut self.taken);
         if taken.packets > 0 {
@@ -211,13 +211,17 @@ mod tests {
     #[test]
     fn what_is_dropped_may_be_larger_than_what_came() {
         let mut sizes = Sizes::new(Link::Ethernet, 1500);
-        assert_eq!(sizes.close(1), (Tally::new(1, 1518), Tally::default()), "nothing is known but the MTU");
+        assert_eq!(sizes.close(1), (Tally::new(1, 1518), Tally::default()), "only the MTU is known");
         sizes.take(Tally::new(1, 66));
         assert_eq!(sizes.close(10), (Tally::new(10, 660), Tally::new(0, 15_180 - 660)));
         sizes.take(Tally::new(45, 68_130));
         assert_eq!(sizes.close(1), (Tally::new(1, 68_130), Tally::new(44, 0)));
         sizes.take(Tally::new(1, 66));
-        assert_eq!(sizes.close(1), (Tally::new(1, 66), Tally::new(44, 68_130 - 66)), "it stays for the tap's life");
+        assert_eq!(
+            sizes.close(1),
+            (Tally::new(1, 66), Tally::new(44, 68_130 - 66)),
+            "the largest size is kept while the tap is open"
+        );
         assert_eq!(Sizes::new(Link::RawIp, 1420).largest, Tally::new(1, 1420));
     }
 }

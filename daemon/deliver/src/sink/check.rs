@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(of("r"), "");
         fs::write(here.join("r"), "").unwrap();
         assert_eq!(of("r"), "");
-        assert!(of("r/below").contains("r is no folder"), "{}", of("r/below"));
+        assert!(of("r/below").contains("r is not a folder"), "{}", of("r/below"));
         fs::hard_link(here.join("r"), here.join("second")).unwrap();
         assert!(of("r").contains("2 names (hard links)"), "{}", of("r"));
         assert!(wrong("{type: file, path: /proc/x}").contains("the kernel's own files"));

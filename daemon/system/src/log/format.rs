@@ -1,7 +1,7 @@
 //! The format of log lines.
 //!
-//! Names in it may come from anywhere: interfaces, their aliases, paths, a collector's answers. Control characters are
-//! escaped in every format, and an entry is always one line.
+//! Names in a line may come from anywhere: interfaces, their aliases, paths, a collector's answers. So control
+//! characters are escaped in every format, and an entry is always one line.
 
 use std::{env, fmt, io::IsTerminal as _, os::fd::AsFd};
 
@@ -21,12 +21,12 @@ use crate::{
 
 /// The variable that sets the format, unless the command line does.
 pub const VARIABLE: &str = "WEIR_LOG_FORMAT";
-/// systemd's variable that tells a service which file is the journal: its device and inode.
+/// systemd sets this variable for a service whose standard error is the journal. It has the file's device and inode.
 const JOURNAL_STREAM: &str = "JOURNAL_STREAM";
-/// If this variable is set, terminals get no colours (no-color.org).
+/// If this variable is set, output on terminals has no colours (no-color.org).
 const NO_COLOR: &str = "NO_COLOR";
 
-/// The formats that can be asked for.
+/// The formats that a user can choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// As the reader needs it: for the journal of systemd a priority and no time, else as `plain`
@@ -39,7 +39,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The given format, or else the one in the variable, or else the default.
+    /// The given format if there is one, otherwise the one in the variable, otherwise the default.
     ///
     /// # Errors
     ///
@@ -61,12 +61,12 @@ impl Format {
 /// The style of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// JSON instead of text.
+    /// Whether to write JSON instead of text.
     pub json: bool,
-    /// With the prefix for the priority that journald removes, `<4>` (sd-daemon(3)). The journal adds its own time to
-    /// each line.
+    /// Whether to add the prefix for the priority that journald removes, such as `<4>` (sd-daemon(3)). There is no time
+    /// then, because the journal adds its own to each line.
     pub journal: bool,
-    /// With colours.
+    /// Whether to use colours.
     pub colours: bool,
 }
 
@@ -140,7 +140,7 @@ const fn colour(level: Level) -> &'static str {
     }
 }
 
-/// Whether a file has this device and inode, `8:1234`.
+/// Whether a file has this device and inode, written as `8:1234`.
 fn is_the_file(file: impl AsFd, stream: &str) -> bool {
     let Some((device, inode)) = stream.split_once(':') else { return false };
     fstat(file).is_ok_and(|stat| Ok(stat.st_dev) == device.parse() && Ok(stat.st_ino) == inode.parse())
@@ -154,7 +154,7 @@ fn object(level: Level, time: Timestamp, Entry { message, fields }: &Entry) -> S
         json!({"time": format!("{time:.6}"), "level": level, "message": message, "fields": fields}).to_string();
     let mut safe = String::with_capacity(object.len());
     for character in object.chars() {
-        // JSON itself has escaped those below 0x20. All other characters to escape fit in four hex digits.
+        // JSON itself has escaped characters below 0x20. All others that must be escaped fit in four hex digits.
         match visible(character) == character {
             true => safe.push(character),
             false => safe += &format!("\\u{:04x}", u32::from(character)),
@@ -166,18 +166,18 @@ fn object(level: Level, time: Timestamp, Entry { message, fields }: &Entry) -> S
 /// A log entry.
 #[derive(Debug, Default)]
 pub struct Entry {
-    /// What happened.
+    /// The message.
     pub message: String,
-    /// Its details.
+    /// The details.
     pub fields: Vec<(&'static str, FieldValue)>,
 }
 
 /// The value of a field.
 #[derive(Debug)]
 pub enum FieldValue {
-    /// Text that is quoted.
+    /// Text to be quoted.
     Text(String),
-    /// Text as it is.
+    /// Text to be written as it is.
     Shown(String),
     /// A number or a boolean.
     Value(Value),
@@ -193,7 +193,7 @@ impl FieldValue {
 }
 
 impl Entry {
-    /// The entry of an event.
+    /// Converts an event to an entry.
     pub fn of(event: &Event<'_>) -> Self {
         let mut entry = Self::default();
         event.record(&mut entry);
@@ -203,7 +203,7 @@ impl Entry {
     fn take(&mut self, field: &Field, value: FieldValue) {
         match (field.name(), value) {
             ("message", FieldValue::Text(text) | FieldValue::Shown(text)) => self.message = text,
-            // Events that libraries log with the crate `log` carry their place in the code.
+            // Events that libraries log with the crate `log` have fields for their place in the code.
             (name, _) if name.starts_with("log.") => {}
             (name, value) => self.fields.push((name.trim_start_matches("r#"), value)),
         }
@@ -260,7 +260,7 @@ mod tests {
             Style::new(Format::Json, true, true).line(Level::INFO, Timestamp::UNIX_EPOCH, &entry("gone", "wan0"));
         let expected = r#"<6>{"fields":{"shown":"wan0","text":"wan0"},"level":"info","message":"gone","time":"1970-01"#;
         assert_eq!(json, format!("{expected}-01T00:00:00.000000Z\"}}\n"));
-        assert_eq!(Style::new(Format::Plain, true, false), Style::default(), "where it is asked for");
+        assert_eq!(Style::new(Format::Plain, true, false), Style::default(), "plain text is plain text if configured");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A failure that may last. It is logged when it begins, when it changes, and when it is over. Otherwise an operation
-//! that is tried each second would fill the log, for example while no file can be opened.
+//! A failure that may last. It is logged when it begins, when it changes, and when it is over. If it were logged each
+//! time, an operation that is tried every second would fill the log, for example while no file can be opened.
 
 use std::error::Error;
 
@@ -7,22 +7,22 @@ use tracing::{info, warn};
 
 use crate::text::with_causes;
 
-/// A repeated operation, and whether it works.
+/// A repeated operation, and its last result.
 #[derive(Debug)]
 pub struct Lasting {
-    /// The operation, in words that follow `cannot` or `can`.
+    /// The operation, as a phrase that follows `cannot` or `can`.
     what: &'static str,
-    /// The failure that was logged last; `None` while it works.
+    /// The last failure that was logged; `None` while the operation works.
     said: Option<String>,
 }
 
 impl Lasting {
-    /// An operation that has worked so far.
+    /// Creates an operation that has worked so far.
     pub const fn new(what: &'static str) -> Self {
         Self { what, said: None }
     }
 
-    /// Notes the latest result, and logs any change.
+    /// Notes the latest result, and logs it if it has changed.
     pub fn note<T, E: Error>(&mut self, result: Result<T, E>) -> Option<T> {
         let what = self.what;
         match result {

@@ -1,17 +1,17 @@
 //! Limits repeated lines: messages about packets, flapping interfaces, clients or a failing sink must not fill a disk,
-//! or bury everything else.
+//! or hide all other messages.
 //!
 //! Lines from the same place in the code count as the same message, whatever they are about. Suppressed lines are
-//! counted, and the count is logged once the period is over: with the next line of any kind, or when weir ends.
+//! counted. The count is logged when the period is over: with the next line of any kind, or when weir ends.
 
 use std::{collections::HashMap, mem, time::Duration};
 
 use tracing::{Level, callsite::Identifier};
 
-/// Maximum lines of a message in each [`PERIOD`]: some six a second. A router with dozens of interfaces names each of
-/// them when it starts.
+/// The most lines of one message in each [`PERIOD`]: some six a second. A router with dozens of interfaces logs a line
+/// for each of them when it starts.
 pub const LINES_MAX: u32 = 64;
-/// The period, which begins with the first line.
+/// The length of a period, which begins with the first line.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// The counts so far, one entry for each place in the code that logs.
@@ -28,7 +28,7 @@ struct Count {
     last: String,
 }
 
-/// Suppressed lines.
+/// The suppressed lines of one message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct More {
     /// Their level.
@@ -47,7 +47,7 @@ impl Count {
 }
 
 impl Limiter {
-    /// Whether to write a line now. If not, it is counted.
+    /// Whether to write a line now. If not, the line is counted.
     pub fn admit(&mut self, place: Identifier, level: Level, message: &str, now: Duration) -> bool {
         let new = || Count { since: now, lines: 0, left_out: 0, level, last: String::new() };
         let count = self.0.entry(place).or_insert_with(new);
@@ -64,13 +64,13 @@ impl Limiter {
         is_admitted
     }
 
-    /// The suppressed lines of periods that are over.
+    /// Takes the suppressed lines of periods that are over.
     pub fn over(&mut self, now: Duration) -> Vec<More> {
         let over = self.0.values_mut().filter(|count| now.saturating_sub(count.since) >= PERIOD);
         over.filter_map(Count::take).collect()
     }
 
-    /// The suppressed lines that have not been logged yet.
+    /// Takes the suppressed lines that have not been logged yet.
     pub fn rest(&mut self) -> Vec<More> {
         self.0.values_mut().filter_map(Count::take).collect()
     }
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(admitted(&mut limiter, &ONE, LINES_MAX + 3, start), LINES_MAX);
         assert_eq!(admitted(&mut limiter, &ONE, 2, later), 0);
         static OTHER: TestCallsite = TestCallsite(2);
-        assert_eq!(admitted(&mut limiter, &OTHER, 1, later), 1, "another place");
+        assert_eq!(admitted(&mut limiter, &OTHER, 1, later), 1, "another place has its own limit");
         assert_eq!(limiter.over(later), [], "the period is not over");
         let end = start + PERIOD;
         let more = |lines| More { level: Level::WARN, lines, last: "gone".to_owned() };

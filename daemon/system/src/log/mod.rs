@@ -1,8 +1,8 @@
-//! The log: lines on standard error. Perhaps nothing reads them.
+//! The log: lines on standard error. weir never waits for a reader.
 //!
-//! The code logs with [`tracing`], and events arrive here. `format` turns an event into a line: text, text for the
-//! systemd journal, or JSON. `limit` suppresses repeated lines. `writer` writes a line if it fits, and never waits for
-//! a reader. `lasting` is for operations that are tried again and again.
+//! The code logs with [`tracing`], and its events arrive here. `format` turns an event into a line: text, text for the
+//! systemd journal, or JSON. `limit` suppresses repeated lines. `writer` writes a line if it fits, and otherwise drops
+//! it. `lasting` is for operations that are tried again and again.
 
 mod format;
 mod lasting;
@@ -34,7 +34,7 @@ pub use self::{
 };
 use crate::clock;
 
-/// The variable that selects the lines: `debug`, `weir=trace`, ...
+/// The variable that selects which lines are logged: `debug`, `weir=trace`, ...
 const FILTER: &str = "WEIR_LOG";
 
 /// The default selection. The NATS client is off, because the NATS sink itself reports failures.
@@ -43,7 +43,7 @@ const LINES: &str = "info,async_nats=off";
 /// The style of lines since [`begin`].
 static STYLE: OnceLock<Style> = OnceLock::new();
 
-/// The log of this process. On drop it logs how many lines were suppressed.
+/// The log of this process. When it is dropped, it logs how many lines were suppressed.
 #[derive(Debug)]
 pub struct Ended(Arc<Lines>);
 
@@ -63,20 +63,20 @@ pub fn begin(format: Format) -> Ended {
     Ended(lines)
 }
 
-/// The lines that `wanted` selects, or the default ones and what is wrong with `wanted`.
+/// The filter that `wanted` describes, or the default one and the mistake in `wanted`.
 fn filter(wanted: &str) -> (Targets, Option<String>) {
     let default = || LINES.parse::<Targets>().unwrap_or_default();
     match wanted {
         "" => (default(), None),
         _ => match wanted.parse() {
             Ok(filter) => (filter, None),
-            // Its cause says the same.
+            // The error's cause has the same text, so it is left out.
             Err(error) => (default(), Some(error.to_string())),
         },
     }
 }
 
-/// Prints a message for the user who started weir, in addition to the log: why it ends.
+/// Prints a message for the user who started weir, apart from the log: why weir ends.
 pub fn say(message: fmt::Arguments<'_>) {
     let style = *STYLE.get_or_init(|| Style::of_stderr(Format::Auto));
     Log::new(io::stderr(), style).line(&style.told(Level::ERROR, &message.to_string()));
@@ -116,7 +116,7 @@ impl<F: std::os::fd::AsFd> Lines<F> {
     }
 }
 
-/// Passes events on as lines.
+/// Writes events as lines.
 struct ToLines(Arc<Lines>);
 
 impl<S: Subscriber> Layer<S> for ToLines {

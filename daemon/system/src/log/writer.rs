@@ -1,7 +1,7 @@
-//! Writes lines if they fit.
+//! Writes lines to the log if there is room for them.
 //!
-//! A full pipe must not hold up a window. So a line that does not fit is dropped and counted, and the next line that
-//! fits is preceded by the count.
+//! A full pipe must not delay the end of a window. So a line that does not fit is dropped and counted, and the next
+//! line that fits is preceded by that count.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -13,7 +13,7 @@ use tracing::Level;
 
 use super::format::Style;
 
-/// A pipe that is ready has room for at least this much: a page (pipe(7), `PIPE_BUF`).
+/// A pipe that is ready for writing has room for at least this many bytes: a page (pipe(7), `PIPE_BUF`).
 const ROOM: usize = 4096;
 
 /// Writes whole lines to a file, and never blocks.
@@ -28,7 +28,7 @@ struct Lines<F> {
 }
 
 impl<F: AsFd> Log<F> {
-    /// A log that writes to `file`. Its own messages use this style.
+    /// Creates a log that writes to `file`. Its own messages use this style.
     pub const fn new(file: F, style: Style) -> Self {
         Self(Mutex::new(Lines { file, style, dropped: 0 }))
     }
@@ -56,7 +56,7 @@ impl<F: AsFd> Lines<F> {
     }
 }
 
-/// Whether all of it was written, or can never be read.
+/// Writes a line if there is room. Returns whether all of it was written, or can never be read.
 fn write_where_it_fits(file: BorrowedFd<'_>, line: &[u8]) -> bool {
     line.chunks(ROOM).all(|part| {
         let mut fds = [PollFd::new(&file, PollFlags::OUT)];
@@ -80,7 +80,7 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let log = Log::new(writer, Style::default());
         let line = format!("{}\n", "x".repeat(99));
-        // Ten times the default size of a pipe.
+        // This is ten times the default size of a pipe.
         let lines = 10 * (64 << 10) / line.len();
         for _ in 0..lines {
             log.line(&line);
@@ -90,7 +90,7 @@ mod tests {
         let mut reader = File::from(reader);
         let mut held = vec![0; 1 << 20];
         let read = reader.read(&mut held).unwrap();
-        assert_eq!(read, (lines - dropped as usize) * line.len(), "whole lines");
+        assert_eq!(read, (lines - dropped as usize) * line.len(), "only whole lines were written");
         log.line("the next\n");
         drop(log);
         let mut rest = String::new();

@@ -1,10 +1,10 @@
-//! Which system calls weir makes while it measures.
+//! The system calls that weir makes while it measures.
 //!
-//! It is an allowlist, as that of a service manager: any other call is answered as by a kernel that does not know it,
-//! so that libraries use an alternative where there is one. Left out is what weir never does while it measures: running
-//! a program, creating a process, changing mounts, users, the clock or the keyring, looking into other processes. It
-//! loads eBPF programs and creates maps only if it keeps a capability for that. Nor can it change who may open a file:
-//! Landlock does not cover that, and root owns most files.
+//! This is an allowlist, like that of a service manager. Any other call fails as on a kernel that does not know it, so
+//! that libraries use an alternative if there is one. The list does not include what weir never does while it measures:
+//! run a program, create a process, change mounts, users, the clock or the keyring, or look into other processes. It
+//! allows loading eBPF programs and creating maps only if weir keeps a capability for that. It does not allow changing
+//! who may open a file: Landlock does not restrict that, and root owns most files.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ impl From<seccompiler::BackendError> for CallsError {
     }
 }
 
-/// From here on no thread of this process can make any other system call, nor an allowed one with other arguments.
-/// The calls that need the capabilities in `kept` stay allowed.
+/// From here on, threads of this process can make only the listed system calls, with the listed arguments. The calls
+/// that need the capabilities in `kept` stay allowed.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub(super) fn forbid_calls(kept: &[NeededCapability]) -> Result<(), CallsError> 
     Ok(apply_filter_all_threads(&calls)?)
 }
 
-/// From here on this thread can only ask the kernel which programs are at a hook, and wait. It cannot send anything
+/// From here on, this thread can only ask the kernel which programs are at a hook, and wait. It cannot send anything
 /// through any socket, and it cannot start a thread.
 ///
 /// # Errors
@@ -60,8 +60,8 @@ pub(super) fn forbid_all_but_questions() -> Result<(), CallsError> {
     Ok(apply_filter(&program(questions()?, libc::EPERM)?)?)
 }
 
-/// From here on this thread cannot use eBPF: it could attach weir's programs, or run one on a packet as if that had
-/// been received.
+/// From here on, this thread cannot use eBPF. Otherwise it could attach weir's programs, or run one on a packet as if
+/// that packet had been received.
 ///
 /// # Errors
 ///
@@ -71,16 +71,16 @@ pub(super) fn forbid_bpf() -> Result<(), CallsError> {
     Ok(apply_filter(&filter(all, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?)?)
 }
 
-/// The kernel still applies the filters of [`forbid_calls`], so these rules name only what is narrower.
+/// The kernel still applies the filters of [`forbid_calls`], so these rules contain only the additional restrictions.
 fn questions() -> Result<Rules, CallsError> {
     let mut rules: Rules = QUESTIONS.iter().map(|call| (*call, Vec::new())).collect();
     rules.insert(libc::SYS_bpf, one_of(0, [bpf_cmd::BPF_PROG_QUERY as u64])?);
     Ok(rules)
 }
 
-/// Two allowlists. The kernel runs both, and if both refuse a call, the later one decides how.
+/// Two allowlists. The kernel runs both. If both refuse a call, the one that was installed later decides how.
 struct Filters {
-    /// Refuses calls with other arguments, with "not permitted".
+    /// Refuses calls with other arguments, with the error "not permitted".
     arguments: BpfProgram,
     /// Refuses all other calls, as if the kernel did not know them.
     calls: BpfProgram,
@@ -89,30 +89,30 @@ struct Filters {
 impl Filters {
     fn new(kept: CapabilitySet) -> Result<Self, CallsError> {
         let mut names: Rules = allowed_calls().map(|call| (call, Vec::new())).collect();
-        // A thread may restrict itself further.
+        // Allow a thread to restrict itself further.
         names.insert(libc::SYS_seccomp, vec![all_of([is(0, libc::SECCOMP_SET_MODE_FILTER.into()), is(1, 0)])?]);
         let mut rules: Rules = allowed_calls().map(|call| (call, Vec::new())).collect();
         rules.append(&mut allowed_arguments(kept)?);
-        // The first filter must allow this to install the second.
+        // The first filter must allow this call, so that the second one can be installed.
         rules.insert(libc::SYS_seccomp, Vec::new());
         Ok(Self { arguments: program(rules, libc::EPERM)?, calls: program(names, libc::ENOSYS)? })
     }
 }
 
-/// A filter that allows these, and answers all other calls with an error.
+/// A filter that allows these calls, and answers all others with an error.
 fn program(these: Rules, error: i32) -> Result<BpfProgram, CallsError> {
     filter(these, SeccompAction::Errno(error as u32), SeccompAction::Allow)
 }
 
-/// A filter with an answer to these calls, and one to all others.
+/// A filter with one action for these calls, and another for all others.
 fn filter(these: Rules, others: SeccompAction, answer: SeccompAction) -> Result<BpfProgram, CallsError> {
     let processor = std::env::consts::ARCH;
     let target = TargetArch::try_from(processor).map_err(|_| CallsError::Processor(processor))?;
     Ok(SeccompFilter::new(these, others, answer, target)?.try_into()?)
 }
 
-/// Conditions for the arguments of each call: all conditions of at least one rule must hold. Without a rule any
-/// arguments are allowed.
+/// Rules for the arguments of each call. All conditions of at least one rule must hold. Without a rule, any arguments
+/// are allowed.
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 fn allowed_calls() -> impl Iterator<Item = c_long> {
@@ -120,17 +120,17 @@ fn allowed_calls() -> impl Iterator<Item = c_long> {
     groups.into_iter().flatten().copied()
 }
 
-/// The `nth` argument, of 32 bits, equals this number.
+/// The condition that the 32-bit argument number `nth` equals this value.
 fn is(nth: u8, value: u64) -> Result<SeccompCondition, CallsError> {
     Ok(SeccompCondition::new(nth, Dword, SeccompCmpOp::Eq, value)?)
 }
 
-/// These bits of the `nth` argument have this value.
+/// The condition that these bits of argument number `nth` have this value.
 fn bits(nth: u8, mask: u64, value: u64) -> Result<SeccompCondition, CallsError> {
     Ok(SeccompCondition::new(nth, Dword, SeccompCmpOp::MaskedEq(mask), value)?)
 }
 
-/// The `nth` argument is a null pointer.
+/// The condition that argument number `nth` is a null pointer.
 fn is_null(nth: u8) -> Result<SeccompCondition, CallsError> {
     Ok(SeccompCondition::new(nth, Qword, SeccompCmpOp::Eq, 0)?)
 }
@@ -139,7 +139,7 @@ fn all_of<const N: usize>(conditions: [Result<SeccompCondition, CallsError>; N])
     Ok(SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)?)
 }
 
-/// The `nth` argument is one of these numbers.
+/// The rules that argument number `nth` is one of these values.
 fn one_of(nth: u8, values: impl IntoIterator<Item = u64>) -> Result<Vec<SeccompRule>, CallsError> {
     values.into_iter().map(|value| all_of([is(nth, value)])).collect()
 }
@@ -149,7 +149,7 @@ fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
     let makes = kept.intersects(CapabilitySet::BPF | CapabilitySet::PERFMON);
     let commands = BPF_USE.iter().chain(BPF_MAKE.iter().filter(|_| makes)).map(|command| *command as u64);
     let runs = libc::PROT_EXEC as u64;
-    // Set-user-ID, set-group-ID, sticky.
+    // These bits are set-user-ID, set-group-ID and sticky.
     let special = libc::S_ISUID | libc::S_ISGID | libc::S_ISVTX;
     let plain = |nth: u8| Ok::<_, CallsError>(vec![all_of([bits(nth, special.into(), 0)])?]);
     let mut rules = BTreeMap::from([
@@ -158,17 +158,17 @@ fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
         (libc::SYS_ioctl, one_of(1, REQUESTS.iter().copied())?),
         (libc::SYS_fcntl, one_of(1, FCNTL.iter().map(|command| *command as u64))?),
         (libc::SYS_prctl, one_of(0, PRCTL.iter().map(|option| *option as u64))?),
-        // Only to start a thread of this process, in its namespaces.
+        // It may only start a thread of this process, in its namespaces.
         (libc::SYS_clone, vec![all_of([bits(0, THREAD_OR_NAMESPACE, libc::CLONE_THREAD as u64)])?]),
-        // No new code: neither what weir has written nor libraries, which `libraries` loads before.
+        // It may not map new code, neither written by weir nor from libraries, which `libraries` loads before.
         (libc::SYS_mmap, vec![all_of([bits(2, runs, 0)])?]),
         (libc::SYS_mprotect, vec![all_of([bits(2, runs, 0)])?]),
-        // To abort itself.
+        // It may only signal itself, to abort.
         (libc::SYS_tgkill, one_of(0, [u64::from(std::process::id())])?),
-        // Only its own limits, and only to read them.
+        // It may only read limits, and only its own.
         (libc::SYS_prlimit64, vec![all_of([is(0, 0), is_null(2)])?]),
         (libc::SYS_sched_getaffinity, one_of(0, [0])?),
-        // Only for the calling thread.
+        // It may only set the priority of the calling thread.
         (libc::SYS_setpriority, vec![all_of([is(0, libc::PRIO_PROCESS as u64), is(1, 0)])?]),
         (libc::SYS_openat, plain(3)?),
         (libc::SYS_mkdirat, plain(2)?),
@@ -178,8 +178,8 @@ fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
     Ok(rules)
 }
 
-/// Families, types and protocols: no Unix socket, no raw socket, and only TCP and UDP. Landlock's rules for ports cover
-/// only TCP: other stream protocols, such as MPTCP and SCTP, would bypass them.
+/// The allowed families, types and protocols: no Unix sockets, no raw sockets, and only TCP and UDP. Landlock's rules
+/// for ports only apply to TCP: other stream protocols, such as MPTCP and SCTP, would bypass them.
 fn sockets(kept: CapabilitySet) -> Result<Vec<SeccompRule>, CallsError> {
     /// The other bits of a type are flags (`SOCK_TYPE_MASK`).
     const TYPE: u64 = 0xf;
@@ -203,7 +203,7 @@ fn sockets(kept: CapabilitySet) -> Result<Vec<SeccompRule>, CallsError> {
     Ok(rules)
 }
 
-/// Threads have the first of these flags; the others would create new namespaces.
+/// Threads have the first of these flags. The other flags would create new namespaces.
 const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -213,14 +213,14 @@ const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// `ioctl(2)`: what libraries ask about descriptors, whether one is a terminal, what a connection has not sent yet, and
-/// the index of an interface.
+/// `ioctl(2)`: requests that libraries make: whether a descriptor is a terminal, how much a connection has not sent
+/// yet, and the index of an interface.
 const REQUESTS: &[u64] =
     &[libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD, libc::TIOCOUTQ, libc::SIOCGIFINDEX, libc::TCGETS, TCGETS2];
 /// `TCGETS2` of newer libraries, which the crate does not define on every platform.
 const TCGETS2: u64 = 0x802c_542a;
 
-/// `fcntl(2)`: not `F_SETOWN` and `F_SETSIG`, by which the kernel signals another process.
+/// `fcntl(2)`: without `F_SETOWN` and `F_SETSIG`, which make the kernel signal another process.
 const FCNTL: &[i32] = &[
     libc::F_DUPFD,
     libc::F_DUPFD_CLOEXEC,
@@ -236,7 +236,7 @@ const FCNTL: &[i32] = &[
     libc::F_OFD_SETLKW,
 ];
 
-/// `prctl(2)`: naming threads and memory, and giving up capabilities. Not `PR_SET_DUMPABLE`.
+/// `prctl(2)`: to name threads and memory, and to give up capabilities. `PR_SET_DUMPABLE` is not included.
 const PRCTL: &[i32] = &[
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
@@ -247,7 +247,7 @@ const PRCTL: &[i32] = &[
     libc::PR_SET_VMA,
 ];
 
-/// `bpf(2)`: uses and queries existing maps, programs and links.
+/// `bpf(2)`: commands that use and query existing maps, programs and links.
 const BPF_USE: &[bpf_cmd] = &[
     bpf_cmd::BPF_MAP_LOOKUP_ELEM,
     bpf_cmd::BPF_MAP_UPDATE_ELEM,
@@ -265,11 +265,11 @@ const BPF_USE: &[bpf_cmd] = &[
     bpf_cmd::BPF_LINK_GET_FD_BY_ID,
 ];
 
-/// Creates new objects, if a capability for that is kept.
+/// `bpf(2)`: commands that create new objects, if a capability for that is kept.
 const BPF_MAKE: &[bpf_cmd] = &[bpf_cmd::BPF_MAP_CREATE, bpf_cmd::BPF_PROG_LOAD, bpf_cmd::BPF_BTF_LOAD];
 
-/// Calls that [`allowed_arguments`] restricts further. `clone3` is missing because its flags are in memory, where no
-/// filter can look: libraries use `clone` instead.
+/// Calls that [`allowed_arguments`] restricts further. `clone3` is not included, because its flags are in memory, which
+/// no filter can read: libraries use `clone` instead.
 const BY_ARGUMENT: &[c_long] = &[
     libc::SYS_bpf,
     libc::SYS_clone,
@@ -328,7 +328,8 @@ const FILES: &[c_long] = &[
     libc::SYS_writev,
 ];
 
-/// The calls of a thread that asks the kernel and waits for other threads. The other filters forbid executable memory.
+/// The calls of a thread that asks the kernel and waits for other threads. The other filters still forbid executable
+/// memory.
 const QUESTIONS: &[c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -421,7 +422,7 @@ const SOCKETS: &[c_long] = &[
     libc::SYS_shutdown,
 ];
 
-/// Calls that have newer forms. Only old architectures have them.
+/// Calls that have newer forms. Only old architectures have these calls.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[c_long] = &[
     libc::SYS_access,
@@ -486,11 +487,14 @@ mod tests {
         let restricted = allowed_arguments(CapabilitySet::all()).unwrap();
         assert!(BY_ARGUMENT.iter().all(|call| restricted.contains_key(call)));
         assert_eq!(BY_ARGUMENT.len(), restricted.len());
-        assert!(restricted.values().all(|rules| !rules.is_empty()), "a call without a rule is one with any arguments");
+        assert!(
+            restricted.values().all(|rules| !rules.is_empty()),
+            "a call without a rule would be allowed with any arguments"
+        );
         let mut each = allowed.clone();
         each.sort_unstable();
         each.dedup();
-        assert_eq!(each.len(), allowed.len(), "a call in two groups");
+        assert_eq!(each.len(), allowed.len(), "a call is in two groups");
     }
 
     /// Checks on the real kernel which calls a thread with these filters can make.
@@ -502,11 +506,14 @@ mod tests {
             apply_filter(&arguments).unwrap();
             apply_filter(&calls).unwrap();
             let refused = |error: std::io::Error| error.raw_os_error();
-            assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7, "another thread");
+            assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7, "it can start another thread");
             assert!(std::fs::read("/proc/self/stat").is_ok());
             assert!(std::net::UdpSocket::bind("127.0.0.1:0").is_ok());
             let program = std::process::Command::new("/bin/true").status();
-            assert!(matches!(program.map_err(refused), Err(Some(libc::ENOSYS | libc::EPERM))), "a program");
+            assert!(
+                matches!(program.map_err(refused), Err(Some(libc::ENOSYS | libc::EPERM))),
+                "it cannot load a program"
+            );
             let packets = rustix::net::socket(rustix::net::AddressFamily::PACKET, rustix::net::SocketType::RAW, None);
             assert_eq!(packets.map(drop), Err(rustix::io::Errno::PERM));
             let unix = std::os::unix::net::UnixDatagram::unbound().map_err(refused);

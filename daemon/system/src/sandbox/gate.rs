@@ -1,5 +1,5 @@
-//! Threads that talk to other machines or processes wait here until all threads are restricted: answers of collectors
-//! and requests of clients are read only under the restrictions.
+//! Threads that talk to other machines or processes wait here until all threads are restricted. So answers of
+//! collectors and requests of clients are read only under the restrictions.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -12,9 +12,9 @@ static CHANGED: Condvar = Condvar::new();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GateState {
-    /// No thread waits: there are no restrictions, or none are to come.
+    /// No thread waits, because there are no restrictions, or none will follow.
     Open,
-    /// Restrictions are to come.
+    /// Restrictions will follow.
     Pending,
     /// All threads are restricted.
     Restricted,
@@ -24,18 +24,19 @@ fn state() -> MutexGuard<'static, GateState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From here on [`pass`] waits.
+/// From here on, [`pass`] waits.
 pub(super) fn hold() {
     *state() = GateState::Pending;
 }
 
-/// All threads are restricted: those that wait continue.
+/// Lets the waiting threads continue, because all threads are restricted.
 pub(super) fn restricted() {
     *state() = GateState::Restricted;
     CHANGED.notify_all();
 }
 
-/// Waits until all threads are restricted, if they are to be. Then this thread also gives up eBPF: it needs none.
+/// Waits until all threads are restricted, if restrictions will follow. Then this thread also gives up eBPF, which it
+/// does not need.
 pub fn pass() {
     let mut now = state();
     while *now == GateState::Pending {
@@ -48,7 +49,7 @@ pub fn pass() {
     }
 }
 
-/// When it is dropped, the waiting threads continue: weir does not start after all, or starts without restrictions.
+/// Lets the waiting threads continue when it is dropped: weir does not start after all, or starts without restrictions.
 #[derive(Debug)]
 pub struct Opening;
 

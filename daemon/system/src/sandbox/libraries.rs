@@ -4,10 +4,11 @@
 
 use std::ffi::CStr;
 
-/// To look up names, with glibc before 2.34, and to end threads. A system without one of them does not need it.
+/// The libraries for looking up names, with glibc before 2.34, and for ending threads. A system that lacks one of them
+/// does not need it.
 const LIBRARIES: [&CStr; 4] = [c"libnss_files.so.2", c"libnss_dns.so.2", c"libresolv.so.2", c"libgcc_s.so.1"];
 
-/// Loads them, for as long as the process lives.
+/// Loads the libraries for the life of the process.
 pub(super) fn load() {
     for library in LIBRARIES {
         // SAFETY: these are parts of the system's C library and compiler, which it loads itself when it needs them.

@@ -1,6 +1,7 @@
-//! The rights that weir gives up in addition to its capabilities: files that it does not need (`places`, with
+//! The rights that weir gives up in addition to its capabilities: access to files that it does not need (`places`, with
 //! Landlock), and system calls that it does not need (`calls`, with seccomp). An attacker who takes over the process
-//! later has no more than that. Other processes of the same user cannot look into it, and it leaves no core dump.
+//! later has only the remaining rights. Other processes of the same user cannot look into weir, and it leaves no core
+//! dump.
 //!
 //! Files come first: Linux restricts only the calling thread and those that it starts later, so this happens before
 //! there is a second thread. System calls come last, for all threads at once, when the programs are loaded.
@@ -28,9 +29,9 @@ pub use self::{
 };
 use crate::{confined, notify, privileges::NeededCapability};
 
-/// Before this version Landlock forbids every rename from one folder to another (before Linux 5.19).
+/// Before this version (Linux 5.19), Landlock forbids every rename from one folder to another.
 const OLDEST: ABI = ABI::V2;
-/// The newest version that has been tested.
+/// The newest version that was tested.
 const NEWEST: ABI = ABI::V7;
 
 /// Why files are not restricted.
@@ -49,21 +50,21 @@ enum FilesError {
     Refused(#[from] RulesetError),
 }
 
-/// What a configuration wants of the sandbox.
+/// The sandbox that a configuration asks for.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxConfig {
-    /// Whether rights are to be dropped at all.
+    /// Whether to drop rights at all.
     pub is_on: bool,
     /// The files that the configuration names.
     pub files: Files,
-    /// The TCP port to listen at, if any.
+    /// The TCP port to listen on, if any.
     pub port: Option<u16>,
 }
 
 /// Restricts this thread, and each that it starts, to the files that a weir with this configuration needs, if the
-/// configuration and the kernel allow that. Returns these places then.
+/// configuration and the kernel allow that. Returns these places if it did.
 ///
-/// Call it before any other thread is started.
+/// Call this before any other thread is started.
 pub fn close(wanted: &SandboxConfig, origin: Origin<'_>) -> Option<Places> {
     if !wanted.is_on {
         info!("`sandbox: false`: weir keeps all system calls and access to all files of its user");
@@ -74,7 +75,7 @@ pub fn close(wanted: &SandboxConfig, origin: Origin<'_>) -> Option<Places> {
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         warn!("other processes of this user may look into weir: {error}");
     }
-    // New Unix sockets cannot be created later.
+    // No Unix socket can be created later.
     notify::connect();
     let closed = Places::of(&wanted.files, origin).map_err(FilesError::from).and_then(|places| {
         enclose(&places, wanted.port)?;
@@ -93,7 +94,7 @@ pub fn close(wanted: &SandboxConfig, origin: Origin<'_>) -> Option<Places> {
     }
 }
 
-/// Restricts all threads to the system calls of a weir that measures, including those for these capabilities.
+/// Restricts all threads to the system calls of a weir that measures, including those that need these capabilities.
 pub fn close_calls(kept: &[NeededCapability]) {
     libraries::load();
     match forbid_calls(kept) {
@@ -102,20 +103,20 @@ pub fn close_calls(kept: &[NeededCapability]) {
     }
 }
 
-/// From here on this thread can only ask the kernel which programs are at a hook. It keeps a capability for that, which
-/// would allow much more. Call it once [`close_calls`] has restricted all threads.
+/// From here on, this thread can only ask the kernel which programs are at a hook. For that it keeps a capability,
+/// which would allow much more. Call this once [`close_calls`] has restricted all threads.
 pub fn close_to_all_but_questions() {
     if let Err(error) = forbid_all_but_questions() {
         info!("the thread that looks for other programs keeps the system calls of all threads: {error}");
     }
 }
 
-/// From here on this thread, and each that it starts, can open only these files. It also cannot bind a TCP port other
+/// From here on, this thread, and each that it starts, can open only these files. It also cannot bind a TCP port other
 /// than `listen`, signal another process, or connect to another process's abstract socket.
 ///
 /// # Errors
 ///
-/// See [`FilesError`]. Nothing is restricted then.
+/// See [`FilesError`]. In that case nothing is restricted.
 fn enclose(places: &Places, listen: Option<u16>) -> Result<(), FilesError> {
     if !is_known() {
         return Err(FilesError::Missing);
@@ -123,7 +124,7 @@ fn enclose(places: &Places, listen: Option<u16>) -> Result<(), FilesError> {
     Ok(ruleset(places, listen)?.restrict_self().map(drop)?)
 }
 
-/// Whether the kernel supports Landlock as weir needs it.
+/// Whether the kernel supports the version of Landlock that weir needs.
 pub fn is_known() -> bool {
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -151,7 +152,7 @@ fn ruleset(places: &Places, listen: Option<u16>) -> Result<RulesetCreated, Rules
         [(&places.read, read), (&places.write, read | write), (&places.emptied, BitFlags::from(AccessFs::RemoveDir))]
     {
         for path in paths {
-            // A place that no longer exists needs no right.
+            // A place that does not exist needs no rights.
             let Ok(place) = PathFd::new(path) else { continue };
             let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(NEWEST) };
             rules = rules.add_rule(PathBeneath::new(place, rights))?;

@@ -1,7 +1,7 @@
-//! Which folders and files weir needs once its configuration is read.
+//! The folders and files that weir needs once its configuration is read.
 //!
-//! Rights are for folders, not for files: a file that another program replaces by a new version is a different file for
-//! Linux. So `/etc` stays readable as a whole, because the name servers in it change.
+//! Rights are for folders, not for files: if another program replaces a file by a new version, that is a different file
+//! for Linux. So all of `/etc` stays readable, because the name servers in it change.
 
 use std::{
     collections::BTreeSet,
@@ -13,25 +13,25 @@ use thiserror::Error;
 
 use crate::plain_file::is_foreign_link;
 
-/// What the system's libraries and weir itself may read at any time: names and addresses, certificates, time zones, the
-/// kernel's own files.
+/// Paths that the system's libraries and weir itself may read at any time: names and addresses, certificates, time
+/// zones, and the kernel's own files.
 const OF_THE_SYSTEM: [&str; 8] = ["/etc", "/usr", "/lib", "/lib64", "/proc", "/sys", "/dev/urandom", "/dev/random"];
-/// Name servers and certificates that may be links to other places: their targets are readable, too.
+/// Name servers and certificates that may be links to other places. Their targets are readable, too.
 const BY_LINKS: [&str; 5] =
     ["/etc/resolv.conf", "/etc/hosts", "/etc/localtime", "/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem"];
-/// Variables with paths that these libraries read: files, or lists of folders.
+/// Variables with paths that these libraries read. Each has files, or a list of folders.
 const BY_VARIABLES: [&str; 3] = ["SSL_CERT_FILE", "SSL_CERT_DIR", "CREDENTIALS_DIRECTORY"];
 const NULL: &str = "/dev/null";
-/// These are never granted as a whole, but only single files in them.
+/// In these folders only single files are granted, never the whole folder.
 const OF_DEVICES: [&str; 3] = ["/dev", "/proc", "/sys"];
-/// Maximum number of links in a chain, as in Linux.
+/// The most links in a chain, as in Linux.
 const LINKS_MAX: usize = 40;
 
-/// The files that a configuration names, by what weir does with them, each with its setting, such as `sinks[1].path`.
-/// They need not exist.
+/// The files that a configuration names, by their use. Each has its setting, such as `sinks[1].path`. The files need
+/// not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// Files to read, some of them repeatedly.
+    /// Files to read. Some are read repeatedly.
     pub read: Vec<(String, PathBuf)>,
     /// Files to write, rename and remove.
     pub written: Vec<(String, PathBuf)>,
@@ -42,7 +42,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Adds files to read, which this setting names.
+    /// Adds files to read that this setting names.
     pub fn reads<'f>(&mut self, setting: &str, files: impl IntoIterator<Item = &'f PathBuf>) {
         self.read.extend(files.into_iter().map(|file| (setting.to_owned(), file.clone())));
     }
@@ -51,9 +51,9 @@ impl Files {
 /// The folders and files that weir needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// Read, with everything below.
+    /// Places to read, with everything below them.
     pub read: BTreeSet<PathBuf>,
-    /// Read and written, with everything below.
+    /// Places to read and write, with everything below them.
     pub write: BTreeSet<PathBuf>,
     /// Folders from which an empty folder may be removed.
     pub emptied: BTreeSet<PathBuf>,
@@ -62,15 +62,15 @@ pub struct Places {
 /// How weir was started.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// The configuration.
+    /// The path of the configuration.
     pub config: &'a Path,
-    /// Where the service keeps its state, if there is such a place.
+    /// The folder for the service's state, if there is one.
     pub state_directory: Option<&'a Path>,
     /// The folder that was created for the control socket, and is removed with it.
     pub made: Option<&'a Path>,
 }
 
-/// A file that is in the root folder: a right for that folder would cover all files.
+/// A file is in the root folder. A right for that folder would include all files.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("{} is in the root folder: put it into a folder of its own", .0.display())]
 pub struct InRoot(PathBuf);
@@ -80,7 +80,7 @@ impl Places {
     ///
     /// # Errors
     ///
-    /// One of them is in the root folder, or in a folder that would have to be created there.
+    /// One of the files is in the root folder, or in a folder that would have to be created there.
     pub fn of(files: &Files, origin: Origin<'_>) -> Result<Self, InRoot> {
         let mut places = Self::default();
         places.read.extend(OF_THE_SYSTEM.iter().filter_map(|path| fs::canonicalize(path).ok()));
@@ -102,7 +102,7 @@ impl Places {
         }
         for folder in origin.state_directory.into_iter().chain(files.spool.as_deref()) {
             if is_foreign_link(folder) {
-                // weir does not follow it, so it needs no right for what it leads to.
+                // weir does not follow this link, so it needs no right for the target.
                 continue;
             }
             let there = there(folder).filter(|there| !is_root(there));
@@ -112,7 +112,7 @@ impl Places {
         Ok(places)
     }
 
-    /// The first of these files that is outside of these places, with its setting, and whether it is to be written.
+    /// The first of these files that is outside of these places: its setting, its path, and whether it is written.
     pub fn lacks<'f>(&self, files: &'f Files) -> Option<(&'f str, &'f Path, bool)> {
         let is_within = |places: &BTreeSet<PathBuf>, path: &Path| places.iter().any(|place| path.starts_with(place));
         let read = files.read.iter().map(|file| (file, false));
@@ -131,7 +131,8 @@ fn narrow(path: &Path) -> Result<Vec<PathBuf>, InRoot> {
     if around.iter().any(|path| is_root(path)) { Err(InRoot(path.to_owned())) } else { Ok(around) }
 }
 
-/// The folders of a file: that of its name, and that of its link's target. Devices stand for themselves.
+/// The folders of a file: that of its name, and that of its link's target. A device itself takes the place of its
+/// folder.
 fn around(path: &Path) -> Vec<PathBuf> {
     let named = path.file_name().and_then(|name| Some(there(folder_of(path))?.join(name)));
     let folder = |file: PathBuf| {
@@ -145,7 +146,7 @@ fn around(path: &Path) -> Vec<PathBuf> {
     [named, leads_to(path)].into_iter().flatten().filter_map(folder).collect()
 }
 
-/// The final target of links, which need not exist.
+/// The final target of a chain of links, which need not exist.
 fn leads_to(path: &Path) -> Option<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -213,7 +214,7 @@ mod tests {
         }
         fs::write(root.join("data/weir.yaml"), "").unwrap();
         symlink(root.join("data/weir.yaml"), root.join("etc/weir.yaml")).unwrap();
-        // Through another link, to a file that does not exist yet.
+        // Reach a file that does not exist yet through another link.
         symlink("second", root.join("out/reports")).unwrap();
         symlink("../far/reports", root.join("out/second")).unwrap();
         let config = root.join("etc/weir.yaml");
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(places.lacks(&files(Path::new("/etc/weir"), &here.join("below"))), None);
         assert_eq!(places.lacks(&files(there, here)), Some(("geo.asn", there.join("asn").as_path(), false)));
         assert_eq!(places.lacks(&files(here, there)), Some(("sinks[0].path", there.join("reports").as_path(), true)));
-        // A place for reading is not one for writing.
+        // A place for reading is not a place for writing.
         assert_eq!(places.lacks(&reports("/etc/reports")), Some(("sinks[0].path", Path::new("/etc/reports"), true)));
     }
 }

@@ -26,14 +26,14 @@ fn of(networks: &Networks, address: IpAddr) -> u8 {
     networks.of(address.into(), address.is_ipv6())
 }
 
-/// The same by checking every prefix.
+/// The network of an address, found by checking every prefix.
 fn naive(networks: &[Network], address: IpAddr) -> u8 {
     let all = (1..).zip(networks).flat_map(|(id, network)| network.all_prefixes().map(move |prefix| (prefix, id)));
     let around = all.filter(|(prefix, _)| prefix.contains(address));
     around.max_by_key(|(prefix, _)| prefix.length()).map_or(Networks::NONE, |(_, id)| id)
 }
 
-/// The addresses at and next to the ends of every prefix.
+/// The addresses at both ends of every prefix, and next to them.
 fn edges(networks: &[Network]) -> Vec<IpAddr> {
     let mut edges = Vec::new();
     for end in networks.iter().flat_map(Network::all_prefixes).flat_map(|prefix| [prefix.first(), prefix.last()]) {
@@ -114,13 +114,13 @@ fn names_ids_and_scopes() {
     assert_eq!([0, 1, 3, 4, 255].map(|id| networks.name(id)), [None, Some("n1"), Some("n3"), None, None]);
     assert_eq!(["n1", "n3", "n4", ""].map(|name| networks.id(name)), [Some(1), Some(3), None, None]);
 
-    // n1 and n3 are own.
+    // The networks n1 and n3 are own.
     assert_eq!(networks.scope(2, 1), Scope::In);
     assert_eq!(networks.scope(Networks::NONE, 3), Scope::In);
     assert_eq!(networks.scope(1, Networks::NONE), Scope::Out);
     assert_eq!(networks.scope(2, Networks::NONE), Scope::Transit);
     assert_eq!(networks.scope(1, 3), Scope::Internal);
-    assert_eq!(networks.scope(255, 255), Scope::Transit, "an id that nobody has");
+    assert_eq!(networks.scope(255, 255), Scope::Transit, "an id that no network has");
     assert_eq!(Scope::ALL.map(Scope::name), ["in", "out", "transit", "internal"]);
 }
 
@@ -196,7 +196,7 @@ fn flip(address: IpAddr, bit: u32) -> IpAddr {
 
 #[test]
 fn chains_of_nested_prefixes_are_found() {
-    // Each is half of the one before, at its lower or its upper end: the worst case for equal parts.
+    // Each prefix is the lower or the upper half of the one before: the worst case for equal parts.
     for upper in [false, true] {
         let bits = if upper { [u32::MAX.into(), u128::MAX] } else { [0; 2] };
         let v4 = (0..=32).map(|length| Prefix::of(Ipv4Addr::from_bits(bits[0] as u32).into(), length));

@@ -18,12 +18,13 @@ use super::{
 /// A file of reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct File {
-    /// The path; relative paths start at the working directory.
+    /// The path. A relative path starts at the working directory.
     pub path: PathBuf,
-    /// Maximum bytes: before the file grows larger, weir renames it and starts a new one. `None` (`none`): no limit.
+    /// The most bytes of a file. Before the file grows larger, weir renames it and starts a new one. `None` (`none`):
+    /// no limit.
     #[serde(serialize_with = "write_bytes_or_none")]
     pub max_size: Option<u64>,
-    /// How many renamed files are kept.
+    /// How many renamed files to keep.
     pub keep: usize,
     /// How renamed files are compressed.
     pub compress: Compress,
@@ -33,17 +34,17 @@ impl File {
     /// The default of `keep`.
     pub const KEEP: usize = 4;
 
-    /// The place of the file, however its path is written.
+    /// The resolved path of the file.
     pub(super) fn place(&self) -> PathBuf {
         place::of(&self.path)
     }
 
-    /// All names that its reports may go to.
+    /// All names of files to which its reports may go.
     pub(in crate::yaml) fn names(&self) -> impl Iterator<Item = PathBuf> {
         std::iter::once(self.path.clone()).chain(self.rotated().map(|(name, _)| name))
     }
 
-    /// The names of renamed files, and the place of each.
+    /// The names of renamed files, and the resolved path of each.
     fn rotated(&self) -> impl Iterator<Item = (PathBuf, PathBuf)> {
         let keep = if self.max_size.is_some() { self.keep } else { 0 };
         let place = place::of_name(&self.path);
@@ -51,13 +52,13 @@ impl File {
         each.map(move |(nth, compress)| (rotated(&self.path, nth, compress), rotated(&place, nth, compress)))
     }
 
-    /// Why the two sinks conflict, as a message at the later one about the earlier one.
+    /// The reason why the two sinks conflict, as a message at the later one about the earlier one.
     pub(super) fn conflict(&self, earlier: &Self) -> Option<String> {
         let [own, other] = [self.place(), earlier.place()];
         let taken = earlier.rotated().find(|(_, place)| *place == own);
-        let taken = taken.map(|(name, _)| format!("{} is where older reports go of", name.display()));
+        let taken = taken.map(|(name, _)| format!("{} is the name of a renamed file of", name.display()));
         let takes = self.rotated().find(|(_, place)| *place == other);
-        taken.or(takes.map(|(name, _)| format!("its older reports go to {}, which is the file of", name.display())))
+        taken.or(takes.map(|(name, _)| format!("its renamed files include {}, which is the file of", name.display())))
     }
 }
 
@@ -69,14 +70,14 @@ pub(super) fn file(s: &mut Section<'_>) -> Option<File> {
     let compress = s.get("compress", Compress::None, |f| {
         let compress = f.choice(&COMPRESS)?;
         if compress != Compress::None && max_size.is_none() {
-            f.refuse("only renamed files are compressed, and without `max_size` none is renamed: give it, too");
+            f.refuse("only renamed files are compressed, and without `max_size` none is renamed: set `max_size`, too");
         }
         Some(compress)
     });
     Some(File { path: s.require("path", "the file to append to", |f| f.file_path())?, max_size, keep, compress })
 }
 
-/// The name of the `nth` renamed file with this compression; the first is the newest.
+/// The name of renamed file number `nth` with this compression. The first is the newest.
 pub fn rotated(path: &Path, nth: usize, compress: Compress) -> PathBuf {
     let ending = match compress {
         Compress::Gzip => ".gz",

@@ -1,4 +1,4 @@
-//! The sink `http`, and what it shares with other sinks that use HTTP.
+//! The sink `http`, and the settings that it shares with other sinks that use HTTP.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,20 +16,20 @@ use super::super::{
 /// An HTTP collector.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Http {
-    /// Its URL, `http` or `https`, without credentials; [`Config::to_yaml`](crate::yaml::Config::to_yaml) does not
-    /// show its query.
+    /// Its URL, `http` or `https`, without credentials. [`Config::to_yaml`](crate::yaml::Config::to_yaml) does not show
+    /// its query.
     #[serde(serialize_with = "write_url")]
     pub url: Uri,
     /// How long a request may take.
     #[serde(serialize_with = "units::write_duration")]
     pub timeout: Duration,
-    /// How long connecting may take; `None` (`none`): up to the limit of the whole request.
+    /// How long connecting may take. `None` (`none`): up to the limit of the whole request.
     #[serde(serialize_with = "units::write_duration_or_none")]
     pub connect_timeout: Option<Duration>,
     /// How long sending the request may take.
     #[serde(serialize_with = "units::write_duration_or_none")]
     pub send_timeout: Option<Duration>,
-    /// How long the collector may take to start its answer.
+    /// How long the collector may take until it starts its answer.
     #[serde(serialize_with = "units::write_duration_or_none")]
     pub answer_timeout: Option<Duration>,
     /// How bodies are compressed.
@@ -38,14 +38,14 @@ pub struct Http {
     /// shows them.
     #[serde(serialize_with = "write_headers")]
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// A file with the token of `Authorization: Bearer`; weir reads it for each request.
+    /// A file with the token of `Authorization: Bearer`. weir reads it for each request.
     pub token_file: Option<PathBuf>,
-    /// More headers, with their values in files.
+    /// More headers, whose values are in files.
     #[serde(serialize_with = "write_header_files")]
     pub header_files: Vec<(HeaderName, PathBuf)>,
     /// The trusted roots for HTTPS, and weir's own certificate.
     pub tls: Tls,
-    /// The proxy; `None`: that of the environment (`HTTPS_PROXY` and the like), if any.
+    /// The proxy. `None`: the proxy of the environment (such as `HTTPS_PROXY`), if any.
     #[serde(serialize_with = "write_url_or_null")]
     pub proxy: Option<Uri>,
 }
@@ -53,7 +53,7 @@ pub struct Http {
 /// PEM files for HTTPS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tls {
-    /// The trusted roots; `None`: those of the system.
+    /// The trusted roots. `None`: those of the system.
     pub ca_file: Option<PathBuf>,
     /// weir's own certificate and its chain, for collectors that require one.
     pub certificate_file: Option<PathBuf>,
@@ -83,9 +83,9 @@ impl Http {
     /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Where reports go: the URL, and what may identify a tenant, so that one tenant's reports never go to another.
-    /// That is every header without credentials, and the paths of the files with the others, because their content
-    /// changes.
+    /// Identifies where reports go: the URL, and anything that may identify a tenant, so that one tenant's reports
+    /// never go to another. This includes every header without credentials. Of headers from files it includes only the
+    /// paths of the files, because their content changes.
     pub(super) fn place(&self) -> String {
         let mut place = self.url.to_string();
         let mut add = |name: &str, value: &str| place.extend([" ", name, "=", value]);
@@ -108,7 +108,7 @@ impl Http {
     }
 }
 
-/// If sinks differ only in a password, their reports in the spool cannot be told apart.
+/// The message about sinks that differ only in a secret: in the spool, their reports could not be distinguished.
 const DIFFERS_IN_SECRETS: &str = "write each secret into a file of its own (`token_file` or `header_files`): only secrets \
                                   in `headers` tell it from";
 
@@ -180,7 +180,7 @@ pub(super) fn tls(field: &Field<'_>) -> Option<Tls> {
     Some(tls)
 }
 
-/// A URL that is never quoted in a mistake, because it may contain credentials.
+/// Reads a URL. No mistake quotes it, because it may contain credentials.
 pub(in crate::yaml) fn url(field: &Field<'_>) -> Option<Uri> {
     let text = field.text()?;
     let url: Uri = match text.parse() {
@@ -205,12 +205,12 @@ pub(in crate::yaml) fn url(field: &Field<'_>) -> Option<Uri> {
     None
 }
 
-/// The headers to add; the field is secret.
+/// Reads the headers to add. The field is secret.
 pub(in crate::yaml) fn headers(field: &Field<'_>) -> Option<Vec<(HeaderName, HeaderValue)>> {
     by_header(field, "{Authorization: Bearer ...}", |_| false, header_value)
 }
 
-/// A value for each header; `is_given` tells which headers are already set.
+/// Reads a value for each header. `is_given` tells whether a header is already set.
 fn by_header<T>(
     field: &Field<'_>,
     example: &str,
@@ -252,7 +252,7 @@ fn write_url_or_null<S: Serializer>(url: &Option<Uri>, serializer: S) -> Result<
     url.as_ref().map(Uri::to_string).serialize(serializer)
 }
 
-/// Writes a URL without its query, where some collectors expect their key.
+/// Writes a URL without its query, because some collectors expect their key there.
 fn write_url<S: Serializer>(url: &Uri, serializer: S) -> Result<S::Ok, S::Error> {
     match (url.to_string().split_once('?'), url.query()) {
         (Some((public, _)), Some(_)) => serializer.collect_str(&format_args!("{public}?***")),

@@ -16,7 +16,7 @@ use crate::view::Standard;
 /// The default port of collectors (RFC 7011 section 10.3.4).
 const PORT: u16 = 4739;
 
-/// The fields of a view that have information elements.
+/// The fields of a view for which IPFIX has information elements.
 pub const FIELDS: [&str; 13] = [
     "src_ip",
     "dst_ip",
@@ -63,10 +63,10 @@ pub struct Address {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// Datagrams; weir does not learn whether they arrive.
+    /// Datagrams. weir does not learn whether they arrive.
     #[default]
     Udp,
-    /// A connection.
+    /// A TCP connection.
     Tcp,
 }
 
@@ -84,12 +84,12 @@ impl Ipfix {
     /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Where its messages go. No other sink may send there, because both would number their messages.
+    /// Identifies where its messages go. No other sink may send there, because both would number their messages.
     pub(super) fn place(&self) -> (Transport, &Address, u32) {
         (self.transport, &self.address, self.domain)
     }
 
-    /// Why the rows of its view cannot be sent.
+    /// The reason why the rows of its view cannot be sent, if any.
     pub(super) fn conflict(&self, Config { standard_views, views, .. }: &Config) -> Option<String> {
         let (name, flows) = (&self.view, Standard::Flows.name());
         let Some(view) = views.iter().find(|view| view.name == *name) else {
@@ -132,7 +132,7 @@ pub(super) fn ipfix(s: &mut Section<'_>) -> Option<Ipfix> {
     Some(Ipfix { address, transport, timeout, view, domain })
 }
 
-/// A name or an address, with or without a port.
+/// Reads a name or an address, with or without a port.
 fn address(field: &Field<'_>) -> Option<Address> {
     let text = field.text()?;
     let is_name = |host: &str| !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));

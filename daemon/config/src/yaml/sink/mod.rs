@@ -31,13 +31,13 @@ pub struct Sink {
     /// The kind of sink and its own settings.
     #[serde(flatten)]
     pub target: Target,
-    /// Reports that wait in memory while the target is slow or dead, if they are not spooled on disk.
+    /// How many reports wait in memory while the target is slow or down, if they are not spooled on disk.
     pub queue: usize,
-    /// How much of addresses it may get.
+    /// How much of addresses this sink may get.
     pub addresses: Addresses,
 }
 
-/// How much of an address may be disclosed; later variants are stricter.
+/// How much of an address may be disclosed. Later variants are stricter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addresses {
@@ -46,7 +46,7 @@ pub enum Addresses {
     Full,
     /// The first 24 bits of IPv4, and the first 48 of IPv6.
     Prefix,
-    /// Only whether it is IPv4 or IPv6.
+    /// Only the IP version.
     None,
 }
 
@@ -63,7 +63,7 @@ impl Addresses {
         }
     }
 
-    /// How many bits of an address of this family may be disclosed.
+    /// How many bits of an address of this IP version may be disclosed.
     pub const fn bits(self, like: IpAddr) -> u8 {
         match (self, like) {
             (Self::Full, IpAddr::V4(_)) => 32,
@@ -89,7 +89,7 @@ pub enum Target {
     Ipfix(Ipfix),
     /// A receiver of OTLP metrics over HTTP.
     Otlp(Box<Http>),
-    /// A subject of a NATS server; a JetStream stream stores what is published there.
+    /// A subject of a NATS server. A JetStream stream stores reports that are published there.
     Nats(Box<Nats>),
 }
 
@@ -119,13 +119,13 @@ impl Target {
         }
     }
 
-    /// Whether it may be on another machine.
+    /// Whether its target may be on another machine.
     pub const fn is_remote(&self) -> bool {
         !matches!(self, Self::Stdout | Self::File(_))
     }
 
-    /// Identifies its spool: includes the whole target, and nothing that may change while the target stays the same.
-    /// All sinks of a configuration differ in it. `None` if the sink has no spool.
+    /// Identifies its spool: includes the whole target, but nothing that may change while the target stays the same.
+    /// All sinks of a configuration have different keys. `None` if the sink has no spool.
     pub fn spool_key(&self) -> Option<String> {
         match self {
             Self::Stdout => None,
@@ -140,13 +140,13 @@ impl Target {
         }
     }
 
-    /// Why the two sinks conflict, as a message at the later one about the earlier one.
+    /// The reason why the two sinks conflict, as a message at the later one about the earlier one.
     fn conflict(&self, earlier: &Self) -> Option<String> {
         match (self, earlier) {
             (Self::Stdout, Self::Stdout) => Some(SAME_PLACE.to_owned()),
             (Self::File(one), Self::File(other)) if one.place() != other.place() => one.conflict(other),
-            // Reports would arrive twice, or two writers would mix their lines. The same collector with other headers
-            // is another place, because headers may name a tenant.
+            // With the same key, reports would arrive twice, or two writers would mix their lines. The same collector
+            // with other headers is a different place, because headers may name a tenant.
             _ if self.spool_key()? != earlier.spool_key()? => None,
             (Self::Http(one), Self::Http(other)) | (Self::Otlp(one), Self::Otlp(other)) => Some(one.conflict(other)),
             _ => Some(SAME_PLACE.to_owned()),
@@ -175,7 +175,7 @@ const KINDS: [(&str, Kind); 6] = [
 ];
 
 impl Kind {
-    /// Whether this build includes it; if not, that is a mistake at its name.
+    /// Whether this build includes it. If not, notes a mistake at its name.
     fn is_built(self, field: &Field<'_>) -> bool {
         let (is_built, feature, name) = match self {
             Self::Nats => (cfg!(feature = "nats"), "nats", "NATS"),
@@ -192,7 +192,7 @@ impl Kind {
     }
 }
 
-/// Reads the list of sinks. `has_all_views` tells whether the views of `config` are complete.
+/// Reads the list of sinks. `has_all_views` is set if the views of `config` are complete.
 pub(super) fn sinks(field: &Field<'_>, config: &Config, has_all_views: bool) -> Option<Vec<Sink>> {
     let mut taken: Vec<(Field<'_>, Sink)> = Vec::new();
     for field in field.list(SINKS_MAX, "[{type: stdout}]")? {

@@ -24,13 +24,13 @@ pub struct Nats {
     /// How long a delivery may take, including the connection.
     #[serde(serialize_with = "units::write_duration")]
     pub timeout: Duration,
-    /// A file with a user's JWT and NKEY seed (`.creds`); weir reads it for each connection.
+    /// A file with a user's JWT and NKEY seed (`.creds`). weir reads it for each connection.
     pub credentials_file: Option<PathBuf>,
-    /// A file with a token; weir reads it for each connection.
+    /// A file with a token. weir reads it for each connection.
     pub token_file: Option<PathBuf>,
     /// The user name; the password is in `password_file`.
     pub user: Option<String>,
-    /// A file with the password; weir reads it for each connection.
+    /// A file with the password. weir reads it for each connection.
     pub password_file: Option<PathBuf>,
     /// The trusted roots for `tls://`, and weir's own certificate.
     pub tls: Tls,
@@ -41,7 +41,7 @@ pub struct Nats {
 pub struct NatsUrl {
     /// Whether the connection must be encrypted (`tls://`).
     pub is_tls: bool,
-    /// Its name or address in lower case; an IPv6 address is in brackets.
+    /// Its name or address in lower case. An IPv6 address is in brackets.
     pub host: String,
     /// The port.
     pub port: u16,
@@ -53,7 +53,7 @@ impl Nats {
     /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Where reports go: the server and the subject. Encryption does not change it.
+    /// Identifies where reports go: the server and the subject. Encryption does not change it.
     pub fn place(&self) -> String {
         format!("nats:{}:{}/{}", self.url.host, self.url.port, self.subject)
     }
@@ -84,7 +84,7 @@ pub(super) fn nats(s: &mut Section<'_>) -> Option<Nats> {
     let mut said: Option<&str> = None;
     let mut once = |field: &Field<'_>, name| {
         if let Some(other) = said.replace(name) {
-            field.refuse(format!("`{other}` says already who weir is: keep one of them"));
+            field.refuse(format!("`{other}` has weir's credentials already: keep one of them"));
         }
     };
     let credentials_file = s.get("credentials_file", None, |f| {
@@ -115,7 +115,7 @@ pub(super) fn nats(s: &mut Section<'_>) -> Option<Nats> {
     Some(Nats { url: url?, subject, timeout, credentials_file, token_file, user, password_file, tls })
 }
 
-/// A URL that is never quoted in a mistake, because it may contain credentials.
+/// Reads a URL. No mistake quotes it, because it may contain credentials.
 fn url(field: &Field<'_>) -> Option<NatsUrl> {
     let url: Uri = match field.text()?.parse() {
         Ok(url) => url,
@@ -146,7 +146,7 @@ fn url(field: &Field<'_>) -> Option<NatsUrl> {
     None
 }
 
-/// A subject that messages can be published on (<https://docs.nats.io/nats-concepts/subjects>).
+/// Reads a subject on which messages can be published (<https://docs.nats.io/nats-concepts/subjects>).
 fn subject(field: &Field<'_>) -> Option<String> {
     let subject = field.text()?;
     let mistake = if !NATS_SUBJECT_BYTES.contains(&subject.len()) {
@@ -257,8 +257,16 @@ mod tests {
             ("url: 'nats://a', timeout: 1ms", "timeout", "1ms is below the minimum"),
             ("url: 'nats://a', user: a", "user", together),
             ("url: 'nats://a', password_file: a", "password_file", together),
-            ("url: 'nats://a', token_file: a, credentials_file: a", "token_file", "`credentials_file` says already"),
-            ("url: 'nats://a', token_file: a, user: a, password_file: a", "user", "`token_file` says already"),
+            (
+                "url: 'nats://a', token_file: a, credentials_file: a",
+                "token_file",
+                "`credentials_file` has weir's credentials already",
+            ),
+            (
+                "url: 'nats://a', token_file: a, user: a, password_file: a",
+                "user",
+                "`token_file` has weir's credentials already",
+            ),
             ("url: 'nats://a', tls: {ca_file: a}", "tls", "let `url` begin with tls://"),
             ("url: 'tls://a', tls: {key_file: a}", "tls", together),
             (

@@ -1,4 +1,4 @@
-//! The sink `otlp`: as `http`, with another payload.
+//! The sink `otlp`: it has the settings of `http`, and another payload.
 
 use super::{
     super::section::Section,
@@ -7,8 +7,8 @@ use super::{
 
 /// Reads the settings of this sink.
 ///
-/// Its URL is complete, like that of an exporter's metrics endpoint (OTLP exporter specification, "Endpoint URLs for
-/// OTLP/HTTP"). A URL without a path is usually a base URL by mistake: weir refuses it rather than appending a path.
+/// Its URL must be complete, like that of an exporter's metrics endpoint (OTLP exporter specification, "Endpoint URLs
+/// for OTLP/HTTP"). A URL without a path is usually a base URL by mistake: weir refuses it and does not append a path.
 pub(super) fn otlp(s: &mut Section<'_>) -> Option<Http> {
     let url = s.require("url", "the receiver, such as http://collector:4318/v1/metrics", |f| {
         let url = url(&f)?;

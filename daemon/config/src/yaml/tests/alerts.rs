@@ -58,7 +58,7 @@ const WRONG_RULES: &[(&str, &str, &str)] = &[
     ),
     ("{name: a, when: unique.flows > 5 flow/s}", "1:34: alerts.rules[0].when", "it has none (how many in a window)"),
     ("{name: a, when: lost > 1 %}", "1:34: alerts.rules[0].when", "the unit \"%\" does not fit"),
-    ("{name: a, when: sources.bytes < 5}", "1:34: alerts.rules[0].when", "one that has less is in no list"),
+    ("{name: a, when: sources.bytes < 5}", "1:34: alerts.rules[0].when", "a key with less is not listed"),
     ("{name: a, when: web.packets <= 5}", "1:34: alerts.rules[0].when", "the total of a view"),
     ("{name: a, when: seen < 0}", "1:34: alerts.rules[0].when", "is never below 0"),
     ("{name: a, when: seen >= 0}", "1:34: alerts.rules[0].when", "is always at least 0: use `> 0`"),
@@ -87,7 +87,11 @@ const WRONG_RULES: &[(&str, &str, &str)] = &[
         "that of `when`, which is none: use the same",
     ),
     ("{name: a, when: seen > 5 pkt/s, clear: x}", "1:57: alerts.rules[0].clear", "expected a number from 0 up"),
-    ("{name: a, when: packets > 5, interface: eth0}", "1:58: alerts.rules[0].interface", "of all interfaces together"),
+    (
+        "{name: a, when: packets > 5, interface: eth0}",
+        "1:58: alerts.rules[0].interface",
+        "covers all interfaces together",
+    ),
     (
         "{name: a, when: seen > 5, interface: a/b}",
         "1:55: alerts.rules[0].interface",
@@ -117,9 +121,9 @@ fn alerts_have_limits_and_need_rules() {
     let alone = "alerts: {webhook: {url: 'http://a'}}";
     let why = "there is no rule that could send anything: add one to `rules`, or leave `webhook` out";
     assert_eq!(mistakes(alone), [format!("1:19: alerts.webhook: {why}")]);
-    // A wrong rule is one mistake. The webhook without rules is not reported as well.
+    // A wrong rule is one mistake. The webhook is not reported as one without rules.
     assert_eq!(mistakes("alerts: {rules: [{name: a, when: x > 1}], webhook: {url: 'http://a'}}").len(), 1);
-    // A wrong view is one mistake. The rule about the missing view is not reported as well.
+    // A wrong view is one mistake. The rule that uses this view is not reported, too.
     assert_eq!(mistakes("views: [{name: w, by: [srcip]}]\nalerts: {rules: [{name: a, when: w.bytes > 1}]}").len(), 1);
     assert_eq!(mistakes("standard_views: [sorces]\nalerts: {rules: [{name: a, when: sources.bytes > 1}]}").len(), 1);
 }

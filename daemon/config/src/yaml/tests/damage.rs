@@ -19,12 +19,12 @@ fn bombs_are_refused() {
             "{found:?}"
         );
     }
-    // A few values that expand to many: the parser counts the aliases and does not report where.
+    // A few values expand to many: the parser counts the aliases and does not report the place.
     let few = format!("a: &a []\nb: &b [{0}]\nc: &c [{1}]\nd: [{1}]", ["*a"; 30].join(","), ["*b"; 30].join(","));
     let few = few.replace("d: [*b", "d: [*c").replace(",*b,*b]", ",*c,*c,*c,*c,*c]");
     let found = mistakes(&few);
     assert!(found.len() == 1 && found[0].contains("(*name) before this place repeat too much"), "{found:?}");
-    assert!(found[0].starts_with(|c: char| c.is_ascii_digit()), "a place: {found:?}");
+    assert!(found[0].starts_with(|c: char| c.is_ascii_digit()), "it has a place: {found:?}");
     let found = mistakes(&"a: b\n".repeat(FILE_MAX / 5 + 1));
     assert_eq!(found, [" longer than 128KiB, the limit for a configuration"]);
     assert_eq!(parse_bytes("128KiB"), Some(FILE_MAX as u64));
@@ -36,8 +36,8 @@ fn what_is_nested_too_deeply_is_refused_where_it_gets_too_deep() {
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert_eq!(mistakes(&nested(33)), [format!("1:33:{too_deep}")]);
     assert!(!mistakes(&nested(32))[0].contains("nested"), "{:?}", mistakes(&nested(32)));
-    // The parser alone would take minutes for some of these. Excessive depth is reported even if the rest of a text is
-    // broken.
+    // The parser alone would take minutes for some of these texts. Nesting that is too deep is reported even if the
+    // rest of a text is broken.
     for (text, place) in [
         ("[".repeat(FILE_MAX), "1:33:"),
         ("{a: ".repeat(FILE_MAX / 4), "1:129:"),
@@ -51,7 +51,7 @@ fn what_is_nested_too_deeply_is_refused_where_it_gets_too_deep() {
         let found = mistakes(&text);
         assert_eq!(found, [format!("{place}{too_deep}")], "{}", &text[..10]);
     }
-    // Many brackets side by side are fine.
+    // Many brackets next to each other are allowed.
     assert_eq!(mistakes(&format!("observer: [{}]", "[{}],".repeat(20_000))).len(), 1);
     let second = format!("--- {{}}\n--- {}", "{a: ".repeat(30_000));
     assert!(mistakes(&second)[0].starts_with("2:5: a second YAML document"), "{:?}", mistakes(&second));
@@ -120,7 +120,7 @@ fn damaged_files_never_panic() {
             }
         }
         let text = String::from_utf8_lossy(&bytes);
-        // YAML's line breaks, and the end of the text.
+        // Lines end at YAML's line breaks, and at the end of the text.
         let lines = 2 + text.matches(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count();
         match parse(&text) {
             Ok(config) => drop(config.to_yaml()),

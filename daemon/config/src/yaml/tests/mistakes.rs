@@ -5,7 +5,7 @@ use crate::yaml::limits::MISTAKES_MAX;
 
 /// Texts with their mistakes, as displayed after the file's name.
 const MISTAKES: &[(&str, &[&str])] = &[
-    // One of each kind.
+    // One mistake of each kind.
     ("report:\n  interval:  200ms", &["2:14: report.interval: 200ms is below the minimum of 1s"]),
     ("report: {top: -1}", &["1:15: report.top: -1 is below the minimum of 1"]),
     ("report: {interval: [1, 2]}", &["1:20: report.interval: expected a duration such as 10s, found the list [..]"]),
@@ -249,7 +249,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "sinks: [{type: file, path: a, compress: gzip}]",
         &[
-            "1:41: sinks[0].compress: only renamed files are compressed, and without `max_size` none is renamed: give it, too",
+            "1:41: sinks[0].compress: only renamed files are compressed, and without `max_size` none is renamed: set `max_size`, too",
         ],
     ),
     (

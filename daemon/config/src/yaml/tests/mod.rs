@@ -1,4 +1,4 @@
-//! The whole path from text to a configuration or its mistakes.
+//! Tests of the whole path from text to a configuration or its mistakes.
 
 mod alerts;
 mod damage;

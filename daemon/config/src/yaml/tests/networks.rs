@@ -4,7 +4,7 @@ use weir_sketch::hash::mix;
 
 use super::*;
 
-/// The mistakes of networks that read these files, which are called F0, F1, ... in the text and in the mistakes.
+/// The mistakes of networks that read these files. The files are called F0, F1, ... in the text and in the mistakes.
 fn with_files(text: &str, contents: &[&[u8]]) -> Result<Config, Vec<String>> {
     let text_key = contents
         .iter()
@@ -44,12 +44,12 @@ fn prefixes_come_from_files() {
     let all = |network: &Network| network.all_prefixes().map(|prefix| prefix.to_string()).collect::<Vec<_>>();
     assert_eq!(all(a), ["::1/128", "192.0.2.0/24", "2001:db8::1/128", "192.0.2.0/24", "198.51.100.1/32"]);
     assert_eq!(all(b), ["10.0.0.0/8"]);
-    assert_eq!(all(c), [""; 0], "a list may be empty today");
+    assert_eq!(all(c), [""; 0], "a file may have no prefixes");
 
     let shown = config.to_yaml();
     let path = &a.file.as_ref().unwrap().path.display();
     assert!(shown.contains(&format!("prefixes:\n    - ::1/128\n    file: {path}\n    own: false")), "{shown}");
-    assert!(!shown.contains("198.51.100.1"), "a file is shown by its path: {shown}");
+    assert!(!shown.contains("198.51.100.1"), "only the path of a file is shown: {shown}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Secrets are never shown, and refused if every user may read them.
+//! Secrets are never shown, and a file with a secret is refused if every user may read it.
 
 use std::os::unix::fs::PermissionsExt;
 

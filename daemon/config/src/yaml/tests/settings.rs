@@ -1,4 +1,4 @@
-//! Each setting is read, limited and written back as read, and the shipped files are right.
+//! Each setting is read, limited and written as it was read, and the shipped files are correct.
 
 use weir_common::{
     control::Feeds,
@@ -27,7 +27,7 @@ fn shipped_file_is_the_default_spelled_out() {
         let value: serde_yaml::Value = serde_yaml::from_str(text).unwrap();
         value
     });
-    assert_eq!(shipped, default, "the same keys and the same words");
+    assert_eq!(shipped, default, "keys and values must be the same");
 }
 
 #[test]

@@ -19,10 +19,10 @@ fn two_sinks_never_have_one_spool() {
         let [one, two] = settings.map(of);
         let known = known.map(|key| Some(key.to_owned()));
         assert_eq!(keys(&[one, two.clone()]), known);
-        assert_eq!(keys(&[two]), known[1..], "whoever else there was");
+        assert_eq!(keys(&[two]), known[1..], "the key does not depend on other sinks");
     }
-    // A credential can change, so it is in no name. If two sinks differed only in it, their spooled reports could not
-    // be told apart.
+    // A credential can change, so it is not part of a key. If two sinks differed only in it, their spooled reports
+    // could not be distinguished.
     let [one, two] = ["headers: {Authorization: one}", "headers: {Authorization: two}"].map(of);
     assert_eq!(keys(slice::from_ref(&one)), keys(slice::from_ref(&two)));
     assert_eq!(
@@ -39,14 +39,14 @@ fn two_sinks_never_write_one_file() {
     for (first, second, why) in [
         ("- {type: file, path: /nowhere/r}\n", "/nowhere/a/../r", "sends to the same place as sinks[0]"),
         ("- {type: file, path: r}\n", "./r", "sends to the same place as sinks[0]"),
-        (rotated, "/nowhere/r.2", "/nowhere/r.2 is where older reports go of sinks[0]"),
-        (rotated, "/nowhere/./r.1", "/nowhere/r.1 is where older reports go of sinks[0]"),
+        (rotated, "/nowhere/r.2", "/nowhere/r.2 is the name of a renamed file of sinks[0]"),
+        (rotated, "/nowhere/./r.1", "/nowhere/r.1 is the name of a renamed file of sinks[0]"),
     ] {
         let found = of(&format!("{first}- {{type: file, path: {second}}}\n"));
         assert_eq!(found, [format!("3:3: sinks[1]: {why}")]);
     }
     let found = of(&format!("- {{type: file, path: /nowhere/r.1}}\n{rotated}"));
-    assert_eq!(found, ["3:3: sinks[1]: its older reports go to /nowhere/r.1, which is the file of sinks[0]"]);
+    assert_eq!(found, ["3:3: sinks[1]: its renamed files include /nowhere/r.1, which is the file of sinks[0]"]);
     for other in ["/nowhere/r.3", "/nowhere/r.10", "/elsewhere/r.1", "/nowhere/r.1x"] {
         let text = format!("sinks:\n{rotated}- {{type: file, path: {other}}}\n");
         assert!(parse(&text).is_ok(), "{other}: {:?}", mistakes(&text));
@@ -77,7 +77,7 @@ fn an_otlp_sink_has_the_settings_of_an_http_sink() {
     assert_eq!(otlp.sinks[0].target.http().unwrap(), http.sinks[0].target.http().unwrap());
     assert_ne!(otlp.sinks[0].target, http.sinks[0].target);
     let spool = |config: &Config| config.sinks[0].target.spool_key();
-    assert_ne!(spool(&otlp), spool(&http), "each has a spool of its own");
+    assert_ne!(spool(&otlp), spool(&http), "each sink has its own spool");
     assert_eq!(parse(&otlp.to_yaml()).unwrap(), otlp);
     for (url, why) in [
         ("http://collector:4318", "1:27: sinks[0].url: the URL has no path: receivers take metrics at /v1/metrics"),
@@ -113,5 +113,5 @@ fn a_sink_is_told_no_more_of_addresses_than_everybody_and_may_be_told_less() {
         assert_eq!(config.sinks.iter().map(|sink| sink.addresses).collect::<Vec<_>>(), expected, "{all}");
     }
     let config = Config::parse("addresses: none", "weir.yaml").unwrap();
-    assert_eq!(config.sinks[0].addresses, Addresses::None, "standard output, which nobody has named");
+    assert_eq!(config.sinks[0].addresses, Addresses::None, "this applies to the default sink, too");
 }

@@ -14,7 +14,7 @@ fn small_pcap() -> (Vec<u8>, Vec<usize>) {
     (file.bytes, ends)
 }
 
-/// Four packets among blocks of every type, and where each block ends, with whether it is a packet's.
+/// Four packets among blocks of every type; where each block ends, and whether it is a packet's block.
 fn small_pcapng() -> (Vec<u8>, Vec<(usize, bool)>) {
     let mut file = Writer::new(Big);
     let mut ends = Vec::new();
@@ -74,7 +74,7 @@ fn every_prefix_of_a_pcapng_delivers_what_is_whole_and_says_that_it_is_cut() {
     for cut in 4..=bytes.len() {
         let (packets, end) = read(&bytes[..cut]);
         assert_eq!(packets, whole[..ends.iter().filter(|(end, packet)| *packet && *end <= cut).count()]);
-        // The second section's header and its interface were written as one.
+        // The second section's header and its interface are written in one step.
         let between = ends.iter().any(|(end, _)| *end == cut) || cut == ends[5].0 + 28;
         assert_eq!(end.is_ok(), between, "{cut}");
         assert_eq!(is_cut(&end), !between, "{cut}");
@@ -96,7 +96,7 @@ fn where_it_is_cut_is_said_exactly() {
     assert_eq!(complaint(&bytes[..20]), "x: the file ends inside a block: 20 of its 28 bytes are there");
 }
 
-/// No panic, no endless loop, and no byte is delivered twice.
+/// No damage causes a panic or an endless loop, and no byte is returned twice.
 #[test]
 fn every_flipped_bit_is_survived() {
     for bytes in [small_pcap().0, small_pcapng().0] {

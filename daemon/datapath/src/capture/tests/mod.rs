@@ -27,7 +27,7 @@ fn packet(time_ns: impl Into<Option<u64>>, link: Link, wire_bytes: u32, captured
     OwnedPacket { time_ns: time_ns.into(), link, wire_bytes, captured: captured.to_vec() }
 }
 
-/// All packets, and how reading ended.
+/// All packets, and the result at the end.
 fn read(bytes: &[u8]) -> (Vec<OwnedPacket>, Result<(), Broken>) {
     read_from(bytes)
 }
@@ -39,7 +39,7 @@ fn read_from(reader: impl Read) -> (Vec<OwnedPacket>, Result<(), Broken>) {
         Err(broken) => return (packets, Err(broken)),
     };
     loop {
-        // Peek at every other one first.
+        // Peek at every other packet first.
         let looked = (packets.len() % 2 == 1).then(|| capture.next_time());
         match capture.next_packet() {
             Ok(Some(next)) => {
@@ -48,7 +48,7 @@ fn read_from(reader: impl Read) -> (Vec<OwnedPacket>, Result<(), Broken>) {
             }
             Ok(None) => return (packets, looked.map_or(Ok(()), |looked| looked.map(|_| ()))),
             Err(broken) => {
-                assert!(matches!(capture.next_packet(), Ok(None)), "nothing comes after a break");
+                assert!(matches!(capture.next_packet(), Ok(None)), "nothing follows an error");
                 return (packets, Err(broken));
             }
         }
@@ -67,7 +67,7 @@ fn complaint(bytes: &[u8]) -> String {
     read(bytes).1.unwrap_err().to_string()
 }
 
-/// A file being written.
+/// A file that is being written.
 struct Writer {
     order: Order,
     bytes: Vec<u8>,

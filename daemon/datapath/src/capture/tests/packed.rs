@@ -46,14 +46,14 @@ fn a_packed_capture_is_the_capture_that_is_in_it() {
         ("gzip with a header", encoder.finish().unwrap()),
         ("zstd", zstd(&plain)),
         ("zstd in two frames", [zstd(first), zstd(second)].concat()),
-        // RFC 8878, 3.1.2.
+        // A skippable frame: RFC 8878, 3.1.2.
         (
             "zstd after a frame to be skipped",
             [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3][..], &zstd(&plain)].concat(),
         ),
     ] {
         assert!(read_whole(&packed) == whole, "{name}");
-        // Byte by byte, as from a pipe.
+        // Read byte by byte, as from a pipe.
         assert!(read_from(OneByOne(&packed)).0 == whole, "{name}");
     }
 }
@@ -88,7 +88,7 @@ fn what_is_before_the_end_of_packed_data_is_read() {
 fn what_is_before_damage_in_packed_data_is_read() {
     let plain = plain();
     let whole = read_whole(&plain);
-    // After everything, a block of an invalid type (RFC 1951, 3.2.3).
+    // A block of an invalid type follows the data (RFC 1951, 3.2.3).
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(&plain).unwrap();
     encoder.flush().unwrap();
@@ -109,7 +109,7 @@ fn what_is_before_damage_in_packed_data_is_read() {
     let check = packed.len() - 8;
     packed[check] ^= 1;
     let (packets, end) = read(&packed);
-    assert_eq!(packets.len(), whole.len(), "all of it was read");
+    assert_eq!(packets.len(), whole.len(), "everything was read");
     assert!(end.unwrap_err().to_string().ends_with("the gzip data cannot be unpacked: the checksum is wrong"));
     let (packets, end) = read(&[gzip(&plain), b"what is this?".to_vec()].concat());
     assert_eq!(packets.len(), whole.len());
@@ -139,7 +139,7 @@ fn every_prefix_and_every_flipped_bit_of_packed_data_is_survived() {
 fn what_packs_to_nearly_nothing_takes_no_memory() {
     const BYTES: usize = 16 << 20;
     let mut bytes = Writer::pcap(Little, MICROSECONDS, (2, 4), 1).bytes;
-    // Records without bytes, from 1970.
+    // Records without bytes, with a time in 1970.
     bytes.resize(BYTES / 16 * 16 + 24, 0);
     for packed in [gzip(&bytes), zstd(&bytes)] {
         assert!(packed.len() < BYTES / 500, "{} bytes", packed.len());

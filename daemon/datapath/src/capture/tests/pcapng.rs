@@ -102,7 +102,7 @@ fn a_clock_may_be_offset_and_tells_no_time_before_1970_or_after_the_last_nanosec
 #[test]
 fn unknown_blocks_and_options_are_skipped() {
     let mut file = Writer::pcapng(Little);
-    // A custom block before any interface, name resolution, statistics: their content does not matter.
+    // A custom block before any interface, name resolution, and statistics: their content does not matter.
     file.block(0x0bad, |block| {
         block.put([0xff; 64]);
     });
