@@ -27,6 +27,7 @@ pub mod doctor;
 pub mod external;
 pub mod fleet;
 pub mod handover;
+pub mod history;
 pub mod memory;
 pub mod needs;
 pub mod pipeline;

@@ -1,10 +1,13 @@
-//! What each interface carried in each second, for those who subscribe. Nothing is read while nobody does.
+//! What each interface carried in each second, for the history and for those who subscribe. Nothing is read while there
+//! is neither.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use weir_attach::{InterfaceNow, Obtained};
 use weir_common::ledger::Tally;
+use weir_config::interface::Way;
+use weir_history::{Carried, Counts};
 use weir_report::{InterfaceSecond, SECOND_SCHEMA, Second};
 use weir_system::clock::Moment;
 
@@ -17,48 +20,70 @@ pub struct Counted {
     pub lost: Tally,
 }
 
-/// Makes a message of two readings.
+/// When the counters were read, on the monotonic clock, and what they said by slot.
+#[derive(Debug)]
+struct Reading {
+    time: Duration,
+    counted: Vec<Counted>,
+}
+
+impl Reading {
+    fn of(&self, slot: usize) -> Counted {
+        self.counted.get(slot).copied().unwrap_or_default()
+    }
+}
+
+/// The last two readings.
 #[derive(Debug, Default)]
 pub struct Seconds {
-    /// When the counters were read last, on the monotonic clock, and what they said.
-    before: Option<(Duration, Vec<Counted>)>,
-    /// What was lost when the open window began. `None` if nobody subscribed then.
+    before: Option<Reading>,
+    last: Option<Reading>,
+    /// What was lost when the open window began. `None` if nobody wanted to know then.
     lost: Option<Vec<Tally>>,
 }
 
 impl Seconds {
-    /// Nobody subscribes: what was read is too old for the next one who does.
+    /// Nobody wants to know: what was read is too old for the next one who does.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
     /// A window begins.
     pub fn begin(&mut self) {
-        self.lost = self.before.as_ref().map(|(_, all)| all.iter().map(|of| of.lost).collect());
+        self.lost = self.last.as_ref().map(|last| last.counted.iter().map(|of| of.lost).collect());
     }
 
-    /// Takes the counters of all slots at this time, in the window that began then. Returns what came
-    /// since the reading before, unless this is the first one.
-    pub fn read(
-        &mut self,
-        (now, window_start): (Moment, Timestamp),
-        interfaces: &[InterfaceNow<'_>],
-        counted: Vec<Counted>,
-    ) -> Option<Second> {
-        let before = self.before.replace((now.monotonic, counted));
-        let (then, before) = before?;
-        let (_, counted) = self.before.as_ref()?;
+    /// Takes the counters of all slots at this time.
+    pub fn read(&mut self, time: Duration, counted: Vec<Counted>) {
+        self.before = self.last.replace(Reading { time, counted });
+    }
+
+    /// What each interface carried between the last two readings.
+    pub fn carried<'a>(&self, interfaces: &'a [InterfaceNow<'_>]) -> impl Iterator<Item = Carried<'a>> {
+        interfaces.iter().map(|now| {
+            let readings = self.before.as_ref().zip(self.last.as_ref());
+            let counts = readings.filter(|_| is_counted(now)).map(|(before, last)| {
+                let (before, last) = (before.of(now.slot), last.of(now.slot));
+                let Tally { packets, bytes } = last.seen.since(before.seen);
+                Counts { packets, bytes, lost: last.lost.since(before.lost).packets }
+            });
+            Carried { name: now.name, direction: now.way.map(Way::name), counts }
+        })
+    }
+
+    /// The message for those who subscribe, of the window that began then; `None` after the first reading.
+    pub fn message(&self, now: Moment, window_start: Timestamp, interfaces: &[InterfaceNow<'_>]) -> Option<Second> {
+        let (before, last) = self.before.as_ref().zip(self.last.as_ref())?;
         let interface = |now: &InterfaceNow<'_>| {
-            let of = |all: &[Counted]| all.get(now.slot).copied().unwrap_or_default();
-            let (before, after) = (of(&before), of(counted));
-            let lost = self.lost.as_ref().map(|lost| after.lost.since(lost.get(now.slot).copied().unwrap_or_default()));
-            let is_known = now.obtained != Obtained::AfPacket;
+            let (earlier, later) = (before.of(now.slot), last.of(now.slot));
+            let lost = self.lost.as_ref().map(|lost| later.lost.since(lost.get(now.slot).copied().unwrap_or_default()));
+            let is_known = is_counted(now);
             InterfaceSecond {
                 name: now.name.to_owned(),
                 direction: now.way.map(|way| way.name().to_owned()),
                 mode: now.obtained.name().to_owned(),
-                counted: is_known.then(|| after.seen.since(before.seen).into()),
-                total: is_known.then(|| after.seen.into()),
+                counted: is_known.then(|| later.seen.since(earlier.seen).into()),
+                total: is_known.then(|| later.seen.into()),
                 lost: lost.filter(|_| is_known).map(Into::into),
                 trouble: now.trouble.map(str::to_owned),
             }
@@ -66,7 +91,7 @@ impl Seconds {
         Some(Second {
             schema: SECOND_SCHEMA.to_owned(),
             time: now.wall,
-            seconds: now.monotonic.saturating_sub(then).as_secs_f64(),
+            seconds: last.time.saturating_sub(before.time).as_secs_f64(),
             skipped: 0,
             window_start,
             last_report: None,
@@ -74,4 +99,9 @@ impl Seconds {
             troubles: Vec::new(),
         })
     }
+}
+
+/// Whether the kernel's programs count its packets. What packet sockets see is known at the end of a window.
+fn is_counted(now: &InterfaceNow<'_>) -> bool {
+    now.obtained != Obtained::AfPacket
 }

@@ -17,6 +17,7 @@ pub mod closing;
 pub mod compose;
 mod encoded;
 pub mod grid;
+mod history;
 pub mod ids;
 mod instant;
 pub mod observer;
@@ -38,6 +39,7 @@ use serde::{Deserialize, Serialize};
 
 pub use alert::{Alert, Evidence};
 pub use encoded::Encoded;
+pub use history::{HISTORY_SCHEMA, History, InterfaceHistory, PastWindow, Reach};
 pub use ids::Ids;
 pub use rates::InterfaceRates;
 pub use rows::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
@@ -45,7 +47,7 @@ pub use schema::{report_schema, second_schema, tombstone_schema};
 pub use second::{InterfaceSecond, LastReport, SECOND_SCHEMA, Second};
 pub use tables::{Style, write_answers, write_styled_tables, write_tables, write_union};
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
-pub use union::{REPORTS_KEPT, UNION_SCHEMA, Union};
+pub use union::{Gap, REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use weir_config::names::protocol::protocol_name;
 
 /// The maximum length of [`Interface::trouble`], in characters.
@@ -116,7 +118,7 @@ pub struct Report {
 }
 
 /// The time that a report is about.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
     /// When it began, RFC 3339 in UTC.
     #[serde(serialize_with = "instant::fixed")]

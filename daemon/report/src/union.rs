@@ -5,29 +5,35 @@
 //! that few list. A bound holds if those of all windows do: the probabilities that they do not are added up (Boole's
 //! inequality).
 
-use std::collections::HashMap;
+mod list;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use weir_common::ledger::Loss;
 
+use self::list::{Entry, Listed, together};
 use super::{
     Bounds, Distinct, Estimate, Interface, Ledger, NewFlows, Observer, Report, Row, Sums, Tally, TcpBounds, Top,
-    TopPrefix, Totals, TotalsBounds, Unique, View, ViewTable, Window,
+    Totals, TotalsBounds, Unique, View, ViewTable, Window, instant,
 };
 
 /// Maximum number of reports that are kept for a union.
 pub const REPORTS_KEPT: usize = 5;
 /// The schema that [`Union`] serialises to.
 pub const UNION_SCHEMA: &str = "weir.union/1";
+/// Maximum number of ids in a union. One of more windows has the first and the last id.
+const IDS_MAX: usize = 64;
 
 /// What one observer measured in several consecutive windows. Its parts have the structure and names of a report's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Union {
     /// The schema's name and version.
     pub schema: String,
-    /// The ids of the reports, the oldest first.
+    /// The ids of the reports, the oldest first. Of very many only the first and the last.
     pub reports: Vec<String>,
+    /// How many windows these are.
+    #[serde(default)]
+    pub windows: u64,
     /// From the start of the first window to the end of the last; `seconds` is the sum of all windows.
     pub window: Window,
     /// The observer, as in the last report.
@@ -49,20 +55,77 @@ pub struct Union {
     /// The other views and the lists of prefixes, by name: their counts cannot be summed, or they are not in every
     /// report.
     pub left_out: Vec<String>,
+    /// The largest packet, in bytes on the wire.
+    #[serde(default)]
+    pub largest_packet_bytes: u64,
+    /// Times that were asked for and of which no window is known. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Gap>,
+}
+
+/// A time without windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// Its start, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub start: Timestamp,
+    /// Its end.
+    #[serde(serialize_with = "instant::fixed")]
+    pub end: Timestamp,
 }
 
 impl Union {
     /// The union of one observer's reports, the oldest first; `None` if there are none.
     pub fn of(reports: &[Report]) -> Option<Self> {
-        let (first, last) = (reports.first()?, reports.last()?);
-        let windows = || reports.iter().map(|report| report.window);
-        let views: Vec<View> = last.views.iter().filter_map(|view| self::view(view, reports)).collect();
-        let is_left_out = |name: &str| views.iter().all(|view| view.name != name);
-        let views_left_out = last.views.iter().map(|view| view.name.clone()).filter(|name| is_left_out(name));
-        let left_out = views_left_out.chain(prefixes_left_out(reports)).collect();
+        Self::join(&reports.iter().map(Self::one).collect::<Vec<_>>())
+    }
+
+    /// One window, with what a union can have of it.
+    pub fn one(report: &Report) -> Self {
+        let (views, others): (Vec<_>, Vec<_>) = report.views.iter().cloned().partition(|view| order(view).is_some());
+        let Top { source_prefixes, destination_prefixes, .. } = &report.top;
+        let prefixes = [("source_prefixes", source_prefixes), ("destination_prefixes", destination_prefixes)];
+        let prefixes = prefixes.into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(name, _)| name.to_owned());
+        // What a prefix has beyond its members depends on which members are listed, and that differs from window to
+        // window.
+        let without_prefixes =
+            |top: &Top| Top { source_prefixes: Vec::new(), destination_prefixes: Vec::new(), ..top.clone() };
+        Self {
+            schema: UNION_SCHEMA.to_owned(),
+            reports: vec![report.id.clone()],
+            windows: 1,
+            window: Window { late_packets: None, untimed_packets: None, ..report.window },
+            observer: report.observer.clone(),
+            interfaces: report.interfaces.clone(),
+            totals: report.totals,
+            unique: report.unique,
+            new_flows: report.new_flows,
+            top: without_prefixes(&report.top),
+            top_by_packets: without_prefixes(&report.top_by_packets),
+            views,
+            left_out: others.into_iter().map(|view| view.name).chain(prefixes).collect(),
+            largest_packet_bytes: report.histograms.packet_size_bytes.max,
+            missing: Vec::new(),
+        }
+    }
+
+    /// The union of several unions, the oldest first; `None` if there are none. A part that has lost rows widens the
+    /// bounds of their keys, and makes none of them wrong.
+    pub fn join(parts: &[Self]) -> Option<Self> {
+        let (first, last) = (parts.first()?, parts.last()?);
+        let windows = || parts.iter().map(|part| part.window);
+        let views: Vec<View> = last.views.iter().filter_map(|view| self::view(view, parts)).collect();
+        let is_left_out = |name: &String| views.iter().all(|view| view.name != *name);
+        let mut left_out: Vec<_> = last.views.iter().map(|view| view.name.clone()).filter(is_left_out).collect();
+        for name in parts.iter().rev().flat_map(|part| &part.left_out) {
+            if is_left_out(name) && !left_out.contains(name) {
+                left_out.push(name.clone());
+            }
+        }
         Some(Self {
             schema: UNION_SCHEMA.to_owned(),
-            reports: reports.iter().map(|report| report.id.clone()).collect(),
+            reports: ids(parts),
+            windows: parts.iter().map(|part| part.windows).sum(),
             window: Window {
                 start: first.window.start,
                 end: last.window.end,
@@ -72,29 +135,78 @@ impl Union {
                 untimed_packets: None,
             },
             observer: last.observer.clone(),
-            interfaces: interfaces(reports),
-            totals: totals(reports),
+            interfaces: interfaces(parts),
+            totals: totals(parts),
             unique: Unique {
-                src_ip: distinct(reports.iter().map(|report| report.unique.src_ip)),
-                dst_ip: distinct(reports.iter().map(|report| report.unique.dst_ip)),
-                flows: distinct(reports.iter().map(|report| report.unique.flows)),
+                src_ip: distinct(parts.iter().map(|part| part.unique.src_ip)),
+                dst_ip: distinct(parts.iter().map(|part| part.unique.dst_ip)),
+                flows: distinct(parts.iter().map(|part| part.unique.flows)),
             },
-            new_flows: new_flows(reports),
-            top: top(reports, |report| &report.top),
-            top_by_packets: top(reports, |report| &report.top_by_packets),
+            new_flows: new_flows(parts),
+            top: top(parts, |part| &part.top),
+            top_by_packets: top(parts, |part| &part.top_by_packets),
             views,
             left_out,
+            largest_packet_bytes: parts.iter().map(|part| part.largest_packet_bytes).max().unwrap_or(0),
+            missing: Vec::new(),
         })
+    }
+
+    /// How many lists it has.
+    pub fn lists(&self) -> usize {
+        const LISTS_OF_TOPS: usize = 10;
+        let of_views = self.views.iter().map(|view| view.tables.as_ref().map_or(1, Vec::len));
+        LISTS_OF_TOPS + of_views.sum::<usize>()
+    }
+
+    /// Keeps at most this many rows of each list, and this many interfaces: the others are added up.
+    pub fn trim(&mut self, rows: usize, interfaces: usize) {
+        for Top { flows, sources, destinations, pairs, services, .. } in [&mut self.top, &mut self.top_by_packets] {
+            flows.truncate(rows);
+            sources.truncate(rows);
+            destinations.truncate(rows);
+            pairs.truncate(rows);
+            services.truncate(rows);
+        }
+        for view in &mut self.views {
+            view.rows.iter_mut().for_each(|list| list.truncate(rows));
+            if let Some(tables) = &mut view.tables {
+                tables.truncate(interfaces);
+                tables.iter_mut().for_each(|table| table.rows.truncate(rows));
+            }
+        }
+        if self.interfaces.len() > interfaces {
+            let others = self.interfaces.split_off(interfaces.saturating_sub(1));
+            let sum = interface(&others.iter().collect::<Vec<_>>());
+            self.interfaces.extend(sum.map(|sum| Interface {
+                name: "others".to_owned(),
+                mode: "others".to_owned(),
+                direction: None,
+                index: None,
+                alias: None,
+                trouble: None,
+                ..sum
+            }));
+        }
     }
 }
 
-/// Which lists of prefixes the reports have. What a prefix has beyond its members depends on which members are listed,
-/// and that differs from window to window.
-fn prefixes_left_out(reports: &[Report]) -> impl Iterator<Item = String> {
-    let has = |of: fn(&Top) -> &[TopPrefix]| reports.iter().any(|report| !of(&report.top).is_empty());
-    let sources = has(|top| &top.source_prefixes).then(|| "source_prefixes".to_owned());
-    let destinations = has(|top| &top.destination_prefixes).then(|| "destination_prefixes".to_owned());
-    sources.into_iter().chain(destinations)
+/// The ids of all parts, or the first and the last.
+fn ids(parts: &[Union]) -> Vec<String> {
+    let mut all: Vec<String> = parts.iter().flat_map(|part| &part.reports).cloned().collect();
+    if all.len() > IDS_MAX {
+        all.drain(1..all.len() - 1);
+    }
+    all
+}
+
+/// Whether the rows of a view are ordered by packets; `None` if its counts cannot be summed.
+fn order(view: &View) -> Option<bool> {
+    match view.measure.as_str()? {
+        "bytes" => Some(false),
+        "packets" => Some(true),
+        _ => None,
+    }
 }
 
 /// The probability that the bounds of all windows hold.
@@ -106,8 +218,8 @@ fn add(sum: &mut Tally, more: Tally) {
     *sum = Tally { packets: sum.packets.saturating_add(more.packets), bytes: sum.bytes.saturating_add(more.bytes) };
 }
 
-fn totals(reports: &[Report]) -> Totals {
-    let sum = |of: fn(&Totals) -> u64| reports.iter().fold(0_u64, |sum, report| sum.saturating_add(of(&report.totals)));
+fn totals(parts: &[Union]) -> Totals {
+    let sum = |of: fn(&Totals) -> u64| parts.iter().fold(0_u64, |sum, part| sum.saturating_add(of(&part.totals)));
     Totals {
         packets: sum(|totals| totals.packets),
         bytes: sum(|totals| totals.bytes),
@@ -117,21 +229,21 @@ fn totals(reports: &[Report]) -> Totals {
         udp_packets: sum(|totals| totals.udp_packets),
         icmp_packets: sum(|totals| totals.icmp_packets),
         other_packets: sum(|totals| totals.other_packets),
-        bounds: totals_bounds(reports),
+        bounds: totals_bounds(parts),
     }
 }
 
-fn totals_bounds(reports: &[Report]) -> Option<TotalsBounds> {
+fn totals_bounds(parts: &[Union]) -> Option<TotalsBounds> {
     let sum = |count: fn(&Totals) -> u64, bounds: fn(&TotalsBounds) -> Bounds| {
         let mut sum = Bounds { lower: 0, upper: 0 };
-        for Report { totals, .. } in reports {
+        for Union { totals, .. } in parts {
             let exact = Bounds { lower: count(totals), upper: count(totals) };
             let Bounds { lower, upper } = totals.bounds.as_ref().map_or(exact, bounds);
             sum = Bounds { lower: sum.lower.saturating_add(lower), upper: sum.upper.saturating_add(upper) };
         }
         sum
     };
-    let confidences = || reports.iter().filter_map(|report| Some(report.totals.bounds?.confidence));
+    let confidences = || parts.iter().filter_map(|part| Some(part.totals.bounds?.confidence));
     confidences().next().is_some().then(|| TotalsBounds {
         confidence: all_hold(confidences()),
         ipv4_packets: sum(|totals| totals.ipv4_packets, |bounds| bounds.ipv4_packets),
@@ -143,17 +255,25 @@ fn totals_bounds(reports: &[Report]) -> Option<TotalsBounds> {
     })
 }
 
-fn distinct(windows: impl Iterator<Item = Distinct> + Clone) -> Distinct {
-    Distinct {
-        value: windows.clone().map(|window| window.value).max().unwrap_or(0),
-        lower: windows.clone().map(|window| window.lower).max().unwrap_or(0),
-        upper: windows.clone().fold(0, |sum, window| sum.saturating_add(window.upper)),
-        confidence: all_hold(windows.map(|window| window.confidence)),
+impl Distinct {
+    /// How many there are in either of two windows.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            value: self.value.max(other.value),
+            lower: self.lower.max(other.lower),
+            upper: self.upper.saturating_add(other.upper),
+            confidence: all_hold([self.confidence, other.confidence].into_iter()),
+        }
     }
 }
 
-fn new_flows(reports: &[Report]) -> NewFlows {
-    let windows = || reports.iter().map(|report| report.new_flows);
+fn distinct(windows: impl Iterator<Item = Distinct>) -> Distinct {
+    let nothing = Distinct { value: 0, lower: 0, upper: 0, confidence: 1.0 };
+    windows.fold(nothing, Distinct::or)
+}
+
+fn new_flows(parts: &[Union]) -> NewFlows {
+    let windows = || parts.iter().map(|part| part.new_flows);
     NewFlows {
         value: windows().fold(0, |sum, window| sum.saturating_add(window.value)),
         lower: windows().fold(0, |sum, window| sum.saturating_add(window.lower)),
@@ -165,9 +285,9 @@ fn new_flows(reports: &[Report]) -> NewFlows {
 }
 
 /// Each interface and direction, in the order of the first appearance.
-fn interfaces(reports: &[Report]) -> Vec<Interface> {
+fn interfaces(parts: &[Union]) -> Vec<Interface> {
     let mut all: Vec<Vec<&Interface>> = Vec::new();
-    for interface in reports.iter().flat_map(|report| &report.interfaces) {
+    for interface in parts.iter().flat_map(|part| &part.interfaces) {
         let is_same = |known: &Vec<&Interface>| {
             known.iter().all(|known| known.name == interface.name && known.direction == interface.direction)
         };
@@ -269,74 +389,8 @@ fn tcp(parts: &[&Interface]) -> super::TcpPackets {
     }
 }
 
-/// A list in one window.
-struct Listed {
-    rows: Vec<Row>,
-    /// The upper bound of a key that is not among the rows.
-    others: Tally,
-}
-
-impl Listed {
-    /// A list of these rows out of a total; each packet counts for one key.
-    fn of(rows: Vec<Row>, total: Tally) -> Self {
-        let mut others = total;
-        for row in &rows {
-            let lower = |estimate: Option<Estimate>| estimate.map_or(0, |estimate| estimate.lower);
-            others.packets = others.packets.saturating_sub(lower(row.packets));
-            others.bytes = others.bytes.saturating_sub(lower(row.bytes));
-        }
-        Self { rows, others }
-    }
-}
-
-/// The rows of all windows, in descending order of their lower bounds.
-fn together(windows: &[Listed], by_packets: bool) -> Vec<Row> {
-    let mut places: HashMap<String, usize> = HashMap::new();
-    let mut parts: Vec<Vec<Option<&Row>>> = Vec::new();
-    for (nth, window) in windows.iter().enumerate() {
-        for row in &window.rows {
-            let key = Value::from(row.key.clone()).to_string();
-            let place = *places.entry(key).or_insert_with(|| {
-                parts.push(vec![None; windows.len()]);
-                parts.len() - 1
-            });
-            parts[place][nth] = Some(row);
-        }
-    }
-    let mut rows: Vec<Row> = parts.iter().filter_map(|parts| sum_of(parts, windows)).collect();
-    let least = |estimate: Option<Estimate>| std::cmp::Reverse(estimate.map_or(0, |estimate| estimate.lower));
-    rows.sort_by_key(|row| least(if by_packets { row.packets } else { row.bytes }));
-    for (rank, row) in (1..).zip(&mut rows) {
-        row.rank = Some(rank);
-    }
-    rows
-}
-
-/// The sum of a key's rows in the windows that list it, with bounds for the others.
-fn sum_of(parts: &[Option<&Row>], windows: &[Listed]) -> Option<Row> {
-    let sum = |of: fn(&Row) -> Option<Estimate>, others: fn(&Tally) -> u64| {
-        let mut sum = Estimate { value: 0, lower: 0, upper: 0, sampled: None };
-        for (part, window) in parts.iter().zip(windows) {
-            let Estimate { value, lower, upper, sampled: _ } = match part {
-                Some(row) => of(row)?,
-                None => Estimate { value: 0, lower: 0, upper: others(&window.others), sampled: None },
-            };
-            sum.value = sum.value.saturating_add(value);
-            sum.lower = sum.lower.saturating_add(lower);
-            sum.upper = sum.upper.saturating_add(upper);
-        }
-        Some(sum)
-    };
-    Some(Row {
-        key: parts.iter().flatten().next()?.key.clone(),
-        packets: Some(sum(|row| row.packets, |others| others.packets)?),
-        bytes: Some(sum(|row| row.bytes, |others| others.bytes)?),
-        ..Row::default()
-    })
-}
-
-fn top(reports: &[Report], of: impl Fn(&Report) -> &Top) -> Top {
-    let tops: Vec<_> = reports.iter().map(|report| (of(report), &report.totals)).collect();
+fn top(parts: &[Union], of: impl Fn(&Union) -> &Top) -> Top {
+    let tops: Vec<_> = parts.iter().map(|part| (of(part), &part.totals)).collect();
     let by_packets = tops.last().is_some_and(|(top, _)| top.by == "packets");
     Top {
         by: if by_packets { "packets" } else { "bytes" }.to_owned(),
@@ -352,50 +406,31 @@ fn top(reports: &[Report], of: impl Fn(&Report) -> &Top) -> Top {
     }
 }
 
-fn list<E: Serialize + DeserializeOwned>(
-    tops: &[(&Top, &Totals)],
-    by_packets: bool,
-    entries: fn(&Top) -> &Vec<E>,
-) -> Vec<E> {
-    let listed = |(top, totals): &(&Top, &Totals)| {
-        let rows = entries(top).iter().filter_map(converted::<_, Row>).collect();
-        Listed::of(rows, Tally { packets: totals.packets, bytes: totals.bytes })
-    };
-    let windows: Vec<_> = tops.iter().map(listed).collect();
-    together(&windows, by_packets).iter().filter_map(converted).collect()
-}
-
-/// Converts an entry to a row and back: the same fields in another type.
-fn converted<A: Serialize, B: DeserializeOwned>(entry: &A) -> Option<B> {
-    serde_json::from_value(serde_json::to_value(entry).ok()?).ok()
+fn list<E: Entry>(tops: &[(&Top, &Totals)], by_packets: bool, entries: fn(&Top) -> &Vec<E>) -> Vec<E> {
+    let total = |totals: &Totals| Tally { packets: totals.packets, bytes: totals.bytes };
+    let windows: Vec<_> = tops.iter().map(|(top, totals)| Listed::of(entries(top), total(totals))).collect();
+    together(&windows, by_packets)
 }
 
 /// A view over all windows; `None` if not every window has it, or if it cannot be summed.
-fn view(last: &View, reports: &[Report]) -> Option<View> {
-    let by_packets = match last.measure.as_str()? {
-        "bytes" => false,
-        "packets" => true,
-        _ => return None,
-    };
+fn view(last: &View, parts: &[Union]) -> Option<View> {
+    let by_packets = order(last)?;
     let same = |view: &&View| view.name == last.name && view.by == last.by && view.measure == last.measure;
-    let views: Vec<&View> = reports.iter().map(|report| report.views.iter().find(same)).collect::<Option<_>>()?;
+    let views: Vec<&View> = parts.iter().map(|part| part.views.iter().find(same)).collect::<Option<_>>()?;
     // Both addresses of a packet are hosts, so it counts for two keys.
     let counts_twice = last.by.iter().any(|field| field == "host" || field.starts_with("host/"));
-    let listed = |rows: &[Row], total: &Sums| {
-        let total = Tally { packets: total.packets.upper, bytes: total.bytes.upper };
-        let rows = rows.to_vec();
-        if counts_twice { Listed { rows, others: total } } else { Listed::of(rows, total) }
-    };
     let rows = match last.rows {
         Some(_) => {
-            let windows: Option<Vec<_>> =
-                views.iter().map(|view| Some(listed(view.rows.as_ref()?, view.total.as_ref()?))).collect();
+            let windows: Option<Vec<_>> = views
+                .iter()
+                .map(|view| Some(listed(view.rows.as_ref()?, view.total.as_ref()?, counts_twice)))
+                .collect();
             Some(together(&windows?, by_packets))
         }
         None => None,
     };
     let tables = match last.tables {
-        Some(_) => Some(tables(&views, reports, by_packets, listed)?),
+        Some(_) => Some(tables(&views, parts, by_packets, counts_twice)?),
         None => None,
     };
     let totals = || views.iter().map(|view| view.total);
@@ -407,6 +442,11 @@ fn view(last: &View, reports: &[Report]) -> Option<View> {
         tables,
         ..last.clone()
     })
+}
+
+fn listed<'r>(rows: &'r [Row], total: &Sums, counts_twice: bool) -> Listed<'r, Row> {
+    let total = Tally { packets: total.packets.upper, bytes: total.bytes.upper };
+    if counts_twice { Listed { rows, others: total } } else { Listed::of(rows, total) }
 }
 
 fn sums(sum: Option<Sums>, more: Sums) -> Sums {
@@ -421,12 +461,7 @@ fn sums(sum: Option<Sums>, more: Sums) -> Sums {
 }
 
 /// The tables of each interface and direction.
-fn tables(
-    views: &[&View],
-    reports: &[Report],
-    by_packets: bool,
-    listed: impl Fn(&[Row], &Sums) -> Listed,
-) -> Option<Vec<ViewTable>> {
+fn tables(views: &[&View], parts: &[Union], by_packets: bool, counts_twice: bool) -> Option<Vec<ViewTable>> {
     let mut all: Vec<ViewTable> = Vec::new();
     for table in views.iter().flat_map(|view| view.tables.iter().flatten()) {
         if !all.iter().any(|known| known.interface == table.interface && known.direction == table.direction) {
@@ -436,18 +471,18 @@ fn tables(
     for one in &mut all {
         let mut windows = Vec::new();
         let mut total = None;
-        for (view, report) in views.iter().zip(reports) {
+        for (view, part) in views.iter().zip(parts) {
             let same = |table: &&ViewTable| table.interface == one.interface && table.direction == one.direction;
             match view.tables.iter().flatten().find(same) {
                 Some(table) => {
-                    windows.push(listed(&table.rows, table.total.as_ref()?));
+                    windows.push(listed(&table.rows, table.total.as_ref()?, counts_twice));
                     total = Some(sums(total, table.total?));
                 }
                 // The window has no table, because nothing that was measured matched.
                 None => {
-                    let others = unmeasured(report, one);
+                    let others = unmeasured(part, one);
                     total = Some(sums(total, at_most(others)));
-                    windows.push(Listed { rows: Vec::new(), others });
+                    windows.push(Listed { rows: &[], others });
                 }
             }
         }
@@ -458,10 +493,10 @@ fn tables(
 }
 
 /// What was sampled out or lost on a table's interface in a window: how much of it would have matched is unknown.
-fn unmeasured(report: &Report, table: &ViewTable) -> Tally {
+fn unmeasured(part: &Union, table: &ViewTable) -> Tally {
     let mut all = Tally::default();
     let is_same = |interface: &&Interface| interface.name == table.interface && interface.direction == table.direction;
-    for Ledger { sampled_out, lost, .. } in report.interfaces.iter().filter(is_same).map(|of| &of.ledger) {
+    for Ledger { sampled_out, lost, .. } in part.interfaces.iter().filter(is_same).map(|of| &of.ledger) {
         for tally in std::iter::once(sampled_out).chain(lost.values()) {
             add(&mut all, *tally);
         }
@@ -470,7 +505,7 @@ fn unmeasured(report: &Report, table: &ViewTable) -> Tally {
         for reason in Loss::UNREAD {
             add(&mut dropped, lost.get(reason.name()).copied().unwrap_or_default());
         }
-        let largest = dropped.packets.saturating_mul(report.histograms.packet_size_bytes.max);
+        let largest = dropped.packets.saturating_mul(part.largest_packet_bytes);
         all.bytes = all.bytes.saturating_add(largest.saturating_sub(dropped.bytes));
     }
     all

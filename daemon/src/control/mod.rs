@@ -27,6 +27,7 @@ use std::{
 use crossbeam::channel::{Receiver, Sender, bounded};
 use tracing::warn;
 use weir_deliver::board::Board;
+use weir_history::Asker;
 use weir_measure::question::{Ask, Views};
 use weir_system::{privileges, sandbox, waker::Waker};
 
@@ -82,6 +83,7 @@ impl Control {
         path: Option<&Path>,
         board: Arc<Board>,
         reload: Sender<Request>,
+        history: Option<Asker>,
     ) -> io::Result<Self> {
         // One question waits while the coordinator answers another.
         let (ask, questions) = bounded(1);
@@ -95,6 +97,7 @@ impl Control {
                     coordinator: Box::new(move |views, asks| put(&ask, views, asks)),
                     release: Box::new(move |interfaces| tell(&release, interfaces)),
                     reload,
+                    history,
                 };
                 let server = Server::new(listener, end, board, others)?;
                 thread::Builder::new().name("weir-control".to_owned()).spawn_scoped(scope, move || {

@@ -26,6 +26,27 @@ pub enum Command {
     },
     /// A message with exact counters every second, until the client disconnects.
     Subscribe,
+    /// What each interface carried in this time, in equal steps, and the totals of windows.
+    History {
+        /// The start, RFC 3339; as early as possible without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+        /// The end, RFC 3339; now without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<String>,
+        /// Maximum number of steps; 360 without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        points: Option<u32>,
+    },
+    /// The union of all windows that touch this time.
+    Span {
+        /// The start, RFC 3339; as early as possible without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+        /// The end, RFC 3339; now without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<String>,
+    },
     /// Read the configuration again.
     Reload,
     /// Detach from interfaces, until weir is restarted, or the `interfaces` of its configuration change.
@@ -36,7 +57,7 @@ pub enum Command {
 }
 
 impl Command {
-    const NAMES: [&'static str; 6] = ["status", "report", "ask", "subscribe", "reload", "detach"];
+    const NAMES: [&'static str; 8] = ["status", "report", "ask", "subscribe", "history", "span", "reload", "detach"];
 
     /// Whether it changes something, which only root and weir's own user may do.
     pub const fn is_for_owner(&self) -> bool {
@@ -59,8 +80,9 @@ pub struct Request {
 #[serde(rename_all = "snake_case")]
 pub enum Response {
     /// The answer: a [`Status`](weir_deliver::status::Status), one or several
-    /// [`Report`](weir_report::Report)s, [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`], or a
-    /// [`Second`](weir_report::Second). It is kept as raw JSON, so that every reader of a report gets the same bytes.
+    /// [`Report`](weir_report::Report)s, [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`], a
+    /// [`Second`](weir_report::Second), a [`History`](weir_report::History) or a [`Union`](weir_report::Union). It is
+    /// kept as raw JSON, so that every reader of a report gets the same bytes.
     Answer(Box<RawValue>),
     /// The request is invalid.
     Refused(String),
@@ -135,6 +157,8 @@ mod tests {
             Command::Report { last: Some(5) },
             Command::Ask { keys },
             Command::Subscribe,
+            Command::History { from: Some("2026-11-20T08:00:00Z".to_owned()), to: None, points: Some(60) },
+            Command::Span { from: None, to: None },
             Command::Reload,
             detach,
         ] {
@@ -159,7 +183,7 @@ mod tests {
             (r#"{"version":1}"#, "not complete"),
             (
                 r#"{"version":1,"command":"stat"}"#,
-                "there is no command \"stat\" (there are: status, report, ask, subscribe, reload, detach)",
+                "there is no command \"stat\" (there are: status, report, ask, subscribe, history, span, reload, detach)",
             ),
             (r#"{"version":1,"command":7}"#, "not complete"),
             (r#"{"version":1,"command":"ask"}"#, "missing field `keys`"),

@@ -20,6 +20,7 @@ use rustix::{
 use serde::Serialize;
 use serde_json::value::to_raw_value;
 use weir_deliver::board::{Askable, Board, LastSecond};
+use weir_history::{Answer, Asker, Query};
 use weir_measure::question::{Ask, Views};
 use weir_report::Encoded;
 use weir_system::{clock, waker::Waker};
@@ -28,7 +29,10 @@ use super::{
     listener::Listener,
     protocol::{self, Command, Detached, KeyAnswers, Response},
 };
-use crate::reload::{Outcome, Request};
+use crate::{
+    history,
+    reload::{Outcome, Request},
+};
 
 /// Maximum number of clients. One more replaces the client that has been connected longest without a request.
 const CLIENTS_MAX: usize = 64;
@@ -69,6 +73,8 @@ pub struct AnswerSources {
     pub release: Releaser,
     /// Reaches the reloader.
     pub reload: Sender<Request>,
+    /// Asks the history, if there is one.
+    pub history: Option<Asker>,
 }
 
 /// The server.
@@ -98,6 +104,8 @@ enum ClientState {
     Asking(Vec<u8>),
     /// The answer to its request is being prepared.
     Waiting(Receiver<Outcome>),
+    /// The history is looking for the answer.
+    Remembering(Receiver<Answer>),
     /// What remains of its answer; the first part starts at this byte.
     Answered { parts: Vec<Chunk>, sent: usize },
     /// It gets a message each second: what remains of the one with the number `last`, which was the last it got.
@@ -117,6 +125,17 @@ impl<const N: usize> From<[u8; N]> for Chunk {
 }
 
 impl ClientState {
+    /// An answer of the history, which is JSON already.
+    fn remembered(answer: Answer) -> Self {
+        match answer {
+            Ok(json) => {
+                let json = Chunk { bytes: json.len(), memory: json.into_bytes().into() };
+                Self::Answered { parts: vec![Chunk::from(*b"{\"answer\":"), json, Chunk::from(*b"}\n")], sent: 0 }
+            }
+            Err(why) => Self::answered(&Response::Unavailable(why)),
+        }
+    }
+
     fn answered(response: &Response) -> Self {
         let mut line = serde_json::to_vec(response).unwrap_or_default();
         line.push(b'\n');
@@ -223,6 +242,13 @@ impl Server {
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
+        if let ClientState::Remembering(answer) = &client.state {
+            match answer.try_recv() {
+                Err(TryRecvError::Empty) => return true,
+                Ok(answer) => client.state = ClientState::remembered(answer),
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
         match &mut client.state {
             ClientState::Answered { parts, sent } => matches!(write(&mut client.stream, parts, sent), Ok(false)),
             ClientState::Subscribed { parts, sent, last } => {
@@ -273,6 +299,10 @@ impl Server {
             Ok(Command::Subscribe) => {
                 Response::Unavailable(format!("{SUBSCRIBERS_MAX} clients have subscribed already: try again later"))
             }
+            Ok(Command::History { from, to, points }) => {
+                return self.remember(history::history(from.as_deref(), to.as_deref(), points));
+            }
+            Ok(Command::Span { from, to }) => return self.remember(history::span(from.as_deref(), to.as_deref())),
             Ok(Command::Detach { interfaces }) => match (self.others.release)(interfaces) {
                 Ok(from) => answered(&Detached { pid: std::process::id(), from }),
                 Err(why) => Response::Refused(why),
@@ -287,6 +317,20 @@ impl Server {
             Err(why) => Response::Refused(why),
         };
         ClientState::answered(&response)
+    }
+
+    /// Asks the history.
+    fn remember(&self, query: Result<Query, String>) -> ClientState {
+        let query = match query {
+            Ok(query) => query,
+            Err(why) => return ClientState::answered(&Response::Refused(why)),
+        };
+        let ready = self.ready.clone();
+        let asked = match &self.others.history {
+            Some(asker) => asker.ask(query, move || ready.wake()),
+            None => Err(history::OFF.to_owned()),
+        };
+        asked.map_or_else(|why| ClientState::answered(&Response::Unavailable(why)), ClientState::Remembering)
     }
 
     /// The command, if this client may give it.
@@ -389,7 +433,7 @@ impl Client {
     const fn waits_for(&self) -> PollFlags {
         match &self.state {
             ClientState::Asking(_) => PollFlags::IN,
-            ClientState::Waiting(_) => PollFlags::empty(),
+            ClientState::Waiting(_) | ClientState::Remembering(_) => PollFlags::empty(),
             ClientState::Answered { .. } => PollFlags::OUT,
             ClientState::Subscribed { parts, .. } if parts.is_empty() => PollFlags::empty(),
             ClientState::Subscribed { .. } => PollFlags::OUT,
@@ -518,8 +562,13 @@ mod tests {
         let (reload, requests) = bounded::<Request>(1);
         thread::spawn(move || while requests.recv().is_ok_and(&mut reloader) {});
         let end = Waker::new().unwrap();
-        let mut server =
-            Server::new(listener, end.clone(), board.clone(), AnswerSources { coordinator, release, reload }).unwrap();
+        let mut server = Server::new(
+            listener,
+            end.clone(),
+            board.clone(),
+            AnswerSources { coordinator, release, reload, history: None },
+        )
+        .unwrap();
         server.patience = patience;
         thread::scope(|scope| {
             let server = scope.spawn(|| server.run());

@@ -279,9 +279,10 @@ impl Coordinator<'_, '_> {
         }
     }
 
-    /// Publishes what came in the last second, if a client subscribes.
+    /// Publishes what came in the last second, if anybody wants to know.
     fn tell_second(&self, seconds: &mut Seconds, now: Moment, window_start: Timestamp) {
-        if !self.control.board.is_subscribed() {
+        let (board, history) = (&self.control.board, self.publisher.history());
+        if !board.is_subscribed() && history.is_none() {
             return seconds.forget();
         }
         let Measuring { attachments, fleet, closing, .. } = &self.measuring;
@@ -292,8 +293,14 @@ impl Coordinator<'_, '_> {
         let interfaces = attachments.now();
         let slots = interfaces.iter().map(|now| now.slot + 1).max().unwrap_or(0).max(closing.interfaces);
         let counted = (0..slots).map(counted).collect();
-        if let Some(second) = seconds.read((now, window_start), &interfaces, counted) {
-            self.control.board.publish_second(second);
+        seconds.read(now.monotonic, counted);
+        if let Some(history) = history {
+            history.add_second(now.wall, seconds.carried(&interfaces));
+        }
+        if board.is_subscribed()
+            && let Some(second) = seconds.message(now, window_start, &interfaces)
+        {
+            board.publish_second(second);
         }
     }
 

@@ -10,11 +10,12 @@ use weir_deliver::{
     prometheus::Exporter,
     sink::{self, Outbox, SinkHealth},
 };
+use weir_history::History;
 use weir_measure::question::Views;
 use weir_report::{Encoded, Report, SinkMetrics, alerting::notice, observer::Last};
 use weir_system::notify::notify;
 
-use crate::{reload::Prepared, state::LastReportFile};
+use crate::{history, reload::Prepared, state::LastReportFile};
 
 /// How long a sink has to deliver what is queued, once it is not used any more.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -29,6 +30,8 @@ pub struct Publisher {
     /// The answers to clients of the control socket.
     board: Arc<Board>,
     exporter: Option<Exporter>,
+    /// What weir remembers, if that is configured.
+    history: Option<History>,
     health: SinkHealth,
 }
 
@@ -40,8 +43,14 @@ impl Publisher {
         state: Option<LastReportFile>,
         board: Arc<Board>,
         exporter: Option<Exporter>,
+        history: Option<History>,
     ) -> Self {
-        Self { outboxes, webhook, state, board, exporter, health: SinkHealth::default() }
+        Self { outboxes, webhook, state, board, exporter, history, health: SinkHealth::default() }
+    }
+
+    /// What weir remembers, if that is configured.
+    pub const fn history(&self) -> Option<&History> {
+        self.history.as_ref()
     }
 
     /// Logs which sinks have changed their state.
@@ -71,6 +80,9 @@ impl Publisher {
         let encoded = Encoded::new(report);
         self.board.publish(report, &encoded, views);
         self.board.warn(troubles);
+        if let Some(history) = &mut self.history {
+            history.add(encoded.line.clone());
+        }
         if let Some(exporter) = &mut self.exporter {
             exporter.publish(report);
         }
@@ -123,6 +135,9 @@ impl Publisher {
         self.board.change(now.report.interval.as_secs(), memory_bytes);
         if let Some(exporter) = &self.exporter {
             exporter.change(now.report.interval);
+        }
+        if let Some(history) = self.history.as_ref().filter(|_| now.addresses != before.addresses) {
+            history.may_tell(history::told(now.addresses));
         }
     }
 

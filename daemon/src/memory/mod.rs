@@ -110,6 +110,8 @@ pub struct Memory {
     pub kept: u64,
     /// The rows of the last window, for queries.
     pub listed: u64,
+    /// What weir remembers of the last hours, with what packing and answers need.
+    pub history: u64,
     /// The most that deliveries from the spools, and the index of spool files, take.
     pub spools: u64,
 }
@@ -161,6 +163,9 @@ impl Memory {
             queues: queued * report + messages * ALERT_BYTES,
             kept: if shares_reports { 0 } else { REPORTS_KEPT as u64 * report },
             listed: views.rows(interfaces) * LISTED_BYTES,
+            history: config
+                .history
+                .map_or(0, |history| weir_history::memory_bytes(history.memory, interfaces as usize)),
             spools: config.sinks.iter().filter_map(|sink| sink.target.spool_key()).map(|_| spool).sum::<u64>()
                 + config.sinks.iter().filter(|sink| sink.target.translates()).count() as u64
                     * (views.rows(interfaces) * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES),
@@ -186,6 +191,7 @@ impl Memory {
             + self.queues
             + self.kept
             + self.listed
+            + self.history
             + self.spools
     }
 
@@ -252,6 +258,13 @@ impl fmt::Display for Memory {
         if self.kept + self.listed > NAMES_SHOWN {
             let last = self.kept + self.listed;
             line("last reports", last, String::from("for `weir report`, `weir ask` and Prometheus"))?;
+        }
+        if self.history > 0 {
+            line(
+                "history",
+                self.history,
+                String::from("an hour of seconds, and windows; `history` says how far back"),
+            )?;
         }
         if self.spools > 0 {
             line("delivery and spools", self.spools, String::from("batches, and the names of all files"))?;

@@ -29,6 +29,7 @@ use weir_attach::{AttachError, AttachResources, Attacher, Attachments, HookOrder
 use weir_config::{Config, HashKey, KeyError, Started, names::GeoError};
 use weir_datapath::{Kernel, KernelError, Parts, has_tcx, tap::Taps};
 use weir_deliver::{board::Board, prometheus::Exporter, sink, status::Identity};
+use weir_history::History;
 use weir_measure::batch::Batch;
 use weir_report::{alerting::Alerts, closing::Closing, observer::Last};
 use weir_system::{
@@ -49,6 +50,7 @@ use crate::{
     coordinator::{Coordinator, Greeting, MeasureError, Measuring, Publisher},
     fleet::Fleet,
     handover::{Handover, Inheritance},
+    history,
     memory::{OverBudget, SHARDS_PER_WORKER},
     needs::{Needs, still_needed},
     reload::{
@@ -188,9 +190,12 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let (reload, requests) = bounded(1);
         let exporter =
             config.prometheus.listen.and_then(|listen| Exporter::open(listen, board.clone(), config.report.interval));
-        // Dropped before the exporter, which waits for its thread to end.
+        let kept_at = start.directory.filter(|_| state.is_some());
+        let history = history::start(config, kept_at, setup.observer.identity()).map_err(RunError::Thread)?;
+        // Dropped before the exporter and the history, which wait for their threads to end.
         let opening = sandbox::Opening;
-        let control = Control::open(scope, config.control.socket.as_deref(), board.clone(), reload);
+        let asker = history.as_ref().map(History::asker);
+        let control = Control::open(scope, config.control.socket.as_deref(), board.clone(), reload, asker);
         let started = Started {
             has_programs: fleet.is_some(),
             can_sample: config.sampling.packets.leaves_out(),
@@ -228,7 +233,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let coordinator = Coordinator {
             config: config.clone(),
             measuring: Measuring { attachments, fleet, workers, closing, handover, inherited, last: None },
-            publisher: Publisher::new(outboxes, webhook, state, board, exporter),
+            publisher: Publisher::new(outboxes, webhook, state, board, exporter, history),
             window,
             news,
             ender,

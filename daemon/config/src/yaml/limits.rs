@@ -51,6 +51,9 @@ pub const SOCKET_BYTES: usize = 90;
 /// Bytes of memory for everything. Less than the program alone takes must be a mistake.
 pub const MEMORY: RangeInclusive<u64> = (16 << 20)..=(1 << 40);
 
+/// Bytes for the windows of the history: at least an hour of them.
+pub const HISTORY: RangeInclusive<u64> = (256 << 10)..=(1 << 30);
+
 /// User-defined views: each costs time for every record.
 pub const VIEWS_MAX: usize = 64;
 

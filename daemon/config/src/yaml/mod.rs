@@ -5,6 +5,7 @@
 //! mistake. [`Config::default`] equals the shipped `config/weir.yaml`.
 
 mod alert;
+mod history;
 mod interface;
 mod key;
 pub mod limits;
@@ -38,6 +39,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use serde::{Serialize, Serializer};
 use weir_common::packet;
 
+pub use self::history::History;
 pub use self::interface::{Direction, Interface, Mode, slots};
 pub use self::key::{HashKey, KeyError};
 pub use self::mistake::{Mistake, Mistakes, Position};
@@ -86,6 +88,9 @@ pub struct Config {
     /// How many bytes daemon and kernel may use together. `None`: as many as the settings need.
     #[serde(serialize_with = "write_budget")]
     pub memory: Option<u64>,
+    /// How much weir remembers; `None` (`off`): nothing.
+    #[serde(serialize_with = "history::write")]
+    pub history: Option<History>,
     /// How to query a running weir.
     pub control: Control,
     /// The address that Prometheus scrapes.
@@ -452,6 +457,7 @@ impl Default for Config {
             views: Vec::new(),
             alerts: Alerts::default(),
             memory: None,
+            history: Some(History::default()),
             control: Control::default(),
             prometheus: Prometheus::default(),
             datapath: Datapath::default(),

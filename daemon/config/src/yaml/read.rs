@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weir_system::text::short;
 
+use super::history::history;
 use super::interface::interfaces;
 use super::key::{KEY_DIGITS, parse_key};
 use super::limits::*;
@@ -16,8 +17,8 @@ use super::spool::spool;
 use super::tunnel_ports::tunnel_ports;
 use super::units::{show_bytes, show_duration};
 use super::{
-    AUTO, Addresses, Alerts, Config, Control, Datapath, Estimates, HashKey, NONE, Observer, Packets, Prometheus,
-    Report, Sampling, SeenFlows, Tunnels,
+    AUTO, Addresses, Alerts, Config, Control, Datapath, Estimates, HashKey, History, NONE, Observer, Packets,
+    Prometheus, Report, Sampling, SeenFlows, Tunnels,
 };
 use crate::{names::GeoFiles, view::Standard};
 
@@ -47,6 +48,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
             Alerts::default()
         },
         memory: s.get("memory", None, |f| f.bytes(MEMORY).map(Some)),
+        history: s.get("history", Some(History::default()), |f| history(&f)),
         control: s.section("control", "{socket: /run/weir/control.sock}", control),
         prometheus: s.section("prometheus", "{listen: 127.0.0.1:9469}", prometheus),
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),

@@ -95,6 +95,7 @@ sections! {
     views: Applies, Nothing;
     alerts: Applies, Nothing;
     memory: Applies, Nothing;
+    history: Restart("its memory is planned once"), Nothing;
     control: Restart("the control socket is opened once"), Adds(|config, _, wanted| {
         wanted.files.socket.clone_from(&config.control.socket);
     });

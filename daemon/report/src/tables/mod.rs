@@ -19,7 +19,7 @@ use self::{
     words::{Aliases, address, aliases, confidence_text, entropy_text, service, towards},
 };
 use super::{
-    Observer, Report, Row, Spread, Top, Totals, Union, View, Window, alert,
+    Gap, Observer, Report, Row, Spread, Top, Totals, Union, View, Window, alert,
     grid::{
         Align::Left,
         Cell, Grid,
@@ -120,15 +120,19 @@ pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
         top_by_packets,
         views,
         left_out,
+        windows,
+        largest_packet_bytes: _,
+        missing,
     } = union;
     let mut page = Page { style: Style::default(), together: true, out };
     let several = match &reports[..] {
         [only] => format!("1 window   {only}"),
-        [first, .., last] => format!("{} windows   {first} to {last}", reports.len()),
+        [first, .., last] => format!("{windows} windows   {first} to {last}"),
         [] => "no window".to_owned(),
     };
     page.head(observer, window, &several)?;
     page.remarks(&remarks(window, totals))?;
+    page.remarks(&missing.iter().map(missed).collect::<Vec<_>>())?;
     page.section("INTERFACES", "", &ledgers(interfaces))?;
     page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
     page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows, true))?;
@@ -339,6 +343,13 @@ fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
         remarks.push(format!("packets without a time: {}, which are in no second", grouped(untimed)));
     }
     remarks
+}
+
+/// A time that was asked for and of which nothing is known.
+fn missed(Gap { start, end }: &Gap) -> String {
+    let seconds = end.duration_since(*start).as_secs_f64();
+    let window = Window { start: *start, end: *end, seconds, ..Window::default() };
+    format!("no window is known of {}", interval(&window))
 }
 
 fn mean_rates(totals: &Totals, window: &Window) -> String {

@@ -1,3 +1,5 @@
+use serde_json::Value;
+
 use super::{super::Uncertain, *};
 
 fn golden() -> Report {
@@ -65,7 +67,8 @@ fn sums_are_exact_and_ledgers_balance() {
 #[test]
 fn what_one_window_does_not_list_had_at_most_what_is_left() {
     let total = Tally { packets: 100, bytes: 10_000 };
-    let windows = [Listed::of(vec![row(1, 60), row(2, 30)], total), Listed::of(vec![row(1, 50), row(3, 40)], total)];
+    let lists = [[row(1, 60), row(2, 30)], [row(1, 50), row(3, 40)]];
+    let windows = lists.each_ref().map(|rows| Listed::of(rows, total));
     let rows = together(&windows, true);
     let packets = |nth: usize| rows[nth].packets.unwrap();
     assert_eq!(rows.len(), 3, "each key of any list");
@@ -95,9 +98,10 @@ fn bounds_hold_whatever_was_listed() {
                 rows.sort_by_key(|row| std::cmp::Reverse(row.packets.unwrap().value));
                 rows.truncate(random(8) as usize);
                 rows.retain(|row| row.packets.unwrap().value > 0);
-                Listed::of(rows, Tally { packets: total, bytes: total * 100 })
+                (rows, Tally { packets: total, bytes: total * 100 })
             })
             .collect();
+        let windows: Vec<_> = windows.iter().map(|(rows, total)| Listed::of(rows, *total)).collect();
         let rows = together(&windows, true);
         for row in &rows {
             let truth = truth[row.key["port"].as_u64().unwrap() as usize];
@@ -183,7 +187,7 @@ fn a_window_without_a_table_may_have_had_what_is_missing() {
         rows: None,
         tables: Some(tables),
     };
-    let missing = unmeasured(&golden(), &table(0));
+    let missing = unmeasured(&Union::one(&golden()), &table(0));
     assert_eq!(missing.packets, 280);
     for tables in [[vec![table(10)], vec![]], [vec![], vec![table(10)]]] {
         let reports = tables.map(|tables| Report { views: vec![view(tables)], ..golden() });

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
-use weir::{closing::Closing, memory::Memory, observer::Observer};
+use weir::memory::Memory;
 use weir_common::{
     control::{Flush, SLOTS_MAX},
     cpu::{Cpu, EVICTED_MAX, HANDED_OVER_MAX},
@@ -37,7 +37,7 @@ use weir_measure::{
     seen::{self, Rotation},
     window::Span,
 };
-use weir_report::{Encoded, Report, alerting::Alerts};
+use weir_report::{Encoded, Report, alerting::Alerts, closing::Closing, observer::Observer};
 use weir_sketch::hash::mix;
 use zerocopy::{FromZeros as _, IntoBytes as _};
 

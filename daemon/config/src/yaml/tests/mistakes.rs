@@ -87,7 +87,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
-         standard_views, views, alerts, memory, control, prometheus, datapath, sampling, addresses, hash_key, sandbox, \
+         standard_views, views, alerts, memory, history, control, prometheus, datapath, sampling, addresses, hash_key, sandbox, \
          sinks, spool)",
         ],
     ),

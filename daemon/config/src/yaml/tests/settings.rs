@@ -152,6 +152,7 @@ spool: {path: /srv/spool, fsync: never, max_size: 1GiB, max_age: 72h}
 sampling: {packets: auto, cpu: 0.25}
 standard_views: [services, flows]
 memory: 200MiB
+history: {memory: 1MiB}
 views: [{name: web, match: {dst_port: 443}, by: [src_ip], measure: packets, top: 7, per: interface, error: 0.002}]
 alerts:
   rules:
@@ -184,6 +185,7 @@ fn every_setting_is_read() {
         When::parse(text, &Catalogue::new(Standard::ALL, &views)).unwrap()
     };
     let expected = Config {
+        history: Some(History { memory: 1 << 20 }),
         alerts: Alerts {
             rules: vec![
                 Rule {

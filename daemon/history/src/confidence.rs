@@ -1,0 +1,46 @@
+//! Bounds of single windows that hold for many windows at once.
+//!
+//! A bound of a union holds if those of all windows do, and the probabilities that they do not add up (Boole's
+//! inequality): with 0.999 for each of a thousand windows nothing would be left. So the bounds of each window are made
+//! wider until they fail so much more rarely. If errors have a log-concave distribution, as the normal and the binomial
+//! have, then an error of `k` times the size has at most the probability of the smaller one to the power of `k`.
+//!
+//! Lists are different: their bounds always hold where every packet is measured. With sampling their confidence
+//! decreases with the number of windows, and the union says so.
+
+use weir_report::{Distinct, NewFlows, Union};
+
+/// A window's numbers of distinct keys and new flows, so that they hold for this many windows at once with the same
+/// confidence. A union of several windows stays as it is.
+pub fn raise(union: &mut Union, windows: u64) {
+    if union.windows > 1 || windows <= 1 {
+        return;
+    }
+    for Distinct { value, lower, upper, confidence } in
+        [&mut union.unique.src_ip, &mut union.unique.dst_ip, &mut union.unique.flows]
+    {
+        let times = times(confidence, windows);
+        *lower = value.saturating_sub(widened(*value - (*value).min(*lower), times));
+        *upper = value.saturating_add(widened(upper.saturating_sub(*value), times));
+    }
+    // Its lower bound always holds.
+    let NewFlows { value, upper, confidence, .. } = &mut union.new_flows;
+    *upper = value.saturating_add(widened(upper.saturating_sub(*value), times(confidence, windows)));
+}
+
+/// How many times wider bounds must be to fail `windows` times as rarely. Sets the confidence that results.
+fn times(confidence: &mut f64, windows: u64) -> f64 {
+    let failure = 1.0 - *confidence;
+    if failure <= 0.0 || failure >= 1.0 {
+        return 1.0;
+    }
+    let rarer = failure / windows as f64;
+    *confidence = 1.0 - rarer;
+    // Half of it on each side.
+    (rarer / 2.0).ln() / (failure / 2.0).ln()
+}
+
+/// A distance that is not exceeded, if whole numbers beyond this one are as rare as was stated.
+fn widened(distance: u64, times: f64) -> u64 {
+    if times <= 1.0 { distance } else { ((distance as f64 + 1.0) * times).ceil() as u64 }
+}

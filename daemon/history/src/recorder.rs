@@ -1,0 +1,303 @@
+//! The thread that packs windows, writes the history to disk, and answers. Nobody waits for it.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded, select};
+use jiff::Timestamp;
+use serde::Serialize;
+use tracing::warn;
+use weir_report::Report;
+use weir_system::{clock, privileges, sandbox};
+
+use crate::{
+    answer::{self, POINTS, POINTS_MAX},
+    block::{Open, Told},
+    disk::Disk,
+    seconds::{Carried, Seconds},
+    windows::{Time, Windows, of_report},
+};
+
+/// Reports that wait for the thread while it answers or waits for the disk.
+const REPORTS_MAX: usize = 16;
+/// Queries that wait.
+const QUERIES_MAX: usize = 4;
+/// How often the history is written to disk.
+const WRITTEN_EVERY: Duration = Duration::from_secs(60);
+/// How long a stopping weir waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What a history is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The memory for windows, in bytes.
+    pub memory: u64,
+    /// The state directory, if it is kept across restarts.
+    pub state_directory: Option<PathBuf>,
+    /// The identity of the observer.
+    pub observer: String,
+    /// How much answers may tell of addresses.
+    pub told: Told,
+}
+
+/// The history of a running weir. It is written to disk when this is dropped.
+#[derive(Debug)]
+pub struct History {
+    seconds: Arc<Mutex<Seconds>>,
+    orders: Option<Sender<Order>>,
+    asker: Asker,
+    ended: Receiver<()>,
+    /// Whether the last report was not taken.
+    lags: bool,
+}
+
+/// What the thread has to do.
+enum Order {
+    /// Add this report, a line of JSON.
+    Add(Arc<[u8]>),
+    /// Tell only this much of addresses from now on.
+    MayTell(Told),
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// The seconds and the totals of windows in this time, in at most this many steps.
+    History(Time, Option<usize>),
+    /// The union of the windows in this time.
+    Span(Time),
+}
+
+/// A query that waits.
+struct Waiting {
+    query: Query,
+    reply: Sender<Answer>,
+    wake: Box<dyn FnOnce() + Send>,
+}
+
+/// JSON, or why there is none.
+pub type Answer = Result<String, String>;
+
+/// Asks the thread.
+#[derive(Clone, Debug)]
+pub struct Asker(Sender<Waiting>);
+
+impl Asker {
+    /// Asks for this. `wake` is called when the answer is there.
+    ///
+    /// # Errors
+    ///
+    /// Too many wait already.
+    pub fn ask(&self, query: Query, wake: impl FnOnce() + Send + 'static) -> Result<Receiver<Answer>, String> {
+        let (reply, answer) = bounded(1);
+        match self.0.try_send(Waiting { query, reply, wake: Box::new(wake) }) {
+            Ok(()) => Ok(answer),
+            Err(TrySendError::Full(_)) => Err("others ask for the history, too: ask again".to_owned()),
+            Err(TrySendError::Disconnected(_)) => Err("weir is stopping".to_owned()),
+        }
+    }
+}
+
+impl History {
+    /// Starts the thread, which reads what an earlier weir has left.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
+    pub fn start(settings: Settings) -> io::Result<Self> {
+        let (orders, orders_out) = bounded(REPORTS_MAX);
+        let (queries, queries_out) = bounded(QUERIES_MAX);
+        let (end, ended) = bounded(1);
+        let seconds = Arc::new(Mutex::new(Seconds::default()));
+        let shared = seconds.clone();
+        thread::Builder::new().name("weir-history".to_owned()).spawn(move || {
+            privileges::give_up_all_but_files();
+            sandbox::pass();
+            Recorder::new(&settings, shared).run(&orders_out, &queries_out);
+            let _ = end.send(());
+        })?;
+        Ok(Self { seconds, orders: Some(orders), asker: Asker(queries), ended, lags: false })
+    }
+
+    /// Asks the thread.
+    pub fn asker(&self) -> Asker {
+        self.asker.clone()
+    }
+
+    /// Adds what each interface carried since the reading before.
+    pub fn add_second<'a>(&self, time: Timestamp, interfaces: impl Iterator<Item = Carried<'a>>) {
+        lock(&self.seconds).add(time, interfaces);
+    }
+
+    /// Adds a report, as it is sent. A thread that lags behind misses it.
+    pub fn add(&mut self, line: Arc<[u8]>) {
+        let Some(orders) = &self.orders else { return };
+        let lags = orders.try_send(Order::Add(line)).is_err();
+        if lags && !std::mem::replace(&mut self.lags, lags) {
+            warn!("the history misses windows: its thread does not keep up, or waits for the disk");
+        }
+        self.lags = lags;
+    }
+
+    /// Answers may tell only this much of addresses from now on.
+    pub fn may_tell(&self, told: Told) {
+        if let Some(orders) = &self.orders {
+            let _ = orders.send_timeout(Order::MayTell(told), PATIENCE);
+        }
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if self.ended.recv_timeout(PATIENCE).is_err() {
+            warn!("the disk does not answer: the last minute of the history is lost");
+        }
+    }
+}
+
+/// The content is consistent at any time, so a thread that panicked with the lock held does no harm.
+fn lock(seconds: &Mutex<Seconds>) -> MutexGuard<'_, Seconds> {
+    seconds.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread's side.
+struct Recorder {
+    windows: Windows,
+    seconds: Arc<Mutex<Seconds>>,
+    disk: Option<Disk>,
+    /// The windows that are not written yet.
+    minute: Open,
+    /// When the history is written next, on the monotonic clock.
+    due: Duration,
+}
+
+impl Recorder {
+    fn new(settings: &Settings, seconds: Arc<Mutex<Seconds>>) -> Self {
+        let mut windows = Windows::new(settings.memory, settings.told);
+        let mut disk = settings.state_directory.as_ref().map(|folder| Disk::new(folder, &settings.observer));
+        if let Some(disk) = &mut disk {
+            // The coordinator does not wait while the disk is read.
+            let mut earlier = Seconds::default();
+            disk.load(&mut windows, &mut earlier);
+            let mut seconds = lock(&seconds);
+            let since = seconds.part(0);
+            earlier.resume(&since);
+            *seconds = earlier;
+        }
+        let minute = Open::new(windows.single().next());
+        Self { windows, seconds, disk, minute, due: clock::now().monotonic + WRITTEN_EVERY }
+    }
+
+    fn run(mut self, orders: &Receiver<Order>, queries: &Receiver<Waiting>) {
+        loop {
+            let left = self.due.saturating_sub(clock::now().monotonic);
+            select! {
+                recv(orders) -> order => match order {
+                    Ok(order) => self.take(order),
+                    Err(_) => break,
+                },
+                recv(queries) -> waiting => {
+                    // Every report that was published before the question is in the answer.
+                    orders.try_iter().for_each(|order| self.take(order));
+                    let Ok(Waiting { query, reply, wake }) = waiting else { break };
+                    // The client may have gone.
+                    let _ = reply.send(self.answer(&query));
+                    wake();
+                }
+                default(left) => {}
+            }
+            if self.due <= clock::now().monotonic {
+                self.write();
+            }
+        }
+        self.write();
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::MayTell(told) => self.windows.may_tell(told),
+            Order::Add(line) => match serde_json::from_slice(&line) {
+                Ok(report) => self.add(&report),
+                Err(error) => warn!("the history misses a window: its report is not readable: {error}"),
+            },
+        }
+    }
+
+    fn add(&mut self, report: &Report) {
+        let (kept, told) = (of_report(report), Told::by(report.addresses.as_deref()));
+        let number = self.windows.single().next();
+        let closed = self.windows.add(&kept, told);
+        let Some(disk) = &mut self.disk else { return };
+        if let Some(block) = &closed.single {
+            disk.write_single(block, &self.windows);
+        }
+        if let Some(block) = &closed.many {
+            disk.write_many(block, &self.windows);
+        }
+        // What a block has is written.
+        let open = self.windows.single().open();
+        if closed.single.is_some() {
+            self.minute = Open::new(open.next());
+        } else {
+            if self.minute.is_empty() {
+                self.minute = Open::new(number);
+            }
+            self.minute.push(&kept, told);
+        }
+    }
+
+    fn write(&mut self) {
+        self.due = clock::now().monotonic + WRITTEN_EVERY;
+        let Some(disk) = &mut self.disk else { return };
+        if let Some(block) = std::mem::take(&mut self.minute).pack() {
+            disk.append(&block);
+        }
+        let (next, part) = {
+            let seconds = lock(&self.seconds);
+            (seconds.next(), seconds.part(disk.next_row()))
+        };
+        disk.write_seconds(next, &part);
+    }
+
+    fn answer(&self, query: &Query) -> Answer {
+        match query {
+            Query::History(time, points) => {
+                check(time)?;
+                let points = points.unwrap_or(POINTS);
+                if !(1..=POINTS_MAX).contains(&points) {
+                    return Err(format!("{points} points: ask for 1 to {POINTS_MAX}"));
+                }
+                json(&answer::history(&lock(&self.seconds), &self.windows, time, points))
+            }
+            Query::Span(time) => {
+                check(time)?;
+                let Some(union) = self.windows.span(time) else { return Err(self.nothing()) };
+                json(&union)
+            }
+        }
+    }
+
+    fn nothing(&self) -> String {
+        match self.windows.oldest().zip(self.windows.newest()) {
+            None => "no window has ended since weir was started".to_owned(),
+            Some((from, to)) => format!("no window is known of this time: the history has {from:.0} to {to:.0}"),
+        }
+    }
+}
+
+fn check(Time { from, to }: &Time) -> Result<(), String> {
+    match from.zip(*to) {
+        Some((from, to)) if from >= to => Err(format!("this time ends ({to}) before it begins ({from})")),
+        _ => Ok(()),
+    }
+}
+
+fn json(answer: &impl Serialize) -> Answer {
+    serde_json::to_string(answer).map_err(|error| format!("weir cannot encode its answer: {error}"))
+}

@@ -1,0 +1,104 @@
+//! Blocks in a fixed number of bytes: the oldest ones make room for new ones.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+
+use crate::block::{Block, Kept, Open, Told};
+
+/// An open block that takes as many bytes is closed.
+pub const OPEN_MAX: usize = 768 << 10;
+
+/// Packed blocks, and the open one.
+#[derive(Debug)]
+pub struct Ring {
+    blocks: VecDeque<Block>,
+    open: Open,
+    /// What the packed blocks take, and may take, in bytes.
+    bytes: u64,
+    limit: u64,
+}
+
+impl Ring {
+    /// An empty ring.
+    pub fn new(limit: u64) -> Self {
+        Self { blocks: VecDeque::new(), open: Open::default(), bytes: 0, limit }
+    }
+
+    /// The open block.
+    pub const fn open(&self) -> &Open {
+        &self.open
+    }
+
+    /// The packed blocks, the oldest first.
+    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.blocks.iter()
+    }
+
+    /// All blocks, the open one packed.
+    pub fn all(&self) -> impl Iterator<Item = Block> {
+        self.blocks.iter().cloned().chain(self.open.pack())
+    }
+
+    /// How many bytes the packed blocks take.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When the oldest window began.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.blocks.front().map(|block| block.start).or_else(|| self.open.times().map(|(start, _)| start))
+    }
+
+    /// When the newest window ended.
+    pub fn newest(&self) -> Option<Timestamp> {
+        self.open.times().map(|(_, end)| end).or_else(|| self.blocks.back().map(|block| block.end))
+    }
+
+    /// The number of the oldest window.
+    pub fn first(&self) -> u64 {
+        self.blocks.front().map_or_else(|| self.open.first(), |block| block.first)
+    }
+
+    /// The number of the next window.
+    pub fn next(&self) -> u64 {
+        self.open.next()
+    }
+
+    /// Adds a window to the open block.
+    pub fn push(&mut self, kept: &Kept, told: Told) {
+        self.open.push(kept, told);
+    }
+
+    /// Closes the open block, and returns it.
+    pub fn close(&mut self) -> Option<Block> {
+        let block = self.open.pack()?;
+        self.add(block.clone());
+        Some(block)
+    }
+
+    /// Adds a block that was packed before, unless there are later ones.
+    pub fn resume(&mut self, block: Block) {
+        if block.first >= self.next() {
+            self.add(block);
+        }
+    }
+
+    /// The next window will have this number, if the open block is empty, and later ones do not have it.
+    pub fn begin(&mut self, first: u64) {
+        if self.open.is_empty() && first > self.next() {
+            self.open = Open::new(first);
+        }
+    }
+
+    fn add(&mut self, block: Block) {
+        self.open = Open::new(block.next());
+        self.bytes += block.bytes() as u64;
+        self.blocks.push_back(block);
+        while self.bytes > self.limit
+            && let Some(oldest) = self.blocks.pop_front()
+        {
+            self.bytes -= oldest.bytes() as u64;
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! An hour of seconds: what each interface carried in each direction, exactly, in fixed memory.
+//!
+//! A row is one reading of all counters, which usually covers one second. If weir was held up, a row covers more, and
+//! the second in which it ends has it all: so sums stay exact. An interface keeps its numbers under its name and
+//! direction, whatever slot it has. What an interface carried under another name is in another track.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use weir_report::InterfaceHistory;
+
+/// How many rows are kept.
+pub const ROWS: usize = 3600;
+/// How many interfaces and directions are kept at most. Where more are measured, those that came first are.
+pub const TRACKS_MAX: usize = 64;
+/// The memory of a track, in bytes.
+pub const TRACK_BYTES: usize = ROWS * size_of::<Cell>() + size_of::<Track>();
+/// The memory without tracks, in bytes.
+pub const ROWS_BYTES: usize = ROWS * size_of::<i64>();
+
+/// What an interface carried in one direction since the reading before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// `ingress` or `egress`; `None` for the account of all others.
+    pub direction: Option<&'a str>,
+    /// Packets and bytes that it carried, and packets of these that were lost; `None` if that is not known.
+    pub counts: Option<Counts>,
+}
+
+/// The counts of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes on the wire.
+    pub bytes: u64,
+    /// Packets that were lost.
+    pub lost: u64,
+}
+
+/// Counts in little memory.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    bytes: u64,
+    /// [`UNKNOWN`] if nothing is known.
+    packets: u32,
+    lost: u32,
+}
+
+/// More packets than this do not come within a second.
+const UNKNOWN: u32 = u32::MAX;
+const NOTHING: Cell = Cell { bytes: 0, packets: UNKNOWN, lost: 0 };
+
+impl Cell {
+    fn of(counts: Option<Counts>) -> Self {
+        let fits = |count: u64| u32::try_from(count).ok().filter(|count| *count != UNKNOWN);
+        let cell = counts.and_then(|Counts { packets, bytes, lost }| {
+            Some(Self { bytes, packets: fits(packets)?, lost: fits(lost)? })
+        });
+        cell.unwrap_or(NOTHING)
+    }
+
+    fn counts(self) -> Option<Counts> {
+        let Self { bytes, packets, lost } = self;
+        (packets != UNKNOWN).then(|| Counts { packets: packets.into(), bytes, lost: lost.into() })
+    }
+}
+
+/// One interface in one direction.
+#[derive(Debug)]
+struct Track {
+    name: String,
+    direction: Option<String>,
+    /// By the number of the row, modulo [`ROWS`].
+    cells: Box<[Cell]>,
+    /// The first and the last row in which the interface was there.
+    first: u64,
+    last: u64,
+}
+
+impl Track {
+    fn is_of(&self, name: &str, direction: Option<&str>) -> bool {
+        self.name == name && self.direction.as_deref() == direction
+    }
+}
+
+/// The last rows.
+#[derive(Debug, Default)]
+pub struct Seconds {
+    /// The number of the next row.
+    next: u64,
+    /// The second in which each row ended, in seconds since 1970, the oldest first.
+    ends: VecDeque<i64>,
+    tracks: Vec<Track>,
+}
+
+/// Some consecutive rows, as they are written to disk.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    ends: Vec<i64>,
+    tracks: Vec<PartOfTrack>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PartOfTrack {
+    name: String,
+    direction: Option<String>,
+    /// Packets, bytes and lost packets of each row; nothing if they are not known.
+    counts: Vec<Option<[u64; 3]>>,
+}
+
+impl Part {
+    /// Whether it has no row.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.ends.len()
+    }
+}
+
+impl Seconds {
+    /// Adds a reading at this time. Readings are taken at full seconds, and a little later.
+    pub fn add<'a>(&mut self, time: Timestamp, interfaces: impl Iterator<Item = Carried<'a>>) {
+        let rounded = (time.as_millisecond() + 500).div_euclid(1000);
+        self.push(rounded - 1, interfaces);
+    }
+
+    fn push<'a>(&mut self, end: i64, interfaces: impl Iterator<Item = Carried<'a>>) {
+        let (row, index) = (self.next, self.index(self.next));
+        self.next += 1;
+        if self.ends.len() == ROWS {
+            self.ends.pop_front();
+        }
+        self.ends.reserve_exact(ROWS.saturating_sub(self.ends.len()));
+        self.ends.push_back(end);
+        for track in &mut self.tracks {
+            track.cells[index] = NOTHING;
+        }
+        for Carried { name, direction, counts } in interfaces {
+            if let Some(track) = self.track(row, name, direction) {
+                track.cells[index] = Cell::of(counts);
+                track.last = row;
+            }
+        }
+    }
+
+    fn index(&self, row: u64) -> usize {
+        (row % ROWS as u64) as usize
+    }
+
+    /// The track of an interface. One that is not there gets the place of one that has no counts any more.
+    fn track(&mut self, row: u64, name: &str, direction: Option<&str>) -> Option<&mut Track> {
+        let nth = match self.tracks.iter().position(|track| track.is_of(name, direction)) {
+            Some(nth) => nth,
+            None => {
+                self.tracks.retain(|track| row - track.last < ROWS as u64);
+                if self.tracks.len() == TRACKS_MAX {
+                    return None;
+                }
+                let (name, direction) = (name.to_owned(), direction.map(str::to_owned));
+                self.tracks.push(Track { name, direction, cells: vec![NOTHING; ROWS].into(), first: row, last: row });
+                self.tracks.len() - 1
+            }
+        };
+        self.tracks.get_mut(nth)
+    }
+
+    /// When the oldest row began; `None` if there is none.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.ends.front().and_then(|end| Timestamp::from_second(*end).ok())
+    }
+
+    /// When the newest row ended.
+    pub fn newest(&self) -> Option<Timestamp> {
+        self.ends.back().and_then(|end| Timestamp::from_second(*end + 1).ok())
+    }
+
+    /// The number of the next row.
+    pub const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The kept rows with numbers from this one on, each with its number.
+    fn rows(&self, from: u64) -> impl Iterator<Item = (u64, i64)> {
+        let oldest = self.next - self.ends.len() as u64;
+        (oldest..).zip(self.ends.iter().copied()).skip_while(move |(row, _)| *row < from)
+    }
+
+    /// The sums of each interface in each of `steps` steps from `from` on, whose length is in seconds.
+    pub fn sums(&self, from: i64, step: u64, steps: usize) -> Vec<InterfaceHistory> {
+        let place = |end: i64| {
+            let since = u64::try_from(end.checked_sub(from)?).ok()?;
+            usize::try_from(since / step).ok().filter(|nth| *nth < steps)
+        };
+        let rows: Vec<_> = self.rows(0).filter_map(|(row, end)| Some((row, place(end)?))).collect();
+        let sums = |track: &Track| {
+            let mut sums: Vec<Option<Counts>> = vec![None; steps];
+            for (row, nth) in &rows {
+                let Some(Counts { packets, bytes, lost }) = track.cells[self.index(*row)].counts() else { continue };
+                let sum = sums[*nth].get_or_insert_default();
+                sum.packets += packets;
+                sum.bytes += bytes;
+                sum.lost += lost;
+            }
+            let each = |of: fn(&Counts) -> u64| sums.iter().map(|sum| sum.as_ref().map(of)).collect();
+            InterfaceHistory {
+                name: track.name.clone(),
+                direction: track.direction.clone(),
+                packets: each(|sum| sum.packets),
+                bytes: each(|sum| sum.bytes),
+                lost: each(|sum| sum.lost),
+            }
+        };
+        let was_there = |track: &&Track| rows.iter().any(|(row, _)| (track.first..=track.last).contains(row));
+        self.tracks.iter().filter(was_there).map(sums).collect()
+    }
+
+    /// The rows with numbers from this one on.
+    pub fn part(&self, from: u64) -> Part {
+        let rows: Vec<_> = self.rows(from).collect();
+        let counts = |track: &Track| {
+            let cell = |(row, _): &(u64, i64)| track.cells[self.index(*row)].counts();
+            rows.iter().map(|row| cell(row).map(|counts| [counts.packets, counts.bytes, counts.lost])).collect()
+        };
+        let of_track = |track: &Track| PartOfTrack {
+            name: track.name.clone(),
+            direction: track.direction.clone(),
+            counts: counts(track),
+        };
+        let tracks = self.tracks.iter().map(of_track).filter(|track| track.counts.iter().any(Option::is_some));
+        Part { ends: rows.iter().map(|(_, end)| *end).collect(), tracks: tracks.collect() }
+    }
+
+    /// Adds rows that an earlier weir has written.
+    pub fn resume(&mut self, part: &Part) {
+        for (nth, end) in part.ends.iter().enumerate() {
+            let carried = part.tracks.iter().filter_map(|track| {
+                let [packets, bytes, lost] = (*track.counts.get(nth)?)?;
+                let counts = Some(Counts { packets, bytes, lost });
+                Some(Carried { name: &track.name, direction: track.direction.as_deref(), counts })
+            });
+            self.push(*end, carried);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: i64 = 1_764_144_000;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_millisecond((START + second) * 1000 + 3).unwrap()
+    }
+
+    fn carried(name: &str, packets: u64) -> Carried<'_> {
+        let counts = Some(Counts { packets, bytes: packets * 100, lost: packets / 10 });
+        Carried { name, direction: Some("ingress"), counts }
+    }
+
+    fn packets(seconds: &Seconds, from: i64, step: u64, steps: usize) -> Vec<(String, Vec<Option<u64>>)> {
+        let sums = seconds.sums(START + from, step, steps);
+        sums.into_iter().map(|interface| (interface.name, interface.packets)).collect()
+    }
+
+    #[test]
+    fn a_second_has_what_came_in_it_and_a_step_the_sum() {
+        let mut seconds = Seconds::default();
+        for second in 1..=10 {
+            seconds.add(at(second), [carried("eth0", second as u64)].into_iter());
+        }
+        assert_eq!(
+            (seconds.oldest(), seconds.newest()),
+            (Timestamp::from_second(START).ok(), at(10).round(jiff::Unit::Second).ok())
+        );
+        let each = (1..=10).map(Some).chain([None]).collect();
+        assert_eq!(packets(&seconds, 0, 1, 11), [("eth0".to_owned(), each)]);
+        assert_eq!(packets(&seconds, -5, 10, 2), [("eth0".to_owned(), vec![Some(15), Some(40)])]);
+        assert!(packets(&seconds, 20, 1, 5).is_empty(), "no interface was there");
+        let sums = &seconds.sums(START, 10, 1)[0];
+        assert_eq!((&sums.bytes[..], &sums.lost[..]), (&[Some(5500)][..], &[Some(1)][..]));
+    }
+
+    #[test]
+    fn the_ring_keeps_an_hour_and_no_second_twice() {
+        let mut seconds = Seconds::default();
+        for second in 1..=2 * ROWS as i64 + 7 {
+            seconds.add(at(second), [carried("eth0", second as u64)].into_iter());
+        }
+        let first = ROWS as i64 + 7;
+        assert_eq!(seconds.oldest(), Timestamp::from_second(START + first).ok());
+        let kept: u64 = (first as u64 + 1..=2 * ROWS as u64 + 7).sum();
+        assert_eq!(packets(&seconds, 0, 10_000, 1), [("eth0".to_owned(), vec![Some(kept)])]);
+        assert_eq!(seconds.ends.capacity(), ROWS);
+    }
+
+    #[test]
+    fn an_interface_that_comes_goes_or_is_renamed_keeps_its_numbers_apart() {
+        let mut seconds = Seconds::default();
+        let names = [vec!["a", "b"], vec!["a", "b"], vec!["b"], vec!["c", "b"], vec!["b", "a"]];
+        for (second, names) in (1..).zip(names) {
+            seconds.add(at(second), names.iter().map(|name| carried(name, second as u64)));
+        }
+        let known = packets(&seconds, 0, 1, 5);
+        let of = |name: &str| &known.iter().find(|(known, _)| known == name).unwrap().1[..];
+        assert_eq!(of("a"), [Some(1), Some(2), None, None, Some(5)]);
+        assert_eq!(of("b"), [1, 2, 3, 4, 5].map(Some));
+        assert_eq!(of("c"), [None, None, None, Some(4), None]);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_nothing() {
+        let mut seconds = Seconds::default();
+        let unknown = Carried { counts: None, ..carried("eth0", 0) };
+        seconds.add(at(1), [unknown].into_iter());
+        seconds.add(at(2), [carried("eth0", 0)].into_iter());
+        let many = Counts { packets: u64::from(u32::MAX), bytes: 0, lost: 0 };
+        seconds.add(at(3), [Carried { counts: Some(many), ..carried("eth0", 0) }].into_iter());
+        assert_eq!(packets(&seconds, 0, 1, 3), [("eth0".to_owned(), vec![None, Some(0), None])]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_loses_nothing() {
+        let mut seconds = Seconds::default();
+        for second in [1, 2, 3, 2, 3, 4, 90, 91] {
+            seconds.add(at(second), [carried("eth0", 10)].into_iter());
+        }
+        assert_eq!(packets(&seconds, 0, 1, 4), [("eth0".to_owned(), [10, 20, 20, 10].map(Some).to_vec())]);
+        assert_eq!(packets(&seconds, 0, 100, 1), [("eth0".to_owned(), vec![Some(80)])]);
+    }
+
+    #[test]
+    fn more_interfaces_than_there_is_room_for_take_no_more_memory() {
+        let mut seconds = Seconds::default();
+        let names: Vec<_> = (0..TRACKS_MAX + 10).map(|nth| format!("eth{nth}")).collect();
+        for second in 1..=3 {
+            seconds.add(at(second), names.iter().map(|name| carried(name, 1)));
+        }
+        assert_eq!(packets(&seconds, 0, 1, 3).len(), TRACKS_MAX);
+        // When those have been gone for an hour, which is in the last but one of these seconds, others get their places.
+        for second in 4..=4 + ROWS as i64 {
+            seconds.add(at(second), [carried("new", 1)].into_iter());
+        }
+        assert_eq!(packets(&seconds, 0, 10_000, 1), [("new".to_owned(), vec![Some(2)])]);
+        assert_eq!(seconds.tracks.len(), 1);
+    }
+
+    #[test]
+    fn rows_are_resumed_as_they_were_written() {
+        let mut seconds = Seconds::default();
+        for second in 1..=20 {
+            let egress = Carried { direction: None, counts: None, ..carried("others", 0) };
+            seconds.add(at(second), [carried("eth0", second as u64), egress].into_iter());
+        }
+        let mut resumed = Seconds::default();
+        for (from, to) in [(0, 20), (20, 20)] {
+            let part = seconds.part(from);
+            assert_eq!(part.is_empty(), from == to);
+            let text = serde_json::to_vec(&part).unwrap();
+            resumed.resume(&serde_json::from_slice(&text).unwrap());
+        }
+        assert_eq!(resumed.part(0), seconds.part(0));
+        assert_eq!(packets(&resumed, 0, 1, 20), packets(&seconds, 0, 1, 20)[..1]);
+    }
+}

@@ -1,0 +1,82 @@
+//! Reports to test with.
+
+use std::sync::LazyLock;
+
+use jiff::Timestamp;
+use weir_report::{Distinct, Estimate, Interface, Ledger, NewFlows, Report, TopSource, Unique};
+
+use crate::{
+    block::Told,
+    windows::{Closed, Windows, of_report},
+};
+
+static GOLDEN: LazyLock<Report> =
+    LazyLock::new(|| serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap());
+
+/// When the first window begins: five minutes begin there, too.
+pub const START: i64 = 1_764_144_000;
+
+pub fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(START + second).unwrap()
+}
+
+/// Numbers that look like chance, always the same ones.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// The report of the window of ten seconds with this number. Each source sent so many packets.
+pub fn report(nth: i64, sources: &[(u32, u64)]) -> Report {
+    let mut report = GOLDEN.clone();
+    report.id = format!("7f3c9a52/b41d0c11/{}", nth + 1);
+    (report.window.start, report.window.end, report.window.seconds) = (at(nth * 10), at(nth * 10 + 10), 10.000_023);
+    report.window.clock_step_seconds = None;
+    report.addresses = None;
+    let packets = sources.iter().map(|(_, packets)| packets).sum();
+    (report.totals.packets, report.totals.bytes, report.totals.bounds) = (packets, packets * 100, None);
+    let exact = |value| Estimate { value, lower: value, upper: value, sampled: None };
+    let row = |rank, &(source, packets): &(u32, u64)| TopSource {
+        rank,
+        src_ip: std::net::Ipv4Addr::from(source).into(),
+        packets: exact(packets),
+        bytes: exact(packets * 100),
+    };
+    for top in [&mut report.top, &mut report.top_by_packets] {
+        top.confidence = 1.0;
+        top.sources = (1..).zip(sources).map(|(rank, source)| row(rank, source)).collect();
+        top.sources.sort_by_key(|row| std::cmp::Reverse(row.packets.value));
+        top.sources.truncate(10);
+    }
+    let distinct = Distinct { value: 1000, lower: 984, upper: 1016, confidence: 0.999 };
+    report.unique = Unique { src_ip: distinct, dst_ip: distinct, flows: distinct };
+    report.new_flows = NewFlows { value: 50, lower: 50, upper: 50, confidence: 0.999, ..report.new_flows };
+    for Interface { ledger, .. } in &mut report.interfaces {
+        let Ledger { seen, attributed, .. } = ledger;
+        let more = weir_report::Tally { packets, bytes: packets * 100 };
+        (seen.packets, seen.bytes) = (seen.packets + more.packets, seen.bytes + more.bytes);
+        (attributed.packets, attributed.bytes) = (attributed.packets + more.packets, attributed.bytes + more.bytes);
+    }
+    report
+}
+
+/// A report of a window with many sources of which some send most.
+pub fn usual(nth: i64, random: &mut Random) -> Report {
+    let sources: Vec<_> = (1..40).map(|key| (0x0a00_0000 + key, random.below(90_000) / u64::from(key) + 1)).collect();
+    report(nth, &sources)
+}
+
+/// The same of a flood, in which no source comes twice.
+pub fn flooded(nth: i64, random: &mut Random) -> Report {
+    let sources: Vec<_> = (0..40).map(|_| (random.below(1 << 32) as u32, random.below(90) + 1)).collect();
+    report(nth, &sources)
+}
+
+pub fn add(windows: &mut Windows, report: &Report) -> Closed {
+    let told = Told::by(report.addresses.as_deref());
+    windows.add(&of_report(report), told)
+}

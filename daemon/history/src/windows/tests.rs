@@ -1,0 +1,144 @@
+use std::collections::HashMap;
+
+use super::*;
+use crate::testing::{Random, add, at, flooded, report, usual};
+
+const MIB: u64 = 1 << 20;
+
+fn between(from: i64, to: i64) -> Time {
+    Time { from: Some(at(from)), to: Some(at(to)) }
+}
+
+fn numbers(union: &Union) -> (u64, u64, f64) {
+    (union.windows, union.totals.packets, union.window.seconds.round())
+}
+
+#[test]
+fn a_span_has_the_windows_that_it_touches_and_says_what_is_missing() {
+    let mut windows = Windows::new(MIB, Told::All);
+    assert_eq!((windows.span(&Time::default()), windows.oldest()), (None, None));
+    for nth in 0..100 {
+        if nth != 70 {
+            add(&mut windows, &report(nth, &[(1, 10), (2, nth as u64)]));
+        }
+    }
+    let sum = |range: std::ops::Range<u64>| range.filter(|nth| *nth != 70).map(|nth| 10 + nth).sum::<u64>();
+    for (from, to, expected) in
+        [(0, 1000, 0..100), (5, 11, 0..2), (10, 20, 1..2), (695, 715, 69..72), (299, 301, 29..31)]
+    {
+        let union = windows.span(&between(from, to)).unwrap();
+        let count = expected.clone().filter(|nth| *nth != 70).count() as u64;
+        assert_eq!(numbers(&union), (count, sum(expected), 10.0 * count as f64), "{from} to {to}");
+        let missing = if (from..to).contains(&705) { vec![Gap { start: at(700), end: at(710) }] } else { vec![] };
+        assert_eq!(union.missing, missing, "{from} to {to}");
+    }
+    let early = windows.span(&between(-100, 5)).unwrap();
+    assert_eq!(early.missing, [Gap { start: at(-100), end: at(0) }]);
+    assert_eq!(windows.span(&between(1000, 2000)), None);
+    assert_eq!(windows.span(&between(701, 709)), None);
+    let open_window = windows.span(&between(900, 1007)).unwrap();
+    assert_eq!(open_window.missing, [], "the window that is open now is not missing");
+    assert_eq!(windows.index(&Time::default()).len(), 99);
+}
+
+/// What is kept of a few windows is what `weir report --last` says of them.
+#[test]
+fn a_few_windows_are_as_their_reports_together() {
+    let mut windows = Windows::new(MIB, Told::All);
+    let mut random = Random(3);
+    let reports: Vec<_> = (0..5).map(|nth| usual(nth, &mut random)).collect();
+    for report in &reports {
+        add(&mut windows, report);
+    }
+    let (known, together) = (windows.span(&Time::default()).unwrap(), Union::of(&reports).unwrap());
+    assert_eq!(
+        (&known.totals, &known.unique, &known.new_flows),
+        (&together.totals, &together.unique, &together.new_flows)
+    );
+    assert_eq!(known.top.sources, together.top.sources);
+    assert_eq!((known.reports, known.window.start), (together.reports, together.window.start));
+    for (known, interface) in known.interfaces.iter().zip(&together.interfaces) {
+        assert_eq!((&known.ledger, &known.tcp, known.kept), (&interface.ledger, &interface.tcp, interface.kept));
+    }
+}
+
+/// A day of 8,640 windows, calm or flooded: memory stays within the plan, sums are exact as far back as it reaches, and
+/// every bound holds.
+#[test]
+fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
+    type Make = fn(i64, &mut Random) -> Report;
+    for (name, memory, make) in
+        [("calm", 4 * MIB, usual as Make), ("flooded", 4 * MIB, flooded), ("small", MIB / 2, usual)]
+    {
+        let (mut windows, mut random) = (Windows::new(memory, Told::All), Random(9));
+        let (mut of_source, mut totals) = (HashMap::<_, Vec<(i64, u64)>>::new(), Vec::new());
+        for nth in 0..8640 {
+            let report = make(nth, &mut random);
+            totals.push(report.totals.packets);
+            for row in report.top.sources.iter().filter(|_| nth % 7 == 0) {
+                of_source.entry(row.src_ip).or_default().push((nth, row.packets.value));
+            }
+            add(&mut windows, &report);
+            let bytes = windows.single.bytes() + windows.many.bytes();
+            assert!(bytes <= memory, "{name}: {bytes} bytes after {nth} windows");
+            assert!(windows.single.open().bytes() <= OPEN_MAX);
+        }
+        let reach =
+            |ring: &Ring| (at(86_400).duration_since(ring.oldest().unwrap()).as_secs_f64() / 3600.0, ring.bytes());
+        eprintln!("{name}: windows {:?} h, five minutes {:?} h", reach(&windows.single), reach(&windows.many));
+        let first = (windows.oldest().unwrap().as_second() - crate::testing::START) / 10;
+        for (from, to) in [(first, 8640), (8640 - 300, 8640), (8640 - 2000, 8640 - 100), (8200, 8201)] {
+            let union = windows.span(&between(from * 10, to * 10)).unwrap();
+            assert_eq!(union.missing, [], "{name}");
+            let begun = (union.window.start.as_second() - crate::testing::START) / 10;
+            let ended = (union.window.end.as_second() - crate::testing::START) / 10;
+            assert!(
+                (from - 30..=from).contains(&begun) && (to..to + 30).contains(&ended),
+                "{name}: {begun} to {ended}"
+            );
+            let range = begun as usize..ended as usize;
+            assert_eq!(union.windows, range.len() as u64, "{name}");
+            assert_eq!(union.totals.packets, totals[range.clone()].iter().sum::<u64>(), "{name}: {from} to {to}");
+            assert!(union.unique.src_ip.confidence > 0.998, "{name}: {:?}", union.unique);
+            for row in &union.top.sources {
+                // A sixth of the windows is remembered here, so this is at most the truth.
+                let known = of_source.get(&row.src_ip).map_or(0, |known| {
+                    known.iter().filter(|(nth, _)| range.contains(&(*nth as usize))).map(|(_, packets)| packets).sum()
+                });
+                assert!(known <= row.packets.upper && row.packets.lower <= row.packets.upper, "{name}: {row:?}");
+            }
+        }
+        let index = windows.index(&Time::default());
+        assert!(
+            index.windows(2).all(|pair| pair[0].end == pair[1].start),
+            "{name}: no window twice, and none left out"
+        );
+        assert_eq!(index.iter().map(|past| past.windows).sum::<u64>(), 8640 - first as u64);
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_loses_no_window() {
+    let mut windows = Windows::new(MIB, Told::All);
+    for nth in [0, 1, 2, 1, 2, 3, 400, 401, 50] {
+        add(&mut windows, &report(nth, &[(1, 1)]));
+    }
+    assert_eq!(windows.index(&Time::default()).len(), 9);
+    assert_eq!(numbers(&windows.span(&Time::default()).unwrap()).1, 9);
+    assert_eq!(numbers(&windows.span(&between(10, 30)).unwrap()).1, 4, "both times");
+}
+
+/// A configuration that became stricter holds for older windows, too.
+#[test]
+fn addresses_that_may_not_be_told_any_more_are_not() {
+    let mut windows = Windows::new(MIB, Told::All);
+    for nth in 0..90 {
+        let mut report = report(nth, &[(1, 1)]);
+        report.addresses = (nth >= 30).then(|| if nth < 60 { "prefix" } else { "none" }.to_owned());
+        add(&mut windows, &report);
+    }
+    for (told, count) in [(Told::All, 90), (Told::Prefixes, 60), (Told::Nothing, 30)] {
+        windows.may_tell(told);
+        assert_eq!(windows.span(&Time::default()).unwrap().windows, count, "{told:?}");
+    }
+}

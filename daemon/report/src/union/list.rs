@@ -1,0 +1,144 @@
+//! A list over several windows.
+
+use std::{borrow::Cow, cmp::Reverse, collections::HashMap, hash::Hash, net::IpAddr};
+
+use crate::{Estimate, Row, Tally, TopDestination, TopFlow, TopPair, TopService, TopSource};
+
+/// A row of any list.
+pub(super) trait Entry: Clone {
+    /// What tells two rows of a list apart.
+    type Key: Hash + Eq;
+    fn key(&self) -> Self::Key;
+    /// `None` if it was not counted.
+    fn counts(&self) -> Option<Counts>;
+    /// The row of the same key with these counts.
+    fn with(self, rank: u32, counts: Counts) -> Self;
+}
+
+/// What a row counts.
+#[derive(Clone, Copy)]
+pub(super) struct Counts {
+    packets: Estimate,
+    bytes: Estimate,
+}
+
+macro_rules! entries {
+    ($($name:ident: $($field:ident: $kind:ty),*;)*) => {$(
+        impl Entry for $name {
+            type Key = ($($kind,)*);
+
+            fn key(&self) -> Self::Key {
+                ($(self.$field.clone(),)*)
+            }
+
+            fn counts(&self) -> Option<Counts> {
+                Some(Counts { packets: self.packets, bytes: self.bytes })
+            }
+
+            fn with(self, rank: u32, Counts { packets, bytes }: Counts) -> Self {
+                Self { rank, packets, bytes, ..self }
+            }
+        }
+    )*};
+}
+
+entries! {
+    TopFlow: src_ip: IpAddr, dst_ip: IpAddr, src_port: u16, dst_port: u16, proto: Cow<'static, str>;
+    TopSource: src_ip: IpAddr;
+    TopDestination: dst_ip: IpAddr;
+    TopPair: src_ip: IpAddr, dst_ip: IpAddr;
+    TopService: proto: Cow<'static, str>, port: u16;
+}
+
+impl Entry for Row {
+    type Key = String;
+
+    fn key(&self) -> String {
+        serde_json::to_string(&self.key).unwrap_or_default()
+    }
+
+    fn counts(&self) -> Option<Counts> {
+        Some(Counts { packets: self.packets?, bytes: self.bytes? })
+    }
+
+    fn with(self, rank: u32, Counts { packets, bytes }: Counts) -> Self {
+        Self { rank: Some(rank), key: self.key, packets: Some(packets), bytes: Some(bytes), ..Self::default() }
+    }
+}
+
+/// A list in one window.
+pub(super) struct Listed<'r, E> {
+    pub(super) rows: &'r [E],
+    /// The upper bound of a key that is not among the rows.
+    pub(super) others: Tally,
+}
+
+impl<'r, E: Entry> Listed<'r, E> {
+    /// A list of these rows out of a total; each packet counts for one key.
+    pub(super) fn of(rows: &'r [E], total: Tally) -> Self {
+        let mut others = total;
+        for Counts { packets, bytes } in rows.iter().filter_map(Entry::counts) {
+            others.packets = others.packets.saturating_sub(packets.lower);
+            others.bytes = others.bytes.saturating_sub(bytes.lower);
+        }
+        Self { rows, others }
+    }
+}
+
+/// A sum over some windows. It cannot overflow.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    value: u128,
+    lower: u128,
+    upper: u128,
+    /// The upper bounds that the key would have had in the same windows if they had not listed it.
+    others: u128,
+}
+
+impl Sum {
+    fn add(&mut self, Estimate { value, lower, upper, sampled: _ }: Estimate, others: u64) {
+        self.value += u128::from(value);
+        self.lower += u128::from(lower);
+        self.upper += u128::from(upper);
+        self.others += u128::from(others);
+    }
+
+    /// The sum over all windows, in which keys that are not listed have up to `others` together.
+    fn over_all(self, others: u128) -> Estimate {
+        let limited = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
+        let upper = self.upper + others.saturating_sub(self.others);
+        Estimate { value: limited(self.value), lower: limited(self.lower), upper: limited(upper), sampled: None }
+    }
+}
+
+/// A key's sums.
+struct Found<'r, E> {
+    row: &'r E,
+    packets: Sum,
+    bytes: Sum,
+}
+
+/// The rows of all windows, in descending order of their lower bounds.
+pub(super) fn together<E: Entry>(windows: &[Listed<'_, E>], by_packets: bool) -> Vec<E> {
+    let mut places: HashMap<E::Key, usize> = HashMap::new();
+    let mut all: Vec<Found<'_, E>> = Vec::new();
+    let (mut packets_of_others, mut bytes_of_others) = (0, 0);
+    for Listed { rows, others } in windows {
+        packets_of_others += u128::from(others.packets);
+        bytes_of_others += u128::from(others.bytes);
+        for (row, counts) in rows.iter().filter_map(|row| Some((row, row.counts()?))) {
+            let place = *places.entry(row.key()).or_insert(all.len());
+            if place == all.len() {
+                all.push(Found { row, packets: Sum::default(), bytes: Sum::default() });
+            }
+            all[place].packets.add(counts.packets, others.packets);
+            all[place].bytes.add(counts.bytes, others.bytes);
+        }
+    }
+    all.sort_by_key(|found| Reverse(if by_packets { found.packets.lower } else { found.bytes.lower }));
+    let counts = |found: &Found<'_, E>| Counts {
+        packets: found.packets.over_all(packets_of_others),
+        bytes: found.bytes.over_all(bytes_of_others),
+    };
+    (1..).zip(&all).map(|(rank, found)| found.row.clone().with(rank, counts(found))).collect()
+}

@@ -1,0 +1,68 @@
+//! What a running weir remembers: how it is started, and how the control socket asks it.
+
+use std::{io, path::Path};
+
+use jiff::Timestamp;
+use weir_config::{Addresses, Config};
+use weir_history::{History, Query, Settings, Time, Told};
+
+/// Starts it, if the configuration wants one. `state_directory` is where it is kept, if it is.
+///
+/// # Errors
+///
+/// No thread can be started.
+pub fn start(config: &Config, state_directory: Option<&Path>, observer: &str) -> io::Result<Option<History>> {
+    let Some(history) = config.history else { return Ok(None) };
+    let settings = Settings {
+        memory: history.memory,
+        state_directory: state_directory.map(Path::to_owned),
+        observer: observer.to_owned(),
+        told: told(config.addresses),
+    };
+    History::start(settings).map(Some)
+}
+
+/// How much answers may tell of addresses.
+pub const fn told(addresses: Addresses) -> Told {
+    match addresses {
+        Addresses::Full => Told::All,
+        Addresses::Prefix => Told::Prefixes,
+        Addresses::None => Told::Nothing,
+    }
+}
+
+/// Reads the times of a query, RFC 3339.
+///
+/// # Errors
+///
+/// What is wrong with one, for the author of the client.
+pub fn time(from: Option<&str>, to: Option<&str>) -> Result<Time, String> {
+    let read = |name: &str, text: Option<&str>| {
+        let parse = |text: &str| {
+            text.parse::<Timestamp>().map_err(|_| format!("{name}: {text:?} is no time such as 2026-11-20T08:00:00Z"))
+        };
+        text.map(parse).transpose()
+    };
+    Ok(Time { from: read("from", from)?, to: read("to", to)? })
+}
+
+/// The answer if weir remembers nothing.
+pub const OFF: &str = "weir remembers nothing: its configuration says `history: off`";
+
+/// A query of these times.
+///
+/// # Errors
+///
+/// As for [`time`].
+pub fn history(from: Option<&str>, to: Option<&str>, points: Option<u32>) -> Result<Query, String> {
+    Ok(Query::History(time(from, to)?, points.map(|points| points as usize)))
+}
+
+/// The same of a span.
+///
+/// # Errors
+///
+/// As for [`time`].
+pub fn span(from: Option<&str>, to: Option<&str>) -> Result<Query, String> {
+    time(from, to).map(Query::Span)
+}
