@@ -225,6 +225,9 @@ pub struct AskArgs {
     /// Keys: an address, or the fields of a row with their values as reports show them
     #[arg(required = true, value_name = "192.0.2.7|proto=tcp,port=443|...")]
     pub keys: Vec<String>,
+    /// About the open window, as far as it is counted, instead of the last one
+    #[arg(long)]
+    pub live: bool,
     /// Whom to ask.
     #[command(flatten)]
     pub socket: SocketArgs,
@@ -330,6 +333,8 @@ pub enum Schema {
     Report,
     /// The schema of the message that `subscribe` on the control socket sends each second
     Second,
+    /// The schema of the lists of the open window, with which `live` on the control socket answers
+    Live,
     /// The schema of a tombstone, which is delivered in the place of reports that are lost
     Tombstone,
 }

@@ -56,7 +56,8 @@ use weir_deliver::{
 };
 use weir_measure::{price::Prices, question::Views};
 use weir_report::{
-    Report, Union, report_schema, second_schema, tombstone_schema, write_answers, write_tables, write_union,
+    LiveAnswers, Report, Union, live_schema, report_schema, second_schema, tombstone_schema, write_answers,
+    write_tables, write_union,
 };
 use weir_system::{
     clock,
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         Command::Spool(command) => spool(&command),
         Command::Schema(Schema::Report) => print(report_schema()),
         Command::Schema(Schema::Second) => print(second_schema()),
+        Command::Schema(Schema::Live) => print(live_schema()),
         Command::Schema(Schema::Tombstone) => print(tombstone_schema()),
         // As they were given: clap would leave out a `--`.
         Command::Collect(_) => external(COLLECT.as_ref(), &env::args_os().skip(2).collect::<Vec<_>>()),
@@ -418,10 +420,15 @@ fn last_windows(socket: &Path, last: Option<u32>, json: bool) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
-fn ask(AskArgs { keys, socket: args, json }: AskArgs) -> Result<Exit, Failure> {
-    let asked = client::ask(&socket(&args)?, protocol::Command::Ask { keys })?;
+fn ask(AskArgs { keys, live, socket: args, json }: AskArgs) -> Result<Exit, Failure> {
+    let asked = client::ask(&socket(&args)?, protocol::Command::Ask { keys, live })?;
     if json {
         return print(asked);
+    }
+    if live {
+        let open: LiveAnswers = understood(&asked)?;
+        write_answers(&open.so_far(), &open.answers, &mut io::stdout()).map_err(ReplayError::from)?;
+        return Ok(Exit::Done);
     }
     let KeyAnswers { report_id: _, window, answers } = understood(&asked)?;
     write_answers(&window, &answers, &mut io::stdout()).map_err(ReplayError::from)?;

@@ -100,7 +100,7 @@ fn last_report(socket: &Path) -> Result<Box<Reported>, AskError> {
 }
 
 fn look_up(socket: &Path, key: String) -> Update {
-    let answer = client::ask(socket, Command::Ask { keys: vec![key.clone()] });
+    let answer = client::ask(socket, Command::Ask { keys: vec![key.clone()], live: false });
     let asked: Result<KeyAnswers, String> = answer
         .map_err(|error| error.to_string())
         .and_then(|answer| serde_json::from_str(answer.get()).map_err(|error| error.to_string()));

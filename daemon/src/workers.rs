@@ -110,6 +110,11 @@ impl<'scope> Workers<'scope> {
         self.is_last = true;
     }
 
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.workers.len()
+    }
+
     /// Has every worker read its open window; the answers go to `reply`, which has room for one of each. Returns how many
     /// will come. `None` if one of them is late, or still has an earlier reading to do: then no worker is asked.
     pub fn read(&self, number: u64, wanted: &Wanted, reply: &Sender<OpenPart>) -> Option<usize> {

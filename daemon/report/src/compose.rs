@@ -7,8 +7,8 @@ use weir_common::{flow::FlowKey, ledger};
 use weir_config::view::{By, Standard, ViewKey};
 use weir_datapath::{interface::MeasuredInterface, rates::WindowSeconds};
 use weir_measure::{
-    answer::Answer, beyond::RankedPrefix, look_up::Found, prefixes::Prefix, protocols::Protocols, question::Views,
-    ranking::Ranked, summary::Summary, tcp::TcpCounts, window::Span,
+    answer::Answer, beyond::RankedPrefix, look_up::Found, new_flows, prefixes::Prefix, protocols::Protocols,
+    question::Views, ranking::Ranked, summary::Summary, tcp::TcpCounts, window::Span,
 };
 use weir_sketch::hyperloglog::CONFIDENCE;
 
@@ -99,14 +99,7 @@ impl Report {
                 .collect(),
             totals: totals(summary.fed(), *protocols, uncertainty.is_some().then_some(*confidence)),
             unique: Unique { src_ip: distinct(*sources), dst_ip: distinct(*destinations), flows: distinct(*flows) },
-            new_flows: NewFlows {
-                value: new_flows.count.value,
-                lower: new_flows.count.lower,
-                upper: new_flows.count.upper,
-                confidence: CONFIDENCE,
-                false_positive_rate: new_flows.false_positive_rate,
-                fill: new_flows.fill,
-            },
+            new_flows: self::new_flows(new_flows),
             spread,
             top: list(&views, answers, "bytes", *sampling, *confidence),
             top_by_packets: list(&views, answers, "packets", *sampling, *confidence),
@@ -197,7 +190,7 @@ fn bounds(estimate: weir_sketch::Estimate) -> Bounds {
 }
 
 /// The totals, with bounds at a confidence if packets are missing.
-fn totals(seen: ledger::Tally, protocols: Protocols<weir_sketch::Estimate>, missing: Option<f64>) -> Totals {
+pub(super) fn totals(seen: ledger::Tally, protocols: Protocols<weir_sketch::Estimate>, missing: Option<f64>) -> Totals {
     let Protocols { ipv4, ipv6, tcp, udp, icmp, other } = protocols;
     Totals {
         packets: seen.packets,
@@ -220,12 +213,18 @@ fn totals(seen: ledger::Tally, protocols: Protocols<weir_sketch::Estimate>, miss
     }
 }
 
-fn distinct(estimate: weir_sketch::Estimate) -> Distinct {
+pub(super) fn new_flows(new: &new_flows::NewFlows) -> NewFlows {
+    let new_flows::NewFlows { count, false_positive_rate, fill } = *new;
+    let weir_sketch::Estimate { value, lower, upper } = count;
+    NewFlows { value, lower, upper, confidence: CONFIDENCE, false_positive_rate, fill }
+}
+
+pub(super) fn distinct(estimate: weir_sketch::Estimate) -> Distinct {
     let weir_sketch::Estimate { value, lower, upper } = estimate;
     Distinct { value, lower, upper, confidence: CONFIDENCE }
 }
 
-fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: f64) -> Top {
+pub(super) fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: f64) -> Top {
     let rows = |standard: Standard| {
         let ranking =
             views.standard(standard).and_then(|nth| Some((&views.questions[nth].by, answers.get(nth)?.ranking()?)));

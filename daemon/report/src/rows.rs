@@ -222,7 +222,7 @@ impl View {
         views.map(|(question, answer)| Self::new(plan, question, answer, interfaces)).collect()
     }
 
-    fn new(plan: &Views, question: &Question, answer: &Answer, interfaces: &[MeasuredInterface]) -> Self {
+    pub(super) fn new(plan: &Views, question: &Question, answer: &Answer, interfaces: &[MeasuredInterface]) -> Self {
         let view = &question.view;
         let rows = |table: &Table| rows(plan, question, &table.rows, interfaces);
         let table = |table: &Table| {

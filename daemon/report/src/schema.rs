@@ -7,7 +7,7 @@ use schemars::{
 };
 use serde_json::json;
 
-use super::{Report, Second, Tombstone};
+use super::{Live, Report, Second, Tombstone};
 
 /// The JSON Schema (draft 2020-12) of a report, indented, with a newline at its end.
 ///
@@ -30,6 +30,14 @@ pub fn tombstone_schema() -> String {
 pub fn second_schema() -> String {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Second>();
     schema.insert("title".to_owned(), json!("weir second"));
+    format!("{:#}\n", schema.as_value())
+}
+
+/// The JSON Schema of the lists of the open window, with which `live` on the control socket answers.
+pub fn live_schema() -> String {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Live>();
+    schema.insert("title".to_owned(), json!("weir live"));
+    SpellOutIp.transform(&mut schema);
     format!("{:#}\n", schema.as_value())
 }
 

@@ -4,7 +4,8 @@
 //! ```text
 //! client:       a line of JSON with a request    -> socket
 //! server:       reads it, and answers from the board, or asks the coordinator or the reloader -> socket
-//! coordinator:  writes the board at each window's end, and looks keys up in the sketches of the last window
+//! coordinator:  writes the board at each window's end, and looks keys up in the sketches of the last window; has the
+//!               workers read the open window
 //! ```
 //!
 //! The server is one thread. It never waits for a client, so a client that hangs or floods does not affect the others.
@@ -13,6 +14,7 @@
 
 pub mod client;
 mod listener;
+pub mod live;
 pub mod protocol;
 mod server;
 
@@ -34,6 +36,7 @@ use weir_system::{privileges, sandbox, waker::Waker};
 pub use self::listener::Directory;
 use self::{
     listener::Listener,
+    live::{LiveAsker, LiveRequest},
     protocol::KeyAnswers,
     server::{AnswerSources, Server},
 };
@@ -68,6 +71,10 @@ pub struct Control {
     pub questions: Receiver<Question>,
     /// Requests to detach.
     pub releases: Receiver<Release>,
+    /// Questions about the open window.
+    pub live: Receiver<LiveRequest>,
+    /// For everybody else who asks about the open window.
+    pub asker: LiveAsker,
     end: Waker,
 }
 
@@ -89,13 +96,15 @@ impl Control {
         let (ask, questions) = bounded(1);
         let (release, releases) = bounded(1);
         let end = Waker::new()?;
-        let control = Self { board: board.clone(), questions, releases, end: end.clone() };
+        let (asker, live) = LiveAsker::new(LIVE_WAITING);
+        let control = Self { board: board.clone(), questions, releases, live, asker: asker.clone(), end: end.clone() };
         let Some(path) = path else { return Ok(control) };
         match Listener::open(path) {
             Ok(listener) => {
                 let others = AnswerSources {
                     coordinator: Box::new(move |views, asks| put(&ask, views, asks)),
                     release: Box::new(move |interfaces| tell(&release, interfaces)),
+                    live: asker,
                     reload,
                     history,
                 };
@@ -118,6 +127,8 @@ impl Drop for Control {
     }
 }
 
+/// How many questions about the open window wait until the coordinator has time.
+const LIVE_WAITING: usize = 64;
 /// How long the server waits for the coordinator, which may be closing a window.
 const PATIENCE: Duration = Duration::from_secs(4);
 

@@ -23,6 +23,15 @@ pub enum Command {
     Ask {
         /// Each as `FIELD=VALUE,...`.
         keys: Vec<String>,
+        /// Of the open window instead, so far.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        live: bool,
+    },
+    /// The lists of the open window so far.
+    Live {
+        /// Only the list or view with this name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        list: Option<String>,
     },
     /// A message with exact counters every second, until the client disconnects.
     Subscribe,
@@ -57,7 +66,8 @@ pub enum Command {
 }
 
 impl Command {
-    const NAMES: [&'static str; 8] = ["status", "report", "ask", "subscribe", "history", "span", "reload", "detach"];
+    const NAMES: [&'static str; 9] =
+        ["status", "report", "ask", "live", "subscribe", "history", "span", "reload", "detach"];
 
     /// Whether it changes something, which only root and weir's own user may do.
     pub const fn is_for_owner(&self) -> bool {
@@ -81,8 +91,9 @@ pub struct Request {
 pub enum Response {
     /// The answer: a [`Status`](weir_deliver::status::Status), one or several
     /// [`Report`](weir_report::Report)s, [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`], a
-    /// [`Second`](weir_report::Second), a [`History`](weir_report::History) or a [`Union`](weir_report::Union). It is
-    /// kept as raw JSON, so that every reader of a report gets the same bytes.
+    /// [`Second`](weir_report::Second), a [`History`](weir_report::History), a [`Union`](weir_report::Union), a
+    /// [`Live`](weir_report::Live), or [`LiveAnswers`](weir_report::LiveAnswers). It is kept as raw JSON, so that every
+    /// reader of a report gets the same bytes.
     Answer(Box<RawValue>),
     /// The request is invalid.
     Refused(String),
@@ -155,7 +166,10 @@ mod tests {
             Command::Status,
             Command::Report { last: None },
             Command::Report { last: Some(5) },
-            Command::Ask { keys },
+            Command::Ask { keys: keys.clone(), live: false },
+            Command::Ask { keys, live: true },
+            Command::Live { list: None },
+            Command::Live { list: Some("sources".to_owned()) },
             Command::Subscribe,
             Command::History { from: Some("2026-11-20T08:00:00Z".to_owned()), to: None, points: Some(60) },
             Command::Span { from: None, to: None },
@@ -168,7 +182,10 @@ mod tests {
         let line = br#"{"version":1,"command":"report"}"#;
         assert_eq!(Request::parse(line).unwrap().command, Command::Report { last: None });
         let line = br#"{"version":1,"command":"ask","keys":["proto=tcp"]}"#;
-        assert_eq!(Request::parse(line).unwrap().command, Command::Ask { keys: vec!["proto=tcp".to_owned()] });
+        assert_eq!(
+            Request::parse(line).unwrap().command,
+            Command::Ask { keys: vec!["proto=tcp".to_owned()], live: false }
+        );
     }
 
     #[test]
@@ -183,7 +200,8 @@ mod tests {
             (r#"{"version":1}"#, "not complete"),
             (
                 r#"{"version":1,"command":"stat"}"#,
-                "there is no command \"stat\" (there are: status, report, ask, subscribe, history, span, reload, detach)",
+                "there is no command \"stat\" (there are: status, report, ask, live, subscribe, history, span, reload, \
+                 detach)",
             ),
             (r#"{"version":1,"command":7}"#, "not complete"),
             (r#"{"version":1,"command":"ask"}"#, "missing field `keys`"),

@@ -27,6 +27,7 @@ use weir_system::{clock, waker::Waker};
 
 use super::{
     listener::Listener,
+    live::{LiveAnswer, LiveAsker, Unanswered, What},
     protocol::{self, Command, Detached, KeyAnswers, Response},
 };
 use crate::{
@@ -71,6 +72,8 @@ pub struct AnswerSources {
     pub coordinator: Coordinator,
     /// Tells the coordinator to detach.
     pub release: Releaser,
+    /// Asks about the open window.
+    pub live: LiveAsker,
     /// Reaches the reloader.
     pub reload: Sender<Request>,
     /// Asks the history, if there is one.
@@ -106,6 +109,8 @@ enum ClientState {
     Waiting(Receiver<Outcome>),
     /// The history is looking for the answer.
     Remembering(Receiver<Answer>),
+    /// The workers read the open window for it.
+    Reading(Receiver<LiveAnswer>),
     /// What remains of its answer; the first part starts at this byte.
     Answered { parts: Vec<Chunk>, sent: usize },
     /// It gets a message each second: what remains of the one with the number `last`, which was the last it got.
@@ -140,6 +145,19 @@ impl ClientState {
         let mut line = serde_json::to_vec(response).unwrap_or_default();
         line.push(b'\n');
         Self::Answered { parts: vec![Chunk { bytes: line.len(), memory: line.into() }], sent: 0 }
+    }
+
+    /// All who get the same answer share its memory.
+    fn of_live(answer: LiveAnswer) -> Self {
+        match answer {
+            Ok(memory) => {
+                let answer = Chunk { bytes: memory.len(), memory };
+                let parts = vec![Chunk::from(*b"{\"answer\":"), answer, Chunk::from(*b"}\n")];
+                Self::Answered { parts, sent: 0 }
+            }
+            Err(Unanswered::Refused(why)) => Self::answered(&Response::Refused(why)),
+            Err(Unanswered::Busy) => Self::answered(&Response::Unavailable(Unanswered::Busy.text())),
+        }
     }
 }
 
@@ -212,17 +230,19 @@ impl Server {
         }
     }
 
-    /// Whether the client stays. If it waits for a reload and its time is up, it gets an answer and time to read it.
+    /// Whether the client stays. If it waits for an answer and its time is up, it is told so and has time to read that.
     fn has_time(&self, client: &mut Client, now: Duration) -> bool {
         if client.left(self.patience, now) > Duration::ZERO {
             return true;
         }
-        let waits = matches!(client.state, ClientState::Waiting(_));
-        if waits {
-            client.state = ClientState::answered(&Response::Unavailable(STILL_READING.to_owned()));
-            client.since = now;
-        }
-        waits
+        let why = match client.state {
+            ClientState::Waiting(_) => STILL_READING.to_owned(),
+            ClientState::Reading(_) => Unanswered::Busy.text(),
+            _ => return false,
+        };
+        client.state = ClientState::answered(&Response::Unavailable(why));
+        client.since = now;
+        true
     }
 
     /// Reads and writes what is possible now. Returns whether the client stays.
@@ -246,6 +266,13 @@ impl Server {
             match answer.try_recv() {
                 Err(TryRecvError::Empty) => return true,
                 Ok(answer) => client.state = ClientState::remembered(answer),
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+        if let ClientState::Reading(answer) = &client.state {
+            match answer.try_recv() {
+                Err(TryRecvError::Empty) => return true,
+                Ok(answer) => client.state = ClientState::of_live(answer),
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
@@ -290,7 +317,10 @@ impl Server {
                 }
                 None => Response::Unavailable(NO_WINDOW.to_owned()),
             },
-            Ok(Command::Ask { keys }) => self.ask(&keys),
+            Ok(Command::Ask { keys, live: false }) => self.ask(&keys),
+            Ok(Command::Ask { keys, live: true }) if keys.is_empty() || keys.len() > KEYS_MAX => number_of_keys(&keys),
+            Ok(Command::Ask { keys, live: true }) => return self.read(What::Keys(keys)),
+            Ok(Command::Live { list }) => return self.read(What::Lists { only: list }),
             Ok(Command::Subscribe) if self.board.subscribers() < SUBSCRIBERS_MAX => {
                 let last = self.board.second().map_or(0, |second| second.number);
                 self.board.subscribe(self.board.subscribers() + 1, &self.ready);
@@ -350,9 +380,17 @@ impl Server {
         ))
     }
 
+    /// Has the open window read.
+    fn read(&self, what: What) -> ClientState {
+        match self.others.live.ask(what, Some(self.ready.clone())) {
+            Ok(answer) => ClientState::Reading(answer),
+            Err(why) => ClientState::of_live(Err(why)),
+        }
+    }
+
     fn ask(&self, keys: &[String]) -> Response {
         if keys.is_empty() || keys.len() > KEYS_MAX {
-            return Response::Refused(format!("{} keys: ask for 1 to {KEYS_MAX} at a time", keys.len()));
+            return number_of_keys(keys);
         }
         let Some(Askable { views, interfaces }) = self.board.askable() else {
             return Response::Unavailable(format!("{NO_WINDOW}: ask again after the first report"));
@@ -367,6 +405,10 @@ impl Server {
             Err(why) => Response::Refused(why),
         }
     }
+}
+
+fn number_of_keys(keys: &[String]) -> Response {
+    Response::Refused(format!("{} keys: ask for 1 to {KEYS_MAX} at a time", keys.len()))
 }
 
 /// Reports as a list. All readers of a report share its memory.
@@ -433,7 +475,7 @@ impl Client {
     const fn waits_for(&self) -> PollFlags {
         match &self.state {
             ClientState::Asking(_) => PollFlags::IN,
-            ClientState::Waiting(_) | ClientState::Remembering(_) => PollFlags::empty(),
+            ClientState::Waiting(_) | ClientState::Remembering(_) | ClientState::Reading(_) => PollFlags::empty(),
             ClientState::Answered { .. } => PollFlags::OUT,
             ClientState::Subscribed { parts, .. } if parts.is_empty() => PollFlags::empty(),
             ClientState::Subscribed { .. } => PollFlags::OUT,
@@ -561,14 +603,23 @@ mod tests {
         });
         let (reload, requests) = bounded::<Request>(1);
         thread::spawn(move || while requests.recv().is_ok_and(&mut reloader) {});
+        let (live, questions) = LiveAsker::new(64);
+        thread::spawn(move || {
+            let mut unanswered = Vec::new();
+            for request in questions {
+                match &request.what {
+                    What::Lists { only: None } => request.answer(Ok((*b"{\"lists\":7}").into())),
+                    What::Lists { only: Some(_) } => {
+                        request.answer(Err(Unanswered::Refused("no such list".to_owned())))
+                    }
+                    // It has no time.
+                    What::Keys(_) => unanswered.push(request),
+                }
+            }
+        });
         let end = Waker::new().unwrap();
-        let mut server = Server::new(
-            listener,
-            end.clone(),
-            board.clone(),
-            AnswerSources { coordinator, release, reload, history: None },
-        )
-        .unwrap();
+        let sources = AnswerSources { coordinator, release, live, reload, history: None };
+        let mut server = Server::new(listener, end.clone(), board.clone(), sources).unwrap();
         server.patience = patience;
         thread::scope(|scope| {
             let server = scope.spawn(|| server.run());
@@ -611,14 +662,14 @@ mod tests {
             let status = told(path, Command::Status);
             assert_eq!((&status["pid"], &status["last_report"]["id"]), (&json!(7), &golden["id"]));
             let keys = vec!["src_ip=192.0.2.7".to_owned(), "proto=udp,port=53".to_owned()];
-            assert_eq!(told(path, Command::Ask { keys })["report_id"], golden["id"]);
+            assert_eq!(told(path, Command::Ask { keys, live: false })["report_id"], golden["id"]);
             for (keys, part) in [
                 (vec![], "0 keys"),
                 (vec!["src_ip=1.2.3.4".to_owned(); 65], "65 keys"),
                 (vec!["src_ip=1.2.3.4".to_owned(), "src_ip=x".to_owned()], "src_ip=x: \"x\" is no address"),
                 (vec!["size=3".to_owned()], "there is no field"),
             ] {
-                let error = ask(path, Command::Ask { keys }).unwrap_err();
+                let error = ask(path, Command::Ask { keys, live: false }).unwrap_err();
                 assert!(matches!(&error, AskError::Refused(why) if why.contains(part)), "{error}");
             }
         });
@@ -630,10 +681,37 @@ mod tests {
             let status = told(path, Command::Status);
             assert!(status["last_report"].is_null() && status["interval_seconds"] == 10);
             let keys = vec!["src_ip=192.0.2.7".to_owned()];
-            for command in [Command::Report { last: None }, Command::Report { last: Some(5) }, Command::Ask { keys }] {
+            for command in
+                [Command::Report { last: None }, Command::Report { last: Some(5) }, Command::Ask { keys, live: false }]
+            {
                 assert!(matches!(ask(path, command), Err(AskError::Unavailable(_))));
             }
         });
+    }
+
+    #[test]
+    fn the_open_window_is_answered_when_it_was_read_and_holds_nobody_up() {
+        let patience = Duration::from_millis(200);
+        with_reloader(
+            "live",
+            false,
+            patience,
+            |_| true,
+            |path| {
+                assert_eq!(told(path, Command::Live { list: None }), json!({"lists": 7}));
+                let refused = ask(path, Command::Live { list: Some("flow".to_owned()) });
+                assert!(matches!(refused, Err(AskError::Refused(why)) if why == "no such list"));
+                let none = ask(path, Command::Ask { keys: vec![], live: true });
+                assert!(matches!(none, Err(AskError::Refused(why)) if why.contains("0 keys")));
+                let keys = || vec!["src_ip=192.0.2.7".to_owned()];
+                thread::scope(|scope| {
+                    let waits = scope.spawn(|| ask(path, Command::Ask { keys: keys(), live: true }));
+                    assert_eq!(told(path, Command::Status)["pid"], 7);
+                    let late = waits.join().unwrap();
+                    assert!(matches!(late, Err(AskError::Unavailable(why)) if why.contains("ask again")));
+                });
+            },
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod losses;
 mod measuring;
 mod publisher;
+mod readings;
 mod schedule;
 
 use std::{sync::Arc, time::Duration};
@@ -33,6 +34,7 @@ use weir_system::{
 pub use self::{measuring::Measuring, publisher::Publisher};
 use self::{
     measuring::{Ended, WindowEnd},
+    readings::{Now, Readings},
     schedule::{LookSchedule, look_patience, patience, since_second},
 };
 use crate::{
@@ -110,6 +112,7 @@ struct LoopState {
     looks: LookSchedule,
     pulse: Pulse,
     seconds: Seconds,
+    readings: Readings,
     /// Whether the unit has a watchdog.
     has_watchdog: bool,
     /// Whether systemd was told that weir is ready.
@@ -162,6 +165,7 @@ impl Coordinator<'_, '_> {
             looks: LookSchedule::new(now.monotonic),
             pulse: Pulse::new(now.monotonic, since_second(now), self.measuring.seen_by_slot()),
             seconds: Seconds::default(),
+            readings: Readings::new(self.measuring.workers.len()),
             // systemd sets this variable if there is one.
             has_watchdog: std::env::var_os("WATCHDOG_USEC").is_some(),
             is_ready: self.measuring.attachments.waiting() == 0,
@@ -186,6 +190,9 @@ impl Coordinator<'_, '_> {
             if state.window.left(now).is_zero() {
                 self.end_window(&mut state, now)?;
             }
+            if state.readings.is_due(now) {
+                state.readings.begin(&self.open_window(state.window));
+            }
         }
         self.end_last_window(state)
     }
@@ -194,6 +201,8 @@ impl Coordinator<'_, '_> {
     fn wait(&mut self, state: &mut LoopState, stop: &Receiver<()>) -> Result<bool, MeasureError> {
         let now = clock::now();
         let left = state.window.left(now).min(state.looks.left(now.monotonic)).min(state.pulse.left(now.monotonic));
+        let left = left.min(state.readings.left(now));
+        let parts = state.readings.parts().clone();
         select! {
             recv(stop) -> _ => return Ok(false),
             recv(self.news) -> first => {
@@ -215,6 +224,15 @@ impl Coordinator<'_, '_> {
                 Ok(question) => self.measuring.answer(&question),
                 Err(_) => self.control.questions = never(),
             },
+            recv(self.control.live) -> request => match request {
+                Ok(request) => state.readings.ask(clock::now(), request),
+                Err(_) => self.control.live = never(),
+            },
+            recv(parts) -> part => {
+                if let Ok(part) = part {
+                    state.readings.take(part, &self.open_window(state.window));
+                }
+            }
             recv(self.control.releases) -> release => match release {
                 Ok(Release { interfaces, reply }) => self.measuring.attachments.release(&interfaces, reply),
                 Err(_) => self.control.releases = never(),
@@ -304,6 +322,22 @@ impl Coordinator<'_, '_> {
         }
     }
 
+    /// What is needed to read the open window.
+    fn open_window(&self, window: Window) -> Now<'_, '_> {
+        let Measuring { attachments, workers, closing, .. } = &self.measuring;
+        Now {
+            now: clock::now(),
+            window,
+            views: &closing.views,
+            key_id: closing.keys.id(),
+            seen: &closing.seen,
+            interfaces: closing.interfaces,
+            names: readings::names(&attachments.now()),
+            addresses: self.config.addresses,
+            workers,
+        }
+    }
+
     /// Ends the window on time. A new configuration takes effect with the next one.
     fn end_window(&mut self, state: &mut LoopState, now: Moment) -> Result<(), MeasureError> {
         let next = self.pending.take();
@@ -321,6 +355,7 @@ impl Coordinator<'_, '_> {
         let end = WindowEnd { span, next: next_begin, patience, rates: state.pulse.close() };
         state.is_alive = self.report(end, next.as_ref())?;
         state.seconds.begin();
+        state.readings.end_window();
         if let Some(next) = next {
             self.install(next);
             state.pulse.provide(self.measuring.closing.interfaces);

@@ -35,7 +35,7 @@ pub use self::{
     ipfix::Ipfix,
     open::{open, open_webhook},
     outbox::{Outbox, SinkHealth, farewell, finish},
-    privacy::of_report,
+    privacy::{of_live, of_report},
     stdout::Stdout,
 };
 use crate::spool::Item;

@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use tracing::error;
 use weir_config::Addresses;
-use weir_report::{Encoded, Report, Spread, Top};
+use weir_report::{Encoded, Live, Report, Spread, Top};
 
 use super::same_rows;
 
@@ -19,11 +20,7 @@ pub fn of_report(addresses: Addresses, report: Report) -> Report {
     if addresses == Addresses::Full {
         return report;
     }
-    let masked = serde_json::to_value(&report).and_then(|mut value| {
-        mask_fields(addresses, &mut value);
-        serde_json::from_value(value)
-    });
-    masked.unwrap_or_else(|error| {
+    masked_fields(addresses, &report).unwrap_or_else(|error| {
         error!("a report goes out without its lists, because their addresses cannot be masked: {error}");
         Report {
             addresses: Some(addresses.name().to_owned()),
@@ -36,6 +33,24 @@ pub fn of_report(addresses: Addresses, report: Report) -> Report {
             ..report
         }
     })
+}
+
+/// The lists of the open window with their addresses masked.
+pub fn of_live(addresses: Addresses, live: Live) -> Live {
+    if addresses == Addresses::Full {
+        return live;
+    }
+    masked_fields(addresses, &live).unwrap_or_else(|error| {
+        error!("the open window is shown without its lists, because their addresses cannot be masked: {error}");
+        let addresses = Some(addresses.name().to_owned());
+        Live { addresses, top: Top::default(), top_by_packets: Top::default(), views: Vec::new(), ..live }
+    })
+}
+
+fn masked_fields<T: Serialize + DeserializeOwned>(addresses: Addresses, of: &T) -> serde_json::Result<T> {
+    let mut value = serde_json::to_value(of)?;
+    mask_fields(addresses, &mut value);
+    serde_json::from_value(value)
 }
 
 /// An encoded report, masked for this sink.

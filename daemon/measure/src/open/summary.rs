@@ -32,8 +32,8 @@ pub struct OpenSummary {
     pub flows: Estimate,
     /// Flows not seen before.
     pub new_flows: NewFlows,
-    /// The answers of the views, in their order; `None` where the open window has none.
-    pub views: Vec<Option<Answer>>,
+    /// The answers of the views, in their order; without a table where the open window has none.
+    pub views: Vec<Answer>,
     /// The highest sampling rate in force.
     pub sampling: u32,
     /// The probability that all bounds of a ranking hold, in both of its orders together.
@@ -158,13 +158,17 @@ fn merged<'a>(mut all: impl Iterator<Item = &'a mut HyperLogLog>) -> Result<Opti
     Ok(Some(first))
 }
 
-fn answer(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) -> Option<Answer> {
-    if !is_readable(question) {
-        return None;
-    }
+fn answer(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) -> Answer {
+    // The bounds of sums are certain, unless packets were left out.
+    let is_sure = question.view.measure.is_tally() && uncertainty.sampling.is_none();
+    let tables = if is_readable(question) { tables(question, sums, uncertainty) } else { Vec::new() };
+    Answer { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy: None, tables }
+}
+
+fn tables(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) -> Vec<Table> {
     let whole = uncertainty.whole(question.is_fed_by_all);
     let keys = || sums.held.iter().copied();
-    let tables = match question.view.measure {
+    match question.view.measure {
         Measure::Bytes | Measure::Packets => {
             let uncertainties = uncertainty.of_view(whole, sums.total, parts(question));
             let total_of = |slot: Option<usize>| match slot {
@@ -177,13 +181,11 @@ fn answer(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) ->
             vec![count_new(question, keys().filter(has_some), |held| held, sums.total, uncertainty)]
         }
         Measure::Flows | Measure::Distinct(_) => {
-            let count = counted(question, sums.unique.as_ref()?.bounds_at(uncertainty.confidence), uncertainty);
-            vec![Table { slot: None, total: None, rows: Rows::Distinct(vec![(ViewKey::default(), count)]) }]
+            let distinct = sums.unique.iter().map(|distinct| distinct.bounds_at(uncertainty.confidence));
+            let rows = distinct.map(|of| (ViewKey::default(), counted(question, of, uncertainty))).collect();
+            vec![Table { slot: None, total: None, rows: Rows::Distinct(rows) }]
         }
-    };
-    // The bounds of sums are certain, unless packets were left out.
-    let is_sure = question.view.measure.is_tally() && uncertainty.sampling.is_none();
-    Some(Answer { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy: None, tables })
+    }
 }
 
 /// Whether a key has certainly something: only then it has a row.

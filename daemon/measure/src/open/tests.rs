@@ -112,7 +112,7 @@ fn the_bounds_of_all_rows_hold_and_the_largest_keys_are_listed_in_their_order() 
     let open = summary(&workers, &views, &union(&workers, &views), &filter);
     let (mut lists, mut large) = (0, 0);
     for (nth, answer) in open.views.iter().enumerate() {
-        let Some(Rows::Tallies(ranking)) = answer.as_ref().map(|answer| &answer.tables[0].rows) else { continue };
+        let Some(ranking) = answer.ranking() else { continue };
         lists += 1;
         let truths = truth(&views, nth);
         for rows in [&ranking.by_bytes, &ranking.by_packets] {
@@ -152,7 +152,7 @@ fn what_is_read_and_the_report_of_the_same_window_agree() {
     );
     let mut compared = 0;
     for (open, report) in open.views.iter().zip(&report.views) {
-        let (Some(open), Some(report)) = (open.as_ref().and_then(|open| open.ranking()), report.ranking()) else {
+        let (Some(open), Some(report)) = (open.ranking(), report.ranking()) else {
             continue;
         };
         // Neither contradicts the other.
@@ -203,7 +203,7 @@ fn views_are_read_where_their_numbers_add_up() {
     let open = summary(&workers, &views, &union(&workers, &views), &filter);
     let of = |name: &str| {
         let nth = views.questions.iter().position(|question| question.view.name == name).unwrap();
-        open.views[nth].as_ref().map(|answer| answer.tables[0].clone())
+        open.views[nth].tables.first().cloned()
     };
     let total = of("total").unwrap();
     assert_eq!(total.total.unwrap().packets.value, RECORDS);
@@ -227,6 +227,6 @@ fn records_that_wait_widen_the_bounds_of_all() {
     assert_eq!(open.uncertainty.lost, Tally::new(7, 7_000));
     workers[0].edge.counters[0].seen = workers[0].edge.counters[0].seen.since(Tally::new(7, 7_000));
     let without = summary(&workers, &views, &keys, &filter);
-    let upper = |open: &OpenSummary| open.views[0].as_ref().unwrap().ranking().unwrap().by_bytes[0].bytes.upper;
+    let upper = |open: &OpenSummary| open.views[0].ranking().unwrap().by_bytes[0].bytes.upper;
     assert_eq!(upper(&open), upper(&without) + 7_000);
 }
