@@ -58,7 +58,7 @@ impl BlockedBloom {
         Self { blocks: vec![Block([0; LANES]); plan.blocks].into_boxed_slice(), plan, key_id }
     }
 
-    /// Inserts the key with this hash; returns whether it was absent.
+    /// Inserts the key with this hash. Returns whether it was absent.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> bool {
         let (block, word) = place(hash, self.blocks.len());
@@ -95,7 +95,7 @@ impl BlockedBloom {
     ///
     /// # Errors
     ///
-    /// The other has another geometry or another key. Nothing has changed then.
+    /// The geometries or keys differ. In that case nothing is changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         let words = self.blocks.iter_mut().flat_map(|block| &mut block.0);
@@ -103,8 +103,8 @@ impl BlockedBloom {
         Ok(())
     }
 
-    /// Empties it. Writes every block, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every block, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.blocks.fill(Block([0; LANES]));
@@ -137,17 +137,17 @@ impl BlockedBloom {
         self.plan.capacity
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         self.plan.geometry()
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
@@ -275,7 +275,7 @@ mod tests {
         oracle::{SplitMix64, hash},
         simd::{Level, at_level},
         split_block::tests::{
-            assert_settings_are_kept_in_range_and_memory_is_told, assert_the_rate_is_as_planned_and_as_computed,
+            assert_settings_are_clamped_and_memory_is_reported, assert_the_rate_is_as_planned_and_as_computed,
         },
     };
     use std::{collections::HashSet, vec::Vec};
@@ -311,13 +311,13 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn the_rate_is_as_planned_and_as_computed() {
         assert_the_rate_is_as_planned_and_as_computed(50_000, |planned, seed| fed(50_000, planned, seed, 50_000));
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn the_rate_is_as_computed_in_the_largest_filter_too() {
         // This tests some blocks of it, with as many keys as at a rate of 1 %. The hashes of all keys have the same
         // high 26 bits.
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn the_rate_is_as_computed_for_millions_of_keys() {
         let (filter, tries) = (fed(1 << 22, 0.001, 1, 1 << 22), 1 << 22);
         let (expected, found) = (filter.false_positive_rate() * tries as f64, found(&filter, 1, tries));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_do_what_single_calls_do() {
+    fn batches_equal_single_calls() {
         // Batches may have any length, also in a filter so large that lines are prefetched.
         for (planned, most) in [(300, 100), (crate::test_size::of(2_000_000, 4_000), 100)] {
             let mut random = SplitMix64(planned);
@@ -400,8 +400,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn fill_and_number_of_keys_are_told() {
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+    fn fill_and_number_of_keys_are_estimated() {
         let empty = BlockedBloom::with_capacity(10_000, 0.01, 7);
         assert_eq!((empty.fill(), empty.false_positive_rate(), empty.estimated_items().upper), (0.0, 0.0, 0));
         for items in [1, 100, 10_000, 20_000] {
@@ -416,8 +416,8 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_kept_in_range_and_memory_is_told() {
-        assert_settings_are_kept_in_range_and_memory_is_told(BlockedBloom::with_capacity, 10.0..10.2);
+    fn settings_are_clamped_and_memory_is_reported() {
+        assert_settings_are_clamped_and_memory_is_reported(BlockedBloom::with_capacity, 10.0..10.2);
         let filter = BlockedBloom::with_capacity(100, 0.01, 7);
         assert_eq!((align_of_val(&filter.blocks[0]), filter.capacity()), (64, 100));
     }

@@ -67,7 +67,7 @@ impl Bloom {
         Self { words, hashes: hashes as u32, capacity, key_id }
     }
 
-    /// Inserts the key with this hash; returns whether it was absent.
+    /// Inserts the key with this hash. Returns whether it was absent.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> bool {
         let mut is_new = false;
@@ -113,15 +113,15 @@ impl Bloom {
     ///
     /// # Errors
     ///
-    /// The other has another geometry or another key. Nothing has changed then.
+    /// The geometries or keys differ. In that case nothing is changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
         Ok(())
     }
 
-    /// Empties it. Writes every word, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every word, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.words.fill(0);
@@ -159,17 +159,17 @@ impl Bloom {
         self.capacity
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Bits { count: self.bits(), hashes: self.hashes }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.words.len() * size_of::<u64>()
     }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn the_rate_is_as_planned_and_as_computed() {
         // 4.5 standard deviations of the number found by chance are allowed: a chance of one in 147,000 for each of
         // fifteen.
@@ -289,8 +289,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn fill_and_number_of_keys_are_told() {
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+    fn fill_and_number_of_keys_are_estimated() {
         let empty = Bloom::with_capacity(10_000, 0.01, 7);
         assert_eq!((empty.fill(), empty.false_positive_rate(), empty.estimated_items().upper), (0.0, 0.0, 0));
         for items in [1, 100, 10_000, 20_000] {

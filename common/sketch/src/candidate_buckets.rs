@@ -149,7 +149,7 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
         self.add_in_chunks(&[hash], &[weight.into()], |_| key, &mut ());
     }
 
-    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order; stops at the end of the shorter slice.
+    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order. Stops at the end of the shorter slice.
     /// `key(i)` makes the key; it is called for few of them.
     ///
     /// Batches of some hundred keys are best, because the first and the last keys of a batch wait for memory.
@@ -243,13 +243,13 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
     ///
     /// # Errors
     ///
-    /// The other has another geometry or key. Nothing has changed then.
+    /// The geometries or keys differ. In that case nothing is changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         self.merge_all(&[other])
     }
 
-    /// Empties it. Writes every entry, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every entry, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.counters.clear();
@@ -280,17 +280,17 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
         self.buckets() * WAYS
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::CandidateBuckets { count: self.buckets() }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of::<Scratch<W>>() + Self::bytes_of(self.buckets())
     }

@@ -112,7 +112,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         for_depth!(self.add_in(hash, weight))
     }
 
-    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order; stops at the end of the shorter slice.
+    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order. Stops at the end of the shorter slice.
     pub fn add_batch(&mut self, hashes: &[u64], weights: &[W]) {
         let count = hashes.len().min(weights.len());
         self.total = self.total.saturating_add(sum(&weights[..count]));
@@ -125,7 +125,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         for_depth!(self.estimate_in(hash))
     }
 
-    /// Sets `estimates[i]` to what [`CountMin::estimate`] returns for `hashes[i]`; stops at the end of the shorter
+    /// Sets `estimates[i]` to what [`CountMin::estimate`] returns for `hashes[i]`. Stops at the end of the shorter
     /// slice.
     pub fn estimate_batch(&self, hashes: &[u64], estimates: &mut [W]) {
         for_depth!(self.estimate_batch_in(hashes, estimates));
@@ -170,7 +170,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
     ///
     /// # Errors
     ///
-    /// The other has another geometry or another key. Nothing has changed then.
+    /// The geometries or keys differ. In that case nothing is changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.total = self.total.saturating_add(other.total);
@@ -178,8 +178,8 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         Ok(())
     }
 
-    /// Empties it. Writes every cell, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every cell, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.cells.fill(W::default());
@@ -211,17 +211,17 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         self.depth
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Cells { depth: self.depth, width: self.width }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.cells.len() * size_of::<W>()
     }

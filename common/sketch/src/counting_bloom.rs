@@ -102,7 +102,7 @@ impl CountingBloom {
     ///
     /// # Errors
     ///
-    /// The other has another geometry or another key. Nothing has changed then.
+    /// The geometries or keys differ. In that case nothing is changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         let words = self.blocks.iter_mut().flat_map(|block| &mut block.0);
@@ -110,8 +110,8 @@ impl CountingBloom {
         Ok(())
     }
 
-    /// Empties it. Writes every block, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every block, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.blocks.fill(Block([0; LANES]));
@@ -144,17 +144,17 @@ impl CountingBloom {
         self.plan.capacity
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         self.plan.geometry()
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
@@ -310,7 +310,7 @@ mod tests {
         oracle::{SplitMix64, hash},
         simd::{self, Level, at_level},
         split_block::tests::{
-            assert_settings_are_kept_in_range_and_memory_is_told, assert_the_rate_is_as_planned_and_as_computed,
+            assert_settings_are_clamped_and_memory_is_reported, assert_the_rate_is_as_planned_and_as_computed,
         },
     };
     use std::{collections::HashMap, vec::Vec};
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_is_full_stays_so() {
+    fn a_full_counter_stays_full() {
         let mut filter = CountingBloom::with_capacity(100, 0.01, 7);
         (0..COUNT_MAX - 1).for_each(|nth| assert_eq!(filter.insert(9), nth == 0));
         (0..COUNT_MAX - 1).for_each(|_| assert!(filter.remove(9)));
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn the_rate_is_as_planned_and_as_computed() {
         const ITEMS: usize = 30_000;
         assert_the_rate_is_as_planned_and_as_computed(ITEMS as u64, |planned, seed| {
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merged_filter_is_as_if_fed_both() {
+    fn a_merged_filter_equals_one_that_was_fed_both() {
         // There are 600 keys, so that both filters contain many of them, and some as often as can be counted.
         let stream = |seed| {
             let mut random = SplitMix64(seed);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_counters_stop_at_the_highest() {
+    fn sums_of_counters_stop_at_the_maximum() {
         let counter = |word: u64, nth: u32| word >> (COUNTER_BITS * nth) & COUNT_MAX;
         let mut random = SplitMix64(1);
         for _ in 0..crate::test_size::of(1_000, 100) {
@@ -442,8 +442,8 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_kept_in_range_and_memory_is_told() {
-        assert_settings_are_kept_in_range_and_memory_is_told(CountingBloom::with_capacity, 45.0..46.5);
+    fn settings_are_clamped_and_memory_is_reported() {
+        assert_settings_are_clamped_and_memory_is_reported(CountingBloom::with_capacity, 45.0..46.5);
         let filter = CountingBloom::with_capacity(100, 0.01, 7);
         assert_eq!((align_of_val(&filter.blocks[0]), filter.capacity()), (64, 100));
     }

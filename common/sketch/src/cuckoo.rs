@@ -139,8 +139,8 @@ impl Cuckoo {
         contains_batch(&self.buckets, self.is_far(), hashes, found);
     }
 
-    /// Empties it. Writes every bucket, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every bucket, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.buckets.fill(Bucket::default());
@@ -176,17 +176,17 @@ impl Cuckoo {
         self.items > self.capacity
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Buckets { count: self.buckets.len(), slots: SLOTS }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.buckets)
     }

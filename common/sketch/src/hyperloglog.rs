@@ -133,15 +133,15 @@ impl HyperLogLog {
     ///
     /// # Errors
     ///
-    /// The other has another geometry or another key. Nothing has changed then.
+    /// The geometries or keys differ. In that case nothing is changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         self.registers.iter_mut().zip(&other.registers).for_each(|(rank, other)| *rank = (*rank).max(*other));
         Ok(())
     }
 
-    /// Empties it. Writes every register, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every register, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.registers.fill(0);
@@ -158,7 +158,7 @@ impl HyperLogLog {
         self.precision
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Registers { count: self.registers.len() }
     }
@@ -168,12 +168,12 @@ impl HyperLogLog {
         self.key_id = key_id;
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.registers.len()
     }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn the_error_is_as_planned_from_one_to_a_million() {
         // 3.5 standard deviations are allowed: one check in 2,149 fails by chance, and one of 3 precisions x 8 counts
         // with a chance of one in 89.
@@ -386,7 +386,7 @@ mod tests {
         Counting { with_precision, count: |sketch| (sketch.count(), sketch.relative_error()), drawn, bias: 0.6 };
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn the_error_is_as_stated_from_one_key_to_a_trillion() {
         for (precision, sketches, few) in [(4, 4_000, 1.07), (8, 1_000, 1.0), (12, 100, 1.0)] {
             COUNTING.errs_as_stated_from_one_key_to_a_trillion(precision, sketches, few);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn bounds_hold_with_the_stated_confidence() {
         COUNTING.has_bounds_that_hold_with_the_stated_confidence();
     }
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_keys_as_registers_that_are_not_empty_came_for_certain() {
+    fn there_are_at_least_as_many_keys_as_filled_registers() {
         for count in [1, 10, 49] {
             let sketch = fed(16, 1, count);
             let filled = sketch.registers.iter().filter(|rank| **rank > 0).count() as u64;
@@ -440,8 +440,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn registers_that_can_rise_no_more_are_allowed_for() {
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+    fn registers_at_the_highest_rank_are_allowed_for() {
         // From 2^60 keys on, some registers have the highest possible rank.
         let mut random = SplitMix64(9);
         for keys in [10, 24, 40, 56, 60, 62, 64].map(|exponent| 2f64.powi(exponent)) {
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn small_counts_look_exact() {
         // With fewer than 50 keys, two share one of 65,536 registers with a probability of at most 1.8 %.
         let exact = (0..1_000u64).filter(|seed| {
@@ -465,17 +465,17 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn bounds_hold_for_small_counts_by_calculation() {
-        // Small counts err only by keys that share registers, and that distribution is known exactly: with n keys,
-        // P(v registers filled) follows from that of n - 1. The truth must be above the upper bound for v filled
-        // registers with a probability of at most half of 0.1 %, whatever n.
+        // Small counts err only if keys share registers, and that distribution is known exactly: for n keys,
+        // P(v registers filled) follows from that for n - 1. For every n, the truth must be above the upper bound for v
+        // filled registers with a probability of at most half of 0.1 %.
         for precision in [12, 14, 16] {
             let registers = f64::from(1 << precision);
             let most = 1_000.min(1usize << precision >> 3);
             let mut sketch = with_precision(precision);
             let mut random = SplitMix64(u64::from(precision));
-            // The filled registers' values matter little at this load, but let them be as chance has them.
+            // The values of the filled registers matter little at this load, so they are random.
             let uppers: Vec<u64> = (0..=most)
                 .map(|filled| {
                     if filled > 0 {
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sketch_with_another_key_merges_no_more_with_those_before() {
+    fn a_rekeyed_sketch_does_not_merge_with_earlier_ones() {
         let mut sketch = with_precision(4);
         assert_eq!(sketch.merge(&with_precision(4)), Ok(()));
         sketch.rekey(8);
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn extreme_hashes_and_full_registers_are_answered() {
+    fn extreme_hashes_and_full_registers_have_a_result() {
         for precision in [4, crate::test_size::of(18, 10)] {
             let mut sketch = with_precision(precision);
             sketch.insert(0);

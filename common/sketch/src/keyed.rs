@@ -1,4 +1,4 @@
-//! A sketch together with its hash key: it takes items instead of hashes.
+//! A sketch together with its hash key. Its methods take items instead of hashes.
 
 use alloc::{borrow::ToOwned, vec::Vec};
 use core::{borrow::Borrow, hash::Hash};
@@ -12,14 +12,14 @@ use crate::{
     image::MEMORY_MAX,
 };
 
-/// Items of a batch that are hashed before the sketch gets them. They make 2 KiB of hashes: enough for a large sketch
+/// How many items of a batch are hashed before the sketch gets the hashes. They take 2 KiB: enough for a large sketch
 /// to prefetch most of its lines.
 const BATCH: usize = 256;
 
 /// A sketch that takes items of any type, and hashes them with a secret key.
 ///
-/// Each structure makes one: `new` with a random key, `with_key` with a key of yours. A sketch and a key that do not
-/// belong together are never joined, so no question is asked with a wrong hash.
+/// Each structure has two constructors: `new` with a random key, and `with_key` with your key. A sketch and a key that
+/// do not belong together cannot be combined, so no query can use wrong hashes.
 ///
 /// ```
 /// use weir_sketch::{BlockedBloom, Keyed, hash::Key};
@@ -42,17 +42,17 @@ pub struct Keyed<S> {
 }
 
 impl<S: Sketch> Keyed<S> {
-    /// Joins a sketch with the key that its hashes are made with.
+    /// Combines a sketch with the key of its hashes.
     ///
     /// # Errors
     ///
-    /// The sketch has another key: with this one it would not find what it holds.
+    /// The sketch has another key. With this one it would not find its content.
     pub fn new(key: Key, sketch: S) -> Result<Self, WrongKey> {
         sketch.key_ids().into_iter().try_for_each(|key_id| key.check(key_id))?;
         Ok(Self { sketch, key, hash: KeyedHash::new(key) })
     }
 
-    /// The sketch that `build` makes for the fingerprint that it is given.
+    /// Calls `build` with the fingerprint of the key, and combines the result with the key.
     pub(crate) fn build(key: Key, build: impl FnOnce(u64) -> S) -> Self {
         let sketch = build(key.id());
         debug_assert_eq!(sketch.key_id(), key.id());
@@ -65,13 +65,13 @@ impl<S: Sketch> Keyed<S> {
         self.hash.of(item)
     }
 
-    /// The secret key. Store it apart from images, which have only its fingerprint: who reads both can choose items
-    /// that collide.
+    /// The secret key. Store it apart from images, which have only its fingerprint: anyone who can read both can choose
+    /// items that collide.
     pub const fn key(&self) -> Key {
         self.key
     }
 
-    /// The sketch alone, for methods that take hashes and change it. [`Keyed::new`] joins it with its key again.
+    /// The sketch alone, for methods that take hashes and change it. [`Keyed::new`] combines it with its key again.
     pub fn into_sketch(self) -> S {
         self.sketch
     }
@@ -88,20 +88,20 @@ impl<S: Image> Keyed<S> {
         self.sketch.to_image()
     }
 
-    /// The sketch that bytes stand for, if it has this key and occupies at most [`MEMORY_MAX`].
+    /// The sketch in these bytes, if it has this key and occupies at most [`MEMORY_MAX`].
     ///
     /// # Errors
     ///
-    /// The bytes are not an image of this kind of sketch, or it has another key, or it is too large.
+    /// The bytes are not an image of this kind of sketch, the sketch has another key, or it is too large.
     pub fn from_image(key: Key, image: &[u8]) -> Result<Self, ImageError> {
         Self::from_image_within(key, image, MEMORY_MAX)
     }
 
-    /// The same with a limit of yours for its memory, in bytes.
+    /// Like [`Keyed::from_image`], with another limit for its memory, in bytes.
     ///
     /// # Errors
     ///
-    /// As [`Keyed::from_image`].
+    /// See [`Keyed::from_image`].
     pub fn from_image_within(key: Key, image: &[u8], memory_max: usize) -> Result<Self, ImageError> {
         Self::new(key, S::from_image(image, memory_max)?).map_err(ImageError::Key)
     }
@@ -120,21 +120,21 @@ impl<S: Merge> Keyed<S> {
     ///
     /// # Errors
     ///
-    /// The other has another geometry or key.
+    /// The geometries or keys differ.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         self.sketch.merge(&other.sketch)
     }
 }
 
 impl<S: Filter> Keyed<S> {
-    /// Inserts an item; returns whether it was absent. This is a `bool`, or a `Result<bool, Full>` for filters that
-    /// may have no room for it.
+    /// Inserts an item. Returns whether it was absent: a `bool`, or a `Result<bool, Full>` for filters that may have no
+    /// room for it.
     pub fn insert<T: Hash + ?Sized>(&mut self, item: &T) -> S::Outcome<bool> {
         S::outcome(self.sketch.insert(self.hash.of(item)))
     }
 
-    /// Inserts many items, in order. Returns nothing, or a `Result<(), Full>` for filters that may have no room: the
-    /// items before the one that found none are in.
+    /// Inserts many items, in order. Returns nothing, or a `Result<(), Full>` for filters that may have no room. In
+    /// case of an error, the items before the failed one are inserted.
     pub fn insert_batch<T: Hash>(&mut self, items: &[T]) -> S::Outcome<()> {
         let Self { sketch, hash, .. } = self;
         S::outcome(
@@ -142,12 +142,12 @@ impl<S: Filter> Keyed<S> {
         )
     }
 
-    /// Whether an item was inserted; true by mistake with the filter's rate of false positives.
+    /// Whether an item was inserted. This is true by mistake with the filter's false positive rate.
     pub fn contains<T: Hash + ?Sized>(&self, item: &T) -> bool {
         self.sketch.contains(self.hash.of(item))
     }
 
-    /// Looks up many items: `found[i]` is for `items[i]`; stops at the end of the shorter slice.
+    /// Looks up many items: `found[i]` is for `items[i]`. Stops at the end of the shorter slice.
     pub fn contains_batch<T: Hash>(&self, items: &[T], found: &mut [bool]) {
         for (items, found) in items.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
             self.sketch.contains_batch(hash_all(&self.hash, items, &mut [0; BATCH]), found);
@@ -156,12 +156,12 @@ impl<S: Filter> Keyed<S> {
 }
 
 impl<S: Remove> Keyed<S> {
-    /// Removes one insertion of an item; returns whether there was one.
+    /// Removes one insertion of an item. Returns whether there was one.
     pub fn remove<T: Hash + ?Sized>(&mut self, item: &T) -> bool {
         self.sketch.remove(self.hash.of(item))
     }
 
-    /// Removes one insertion of each of many items; returns how many insertions there were.
+    /// Removes one insertion of each of many items. Returns how many insertions there were.
     pub fn remove_batch<T: Hash>(&mut self, items: &[T]) -> u64 {
         let Self { sketch, hash, .. } = self;
         items.chunks(BATCH).map(|items| sketch.remove_batch(hash_all(hash, items, &mut [0; BATCH]))).sum()
@@ -169,24 +169,24 @@ impl<S: Remove> Keyed<S> {
 }
 
 impl<S: Frequency> Keyed<S> {
-    /// Adds `weight` to an item; returns the item's estimate, which includes it and is never below the truth.
+    /// Adds `weight` to an item. Returns the item's new estimate, which is never below the truth.
     pub fn add<T: Hash + ?Sized>(&mut self, item: &T, weight: S::Weight) -> S::Weight {
         self.sketch.add(self.hash.of(item), weight)
     }
 
-    /// The estimate of an item, never below the truth.
+    /// The estimate of an item, which is never below the truth.
     pub fn estimate<T: Hash + ?Sized>(&self, item: &T) -> S::Weight {
         self.sketch.estimate(self.hash.of(item))
     }
 
-    /// Adds `weights[i]` to `items[i]`; stops at the end of the shorter slice.
+    /// Adds `weights[i]` to `items[i]`. Stops at the end of the shorter slice.
     pub fn add_batch<T: Hash>(&mut self, items: &[T], weights: &[S::Weight]) {
         for (items, weights) in items.chunks(BATCH).zip(weights.chunks(BATCH)) {
             self.sketch.add_batch(hash_all(&self.hash, items, &mut [0; BATCH]), weights);
         }
     }
 
-    /// Sets `estimates[i]` to the estimate of `items[i]`; stops at the end of the shorter slice.
+    /// Sets `estimates[i]` to the estimate of `items[i]`. Stops at the end of the shorter slice.
     pub fn estimate_batch<T: Hash>(&self, items: &[T], estimates: &mut [S::Weight]) {
         for (items, estimates) in items.chunks(BATCH).zip(estimates.chunks_mut(BATCH)) {
             self.sketch.estimate_batch(hash_all(&self.hash, items, &mut [0; BATCH]), estimates);
@@ -195,8 +195,8 @@ impl<S: Frequency> Keyed<S> {
 }
 
 impl<K: Clone + Eq + Default, W: Weight> Keyed<TopK<K, W>> {
-    /// Adds `weight` to a key, which is cloned if it becomes a candidate. (The keys of a `TopK<String>` are added as
-    /// `&str`.)
+    /// Adds `weight` to a key, which is cloned if it becomes a candidate. The keys of a `TopK<String>` are added as
+    /// `&str`.
     pub fn add<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(&mut self, key: &Q, weight: W)
     where
         K: Borrow<Q>,
@@ -214,7 +214,7 @@ impl<K: Clone + Eq + Default, W: Weight> Keyed<TopK<K, W>> {
 }
 
 impl<K: Copy + Default + Hash, W: Weight> Keyed<CandidateBuckets<K, W>> {
-    /// Adds `weight` to a key, which is kept if it becomes a candidate.
+    /// Adds `weight` to a key, which is stored if it becomes a candidate.
     pub fn add(&mut self, key: K, weight: W) {
         self.sketch.add(self.hash.of(&key), key, weight);
     }
@@ -226,14 +226,14 @@ impl<K: Copy + Default + Hash, W: Weight> Keyed<CandidateBuckets<K, W>> {
 }
 
 impl Keyed<SharedBloom> {
-    /// Inserts an item from one of several threads; returns whether it was absent: see [`SharedBloom::insert`].
+    /// Inserts an item from one of several threads. Returns whether it was absent: see [`SharedBloom::insert`].
     pub fn insert_shared<T: Hash + ?Sized>(&self, item: &T) -> bool {
         self.sketch.insert(self.hash.of(item))
     }
 }
 
 impl Keyed<Seen> {
-    /// Inserts an item; returns whether it is new, which means that neither generation held it: see [`Seen::insert`].
+    /// Inserts an item. Returns whether it is new, so that neither generation contained it: see [`Seen::insert`].
     pub fn insert<T: Hash + ?Sized>(&self, item: &T) -> bool {
         self.sketch.insert(self.hash.of(item))
     }
@@ -245,32 +245,32 @@ impl Keyed<Seen> {
 }
 
 impl Keyed<Quotient> {
-    /// Gives it room for another number of keys: see [`Quotient::resize`].
+    /// Makes room for another number of keys: see [`Quotient::resize`].
     ///
     /// # Errors
     ///
-    /// It holds more keys.
+    /// It contains more keys than that.
     pub fn resize(&mut self, items: u64) -> Result<(), Full> {
         self.sketch.resize(items)
     }
 }
 
 impl<K: Copy + Hash> Keyed<SampleAndHold<K>> {
-    /// Counts that a key touches an item. A pair counts once, however often it comes.
+    /// Counts that a key touches an item. A pair counts only once, however often it is inserted.
     pub fn touch<T: Hash + ?Sized>(&mut self, key: K, item: &T) {
         self.sketch.insert(Touch { key, key_hash: self.hash.of(&key), item_hash: self.hash.of(item) });
     }
 }
 
 impl<K: Copy + Hash> Keyed<Spread<K>> {
-    /// Counts that a key touches an item. A pair counts once, however often it comes.
+    /// Counts that a key touches an item. A pair counts only once, however often it is inserted.
     pub fn touch<T: Hash + ?Sized>(&mut self, key: K, item: &T) {
         self.sketch.insert(Touch { key, key_hash: self.hash.of(&key), item_hash: self.hash.of(item) });
     }
 }
 
 impl<S: Distinct> Keyed<S> {
-    /// Counts an item. It counts once, however often it comes.
+    /// Counts an item. It counts only once, however often it is inserted.
     pub fn count_in<T: Hash + ?Sized>(&mut self, item: &T) {
         self.sketch.insert(self.hash.of(item));
     }
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sketch_and_a_key_of_another_are_not_joined() {
+    fn a_sketch_and_another_key_cannot_be_combined() {
         let mut filter = BlockedBloom::with_key(KEY, NAMES as u64, 0.01);
         filter.insert_batch(&names());
         let image = filter.to_image();
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "std")]
-    fn one_line_makes_a_filter_with_a_key_of_its_own() {
+    fn one_line_makes_a_filter_with_a_random_key() {
         let [mut one, other] = [(); 2].map(|()| BlockedBloom::new(1_000, 0.01).unwrap());
         let is_new: bool = one.insert("https://example.org/");
         assert!(is_new && one.contains("https://example.org/") && one.key() != other.key());
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn every_question_takes_items() {
+    fn every_query_takes_items() {
         let mut filter = Cuckoo::with_key(KEY, 100);
         filter.insert("a").unwrap();
         assert!(filter.remove("a") && !filter.contains("a"));

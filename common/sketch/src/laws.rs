@@ -1,4 +1,4 @@
-//! What holds for every sketch that merges.
+//! Tests that hold for every sketch that can be merged.
 //!
 //! States are compared by their `Debug` text, which shows every counter, register and bit. (Only [`Spread`]s, which
 //! print thousands of registers, are compared directly.)
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{CountAndSum, hash::Key};
 
-/// A sketch as the laws see it: small, so that keys share what they can share.
+/// A sketch in the form that the tests need. It is small, so that keys collide.
 trait Lawful: Merge + Debug + Sized {
     fn small(key_id: u64) -> Self;
     fn larger(key_id: u64) -> Self;
@@ -109,7 +109,8 @@ impl Lawful for HyperLogLog {
     }
 }
 
-/// Two streams are a list of up to 240 slots or registers: 290 keys become registers, an empty sketch is a list.
+/// Two streams fit into a list of up to 240 slots, or need registers: 290 keys become registers, and an empty sketch is
+/// a list.
 impl Lawful for CompactHyperLogLog {
     fn small(key_id: u64) -> Self {
         Self::with_precision(crate::test_size::of(11, 7), key_id)
@@ -180,12 +181,12 @@ impl Lawful for Quotient {
 }
 
 const KEY: Key = Key([11, 13]);
-/// Of a count-min, small and larger.
+/// The errors of a count-min: a small one and a larger one.
 const ERRORS: [f64; 2] = crate::test_size::of([0.05, 0.01], [0.4, 0.2]);
-/// Additions of a stream, and keys that there are: of 600, each stream has about 290.
+/// How many keys a stream adds. They are drawn from 600, so each stream has about 290 different keys.
 const ADDITIONS: u64 = crate::test_size::of(400, 30);
 const KEYS: u64 = crate::test_size::of(600, 45);
-/// The streams share keys.
+/// The seeds of the streams, which have keys in common.
 const STREAMS: [u64; 3] = [1, 2, 3];
 
 /// Feeds the stream with this seed.
@@ -210,7 +211,7 @@ fn merged<S: Lawful>(mut one: S, other: &S) -> S {
 
 fn commutes<S: Lawful>() {
     let [a, b, _] = STREAMS.map(|seed| fed::<S>(&[seed]).state());
-    assert_ne!(a, b, "streams that a sketch cannot tell apart prove nothing");
+    assert_ne!(a, b, "the sketches of different streams must differ");
     let [a, b, _] = STREAMS;
     assert_eq!(merged::<S>(fed(&[a]), &fed(&[b])).state(), merged::<S>(fed(&[b]), &fed(&[a])).state());
 }
@@ -245,7 +246,7 @@ fn refuses_another_geometry_and_key<S: Lawful>() {
     assert_eq!(error, MergeError::Key { ours: KEY.id(), theirs: other_key });
     let text = format!("{error}");
     assert!(text.contains(&format!("{:016x}", KEY.id())) && text.contains(&format!("{other_key:016x}")), "{text}");
-    assert_eq!(ours.state(), before, "a refused merge leaves no trace");
+    assert_eq!(ours.state(), before, "a refused merge changes nothing");
 }
 
 fn is_as_new_when_cleared<S: Lawful>() {
@@ -256,13 +257,13 @@ fn is_as_new_when_cleared<S: Lawful>() {
     assert_eq!(sketch.state(), new);
 }
 
-/// Not for a conservative count-min: what it saves depends on what it saw before.
+/// This is not for a conservative count-min: how much it saves depends on what it saw before.
 fn adds_up_as_if_fed_both<S: Lawful>() {
     let [a, b, c] = STREAMS;
     assert_eq!(merged::<S>(fed(&[a, b]), &fed(&[c])).state(), fed::<S>(&STREAMS).state());
 }
 
-/// As above where it does not matter how often a key comes: the streams have a part in common.
+/// As above, for sketches in which repeated keys do not matter: the streams have a part in common.
 fn merges_as_if_fed_both<S: Lawful>() {
     let [a, b, c] = STREAMS;
     assert_eq!(merged::<S>(fed(&[a, b]), &fed(&[b, c])).state(), fed::<S>(&STREAMS).state());
@@ -295,11 +296,11 @@ laws! {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         adds_up_as_if_fed_both,
     }
-    // Which keys of a block stay apart depends on the order of merges.
+    // The order of merges determines which keys of a block stay large.
     heavy_light: HeavyLight<CountAndSum> {
         commutes, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
     }
-    // Which keys of a bucket stay listed depends on the order of merges; not if all are merged at once.
+    // The order of merges determines which keys of a bucket stay listed, unless all are merged at once.
     candidate_buckets: CandidateBuckets<u64, CountAndSum> {
         commutes, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
     }
@@ -335,7 +336,7 @@ laws! {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         merges_as_if_fed_both,
     }
-    // A multiset: what two streams share counts twice.
+    // It is a multiset, so the keys that both streams contain count twice.
     quotient: Quotient {
         commutes, is_associative, has_an_identity, refuses_another_geometry_and_key, is_as_new_when_cleared,
         adds_up_as_if_fed_both,
@@ -343,7 +344,7 @@ laws! {
 }
 
 #[test]
-fn errors_name_both_sides_and_the_way_out() {
+fn errors_name_both_sketches_and_the_way_out() {
     let error = MergeError::Geometry {
         ours: Geometry::Cells { depth: 7, width: 8192 },
         theirs: Geometry::Cells { depth: 7, width: 4096 },

@@ -1,25 +1,25 @@
-//! The lowest rank that any register holds. A hash of this rank or a lower one can change nothing.
+//! The lowest rank in any register. A hash of this rank or a lower one cannot change a register.
 //!
-//! Once a sketch has seen many times as many keys as it has registers, nearly every hash is of this kind. One
-//! comparison of whole vectors rejects such hashes before their registers are looked for.
+//! Once a sketch has seen many times as many keys as it has registers, nearly all hashes are like that. One comparison
+//! of whole vectors rejects such hashes before their registers are looked up.
 
-/// How many hashes are compared together: one bit each in a word.
+/// How many hashes are compared together. Each has one bit in a word.
 pub(super) const GROUP: usize = u64::BITS as usize;
 
 /// A lower bound of the ranks of all registers.
 ///
-/// It is a shortcut and no part of a sketch's state: the registers are the same whatever it is. So all values compare
-/// as equal, and none is printed.
+/// It is a shortcut and not a part of a sketch's state: it does not affect the registers. So all values compare as
+/// equal, and none is printed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct LowestRank {
     rank: u8,
-    /// How many hashes were fed since the last update.
+    /// How many hashes were added since the last update.
     age: usize,
 }
 
 impl LowestRank {
-    /// The bound before `fed` more hashes are added. It is updated once for as many hashes as there are `registers`,
-    /// which costs each hash a fraction of a cycle.
+    /// The bound before `fed` more hashes are added. It is updated once for every `registers` hashes, which costs each
+    /// hash a fraction of a cycle.
     #[inline]
     pub fn before(&mut self, fed: usize, registers: &[u8], rank: impl Fn(u8) -> u8) -> u8 {
         if self.age >= registers.len() {
@@ -45,8 +45,8 @@ impl core::fmt::Debug for LowestRank {
     }
 }
 
-/// Which of these hashes have a higher rank than `lowest`: bit i for hash i. The rank is one more than the number of
-/// zeros that follow the `precision` highest bits.
+/// The hashes with a higher rank than `lowest`: bit i is for hash i. The rank is one more than the number of zeros that
+/// follow the `precision` highest bits.
 #[inline(always)]
 pub(super) fn above(hashes: &[u64; GROUP], precision: u32, lowest: u8) -> u64 {
     let behind_index = u64::MAX >> precision;
@@ -81,7 +81,7 @@ mod tests {
         let mut random = SplitMix64(1);
         for precision in [4, 14, 18] {
             for lowest in [0, 1, 2, 7, 40, 53] {
-                // Every second hash has few bits behind its index, so that some hashes are above high ranks too.
+                // Every second hash has few bits after its index, so that some hashes are above high ranks, too.
                 let hashes: [u64; GROUP] = core::array::from_fn(|i| {
                     let zeros = if i % 2 == 0 { 0 } else { random.word() % 60 };
                     random.word() & !(u64::MAX >> precision) | random.word() >> precision >> zeros

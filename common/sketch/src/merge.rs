@@ -1,79 +1,79 @@
-//! Which sketches may be merged: those of the same geometry whose hashes were made with the same key.
+//! Checks which sketches may be merged: those with the same geometry whose hashes were made with the same key.
 
 use core::fmt;
 
-/// The key fingerprint of sketches that are fed with public hashes, which have no key. (A secret key has this
-/// fingerprint with a probability of 2^-64.)
+/// The fingerprint of sketches with public hashes, which have no key. (A secret key has this fingerprint with a
+/// probability of 2^-64.)
 pub const PUBLIC: u64 = 0;
 
-/// The size and shape of a sketch. Sketches merge only if these are equal.
+/// The size and shape of a sketch. Only sketches with equal geometries can be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Geometry {
     /// A grid of counters.
     Cells {
-        /// Rows, each with a hash function of its own.
+        /// The number of rows, each with its own hash function.
         depth: usize,
-        /// Counters a row.
+        /// Counters per row.
         width: usize,
     },
     /// A table of candidates in blocks of eight.
     Candidates {
-        /// How many at most.
+        /// The largest number of candidates.
         count: usize,
     },
-    /// A row of buckets, each with four candidates and light cells.
+    /// A sequence of buckets, each with four candidates and light cells.
     CandidateBuckets {
-        /// How many.
+        /// The number of buckets.
         count: usize,
     },
-    /// A row of registers.
+    /// A sequence of registers.
     Registers {
-        /// How many.
+        /// The number of registers.
         count: usize,
     },
-    /// A row of bits.
+    /// A sequence of bits.
     Bits {
-        /// How many.
+        /// The number of bits.
         count: u64,
-        /// How many of them each key has.
+        /// How many bits each key has.
         hashes: u32,
     },
-    /// A row of blocks of counters.
+    /// A sequence of blocks of counters.
     CounterBlocks {
-        /// How many.
+        /// The number of blocks.
         count: usize,
         /// Bytes of one block.
         bytes: usize,
     },
-    /// A row of cache lines (64 bytes). Each key has some of them.
+    /// A sequence of cache lines (64 bytes). Each key has some of them.
     Lines {
-        /// How many.
+        /// The number of lines.
         count: usize,
-        /// How many of them each key has.
+        /// How many lines each key has.
         per_key: usize,
     },
-    /// Counters, each of its own key.
+    /// Counters, each for one key.
     Counters {
-        /// How many.
+        /// The number of counters.
         count: usize,
-        /// How many registers each has.
+        /// How many registers each counter has.
         registers: usize,
     },
-    /// A row of blocks of one cache line (64 bytes) each.
+    /// A sequence of blocks of one cache line (64 bytes) each.
     Blocks {
-        /// How many.
+        /// The number of blocks.
         count: usize,
     },
-    /// A row of buckets of fingerprints.
+    /// A sequence of buckets of fingerprints.
     Buckets {
-        /// How many.
+        /// The number of buckets.
         count: usize,
-        /// Fingerprints a bucket.
+        /// Fingerprints per bucket.
         slots: usize,
     },
-    /// A row of runs of remainders.
+    /// A sequence of runs of remainders.
     Quotients {
-        /// How many.
+        /// The number of quotients.
         count: usize,
         /// Bits of a quotient and a remainder together.
         fingerprint_bits: u32,
@@ -86,10 +86,10 @@ impl fmt::Display for Geometry {
             Self::Cells { depth, width } => write!(f, "{depth} rows of {width} cells"),
             Self::Candidates { count } => write!(f, "{count} candidates"),
             Self::CandidateBuckets { count } => write!(f, "{count} buckets of four candidates"),
-            Self::Lines { count, per_key } => write!(f, "{count} lines, {per_key} a key"),
+            Self::Lines { count, per_key } => write!(f, "{count} lines, {per_key} per key"),
             Self::Counters { count, registers } => write!(f, "{count} counters of {registers} registers"),
             Self::Registers { count } => write!(f, "{count} registers"),
-            Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} a key"),
+            Self::Bits { count, hashes } => write!(f, "{count} bits, {hashes} per key"),
             Self::CounterBlocks { count, bytes } => write!(f, "{count} blocks of {bytes} bytes of counters"),
             Self::Blocks { count } => write!(f, "{count} blocks of 64 bytes"),
             Self::Buckets { count, slots } => write!(f, "{count} buckets of {slots} fingerprints"),
@@ -105,23 +105,23 @@ impl fmt::Display for Geometry {
 pub enum MergeError {
     /// They differ in size or shape.
     Geometry {
-        /// The sketch that was to be changed.
+        /// The sketch that would have been changed.
         ours: Geometry,
         /// The other sketch.
         theirs: Geometry,
     },
-    /// Their hashes were made with different keys. The same item is at unrelated places in the two.
+    /// Their hashes were made with different keys, so the same item has unrelated places in the two sketches.
     Key {
-        /// The key's fingerprint in the sketch that was to be changed.
+        /// The key's fingerprint in the sketch that would have been changed.
         ours: u64,
-        /// The key's fingerprint in the other.
+        /// The key's fingerprint in the other sketch.
         theirs: u64,
     },
-    /// Together they hold more keys than one has room for.
+    /// Together they contain more keys than one has room for.
     Full {
-        /// How many keys both hold.
+        /// How many keys both contain together.
         items: u64,
-        /// How many keys there is room for.
+        /// For how many keys there is room.
         room: u64,
     },
 }

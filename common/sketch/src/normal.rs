@@ -1,12 +1,12 @@
-//! The normal distribution: how far off is a variable, with what probability?
+//! The normal distribution: how far a variable is from its mean, with a given probability.
 
-/// A normal variable lies within so many standard deviations of its mean, to both sides, with this probability.
+/// A normal variable is within this many standard deviations of its mean, on both sides, with this probability.
 ///
-/// A probability of 1 or more gives the distance beyond which the remaining probability is less than the smallest
-/// number there is.
+/// For a probability of 1 or more, it returns the distance beyond which the remaining probability is below the smallest
+/// representable number.
 pub(crate) fn deviations(probability: f64) -> f64 {
     const MOST: f64 = 38.0;
-    // The remaining probability falls with the distance, so halving finds it.
+    // The remaining probability falls with the distance, so bisection finds it.
     let (mut near, mut far) = (0.0, MOST);
     for _ in 0..f64::MANTISSA_DIGITS {
         let middle = (near + far) / 2.0;

@@ -1,9 +1,9 @@
-//! Occupancy: how many keys took the slots that are taken, and how wrong can that be?
+//! Occupancy: estimates how many keys took the used slots, and how wrong the estimate can be.
 //!
-//! Each key draws slots of an array, and several keys may draw the same slot. On average every key lowers the share of
-//! free slots by the same factor, so the logarithm of that share tells the number of keys (linear counting). The number
-//! varies as the free slots do. It is also a little too high on average, because a logarithm is not a straight line.
-//! Both are known, and the second is subtracted.
+//! Each key draws slots of an array, and several keys may draw the same slot. On average every key reduces the share of
+//! free slots by the same factor, so the logarithm of that share gives the number of keys (linear counting). The result
+//! varies as the number of free slots does. It is also a little too high on average, because the logarithm is not
+//! linear. Both effects are known, and the second one is subtracted.
 //!
 //! **Paper**: Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm for database
 //! applications", 1990.
@@ -12,23 +12,23 @@ use core::ops::Add;
 
 use super::Estimate;
 
-/// So many standard deviations to either side hold 99.95 % of a normal distribution. Bounds are stated with 99.9 %,
-/// because the distribution is not quite normal.
+/// Within this many standard deviations on either side are 99.95 % of a normal distribution. Bounds are stated with
+/// 99.9 %, because the distribution is not exactly normal.
 const Z: f64 = 3.48;
 
-/// An array of slots, of which each key draws some.
+/// An array of slots, some of which each key draws.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Occupancy {
-    /// How many slots there are.
+    /// The number of slots.
     pub slots: f64,
-    /// How many of them a key draws.
+    /// How many slots a key draws.
     pub draws: f64,
-    /// By how much a key lowers the logarithm of the expected share of free slots.
+    /// By how much a key reduces the logarithm of the expected share of free slots.
     pub per_key: f64,
 }
 
 impl Occupancy {
-    /// How many keys came, if so many slots are free. If none is free, half a slot is assumed.
+    /// The number of keys, if this many slots are free. If none is free, half a slot is assumed.
     pub fn items(&self, free: f64) -> Items {
         let load = -libm::log(free.max(0.5) / self.slots);
         let variance = self.slots * (libm::expm1(load) - load) / (self.draws * self.draws);
@@ -38,23 +38,23 @@ impl Occupancy {
     }
 }
 
-/// How many keys came to some arrays together.
+/// The number of keys in some arrays together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Items {
     count: f64,
     variance: f64,
     arrays: f64,
-    /// How many of them are full.
+    /// The number of full arrays.
     full: f64,
-    /// The number of keys assumed for these.
+    /// The number of keys assumed for the full arrays.
     in_full: f64,
 }
 
 impl Items {
-    /// No keys in no array.
+    /// No keys in no arrays.
     pub const NONE: Self = Self { count: 0.0, variance: 0.0, arrays: 0.0, full: 0.0, in_full: 0.0 };
 
-    /// The same number of keys in each of so many arrays.
+    /// The same number of keys in each of this many arrays.
     pub fn times(self, arrays: u64) -> Self {
         let times = arrays as f64;
         Self {
@@ -66,8 +66,8 @@ impl Items {
         }
     }
 
-    /// The number, with bounds that hold with a probability of 99.9 %. A full array is allowed twice the keys that were
-    /// assumed for it. If more than a tenth of the arrays are full, there is no upper bound.
+    /// The number of keys, with bounds that hold with a probability of 99.9 %. A full array may contain twice as many
+    /// keys as were assumed for it. If more than a tenth of the arrays are full, there is no upper bound.
     pub fn estimate(self) -> Estimate {
         let margin = Z * libm::sqrt(self.variance);
         let lower = libm::floor(self.count - margin) as u64;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::{BlockedBloom, Bloom, CountingBloom, Filter, ScalableBloom, SharedBloom, oracle::hash};
 
-    /// Fills filters to this share of their plan, and adds up how many bounds do not hold.
+    /// Fills filters to this share of their plan, and returns how many bounds do not hold.
     fn misses<F: Filter>(new: impl Fn(u64) -> F, items: impl Fn(&F) -> Estimate) -> u32 {
         const PLANNED: u64 = 3_000;
         let runs = (0..200).flat_map(|seed| [3, 300, PLANNED, 2 * PLANNED].map(|keys| (seed, keys)));
@@ -111,16 +111,16 @@ mod tests {
             (0..keys).for_each(|item| assert!(filter.insert(hash(seed, item)).is_ok()));
             let Estimate { value, lower, upper } = items(&filter);
             assert!(lower <= value && value <= upper);
-            assert!(upper - lower <= 4 + keys / 8, "{lower} to {upper} says little of {keys}");
+            assert!(upper - lower <= 4 + keys / 8, "{lower} to {upper} is too wide for {keys}");
             !(lower..=upper).contains(&keys)
         };
         runs.filter(missed).count() as u32
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn bounds_hold_for_every_filter() {
-        // Of 800 bounds 0.8 may miss; more than 5 come by chance once in 5,000.
+        // Of 800 bounds, 0.8 may be wrong. More than 5 wrong bounds happen by chance once in 5,000 tests.
         let misses = [
             misses(|planned| Bloom::with_capacity(planned, 0.01, 7), Bloom::estimated_items),
             misses(|planned| BlockedBloom::with_capacity(planned, 0.01, 7), BlockedBloom::estimated_items),
@@ -128,13 +128,13 @@ mod tests {
             misses(|planned| SharedBloom::with_capacity(planned, 0.01, 7), SharedBloom::estimated_items),
         ];
         assert!(misses.iter().all(|misses| *misses <= 5), "{misses:?}");
-        // It does not insert what it finds, one key in 10,000.
+        // This filter does not insert a key that it already finds, which happens for one key in 10,000.
         let scalable = |_| ScalableBloom::with_capacity(500, 0.0001, 7);
         assert!(self::misses(scalable, ScalableBloom::estimated_items) <= 5);
     }
 
     #[test]
-    fn what_is_full_has_no_upper_bound_and_what_is_empty_is_known() {
+    fn a_full_filter_has_no_upper_bound_and_an_empty_one_is_exact() {
         let array = Occupancy { slots: 64.0, draws: 1.0, per_key: -libm::log1p(-1.0 / 64.0) };
         assert_eq!(array.items(64.0).times(1_000_000).estimate(), Estimate::exact(0));
         let one_of = |arrays: u64| (array.items(0.0) + array.items(64.0).times(arrays - 1)).estimate();

@@ -1,4 +1,4 @@
-//! What the tests compare the sketches with: exact counts, and random streams from a seed.
+//! The references for tests of the sketches: exact counts, and random streams from a seed.
 
 use std::collections::HashMap;
 use std::vec::Vec;
@@ -8,7 +8,7 @@ use crate::{
     hash::{Key, mix, sip},
 };
 
-/// The naive answer to "how much": a map.
+/// Exact amounts, in a map.
 #[derive(Default)]
 pub(super) struct Amounts(HashMap<u64, CountAndSum>);
 
@@ -43,7 +43,7 @@ impl Amounts {
     }
 }
 
-/// The hash of item `item` under a key made from `seed`.
+/// The hash of item `item` with a key made from `seed`.
 pub(super) fn hash(seed: u64, item: u64) -> u64 {
     sip(Key([seed, !seed]), &item.to_le_bytes())
 }
@@ -57,12 +57,12 @@ impl SplitMix64 {
         mix(self.0)
     }
 
-    /// Uniform in [0, 1).
+    /// A number that is uniform in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.word() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A weight: 1 to 8 times 60 to 1,514.
+    /// A random weight: 1 to 8 times 60 to 1,514.
     pub fn weight(&mut self) -> CountAndSum {
         let count = 1 + self.word() % 8;
         CountAndSum::new(count, count * (60 + self.word() % 1455))

@@ -1,8 +1,8 @@
-//! Partial-key hashing: a key has two places, and either place is known from the other one and the key's fingerprint
-//! alone.
+//! Partial-key hashing: a key has two places. Either place can be computed from the other one and the key's
+//! fingerprint, without the key.
 //!
-//! So a fingerprint can move to its other place without its key. There can be any number of places: the two places of a
-//! key add up to a number that follows from the fingerprint, modulo the number of places. (The paper has an exclusive
+//! So a fingerprint can move to its other place without its key. Any number of places is possible: the two places of a
+//! key add up to a number that the fingerprint determines, modulo the number of places. (The paper uses an exclusive
 //! or, and a power of two.)
 //!
 //! **Paper**: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014.
@@ -12,11 +12,11 @@ use crate::simd;
 #[cfg(test)]
 pub(super) mod laws;
 
-/// What a filter keeps of a key, and the two places for it.
+/// The fingerprint that a filter stores for a key, and its two places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub fingerprint: u16,
-    /// They are rarely equal.
+    /// The two places. They are rarely equal.
     pub choices: [u32; 2],
 }
 
@@ -30,18 +30,18 @@ impl Place {
     }
 }
 
-/// The places of some keys, each part of them in an array of its own, so that they are computed in lanes.
+/// The places of some keys, with an array for each part of them, so that they are computed in lanes.
 #[derive(Clone, Copy)]
 pub(super) struct Places {
     pub fingerprints: [u16; BATCH],
     pub choices: [[u32; BATCH]; 2],
 }
 
-/// How many keys are processed together: as many lines can be on their way from memory.
+/// How many keys are processed together. This many lines can be prefetched from memory at once.
 pub(super) const BATCH: usize = 32;
 
 impl Places {
-    /// Of [`BATCH`] hashes at most.
+    /// Computes the places of at most [`BATCH`] hashes.
     #[inline(always)]
     fn set<const LOWEST: u16>(&mut self, hashes: &[u64], count: u32) {
         let [one, two] = &mut self.choices;
@@ -67,11 +67,11 @@ impl Places {
     }
 }
 
-/// The places of many keys, [`BATCH`] at a time. While some are worked on, the lines of the next are on their way.
+/// The places of many keys, [`BATCH`] at a time. While some are processed, the lines of the next ones are prefetched.
 pub(super) struct Ahead<'a, const LOWEST: u16> {
     hashes: core::slice::Chunks<'a, u64>,
     next: Places,
-    /// Whether lines probably come from memory.
+    /// Whether lines are probably not in a cache.
     is_far: bool,
 }
 
@@ -106,7 +106,7 @@ impl<'a, const LOWEST: u16> Ahead<'a, LOWEST> {
 /// The other place of a fingerprint.
 #[inline(always)]
 pub(super) fn other(place: u32, fingerprint: u16, count: u32) -> u32 {
-    // Multiples of the golden ratio spread any run of fingerprints evenly.
+    // Multiples of the golden ratio spread any range of fingerprints evenly.
     let sum = scale(u32::from(fingerprint).wrapping_mul(0x9e37_79b1), count);
     let difference = sum.wrapping_sub(place);
     if sum < place { difference.wrapping_add(count) } else { difference }
@@ -134,14 +134,14 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    #[cfg_attr(miri, ignore = "every hash there is: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "trying every hash takes too long")]
     fn all_hashes_are_all_places() {
         let places: HashSet<_> = all_hashes::<32>(3).map(|hash| Place::of::<32>(hash, 3)).collect();
         assert_eq!(places.len(), 3 * (65_536 - 32));
     }
 
     #[test]
-    fn each_place_is_the_others_other() {
+    fn each_place_leads_to_the_other() {
         for count in [1, 2, 3, 7, 64, 1_000, 65_537, u32::MAX] {
             for item in 0..crate::test_size::of(1_000, 50) {
                 let Place { fingerprint, choices: [one, two] } = Place::of::<1>(hash(1, item), count);

@@ -1,16 +1,16 @@
-//! Index and rank: what a sketch with registers takes from a hash.
+//! Index and rank: the two parts of a hash that a sketch with registers uses.
 //!
-//! The highest bits are the index of a register. The rank is the position, from 1, of the first set bit behind them:
+//! The highest bits are the index of a register. The rank is the position, from 1 on, of the first set bit after them:
 //! half of all hashes have rank 1, a quarter have rank 2, and so on.
 
 use super::lowest_rank::GROUP;
 
 /// The stored bits of a float's mantissa.
 const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
-/// The highest rank: a float can tell the position of the first set bit up to here.
+/// The highest rank: up to here, a float can represent the position of the first set bit.
 pub(super) const RANK_MAX: u32 = MANTISSA_BITS;
 
-/// The highest rank of a hash whose index has `precision` bits. It is as frequent as the rank before it.
+/// The highest rank of a hash whose index has `precision` bits. It is as frequent as the next lower rank.
 pub(super) const fn highest(precision: u32) -> u32 {
     let highest = u64::BITS - precision + 1;
     if highest < RANK_MAX { highest } else { RANK_MAX }
@@ -23,7 +23,7 @@ pub(super) const fn place(hash: u64, precision: u32, last: usize) -> (usize, u8)
     (turned as usize & last, behind_index(turned, last).leading_zeros() as u8 + 1)
 }
 
-/// The places of a group of hashes, by vectors.
+/// The places of a group of hashes, computed by vectors.
 ///
 /// Only AVX-512 can count leading zeros in vectors, but every instruction set can subtract floats. If the leading 1 of
 /// a number from 1 to 2 is subtracted, the exponent falls by the rank.
@@ -40,13 +40,13 @@ pub(super) fn places(hashes: &[u64; GROUP], precision: u32, last: usize) -> impl
     indexes.into_iter().zip(ranks).map(|(index, rank)| (index as usize, rank as u8))
 }
 
-/// Rotates a hash so that the index is in its lowest bits, and the bits behind the index are its highest.
+/// Rotates a hash so that the index is in its lowest bits, and the bits after the index are its highest bits.
 #[inline(always)]
 const fn turn(hash: u64, precision: u32) -> u64 {
     hash.rotate_left(precision)
 }
 
-/// The bits behind the index, followed by set bits, so that no rank is above the highest.
+/// The bits after the index, followed by set bits, so that no rank is above the highest one.
 #[inline(always)]
 const fn behind_index(turned: u64, last: usize) -> u64 {
     turned | last as u64 | u64::MAX >> (RANK_MAX - 1)

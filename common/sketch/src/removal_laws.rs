@@ -1,7 +1,7 @@
-//! What holds for every filter that can forget a key.
+//! Tests that hold for every filter that can forget a key.
 //!
-//! The oracle counts, in a map, how often each *identity* is in: what the filter can tell of a key. Held against that,
-//! a filter may not err at all, in either direction.
+//! The oracle counts in a map how often each *identity* is stored: the part of a key that the filter can distinguish.
+//! Compared with that, a filter must not err at all, in either direction.
 
 use std::{collections::HashMap, format, hash::Hash, vec, vec::Vec};
 
@@ -12,7 +12,7 @@ use super::{
     partial_key::Place,
 };
 
-/// A filter as the laws see it.
+/// A filter in the form that the tests need.
 pub(super) trait Lawful: Image + Remove<Error = Full> + core::fmt::Debug {
     type Identity: Hash + Eq;
     fn with_capacity(items: u64) -> Self;
@@ -20,7 +20,7 @@ pub(super) trait Lawful: Image + Remove<Error = Full> + core::fmt::Debug {
     fn items(&self) -> u64;
 }
 
-/// The fingerprint and the two places, in the order of their numbers.
+/// The fingerprint and the two places, in ascending order of the places.
 fn sorted(mut place: Place) -> Place {
     place.choices.sort_unstable();
     place
@@ -65,10 +65,11 @@ impl Lawful for Quotient {
     }
 }
 
-/// Sizes at which everything collides, and some at which not.
+/// Sizes at which everything collides, and some at which it does not.
 const SIZES: [u64; 5] = crate::test_size::of([1, 3, 10, 100, 3_000], [1, 2, 3, 10, 40]);
 
-/// To full and back to empty, four times, by steps that go either way; at every step all answers are the oracle's.
+/// Fills the filter and empties it again, four times, with steps in both directions. At every step all results equal
+/// the oracle's.
 fn is_a_multiset_of_identities<F: Lawful>() {
     for size in SIZES {
         let mut filter = F::with_capacity(size);
@@ -78,7 +79,7 @@ fn is_a_multiset_of_identities<F: Lawful>() {
         let mut inside: Vec<u64> = vec![];
         for is_filling in [true, false].repeat(crate::test_size::of(4, 1)) {
             loop {
-                // Some keys come again.
+                // Some keys appear more than once.
                 let key = hash(0, random.word() % (4 * size));
                 let count = counts.entry(filter.identity(key)).or_default();
                 assert_eq!(filter.contains(key), *count > 0);
@@ -104,7 +105,7 @@ fn is_a_multiset_of_identities<F: Lawful>() {
             assert!(inside.iter().all(|key| filter.contains(*key)), "a key was lost");
             assert!(is_filling || counts.values().all(|count| *count == 0));
         }
-        assert_eq!(format!("{filter:?}"), new, "empty is as new");
+        assert_eq!(format!("{filter:?}"), new, "an emptied filter equals a new one");
     }
 }
 
@@ -130,12 +131,13 @@ fn loses_nothing_when_full<F: Lawful>() {
     }
 }
 
-/// Also one that was planned for more keys than can be built for: by an image, as such a filter takes 4 GiB.
+/// This includes a filter planned for more keys than can be built for. It is made from an image, because a real one
+/// takes 4 GiB.
 fn is_saturated_when_full<F: Lawful>() {
     const HEADER: usize = 24;
     const ITEMS: u64 = crate::test_size::of(1_000, 350);
     let image = F::with_capacity(ITEMS).to_image();
-    // The capacity is the first number, ITEMS in two bytes: made 2^64 - 1.
+    // The capacity is the first number, ITEMS in two bytes. It is changed to 2^64 - 1.
     let capped = [&[0xff; 9][..], &[1], &image[HEADER + 2..]].concat();
     let capped = F::read(&mut Reader::new(&capped, 1 << 20), 7).unwrap();
     for mut filter in [F::with_capacity(ITEMS), capped] {
@@ -146,8 +148,8 @@ fn is_saturated_when_full<F: Lawful>() {
     }
 }
 
-/// Also where the filter is so large that it asks for lines ahead; and up to the key that no longer goes in.
-fn batches_do_as_one_by_one<F: Lawful>() {
+/// This includes a filter so large that it prefetches lines, and keys up to the first one that does not fit.
+fn batches_equal_single_insertions<F: Lawful>() {
     const MANY: u64 = crate::test_size::of(1_000, 100);
     for (size, items) in [(100, 100), crate::test_size::of((1_000_000, 5_000), (200, 100))] {
         let keys: Vec<u64> = (0..items).map(|item| hash(1, item)).collect();
@@ -158,11 +160,11 @@ fn batches_do_as_one_by_one<F: Lawful>() {
         let mut found = vec![true; probes.len() + 1];
         batched.contains_batch(&probes, &mut found);
         assert!(probes.iter().zip(&found).all(|(key, found)| one_by_one.contains(*key) == *found));
-        assert!(found[probes.len()], "what was not asked for is not answered");
+        assert!(found[probes.len()], "elements after the keys are not changed");
         let mut few = [false; 3];
         batched.contains_batch(&probes, &mut few);
         assert_eq!(few, [true; 3]);
-        // Half of the keys, each of them twice, and more of which some are found by mistake.
+        // Half of the keys are removed, each of them twice, and further keys, some of which are found by mistake.
         let gone: Vec<u64> = [&keys[..keys.len() / 2 + 1], &probes[..]].concat();
         let removed = gone.iter().filter(|key| one_by_one.remove(**key)).count() as u64;
         assert_eq!(batched.remove_batch(&gone), removed);
@@ -172,10 +174,10 @@ fn batches_do_as_one_by_one<F: Lawful>() {
     let mut filter = F::with_capacity(MANY);
     let full = filter.insert_batch(&many).unwrap_err();
     assert_eq!(filter.items(), full.items);
-    assert!(many[..full.items as usize].iter().all(|key| filter.contains(*key)), "those before it are in");
+    assert!(many[..full.items as usize].iter().all(|key| filter.contains(*key)), "the keys before it are inserted");
 }
 
-/// Of a filter at its plan, half of it removed, and removed altogether.
+/// Tests a filter that contains the planned keys, then with half of them removed, then with all removed.
 fn the_rate_is_as_computed<F: Lawful>() {
     const TRIES: u64 = 1_000_000;
     const SIZE: u64 = 2_000;
@@ -186,9 +188,9 @@ fn the_rate_is_as_computed<F: Lawful>() {
         let computed = filter.false_positive_rate();
         let found = (0..TRIES).filter(|item| filter.contains(crate::hash::mix(item + (1 << 40)))).count() as f64;
         let expected = computed * TRIES as f64;
-        // Poisson: beyond 4.5 standard deviations and 3 is one chance in 100,000.
+        // A Poisson number exceeds 4.5 standard deviations plus 3 with a chance of one in 100,000.
         assert!((found - expected).abs() <= 4.5 * expected.sqrt() + 3.0, "computed {expected}, found {found}");
-        assert!(expected > 5.0, "too few to tell: {expected}");
+        assert!(expected > 5.0, "too few for a test: {expected}");
         half.iter().for_each(|key| assert!(filter.remove(*key)));
     }
     assert_eq!(filter.false_positive_rate(), 0.0);
@@ -210,8 +212,8 @@ macro_rules! laws {
         $(mod $module {
             use super::*;
             laws!(@each $filter: is_a_multiset_of_identities, loses_nothing_when_full, is_saturated_when_full,
-                batches_do_as_one_by_one, takes_extreme_hashes,
-                #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")] the_rate_is_as_computed);
+                batches_equal_single_insertions, takes_extreme_hashes,
+                #[cfg_attr(miri, ignore = "statistics over many keys take too long")] the_rate_is_as_computed);
         })+
     };
     (@each $filter:ty: $($(#[$meta:meta])? $law:ident),+) => {

@@ -1,37 +1,37 @@
-//! Sample and hold: which few keys touch the most items, and how many, each with a counter of its own?
+//! Sample and hold: which keys touch the most items, and how many? Each of a few keys has its own counter.
 //!
-//! The structure has room for a few keys. A key that it holds counts its items in memory that it shares with nobody:
-//! first in a set, and when that is full, in registers. For a pair (a key and an item) that comes:
+//! The structure has room for a few keys. A key that it holds counts its items in its own memory: first in a set, and
+//! when that is full, in registers. When a pair (a key and an item) arrives:
 //!
 //! ```text
-//! held?      count the item
-//! not held?  is the pair's hash among the rarest, about CHANCES in as many as the smallest held key has?
-//!              yes: replace the smallest held key, whose count is forgotten
-//!              no:  forget the pair
+//! held:      count the item
+//! not held:  if the pair's hash is rare enough (about CHANCES in as many pairs as the smallest held key has items):
+//!                replace the smallest held key, whose count is dropped
+//!            else: ignore the pair
 //! ```
 //!
-//! 1. A pair's hash decides, not a coin. So a pair that comes again has no second chance, and no random numbers are
-//!    needed.
-//! 2. A new key inherits the score of the key that it replaces. So scores only grow, and ever rarer pairs are needed: a
-//!    flood of small keys replaces some thousand keys, not all the time.
+//! 1. The hash of a pair decides, not a coin. So a pair that appears again has no second chance, and no random numbers
+//!   are needed.
+//! 2. A new key inherits the score of the key that it replaces. So scores only grow, and pairs must be ever rarer: a
+//!   flood of small keys replaces some thousand keys, and does not continue to replace them.
 //!
-//! **Errors**: what was counted since the key was held is exact up to some 0.4 items for each register; more is wrong
-//! both ways, by 0.761 / sqrt(registers). What the key touched before is missing: the lower bound leaves it out, and
-//! the upper bound allows for it. A key that touches many items from the start is held almost from the start.
+//! **Errors**: the count since the key is held is exact up to some 0.4 items per register. Larger counts err in both
+//! directions, by 0.761 / sqrt(registers). Items that the key touched before are missing: the lower bound leaves them
+//! out, and the upper bound allows for them. A key that touches many items from the start is held almost from the
+//! start.
 //!
 //! **Cost** for 32 keys and an error of 0.02: 64 KiB, 2,048 registers for each key. So up to 832 items are counted
-//! exactly. A pair of a key that is not held takes a hash and a look into a small table; one of a held key takes its
-//! register, too, or two buckets of its set.
+//! exactly. A pair of a key that is not held takes a hash and a lookup in a small table. A pair of a held key also
+//! takes its register, or two buckets of its set.
 //!
-//! **Papers**: sampling pairs by their hashes, to find who touches many: Venkataraman, Song, Gibbons and Blum, "New
-//! streaming algorithms for fast detection of superspreaders", 2005. Counting exactly what was sampled once: Estan
-//! and Varghese, "New directions in traffic measurement and accounting", 2002. A new key inherits the score of the
-//! smallest: Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams"
-//! (2005).
-//! Registers and estimates are those of [`UltraLogLog`](super::UltraLogLog).
+//! **Papers**: sampling pairs by their hashes, to find keys that touch many items: Venkataraman, Song, Gibbons and
+//! Blum, "New streaming algorithms for fast detection of superspreaders", 2005. Counting exactly once sampled: Estan
+//! and Varghese, "New directions in traffic measurement and accounting", 2002. A new key that inherits the smallest
+//! score: Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams",
+//! 2005. Registers and estimates are those of [`UltraLogLog`](super::UltraLogLog).
 //!
-//! **Why not a crate**: none has it. [`Spread`](super::Spread) answers for every key, with wider bounds, and merges
-//! exactly: use both together.
+//! **Why not a crate**: no crate has it. [`Spread`](super::Spread) answers for every key, with wider bounds, and can be
+//! merged exactly: use both together.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::cmp::Reverse;
@@ -60,14 +60,15 @@ use super::{
 
 /// How many pairs are hashed together.
 const CHUNK: usize = 32;
-/// The most keys that one has room for.
+/// The most keys for which a structure has room.
 pub const KEYS_MAX: usize = 1 << 14;
-/// A key is held after as many items as the smallest held key has, divided by this, on average.
+/// A key is held, on average, after as many items as the smallest held key has, divided by this number.
 const CHANCES: u64 = 2;
-/// Places in which keys that leave are counted. If more leave, more keys that come are taken for returning ones.
+/// The number of places in which keys that leave are counted. If more keys leave, more new keys are mistaken for
+/// returning ones.
 const PLACES: usize = 1 << 13;
-/// In how many ways a bound may fail: what was counted is more or less than it seems, what was counted before it left
-/// was more than it seemed, or it waited for longer than is likely.
+/// In how many ways a bound may fail: the real count is more or less than estimated, the count before the key left was
+/// more than estimated, or the key waited longer than is likely.
 const WAYS: f64 = 4.0;
 
 /// Distinct counts of a few keys: those that touch the most items.
@@ -93,47 +94,47 @@ const WAYS: f64 = 4.0;
 /// ```
 #[derive(Clone, Debug)]
 pub struct SampleAndHold<K> {
-    /// By place. The first are taken.
+    /// The held keys by place. The first places are used.
     held: Vec<Held<K>>,
-    /// By place.
+    /// The counters by place.
     counters: Vec<Counter>,
     room: usize,
-    /// By place, what its counter keeps: two to the `precision` bytes for each.
+    /// The memory of the counters by place: two to the `precision` bytes each.
     memory: Box<[u8]>,
-    /// As many bytes, for a moment.
+    /// A temporary buffer of the same size as one counter's memory.
     spare: Box<[u8]>,
-    /// How many bits of a hash choose the register.
+    /// How many high bits of a hash choose the register.
     precision: u32,
-    /// Where a key is held.
+    /// Finds the place of a key.
     index: Index,
-    /// At least so much does every held key have; 0 while there is room. A lower bound: scores grow without a look at
-    /// it.
+    /// A lower bound of the scores of all held keys; 0 while there is room. Scores grow without updating it.
     price: u64,
     /// A pair's rarity must be at most this for its key to be held.
     limit: u64,
-    /// Keys that were ever held, and come again as often as they did.
+    /// How many keys were ever held. A key that returns counts each time.
     admitted: u64,
-    /// How many were merged.
+    /// How many structures were merged.
     tables: u32,
     /// How often keys left, by their hash.
     left: Box<[u8]>,
     key_id: u64,
 }
 
-/// How far off the bounds of some keys may be, if all of them are to hold together.
+/// How far off the bounds of some keys may be, so that all of them hold together.
 #[derive(Clone, Debug)]
 pub struct Margin {
     /// How many rare pairs a key waits for at most, by how often it left before.
     waits: Vec<f64>,
-    /// With which one bound may fail.
+    /// The probability with which one bound may fail.
     probability: f64,
-    /// So many standard deviations off, to both sides, is a normal variable with twice that.
+    /// A normal variable is farther than this many standard deviations from its mean, on either side, with twice that
+    /// probability.
     deviations: f64,
-    /// What keys wait for that are not held.
+    /// The price for which keys wait that are not held.
     price: u64,
 }
 
-/// A key that is held.
+/// A held key.
 #[derive(Clone, Copy, Debug)]
 struct Held<K> {
     key: K,
@@ -142,10 +143,10 @@ struct Held<K> {
 }
 
 impl<K: Copy> SampleAndHold<K> {
-    /// A structure that holds so many keys, at most [`KEYS_MAX`], whose counts have this relative standard error
-    /// (within 0.19 and 0.0015) where they are not exact.
+    /// A structure that holds this many keys, at most [`KEYS_MAX`]. Counts that are not exact have this relative
+    /// standard error (within 0.19 and 0.0015).
     ///
-    /// To find the k keys that touch most, give it room for several times as many.
+    /// To find the k keys that touch the most items, use room for several times as many keys.
     pub fn with_room(keys: usize, relative_error: f64, key_id: u64) -> Self {
         Self::with_precision(keys.clamp(1, KEYS_MAX), ultraloglog::precision_for(relative_error), key_id)
     }
@@ -168,15 +169,15 @@ impl<K: Copy> SampleAndHold<K> {
         }
     }
 
-    /// Counts that a key touches an item. A pair counts once, however often it comes.
+    /// Counts that a key touches an item. A pair counts only once, however often it is inserted.
     #[inline]
     pub fn insert(&mut self, touch: Touch<K>) {
         let Touch { key, key_hash, item_hash } = touch;
         self.insert_pair(key_hash, combine(key_hash, item_hash), || key);
     }
 
-    /// Counts many pairs, each part of them in a column of its own: `key(i)`, whose hash is `key_hashes[i]`, touches
-    /// the item with the hash `item_hashes[i]`. Stops at the end of the shorter column. `key` is called seldom.
+    /// Counts many pairs, given as columns: `key(i)`, whose hash is `key_hashes[i]`, touches the item with the hash
+    /// `item_hashes[i]`. Stops at the end of the shorter column. `key` is called seldom.
     pub fn insert_batch(&mut self, key_hashes: &[u64], item_hashes: &[u64], key: impl Fn(usize) -> K) {
         let mut pairs = [0; CHUNK];
         for (nth, (keys, items)) in key_hashes.chunks(CHUNK).zip(item_hashes.chunks(CHUNK)).enumerate() {
@@ -205,7 +206,7 @@ impl<K: Copy> SampleAndHold<K> {
     #[inline(always)]
     fn count(&mut self, place: usize, pair: u64) {
         let (counter, memory) = self.counter(place);
-        // The pair's own bits decided whether its key is held.
+        // The bits of the pair itself decided whether its key is held, so they are mixed again.
         counter.count(memory, mix(pair));
     }
 
@@ -216,7 +217,7 @@ impl<K: Copy> SampleAndHold<K> {
         (&mut self.counters[place], Memory { bytes, spare: &mut self.spare, precision: self.precision })
     }
 
-    /// Holds a key, if this pair is rare enough for what the smallest has now.
+    /// Holds a key, if this pair is rare enough for the present score of the smallest held key.
     #[cold]
     #[inline(never)]
     fn admit(&mut self, hash: u64, pair: u64, key: K) {
@@ -237,7 +238,7 @@ impl<K: Copy> SampleAndHold<K> {
         self.count(place, pair);
     }
 
-    /// Holds a key in this place, which may be taken.
+    /// Holds a key in this place, which may be in use.
     fn place(&mut self, place: usize, held: Held<K>, counter: Counter) {
         if place == self.held.len() {
             self.held.push(held);
@@ -251,7 +252,7 @@ impl<K: Copy> SampleAndHold<K> {
         self.index.insert(held.hash, place, |place| self.held[place].hash);
     }
 
-    /// The place and the score of the held key with the least score, if any is held.
+    /// The place and the score of the held key with the smallest score, if any key is held.
     fn smallest(&self) -> (usize, u64) {
         let scores = self.counters.iter().map(|counter| counter.score());
         scores.enumerate().min_by_key(|(_, score)| *score).unwrap_or_default()
@@ -267,10 +268,10 @@ impl<K: Copy> SampleAndHold<K> {
         *times = times.saturating_add(1);
     }
 
-    /// What the bounds of all keys that are held, and of so many others, need to hold together, but with the
+    /// The margin with which the bounds of all held keys, and of this many others, hold together, except with the
     /// probability `failure`.
     pub fn margin(&self, others: usize, failure: f64) -> Margin {
-        // Also keys that were held and left: a list has those that chance has favoured.
+        // This includes keys that were held and left, because a list shows keys that chance has favoured.
         let keys = self.admitted.saturating_add(others as u64).max(1);
         let probability = failure / WAYS / keys as f64;
         let most = self.left.iter().max().copied().unwrap_or(0);
@@ -282,7 +283,7 @@ impl<K: Copy> SampleAndHold<K> {
         }
     }
 
-    /// All keys that are held, in no particular order, with bounds as a margin has them.
+    /// All held keys, in no particular order, with bounds that have this margin.
     pub fn held(&self, margin: &Margin) -> Vec<Spreader<K>> {
         let certainty = (margin.probability, margin.deviations);
         let memory = self.memory.chunks(1 << self.precision);
@@ -296,8 +297,8 @@ impl<K: Copy> SampleAndHold<K> {
         touched.collect()
     }
 
-    /// What a key that is not held touches at most, with bounds as a margin has them. The value is what the smallest
-    /// held key has: who touched much more would be held.
+    /// The most items that a key that is not held touches, with bounds that have this margin. The value is the score of
+    /// the smallest held key: a key that touched much more would be held.
     pub fn estimate_unheld(&self, key_hash: u64, margin: &Margin) -> Estimate {
         let upper = self.most(self.missed_by(key_hash, margin.price), margin);
         Estimate { value: margin.price.min(upper), lower: 0, upper }
@@ -307,17 +308,17 @@ impl<K: Copy> SampleAndHold<K> {
         missed.most(&margin.waits, margin.deviations * counter::relative_error(self.precision))
     }
 
-    /// What a key that is not held may have touched, as one that waits for this price.
+    /// How many items a key that is not held may have touched, if it waits for this price.
     fn missed_by(&self, key_hash: u64, price: u64) -> Missed {
         Missed::new(price, self.left[place_of_leaver(key_hash)])
     }
 
-    /// Merges another one into this one. Bounds hold for everything that both were fed. The keys with the largest
+    /// Merges another structure into this one. Bounds hold for the streams of both together. The keys with the largest
     /// scores stay.
     ///
     /// # Errors
     ///
-    /// The other has another geometry or another key. Nothing has changed then.
+    /// The geometries or keys differ. In that case nothing is changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         let price = self.price_now().saturating_add(other.price_now());
@@ -342,8 +343,9 @@ impl<K: Copy> SampleAndHold<K> {
         self.admitted = self.admitted.saturating_add(other.admitted);
         self.tables = self.tables.saturating_add(other.tables);
         self.set_price(price);
-        // The largest first: whoever finds no place that is worth less leaves with those behind it. Among equals the
-        // hash decides, so that it does not matter who merges whom.
+        // The largest keys come first: when a key finds no place with a smaller score, it leaves, and so do the keys
+        // after it. The hash decides among equals, so that the result does not depend on which one is merged into the
+        // other.
         arriving.sort_unstable_by_key(|(theirs, held)| Reverse((other.counters[*theirs].score(), held.hash)));
         for (theirs, held) in arriving {
             self.receive(held, other.counters[theirs], other.memory_of(theirs));
@@ -351,7 +353,7 @@ impl<K: Copy> SampleAndHold<K> {
         Ok(())
     }
 
-    /// Takes a key of another table in, or the smallest of ours leaves for it, if that is worth less.
+    /// Receives a key of another table. If there is no room, either the key or our smallest one leaves.
     fn receive(&mut self, held: Held<K>, counter: Counter, memory: &[u8]) {
         let mut place = self.held.len();
         if place == self.room {
@@ -377,16 +379,16 @@ impl<K: Copy> SampleAndHold<K> {
         &self.memory[place << self.precision..][..1 << self.precision]
     }
 
-    /// What a key that is not held waits for: nothing while there is room.
+    /// The price for which a key that is not held waits; 0 while there is room.
     fn price_now(&self) -> u64 {
         if self.held.len() < self.room { self.price } else { self.price.max(self.smallest().1) }
     }
 
-    /// Empties it. Writes every register, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every register, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
-        // The memory of places that were never taken is empty; but its pages may not be there yet.
+        // The memory of unused places is already empty, but its pages may not be resident yet.
         self.memory.fill(0);
         self.spare.fill(0);
         self.left.fill(0);
@@ -398,7 +400,7 @@ impl<K: Copy> SampleAndHold<K> {
         self.tables = 1;
     }
 
-    /// Makes an empty one ready for hashes of another key.
+    /// Makes an empty structure ready for hashes of another key.
     pub const fn rekey(&mut self, key_id: u64) {
         self.key_id = key_id;
     }
@@ -413,17 +415,17 @@ impl<K: Copy> SampleAndHold<K> {
         self.room
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Counters { count: self.room, registers: 1 << self.precision }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.held.capacity() * size_of::<Held<K>>()
@@ -442,7 +444,7 @@ simd::dispatch! {
     }
 }
 
-/// Where the keys with this hash are counted that leave.
+/// The place in which keys with this hash are counted when they leave.
 const fn place_of_leaver(hash: u64) -> usize {
     scale(hash, PLACES as u64) as usize
 }

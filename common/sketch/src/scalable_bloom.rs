@@ -1,19 +1,19 @@
-//! Scalable Bloom filter: was this key here before? For an unknown number of keys.
+//! Scalable Bloom filter: was this key here before? It is for an unknown number of keys.
 //!
-//! It is a list of [`BlockedBloom`]s, its stages. New keys go to the last stage. When that holds as many keys as
+//! It is a list of [`BlockedBloom`]s, its stages. New keys go to the last stage. When that contains as many keys as
 //! planned, a larger stage with a lower rate is added. A lookup asks all stages.
 //!
-//! **Errors**: only towards "yes". A key that was inserted is always found. The rate at which an absent key is found is
-//! computed exactly from the bits that are set. Its expectation stays below the plan, however many keys there are,
-//! because the rates of the stages are a falling geometric series of which the plan is the sum.
+//! **Errors**: only towards "yes". A key that was inserted is always found. The rate at which an absent key is found
+//! can be computed exactly from the bits that are set. Its expectation stays below the plan for any number of keys,
+//! because the rates of the stages are a falling geometric series whose sum is the planned rate.
 //!
 //! **Cost**: memory grows with the keys. 1,000,000 keys at a rate of 0.01, with room for 10,000 at first, take 2.6 MiB
-//! in seven stages, of which the last is not yet full. That is twice as much as for a known number of keys. An absent
-//! key touches one cache line in each stage. An insertion that adds a stage allocates.
+//! in seven stages, the last of which is not yet full. That is twice as much as for a known number of keys. An absent
+//! key touches one cache line in each stage. An insertion that adds a stage allocates memory.
 //!
 //! **Papers**: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom filters", 2007.
 //!
-//! **Why not a crate**: those of crates have classic stages, with one cache line for each bit, and report the planned
+//! **Why not a crate**: filters in crates have classic stages, with one cache line for each bit, and report the planned
 //! rate.
 
 use alloc::vec::Vec;
@@ -28,16 +28,16 @@ use super::{
 
 pub use super::split_block::{RATE_MAX, RATE_MIN};
 
-/// How many times as many keys a stage takes as the one before, unless said otherwise.
+/// The default growth: how many times as many keys a stage takes as the one before.
 pub const GROWTH: u32 = 2;
-/// The most that it may be.
+/// The largest growth.
 pub const GROWTH_MAX: u32 = 16;
-/// A stage's rate in the one's before, unless said otherwise: so that filters which grow much stay small (Almeida et
-/// al., section 4).
+/// The default tightening: a stage's rate divided by that of the one before. With this value, filters that grow much
+/// stay small (Almeida et al., section 4).
 pub const TIGHTENING: f64 = 0.85;
-/// The least that it may be.
+/// The smallest tightening.
 pub const TIGHTENING_MIN: f64 = 0.5;
-/// The most that it may be: nearer to 1, the first stages would have nothing left of the rate.
+/// The largest tightening. Closer to 1, nothing of the rate would be left for the first stages.
 pub const TIGHTENING_MAX: f64 = 0.95;
 /// How many keys are looked up in one stage before the next stage.
 const CHUNK: usize = 256;
@@ -49,28 +49,28 @@ pub struct ScalableBloom {
     current: BlockedBloom,
     /// How many keys the last stage took.
     items: u64,
-    /// Full stages, and those of merged filters.
+    /// Full stages, and the stages of merged filters.
     past: Vec<BlockedBloom>,
-    /// How many stages of its own came before the last.
+    /// How many of its own stages came before the last one.
     growths: i32,
     settings: Settings,
 }
 
-/// What the stages are planned from.
+/// The settings from which the stages are planned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Settings {
-    /// Keys in the first stage.
+    /// How many keys the first stage takes.
     items: u64,
-    /// Of all stages together.
+    /// The rate of all stages together.
     false_positive_rate: f64,
     growth: u32,
     tightening: f64,
 }
 
 impl ScalableBloom {
-    /// A filter that begins with room for `items` keys. It finds an absent key with a probability of at most
-    /// `false_positive_rate`, however many keys it holds. Each stage takes [`GROWTH`] times as many keys as the one
-    /// before, and has [`TIGHTENING`] times its rate.
+    /// A filter that has room for `items` keys at first. It finds an absent key with a probability of at most
+    /// `false_positive_rate`, for any number of keys. Each stage takes [`GROWTH`] times as many keys as the one before,
+    /// and has [`TIGHTENING`] times its rate.
     ///
     /// The rate is clamped to 7e-9 and [`RATE_MAX`]. The filter stops growing when the next stage would need more than
     /// 4 GiB or a rate below [`RATE_MIN`]. From then on its rate rises: see [`ScalableBloom::false_positive_rate`].
@@ -78,18 +78,18 @@ impl ScalableBloom {
         Self::with_growth(items, false_positive_rate, GROWTH, TIGHTENING, key_id)
     }
 
-    /// As [`ScalableBloom::with_capacity`], with another growth (from 2 to [`GROWTH_MAX`]) and another tightening (from
-    /// [`TIGHTENING_MIN`] to [`TIGHTENING_MAX`]; NaN gives [`TIGHTENING`]).
+    /// Like [`ScalableBloom::with_capacity`], with another growth (from 2 to [`GROWTH_MAX`]) and another tightening
+    /// (from [`TIGHTENING_MIN`] to [`TIGHTENING_MAX`]; NaN gives [`TIGHTENING`]).
     ///
-    /// With more growth there are fewer stages, which is faster, but more of the last one is empty. A number closer to
-    /// 1 for the tightening keeps later stages small and makes the first one larger.
+    /// With more growth there are fewer stages, which is faster, but more of the last stage is empty. A tightening
+    /// closer to 1 keeps later stages small and makes the first one larger.
     pub fn with_growth(items: u64, false_positive_rate: f64, growth: u32, tightening: f64, key_id: u64) -> Self {
         let tightening = if tightening.is_nan() { TIGHTENING } else { tightening };
         let tightening = tightening.clamp(TIGHTENING_MIN, TIGHTENING_MAX);
         let rate = if false_positive_rate.is_nan() { RATE_MAX } else { false_positive_rate };
         let settings = Settings {
             items: items.max(1),
-            // At least so much that the first stage's share of it can be planned.
+            // The rate must be high enough to plan the first stage with its share.
             false_positive_rate: rate.clamp(RATE_MIN / (1.0 - tightening), RATE_MAX),
             growth: growth.clamp(2, GROWTH_MAX),
             tightening,
@@ -98,17 +98,17 @@ impl ScalableBloom {
         Self { current, items: 0, past: Vec::new(), growths: 0, settings }
     }
 
-    /// Inserts the key with this hash; returns whether it was absent. Allocates when it grows.
+    /// Inserts the key with this hash. Returns whether it was absent. Allocates memory when it grows.
     pub fn insert(&mut self, hash: u64) -> bool {
         let is_new = !self.past.iter().any(|stage| stage.contains(hash)) && self.current.insert(hash);
         self.took(u64::from(is_new));
         is_new
     }
 
-    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// Whether the key with this hash was inserted. This is true by mistake with the probability
     /// [`ScalableBloom::false_positive_rate`].
     pub fn contains(&self, hash: u64) -> bool {
-        // The last stages first: they hold the most keys.
+        // Ask the last stages first, because they contain the most keys.
         self.stages().rev().any(|stage| stage.contains(hash))
     }
 
@@ -116,8 +116,8 @@ impl ScalableBloom {
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         let mut rest = hashes;
         while !rest.is_empty() {
-            // No more than there is room for. Otherwise a key that comes twice could be inserted into a new stage the
-            // second time.
+            // Insert no more keys than there is room for. Otherwise a key that appears twice could be inserted into a
+            // new stage the second time.
             let room = match self.current.capacity().saturating_sub(self.items) {
                 0 => CHUNK,
                 room => room.min(CHUNK as u64) as usize,
@@ -147,13 +147,13 @@ impl ScalableBloom {
         }
     }
 
-    /// Merges another filter of any size into this one: its stages that are not empty are added to the list. Afterwards
-    /// this filter finds what either found. Its rate is at most the sum of both rates, which may be above the plan of
-    /// each. It continues to grow as before.
+    /// Merges another filter of any size into this one: adds its stages that are not empty to the list. Afterwards this
+    /// filter finds the keys that either found. Its rate is at most the sum of both rates, which may be above the plan
+    /// of each. It continues to grow as before.
     ///
     /// # Errors
     ///
-    /// The other has another key. Nothing has changed then.
+    /// The keys differ. In that case nothing is changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id()), (self.geometry(), other.key_id()))?;
         self.past.extend(other.stages().filter(|stage| stage.fill() > 0.0).cloned());
@@ -170,26 +170,27 @@ impl ScalableBloom {
         (self.items, self.growths) = (0, 0);
     }
 
-    /// The share of all stages' bits that are set. Reads the whole filter.
+    /// The share of all stages' bits that are set. This reads the whole filter.
     pub fn fill(&self) -> f64 {
         let set: f64 = self.stages().map(|stage| stage.fill() * stage.blocks() as f64).sum();
         set / self.blocks() as f64
     }
 
-    /// The exact probability that any stage finds an absent key, from the bits that are set. Reads the whole filter.
+    /// The exact probability that any stage finds an absent key, computed from the bits that are set. This reads the
+    /// whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         1.0 - self.stages().map(|stage| 1.0 - stage.false_positive_rate()).product::<f64>()
     }
 
-    /// Whether its rate is higher than planned, by more than chance explains: because the filter cannot grow any more,
-    /// or because others were merged into it. Reads the whole filter.
+    /// Whether its rate is higher than planned, by more than chance explains, because the filter cannot grow any more,
+    /// or because others were merged into it. This reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         let has_merged = self.past.len() > self.growths as usize;
         self.current.is_saturated() || has_merged && self.false_positive_rate() > self.settings.false_positive_rate
     }
 
-    /// About how many distinct keys were inserted, with bounds that hold with a probability of 99.9 %. A key of several
-    /// merged filters counts for each of them. Reads the whole filter.
+    /// The estimated number of distinct keys, with bounds that hold with a probability of 99.9 %. A key of several
+    /// merged filters counts for each of them. This reads the whole filter.
     pub fn estimated_items(&self) -> Estimate {
         self.stages().map(BlockedBloom::items).sum::<Items>().estimate()
     }
@@ -199,17 +200,17 @@ impl ScalableBloom {
         self.past.iter().chain([&self.current])
     }
 
-    /// Its size now.
+    /// Its present size.
     pub fn geometry(&self) -> Geometry {
         Geometry::Blocks { count: self.blocks() }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.current.key_id()
     }
 
-    /// The memory that it takes now, in bytes, with itself.
+    /// The memory that it takes now in bytes, including the structure itself.
     pub fn memory_bytes(&self) -> usize {
         let inline = size_of::<Self>() - size_of::<BlockedBloom>();
         inline + self.stages().map(BlockedBloom::memory_bytes).sum::<usize>()
@@ -239,19 +240,19 @@ impl Settings {
         Plan::new(items as u64, self.rate(nth), u64::BITS)
     }
 
-    /// The stage after the `nth`, if it can keep its rate.
+    /// The plan of the stage after stage number `nth`, if it can keep its rate.
     fn next_stage(&self, nth: i32) -> Option<Plan> {
         let plan = self.stage(nth + 1);
         (self.rate(nth + 1) >= RATE_MIN && plan.blocks < BLOCKS_MAX).then_some(plan)
     }
 
-    /// A stage's share of the rate: rate (1 - t) t^nth, of which the sum is the rate.
+    /// A stage's share of the rate: rate (1 - t) t^nth. The sum of these is the rate.
     fn rate(&self, nth: i32) -> f64 {
         self.false_positive_rate * (1.0 - self.tightening) * libm::pow(self.tightening, f64::from(nth))
     }
 }
 
-/// Sets `found[i]` where any stage has `hashes[i]`; of at most [`CHUNK`] keys.
+/// Sets `found[i]` if any stage contains `hashes[i]`, for at most [`CHUNK`] keys.
 fn find_in<'a>(stages: impl Iterator<Item = &'a BlockedBloom>, hashes: &[u64], found: &mut [bool]) {
     let mut here = [false; CHUNK];
     for stage in stages {
@@ -260,8 +261,7 @@ fn find_in<'a>(stages: impl Iterator<Item = &'a BlockedBloom>, hashes: &[u64], f
     }
 }
 
-/// The stages one after the other, each as its own image would have it. The settings for later growth are in the image
-/// too.
+/// The image has the stages one after the other, each as in its own image. It also has the settings for later growth.
 impl Image for ScalableBloom {
     const KIND: Kind = Kind::ScalableBloom;
 
@@ -277,19 +277,20 @@ impl Image for ScalableBloom {
     fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
         let first = payload.varint("the first stage's keys")?;
         let growth = payload.within("the growth", 2..=GROWTH_MAX.into(), "from 2 to GROWTH_MAX", Reader::varint)?;
-        // Not so many that adding to them could overflow.
+        // The limit prevents an overflow when keys are added.
         let items = payload.within("the last stage's keys", 0..=1 << 60, "at most 2^60", Reader::varint)?;
         let growths = payload.within("the growths", 0..=i32::MAX as u64, "below 2^31", Reader::varint)?;
         let past = payload.within("the stages before", growths..=u64::MAX, "at least the growths", Reader::varint)?;
         let rate = f64::from_bits(payload.u64("the false-positive rate")?);
         let tightening = f64::from_bits(payload.u64("the tightening")?);
-        // Settings out of range are clamped, as when a filter is built. The first stage is replaced by the real one.
+        // Settings out of range are clamped, as when a filter is built. The first stage is replaced by the one in the
+        // image.
         let empty = Self::with_growth(1, rate, growth as u32, tightening, key_id);
         let settings = Settings { items: first.max(1), ..empty.settings };
         let at = payload.at();
         let current = BlockedBloom::read(payload, key_id)?;
-        // Only the memory of this stage was allowed. It is what the settings lead to. So the first stage, which is
-        // smaller, and the next stage follow from the settings too: a small image cannot make the reader build a large
+        // Only the memory of this stage was allowed, and this stage matches the settings. So the first stage, which is
+        // smaller, and the next stage also follow from the settings: a small image cannot make the reader build a large
         // filter.
         if current.plan() != settings.stage(growths as i32) {
             let (found, expected) = (current.blocks() as u64, "what the first stage and the growths lead to");
@@ -326,8 +327,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn the_rate_holds_however_far_it_grows() {
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+    fn the_rate_holds_while_the_filter_grows() {
         const KEYS: u64 = 60_000;
         const TRIES: u64 = 40_000;
         for (seed, planned, growth, tightening) in
@@ -338,25 +339,27 @@ mod tests {
             filter.insert_batch(&keys);
             assert!(finds_all(&filter, &keys) && filter.stages().count() > 3);
             let computed = filter.false_positive_rate();
-            // A stage of 500 keys has the luck of some twenty blocks; all stages together are within a tenth.
+            // The rate of a stage of 500 keys depends on the load of some twenty blocks; all stages together are within
+            // a tenth.
             assert!(computed < 1.1 * planned && !filter.is_saturated(), "planned {planned}, computed {computed}");
             let found = hashes(seed + 9, 0..TRIES).iter().filter(|key| filter.contains(**key)).count() as f64;
-            // 4.5 standard deviations of what is found by chance: one in 147,000, for each of five.
+            // 4.5 standard deviations of the number found by chance are allowed: a chance of one in 147,000 for each of
+            // five.
             let expected = computed * TRIES as f64;
             assert!((found - expected).abs() < 4.5 * expected.sqrt(), "{expected} expected, {found} found");
-            // False positives are not inserted.
+            // Keys that are found by mistake are not inserted.
             let estimated = filter.estimated_items().value as f64 / KEYS as f64;
             assert!((0.98 - planned..1.02).contains(&estimated), "{estimated}");
         }
     }
 
     #[test]
-    fn batches_do_what_single_calls_do() {
+    fn batches_equal_single_calls() {
         let mut random = SplitMix64(1);
         let mut one_by_one = ScalableBloom::with_growth(crate::test_size::of(20, 1), 0.1, 2, 0.5, 7);
         let mut batched = one_by_one.clone();
         for length in (0..crate::test_size::of(300, 80)).step_by(crate::test_size::of(7, 39)) {
-            // Some twice in a batch.
+            // Some keys are twice in a batch.
             let keys: Vec<u64> = (0..length).map(|_| hash(1, random.word() % 3_000)).collect();
             for key in &keys {
                 let known = one_by_one.contains(*key);
@@ -370,13 +373,13 @@ mod tests {
             assert!(wanted.iter().zip(found).all(|(key, found)| one_by_one.contains(*key) == found));
             let mut more = vec![true; wanted.len() + 10];
             batched.contains_batch(&wanted, &mut more);
-            assert_eq!(more[wanted.len()..], [true; 10], "what was not asked for is not answered");
+            assert_eq!(more[wanted.len()..], [true; 10], "elements after the keys are not changed");
         }
         assert!(batched.stages().count() > 5);
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn a_merged_filter_finds_what_either_found_at_no_more_than_both_rates() {
         let (one, other) = (fed(300, 0.01, 1, 5_000), fed(1_000, 0.02, 2, 3_000));
         for (mut merged, from) in [(one.clone(), &other), (other.clone(), &one)] {
@@ -384,7 +387,7 @@ mod tests {
             assert!(finds_all(&merged, &hashes(1, 0..5_000)) && finds_all(&merged, &hashes(2, 0..3_000)));
             let foreign = hashes(3, 0..20_000);
             let either = |key: &u64| one.contains(*key) || other.contains(*key);
-            assert!(foreign.iter().all(|key| merged.contains(*key) == either(key)), "order matters not");
+            assert!(foreign.iter().all(|key| merged.contains(*key) == either(key)), "the order does not matter");
             let (rate, sum) = (merged.false_positive_rate(), one.false_positive_rate() + other.false_positive_rate());
             assert!(rate <= sum && rate > 0.98 * sum, "{rate} of {sum}");
             merged.insert_batch(&hashes(4, 0..5_000));
@@ -410,16 +413,16 @@ mod tests {
     }
 
     #[test]
-    fn another_key_is_refused_and_nothing_else() {
+    fn only_another_key_is_refused() {
         let mut filter = fed(crate::test_size::of(300, 60), 0.01, 1, crate::test_size::of(5_000, 140));
         let before = filter.clone();
         let error = filter.merge(&ScalableBloom::with_capacity(300, 0.01, 8)).unwrap_err();
         assert_eq!(error, MergeError::Key { ours: 7, theirs: 8 });
-        assert!(filter == before, "a refused merge leaves no trace");
+        assert!(filter == before, "a refused merge changes nothing");
     }
 
     #[test]
-    fn it_is_as_new_when_cleared_and_memory_is_told() {
+    fn a_cleared_filter_equals_a_new_one_and_memory_is_reported() {
         let new = ScalableBloom::with_capacity(crate::test_size::of(300, 60), 0.01, 7);
         assert_eq!((new.fill(), new.false_positive_rate(), new.estimated_items().upper), (0.0, 0.0, 0));
         let mut filter = fed(crate::test_size::of(300, 60), 0.01, 1, crate::test_size::of(5_000, 140));
@@ -432,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_growing_where_the_rate_cannot_be_held() {
+    fn it_stops_growing_when_the_rate_cannot_be_kept() {
         const MANY: u64 = crate::test_size::of(5_000, 150);
         // A second stage would need half of the lowest rate.
         let mut filter = ScalableBloom::with_growth(100, 2.0 * RATE_MIN, 2, 0.5, 7);
@@ -442,14 +445,14 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_would_grow_beyond_what_it_shows_is_refused() {
+    fn an_image_that_would_grow_into_a_large_filter_is_refused() {
         const HEADER: usize = 24;
         let read = |payload: &[u8]| ScalableBloom::read(&mut Reader::new(payload, 1 << 20), 7);
         for keys in [0, 30, crate::test_size::of(3_000, 100)] {
             let image = fed(20, 0.1, 1, keys).to_image();
             let (first, rest) = image[HEADER..].split_first().unwrap();
             assert_eq!(read(&image[HEADER..]), Ok(fed(20, 0.1, 1, keys)));
-            // The first stage's 20 keys are the first number: made 5 * 10^9 more.
+            // The first number is the number of the first stage's keys, 20. It is increased by 5 * 10^9.
             let forged = [&[first | 0x80, 0x80, 0x80, 0x80, *first], rest].concat();
             assert!(matches!(read(&forged), Err(ImageError::Value { field: "the last stage's blocks", .. })), "{keys}");
         }

@@ -1,25 +1,25 @@
-//! Seen: was this key here lately? For several threads.
+//! Seen: was this key here recently? Several threads can share it.
 //!
 //! There are two generations, each a [`SharedBloom`]. New keys go to the current generation; a lookup asks both. When
 //! the current one is as full as planned, [`Seen::rotate`] empties the previous one and makes it current. A key that
-//! comes again moves to the current generation. So a key that keeps coming is never forgotten, and a key that is absent
-//! for a whole generation is.
+//! appears again moves to the current generation. So a key that keeps appearing is never forgotten, and a key that is
+//! absent for a whole generation is forgotten.
 //!
 //! The key of the hashes can change while the structure is in use: [`Seen::rotate_to`] begins a generation with another
 //! key. Until the older generation is dropped, a lookup needs the hashes of both keys: [`Seen::insert_by`].
 //!
 //! **Errors**: towards "seen", a new key is missed at [`Seen::false_positive_rate`], the rate of asking both
-//! generations. Besides, a thread that is in the midst of an insertion at the very moment of a rotation may miss that
-//! one key. Towards "new" there is one case only: a key that was absent for a whole generation. However many threads
-//! meet a key at once, one of them at most finds it new.
+//! generations. In addition, a thread that is inserting a key exactly during a rotation may miss that one key. Towards
+//! "new" there is only one case: a key that was absent for a whole generation. However many threads insert a key at
+//! once, at most one of them finds it new.
 //!
-//! **Cost** for 1,000,000 keys a generation at a rate of 0.001: 2 x 2.3 MiB. A known key costs one cache line, a new
-//! key two.
+//! **Cost** for 1,000,000 keys per generation at a rate of 0.001: 2 x 2.3 MiB. A known key costs one cache line, and a
+//! new key two.
 //!
-//! **Papers**: those of [`SharedBloom`]; two generations, both asked: Yoon, "Aging Bloom filter with two active buffers
-//! for dynamic sets", 2010.
+//! **Papers**: those of [`SharedBloom`]. Asking two generations: Yoon, "Aging Bloom filter with two active buffers for
+//! dynamic sets", 2010.
 //!
-//! **Why not a crate**: this one rotates without a lock while other threads insert, and loses nothing that they insert.
+//! **Why not a crate**: this one rotates without a lock while other threads insert, and loses none of their keys.
 
 use core::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -35,27 +35,28 @@ use super::{
 #[derive(Debug)]
 pub struct Seen {
     generations: [SharedBloom; 2],
-    /// How many rotations there were. Its lowest bit is the number of the current generation.
+    /// How many rotations there were. The lowest bit is the number of the current generation.
     epoch: AtomicUsize,
-    /// Whether a rotation is under way.
+    /// Whether a rotation is in progress.
     rotating: AtomicBool,
 }
 
 impl Seen {
-    /// Two generations of `items` keys each. When both are full, they take a new key for a known one with a probability
-    /// of at most `false_positive_rate`. The ranges of the settings are those of [`SharedBloom::with_capacity`].
+    /// Two generations of `items` keys each. When both are full, a new key is mistaken for a known one with a
+    /// probability of at most `false_positive_rate`. The ranges of the settings are those of
+    /// [`SharedBloom::with_capacity`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
-        // Of each, so that 1 - (1 - each)^2 is the rate of asking both.
+        // The rate of each generation, so that 1 - (1 - each)^2 is the rate of asking both.
         let each = 1.0 - libm::sqrt(1.0 - false_positive_rate.clamp(0.0, 1.0));
         let generation = || SharedBloom::with_capacity(items, each, key_id);
         Self { generations: [generation(), generation()], epoch: AtomicUsize::new(0), rotating: AtomicBool::new(false) }
     }
 
-    /// One that goes on with these generations: the current one, and the previous one.
+    /// Continues with these generations: the current one, and the previous one.
     ///
     /// # Errors
     ///
-    /// They are of different geometries. (They may have different keys.)
+    /// Their geometries differ. (Their keys may differ.)
     pub fn from_generations([current, previous]: [SharedBloom; 2]) -> Result<Self, MergeError> {
         let [one, other] = [current.geometry(), previous.geometry()];
         if one != other {
@@ -70,24 +71,24 @@ impl Seen {
         [epoch, epoch ^ 1].map(|epoch| self.generation(epoch))
     }
 
-    /// Inserts the key with this hash into the current generation; returns whether it is new, which means that neither
-    /// generation held it. For hashes that all have the same key.
+    /// Inserts the key with this hash into the current generation. Returns whether it is new, so that neither
+    /// generation contained it. This is for hashes that all have the same key.
     ///
-    /// If a rotation happens meanwhile, the key is also inserted into the generation that has become current: the other
-    /// one is the next to be emptied, perhaps while this thread writes to it.
+    /// If a rotation happens at the same time, the key is also inserted into the generation that has become current:
+    /// the other one is the next to be emptied, perhaps while this thread writes to it.
     ///
-    /// If several threads insert the same new key at once, `true` is returned to at most one of them: see
-    /// [`SharedBloom::insert`] for threads that found the same generation current. If two threads found different ones,
-    /// each first sets its bits in one generation and then reads the other, so one of them finds the bits of the other
-    /// (in the one order of `SeqCst`). If both do, it is returned to none: a thread may so miss the one key that it was
-    /// about to insert when a rotation happened.
+    /// If several threads insert the same new key at once, at most one of them gets `true`. [`SharedBloom::insert`]
+    /// explains this for threads that found the same generation current. If two threads found different ones, each of
+    /// them first sets its bits in one generation and then reads the other one, so at least one of them finds the bits
+    /// of the other thread (in the total order of `SeqCst`). If both do, neither gets `true`: so a thread may miss the
+    /// one key that it was inserting during a rotation.
     #[inline]
     pub fn insert(&self, hash: u64) -> bool {
         self.insert_by(|_| hash)
     }
 
-    /// The same for a key whose hash depends on the generation: `hash` makes it for the fingerprint of a generation's
-    /// key, which is one of [`Seen::key_ids`], or the one of a rotation that happens meanwhile.
+    /// Like [`Seen::insert`], for a key whose hash depends on the generation. `hash` makes it for the fingerprint of a
+    /// generation's key: one of [`Seen::key_ids`], or the one of a rotation that happens at the same time.
     #[inline]
     pub fn insert_by(&self, hash: impl Fn(u64) -> u64) -> bool {
         let insert = |generation: &SharedBloom| generation.insert(hash(generation.key_id()));
@@ -110,24 +111,24 @@ impl Seen {
         self.generations.iter().any(|generation| generation.contains(hash))
     }
 
-    /// Prefetches the cache lines of the key with this hash. Saves time if a generation is larger than a core's
+    /// Prefetches the cache lines of the key with this hash. This saves time if a generation is larger than a core's
     /// second-level cache, and costs time if it is not.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        // Of both: a new key, and one that moves on, needs both.
+        // Prefetch in both generations: a new key, and one that moves to the current generation, needs both.
         self.generations.iter().for_each(|generation| generation.prefetch(hash));
     }
 
     /// Empties the previous generation and makes it the current one, with the key of the one that was current. Returns
-    /// the rate of false positives that the emptied generation had by itself, for [`Seen::false_positive_rate_across`].
+    /// the rate of false positives that the emptied generation had, for [`Seen::false_positive_rate_across`].
     ///
-    /// The generation is emptied before it becomes current, so nothing that is inserted meanwhile is lost. One thread
-    /// should call this. A second caller returns 0 at once while a rotation is under way.
+    /// The generation is emptied before it becomes current, so no key that is inserted at the same time is lost. Only
+    /// one thread should call this. A second caller immediately gets 0 while a rotation is in progress.
     pub fn rotate(&self) -> f64 {
         self.rotate_to(self.key_id())
     }
 
-    /// The same, for a generation whose hashes have the key with this fingerprint.
+    /// Like [`Seen::rotate`], for a generation whose hashes have the key with this fingerprint.
     pub fn rotate_to(&self, key_id: u64) -> f64 {
         if self.rotating.swap(true, Acquire) {
             return 0.0;
@@ -136,51 +137,53 @@ impl Seen {
         let oldest = self.generation(epoch ^ 1);
         let rate = oldest.false_positive_rate();
         oldest.clear_for(key_id);
-        // Whoever reads the new epoch also sees the generation empty, and its key.
+        // A thread that reads the new epoch also sees the emptied generation, and its key.
         self.epoch.store(epoch.wrapping_add(1), Release);
         self.rotating.store(false, Release);
         rate
     }
 
-    /// Whether the current generation is as full as planned. Reads all of it: ask now and then, not for every key.
+    /// Whether the current generation is as full as planned. This reads the whole generation: call it now and then, not
+    /// for every key.
     pub fn should_rotate(&self) -> bool {
         self.fill() >= self.current().planned_fill()
     }
 
-    /// Empties both generations. Writes every word, so that their pages become resident. Keys that other threads insert
-    /// meanwhile may be lost or stay.
+    /// Empties both generations, and writes every word, so that their pages become resident. Keys that other threads
+    /// insert at the same time may be lost or stay.
     pub fn clear(&self) {
         self.generations.iter().for_each(SharedBloom::clear);
     }
 
-    /// The same, for hashes of another key.
+    /// Like [`Seen::clear`], for hashes of another key.
     pub fn clear_for(&self, key_id: u64) {
         self.generations.iter().for_each(|generation| generation.clear_for(key_id));
     }
 
-    /// The probability that a new key is taken for a known one, because either generation finds it. Reads both.
+    /// The probability that a new key is mistaken for a known one, because either generation finds it. This reads both
+    /// generations.
     pub fn false_positive_rate(&self) -> f64 {
         self.false_positive_rate_across(0.0)
     }
 
-    /// The highest such probability since before the last rotation, which emptied a generation of this rate. Reads both
-    /// generations.
+    /// The highest such probability since before the last rotation, which emptied a generation with the rate `emptied`.
+    /// This reads both generations.
     ///
-    /// Bits are only set between two rotations. So a key that came before the last one was asked of no more bits than
-    /// today's previous generation has, together with the emptied one; and a key that came later of no more than there
-    /// are now.
+    /// Between two rotations bits are only set. So a key that arrived before the last rotation was compared with at
+    /// most the bits of today's previous generation and of the emptied one. A key that arrived later was compared with
+    /// at most the present bits.
     pub fn false_positive_rate_across(&self, emptied: f64) -> f64 {
         let epoch = self.epoch.load(Acquire);
         let [current, previous] = [epoch, epoch ^ 1].map(|epoch| self.generation(epoch).false_positive_rate());
         1.0 - (1.0 - previous) * (1.0 - current.max(emptied))
     }
 
-    /// The share of the current generation's bits that are set. Reads all of it.
+    /// The share of the current generation's bits that are set. This reads the whole generation.
     pub fn fill(&self) -> f64 {
         self.current().fill()
     }
 
-    /// How many keys a generation was built for.
+    /// The number of keys that a generation was built for.
     pub const fn capacity(&self) -> u64 {
         self.generations[0].capacity()
     }
@@ -200,7 +203,7 @@ impl Seen {
         self.generations().map(SharedBloom::key_id)
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub fn memory_bytes(&self) -> usize {
         let inline = size_of::<Self>() - size_of_val(&self.generations);
         inline + self.generations.iter().map(SharedBloom::memory_bytes).sum::<usize>()
@@ -210,14 +213,14 @@ impl Seen {
         self.generation(self.epoch.load(Acquire))
     }
 
-    /// The generation that is current in `epoch`; in `epoch ^ 1` it is the other.
+    /// The generation that is current in `epoch`. In `epoch ^ 1`, it is the other one.
     #[inline(always)]
     fn generation(&self, epoch: usize) -> &SharedBloom {
         &self.generations[epoch & 1]
     }
 }
 
-/// Both generations, the current one first; the other's key comes before it.
+/// The image has both generations, the current one first. The key of the previous generation comes before it.
 impl Image for Seen {
     const KIND: Kind = Kind::Seen;
 
@@ -252,17 +255,17 @@ mod tests {
         assert!(seen.insert(steady) && seen.insert(silent));
         for _ in 0..5 {
             seen.rotate();
-            assert!(!seen.insert(steady), "a key that keeps coming is known for ever");
+            assert!(!seen.insert(steady), "a key that keeps appearing stays known");
         }
         assert!(!seen.contains(silent) && seen.insert(silent));
         seen.rotate();
-        assert!(seen.contains(silent), "one rotation forgets nothing of the generation that ends");
+        assert!(seen.contains(silent), "one rotation forgets no key of the generation that ends");
         assert!(!seen.insert(steady));
         seen.rotate();
         assert!(!seen.contains(silent) && seen.contains(steady));
     }
 
-    /// Whether an item is new, with a key of its own for each generation: the fingerprint is the seed.
+    /// Whether an item is new, with a different key for each generation: the fingerprint is the seed.
     fn is_new(seen: &Seen, item: u64) -> bool {
         seen.insert_by(|key_id| hash(key_id, item))
     }
@@ -275,10 +278,10 @@ mod tests {
         for (next, key_ids) in [(7, [7, 7]), (8, [8, 7]), (8, [8, 8]), (9, [9, 8]), (10, [10, 9])] {
             seen.rotate_to(next);
             assert_eq!((seen.key_ids(), seen.key_id()), (key_ids, next));
-            assert!(!is_new(&seen, steady), "known for as long as it comes, whatever the key");
-            assert!(is_new(&seen, 100 + next + key_ids[1]), "what never came is new");
+            assert!(!is_new(&seen, steady), "it stays known while it keeps appearing, with any hash key");
+            assert!(is_new(&seen, 100 + next + key_ids[1]), "an item that never appeared is new");
         }
-        assert!(is_new(&seen, silent), "a whole generation went by without it");
+        assert!(is_new(&seen, silent), "it was absent for a whole generation");
         seen.rotate();
         assert_eq!(seen.key_ids(), [10, 10]);
         seen.clear_for(11);
@@ -290,7 +293,7 @@ mod tests {
     fn it_asks_for_rotation_at_its_capacity() {
         const KEYS: u64 = crate::test_size::of(50_000, 400);
         let seen = Seen::with_capacity(KEYS, 0.01, 7);
-        // The fill is known to within 0.2 % of the plan at this size; a tenth of a generation is far beyond it.
+        // At this size, the fill is known to within 0.2 % of the plan; a tenth of a generation is far beyond that.
         let insert = |keys: core::ops::Range<u64>| keys.filter(|item| seen.insert(hash(1, *item))).count();
         insert(0..KEYS * 9 / 10);
         assert!(!seen.should_rotate());
@@ -299,14 +302,14 @@ mod tests {
         seen.rotate();
         assert!(!seen.should_rotate() && seen.fill() == 0.0);
         insert(2 * KEYS..3 * KEYS);
-        // One generation exactly full, one a tenth over.
+        // One generation is exactly full, and one is a tenth above.
         assert!((0.009..0.014).contains(&seen.false_positive_rate()), "{}", seen.false_positive_rate());
         seen.clear();
         assert_eq!((seen.fill(), seen.false_positive_rate()), (0.0, 0.0));
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn new_flows_are_missed_at_the_stated_rate() {
         const KEYS: u64 = 20_000;
         let seen = Seen::with_capacity(KEYS, 0.02, 7);
@@ -314,7 +317,7 @@ mod tests {
         seen.rotate();
         (KEYS..2 * KEYS).for_each(|item| assert!(seen.insert(hash(1, item)) || seen.contains(hash(1, item))));
         let stated = seen.false_positive_rate();
-        // 4,000 of 200,000 expected: a tenth of that is six standard deviations.
+        // 4,000 of 200,000 are expected: a tenth of that is six standard deviations.
         let missed = (0..200_000).filter(|item| seen.contains(hash(2, *item))).count() as f64 / 200_000.0;
         assert!((0.9..1.1).contains(&(missed / stated)), "stated {stated}, measured {missed}");
         assert!((0.018..0.022).contains(&stated), "{stated}");
@@ -325,7 +328,8 @@ mod tests {
         const WORKERS: u64 = 2;
         const KEYS: u64 = crate::test_size::of(400, 40);
         const ROUNDS: u64 = crate::test_size::of(100, 4);
-        // Large for its keys, so that emptying a generation takes as long as inserting a round's.
+        // It is large for its number of keys, so that emptying a generation takes as long as inserting the keys of a
+        // round.
         let seen = Seen::with_capacity(crate::test_size::of(100_000, 2_000), 1e-6, 7);
         let barrier = Barrier::new(WORKERS as usize + 1);
         let work = &|worker| {
@@ -337,7 +341,7 @@ mod tests {
                     seen.insert_by(|key_id| key(key_id, item));
                 });
                 barrier.wait();
-                // One rotation happened at some moment of this round, so all its keys must still be known.
+                // One rotation happened during this round, so all its keys must still be known.
                 let [one, other] = seen.key_ids();
                 let is_known = |item: &u64| seen.contains(key(one, *item)) || seen.contains(key(other, *item));
                 forgotten += (0..KEYS).filter(|item| !is_known(item)).count();
@@ -348,7 +352,7 @@ mod tests {
             let workers: Vec<_> = (0..WORKERS).map(|worker| scope.spawn(move || work(worker))).collect();
             for round in 0..ROUNDS {
                 barrier.wait();
-                // The key changes in every other round.
+                // The hash key changes in every other round.
                 seen.rotate_to(round / 2);
                 barrier.wait();
             }
@@ -358,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_meet_a_key_at_once_never_both_find_it_new() {
+    fn two_threads_never_both_find_a_key_new() {
         const KEYS: u64 = crate::test_size::of(400, 20);
         const ROUNDS: u64 = crate::test_size::of(1_000, 4);
         let seen = Seen::with_capacity(1_000, 1e-6, 7);
@@ -377,7 +381,8 @@ mod tests {
             let workers = [(); 2].map(|()| scope.spawn(work));
             for round in 0..ROUNDS {
                 barrier.wait();
-                // Sooner or later, while both are at work. Once only: two rotations would forget keys of this round.
+                // The rotation happens sooner or later, while both threads are working. It happens only once: two
+                // rotations would forget keys of this round.
                 (0..round % 50 * 20).for_each(|_| core::hint::spin_loop());
                 seen.rotate();
                 barrier.wait();
@@ -386,14 +391,14 @@ mod tests {
         });
         let one: HashSet<u64> = one.into_iter().collect();
         let twice: Vec<_> = other.iter().filter(|item| one.contains(item)).collect();
-        assert_eq!(twice.len(), 0, "so many were new twice");
+        assert_eq!(twice.len(), 0, "no key may be new twice");
         // Each thread may miss one key at each rotation.
         let found = (one.len() + other.len()) as u64;
         assert!((ROUNDS * (KEYS - 2)..=ROUNDS * KEYS).contains(&found), "{found}");
     }
 
     #[test]
-    fn the_rate_across_a_rotation_covers_what_was_asked_before_it() {
+    fn the_rate_across_a_rotation_covers_earlier_lookups() {
         const KEYS: u64 = crate::test_size::of(2_000, 100);
         let seen = Seen::with_capacity(KEYS, 0.01, 7);
         let insert = |keys: core::ops::Range<u64>| keys.filter(|item| seen.insert(hash(1, *item))).count();
@@ -402,15 +407,15 @@ mod tests {
         insert(4 * KEYS..5 * KEYS);
         let before = seen.false_positive_rate();
         let emptied = seen.rotate();
-        assert!(seen.false_positive_rate() < before / 2.0, "it has forgotten most");
+        assert!(seen.false_positive_rate() < before / 2.0, "it has forgotten most keys");
         let across = seen.false_positive_rate_across(emptied);
         assert!((across / before - 1.0).abs() < 1e-9, "{across}, and {before} before");
         insert(5 * KEYS..15 * KEYS);
-        assert_eq!(seen.false_positive_rate_across(emptied), seen.false_positive_rate(), "that is higher now");
+        assert_eq!(seen.false_positive_rate_across(emptied), seen.false_positive_rate(), "the present rate is higher");
     }
 
     #[test]
-    fn settings_are_kept_in_range_and_memory_is_told() {
+    fn settings_are_clamped_and_memory_is_reported() {
         for rate in [f64::NAN, -1.0, 0.0, 1.0, 7.0] {
             let seen = Seen::with_capacity(10, rate, 7);
             assert!(seen.insert(1) && !seen.insert(1), "{rate}");
@@ -419,6 +424,6 @@ mod tests {
         let seen = Seen::with_capacity(MANY, 0.001, 7);
         assert_eq!((seen.capacity(), seen.key_id()), (MANY, 7));
         let bytes = seen.memory_bytes() as f64 / MANY as f64;
-        assert!((4.7..5.1).contains(&bytes), "{bytes} bytes a key");
+        assert!((4.7..5.1).contains(&bytes), "{bytes} bytes per key");
     }
 }

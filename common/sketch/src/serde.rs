@@ -1,8 +1,8 @@
-//! Sketches and keys in the formats of serde.
+//! Sketches and keys in serde's formats.
 //!
-//! A sketch is its image: bytes, or hexadecimal digits in a format for people. It is read if it takes at most
-//! [`MEMORY_MAX`]. A [`Keyed`] is its key and the image of its sketch, so that it can be read without anything else:
-//! **whoever reads it knows the key**. [`Keyed::to_image`] leaves the key out.
+//! A sketch is serialised as its image: as bytes, or as hexadecimal digits in a human-readable format. It is read if it
+//! takes at most [`MEMORY_MAX`]. A [`Keyed`] is its key together with the image of its sketch, so that it can be read
+//! without anything else: **anyone who reads it has the key**. [`Keyed::to_image`] does not include the key.
 
 use alloc::vec::Vec;
 use core::{fmt, marker::PhantomData};
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_bytes_where_nobody_reads_them() {
+    fn images_are_bytes_in_binary_formats() {
         let mut count = HyperLogLog::with_precision(4, 7);
         (0..9).for_each(|item| count.insert(hash(1, item)));
         let bytes = BytesDeserializer::<serde::de::value::Error>::new(&[]);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_refused() {
+    fn other_data_than_an_image_is_refused() {
         for (text, reason) in [
             ("\"7765\"", "byte 0: 4 bytes of the beginning expected"),
             ("\"776\"", "not in hexadecimal"),

@@ -1,11 +1,11 @@
 //! Shared Bloom filter: was this key here before, in any thread?
 //!
 //! **Errors**: only towards "yes". A key that was inserted is always found. An absent key is found at a rate that is
-//! planned at construction, and computed exactly from the bits that are set.
+//! planned at construction, and can be computed exactly from the bits that are set.
 //!
-//! **Cost** for 1,000,000 keys at a rate of 0.001: 2.0 MiB (17.0 bits a key). A key has one cache line, and a new key
-//! costs two atomic updates. The exact rate reads the whole filter. For a single thread
-//! [`BlockedBloom`](super::BlockedBloom) is smaller: it sets a bit in each of eight words and takes 15.7 bits a key.
+//! **Cost** for 1,000,000 keys at a rate of 0.001: 2.0 MiB (17.0 bits per key). A key has one cache line, and a new key
+//! costs two atomic updates. Computing the exact rate reads the whole filter. For a single thread
+//! [`BlockedBloom`](super::BlockedBloom) is smaller: it sets a bit in each of eight words and takes 15.7 bits per key.
 //! Here each word would cost an atomic update of some 20 cycles.
 //!
 //! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970. One word in each sector of a
@@ -34,15 +34,15 @@ use crate::simd;
 
 pub use super::split_block::{BLOCKS_MAX, RATE_MAX, RATE_MIN};
 
-/// Sectors of a block; a key has one word in each.
+/// Sectors per block. A key has one word in each sector.
 const SECTORS: usize = 2;
-/// Words a sector.
+/// Words per sector.
 const WORDS: usize = 4;
-/// Bits of a key in its word, some of which may be the same.
+/// How many bits a key sets in its word. Some of them may be the same bit.
 const BITS: usize = 4;
 /// How many keys ahead a line is prefetched: about as many as a core can wait for at once.
 const AHEAD: usize = 16;
-/// Bits a word.
+/// Bits per word.
 const WIDTH: f64 = u64::BITS as f64;
 
 /// One cache line.
@@ -52,23 +52,23 @@ struct Block([[AtomicU64; WORDS]; SECTORS]);
 
 /// A Bloom filter that several threads share.
 ///
-/// Reading a bit says nothing about other memory of the thread that set it. Insertions and lookups have one order
-/// (`SeqCst`), so that one thread learns that a key is new, here and in [`Seen`](super::Seen). On x86-64 that takes the
-/// same instructions as no order at all.
+/// Reading a bit does not synchronise with other memory of the thread that set it. Insertions and lookups have one
+/// total order (`SeqCst`), so that one thread learns that a key is new, here and in [`Seen`](super::Seen). On x86-64
+/// that takes the same instructions as relaxed order.
 #[derive(Debug)]
 pub struct SharedBloom {
     blocks: Box<[Block]>,
-    /// How many keys it was built for.
+    /// The number of keys that it was built for.
     capacity: u64,
     key_id: AtomicU64,
 }
 
 impl SharedBloom {
-    /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it holds `items`
+    /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it contains `items`
     /// keys.
     ///
-    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. More than [`BLOCKS_MAX`] blocks are not allocated, so
-    /// beyond a billion keys or so the rate is higher than planned: see [`SharedBloom::false_positive_rate`].
+    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. At most [`BLOCKS_MAX`] blocks are allocated, so beyond
+    /// about a billion keys the rate is higher than planned: see [`SharedBloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let capacity = items.max(1);
         let blocks = libm::ceil(capacity as f64 / load_for(false_positive_rate)) as usize;
@@ -76,20 +76,20 @@ impl SharedBloom {
         Self { blocks, capacity, key_id: key_id.into() }
     }
 
-    /// Inserts the key with this hash; returns whether it was absent.
+    /// Inserts the key with this hash. Returns whether it was absent.
     ///
-    /// If several threads insert the same absent key at once, `true` is returned to at most one of them: the one that
-    /// sets a bit in the last word in which it found a bit missing. In one case it is returned to none: if other keys
-    /// set the same bits at that moment. A key that is in costs no write, so threads keep sharing its cache line.
+    /// If several threads insert the same absent key at once, at most one of them gets `true`: the one that sets a bit
+    /// in the last word in which it found a bit missing. In one case none gets it: if other keys set the same bits at
+    /// that moment. A key that is present costs no write, so threads keep sharing its cache line.
     ///
-    /// Why at most one: two threads that get `true` from the same word would each have set the last missing bit of it.
-    /// If one thread gets it from the first word, it found the second word complete before, with the bit that the other
-    /// thread set there. That thread had completed the first word before, so the first thread would have found it
-    /// complete too.
+    /// At most one thread gets `true` for this reason. Two threads that get it from the same word would each have set
+    /// the word's last missing bit. If one thread gets it from the first word, it had found the second word complete
+    /// before, including the bit that the other thread set there. That thread had completed the first word before, so
+    /// the first thread would have found it complete, too.
     #[inline]
     pub fn insert(&self, hash: u64) -> bool {
         let ([first, second], [first_mask, second_mask]) = self.words_of(hash);
-        // Words are read from the last to the first, and written from the first to the last. The proof above rests on
+        // Words are read from the last to the first, and written from the first to the last. The proof above depends on
         // this order.
         let second_missing = second_mask & !second.load(SeqCst);
         let first_missing = first_mask & !first.load(SeqCst);
@@ -101,7 +101,7 @@ impl SharedBloom {
         if second_missing != 0 { second_set != 0 } else { first_set != 0 }
     }
 
-    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// Whether the key with this hash was inserted. This is true by mistake with the probability
     /// [`SharedBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
@@ -126,18 +126,18 @@ impl SharedBloom {
         }
     }
 
-    /// Prefetches the cache line of the key with this hash. Saves time if the filter is larger than a core's
+    /// Prefetches the cache line of the key with this hash. This saves time if the filter is larger than a core's
     /// second-level cache, and costs time if it is not.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         simd::prefetch(&self.blocks[place(hash, self.blocks.len()).0]);
     }
 
-    /// Merges another filter into this one: afterwards it is as if the keys of both had been inserted here.
+    /// Merges another filter into this one. Afterwards it is as if the keys of both had been inserted here.
     ///
     /// # Errors
     ///
-    /// The other has another geometry or another key. Nothing has changed then.
+    /// The geometries or keys differ. In that case nothing is changed.
     pub fn merge(&self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id()), (other.geometry(), other.key_id()))?;
         self.words().zip(other.words()).for_each(|(word, other)| {
@@ -146,82 +146,82 @@ impl SharedBloom {
         Ok(())
     }
 
-    /// Empties it. Writes every word, so that its pages become resident. Keys that other threads insert meanwhile may
-    /// be lost or stay.
+    /// Empties it, and writes every word, so that its pages become resident. Keys that other threads insert at the same
+    /// time may be lost or stay.
     pub fn clear(&self) {
         self.words().for_each(|word| word.store(0, Relaxed));
     }
 
-    /// Empties it as [`SharedBloom::clear`] does, for hashes of another key.
+    /// Like [`SharedBloom::clear`], for hashes of another key.
     pub fn clear_for(&self, key_id: u64) {
         self.clear();
         self.key_id.store(key_id, Relaxed);
     }
 
-    /// The share of bits that are set. Reads the whole filter.
+    /// The share of bits that are set. This reads the whole filter.
     pub fn fill(&self) -> f64 {
         ones(&self.blocks) as f64 / (self.blocks.len() * SECTORS * WORDS) as f64 / WIDTH
     }
 
-    /// The expected fill when it holds as many keys as planned.
+    /// The expected fill when it contains as many keys as planned.
     pub fn planned_fill(&self) -> f64 {
-        // The number of keys of a word is Poisson around a quarter of those of the block, and j keys leave a bit clear
-        // with probability (63/64)^4j.
+        // The number of keys of a word is Poisson with a mean of a quarter of the block's keys, and j keys leave a bit
+        // clear with the probability (63/64)^4j.
         let load = self.capacity as f64 / self.blocks.len() as f64 / WORDS as f64;
         -libm::expm1(-load * (1.0 - power(1.0 - 1.0 / WIDTH)))
     }
 
-    /// The exact probability that an absent key is found, from the bits that are set: a word's fill to the fourth
-    /// power, averaged over the words of each sector, multiplied over the sectors of each block, averaged over all
-    /// blocks. Reads the whole filter.
+    /// The exact probability that an absent key is found, computed from the bits that are set: a word's fill to the
+    /// fourth power, averaged over the words of each sector, multiplied over the sectors of each block, averaged over
+    /// all blocks. This reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
         let sector = |words: &[AtomicU64; WORDS]| words.iter().map(|word| power(fill_of(word))).sum::<f64>();
-        // Each key sets bits in every sector, so a block without any in its first one has none. In a filter of which
-        // little is used, nearly all are such.
+        // Each key sets bits in every sector, so a block with an empty first sector is empty. In a nearly empty filter,
+        // nearly all blocks are empty.
         let is_used = |block: &&Block| block.0[0].iter().any(|word| word.load(Relaxed) != 0);
         let used = self.blocks.iter().filter(is_used);
         let found = used.map(|block| block.0.iter().map(sector).product::<f64>()).sum::<f64>();
         found / self.blocks.len() as f64 / (WORDS * WORDS) as f64
     }
 
-    /// Whether it holds more keys than planned, by more than chance explains: by four standard deviations of as many
-    /// independent bits. (Bits are not independent, but that makes their number vary less.) Reads the whole filter.
+    /// Whether it contains more keys than planned, by more than chance explains: by four standard deviations of as many
+    /// independent bits. (Bits are not independent, but that reduces the variance.) This reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         let (planned, bits) = (self.planned_fill(), (self.blocks.len() * SECTORS * WORDS) as f64 * WIDTH);
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / bits)
     }
 
-    /// About how many distinct keys were inserted, with bounds that hold with a probability of 99.9 %. It follows from
-    /// the bits of each word, as j keys leave a bit clear with probability (63/64)^4j. Far beyond the plan, when many
-    /// words are full, there is no upper bound. Reads the whole filter.
+    /// The estimated number of distinct keys, with bounds that hold with a probability of 99.9 %. It follows from the
+    /// bits of each word, because j keys leave a bit clear with the probability (63/64)^4j. If there are far more keys
+    /// than planned, many words are full, and there is no upper bound. This reads the whole filter.
     pub fn estimated_items(&self) -> Estimate {
-        // Each sector has all keys once. Together they are one array in which each key draws once for each sector.
+        // Each sector has all keys once. Together they are one array from which each key draws once for each sector.
         let draws = (BITS * SECTORS) as f64;
         let word = Occupancy { slots: WIDTH, draws, per_key: -draws * libm::log1p(-1.0 / WIDTH) };
         self.words().map(|bits| word.items(bits.load(Relaxed).count_zeros().into())).sum::<Items>().estimate()
     }
 
-    /// How many keys it was built for.
+    /// The number of keys that it was built for.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Blocks { count: self.blocks.len() }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub fn key_id(&self) -> u64 {
         self.key_id.load(Relaxed)
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
 
-    /// At the `nth` key of a batch, prefetches the line of a later key if the filter is large.
+    /// For key number `nth` of a batch, prefetches the line of a later key if the filter is large.
     #[inline(always)]
     fn ask_ahead(&self, hashes: &[u64], nth: usize) {
         if self.blocks.len() > BLOCKS_NEAR
@@ -234,7 +234,7 @@ impl SharedBloom {
     /// The key's word in each sector of its block, and its bits there.
     #[inline(always)]
     fn words_of(&self, hash: u64) -> ([&AtomicU64; SECTORS], [u64; SECTORS]) {
-        /// Two bits choose the word, and six each of its bits.
+        /// How many bits of the hash a word uses: two choose the word, and six choose each of its bits.
         const FIELDS: u32 = 26;
         const LOWEST: u32 = u64::BITS - SECTORS as u32 * FIELDS;
         let (block, random) = place(hash, self.blocks.len());
@@ -283,12 +283,12 @@ fn fill_of(word: &AtomicU64) -> f64 {
     f64::from(word.load(Relaxed).count_ones()) / WIDTH
 }
 
-/// To the power of [`BITS`].
+/// The power of [`BITS`].
 const fn power(base: f64) -> f64 {
     base * base * (base * base)
 }
 
-/// The rate at this many keys a block is 0.9, beyond [`RATE_MAX`].
+/// With this many keys per block, the rate is 0.9, above [`RATE_MAX`].
 const LOAD_MAX: f64 = 280.0;
 
 /// The most keys that a block may have on average for a rate of false positives of at most `rate`.
@@ -307,18 +307,18 @@ fn rate_at(load: f64) -> PoissonMean {
     })
 }
 
-/// A sector that gets one key after the other, and the probability that it has all bits of an absent key.
+/// A sector that gets one key after the other, and the probability that all bits of an absent key are set in it.
 ///
-/// By inclusion and exclusion, the sum over i of (-1)^i (4 choose i) times the probability that i bits drawn with
-/// repetition are clear: if d of them differ, n keys leave them clear with probability (3/4 + (1 - d/64)^4 / 4)^n, as a
-/// key comes to the absent key's word with probability 1/4.
+/// By inclusion and exclusion, this is the sum over i of (-1)^i (4 choose i) times the probability that i bits drawn
+/// with repetition are clear. If d of them are different, n keys leave them clear with the probability (3/4 + (1 -
+/// d/64)^4 / 4)^n, because a key has the absent key's word with the probability 1/4.
 struct Sector {
-    /// By how many bits differ: the probability that n keys leave them clear.
+    /// For each number of different bits, the probability that n keys leave them clear.
     clear: [f64; BITS + 1],
 }
 
 impl Sector {
-    /// By how many bits differ: the probability that a key leaves them clear.
+    /// For each number of different bits, the probability that one key leaves them clear.
     const STAY_CLEAR: [f64; BITS + 1] = {
         let mut stay_clear = [0.0; BITS + 1];
         let mut differing = 0;
@@ -329,10 +329,11 @@ impl Sector {
         }
         stay_clear
     };
-    /// By how many bits differ: the sum over i of (-1)^i (4 choose i) times the probability that of i bits so many do.
+    /// For each number of different bits, the sum over i of (-1)^i (4 choose i) times the probability that this many of
+    /// i bits are different.
     const SHARES: [f64; BITS + 1] = {
         const CHOOSE: [f64; BITS + 1] = [1.0, -4.0, 6.0, -4.0, 1.0];
-        // Of as many draws as went before.
+        // The probabilities after the draws so far.
         let mut differ = [0.0; BITS + 1];
         differ[0] = 1.0;
         let mut shares = [0.0; BITS + 1];
@@ -380,7 +381,7 @@ mod tests {
         filter
     }
 
-    /// The share of `tries` keys, none of them inserted, that the filter finds.
+    /// The share of `tries` keys that the filter finds, although none of them was inserted.
     fn measured_rate(filter: &SharedBloom, seed: u64, tries: u64) -> f64 {
         (1..=tries).filter(|item| filter.contains(hash(seed, u64::MAX - item))).count() as f64 / tries as f64
     }
@@ -392,7 +393,7 @@ mod tests {
         let mut inserted = HashSet::new();
         for item in (0..KEYS).chain(0..KEYS / 4).map(|item| hash(1, item)) {
             let known = filter.contains(item);
-            assert_eq!(filter.insert(item), !known, "exactly what was not found is new");
+            assert_eq!(filter.insert(item), !known, "exactly the keys that were not found are new");
             assert!(known || inserted.insert(item), "a key was forgotten");
             assert!(filter.contains(item));
         }
@@ -400,11 +401,11 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn the_rate_is_as_planned_and_as_computed() {
-        // Of 200,000 foreign keys at least 190 are found: 1.2 times as many is 2.6 standard deviations away (one
-        // chance in 215) at the lowest rate, and beyond 8 at the others. The computed rate differs from the planned one
-        // only by the luck of the blocks' loads.
+        // Of 200,000 absent keys at least 190 are found. 1.2 times as many is 2.6 standard deviations away (a chance of
+        // one in 215) at the lowest rate, and more than 8 at the others. The computed rate differs from the planned one
+        // only because the loads of blocks vary.
         for (seed, planned) in [(1, 0.001), (2, 0.001), (3, 0.01), (4, 0.01), (5, 0.05), (6, 0.3)] {
             let filter = fed(50_000, planned, seed, 50_000);
             let (computed, measured) = (filter.false_positive_rate(), measured_rate(&filter, seed, 200_000));
@@ -414,8 +415,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn fill_and_number_of_keys_are_told() {
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+    fn fill_and_number_of_keys_are_estimated() {
         let empty = SharedBloom::with_capacity(10_000, 0.01, 7);
         assert_eq!((empty.fill(), empty.false_positive_rate(), empty.estimated_items().upper), (0.0, 0.0, 0));
         for items in [1, 100, 10_000, 20_000] {
@@ -441,7 +442,7 @@ mod tests {
             let workers: Vec<_> = (0..2).map(|_| scope.spawn(worker)).collect();
             workers.into_iter().map(|worker| worker.join().unwrap()).sum()
         });
-        // One thread is told of each new key, but for false positives.
+        // One thread gets `true` for each new key, except for false positives.
         assert!((KEYS * 99 / 100..=KEYS).contains(&new), "{new}");
         assert!((0..KEYS).all(|item| filter.contains(hash(1, item))));
         let alone = fed(KEYS, 0.001, 1, KEYS);
@@ -464,7 +465,7 @@ mod tests {
         const MANY: u64 = crate::test_size::of(1_000_000, 10_000);
         let large = SharedBloom::with_capacity(MANY, 0.001, 7);
         let bits = (large.memory_bytes() - size_of::<SharedBloom>()) as f64 * 8.0 / MANY as f64;
-        assert!((16.9..17.2).contains(&bits), "{bits} bits a key");
+        assert!((16.9..17.2).contains(&bits), "{bits} bits per key");
         assert_eq!(align_of_val(&large.blocks[0]), 64);
         for rate in [f64::NAN, RATE_MAX, 2.0, f64::INFINITY] {
             let filter = SharedBloom::with_capacity(100, rate, 7);

@@ -1,24 +1,22 @@
-//! One source, compiled for several instruction sets. At run time the best one that the processor has is used.
+//! Compiles one source for several instruction sets. At run time the best one that the processor has is used.
 //!
 //! The code is written once, in plain Rust that the compiler turns into vector instructions. `dispatch!` compiles it
 //! again for AVX2 and AVX-512. Every 64-bit ARM has NEON, which needs no second version. So all versions give the same
-//! bits. Dispatch costs a load and a branch that is always predicted: ask for it once per batch, not once per key.
+//! bits. A dispatch costs a load and a branch that is always predicted correctly: use it once per batch, not once per
+//! key.
 //!
-//! `RUSTFLAGS='--cfg weir_simd="avx2"'` leaves AVX-512 out, to measure what a processor without it gets.
+//! `RUSTFLAGS='--cfg weir_simd="avx2"'` excludes AVX-512, to measure the speed of a processor without it.
 
-#![expect(
-    unsafe_code,
-    reason = "instruction sets that the compiler cannot know of, and prefetching, have no safe form"
-)]
+#![expect(unsafe_code, reason = "instruction sets that only some CPUs have, and prefetching, have no safe form")]
 
-/// The instruction sets that code is compiled for.
+/// The instruction sets for which code is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What every processor of this architecture has.
+    /// The instructions that every processor of this architecture has.
     Portable,
     /// AVX2 with BMI1, BMI2 and POPCNT (Intel Haswell, AMD Zen, and later).
     Avx2,
-    /// AVX-512 F, BW, CD, DQ and VL as well (Intel Skylake-X, AMD Zen 4, and later).
+    /// Also AVX-512 F, BW, CD, DQ and VL (Intel Skylake-X, AMD Zen 4, and later).
     Avx512,
 }
 
@@ -40,10 +38,10 @@ mod x86 {
         }
     }
 
-    /// Whether this CPU has AVX-512 FP16. Asked of it once: under a hypervisor that takes microseconds.
+    /// Whether this CPU has AVX-512 FP16. It is detected only once, because under a hypervisor that takes microseconds.
     #[inline]
     pub fn gathers() -> bool {
-        /// 0 and 1 for no and yes.
+        /// 0 is no, 1 is yes, and the largest number means not detected yet.
         static KNOWN: AtomicU8 = AtomicU8::new(u8::MAX);
         match KNOWN.load(Ordering::Relaxed) {
             u8::MAX => {
@@ -65,11 +63,12 @@ pub fn level() -> Level {
     Level::Portable
 }
 
-/// Whether this processor loads from many places faster by one instruction than by one instruction for each.
+/// Whether this processor loads from many places faster with one gather instruction than with one instruction for each
+/// place.
 ///
-/// That is so for Intel's since Sapphire Rapids, the first with AVX-512 FP16. Older ones are protected from leaking
-/// what they gather (Gather Data Sampling, 2023), which makes gathers slow. AMD's up to Zen 5 take more operations for
-/// a gather than for single loads.
+/// This is so for Intel's processors since Sapphire Rapids, the first with AVX-512 FP16. Older ones have a protection
+/// against leaking gathered data (Gather Data Sampling, 2023), which makes gathers slow. AMD's processors up to Zen 5
+/// take more operations for a gather than for single loads.
 #[inline]
 pub fn gathers() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -78,7 +77,7 @@ pub fn gathers() -> bool {
     false
 }
 
-/// Prefetches the cache line in which a value begins. Never changes what a program computes.
+/// Prefetches the cache line in which a value begins. This never changes a result.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -95,11 +94,11 @@ pub fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// Defines a function that is compiled for each [`Level`] and runs the best version that this CPU has.
+/// Defines a function that is compiled for each [`Level`], and runs the best version that this CPU has.
 ///
-/// Whatever the body calls must be `#[inline(always)]` to be compiled for that level too. In the body, `ROTATES` says
-/// whether this version has an instruction that rotates each lane by a number of its own, and `MULTIPLIES` whether it
-/// has one that multiplies lanes of 64 bits.
+/// Everything that the body calls must be `#[inline(always)]`, so that it is compiled for that level, too. In the body,
+/// `ROTATES` tells whether this version has an instruction that rotates each lane by a different number, and
+/// `MULTIPLIES` whether it has one that multiplies 64-bit lanes.
 macro_rules! dispatch {
     (
         $(#[$meta:meta])* $vis:vis fn $name:ident $(<$T:ident: $bound:path>)? ($($arg:ident: $type:ty),* $(,)?)
@@ -112,15 +111,15 @@ macro_rules! dispatch {
     };
 }
 
-/// Runs code at a level that this CPU is known to have; for `dispatch!` and for tests that compare the levels.
+/// Runs code at a level that this CPU has, for `dispatch!` and for tests that compare the levels.
 macro_rules! at_level {
     ($level:expr, $(<$T:ident: $bound:path>)? ($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block) => {{
         debug_assert!($level <= $crate::simd::level(), "this CPU has no {:?}", $level);
         #[inline(always)]
         fn portable $(<$T: $bound>)? ($($arg: $type),*) $(-> $ret)? {
-            #[allow(dead_code, reason = "few bodies ask")]
+            #[allow(dead_code, reason = "few bodies use it")]
             const ROTATES: bool = false;
-            #[allow(dead_code, reason = "few bodies ask")]
+            #[allow(dead_code, reason = "few bodies use it")]
             const MULTIPLIES: bool = false;
             $body
         }
@@ -132,9 +131,9 @@ macro_rules! at_level {
             enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
         )]
         fn avx512 $(<$T: $bound>)? ($($arg: $type),*) $(-> $ret)? {
-            #[allow(dead_code, reason = "few bodies ask")]
+            #[allow(dead_code, reason = "few bodies use it")]
             const ROTATES: bool = true;
-            #[allow(dead_code, reason = "few bodies ask")]
+            #[allow(dead_code, reason = "few bodies use it")]
             const MULTIPLIES: bool = true;
             $body
         }
@@ -142,7 +141,7 @@ macro_rules! at_level {
         #[allow(unsafe_code, reason = "the one place where a version is chosen")]
         match $level {
             $crate::simd::Level::Portable => portable($($arg),*),
-            // SAFETY: `level` gives this only if the CPU and the system have these instruction sets.
+            // SAFETY: `level` returns this only if the CPU and the system have these instruction sets.
             $crate::simd::Level::Avx2 => unsafe { avx2($($arg),*) },
             // SAFETY: as above.
             $crate::simd::Level::Avx512 => unsafe { avx512($($arg),*) },
@@ -173,6 +172,6 @@ mod tests {
         prefetch(&numbers[999]);
         assert!(level() >= Level::Portable);
         assert!(level() == Level::Avx512 || !gathers());
-        assert_eq!(gathers(), gathers(), "asked for the first time and later");
+        assert_eq!(gathers(), gathers(), "the first call and a later one must agree");
     }
 }

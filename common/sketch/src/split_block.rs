@@ -1,8 +1,8 @@
-//! Split blocks: what the filters have in common that keep a key within one cache line.
+//! Split blocks: the common part of the filters that keep a key within one cache line.
 //!
 //! A block is one cache line of eight 64-bit lanes. A lane has slots: 64 bits, or 16 counters of 4 bits. A key has one
-//! block, and one slot in each of its lanes. Here is where a key goes, how many blocks a plan takes, and what the taken
-//! slots say of the keys that took them.
+//! block, and one slot in each of its lanes. This file has the place of a key, the number of blocks for a plan, and the
+//! estimate of keys from the used slots.
 
 use super::{
     Geometry,
@@ -11,51 +11,52 @@ use super::{
 };
 use crate::{hash::scale, simd::prefetch};
 
-/// Lanes a block; a key takes one slot in each.
+/// Lanes per block. A key takes one slot in each.
 pub(super) const LANES: usize = 8;
 /// The most blocks: 4 GiB.
 pub const BLOCKS_MAX: usize = 1 << 26;
 /// The lowest rate of false positives that can be planned.
 pub const RATE_MIN: f64 = 1e-9;
-/// The highest rate: such a filter is wrong half of the time.
+/// The highest rate. Such a filter is wrong half of the time.
 pub const RATE_MAX: f64 = 0.5;
-/// Filters of more blocks (1 MiB) prefetch lines. Smaller ones stay within a core's second-level cache, where
-/// prefetching only costs time. (Under Miri, which takes long for each block, the limit is lower.)
+/// Filters with more blocks (1 MiB) prefetch lines. Smaller ones stay within a core's second-level cache, where
+/// prefetching only costs time. (The limit is lower under Miri, which takes long for each block.)
 pub(super) const BLOCKS_NEAR: usize = if cfg!(miri) { 1 << 5 } else { 1 << 14 };
-/// Batches are processed in chunks of so many keys. Decisions and counts are made once per chunk.
+/// Batches are processed in chunks of this many keys. Decisions and counts are made once per chunk.
 const CHUNK: usize = 8;
 /// How many chunks ahead lines are prefetched: sixteen keys, about as many lines as a core can wait for at once.
 const CHUNKS_AHEAD: usize = 2;
 
-/// The shape of a filter, and for how many keys it is.
+/// The shape of a filter, and its number of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// How many keys it is for.
+    /// How many keys the filter is for.
     pub capacity: u64,
     /// How many blocks it has.
     pub blocks: usize,
-    /// Slots a lane.
+    /// Slots per lane.
     slots: u32,
 }
 
 impl Plan {
-    /// A plan of as many blocks, up to [`BLOCKS_MAX`], as a filter with `items` keys needs to find an absent key with a
-    /// probability of at most `rate`, which is clamped to [`RATE_MIN`] and [`RATE_MAX`]. NaN gives the smallest.
+    /// A plan with as many blocks, up to [`BLOCKS_MAX`], as a filter with `items` keys needs to find an absent key with
+    /// a probability of at most `rate`. The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. NaN gives the smallest
+    /// filter.
     pub fn new(items: u64, rate: f64, slots: u32) -> Self {
         let load = load_for(rate, slots);
-        // For no more keys than the most blocks have room for.
+        // The capacity is at most what the largest number of blocks has room for.
         let capacity = items.clamp(1, (BLOCKS_MAX as f64 * load) as u64);
         let blocks = libm::ceil(capacity as f64 / load) as usize;
         Self { capacity, blocks: blocks.clamp(1, BLOCKS_MAX), slots }
     }
 
-    /// Writes it into an image's payload.
+    /// Writes the plan into an image's payload.
     pub fn write(&self, payload: &mut Writer) {
         payload.varint(self.capacity);
         payload.varint(self.blocks as u64);
     }
 
-    /// Reads what was written.
+    /// Reads a plan that [`Plan::write`] wrote.
     pub fn read(payload: &mut Reader, slots: u32) -> Result<Self, ImageError> {
         let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
         let blocks = payload.within("the blocks", 1..=BLOCKS_MAX as u64, "from 1 to 2^26", Reader::varint)? as usize;
@@ -67,20 +68,20 @@ impl Plan {
         Geometry::Blocks { count: self.blocks }
     }
 
-    /// The share of slots that is taken when the filter holds as many keys as planned.
+    /// The share of used slots when the filter contains as many keys as planned.
     pub fn fill(&self) -> f64 {
-        // j keys leave a slot free with (1 - 1/slots)^j; j is Poisson around the load.
+        // j keys leave a slot free with the probability (1 - 1/slots)^j, and j is Poisson with the load as its mean.
         -libm::expm1(-(self.capacity as f64 / self.blocks as f64) / f64::from(self.slots))
     }
 
-    /// Whether so many slots taken are more than planned, by more than chance explains: by four standard deviations of
-    /// as many independent slots. (Slots are not independent, but that makes their number vary less.)
+    /// Whether more slots are used than planned, by more than chance explains: by four standard deviations of as many
+    /// independent slots. (Slots are not independent, but that reduces the variance.)
     pub fn is_exceeded(&self, fill: f64) -> bool {
         let (planned, slots) = (self.fill(), (self.blocks * LANES) as f64 * f64::from(self.slots));
         fill > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / slots)
     }
 
-    /// The share of slots that is taken, from the number taken in each lane of each block.
+    /// The share of used slots, from the number used in each lane of each block.
     pub fn fill_of(&self, taken: impl Iterator<Item = [u32; LANES]>) -> f64 {
         let taken: u64 = taken.flatten().map(u64::from).sum();
         taken as f64 / (self.blocks * LANES) as f64 / f64::from(self.slots)
@@ -94,7 +95,7 @@ impl Plan {
         ways.sum::<f64>() / power(f64::from(self.slots)) / self.blocks as f64
     }
 
-    /// About how many distinct keys were inserted, from each block's slots.
+    /// The estimated number of distinct keys, from each block's slots.
     pub fn items_of(&self, taken: impl Iterator<Item = [u32; LANES]>) -> Items {
         const SLOTS_MAX: usize = LANES * u64::BITS as usize;
         let mut blocks_by_taken = [0u64; SLOTS_MAX + 1];
@@ -109,10 +110,10 @@ impl Plan {
 
 /// The block of the key with this hash, and a word that chooses its slots there.
 ///
-/// The block is the upper half of the product of hash and number of blocks, which takes no division and allows any
-/// number. So the keys of one block have equal high bits in their hashes. In the word, the low bits, which differ,
-/// reach all upper bits. (The lower half of that product would cost nothing, but repeats bits if the number is near a
-/// power of two.)
+/// The block is the upper half of the product of hash and number of blocks, which needs no division and allows any
+/// number. So the keys of one block have equal high bits in their hashes. The word is made so that the low bits, which
+/// differ, affect all upper bits. (The lower half of that product would cost nothing, but it repeats bits if the number
+/// is near a power of two.)
 #[inline(always)]
 pub(super) const fn place(hash: u64, blocks: usize) -> (usize, u64) {
     /// 2^64 divided by the golden ratio.
@@ -120,14 +121,14 @@ pub(super) const fn place(hash: u64, blocks: usize) -> (usize, u64) {
     (scale(hash, blocks as u64) as usize, hash.wrapping_mul(ODD))
 }
 
-/// Six bits of the word for each lane. (Not the topmost bits: a field that needs no mask would differ from the others,
-/// and the compiler would not make one vector of all eight.)
+/// Six bits of the word for each lane. They are not the topmost bits: a field that needs no mask would differ from the
+/// others, and the compiler would not make one vector of all eight.
 #[inline(always)]
 pub(super) fn fields(word: u64) -> [u64; LANES] {
     core::array::from_fn(|lane| (word >> (10 + 6 * lane)) & 63)
 }
 
-/// Calls `find` with the block and the word of each of many keys, and keeps the answers.
+/// Calls `find` with the block and the word of each of many keys, and stores the results.
 #[inline(always)]
 pub(super) fn find_all<B>(blocks: &[B], hashes: &[u64], found: &mut [bool], find: impl Fn(&B, u64) -> bool) {
     let count = hashes.len().min(found.len());
@@ -146,14 +147,14 @@ pub(super) fn find_all<B>(blocks: &[B], hashes: &[u64], found: &mut [bool], find
     }
 }
 
-/// A change of a key's block. (This is no closure, because large closures are not inlined, and what is not inlined is
-/// compiled for the portable level.)
+/// A change of a key's block. This is not a closure, because large closures are not inlined, and code that is not
+/// inlined is compiled for the portable level.
 pub(super) trait Change<B> {
-    /// Changes a block by its key's word; returns whether the key was new (insertion) or was in (removal).
+    /// Changes a block by its key's word. Returns whether the key was new (insertion) or present (removal).
     fn change(block: &mut B, word: u64) -> bool;
 }
 
-/// Changes the blocks of many keys; returns how often the change returned `true`.
+/// Changes the blocks of many keys. Returns how often the change returned `true`.
 #[inline(always)]
 pub(super) fn change_all<C: Change<B>, B>(blocks: &mut [B], hashes: &[u64]) -> u64 {
     let (chunks, rest) = hashes.as_chunks();
@@ -172,7 +173,7 @@ pub(super) fn change_all<C: Change<B>, B>(blocks: &mut [B], hashes: &[u64]) -> u
     changed
 }
 
-/// At the `nth` chunk of a batch, prefetches the lines of a later chunk if the filter is large.
+/// For chunk number `nth` of a batch, prefetches the lines of a later chunk if the filter is large.
 #[inline(always)]
 fn ask_ahead<B>(blocks: &[B], chunks: &[[u64; CHUNK]], nth: usize) {
     if blocks.len() > BLOCKS_NEAR
@@ -184,28 +185,28 @@ fn ask_ahead<B>(blocks: &[B], chunks: &[[u64; CHUNK]], nth: usize) {
 
 /// The most keys that a block may have on average for a rate of false positives of at most `rate`.
 fn load_for(rate: f64, slots: u32) -> f64 {
-    // The rate at the higher is 0.9, beyond RATE_MAX.
+    // At the upper end the rate is 0.9, above RATE_MAX.
     largest_load(rate, f64::from(slots), 4.4 * f64::from(slots), |load| rate_at(load, slots))
 }
 
-/// The most keys that a block may have on average, up to `most`, for `rate_at` that load to be at most `rate`, which is
-/// clamped to [`RATE_MIN`] and [`RATE_MAX`]. A key takes eight places of a block, each one of `slots`.
+/// The most keys that a block may have on average, up to `most`, so that `rate_at` this load is at most `rate`, which
+/// is clamped to [`RATE_MIN`] and [`RATE_MAX`]. A key takes eight places of a block, each one of `slots`.
 ///
-/// It is found by Newton's method on logarithms, whose slope changes little, in a handful of evaluations.
+/// Newton's method finds it, on logarithms, whose slope changes little, in a few evaluations.
 pub(super) fn largest_load(rate: f64, slots: f64, most: f64, rate_at: impl Fn(f64) -> PoissonMean) -> f64 {
-    /// Loads are multiples of this small part of `most`, so that the geometry does not depend on where the search began
-    /// and ended.
+    /// Loads are multiples of this small part of `most`, so that the geometry does not depend on the first and the last
+    /// step of the search.
     const STEPS: f64 = (1 << 20) as f64;
-    /// After a step of less than a millionth the error is about its square.
+    /// After a step of less than a millionth, the error is about the square of that.
     const NEAR: f64 = 1e-6;
     /// No rate that was tried took more than six evaluations.
     const EVALUATIONS_MAX: u32 = 12;
     if rate.is_nan() {
-        // NaN gives the smallest filter, not the largest.
+        // NaN must not give the largest filter.
         return most;
     }
     let rate = rate.clamp(RATE_MIN, RATE_MAX);
-    // As if all blocks had equally many keys.
+    // The search starts as if all blocks had equally many keys.
     let mut load = -slots * libm::log1p(-libm::pow(rate, 1.0 / LANES as f64));
     for _ in 0..EVALUATIONS_MAX {
         let found = rate_at(load);
@@ -218,8 +219,8 @@ pub(super) fn largest_load(rate: f64, slots: f64, most: f64, rate_at: impl Fn(f6
     libm::floor(load / most * STEPS).clamp(1.0, STEPS) / STEPS * most
 }
 
-/// The rate of false positives when blocks have `load` keys on average: the mean over the Poisson distribution of keys
-/// in a block of the probability that the absent key's slot is taken in all eight lanes.
+/// The rate of false positives when blocks have `load` keys on average: the mean, over the Poisson distribution of keys
+/// in a block, of the probability that the absent key's slot is used in all eight lanes.
 fn rate_at(load: f64, slots: u32) -> PoissonMean {
     let stays_free = 1.0 - 1.0 / f64::from(slots);
     let mut free = 1.0;
@@ -237,14 +238,14 @@ pub(super) struct PoissonMean {
     pub slope: f64,
 }
 
-/// The mean of a value over the Poisson distribution with this `mean`. The value grows with the number, but beyond the
-/// mean more slowly than probabilities fall. It is evaluated at 0, 1, 2 and so on.
+/// The mean of a value over the Poisson distribution with this `mean`. The value grows with the number, but above the
+/// mean it must grow more slowly than probabilities fall. It is evaluated at 0, 1, 2 and so on.
 pub(super) fn poisson_mean(mean: f64, mut value: impl FnMut() -> f64) -> PoissonMean {
-    /// The sum ends when a number beyond the mean adds less than this share: all following numbers add little more.
+    /// The sum ends when a number above the mean adds less than this share: all following numbers add little more.
     const WEIGHT_MIN: f64 = 1e-14;
-    // Fifteen standard deviations and some: what lies beyond weighs less than 1e-20.
+    // This is more than fifteen standard deviations: the rest weighs less than 1e-20.
     let most = (mean + 15.0 * libm::sqrt(mean) + 30.0) as u32;
-    // With the derivative of the probabilities by the mean, p(n) (n / mean - 1), comes the slope.
+    // The slope comes from the derivative of the probabilities by the mean, p(n) (n / mean - 1).
     let (mut sum, mut moment, mut probability) = (0.0, 0.0, libm::exp(-mean));
     for number in (0..most).map(f64::from) {
         let share = probability * value();
@@ -258,7 +259,7 @@ pub(super) fn poisson_mean(mean: f64, mut value: impl FnMut() -> f64) -> Poisson
     PoissonMean { value: sum, slope: moment / sum - mean }
 }
 
-/// To the power of the number of lanes.
+/// The power of the number of lanes.
 fn power(base: f64) -> f64 {
     (0..LANES.ilog2()).fold(base, |power, _| power * power)
 }
@@ -269,10 +270,11 @@ pub mod tests {
     use crate::{Filter, oracle::hash};
     use core::convert::Infallible;
 
-    /// Holds filters that are fed with what they were built for (a rate, and the seed of the keys) against their plan.
+    /// Compares filters with their plan. `fed` builds a filter for a rate, with the planned keys from a seed.
     pub fn assert_the_rate_is_as_planned_and_as_computed<F: Filter>(items: u64, fed: impl Fn(f64, u64) -> F) {
-        // 4.5 standard deviations of what is found by chance: one in 147,000, for each of twelve. The computed rate
-        // differs from the plan by the luck of the blocks' loads, some 1 % at the lowest rate.
+        // 4.5 standard deviations of the number found by chance are allowed: a chance of one in 147,000 for each of
+        // twelve. The computed rate differs from the plan because the loads of blocks vary, by some 1 % at the lowest
+        // rate.
         const TRIES: u64 = 100_000;
         for seed in 0..3 {
             for planned in [0.002, 0.01, 0.05, 0.3] {
@@ -287,15 +289,15 @@ pub mod tests {
         }
     }
 
-    /// Builds filters of all settings; `bits` are those of a key among very many at 1 %.
-    pub fn assert_settings_are_kept_in_range_and_memory_is_told<F: Filter<Error = Infallible>>(
+    /// Builds filters of all settings. `bits_per_key` is the range for a filter of very many keys at 1 %.
+    pub fn assert_settings_are_clamped_and_memory_is_reported<F: Filter<Error = Infallible>>(
         with_capacity: fn(u64, f64, u64) -> F,
         bits_per_key: core::ops::Range<f64>,
     ) {
         const MANY: u32 = crate::test_size::of(1_000_000, 10_000);
         let large = with_capacity(MANY.into(), 0.01, 7);
         let bits = (large.memory_bytes() - size_of::<F>()) as f64 * 8.0 / f64::from(MANY);
-        assert!(bits_per_key.contains(&bits) && large.key_id() == 7, "{bits} bits a key");
+        assert!(bits_per_key.contains(&bits) && large.key_id() == 7, "{bits} bits per key");
         for rate in [f64::NAN, -1.0, 0.0, RATE_MAX, 2.0] {
             let mut filter = with_capacity(0, rate, 7);
             let are_new = [u64::MAX, 0, 0].map(|hash| filter.insert(hash));
@@ -344,7 +346,7 @@ pub mod tests {
         }
     }
 
-    /// Counts pairs of fields of many words in 4,096 cells, and holds chi-squared against its 4,095 degrees of freedom:
+    /// Counts pairs of fields of many words in 4,096 cells, and compares chi-squared with its 4,095 degrees of freedom:
     /// a standard deviation is 90. More than six of them happen once in 10^8, for each of 72 pairs.
     fn assert_pairs_are_uniform(what: &str, words: impl Fn() -> Box<dyn Iterator<Item = u64>>) {
         for (one, other) in (0..LANES).map(|lane| (lane, (lane + 1) % LANES)).chain((0..4).map(|lane| (lane, lane + 4)))
@@ -363,15 +365,15 @@ pub mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn a_keys_slots_are_independent_also_among_keys_of_one_block() {
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+    fn slots_of_a_key_are_independent_even_within_one_block() {
         const KEYS: u64 = 40_000;
         for blocks in [1, 15, (1 << 14) + 1] {
             assert_pairs_are_uniform("all keys", || {
                 Box::new((0..KEYS).map(move |item| place(hash(blocks as u64, item), blocks).1))
             });
         }
-        // Keys of one block have their high bits alike: the largest filters leave 38 bits to tell them apart.
+        // Keys of one block have the same high bits: in the largest filters only 38 bits differ.
         for (blocks, block) in [(BLOCKS_MAX - 1, 0x0123_4567), (BLOCKS_MAX, 0x0222_2222), (BLOCKS_MAX / 3, 77)] {
             let first = (u128::from(block) << 64).div_ceil(blocks as u128) as u64;
             let alike = move |item| first + (hash(7, item) >> 27);
@@ -383,9 +385,9 @@ pub mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn blocks_are_chosen_evenly() {
-        // 100 keys a block: nine standard deviations of a Poisson distribution.
+        // There are 100 keys per block. Nine standard deviations of a Poisson distribution are allowed.
         let mut keys = [0u32; 1001];
         (0..100_100).for_each(|item| keys[place(hash(1, item), 1001).0] += 1);
         assert!(keys.iter().all(|keys| (10..190).contains(keys)));

@@ -1,19 +1,19 @@
-//! Spread: which keys touch many different items, and how many? A scanner touches many hosts; a popular film has many
-//! viewers.
+//! Spread: which keys touch many different items, and how many? For example, a scanner touches many hosts, and a
+//! popular film has many viewers.
 //!
-//! Every key has a few lines of registers. Its hash picks them, and it shares them with other keys that pick them too.
-//! Each pair (a key and an item) goes to one of the key's lines. What other keys put there is taken off: it is known
-//! from what a key would find that touched nothing. Besides, each line remembers the key of one of its pairs, each pair
-//! with the same chance. So keys that touch many items are remembered.
+//! Every key has a few lines of registers. Its hash chooses them, and other keys share them. Each pair (a key and an
+//! item) goes to one of the key's lines. The part of other keys is subtracted: it is estimated from the lines of random
+//! keys that touched nothing. In addition, each line remembers the key of one of its pairs, where each pair has the
+//! same chance. So keys that touch many items are remembered.
 //!
-//! **Errors**: both ways, by 0.106 / sqrt(lines per key), and by how much the content of other keys varies between
-//! lines. The bounds include both, and hold with the probability [`CONFIDENCE`]. Of a key far below the resolution they
-//! say only that it is small. A key at the resolution is missing among the largest with a probability of (1/3)^(lines
-//! per key).
+//! **Errors**: in both directions, by 0.106 / sqrt(lines per key), and by how much the content of other keys varies
+//! between lines. The bounds include both, and hold with the probability [`CONFIDENCE`]. For a key far below the
+//! resolution they only show that it is small. A key at the resolution is missing among the largest with a probability
+//! of (1/3)^(lines per key).
 //!
-//! **Cost** for 3 million pairs, a resolution of 1,000 items a key, and an error of 0.04: 48,000 lines = 3 MiB, and 1.5
-//! MiB for keys of 24 bytes, however many keys there are. An insertion touches one cache line, seldom a second. Answers
-//! need a [`Survey`] of all lines, and take about a microsecond each.
+//! **Cost** for 3 million pairs, a resolution of 1,000 items per key, and an error of 0.04: 48,000 lines = 3 MiB, and
+//! 1.5 MiB for keys of 24 bytes, for any number of keys. An insertion touches one cache line, and seldom a second one.
+//! Queries need a [`Survey`] of all lines, and take about a microsecond each.
 //!
 //! **Papers**: sharing registers among virtual sketches: Xiao, Chen, Chen and Ling, "Hyper-compact virtual estimators
 //! for big network data based on register sharing", 2015. Here keys share whole lines, and only the two middle
@@ -22,8 +22,8 @@
 //! invertible and network-wide detection of superspreaders", 2020. Registers and estimates are those of
 //! [`UltraLogLog`](super::UltraLogLog).
 //!
-//! **Why not a crate**: none has it. One distinct counter for each key takes as much memory as an attacker likes, and
-//! several times as long.
+//! **Why not a crate**: no crate has it. With one distinct counter for each key, an attacker determines how much memory
+//! is used, and it takes several times as long.
 
 use alloc::{boxed::Box, vec};
 
@@ -42,9 +42,9 @@ use self::{
 use super::{Geometry, MergeError, merge::check_mergeable, ultraloglog};
 use crate::simd;
 
-/// The least number of lines: fewer do not tell what lines hold.
+/// The smallest number of lines. With fewer lines, the usual content of lines cannot be estimated.
 pub const LINES_MIN: usize = 256;
-/// The largest number of lines: 256 MiB, and their keys.
+/// The largest number of lines: 256 MiB, plus their keys.
 pub const LINES_MAX: usize = 1 << 22;
 /// Lines per key: 4 for an error of 0.053, 8 for 0.038, 16 for 0.027.
 pub const LINES_PER_KEY: [usize; 3] = [4, 8, 16];
@@ -56,7 +56,7 @@ pub struct Touch<K> {
     pub key: K,
     /// The hash of the key.
     pub key_hash: u64,
-    /// The hash of the item that is touched.
+    /// The hash of the touched item.
     pub item_hash: u64,
 }
 
@@ -97,7 +97,7 @@ struct Sample<K> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread<K> {
     lines: Box<[Line]>,
-    /// One a line.
+    /// The sample of each line.
     samples: Box<[Option<Sample<K>>]>,
     lines_per_key: usize,
     key_id: u64,
@@ -105,14 +105,14 @@ pub struct Spread<K> {
 
 impl<K: Copy> Spread<K> {
     /// A sketch for this many `pairs` (a key and an item) of all keys together. Keys that touch `smallest` items or
-    /// more stand out. The counts of keys that touch many more have this relative error. The error becomes the nearest
-    /// that [`LINES_PER_KEY`] allows, and the number of lines stays within [`LINES_MIN`] and [`LINES_MAX`]. More pairs
-    /// than planned widen the bounds.
+    /// more can be found. The counts of keys that touch many more items have this relative error. The error becomes the
+    /// nearest one that [`LINES_PER_KEY`] allows, and the number of lines stays within [`LINES_MIN`] and [`LINES_MAX`].
+    /// More pairs than planned widen the bounds.
     pub fn with_resolution(pairs: u64, smallest: u64, relative_error: f64, key_id: u64) -> Self {
         let [few, some, many] = LINES_PER_KEY;
         let lines_per_key = [few, some].into_iter().find(|lines| relative_error_of(*lines) <= relative_error);
         let lines_per_key = lines_per_key.unwrap_or(many);
-        // In each of its lines, a key at the resolution has twice as much as all other keys.
+        // In each of its lines, a key at the resolution has twice as many pairs as all other keys.
         let lines = u128::from(pairs) * 2 * lines_per_key as u128 / u128::from(smallest.max(1));
         let lines = lines.clamp(LINES_MIN as u128, LINES_MAX as u128) as usize;
         Self {
@@ -123,7 +123,7 @@ impl<K: Copy> Spread<K> {
         }
     }
 
-    /// Counts that a key touches an item. A pair counts once, however often it comes.
+    /// Counts that a key touches an item. A pair counts only once, however often it is inserted.
     #[inline]
     pub fn insert(&mut self, touch: Touch<K>) {
         let place = self.grid().place(touch.key_hash, touch.item_hash);
@@ -132,10 +132,10 @@ impl<K: Copy> Spread<K> {
         }
     }
 
-    /// Counts many pairs, each part of them in a column of its own: `key(i)`, whose hash is `key_hashes[i]`, touches
-    /// the item with the hash `item_hashes[i]`. Stops at the end of the shorter column. `key` is called seldom.
+    /// Counts many pairs, given as columns: `key(i)`, whose hash is `key_hashes[i]`, touches the item with the hash
+    /// `item_hashes[i]`. Stops at the end of the shorter column. `key` is called seldom.
     ///
-    /// This is faster than one by one, most of all if the sketch is larger than the caches.
+    /// This is faster than one by one, especially if the sketch is larger than the caches.
     pub fn insert_batch(&mut self, key_hashes: &[u64], item_hashes: &[u64], key: impl Fn(usize) -> K) {
         let grid = self.grid();
         let (mut places, mut rare) = (Places::EMPTY, [0; CHUNK]);
@@ -153,16 +153,16 @@ impl<K: Copy> Spread<K> {
         }
     }
 
-    /// Reads all lines, and gives an overview that answers questions.
+    /// Reads all lines, and returns a survey that answers queries.
     pub fn survey(&self) -> Survey<'_, K> {
         Survey::of(self)
     }
 
-    /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    /// Merges another sketch into this one. Afterwards it is as if the keys of both had been counted here.
     ///
     /// # Errors
     ///
-    /// The other has another geometry or another key. Nothing has changed then.
+    /// The geometries or keys differ. In that case nothing is changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         for (at, theirs) in other.lines.iter().enumerate() {
@@ -174,8 +174,8 @@ impl<K: Copy> Spread<K> {
         Ok(())
     }
 
-    /// Empties it. Writes every line, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every line, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.lines.fill(Line::EMPTY);
@@ -187,22 +187,23 @@ impl<K: Copy> Spread<K> {
         self.key_id = key_id;
     }
 
-    /// The relative standard error of the counts of keys that touch many more items than their lines hold otherwise.
+    /// The relative standard error of the counts of keys that touch many more items than their lines contain of other
+    /// keys.
     pub fn relative_error(&self) -> f64 {
         relative_error_of(self.lines_per_key)
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Lines { count: self.lines.len(), per_key: self.lines_per_key }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.lines.len() * (size_of::<Line>() + size_of::<Option<Sample<K>>>())
     }
@@ -211,8 +212,8 @@ impl<K: Copy> Spread<K> {
         Grid { lines: self.lines.len() as u64, lines_per_key: self.lines_per_key as u64 }
     }
 
-    /// Keeps the key of the rarest pair; among equally rare pairs the key with the highest hash, so that order does not
-    /// matter.
+    /// Keeps the key of the rarest pair. Among equally rare pairs it keeps the key with the highest hash, so that the
+    /// order does not matter.
     fn offer(&mut self, at: usize, tag: u16, sample: Sample<K>) {
         let (held, holder) = (&mut self.lines[at].tag, &mut self.samples[at]);
         if (tag, Some(sample.hash)) > (*held, holder.as_ref().map(|holder| holder.hash)) {

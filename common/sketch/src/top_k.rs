@@ -1,26 +1,26 @@
 //! Top-k: which keys are the largest, and how large?
 //!
-//! A block has eight candidates and a row of light cells for all other keys. For a key that comes, its block decides:
+//! A block has eight candidates and a row of light cells for all other keys. When a key arrives, its block decides:
 //!
 //! ```text
-//! held?      add to its candidate
-//! not held?  toss a coin with probability weight / (least score + weight), or 1 if weight is more than the least score:
-//!              head, and its light cell has more than the least score without weight:
-//!                    replace the block's smallest candidate, whose count goes to its own light cell
-//!              else: add to its light cell
+//! held:      add to its candidate
+//! not held:  toss a coin with probability weight / (least score + weight), or 1 if weight is more than that score;
+//!            if it shows head, and the light cell has more than the least score without weight:
+//!                replace the block's smallest candidate, whose count moves to its own light cell
+//!            else: add to its light cell
 //! ```
 //!
-//! 1. The least score is looked up only if the coin shows head for the least score of an earlier time. Scores only
-//!    grow, so a tail for the old score is a tail for the new one.
-//! 2. Light cells are one row, and not a count-min of two. A cell has so many small keys that the smaller of two cells
-//!    is hardly less than one cell of a row of twice the size. (For streams by Zipf's law bounds are 14 % closer this
-//!    way, and adding is faster. What a key had before it became a candidate is known a little less well.)
+//! 1. The least score is looked up only if the coin shows head for an earlier least score. Scores only grow, so a tail
+//!   for the old score is also a tail for the new one.
+//! 2. Light cells are one row, and not a count-min of two rows. A cell has so many small keys that the smaller of two
+//!   cells is hardly less than one cell of a row of twice the size. (For streams by Zipf's law, this makes bounds 14 %
+//!   closer, and adding is faster. The weight of a key before it became a candidate is known a little less well.)
 //!
-//! **Errors**: the truth is within `[lower, upper]` for every key, held or not, without a probability. The lower bound
-//! of a candidate is what was counted since it became one. Its upper bound adds what its light cell had then. A key
-//! that is not held has at most its light cell. The table may lack a key that is nearly too small for it: of the 100
-//! largest keys under Zipf's law with exponent 1.05, it lacks one in 500 with 752 entries, and one in 110 with 384 (a
-//! test).
+//! **Errors**: the truth is within `[lower, upper]` for every key, held or not, with certainty. The lower bound of a
+//! candidate is its count since it became one. Its upper bound also includes the value of its light cell at that time.
+//! A key that is not held has at most the value of its light cell. The table may lack a key that is nearly too small
+//! for it: of the 100 largest keys under Zipf's law with exponent 1.05, it lacks one in 500 with 752 entries, and one
+//! in 110 with 384 (a test).
 //!
 //! **Cost** for 8,192 keys of 40 bytes and weights of two numbers: 64 KiB of blocks and 576 KiB of candidates. A key
 //! that is not held touches one cache line; a candidate touches that line and its own. A key that becomes a candidate
@@ -31,7 +31,7 @@
 //! estimation", 2019. Heavy candidates before light cells: Yang et al., "Elastic sketch", 2018.
 //!
 //! **Why not a crate**: crates keep one number for each key, without bounds, in maps and heaps that allocate while they
-//! count. Here it is any [`Weight`], with bounds, in memory that is fixed beforehand.
+//! count. This table has any [`Weight`], with bounds, in memory that is fixed beforehand.
 
 mod block;
 mod candidate;
@@ -62,11 +62,11 @@ const AHEAD: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopK<K, W: Weight = u64> {
     blocks: Box<[Block<W>]>,
-    /// By block.
+    /// The candidates of each block.
     rows: Box<[Row<K, W>]>,
     /// The state of the random numbers for coins.
     random: u64,
-    /// What that state begins with.
+    /// The initial value of that state.
     seed: u64,
     key_id: u64,
 }
@@ -74,7 +74,7 @@ pub struct TopK<K, W: Weight = u64> {
 impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
     /// A table of at least `entries` keys, rounded up to blocks of [`WAYS`], from one block to [`ENTRIES_MAX`] keys.
     ///
-    /// To list the k largest keys, take about eight times k.
+    /// To list the k largest keys, use about eight times k.
     pub fn with_capacity(entries: usize, key_id: u64) -> Self {
         let blocks = entries.clamp(1, ENTRIES_MAX).div_ceil(WAYS);
         Self {
@@ -86,14 +86,14 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
         }
     }
 
-    /// A table of at least `entries` keys. The bounds of a key are seldom further apart than `error`, a share of
+    /// A table of at least `entries` keys. The bounds of a key seldom differ by more than `error`, a share of
     /// everything that is added.
     ///
     /// That holds as long as the light cells, which count the keys that are not held, are not full. A cell is full at
     /// 2^32 - 1 (at 65,535 if weights have 32 bits). Together they have room for some 10^10 / `error`. Keys of a full
-    /// cell have no upper bound but the total.
+    /// cell have no upper bound except the total.
     pub fn with_error(error: f64, entries: usize, key_id: u64) -> Self {
-        // What is not held spreads over the cells. Two thirds of the error are for how unevenly it does.
+        // Keys that are not held are spread over the cells. Two thirds of the error allow for an uneven spread.
         let blocks = libm::ceil(3.0 / (Light::<W>::CELLS as f64 * error.clamp(1e-9, 1.0))) as usize;
         Self::with_capacity(entries.max(blocks.saturating_mul(WAYS)), key_id)
     }
@@ -104,7 +104,7 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
         self.add_to_block(self.block(hash), hash, (key, weight), &mut ());
     }
 
-    /// The same for a key that is only borrowed. It is cloned if it becomes a candidate.
+    /// Like [`TopK::add`], for a borrowed key. It is cloned if it becomes a candidate.
     #[inline]
     pub fn add_borrowed<Q: Eq + ToOwned<Owned = K> + ?Sized>(&mut self, hash: u64, key: &Q, weight: W)
     where
@@ -136,15 +136,15 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
         }
     }
 
-    /// Adds many weights, in order. The first column comes with a function that reads the hash of an element, which is
-    /// called several times. The second, which may be the same column, comes with one that reads key and weight, which
-    /// is called once. Stops at the end of the shorter column.
+    /// Adds many weights, in order. The first column comes with a function that returns the hash of an element, which
+    /// is called several times. The second column, which may be the same one, comes with a function that returns key
+    /// and weight, which is called once. Stops at the end of the shorter column.
     #[inline]
     pub fn add_batch<H, T>(&mut self, hashes: (&[H], impl Fn(&H) -> u64), items: (&[T], impl FnMut(&T) -> (K, W))) {
         self.add_batch_and(hashes, items, &mut ());
     }
 
-    /// The same; `rest` is given what the candidates do not hold.
+    /// Like [`TopK::add_batch`]. `rest` gets the weights that the candidates do not hold.
     #[inline]
     pub fn add_batch_and<H, T>(
         &mut self,
@@ -159,7 +159,7 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
                 simd::prefetch(&self.blocks[at]);
                 *place = at as u32;
             }
-            // Most keys are held by the first way with their tag.
+            // Most held keys are in the first way with their tag.
             for ((way, place), of) in ways.iter_mut().zip(&places).zip(hashes) {
                 let first = self.blocks[*place as usize].ways_with(tag(hash(of))).next().unwrap_or(0);
                 self.rows[*place as usize].prefetch(first);
@@ -204,7 +204,7 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
         self.blocks.iter().zip(&self.rows).flat_map(|(block, row)| block.taken().map(|way| row.get(way)))
     }
 
-    /// The largest candidates, at most so many, the largest first.
+    /// The largest candidates, at most this many, largest first.
     pub fn top(&self, count: usize) -> Vec<Candidate<K, W>> {
         let mut all: Vec<_> = self.iter().collect();
         all.sort_by_cached_key(|candidate| Reverse(candidate.value().magnitude()));
@@ -212,31 +212,31 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
         all
     }
 
-    /// What keys that are not held have, in groups: each such key is in one of them, and all of a group together have
-    /// at most this.
+    /// The weights of keys that are not held, in groups. Each such key is in one group, and all keys of a group
+    /// together have at most this weight.
     pub fn light(&self) -> impl Iterator<Item = W> {
         self.blocks.iter().flat_map(|block| block.light.cells())
     }
 
     /// Merges another table into this one.
     ///
-    /// Bounds hold for everything that both were fed. The eight largest candidates of both blocks stay. Bounds become
-    /// as wide as those of both tables together.
+    /// Bounds hold for the streams of both together. The eight largest candidates of both blocks stay. The widths of
+    /// bounds add up.
     ///
     /// # Errors
     ///
-    /// The other has another geometry or key.
+    /// The geometries or keys differ.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         self.merge_and(other, |_| 0, &mut (), |_, most| most)
     }
 
-    /// The same. `rest` is given what the candidates of both had that are candidates no longer. It must not have been
-    /// merged with the other table's rest before: each is asked for keys that are candidates in the one table and not
-    /// in the other. `hash_of` makes the hash of such a key; `at_most` is [`Rest::at_most`] of the other table's rest.
+    /// Like [`TopK::merge`]. `rest` gets the counts of keys that stop being candidates. It must not have been merged
+    /// with the other table's rest before: each rest is asked about keys that are candidates in one table and not in
+    /// the other. `hash_of` makes the hash of such a key; `at_most` is [`Rest::at_most`] of the other table's rest.
     ///
     /// # Errors
     ///
-    /// The other has another geometry or key.
+    /// The geometries or keys differ.
     pub fn merge_and(
         &mut self,
         other: &Self,
@@ -253,8 +253,8 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
         Ok(())
     }
 
-    /// Empties it. Writes every entry, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every entry, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.blocks.fill(Block::default());
@@ -262,46 +262,46 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
         self.random = self.seed;
     }
 
-    /// Makes an empty table ready for hashes of another key. `seed` decides all coins until the table is cleared, and
-    /// again after that.
+    /// Makes an empty table ready for hashes of another key. `seed` determines all coins until the table is cleared,
+    /// and again after that.
     ///
-    /// A new table takes the fingerprint of its key for the seed, so that its answers can be repeated. Whoever knows
-    /// the seed knows every coin, and can choose when each key comes. If strangers may learn the fingerprint, give
-    /// each table a secret seed, and another one after each [`TopK::clear`].
+    /// The default seed is the fingerprint of the key, so that results can be repeated. An attacker who knows the seed
+    /// knows every coin, and can choose when each key appears. If strangers may learn the fingerprint, give each table
+    /// a secret seed, and another one after each [`TopK::clear`].
     pub const fn rekey(&mut self, key_id: u64, seed: u64) {
         self.key_id = key_id;
         self.seed = seed;
         self.random = seed;
     }
 
-    /// How many keys it can hold.
+    /// How many keys it can hold as candidates.
     pub const fn capacity(&self) -> usize {
         self.blocks.len() * WAYS
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Candidates { count: self.capacity() }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.blocks) + size_of_val(&*self.rows)
     }
 
-    /// The key's block, from the high bits of the hash. The tag has the low ones.
+    /// The key's block, from the high bits of the hash. The tag comes from the low bits.
     #[inline(always)]
     const fn block(&self, hash: u64) -> usize {
         scale(hash, self.blocks.len() as u64) as usize
     }
 }
 
-/// Gives the key the place of the smallest candidate, if the coin shows head for the real score of that one, and the
+/// Gives the key the place of the smallest candidate, if the coin shows head for that candidate's real score, and the
 /// key may have more. Returns whether it did.
 #[inline(always)]
 fn admit<K: Clone + Eq, W: Weight>(
@@ -326,9 +326,9 @@ fn admit<K: Clone + Eq, W: Weight>(
         block.light.add(block.tag(way), leaves.lower());
         rest.give_back(&leaves.key, leaves.lower());
     }
-    // A key that needs a coin waits for it on average until it missed as much as the price. One that needs none waited
-    // for nothing: it was as heavy before, and the price was lower. (It competes with the whole credit nevertheless, or
-    // one heavy key after the other would take the same place.)
+    // A key that needs a coin waits on average until it has missed as much as the price. A key that needs no coin did
+    // not wait: before, it was as heavy and the price was lower. It nevertheless competes with the whole credit,
+    // because otherwise one heavy key after the other would take the same place.
     let credit = price.min(missed.score());
     let missed = rest.at_most(hash, missed);
     let likely = if coin.is_needed(price) { credit.min(missed.score()) } else { 0 };
@@ -336,7 +336,7 @@ fn admit<K: Clone + Eq, W: Weight>(
     let score = candidate.score();
     row.set(way, candidate);
     block.give(way, tag);
-    // It may have less than the least had: what it missed was perhaps nothing.
+    // It may have less than the smallest candidate had, because perhaps it missed nothing.
     block.price = price.min(score);
     true
 }

@@ -1,6 +1,6 @@
-//! What structures have in common: the traits by which generic code and [`Keyed`](super::Keyed) see them.
+//! The common traits of structures, for generic code and for [`Keyed`](super::Keyed).
 //!
-//! Each structure has these methods as its own too, so nobody needs the traits to use one structure.
+//! Each structure also has these methods itself, so the traits are not needed to use a single structure.
 
 use core::fmt;
 
@@ -8,49 +8,50 @@ use super::{Estimate, Geometry, MergeError, Weight};
 
 /// Any sketch.
 pub trait Sketch {
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     fn geometry(&self) -> Geometry;
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     fn key_id(&self) -> u64;
-    /// The fingerprints of all keys that it needs: two, if it is of two parts that may have different ones.
+    /// The fingerprints of all keys that it needs: two, if it has two parts that may have different ones.
     fn key_ids(&self) -> [u64; 2] {
         [self.key_id(); 2]
     }
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     fn memory_bytes(&self) -> usize;
-    /// Empties it. Writes all of its memory, so that its pages become resident.
+    /// Empties it, and writes all of its memory, so that its pages become resident.
     fn clear(&mut self);
 }
 
-/// A sketch that merges with others of its geometry and key.
+/// A sketch that can be merged with others of the same geometry and key.
 pub trait Merge: Sketch {
-    /// Merges another sketch into this one. The documentation of each structure says what holds for the result.
+    /// Merges another sketch into this one. The documentation of each structure describes the result.
     ///
     /// # Errors
     ///
-    /// The other has another geometry or key; neither is changed.
+    /// The geometries or keys differ. In that case neither sketch is changed.
     fn merge(&mut self, other: &Self) -> Result<(), MergeError>;
 }
 
-/// "Was this key here before?" Errs only towards yes.
+/// Answers "was this key here before?" It errs only towards yes.
 pub trait Filter: Sketch {
-    /// Why there is no room for a key: [`Full`], or [`Infallible`](core::convert::Infallible) if there always is.
+    /// The error if there is no room for a key: [`Full`], or [`Infallible`](core::convert::Infallible) if there always
+    /// is.
     type Error: core::error::Error;
 
-    /// What an insertion returns that gives a `T`: a result, or just the `T` if there is always room.
+    /// The return type of an insertion that gives a `T`: a result, or just the `T` if there is always room.
     type Outcome<T>;
 
     /// The outcome of an insertion.
     fn outcome<T>(result: Result<T, Self::Error>) -> Self::Outcome<T>;
 
-    /// Inserts the key with this hash; returns whether it was absent.
+    /// Inserts the key with this hash. Returns whether it was absent.
     ///
     /// # Errors
     ///
-    /// The filter has no room for this key, and did not change. All keys that were inserted before are still found.
+    /// The filter has no room for this key, and is unchanged. All keys that were inserted before are still found.
     fn insert(&mut self, hash: u64) -> Result<bool, Self::Error>;
 
-    /// Whether the key with this hash was inserted; true by mistake with the probability
+    /// Whether the key with this hash was inserted. This is true by mistake with the probability
     /// [`Filter::false_positive_rate`].
     fn contains(&self, hash: u64) -> bool;
 
@@ -58,7 +59,7 @@ pub trait Filter: Sketch {
     ///
     /// # Errors
     ///
-    /// As for one key. The keys before it are in.
+    /// See [`Filter::insert`]. The keys before the failed one are inserted.
     fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Self::Error> {
         hashes.iter().try_for_each(|&hash| self.insert(hash).map(drop))
     }
@@ -69,58 +70,58 @@ pub trait Filter: Sketch {
         hashes.iter().zip(found).for_each(|(&hash, found)| *found = self.contains(hash));
     }
 
-    /// The share of its room that is taken, from 0 to 1.
+    /// The share of its room that is used, from 0 to 1.
     fn fill(&self) -> f64;
 
-    /// The probability that an absent key is found, computed from what the filter holds now.
+    /// The probability that an absent key is found, computed from the present content.
     fn false_positive_rate(&self) -> f64;
 
-    /// Whether it holds more than it was built for: its rate is higher than planned, by more than chance explains, or
-    /// it is full.
+    /// Whether it contains more than it was built for: its rate is higher than planned, by more than chance explains,
+    /// or it is full.
     fn is_saturated(&self) -> bool;
 }
 
 /// A filter from which keys can be removed.
 pub trait Remove: Filter {
-    /// Removes one insertion of the key with this hash; returns whether there was one.
+    /// Removes one insertion of the key with this hash. Returns whether there was one.
     ///
-    /// Remove only keys that were inserted. An absent key that is found by mistake removes another key.
+    /// Only remove keys that were inserted. Removing an absent key that is found by mistake removes another key.
     fn remove(&mut self, hash: u64) -> bool;
 
-    /// Removes one insertion of each of many keys, in order; returns how many insertions there were.
+    /// Removes one insertion of each of many keys, in order. Returns how many insertions there were.
     fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
         hashes.iter().filter(|hash| self.remove(**hash)).count() as u64
     }
 }
 
-/// "How much did this key have?" Never below the truth.
+/// Answers "how much did this key have?" The answer is never below the truth.
 pub trait Frequency: Sketch {
-    /// What it counts.
+    /// The type of the weights that it counts.
     type Weight: Weight;
 
-    /// Adds `weight` to the key with this hash; returns the key's estimate, which includes it.
+    /// Adds `weight` to the key with this hash. Returns the key's new estimate.
     fn add(&mut self, hash: u64, weight: Self::Weight) -> Self::Weight;
 
-    /// The estimate of the key with this hash, never below the truth.
+    /// The estimate of the key with this hash, which is never below the truth.
     fn estimate(&self, hash: u64) -> Self::Weight;
 
-    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order; stops at the end of the shorter slice.
+    /// Adds `weights[i]` to the key with the hash `hashes[i]`, in order. Stops at the end of the shorter slice.
     fn add_batch(&mut self, hashes: &[u64], weights: &[Self::Weight]) {
         hashes.iter().zip(weights).for_each(|(&hash, &weight)| {
             self.add(hash, weight);
         });
     }
 
-    /// Sets `estimates[i]` to what [`Frequency::estimate`] returns for `hashes[i]`; stops at the end of the shorter
+    /// Sets `estimates[i]` to what [`Frequency::estimate`] returns for `hashes[i]`. Stops at the end of the shorter
     /// slice.
     fn estimate_batch(&self, hashes: &[u64], estimates: &mut [Self::Weight]) {
         hashes.iter().zip(estimates).for_each(|(&hash, estimate)| *estimate = self.estimate(hash));
     }
 }
 
-/// "How many distinct?"
+/// Answers "how many distinct keys were there?"
 pub trait Distinct: Sketch {
-    /// Counts the key with this hash. It counts once, however often it comes.
+    /// Counts the key with this hash. It counts only once, however often it is inserted.
     fn insert(&mut self, hash: u64);
 
     /// Counts many keys.
@@ -128,18 +129,18 @@ pub trait Distinct: Sketch {
         hashes.iter().for_each(|&hash| self.insert(hash));
     }
 
-    /// How many distinct keys there were, with bounds.
+    /// The number of distinct keys, with bounds.
     fn bounds(&self) -> Estimate;
 }
 
-/// The error of a filter that has no room for a key.
+/// A filter has no room for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
-    /// How many keys the filter holds.
+    /// The number of keys in the filter.
     pub items: u64,
-    /// How many keys it was built for.
+    /// The number of keys that it was built for.
     pub capacity: u64,
-    /// How often it holds this key, or others that it cannot tell from it.
+    /// How often it contains this key, or others that it cannot distinguish from it.
     pub copies: u64,
 }
 
@@ -172,8 +173,8 @@ mod tests {
     use crate::{Bloom, SharedBloom, image::Image, oracle::hash};
     use std::vec::Vec;
 
-    /// A batch leaves the filter, and says, what one key after the other does.
-    fn batches_do_as_one_by_one<F: Filter + Image>(new: impl Fn() -> F) {
+    /// Checks that a batch leaves the same filter as one key after the other, and returns the same.
+    fn batches_equal_single_insertions<F: Filter + Image>(new: impl Fn() -> F) {
         const KEYS: usize = crate::test_size::of(2_000, 60);
         let keys: Vec<u64> = (0..KEYS as u64).map(|item| hash(1, item)).collect();
         let (mut single, mut batched) = (new(), new());
@@ -184,7 +185,7 @@ mod tests {
         batched.contains_batch(&keys, &mut found);
         assert!(keys.iter().zip(found).all(|(key, found)| single.contains(*key) == found));
         assert!(found[..KEYS / 2].iter().all(|found| *found) && found.iter().any(|found| !found));
-        // No more than there is room for, and none of none.
+        // At most as many elements as there is room for are written, and none for no keys.
         let mut few = [false; 3];
         batched.contains_batch(&keys, &mut few);
         assert_eq!(few, [true; 3]);
@@ -192,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_filters_do_as_one_by_one() {
-        // Also of so many keys that words are asked for ahead.
+    fn batches_of_filters_equal_single_insertions() {
+        // This includes so many keys that words are prefetched.
         for capacity in [crate::test_size::of(1_000, 100), crate::test_size::of(2_000_000, 5_000)] {
-            batches_do_as_one_by_one(|| Bloom::with_capacity(capacity, 0.01, 7));
-            batches_do_as_one_by_one(|| SharedBloom::with_capacity(capacity, 0.01, 7));
+            batches_equal_single_insertions(|| Bloom::with_capacity(capacity, 0.01, 7));
+            batches_equal_single_insertions(|| SharedBloom::with_capacity(capacity, 0.01, 7));
         }
     }
 }

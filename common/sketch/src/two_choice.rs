@@ -1,20 +1,20 @@
-//! Two-choice filter: is this key here? For keys that come and go, at a speed that does not depend on how full the
-//! filter is.
+//! Two-choice filter: is this key present? It is for keys that come and go, at a speed that does not depend on how full
+//! the filter is.
 //!
 //! The fingerprint of a key goes to the emptier one of two cache lines. A line has 31 slots, so lines fill so evenly
-//! that a fingerprint hardly ever has to move to make room. A [`Cuckoo`](super::Cuckoo) filter slows down when it is
-//! nearly full; this filter does not. The price is a rate of false positives that is eight times as high.
+//! that a fingerprint hardly ever has to be moved to make room. A [`Cuckoo`](super::Cuckoo) filter slows down when it
+//! is nearly full; this filter does not. The price is a rate of false positives that is eight times as high.
 //!
-//! **Errors**: only towards "yes", as long as nobody removes a key that was not inserted. A key is found until it was
-//! removed as often as it was inserted. An absent key is found with a probability of 0.095 % at most, which is computed
-//! exactly from the fingerprints.
+//! **Errors**: only towards "yes", as long as no key is removed that was not inserted. A key is found until it was
+//! removed as often as it was inserted. An absent key is found with a probability of at most 0.095 %, which can be
+//! computed exactly from the fingerprints.
 //!
-//! **Cost** for 1,000,000 keys: 2.1 MiB (17.4 bits a key). A key has two cache lines.
+//! **Cost** for 1,000,000 keys: 2.1 MiB (17.4 bits per key). A key has two cache lines.
 //!
 //! **Papers**: Azar, Broder, Karlin and Upfal, "Balanced allocations", 1994; Berenbrink, Czumaj, Steger and Vöcking,
-//! "Balanced allocations: the heavily loaded case", 2000: the fullest line has hardly more than the average, however
-//! many keys there are. Filters of such lines: Pandey, Conway, Durie, Bender, Farach-Colton and Johnson, "Vector
-//! quotient filters", 2021. Their lines are divided once more, and a lookup has to find its way inside the line.
+//! "Balanced allocations: the heavily loaded case", 2000: the fullest line has hardly more than the average, for any
+//! number of keys. Filters of such lines: Pandey, Conway, Durie, Bender, Farach-Colton and Johnson, "Vector quotient
+//! filters", 2021. Their lines are divided once more, and a lookup also has to search inside the line.
 //!
 //! **Why not a crate**: there is none.
 
@@ -29,10 +29,10 @@ use crate::simd;
 
 /// The most lines: 4 GiB.
 pub const LINES_MAX: usize = 1 << 26;
-/// Fingerprints a line.
+/// Fingerprints per line.
 pub const SLOTS: usize = 31;
 
-/// The planned load. More keys go in until the filter is [`Full`], at about 99 %.
+/// The planned load. More keys can be inserted until the filter is [`Full`], at about 99 %.
 const LOAD: f64 = 0.95;
 /// Additional lines, for filters so small that chance matters.
 const LINES_SPARE: f64 = 1.0;
@@ -42,7 +42,7 @@ const PREFETCH_BYTES: usize = 1 << 20;
 const FINGERPRINT_MIN: u16 = SLOTS as u16 + 1;
 
 /// A two-choice filter of 16-bit fingerprints. It is a multiset: a key that was inserted twice is found until it was
-/// removed twice. One key can be inserted 62 times at most.
+/// removed twice. A key can be inserted at most 62 times.
 ///
 /// ```
 /// use weir_sketch::{Keyed, TwoChoice, hash::Key};
@@ -56,26 +56,26 @@ const FINGERPRINT_MIN: u16 = SLOTS as u16 + 1;
 #[derive(Clone, Debug)]
 pub struct TwoChoice {
     lines: Box<[Line]>,
-    /// How many fingerprints are in.
+    /// The number of stored fingerprints.
     items: u64,
-    /// How many keys it was built for.
+    /// The number of keys that it was built for.
     capacity: u64,
     key_id: u64,
 }
 
 impl TwoChoice {
-    /// A filter for this many keys. More than [`LINES_MAX`] lines are not allocated: such a filter is full earlier.
+    /// A filter for this many keys. At most [`LINES_MAX`] lines are allocated, so a larger filter is full earlier.
     pub fn with_capacity(items: u64, key_id: u64) -> Self {
         let lines = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + LINES_SPARE) as usize;
         let lines = vec![Line::default(); lines.min(LINES_MAX)].into_boxed_slice();
         Self { capacity: items.clamp(1, capacity_max(lines.len())), lines, items: 0, key_id }
     }
 
-    /// Inserts the key with this hash once more, even if it is in already; returns whether it was absent.
+    /// Inserts the key with this hash once more, even if it is already present. Returns whether it was absent.
     ///
     /// # Errors
     ///
-    /// There is no room. The filter did not change, and all keys that were inserted before are still found.
+    /// There is no room. The filter is unchanged, and all keys that were inserted before are still found.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> Result<bool, Full> {
         let place = self.place(hash);
@@ -83,15 +83,16 @@ impl TwoChoice {
         self.insert_at(place).map(|()| is_new)
     }
 
-    /// Whether the key with this hash is in; true by mistake with the probability [`TwoChoice::false_positive_rate`].
+    /// Whether the key with this hash is present. This is true by mistake with the probability
+    /// [`TwoChoice::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         self.holds(self.place(hash))
     }
 
-    /// Removes one insertion of the key with this hash; returns whether there was one.
+    /// Removes one insertion of the key with this hash. Returns whether there was one.
     ///
-    /// Remove only keys that were inserted. An absent key that is found by mistake removes another key.
+    /// Only remove keys that were inserted. Removing an absent key that is found by mistake removes another key.
     #[inline]
     pub fn remove(&mut self, hash: u64) -> bool {
         self.remove_at(self.place(hash))
@@ -101,7 +102,7 @@ impl TwoChoice {
     ///
     /// # Errors
     ///
-    /// As for one key. The keys before it are in.
+    /// See [`TwoChoice::insert`]. The keys before the failed one are inserted.
     pub fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.lines, self.is_far());
         for hashes in hashes.chunks(BATCH) {
@@ -111,7 +112,7 @@ impl TwoChoice {
         Ok(())
     }
 
-    /// Removes one insertion of each of many keys, in order; returns how many insertions there were.
+    /// Removes one insertion of each of many keys, in order. Returns how many insertions there were.
     pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
         remove_batch(self, hashes)
     }
@@ -122,53 +123,54 @@ impl TwoChoice {
         contains_batch(&self.lines, self.is_far(), hashes, found);
     }
 
-    /// Empties it. Writes every line, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every line, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.lines.fill(Line::default());
         self.items = 0;
     }
 
-    /// How many insertions are in: a key counts as often as it was inserted and not removed.
+    /// The number of stored insertions: a key counts as often as it was inserted and not removed.
     pub const fn items(&self) -> u64 {
         self.items
     }
 
-    /// How many keys it was built for.
+    /// The number of keys that it was built for.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// The share of slots that are taken.
+    /// The share of used slots.
     pub const fn fill(&self) -> f64 {
         self.items as f64 / (self.lines.len() * SLOTS) as f64
     }
 
-    /// The exact probability that an absent key is found, from the fingerprints: the share of all pairs of a first line
-    /// and a fingerprint that find one. Reads the whole filter, and the other line of each fingerprint.
+    /// The exact probability that an absent key is found, computed from the fingerprints: the share of all pairs of a
+    /// first line and a fingerprint that are found. This reads the whole filter, and the other line of each
+    /// fingerprint.
     pub fn false_positive_rate(&self) -> f64 {
         let fingerprints = f64::from(u16::MAX - FINGERPRINT_MIN) + 1.0;
         let found: u64 = (0..self.count()).map(|index| self.pairs_found_by(index)).sum();
         found as f64 / (self.lines.len() as f64 * fingerprints)
     }
 
-    /// Whether it holds more than it was built for.
+    /// Whether it contains more keys than it was built for.
     pub const fn is_saturated(&self) -> bool {
         self.items > self.capacity
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Blocks { count: self.lines.len() }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.lines)
     }
@@ -186,7 +188,7 @@ impl TwoChoice {
         Ok(())
     }
 
-    /// Which line has the fingerprint cannot be predicted, so it is chosen without a branch.
+    /// The line is chosen without a branch, because it cannot be predicted which of the two has the fingerprint.
     #[inline(always)]
     fn remove_at(&mut self, Place { fingerprint, choices: [one, two] }: Place) -> bool {
         let (in_one, in_two) = (self.line(one).find(fingerprint), self.line(two).find(fingerprint));
@@ -199,7 +201,7 @@ impl TwoChoice {
         is_there
     }
 
-    /// Moves one fingerprint of a full line to its other line; returns whether one of them has room.
+    /// Moves one fingerprint of a full line to its other line. Returns whether one of these lines had room.
     ///
     /// One move is enough: some of the 31 other lines have room as long as one slot in a hundred is free.
     #[cold]
@@ -217,7 +219,7 @@ impl TwoChoice {
         false
     }
 
-    /// The error of a key that finds no room.
+    /// The error for a key that finds no room.
     #[cold]
     fn full(&self, Place { fingerprint, choices }: Place) -> Full {
         let lines = choices.map(|choice| self.line(choice));
@@ -227,7 +229,7 @@ impl TwoChoice {
     }
 
     /// How many pairs of a first line and a fingerprint are found because of this line. A fingerprint that both lines
-    /// hold counts half in each.
+    /// contain counts half in each.
     fn pairs_found_by(&self, index: u32) -> u64 {
         let line = self.line(index);
         (0..line.count())
@@ -240,7 +242,7 @@ impl TwoChoice {
             .sum()
     }
 
-    /// Not inlined: next to writes, compilers compare lane by lane, which takes four times as long.
+    /// This is not inlined, because next to writes compilers compare lane by lane, which takes four times as long.
     #[inline(never)]
     fn is_new(&self, place: Place) -> bool {
         !self.holds(place)
@@ -251,7 +253,7 @@ impl TwoChoice {
         self.line(one).holds(fingerprint) | self.line(two).holds(fingerprint)
     }
 
-    /// Whether lines probably come from memory.
+    /// Whether lines are probably not in a cache.
     fn is_far(&self) -> bool {
         size_of_val(&*self.lines) > PREFETCH_BYTES
     }
@@ -301,7 +303,7 @@ impl Image for TwoChoice {
     }
 }
 
-/// How many keys this many lines have room for.
+/// The number of keys for which this many lines have room.
 fn capacity_max(lines: usize) -> u64 {
     ((lines * SLOTS) as f64 * LOAD) as u64
 }
@@ -329,20 +331,20 @@ impl Line {
         self.0[1 + slot]
     }
 
-    /// Whether as many slots are taken as are counted, and those are the first.
+    /// Whether as many slots are used as are counted, and these are the first ones.
     fn is_sound(&self) -> bool {
         let (taken, free) = self.0[1..].split_at(self.count());
         taken.iter().all(|fingerprint| *fingerprint != 0) && free.iter().all(|fingerprint| *fingerprint == 0)
     }
 
-    /// There must be room.
+    /// Adds a fingerprint. There must be room.
     #[inline(always)]
     const fn push(&mut self, fingerprint: u16) {
         self.0[0] += 1;
         self.0[self.count()] = fingerprint;
     }
 
-    /// Takes the fingerprint out of a slot; the last one takes its place.
+    /// Takes the fingerprint out of a slot. The last fingerprint moves there.
     #[inline(always)]
     const fn take(&mut self, slot: usize) {
         let last = self.count();
@@ -351,15 +353,16 @@ impl Line {
         self.0[0] -= 1;
     }
 
-    /// Whether a fingerprint is here. All are compared at once. (The count is compared too, and equals no fingerprint.)
+    /// Whether a fingerprint is in this line. All slots are compared at once. (The count is compared, too, and equals
+    /// no fingerprint.)
     #[inline(always)]
     fn holds(&self, fingerprint: u16) -> bool {
         self.0.iter().fold(0, |found, &lane| found | u16::from(lane == fingerprint)) != 0
     }
 
-    /// The first slot with this fingerprint, or a number beyond the slots. All are compared at once, and each half
-    /// makes a word of bits. (The lowest bit is not used: a compiler would treat it unlike the others, and not use
-    /// lanes.)
+    /// The first slot with this fingerprint, or a number beyond the slots. All slots are compared at once, and each
+    /// half makes a word of bits. The lowest bit is not used, because a compiler would treat it unlike the others, and
+    /// not use lanes.
     #[inline(always)]
     fn find(&self, fingerprint: u16) -> usize {
         const HALF: usize = SLOTS.div_ceil(2);
@@ -368,7 +371,7 @@ impl Line {
             low |= u32::from(self.0[at] == fingerprint) << (1 + at);
             high |= u32::from(self.0[HALF + at] == fingerprint) << (1 + at);
         }
-        // The unused bit and the bit of the count come before the first slot.
+        // The unused bit and the bit of the count come before the bit of the first slot.
         (u64::from(low) | u64::from(high) << HALF).trailing_zeros() as usize - 2
     }
 }

@@ -1,20 +1,20 @@
 //! `UltraLogLog`: how many distinct keys, in less memory?
 //!
-//! A register of [`HyperLogLog`](super::HyperLogLog) keeps the highest rank that came. A register here also keeps
-//! whether each of the two ranks below it came, in the two bits of the byte that would be unused.
+//! A register of [`HyperLogLog`](super::HyperLogLog) stores the highest rank so far. A register here also stores
+//! whether each of the two lower ranks occurred, in the two bits of the byte that would be unused.
 //!
-//! **Errors**: both ways. The relative standard error is 0.761 / sqrt(registers), and less for small counts. That is 27
-//! % less than `HyperLogLog` in the same memory, or the same in 54 % of it (with 16 registers: 5 % more). The bias is
-//! below 0.3 / registers of the count, for every count, which is negligible beside that error.
+//! **Errors**: in both directions. The relative standard error is 0.761 / sqrt(registers), and less for small counts.
+//! That is 27 % less than `HyperLogLog` in the same memory, or the same in 54 % of the memory (with 16 registers: 5 %
+//! more). The bias is below 0.3 / registers of the count for every count, which is negligible beside that error.
 //!
 //! **Cost** at an error of 0.006: 16,384 registers = 16 KiB. An insertion touches one register and takes twice as long
-//! as that of `HyperLogLog`. An answer reads all registers and solves an equation in some ten steps.
+//! as that of `HyperLogLog`. A count reads all registers and solves an equation in some ten steps.
 //!
 //! **Papers**: Ertl, "`UltraLogLog`: a practical and more space-efficient alternative to `HyperLogLog` for approximate
 //! distinct counting", 2023. The registers are those of the paper, byte for byte (except for ranks above 52, which one
 //! key in 2^51 has). The estimate is by maximum likelihood, with the paper's correction of its bias.
 //!
-//! **Why not a crate**: this one takes ready hashes, also in batches, keeps the fingerprint of their key, and states
+//! **Why not a crate**: this one takes hashes as input, also in batches, keeps the fingerprint of their key, and states
 //! its bounds.
 
 use alloc::{boxed::Box, vec};
@@ -41,7 +41,7 @@ pub const PRECISION_MAX: u32 = 18;
 pub(super) const ERROR_FACTOR: f64 = 0.761;
 /// The relative bias of a count times the number of registers (Ertl, 2023).
 pub(super) const BIAS_FACTOR: f64 = 0.481_473_765;
-/// From this lowest rank on it saves time to look only at the hashes above it: half of them.
+/// If the lowest rank is at least this, it saves time to process only the hashes above it: half of them.
 const LOWEST_MIN: u8 = 1;
 
 /// An `UltraLogLog` sketch.
@@ -56,7 +56,7 @@ pub struct UltraLogLog {
 
 impl UltraLogLog {
     /// A sketch with at most this relative standard error, within 0.19 ([`PRECISION_MIN`]) and 0.0015
-    /// ([`PRECISION_MAX`]). NaN gives the smallest.
+    /// ([`PRECISION_MAX`]). NaN gives the smallest sketch.
     pub fn with_error(relative_error: f64, key_id: u64) -> Self {
         Self::with_precision(precision_for(relative_error), key_id)
     }
@@ -72,18 +72,18 @@ impl UltraLogLog {
         }
     }
 
-    /// Counts the key with this hash. It counts once, however often it comes.
+    /// Counts the key with this hash. It counts only once, however often it is inserted.
     #[inline]
     pub fn insert(&mut self, hash: u64) {
         let place = rank::place(hash, self.precision, self.registers.len() - 1);
         remember(&mut self.registers, self.precision, place);
     }
 
-    /// Counts many keys. This is twice as fast as one by one, and three times as fast when there were many more keys
-    /// than registers.
+    /// Counts many keys. This is twice as fast as one by one, and three times as fast if there were many more keys than
+    /// registers.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         for hashes in hashes.chunks(self.registers.len()) {
-            // A register does not keep a rank that is more than two below its highest.
+            // A register does not store a rank that is more than two below its highest one.
             let rank =
                 |register| register::highest(register).saturating_sub(self.precision as u8 - 2).saturating_sub(3);
             let lowest = self.lowest_rank.before(hashes.len(), &self.registers, rank);
@@ -91,32 +91,31 @@ impl UltraLogLog {
         }
     }
 
-    /// How many distinct keys there were, without bias.
+    /// The unbiased number of distinct keys.
     pub fn count(&self) -> f64 {
         count_of(&self.registers, self.precision)
     }
 
-    /// How many distinct keys there were: the nearest whole number, and bounds that hold with at least the probability
-    /// [`CONFIDENCE`]. They are computed as those of
-    /// [`HyperLogLog::bounds`](super::HyperLogLog::bounds).
+    /// The number of distinct keys: the nearest whole number, and bounds that hold with at least the probability
+    /// [`CONFIDENCE`]. They are computed like those of [`HyperLogLog::bounds`](super::HyperLogLog::bounds).
     pub fn bounds(&self) -> Estimate {
         let filled = self.registers.iter().filter(|register| **register != 0).count();
         bounds_of(self.count(), deviations(CONFIDENCE) * self.relative_error(), filled as u64)
     }
 
-    /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    /// Merges another sketch into this one. Afterwards it is as if the keys of both had been counted here.
     ///
     /// # Errors
     ///
-    /// The other has another geometry or another key. Nothing has changed then.
+    /// The geometries or keys differ. In that case nothing is changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         merge_all(&mut self.registers, &other.registers);
         Ok(())
     }
 
-    /// Empties it. Writes every register, so that its pages become resident.
-    // Not inlined: next to the allocation, compilers would leave the writes out.
+    /// Empties it, and writes every register, so that its pages become resident.
+    // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
     pub fn clear(&mut self) {
         self.registers.fill(0);
@@ -128,22 +127,22 @@ impl UltraLogLog {
         relative_error(self.precision)
     }
 
-    /// The registers' number as a power of two.
+    /// The number of registers as a power of two.
     pub const fn precision(&self) -> u32 {
         self.precision
     }
 
-    /// Its size and shape: sketches merge if these are equal.
+    /// Its size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Registers { count: self.registers.len() }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes, in bytes, with itself.
+    /// The memory that it takes in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.registers.len()
     }
@@ -154,7 +153,7 @@ pub(super) fn relative_error(precision: u32) -> f64 {
     ERROR_FACTOR / libm::sqrt((1u64 << precision) as f64)
 }
 
-/// The least precision with at most this error, or the nearest possible one.
+/// The smallest precision with at most this error, or the nearest possible one.
 pub(super) fn precision_for(relative_error: f64) -> u32 {
     let registers_root = ERROR_FACTOR / relative_error.clamp(0.001, 1.0);
     (libm::ceil(2.0 * libm::log2(registers_root)) as u32).clamp(PRECISION_MIN, PRECISION_MAX)
@@ -196,7 +195,7 @@ impl Image for UltraLogLog {
     }
 }
 
-/// The position of a rank is counted as in the paper, so that registers of all precisions are alike.
+/// Adds a rank to a register. Positions count as in the paper, so that registers of all precisions have the same form.
 #[inline(always)]
 fn remember(registers: &mut [u8], precision: u32, (index, rank): (usize, u8)) {
     let register = &mut registers[index];
@@ -215,7 +214,7 @@ fn insert_slice(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]
     let (groups, rest) = hashes.as_chunks::<GROUP>();
     for group in groups {
         if lowest < LOWEST_MIN {
-            // First all places, by vectors; then the registers.
+            // First find all places, by vectors. Then update the registers.
             rank::places(group, precision, last).for_each(|place| remember(registers, precision, place));
         } else {
             let above = lowest_rank::above(group, precision, lowest);
@@ -228,7 +227,7 @@ fn insert_slice(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]
 }
 
 crate::simd::dispatch! {
-    /// Replaces each register by its union with another.
+    /// Replaces each register by its union with another one.
     pub(super) fn merge_all(registers: &mut [u8], others: &[u8]) {
         for (register, other) in registers.iter_mut().zip(others) {
             *register = register::union(*register, *other);
@@ -250,8 +249,8 @@ mod tests {
         sketch
     }
 
-    /// A sketch fed with that many keys, without feeding them: which ranks came to a register is drawn from the Poisson
-    /// process. (So many keys on average, which adds next to nothing to the spread from 64 keys a register on.)
+    /// A sketch after that many keys, without feeding them: the ranks in a register are drawn from the Poisson process.
+    /// (The number of keys is an average, which hardly increases the spread from 64 keys per register on.)
     fn drawn(precision: u32, random: &mut SplitMix64, keys: f64) -> UltraLogLog {
         let mut sketch = with_precision(precision);
         let each = keys / sketch.registers.len() as f64;
@@ -272,7 +271,7 @@ mod tests {
         Counting { with_precision, count: |sketch| (sketch.count(), sketch.relative_error()), drawn, bias: 0.3 };
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn the_error_is_as_stated_from_one_key_to_a_trillion() {
         for (precision, sketches, few) in [(4, 2_000, 1.05), (8, 400, 1.0), (12, 40, 1.0)] {
             COUNTING.errs_as_stated_from_one_key_to_a_trillion(precision, sketches, few);
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn bounds_hold_with_the_stated_confidence() {
         COUNTING.has_bounds_that_hold_with_the_stated_confidence();
     }
@@ -289,7 +288,7 @@ mod tests {
     fn batches_and_all_instruction_sets_give_the_same_registers() {
         let mut random = SplitMix64(4);
         for precision in [PRECISION_MIN, 11, crate::test_size::of(PRECISION_MAX, 13)] {
-            // A stream long enough for the floor to rise, with hashes of every rank there is.
+            // The stream is long enough for the floor to rise, and has hashes of every rank.
             let mut hashes: Vec<u64> = (0..crate::test_size::of(40_000, 100)).map(|_| random.word()).collect();
             hashes.extend((0..64).map(|bits| random.word() & !(u64::MAX >> precision) | u64::MAX >> precision >> bits));
             let (mut single, mut batched) = (with_precision(precision), with_precision(precision));
@@ -298,7 +297,7 @@ mod tests {
             assert_eq!(batched.registers, single.registers, "{precision}");
             for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|at| *at <= level()) {
                 for lowest in [0, LOWEST_MIN] {
-                    // Nothing above the floor is remembered of ranks below it.
+                    // A register above the floor stores nothing of ranks below the floor.
                     let hashes: Vec<u64> =
                         hashes.iter().copied().filter(|hash| lowest == 0 || hash << precision >> 63 == 0).collect();
                     let (mut expected, mut found) = (with_precision(precision), with_precision(precision));
@@ -315,7 +314,8 @@ mod tests {
 
     #[test]
     fn registers_are_those_of_the_paper() {
-        // Section 2: of precision 8, the hash's first byte is the index; then 0, 2 and 1 zeros until the next set bit.
+        // From section 2: with precision 8, the hash's first byte is the index; then there are 0, 2 and 1 zeros until
+        // the next set bit.
         let mut sketch = with_precision(8);
         for (hash, register) in [(1, 7 << 2), (1, 9 << 2 | 1), (1, 9 << 2 | 3)]
             .into_iter()
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_kept_in_range_and_extremes_answered() {
+    fn settings_are_clamped_and_extremes_have_a_result() {
         let settings = [(1.0, 4), (9.0, 4), (f64::NAN, 4), (0.006, 14), (0.0, 18), (-1.0, 18)];
         for (error, precision) in settings.into_iter().take(crate::test_size::of(6, 3)) {
             let mut sketch = UltraLogLog::with_error(error, 7);

@@ -1,23 +1,24 @@
-//! What a counter holds: one number, or two that are counted together.
+//! The value of a counter: one number, or two that are counted together.
 //!
-//! Sketches of frequency are generic over it, so that one touch of a cell updates everything that is counted there. A
-//! sum stops at the largest number instead of wrapping, because an upper bound must remain one.
+//! Sketches of frequency are generic over it, so that one access to a cell updates everything that is counted there. A
+//! sum stops at the largest number and does not wrap, so that an upper bound stays one.
 
 use core::fmt::Debug;
 
 use crate::simd::dispatch;
 
-/// The bytes of [`Weight::Cells`]: a cache line, less fingerprints and a count.
+/// The size of [`Weight::Cells`] in bytes: a cache line, less fingerprints and a count.
 const CELLS_BYTES: usize = 48;
-/// The bits of a packed weight for the first of two numbers and its guard bit: up to 33 million packets.
+/// How many bits of a packed weight are for the first of two numbers and its guard bit: up to 33 million packets.
 const FIRST_BITS: u32 = 26;
-/// The same for the second: up to 137 GB.
+/// How many bits are for the second number: up to 137 GB.
 const SECOND_BITS: u32 = u64::BITS - FIRST_BITS;
 
-/// What is added to a key and kept in a counter: one number, or several that are counted together. The default is zero.
+/// A value that is added to a key and stored in a counter: one number, or several that are counted together. The
+/// default is zero.
 ///
-/// Several numbers are compared one by one. So the result of [`Weight::least`] and [`Weight::most`] may have one number
-/// from either side.
+/// Several numbers are compared one by one. So the result of [`Weight::least`] and [`Weight::most`] may have numbers
+/// from both arguments.
 pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// The same numbers in half the bits, for counters of keys that are not expected to grow large.
     type Narrow: Copy + Default + Eq + Debug + Send + Sync + 'static;
@@ -33,35 +34,35 @@ pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     #[must_use]
     fn saturating_sub(self, other: Self) -> Self;
 
-    /// The smaller of each number.
+    /// The smaller value of each number.
     #[must_use]
     fn least(self, other: Self) -> Self;
 
-    /// The larger of each number.
+    /// The larger value of each number.
     #[must_use]
     fn most(self, other: Self) -> Self;
 
-    /// This weight, raised to `sum` if it is lower. `sum` must be the sum of `least` and `more`, and this weight not
-    /// below `least`.
+    /// This weight, raised to `sum` if it is lower. `sum` must be the sum of `least` and `more`, and this weight must
+    /// not be below `least`.
     ///
     /// The result is that of [`Weight::most`] with `sum`. But the comparison does not wait for the sum, and compilers
-    /// do not take it for a maximum, which they may turn into a branch.
+    /// do not recognise it as a maximum, which they might turn into a branch.
     #[must_use]
     fn raised(self, least: Self, more: Self, sum: Self) -> Self;
 
-    /// The weight in half the bits. A number that does not fit becomes the largest, which means "unknown".
+    /// The weight in half the bits. A number that does not fit becomes the maximum, which means "unknown".
     fn narrow(self) -> Self::Narrow;
 
-    /// The weight in all bits again. A number that did not fit becomes the largest there is.
+    /// The weight in all bits again. A number that did not fit becomes the maximum.
     fn from_narrow(narrow: Self::Narrow) -> Self;
 
-    /// The bits of a packed weight that are 0 as long as each number fits: the one above each number.
+    /// The bits of a packed weight that are 0 as long as each number fits: one bit above each number.
     const GUARDS: u64;
 
     /// All numbers in one word, so that one addition adds all of them. If a number does not fit below its guard bit,
-    /// it is [`Weight::GUARDS`].
+    /// the word is [`Weight::GUARDS`].
     ///
-    /// If neither of two packed weights has a guard bit, no number of their sum reaches the next one: a number that
+    /// If neither of two packed weights has a guard bit set, no number of their sum reaches the next one: a number that
     /// has become too large sets its guard bit.
     fn pack(self) -> u64;
 
@@ -71,11 +72,11 @@ pub trait Weight: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// The number that decides which of two keys is larger.
     fn magnitude(self) -> u64;
 
-    /// One number for all of them, below 2^62 + 2^61. Keys compete by it where the largest keys by any of the numbers
+    /// One number for all of them, below 2^62 + 2^61. Keys compete with it if the largest keys by any of the numbers
     /// are wanted.
     fn score(self) -> u64;
 
-    /// A weight that is made number by number. `number` gets a function that reads this number from a weight.
+    /// Builds a weight number by number. `number` gets a function that reads this number from a weight.
     fn by_number(number: impl FnMut(fn(Self) -> u64) -> u64) -> Self;
 }
 
@@ -142,11 +143,11 @@ macro_rules! count {
 count!(u32, u16);
 count!(u64, u32);
 
-/// A weight of two numbers, such as the number of orders and the amount in cents. One touch of a counter updates both.
+/// A weight of two numbers, such as the number of orders and the amount in cents. One access to a counter updates both.
 ///
-/// Every type with this trait is a [`Weight`]. [`CountAndSum`] is one for those who need no type of their own.
+/// Every type with this trait is a [`Weight`]. Use [`CountAndSum`] if you need no type of your own.
 pub trait Columns: Copy + Default + Eq + Debug + Send + Sync + 'static {
-    /// The two numbers together.
+    /// Combines the two numbers.
     fn from_columns(columns: [u64; 2]) -> Self;
 
     /// The two numbers.
@@ -159,17 +160,17 @@ pub trait Columns: Copy + Default + Eq + Debug + Send + Sync + 'static {
     fn score(self) -> u64;
 }
 
-/// How often a key came, and a sum over these times, such as an amount in cents.
+/// The number of occurrences of a key, and a sum over them, such as an amount in cents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CountAndSum {
-    /// How often.
+    /// The number of occurrences.
     pub count: u64,
-    /// How much in all.
+    /// The sum.
     pub sum: u64,
 }
 
 impl CountAndSum {
-    /// `count` times, for `sum` in all.
+    /// `count` occurrences with this `sum`.
     #[inline]
     pub const fn new(count: u64, sum: u64) -> Self {
         Self { count, sum }
@@ -268,7 +269,7 @@ impl<C: Columns> Weight for C {
 dispatch! {
     /// The sum of many weights, up to the largest value.
     pub(super) fn sum<W: Weight>(weights: &[W]) -> W {
-        // In so many parts, which are added in lanes.
+        // The sum has this many parts, which are added in lanes.
         let mut parts = [W::default(); 32];
         let (chunks, rest) = weights.as_chunks();
         for chunk in chunks {
@@ -284,13 +285,13 @@ dispatch! {
     }
 }
 
-/// For each number, the least excess that at most a share `chance` of all places exceeds. `share(read, excess)` is the
-/// share of places whose number is above `excess`, and `most` is the largest weight there can be.
+/// For each number, the smallest excess that at most a share `chance` of all places exceeds. `share(read, excess)` is
+/// the share of places whose number is above `excess`, and `most` is the largest possible weight.
 ///
-/// The answer is rounded up to seven significant bits (less than 2 %), so that it takes `share` twelve times at most.
+/// The result is rounded up to seven significant bits (less than 2 %), so that `share` is called at most twelve times.
 pub(super) fn excess<W: Weight>(chance: f64, most: W, share: impl Fn(fn(W) -> u64, u64) -> f64) -> W {
     const BITS: u32 = 6;
-    /// Seven significant bits and an exponent, in order; the last is 2^64 - 1 and some more.
+    /// A step has seven significant bits and an exponent. Steps are ordered by value; the last one exceeds 2^64 - 1.
     const STEPS: u64 = ((u64::BITS - BITS + 1) as u64) << BITS;
     let value = |step: u64| match step >> BITS {
         0 => step,
@@ -300,7 +301,7 @@ pub(super) fn excess<W: Weight>(chance: f64, most: W, share: impl Fn(fn(W) -> u6
         let (mut low, mut high) = (0, STEPS);
         while low < high {
             let step = low.midpoint(high);
-            // A comparison that not-a-number fails: then nothing but the largest will do.
+            // If `chance` is not a number, the comparison fails, and the result is the largest value.
             if share(read, value(step)) <= chance { high = step } else { low = step + 1 }
         }
         if low == STEPS { read(most) } else { Ord::min(value(low), read(most)) }
@@ -329,13 +330,13 @@ mod tests {
             let tally = |number: u32| CountAndSum::new(number.into(), 0);
             assert_eq!(tally(number).raised(tally(least), tally(more), tally(sum)), tally(number).most(tally(sum)));
         }
-        // The sum is not below what it stands for, if it has stopped at the largest number.
+        // The sum is not below its parts, even if it has stopped at the largest number.
         let (number, least, more) = (u32::MAX - 1, u32::MAX - 2, 7);
         assert_eq!(number.raised(least, more, u32::MAX), u32::MAX);
     }
 
     #[test]
-    fn what_does_not_fit_in_half_the_bits_is_unknown_and_not_less() {
+    fn numbers_that_do_not_fit_into_half_the_bits_become_unknown() {
         for (count, back) in [(0, 0), (65_534, 65_534), (65_535, u32::MAX), (70_000, u32::MAX), (u32::MAX, u32::MAX)] {
             assert_eq!(u32::from_narrow(count.narrow()), back);
         }
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_weights_add_up_number_by_number_until_a_guard_bit_says_stop() {
+    fn packed_weights_add_up_until_a_guard_bit_is_set() {
         let most = CountAndSum::new((1 << 25) - 1, (1 << 37) - 1);
         for weight in [most, CountAndSum::new(0, (1 << 37) - 1), CountAndSum::new((1 << 25) - 1, 0)] {
             assert_eq!(CountAndSum::unpack(weight.pack()), weight);
@@ -382,7 +383,7 @@ mod tests {
             assert!((exact..=exact + exact / 64 + 1).contains(&excess), "{chance}: {excess}, not {exact}");
         }
         assert_eq!(excess(1.0, u64::MAX, share), 0);
-        assert_eq!(excess(0.0, 77u64, |_, _| 1.0), 77, "never more than there is");
+        assert_eq!(excess(0.0, 77u64, |_, _| 1.0), 77, "it is never more than the maximum");
         assert_eq!(excess(f64::NAN, 77u64, share), 77);
         assert_eq!(excess(0.0, u64::MAX, |_, _| 1.0), u64::MAX);
     }

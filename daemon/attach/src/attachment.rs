@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attachment_stays_while_its_interface_does_under_whatever_name_the_rule_allows() {
+    fn an_attachment_stays_while_its_interface_has_a_name_that_the_rule_covers() {
         let rules = [rule("eth*", Direction::Ingress)];
         let one = attached(0, "eth0", Way::Ingress, 2);
         let devices = [device(2, "eth7"), device(3, "eth0")];
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attachment_ends_where_another_rule_or_direction_wants_the_interface() {
+    fn an_attachment_ends_if_another_rule_or_direction_wants_the_interface() {
         let devices = [device(2, "eth0")];
         let one = attached(0, "eth0", Way::Ingress, 2);
         let first_rule = [rule("eth0", Direction::Egress)];
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_nowhere_keeps_its_slot_and_its_account_until_it_is_attached_again() {
+    fn a_removed_program_keeps_its_slot_and_counts_until_it_is_attached_again() {
         let present = || Present { ifindex: 2, xdp: None, address: None, renamed: None, number: 1 };
         let mut one = attached(0, "eth0", Way::Ingress, 2);
         one.attach(present());
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_with_a_change_has_no_coverage_and_a_blind_one_without_counts_knows_nothing() {
+    fn a_changed_window_has_no_coverage_and_a_blind_one_needs_counts() {
         let mut one = attached(0, "eth0", Way::Ingress, 2);
         one.changed = true;
         let (readings, second) = (Readings::new(None).unwrap(), Duration::from_secs(1));
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_before_a_window_that_finds_out_is_lost_in_that_window() {
+    fn packets_missed_earlier_are_lost_in_the_window_that_detects_them() {
         let mut one = attached(0, "eth0", Way::Ingress, 2);
         let mut now = clock::now().monotonic;
         (one.watched, one.coverage) = (Watched::new(now), Coverage::new(reading(0, 0)));
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_goes_by_whether_the_interface_is_another_one() {
+    fn missed_packets_depend_on_whether_the_interface_is_another_one() {
         let address = Some([2, 0, 0, 0, 0, 9]);
         let was = Present { ifindex: 2, xdp: None, address, renamed: None, number: 1 };
         let seen = reading(0, 500).unwrap().seen[0];
@@ -623,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_may_have_a_name_between_two_others_for_a_moment() {
+    fn an_interface_may_have_a_temporary_name() {
         let rules = [rule("eth0", Direction::Ingress), rule("eth1", Direction::Ingress)];
         let mut one = attached(0, "eth0", Way::Ingress, 2);
         let ms = Duration::from_millis;

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_may_fail_at_one_interface_but_not_for_want_of_privilege() {
+    fn a_pattern_may_fail_at_one_interface_but_not_for_a_missing_privilege() {
         let one = || "eth0".to_owned();
         for (error, for_a_pattern) in [
             (AttachError::Taken(one()), false),

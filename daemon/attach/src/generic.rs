@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_found_on_an_interface_and_below_it() {
+    fn generic_xdp_is_found_on_an_interface_and_below_it() {
         let on = |lower, device| Device { lower: Some(lower), ..device };
         let devices = [
             Device { master: Some(4), ..with("generic", device(2, "veth")) },

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn weir_runs_first_unless_that_place_cannot_be_shared() {
+    fn weir_runs_first_unless_the_priority_cannot_be_shared() {
         assert_eq!(priority(&[]), 1);
         assert_eq!(priority(&[filter(49_152, "flower")]), 1);
         assert_eq!(priority(&[filter(1, "bpf")]), 1, "beside other programs");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_told_apart() {
+    fn refusals_of_the_kernel_are_distinguished() {
         for (errno, expected) in [
             (Errno::PERM, "NotPermitted"),
             (Errno::ACCESS, "NotPermitted"),

@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_refusals_the_one_is_told_that_the_user_can_mend() {
+    fn the_refusal_that_the_user_can_fix_is_reported() {
         let [taken, no_tcx] = [AttachError::Taken, AttachError::NoTcx].map(|error| error("eth0".to_owned()));
         let refusals = vec![taken, no_tcx, AttachError::Vanished("eth0".to_owned())];
         assert!(matches!(most_useful(refusals), Some(AttachError::Taken(_))));

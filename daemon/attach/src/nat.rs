@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_tells_only_where_nothing_is_translated() {
+    fn sources_identify_own_packets_only_without_translation() {
         let unknown = Nat::Unknown(Unknown::NotPermitted);
         for is_tracking in [false, true] {
             assert_eq!(Sources::judge(&Nat::Rules(Vec::new()), is_tracking), Sources::Translated);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_are_seen_count_and_what_is_not_seen_is_not_nothing() {
+    fn visible_rules_count_and_invisible_ones_are_unknown() {
         let refused = || Err::<String, _>(io::ErrorKind::PermissionDenied.into());
         let absent = || Err::<String, _>(io::ErrorKind::NotFound.into());
         let judge = |chains: io::Result<Vec<String>>, v4: io::Result<String>| {

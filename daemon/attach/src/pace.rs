@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_that_come_and_go_do_not_get_tcx_for_ever() {
+    fn interfaces_that_come_and_go_do_not_get_tcx_forever() {
         let mut budget = TcxBudget::new(s(100));
         budget.spend(TCX_MAX - 2);
         assert!(budget.allows(s(100), 2, 2) && !budget.allows(s(100), 2, 3));

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_goes_before_a_pattern_and_no_pattern_means_the_loopback() {
+    fn a_name_precedes_a_pattern_and_no_pattern_covers_the_loopback() {
         let devices = [device(1, "lo"), device(2, "eth0"), device(3, "eth1"), device(4, "wan0")];
         let rules = [rule("eth*", Direction::Ingress), rule("eth1", Direction::Both), rule("*", Direction::Egress)];
         assert_eq!(names(&rules, &devices), ["0 eth0 ingress", "1 eth1 ingress", "1 eth1 egress", "2 wan0 egress"]);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alternative_name_is_a_name() {
+    fn rules_cover_alternative_names() {
         let long = "the-uplink-to-the-provider-of-the-north";
         let other =
             |device, names: &[&str]| Device { other_names: names.iter().map(|&name| name.into()).collect(), ..device };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_route_goes_after_a_name_and_before_a_pattern() {
+    fn the_default_route_comes_after_names_and_before_patterns() {
         let carries = |device| Device { carries_default: true, ..device };
         let devices = [device(2, "eth0"), carries(device(3, "eth1")), carries(device(4, "wan0")), device(5, "wan1")];
         let (pattern, route) = (rule("eth*", Direction::Ingress), rule("default route", Direction::Egress));

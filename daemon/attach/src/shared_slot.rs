@@ -252,7 +252,7 @@ mod tests {
     };
 
     #[test]
-    fn they_are_reported_while_there_are_some_and_let_go_with_their_interface() {
+    fn members_are_reported_and_leave_with_their_interface() {
         let rules = [Interface { name: "ppp*".to_owned(), mode: Mode::Auto, direction: Direction::Both, feeds: None }];
         let device = |ifindex| Device { ifindex, name: format!("ppp{ifindex}"), hardware: 512, ..Device::default() };
         let devices = [device(7), device(8)];
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_counts_buffers_is_said_of_all() {
+    fn one_member_that_counts_buffers_is_reported_for_all() {
         let rules = [Interface { name: "e*".to_owned(), mode: Mode::Auto, direction: Direction::Ingress, feeds: None }];
         let devices = [Device { ifindex: 3, name: "e3".to_owned(), hardware: 1, ..Device::default() }];
         let mut others = SharedSlot::default();

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_weirs_while_somebody_shows_it() {
+    fn a_program_is_weirs_while_a_sign_shows_it() {
         let program = 0xffff_0000 | std::process::id();
         assert!(!is_weir(program));
         if !privileges::has(CapabilitySet::NET_ADMIN) {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_shows_a_program_without_the_right_to_attach_one() {
+    fn showing_a_program_needs_the_right_to_attach_one() {
         let refused = std::thread::spawn(|| {
             privileges::give_up_all();
             show(0xfffe_0000 | std::process::id()).unwrap_err()

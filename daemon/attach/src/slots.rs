@@ -189,7 +189,7 @@ mod tests {
     use crate::testing::{attached, device, rule};
 
     #[test]
-    fn a_named_interface_has_its_slot_before_it_is_there() {
+    fn a_named_interface_has_its_slot_before_it_exists() {
         let rules = [rule("eth1", Direction::Both), rule("wan0", Direction::Egress)];
         let slots = Slots::new(&rules);
         let taken: Vec<_> = slots.iter().map(|one| (one.rule, one.name.as_str(), one.way)).collect();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_a_pattern_gets_its_earlier_slot_or_the_first_free_one() {
+    fn an_interface_of_a_pattern_gets_its_earlier_slot_or_a_free_one() {
         let rules = [rule("eth0", Direction::Ingress), rule("ppp*", Direction::Ingress)];
         let mut slots = Slots::new(&rules);
         assert_eq!(slots.place_for(&rules, 1, "ppp0", Way::Ingress), Some(1), "the first slot belongs to eth0");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn another_configuration_leaves_in_its_slot_what_it_still_asks_for() {
+    fn another_configuration_keeps_wanted_attachments_in_their_slots() {
         let before =
             [rule("eth0", Direction::Both), rule("eth1", Direction::Ingress), rule("wan0", Direction::Ingress)];
         let mut slots = Slots::new(&before);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_attached_in_another_way_leaves_and_comes_anew() {
+    fn another_mode_makes_an_attachment_leave_and_return() {
         let before = [rule("eth0", Direction::Ingress), rule("ppp*", Direction::Ingress)];
         let mut slots = Slots::new(&before);
         *slots.get_mut(1).unwrap() = Some(attached(1, "ppp0", Way::Ingress, 7));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_route_has_some_slots_and_patterns_leave_them_free() {
+    fn slots_are_reserved_for_the_default_route() {
         let rules = [rule("default route", Direction::Ingress), rule("eth0", Direction::Ingress)];
         let mut slots = Slots::new(&rules);
         assert_eq!(slots.len(), 5);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attachment_stays_where_the_default_route_comes_to_what_a_pattern_means() {
+    fn an_attachment_stays_if_its_interface_gets_the_default_route() {
         let rules = [rule("eth*", Direction::Ingress), rule("default route", Direction::Ingress)];
         let one = attached(0, "eth0", Way::Ingress, 2);
         let devices = [Device { carries_default: true, ..device(2, "eth0") }];
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_measured_goes_on_by_the_rule_of_its_new_name_and_the_old_one_keeps_a_slot() {
+    fn a_renamed_interface_continues_under_its_new_rule_and_the_old_name_keeps_a_slot() {
         let rules = ["eth0", "eth1", "eth*"].map(|name| rule(name, Direction::Ingress));
         let go_on = |attached_to: &[(usize, &str, u32)], devices: &[Device], rules: &[Interface], gone: &[u32]| {
             let mut slots = Slots::new(rules);

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_is_a_level_above_all_that_it_lies_on() {
+    fn an_interface_is_above_all_that_it_is_stacked_on() {
         // A VLAN on a bridge of a bond and a veth, whose other end is in this namespace, too.
         let devices = [
             device(2, "vlan", Some(3), None),

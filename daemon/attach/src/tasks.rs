@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_asks_never_waits_and_nothing_is_forgotten_or_changes_places() {
+    fn sending_never_waits_and_tasks_keep_their_order() {
         let (mut handle, channels) = channels();
         for number in 0..20 {
             handle.put(Task::Detach(number));

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_attempts_are_made_at_once_and_then_one_a_minute() {
+    fn a_few_attempts_are_immediate_and_then_one_per_minute() {
         let mut attempts = Attempts::new(seconds(100));
         let made: Vec<u64> = (100..400).filter(|now| attempts.take(seconds(*now))).collect();
         assert_eq!(made, [100, 101, 102, 160, 220, 280, 340]);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn it_was_blind_from_the_last_good_look_until_it_is_mended() {
+    fn it_was_blind_from_the_last_good_check_until_it_is_restored() {
         let mut watched = Watched::new(seconds(10));
         assert!(!watched.is_well(seconds(11)) && !watched.was_wrong());
         assert_eq!(watched.is_wrong(&Position::Removed, seconds(12)), Order::Mend);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_in_front_makes_blind_only_if_packets_are_missed() {
+    fn a_program_in_front_makes_weir_blind_only_if_packets_are_missing() {
         for (shortage, expected) in [(Shortage::None, None), (Shortage::Certain, Some(seconds(3)))] {
             let mut watched = Watched::new(seconds(10));
             assert_eq!(watched.is_wrong(&behind(true), seconds(12)), Order::Mend);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mended_after_the_edge_of_a_window_is_blind_only_if_it_saw_nothing() {
+    fn an_attachment_restored_after_the_edge_was_blind_only_if_it_saw_nothing() {
         for (position, expected) in [(behind(true), None), (Position::Removed, Some(seconds(2)))] {
             let mut watched = Watched::new(seconds(10));
             assert_eq!(watched.is_wrong(&position, seconds(11)), Order::Mend);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_may_be_on_their_way_are_missed_if_they_have_not_come_a_window_later() {
+    fn queued_packets_are_missed_if_they_are_still_missing_a_window_later() {
         for (later, expected) in [(Shortage::None, None), (Shortage::Possible, Some(seconds(2)))] {
             let mut watched = Watched::new(seconds(10));
             watched.is_unknown(seconds(11), seconds(12));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_moved_is_not_tried_and_stays_wrong() {
+    fn an_attachment_that_cannot_move_is_not_restored_and_stays_wrong() {
         let mut watched = Watched::new(seconds(10));
         assert_eq!(watched.is_wrong(&behind(false), seconds(11)), Order::Tell);
         assert!(watched.trouble().is_none() && watched.reason().is_some_and(|why| why.contains("program 7 stands")));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_could_look_the_interfaces_own_count_tells() {
+    fn without_a_check_the_interfaces_own_count_decides() {
         for (shortage, expected) in [(Shortage::None, None), (Shortage::Certain, Some(seconds(5)))] {
             let mut watched = Watched::new(seconds(10));
             watched.is_unknown(seconds(10), seconds(14));

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_other_thread_is_told_is_what_this_one_is_told() {
+    fn the_other_thread_gives_the_same_answers() {
         const NO_INTERFACE: u32 = u32::MAX >> 1;
         let (chains, asker) = Chains::by_thread();
         std::thread::scope(|scope| {

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cpu_that_is_there_has_a_whole_cache_and_ring_and_one_that_may_come_small_ones() {
+    fn present_cpus_have_a_whole_cache_and_ring_and_future_ones_small_ones() {
         let layout = cpus(&[0], &[0, 2], 4).layout(1 << 14, 1 << 20).unwrap();
         let parts: Vec<_> = layout.blocks.iter().map(|part| (part.first_slot, part.bits)).collect();
         let (whole, small) = (1 << 14, 1 << 8);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn hundreds_of_cpus_that_are_only_announced_cost_little() {
+    fn hundreds_of_announced_cpus_cost_little() {
         let layout = cpus(&[0, 1], &[0, 1], 240).layout(1 << 14, 1 << 20).unwrap();
         assert_eq!(layout.blocks.len(), 2 + SPARES_MAX as usize);
         assert_eq!(layout.slots, 2 * (1 << 14) + SPARES_MAX * (1 << 8));

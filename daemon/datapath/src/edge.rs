@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_without_a_slot_are_counted_and_no_packet_twice_when_their_slot_comes_into_use() {
+    fn packets_without_a_slot_are_counted_exactly_once() {
         const SLOT: usize = OTHERS as usize;
         let mut reader = EdgeReader::new(1);
         let mut cpu: Box<Cpu> = Box::new(Cpu::new_zeroed());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_seen_and_lost() {
+    fn missed_packets_count_as_seen_and_lost() {
         let mut edge = Edge::empty(2);
         edge.miss(1, Tally::new(3, 300), Tally::new(1, 100), true);
         edge.miss(1, Tally::new(2, 200), Tally::default(), true);

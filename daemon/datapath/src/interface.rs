@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_a_name_now_keeps_it_and_an_earlier_one_gets_a_number() {
+    fn the_current_owner_keeps_a_name_and_earlier_ones_get_a_number() {
         let measured = |slot, name: &str, direction, index| MeasuredInterface {
             slot,
             name: name.to_owned(),

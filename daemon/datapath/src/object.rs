@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_object_that_is_kept_unless_the_build_has_compiled_one() {
+    fn the_object_is_the_kept_one_unless_the_build_compiled_one() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ebpf/object");
         let kept = fs::read(folder.join("weir-ebpf.o.gz")).unwrap();
         if kept == CARRIED {

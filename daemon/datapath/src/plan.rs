@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn each_start_places_flows_by_another_key_also_with_a_key_that_is_configured() {
+    fn each_start_has_another_flow_cache_key_even_with_a_configured_key() {
         let config = Config { hash_key: HashKey::Given(Key([1, 2])), ..Config::default() };
         let [one, other] = [(); 2].map(|()| Plan::drawn(&config, &Cpus::of(2)).unwrap().slot_key);
         assert_ne!(one, other);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reader_places_flows_by_a_key_of_its_own() {
+    fn each_reader_has_its_own_flow_cache_key() {
         let plan = Plan::new(&Config::default(), Key([1, 2]), &Cpus::of(2));
         let keys = [plan.slot_key, plan.of_reader(0).slot_key, plan.of_reader(1).slot_key].map(|key| key.0);
         assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2], "{keys:?}");

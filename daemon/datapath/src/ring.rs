@@ -143,7 +143,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     #[test]
-    fn a_reader_waits_for_the_ring_for_a_waker_and_not_for_ever() {
+    fn a_reader_waits_for_the_ring_or_a_waker_with_a_timeout() {
         // A waker stands in for the ring: both are files that become readable.
         let ring = Waker::new().unwrap();
         let events = RingEvents::new().unwrap();

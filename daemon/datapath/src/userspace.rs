@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_one_record_a_window_and_what_has_no_flow_is_skipped() {
+    fn a_flow_has_one_record_per_window_and_other_packets_are_skipped() {
         let mut program = program(Packets::OneIn(1));
         for epoch in 0..3 {
             let (records, edge) = window(&mut program, [udp(5), udp(5), arp(), udp(6), udp(5)]);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_balances_when_flows_push_each_other_out_and_packets_are_left_out() {
+    fn the_ledger_balances_with_evictions_and_sampling() {
         for (rate, taken) in [(1, 20_000..=20_000), (10, 1_700..=2_300)] {
             let mut program = program(Packets::OneIn(rate));
             let (records, edge) = window(&mut program, (0..20_000_u32).map(|n| udp((n % 3_000) as u16)));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_socket_dropped_was_seen_and_lost() {
+    fn packets_dropped_by_a_socket_count_as_seen_and_lost() {
         let mut program = program(Packets::OneIn(1));
         program.lose(1, Tally::new(3, 300), Tally::new(0, 4_000), false);
         let (records, edge) = window(&mut program, [udp(5)]);

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_no_files_is_told_with_the_way_out() {
+    fn unusable_folders_are_explained_with_the_way_out() {
         let here = std::env::temp_dir().join(format!("weir-folder-{}", std::process::id()));
         fs::create_dir(&here).unwrap();
         fs::write(here.join("file"), "").unwrap();

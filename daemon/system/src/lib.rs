@@ -2,10 +2,10 @@
 //!
 //! [`clock`] is the only module that reads a clock. [`log`] never waits for a reader. [`plain_file`] opens files in
 //! folders where other users may put links and pipes, [`folder`] checks whether files can be created in a folder, and
-//! [`lock`] reserves a folder for a single weir. [`process`] reads how much of the machine weir uses. [`privileges`] and
-//! [`sandbox`] drop rights; [`confined`] explains why a file cannot be opened then. [`notify`] sends messages to systemd,
-//! [`sockopt`] sets options of sockets, [`waker`] wakes a thread, and [`numbers`] and [`text`] format numbers and errors
-//! for people.
+//! [`lock`] reserves a folder for a single weir. [`process`] reads how much of the machine weir uses. [`privileges`]
+//! and [`sandbox`] drop rights; [`confined`] explains why a file cannot be opened then. [`notify`] sends messages to
+//! systemd, [`sockopt`] sets options of sockets, [`waker`] wakes a thread, and [`numbers`] and [`text`] format numbers
+//! and errors for people.
 
 #![deny(unsafe_code)]
 

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_one_is_told_who_has_the_folder() {
+    fn a_second_process_learns_which_one_has_the_folder() {
         let folder = std::env::temp_dir().join(format!("weir-lock-{}", process::id()));
         std::fs::create_dir(&folder).unwrap();
         assert!(!Lock::is_taken(&folder, "lock"));

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn almost_nothing_and_almost_all_look_like_neither() {
+    fn shares_near_0_and_1_are_not_rounded_to_them() {
         let cases = [(0.0, "0.0 %"), (1e-9, "<0.1 %"), (0.1234, "12.3 %"), (0.9999, ">99.9 %"), (1.0, "100.0 %")];
         assert!(cases.into_iter().all(|(share, text)| percent(share) == text));
     }

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_link_or_a_pipe_is_neither_read_nor_written() {
+    fn links_and_pipes_are_neither_read_nor_written() {
         let folder = Folder::new("open");
         for name in ["link", "pipe"] {
             let path = folder.0.join(name);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_made_anew_takes_the_place_of_a_link_and_leaves_what_it_led_to() {
+    fn a_new_file_replaces_a_link_and_not_its_target() {
         let folder = Folder::new("replace");
         for name in ["link", "pipe", "new"] {
             let path = folder.0.join(name);

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_fits_who_is_refused() {
+    fn the_way_out_depends_on_the_user() {
         let none = CapabilitySet::empty();
         let programs = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::NET_ADMIN;
         let user = way_out_for(false, none, programs);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_gives_up_is_gone_for_it_alone() {
+    fn a_thread_only_drops_its_own_capabilities() {
         let before = capabilities(None).unwrap();
         std::thread::spawn(|| {
             give_up_all();

@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resident_set_that_is_not_known_is_not_nothing() {
+    fn an_unknown_resident_set_is_not_zero() {
         assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
         let page = rustix::param::page_size() as u64;
         assert_eq!(resident_of("4096 512 300 10 0 200 0\n"), Some(512 * page));

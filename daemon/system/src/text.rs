@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_replaced() {
+    fn control_characters_are_replaced() {
         let shown = |text: &str| text.chars().map(visible).collect::<String>();
         assert_eq!(shown("up\x1b[31mlink\u{202e}7\u{2066}\n"), "up\u{fffd}[31mlink\u{fffd}7\u{fffd}\u{fffd}");
         for plain in ["Zürich – Köln", "上行", "עברית"] {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_written_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(escaped("up\x1b[31m\u{202e}7\n\t\u{9b}"), "up\\u{1b}[31m\\u{202e}7\\n\\t\\u{9b}");
         for plain in ["Zürich – Köln", "עברית", "C:\\path \"quoted\""] {
             assert_eq!(escaped(plain), plain);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_with_its_causes_the_outermost_first() {
+    fn an_error_is_shown_with_its_causes() {
         #[derive(Debug, thiserror::Error)]
         #[error("{0}")]
         struct TestError(&'static str, #[source] Option<io::Error>);

@@ -26,7 +26,7 @@ fn wronged<U: Update>(sketch: &BlockedCountMin<CountAndSum, U>, truth: &Amounts,
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn the_excess_holds_with_its_confidence() {
     // Over 7 pairs of sketches with 20,000 absent keys each, the share of wrong bounds is known to a standard deviation
     // of 0.0008; six of them are allowed. Bounds of keys that were added are wrong less often.
@@ -55,7 +55,7 @@ fn the_excess_holds_with_its_confidence() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn the_error_is_near_that_of_count_min() {
     for (exponent, allowed) in [(1.05, 1.25), (0.0, 1.0)] {
         let mut blocked = BlockedCountMin::<u32>::with_error(E / 4_096.0 * 1.000_001, KEY);
@@ -77,8 +77,8 @@ fn the_error_is_near_that_of_count_min() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn all_cells_are_as_likely() {
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn all_cells_are_equally_likely() {
     let mut times = BTreeMap::<_, u32>::new();
     for low in 0..1 << 23 {
         let [one, two, across] = unpack(pack(places(low | !low << 23)));
@@ -90,7 +90,7 @@ fn all_cells_are_as_likely() {
 }
 
 #[test]
-fn a_batch_is_one_after_the_other_near_and_far() {
+fn a_batch_equals_single_additions_in_small_and_large_sketches() {
     const KEYS: usize = crate::test_size::of(1_003, 67);
     fn check<W: Weight, U: Update>(new: &BlockedCountMin<W, U>, weight: impl Fn(u64) -> W) {
         let (mut one_by_one, mut batched) = (new.clone(), new.clone());

@@ -52,7 +52,7 @@ fn largest(buckets: &Buckets, count: usize, column: usize) -> Vec<u64> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn the_top_ten_are_those_of_the_oracle() {
     for exponent in [1.0, 1.1, 1.3] {
         let (mut buckets, mut truth) = (Buckets::with_capacity(1024, 7), Amounts::default());
@@ -68,7 +68,7 @@ fn the_top_ten_are_those_of_the_oracle() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn a_flood_of_small_keys_leaves_the_large_ones_alone() {
     let (mut buckets, mut truth) = (Buckets::with_capacity(1024, 7), Amounts::default());
     let mut random = SplitMix64(3);
@@ -88,8 +88,8 @@ fn a_flood_of_small_keys_leaves_the_large_ones_alone() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn large_keys_are_found_that_begin_in_the_middle_of_a_flood() {
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn large_keys_that_begin_during_a_flood_are_found() {
     // One record in fifty belongs to one of ten keys. Each of these is half as large as the one before it, and the last
     // one has ten records of half a million. All other keys appear once.
     const RECORDS: u64 = 1 << 19;
@@ -111,7 +111,7 @@ fn large_keys_are_found_that_begin_in_the_middle_of_a_flood() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn bounds_are_as_close_as_planned() {
     // These two streams are hard: all keys are new, or there is hardly any skew.
     for exponent in [0.0, 0.5] {
@@ -154,7 +154,7 @@ fn ten() -> (Vec<Buckets>, Amounts) {
 }
 
 #[test]
-fn the_order_in_which_many_are_merged_at_once_does_not_matter() {
+fn the_order_of_a_merge_of_many_does_not_matter() {
     let (fed, truth) = ten();
     let in_order = |order: &[usize]| {
         let others: Vec<_> = order[1..].iter().map(|nth| &fed[*nth]).collect();
@@ -172,8 +172,8 @@ fn the_order_in_which_many_are_merged_at_once_does_not_matter() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn the_largest_of_all_are_listed_after_merging() {
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn the_largest_keys_are_listed_after_merging() {
     let (fed, truth) = ten();
     let mut sum = Buckets::with_capacity(256, 7);
     sum.merge_all(&fed.iter().collect::<Vec<_>>()).unwrap();
@@ -192,7 +192,7 @@ fn refused_merges_change_nothing() {
 }
 
 #[test]
-fn what_does_not_fit_into_a_word_is_counted_exactly() {
+fn weights_that_do_not_fit_into_a_word_are_counted_exactly() {
     // Records have 2^34 bytes, so a word is full after eight. There are sixteen keys more than candidates, which come
     // and go.
     let record = |random: &mut SplitMix64| CountAndSum::new(1 << 20, (1 << 34) + random.word() % 1_000);
@@ -218,7 +218,7 @@ fn what_does_not_fit_into_a_word_is_counted_exactly() {
 }
 
 #[test]
-fn bounds_hold_even_if_nothing_has_room() {
+fn bounds_hold_even_without_any_room() {
     // Every word spills, immediately or later, and there is room for few.
     let (mut buckets, mut truth) = (Buckets::with_capacity(1_024, 7), HashMap::<u64, CountAndSum>::new());
     let mut random = SplitMix64(2);
@@ -279,7 +279,7 @@ impl Rest<u64, CountAndSum> for Told {
 }
 
 #[test]
-fn candidates_and_rest_together_have_everything_key_by_key() {
+fn candidates_and_rest_together_have_the_whole_weight_of_each_key() {
     let zipf = Zipf::new(2_000, 0.9);
     let (mut random, mut truth) = (SplitMix64(5), Amounts::default());
     let mut both = [(); 2].map(|()| (Buckets::with_capacity(64, 7), BTreeMap::<u64, CountAndSum>::new()));
@@ -307,7 +307,7 @@ fn candidates_and_rest_together_have_everything_key_by_key() {
 }
 
 #[test]
-fn a_batch_adds_as_one_after_the_other() {
+fn a_batch_equals_single_additions() {
     for capacity in [64, 8_192] {
         let [mut one_by_one, mut batched] = [(); 2].map(|()| Buckets::with_capacity(capacity, 7));
         let mut random = SplitMix64(1);
@@ -344,13 +344,13 @@ fn assert_bounds_of_counts<W: Weight + From<u32>>() {
 }
 
 #[test]
-fn counts_alone_have_bounds_too() {
+fn counts_of_one_number_have_bounds_too() {
     assert_bounds_of_counts::<u32>();
     assert_bounds_of_counts::<u64>();
 }
 
 #[test]
-fn a_key_gets_in_if_the_coin_shows_head_and_it_may_have_more_than_the_smallest() {
+fn a_key_is_admitted_if_the_coin_shows_head_and_it_may_exceed_the_smallest() {
     use super::{admission::Arrival, bucket::HAS_SPILLED};
     // There is one bucket, whose smallest candidate has 10. The new key has another light cell than the candidates.
     let (old, new) = (1, 0xffff_ffff);
@@ -417,8 +417,8 @@ fn coins_follow_the_seed_and_not_the_fingerprint() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn nobody_without_the_key_fills_the_light_cell_of_another() {
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn an_attacker_without_the_key_cannot_fill_a_light_cell() {
     // The attacker knows the code and uses a known key. The attacker sends items that share the victim's light cell
     // under that key, and before them four keys that keep the victim from becoming a candidate.
     let (known, victim) = (Key([1, 2]), 77);
@@ -446,8 +446,8 @@ fn nobody_without_the_key_fills_the_light_cell_of_another() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn who_learned_which_keys_share_a_cell_knows_nothing_of_other_places() {
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn keys_that_share_a_cell_do_not_share_it_with_other_places() {
     // The attacker saw the bounds of one window, and knows which items are in the victim's cell.
     let (hash, victim) = (KeyedHash::new(Key([1, 2])), 77);
     let place = |item: u64| (scale(hash.words([item]), 2_048), cell(hash.words([item])));
@@ -472,7 +472,7 @@ fn who_learned_which_keys_share_a_cell_knows_nothing_of_other_places() {
 }
 
 #[test]
-fn geometry_follows_from_the_question_and_stays_in_range() {
+fn geometry_follows_from_the_settings_and_stays_in_range() {
     for (candidates, capacity) in [(0, 4), (1, 4), (4, 4), (5, 8), (1_000, 1_000), (1_025, 1_028)] {
         assert_eq!(Buckets::with_capacity(candidates, 7).capacity(), capacity);
     }

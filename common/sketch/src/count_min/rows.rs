@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn rows_are_independent() {
         // Two keys that agree in one row's column, here in a sixty-fourth of the row, agree in another row as often as
         // expected by chance.

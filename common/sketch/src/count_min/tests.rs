@@ -59,7 +59,7 @@ fn bounds_hold_after_merging_and_feeding_on() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn a_conservative_update_never_exceeds_the_plain_one() {
     let mut conservative = CountMin::with_error(0.02, 0.05, KEY);
     let mut plain = CountMin::plain_with_error(0.02, 0.05, KEY);
@@ -93,7 +93,7 @@ fn wronged<U: Update>(sketch: &CountMin<CountAndSum, U>, truth: &Amounts, confid
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn the_excess_holds_with_its_confidence_and_is_far_below_the_plan() {
     // Over 7 pairs of sketches with 20,000 absent keys each, the share of wrong bounds is known to a standard deviation
     // of 0.0008; six of them are allowed. Bounds of keys that were added are wrong less often.
@@ -121,7 +121,7 @@ fn the_excess_holds_with_its_confidence_and_is_far_below_the_plan() {
 }
 
 #[test]
-fn a_batch_is_one_after_the_other_near_and_far() {
+fn a_batch_equals_single_additions_in_small_and_large_sketches() {
     const KEYS: usize = crate::test_size::of(1_003, 67);
     for (error, is_far) in [(0.01, false), (0.00002, true)] {
         for probability in [0.5, 0.05, 0.001, 0.0001] {
@@ -141,7 +141,7 @@ fn a_batch_is_one_after_the_other_near_and_far() {
 }
 
 #[test]
-fn a_batch_is_as_long_as_the_shorter_of_two() {
+fn a_batch_ends_with_the_shorter_slice() {
     let hashes: vec::Vec<_> = (0..200).map(mix).collect();
     for (keys, weights) in [(200, 70), (70, 200), (200, 64), (3, 0)] {
         let [mut one_by_one, mut batched] = [0; 2].map(|_| CountMin::<u64>::with_error(0.01, 0.05, KEY));

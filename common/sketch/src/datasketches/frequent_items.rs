@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_the_truth() {
+    fn bounds_contain_the_truth() {
         let mut truth: BTreeMap<i64, u64> = (-3..7).zip(100..).collect();
         for n in 0..2_000 {
             *truth.entry(n % 100).or_default() += 1 + 200 / (1 + n as u64 % 100);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_there() {
+    fn the_image_equals_that_of_the_official_package() {
         let exact = FrequentItems::<i64>::read(golden::LONGS_EXACT).unwrap();
         let mut image = exact.write();
         assert_eq!(image[3..5], [4, 4], "a table of 16 holds 12");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn no_damage_does_harm() {
+    fn damaged_images_do_no_harm() {
         for image in [golden::LONGS_EMPTY, golden::LONGS_EXACT, golden::LONGS_PURGED] {
             let refused = damage::survived(image, FrequentItems::<i64>::read);
             assert_eq!(refused.len(), image.len().div_ceil(damage::STEP), "every byte is needed");

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_and_form_is_what_we_would_have_counted() {
+    fn images_of_every_mode_and_format_equal_our_counts() {
         for (precision, count, image) in
             golden::INTEGERS.iter().filter(|(_, count, _)| *count <= crate::test_size::of(u64::MAX, 50))
         {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_byte_for_byte_as_written_there() {
+    fn images_equal_those_of_the_official_package() {
         // A union is out of order, as all sketches that we write.
         assert_eq!(write(&fed(9, (0..3_000).map(PublicHash::of_integer))), golden::UNION);
         let empty = write(&HyperLogLog::with_precision(12, PUBLIC));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_its_own_is_refused() {
+    fn another_key_is_refused() {
         for count in [0, 3, 1_000] {
             let mut keyed = HyperLogLog::with_precision(10, 7);
             (0..count).for_each(|item| keyed.insert(crate::hash::mix(item)));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn no_damage_does_harm() {
+    fn damaged_images_do_no_harm() {
         let ours = write(&fed(6, (0..300).map(PublicHash::of_integer)));
         let all = golden::INTEGERS.iter().map(|(.., image)| *image).chain([golden::WORDS, golden::UNION, &ours]);
         for image in all.filter(|image| image.len() <= crate::test_size::of(usize::MAX, 500)) {

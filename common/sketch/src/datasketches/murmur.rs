@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_register_is_what_it_is_there() {
+    fn registers_equal_those_of_datasketches() {
         for precision in [4, 11, 18] {
             for hash in
                 (0..crate::test_size::of(500, 50)).map(PublicHash::of_integer).chain([PublicHash { place: 5, rank: 0 }])

@@ -29,8 +29,8 @@ fn counted(key: Key, precision: u32, items: &[u64]) -> f64 {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn nobody_inflates_a_hyperloglog() {
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn an_attacker_cannot_inflate_a_hyperloglog() {
     // Items whose rank is at least 10, one in 512. Two thousand of them in 256 registers look like twenty times as
     // many.
     const PRECISION: u32 = 8;
@@ -55,8 +55,8 @@ fn nobody_inflates_a_hyperloglog() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn nobody_hides_in_a_hyperloglog() {
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn an_attacker_cannot_hide_from_a_hyperloglog() {
     // Items that are all in 64 of the 16,384 registers. Four thousand of them look like a few hundred.
     let hash = KeyedHash::new(KNOWN);
     let items: Vec<u64> = (0..TRIED).filter(|item| hash.words([*item]) >> 56 == 0).collect();
@@ -81,8 +81,8 @@ fn lifted_to(key: Key, victim: u64, items: &[u64]) -> u64 {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn nobody_lifts_a_flow_in_count_min() {
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn an_attacker_cannot_raise_a_key_in_count_min() {
     const VICTIM: u64 = u64::MAX;
     // This many items reach the victim's cells in all rows. Then the items that are not needed are removed, in smaller
     // and smaller pieces, until each row has one.
@@ -108,8 +108,8 @@ fn nobody_lifts_a_flow_in_count_min() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn nobody_makes_texts_that_collide() {
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn an_attacker_cannot_make_texts_collide() {
     // One factor of the first product is 0, so the other factor may be anything.
     let zero = KeyedHash::new(KNOWN).bytes[0].wrapping_neg().to_le_bytes();
     let texts: Vec<[u8; 40]> = (0..20_000u64)
@@ -132,8 +132,8 @@ fn nobody_makes_texts_that_collide() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn addresses_in_a_row_are_counted_like_any() {
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn consecutive_addresses_are_counted_correctly() {
     // This is no attack, but what networks look like. Three registers with a row of products would show up.
     for seed in 0..16 {
         let key = Key([seed, 77]);

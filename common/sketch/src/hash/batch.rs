@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_asks_for_a_hash_gets_it() {
+    fn an_item_can_ask_for_a_hash() {
         let key = KeyedHash::new(Key([7, 9]));
         assert_eq!(key.of(&Asking(4)), key.words([4, key.words([4])]));
         assert_batches_are_their_items(Asking);

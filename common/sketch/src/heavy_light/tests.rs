@@ -57,7 +57,7 @@ fn bounds_hold_alone_and_after_merging_and_feeding_on() {
 }
 
 #[test]
-fn bounds_hold_for_what_outgrows_the_light_cells() {
+fn bounds_hold_for_keys_that_outgrow_the_light_cells() {
     // There is one block and forty keys, nearly all of which outgrow sixteen bits while they are not large.
     let [mut one, mut other] = [0; 2].map(|_| HeavyLight::<u32>::with_error(1.0, KEY));
     let (mut truth, mut random) = (HashMap::<u64, u32>::new(), SplitMix64(5));
@@ -82,7 +82,7 @@ fn bounds_hold_for_what_outgrows_the_light_cells() {
 }
 
 #[test]
-fn the_four_largest_of_a_block_are_exact_and_then_nearly() {
+fn the_four_largest_keys_of_a_block_are_nearly_exact() {
     let mut sketch = HeavyLight::<u64>::with_error(1.0, KEY);
     (1..=4).for_each(|key| _ = sketch.add(mix(key), key * 1_000));
     (1..=4).for_each(|key| _ = sketch.add(mix(key), key));
@@ -104,7 +104,7 @@ fn shares(one: u64, other: u64) -> bool {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn the_error_is_half_of_a_conservative_count_min_of_equal_memory() {
     // This is a sixteenth of the stream and of the memory in the table above.
     for exponent in [1.05, 0.0] {
@@ -129,7 +129,7 @@ fn the_error_is_half_of_a_conservative_count_min_of_equal_memory() {
 }
 
 #[test]
-fn a_batch_is_one_after_the_other_near_and_far() {
+fn a_batch_equals_single_additions_in_small_and_large_sketches() {
     const KEYS: usize = crate::test_size::of(1_003, 67);
     for error in [0.01, 0.00001] {
         let mut one_by_one = HeavyLight::<u32>::with_error(error, KEY);

@@ -1,21 +1,21 @@
-//! A [`HyperLogLog`] that begins small: for many sketches of which most count little.
+//! A [`HyperLogLog`] that is small at first. It is for many sketches, most of which count few keys.
 //!
-//! It keeps a list of what it must know of each hash (a token of 32 bits) as long as the list takes at most half the
-//! memory of the registers. Then it turns into registers.
+//! It keeps a list with a token of 32 bits for each hash, as long as the list takes at most half the memory of the
+//! registers. Then it switches to registers.
 //!
-//! **Errors**: as a list it errs only by keys with equal tokens: one pair of keys in 200 million. Afterwards its
-//! registers and its errors are those of [`HyperLogLog`]. Nothing is lost by having begun small.
+//! **Errors**: as a list, it errs only if keys have equal tokens: one pair of keys in 200 million. After that, its
+//! registers and its errors are those of [`HyperLogLog`]. Being small at first loses nothing.
 //!
-//! **Cost**: 6 to 12 bytes a key at first (seldom 24, and at least 64 in all), and at most the registers. An insertion
-//! into the list mostly touches one cache line. Unlike most sketches here it allocates while it counts, up to a maximum
-//! that is known beforehand.
+//! **Cost**: 6 to 12 bytes per key at first (seldom 24, and at least 64 in all), and at most the memory of the
+//! registers. An insertion into the list usually touches one cache line. Unlike most sketches here, it allocates while
+//! it counts, up to a maximum that is known beforehand.
 //!
 //! **Papers**: Heule, Nunkesser and Hall, "`HyperLogLog` in practice", 2013 (the sparse form, with hashes at a higher
-//! precision). The list is a hash table with linear probing in which tokens are kept in order, so that equal sets look
-//! equal in whatever order they came: Blelloch and Golovin, "Strongly history-independent hashing with applications",
+//! precision). The list is a hash table with linear probing, in which tokens are kept in order, so that equal sets look
+//! equal in any order of insertion: Blelloch and Golovin, "Strongly history-independent hashing with applications",
 //! 2007.
 //!
-//! **Why not a crate**: as for [`HyperLogLog`].
+//! **Why not a crate**: see [`HyperLogLog`].
 
 use alloc::{boxed::Box, vec};
 
@@ -26,18 +26,18 @@ use crate::{
     merge::check_mergeable,
 };
 
-/// How many high bits of a hash a token has. Behind them is the rank of the bits that follow.
+/// How many high bits of a hash are in its token. They are followed by the rank of the remaining bits.
 const TOKEN_PRECISION: u32 = 26;
-/// Bits of a token for that rank, which is at most 39.
+/// How many bits of a token are for that rank, which is at most 39.
 const RANK_BITS: u32 = u32::BITS - TOKEN_PRECISION;
 /// The probability that two keys have equal tokens: equal high bits, and equal ranks.
 const TOKENS_EQUAL: f64 = 1.0 / 3.0 / (1u64 << TOKEN_PRECISION) as f64;
-/// Slots of the smallest list.
+/// The number of slots of the smallest list.
 const SLOTS_MIN: usize = 8;
-/// Slots behind the last one that a token can belong to, for tokens whose own slot is taken.
+/// Additional slots after the last one to which a token can belong, for tokens whose own slot is taken.
 const SLOTS_BEHIND: usize = 8;
 
-/// A `HyperLogLog` that begins as a list.
+/// A `HyperLogLog` that is a list at first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactHyperLogLog {
     form: Form,
@@ -57,13 +57,13 @@ impl CompactHyperLogLog {
         Self::with_precision(super::precision_for(relative_error), key_id)
     }
 
-    /// A sketch that turns into two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
+    /// A sketch that switches to two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
     pub fn with_precision(precision: u32, key_id: u64) -> Self {
         let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
         Self { form: Form::List(Tokens::with_slots(SLOTS_MIN)), precision, key_id }
     }
 
-    /// Counts the key with this hash. It counts once, however often it comes.
+    /// Counts the key with this hash. It counts only once, however often it is inserted.
     pub fn insert(&mut self, hash: u64) {
         match &mut self.form {
             Form::List(tokens) => {
@@ -85,14 +85,14 @@ impl CompactHyperLogLog {
         }
     }
 
-    /// How many distinct keys there were, with bounds that hold with at least the probability
+    /// The number of distinct keys, with bounds that hold with at least the probability
     /// [`CONFIDENCE`](super::CONFIDENCE).
     pub fn bounds(&self) -> Estimate {
         match &self.form {
             Form::List(tokens) => {
                 let pairs_equal = (tokens.count * tokens.count) as f64 / 2.0 * TOKENS_EQUAL;
-                // A Poisson number. Below the first bound it is 0 with the stated confidence; above that, the second
-                // bound holds.
+                // The number of equal pairs is Poisson. Below this limit it is 0 with the stated confidence; above the
+                // limit, the second bound holds.
                 let most = if pairs_equal < 0.001 { 0.0 } else { pairs_equal + 4.0 * libm::sqrt(pairs_equal) + 2.0 };
                 let count = tokens.count as u64;
                 let value = count + libm::round(pairs_equal) as u64;
@@ -102,11 +102,11 @@ impl CompactHyperLogLog {
         }
     }
 
-    /// Merges another sketch into this one: afterwards it is as if the keys of both had been counted here.
+    /// Merges another sketch into this one. Afterwards it is as if the keys of both had been counted here.
     ///
     /// # Errors
     ///
-    /// The other has another geometry or another key. Nothing has changed then.
+    /// The geometries or keys differ. In that case nothing is changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         check_mergeable((self.geometry(), self.key_id), (other.geometry(), other.key_id))?;
         match (&mut self.form, &other.form) {
@@ -126,17 +126,17 @@ impl CompactHyperLogLog {
         *self = Self::with_precision(self.precision, self.key_id);
     }
 
-    /// Its size and shape when it has registers: sketches merge if these are equal.
+    /// Its size and shape when it has registers. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Registers { count: 1 << self.precision }
     }
 
-    /// The fingerprint of the key that its hashes are made with.
+    /// The fingerprint of the key of its hashes.
     pub const fn key_id(&self) -> u64 {
         self.key_id
     }
 
-    /// The memory that it takes now, in bytes, with itself.
+    /// The memory that it takes now in bytes, including the structure itself.
     pub const fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + match &self.form {
@@ -151,7 +151,7 @@ impl CompactHyperLogLog {
         size_of::<Self>() + if registers > list { registers } else { list }
     }
 
-    /// Makes room, and inserts the token that found none.
+    /// Makes room, and inserts the token that had no place.
     #[cold]
     fn grow(&mut self, homeless: u32) {
         let Form::List(tokens) = &self.form else { return };
@@ -169,7 +169,7 @@ impl CompactHyperLogLog {
     }
 }
 
-/// A list of tokens, each as its difference from the one before; or the image of the registers.
+/// The image is a list of tokens, each as its difference from the one before, or the image of the registers.
 impl Image for CompactHyperLogLog {
     const KIND: Kind = Kind::CompactHyperLogLog;
 
@@ -220,7 +220,7 @@ const fn is_token(token: u32) -> bool {
     1 <= rank && rank <= u64::BITS - TOKEN_PRECISION + 1
 }
 
-/// What registers of any precision need to know about a hash. Never 0.
+/// The part of a hash that registers of any precision need. It is never 0.
 const fn token(hash: u64) -> u32 {
     let rank = (hash << TOKEN_PRECISION | 1 << (TOKEN_PRECISION - 1)).leading_zeros() + 1;
     let high = (hash >> (u64::BITS - TOKEN_PRECISION)) as u32;
@@ -234,10 +234,10 @@ const fn hash_with(token: u32) -> u64 {
     (high as u64) << (u64::BITS - TOKEN_PRECISION) | behind
 }
 
-/// A set of tokens: a table in which each token is at its place or behind it, in ascending order.
+/// A set of tokens: a table in which each token is at its place or after it, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tokens {
-    /// 0 where there is none.
+    /// The tokens; 0 if a slot is free.
     slots: Box<[u32]>,
     count: usize,
 }
@@ -251,7 +251,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// There is no room left, or none at the end of the table. The error is the token that now has no place.
+    /// There is no room left, or none at the end of the table. The error is the token that has no place now.
     fn insert(&mut self, mut token: u32) -> Result<(), u32> {
         let places = self.slots.len() - SLOTS_BEHIND;
         let place = token >> (u32::BITS - places.trailing_zeros());
@@ -287,7 +287,7 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
-    fn it_has_the_registers_that_it_would_have_had_from_the_start() {
+    fn its_registers_equal_those_of_a_hyperloglog() {
         let (most, items) = crate::test_size::of((PRECISION_MAX, 60_000), (11, 400));
         for precision in [PRECISION_MIN, 10, most] {
             let mut compact = CompactHyperLogLog::with_precision(precision, 7);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_as_one_by_one() {
+    fn batches_equal_single_insertions() {
         const MANY: usize = crate::test_size::of(5_000, 700);
         let hashes: Vec<u64> = (0..MANY as u64).map(|item| hash(2, item)).collect();
         for count in [10, 100, MANY] {
@@ -319,7 +319,7 @@ mod tests {
         let mut sketch = CompactHyperLogLog::with_precision(14, 7);
         for item in 0..crate::test_size::of(1_000, 150) {
             assert!(matches!(sketch.form, Form::List(_)));
-            // Less than 1 pair in 400 such sketches has equal tokens; this one has none.
+            // Fewer than one pair in 400 such sketches have equal tokens; this sketch has none.
             assert_eq!(sketch.bounds().value, item);
             assert!(sketch.bounds().lower <= item && sketch.bounds().upper <= item + 3);
             sketch.insert(hash(3, item));

@@ -1,28 +1,28 @@
-//! What is wrong with an image.
+//! The errors of reading an image.
 
 use core::fmt;
 
 use crate::hash::WrongKey;
 
-/// Why bytes are not an image of a sketch: what was found, where, and what belongs there.
+/// Why bytes are not an image of a sketch: the value that was found, its position, and what is expected there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageError {
     /// The bytes end too early.
     Truncated {
         /// What should have been read.
         field: &'static str,
-        /// Where, in bytes from the beginning.
+        /// The position, in bytes from the beginning.
         at: usize,
-        /// How many bytes it needs.
+        /// How many bytes are needed.
         needed: u64,
-        /// How many bytes there are.
+        /// How many bytes are left.
         available: usize,
     },
     /// A field has a value that it cannot have.
     Value {
         /// The field.
         field: &'static str,
-        /// Where, in bytes from the beginning.
+        /// The position, in bytes from the beginning.
         at: usize,
         /// The value.
         found: u64,
@@ -33,20 +33,20 @@ pub enum ImageError {
     TooLarge {
         /// What the memory is for.
         field: &'static str,
-        /// Where the image asks for it, in bytes from the beginning.
+        /// The position of the request in the image, in bytes from the beginning.
         at: usize,
-        /// How many bytes it asks for.
+        /// How many bytes the image needs.
         needed: u64,
         /// How many bytes the caller still allows.
         allowed: usize,
     },
-    /// The sketch has another key than the one that it is read with.
+    /// The sketch has another key than the one with which it is read.
     Key(WrongKey),
     /// Some bits have changed since the image was written.
     Checksum {
         /// The checksum in the image.
         stored: u32,
-        /// The checksum of its bytes.
+        /// The checksum of the bytes.
         computed: u32,
     },
 }
@@ -67,7 +67,7 @@ impl fmt::Display for ImageError {
             ),
             Self::Key(wrong) => wrong.fmt(f),
             Self::Checksum { stored, computed } => {
-                write!(f, "the checksum is {computed:08x}, but must be {stored:08x}: the image was damaged on its way")
+                write!(f, "the checksum is {computed:08x}, but must be {stored:08x}: the image was damaged in transit")
             }
         }
     }

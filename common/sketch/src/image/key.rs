@@ -1,32 +1,32 @@
-//! Keys that an image can hold.
+//! Keys that an image can contain.
 
 use alloc::string::String;
 
 use super::{ImageError, Reader, Writer};
 
-/// A key that can be written into an image. All keys of a type have the same number of bytes, and these are the same on
-/// every machine.
+/// A key that can be written into an image. All keys of a type have the same number of bytes, and the bytes are the
+/// same on every machine.
 ///
-/// An image says how long its keys are, not of which type. The reader must know the type, just as it must know how
+/// An image states the length of its keys, but not their type. The reader must know the type, just as it must know how
 /// hashes were made.
 pub trait PlainKey: Copy {
-    /// How many bytes.
+    /// The number of bytes of a key.
     const BYTES: usize;
 
-    /// Writes the key in that many bytes.
+    /// Writes the key in this number of bytes.
     fn write(&self, payload: &mut Writer);
 
     /// Reads a key that [`PlainKey::write`] wrote. It must refuse bytes that `write` never writes.
     ///
     /// # Errors
     ///
-    /// The bytes end too early, or are no key.
+    /// The bytes end too early, or are not a key.
     fn read(payload: &mut Reader, field: &'static str) -> Result<Self, ImageError>;
 }
 
-/// A key that an image of a [`TopK`](crate::TopK) can hold: a [`PlainKey`], or a `String`.
+/// A key that an image of a [`TopK`](crate::TopK) can contain: a [`PlainKey`], or a `String`.
 pub trait ImageKey: Clone {
-    /// How many bytes; 0 if each key has a length of its own.
+    /// The number of bytes of a key; 0 if each key has its own length.
     const BYTES: usize;
 
     /// Writes the key.
@@ -36,7 +36,7 @@ pub trait ImageKey: Clone {
     ///
     /// # Errors
     ///
-    /// The bytes end too early, or are no key.
+    /// The bytes end too early, or are not a key.
     fn read(payload: &mut Reader, field: &'static str) -> Result<Self, ImageError>;
 }
 
@@ -51,7 +51,7 @@ impl<K: PlainKey> ImageKey for K {
     }
 }
 
-/// Its length in bytes, and UTF-8.
+/// A `String` is its length in bytes, followed by its UTF-8.
 impl ImageKey for String {
     const BYTES: usize = 0;
 
@@ -83,7 +83,7 @@ impl<const N: usize> PlainKey for [u8; N] {
 macro_rules! numbers {
     ($($number:ty)+) => {
         $(
-            /// Little endian.
+            /// A number is little endian.
             impl PlainKey for $number {
                 const BYTES: usize = size_of::<Self>();
 

@@ -1,14 +1,14 @@
-//! How long numbers are in an image.
+//! The lengths of numbers in an image.
 
 /// How numbers that are not 0 are written.
 #[derive(Clone, Copy, Debug)]
 pub enum Literal {
-    /// In one byte: registers, fingerprints.
+    /// In one byte, for registers and fingerprints.
     Byte,
     /// In two bytes, little endian.
     Short,
-    /// In eight bytes, little endian: bits.
+    /// In eight bytes, little endian, for bits.
     Word,
-    /// In as many bytes as they need, seven bits each: counters.
+    /// In as many bytes as needed, with seven bits each, for counters.
     Varint,
 }

@@ -1,4 +1,4 @@
-//! A format for sketches that leave the machine: versioned, with a checksum, and safe to read from anybody.
+//! A format for sketches that leave the machine. It is versioned, has a checksum, and is safe to read from any source.
 //!
 //! ```text
 //!  0  4  "weir"
@@ -11,20 +11,19 @@
 //!     4  CRC-32 (IEEE) of everything before
 //! ```
 //!
-//! Numbers are little endian. Single numbers in a payload are written in groups of seven bits. Rows of numbers are
-//! written so that stretches of zeros cost nothing. The payload of each structure is described with the structure, in
-//! its `impl Image`.
+//! Numbers are little endian. Single numbers in a payload are written in groups of seven bits. Sequences of numbers are
+//! written so that zeros in a row cost nothing. The payload of each structure is described at its `impl Image`.
 //!
 //! A sketch that keeps keys ([`TopK`](super::TopK), [`CandidateBuckets`](super::CandidateBuckets),
-//! [`Spread`](super::Spread), [`SampleAndHold`](super::SampleAndHold)) has an image if they are [`PlainKey`]s, or, for
-//! the first, texts.
+//! [`Spread`](super::Spread), [`SampleAndHold`](super::SampleAndHold)) has an image if they are [`PlainKey`]s. For a
+//! [`TopK`](super::TopK) they may also be texts.
 //!
-//! **What reading promises**: any bytes give a sketch or an [`ImageError`], and never a panic. Lengths are checked
-//! against the bytes that are there, and memory against what the caller allows, before anything is allocated. The
-//! second check is needed because a few bytes can stand for a large empty sketch.
+//! **What reading guarantees**: any bytes give a sketch or an [`ImageError`], and never a panic. Before anything is
+//! allocated, lengths are checked against the number of bytes, and memory is checked against the caller's limit. The
+//! second check is needed because a few bytes can describe a large empty sketch.
 //!
-//! **What it does not promise**: the checksum finds accidents, not forgeries. A sender can claim whatever a sketch can
-//! say. Take images only from senders that you trust, over a channel that proves who they are.
+//! **What it does not guarantee**: the checksum finds accidents, not forgeries. A sender can claim any content. Accept
+//! images only from senders that you trust, over an authenticated channel.
 
 use alloc::vec::Vec;
 
@@ -54,7 +53,8 @@ const MAGIC: [u8; 4] = *b"weir";
 const VERSION: u8 = 1;
 const HEADER: usize = 24;
 
-/// Every sketch that has an image: number, structure, its name. A number is never used again for something else.
+/// Every sketch that has an image: its number, its structure, and its name. A number is never used again for another
+/// sketch.
 macro_rules! kinds {
     ($($number:literal $kind:ident $name:literal)+) => {
         /// The sketches that have an image.
@@ -65,7 +65,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$kind),+];
 
             const fn number_and_name(self) -> &'static str {
@@ -77,7 +77,7 @@ macro_rules! kinds {
     };
 }
 
-// 11 and 12 placed their keys in other cells; nothing else may have these numbers.
+// 11 and 12 had other places for keys. These numbers must not be used again.
 kinds! {
     1 HyperLogLog "`HyperLogLog`"
     2 CountMin "count-min"
@@ -100,7 +100,7 @@ kinds! {
     22 SampleAndHold "sample and hold"
 }
 
-/// A sketch that can leave the machine and come back.
+/// A sketch that can be written as an image and read again.
 ///
 /// ```
 /// use weir_sketch::{HyperLogLog, Image};
@@ -114,17 +114,17 @@ kinds! {
 /// assert_eq!(error.to_string(), "byte 16: 8 bytes of the payload's length expected, but only 4 are left");
 /// ```
 pub trait Image: Sketch + Sized {
-    /// Which sketch it is.
+    /// The kind of sketch.
     const KIND: Kind;
 
     /// Writes geometry and state.
     fn write(&self, payload: &mut Writer);
 
-    /// Reads what [`Image::write`] wrote. Must give a sketch that is sound, or an error, whatever the payload is.
+    /// Reads what [`Image::write`] wrote. For any payload, it must return a sound sketch or an error.
     ///
     /// # Errors
     ///
-    /// It cannot have been written by that.
+    /// [`Image::write`] cannot have written this payload.
     fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError>;
 
     /// The sketch as bytes.
@@ -143,13 +143,14 @@ pub trait Image: Sketch + Sized {
         image
     }
 
-    /// The sketch that bytes stand for, if it occupies at most `memory_max` bytes. It takes hashes of the key whose
-    /// fingerprint is its [`Sketch::key_id`], which only the caller can compare:
+    /// The sketch in these bytes, if it occupies at most `memory_max` bytes. It needs hashes of the key whose
+    /// fingerprint is its [`Sketch::key_id`]. Only the caller can compare that with its own key:
     /// [`Keyed::from_image`](crate::Keyed::from_image) does.
     ///
     /// # Errors
     ///
-    /// The bytes are not exactly one image of this kind of sketch, or it is too large; the error says what and where.
+    /// The bytes are not exactly one image of this kind of sketch, or the sketch is too large. The error has the
+    /// details and the position.
     fn from_image(image: &[u8], memory_max: usize) -> Result<Self, ImageError> {
         let mut header = Reader::new(image, memory_max);
         let magic = u32::from_le_bytes(MAGIC);

@@ -1,7 +1,7 @@
 //! Reads one field after the other from bytes of unknown origin.
 //!
-//! Each field is checked against the bytes that are really there. Memory is checked against what the caller allows,
-//! before it is allocated.
+//! Each field is checked against the bytes that are left. Memory is checked against the caller's limit before it is
+//! allocated.
 
 use alloc::boxed::Box;
 
@@ -18,7 +18,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the first byte on. Structures that are built may take `allowed` bytes of memory.
+    /// Reads from the first byte on. The structures may allocate `allowed` bytes of memory.
     pub const fn new(bytes: &'a [u8], allowed: usize) -> Self {
         Self { bytes, at: 0, allowed }
     }
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
     ///
@@ -48,22 +48,22 @@ impl<'a> Reader<'a> {
         self.array(field).map(|[byte]| byte)
     }
 
-    /// Two bytes.
+    /// Reads two bytes.
     pub fn u16(&mut self, field: &'static str) -> Result<u16, ImageError> {
         self.array(field).map(u16::from_le_bytes)
     }
 
-    /// Four bytes.
+    /// Reads four bytes.
     pub fn u32(&mut self, field: &'static str) -> Result<u32, ImageError> {
         self.array(field).map(u32::from_le_bytes)
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes.
     pub fn u64(&mut self, field: &'static str) -> Result<u64, ImageError> {
         self.array(field).map(u64::from_le_bytes)
     }
 
-    /// A number in as few groups of seven bits as it needs, the lowest first (LEB128).
+    /// Reads a number in as few groups of seven bits as needed, the lowest group first (LEB128).
     pub fn varint(&mut self, field: &'static str) -> Result<u64, ImageError> {
         let at = self.at;
         let mut number = 0;
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         Err(ImageError::Value { field, at, found: number, expected: "a number below 2^64" })
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     pub fn take(&mut self, field: &'static str, count: u64) -> Result<&'a [u8], ImageError> {
         let rest = &self.bytes[self.at..];
         let short = ImageError::Truncated { field, at: self.at, needed: count, available: rest.len() };
@@ -90,14 +90,14 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], ImageError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(field, N as u64)?);
         Ok(array)
     }
 
-    /// A reader of the next `count` bytes. The memory that is still allowed goes with it.
+    /// Splits off a reader of the next `count` bytes. It takes over the memory that is still allowed.
     pub fn part(&mut self, field: &'static str, count: u64) -> Result<Self, ImageError> {
         let at = self.at;
         self.take(field, count)?;
@@ -113,8 +113,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads `count` numbers that [`Writer::numbers`](super::Writer::numbers) wrote. It calls `put` with the index and
-    /// the value of each number that is not 0. `put` may refuse one, with a text that says what is expected.
+    /// Reads `count` numbers that [`Writer::numbers`](super::Writer::numbers) wrote. Calls `put` with the index and the
+    /// value of each number that is not 0. `put` may refuse a number with a description of what is expected.
     pub fn numbers(
         &mut self,
         field: &'static str,
@@ -142,8 +142,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads `count` weights that [`Writer::weights`](super::Writer::weights) wrote. It calls `put` with the index and
-    /// one number of a weight at a time, for each number that is not 0. The caller adds them up.
+    /// Reads `count` weights that [`Writer::weights`](super::Writer::weights) wrote. Calls `put` with the index and one
+    /// number of a weight at a time, for each number that is not 0. The caller adds these weights up.
     pub fn weights<W: Weight>(
         &mut self,
         field: &'static str,
@@ -165,14 +165,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// One weight.
+    /// Reads one weight.
     pub fn weight<W: Weight>(&mut self, field: &'static str) -> Result<W, ImageError> {
         let mut weight = W::default();
         self.weights(field, 1, |_, part| weight = weight.saturating_add(part))?;
         Ok(weight)
     }
 
-    /// A number, read by `read`, which must lie within `range`.
+    /// Reads a number with `read`. It must be within `range`.
     pub fn within<N: Copy + PartialOrd + Into<u64>>(
         &mut self,
         field: &'static str,
@@ -188,13 +188,13 @@ impl<'a> Reader<'a> {
         Err(ImageError::Value { field, at, found: found.into(), expected })
     }
 
-    /// `count` default elements, if their memory is allowed.
+    /// Allocates `count` default elements, if that much memory is allowed.
     pub fn allocate<T: Default>(&mut self, field: &'static str, count: usize) -> Result<Box<[T]>, ImageError> {
         self.allow::<T>(field, count)?;
         Ok((0..count).map(|_| T::default()).collect())
     }
 
-    /// Subtracts the memory of `count` elements from what is still allowed.
+    /// Subtracts the memory of `count` elements from the memory that is still allowed.
     pub fn allow<T>(&mut self, field: &'static str, count: usize) -> Result<(), ImageError> {
         let needed = (count as u64).saturating_mul(size_of::<T>() as u64);
         let too_large = ImageError::TooLarge { field, at: self.at, needed, allowed: self.allowed };
@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn a_part_ends_where_it_is_told_and_takes_along_what_is_allowed() {
+    fn a_part_has_its_length_and_takes_over_the_allowed_memory() {
         let mut reader = Reader::new(&[1, 2, 3, 4], 100);
         reader.u8("x").unwrap();
         let mut part = reader.part("x", 2).unwrap();
         assert_eq!((part.at(), part.u16("x"), part.end()), (1, Ok(0x0302), Ok(())));
         assert_eq!((part.allow::<u8>("x", 100), reader.allow::<u8>("x", 0)), (Ok(()), Ok(())));
         let none = ImageError::TooLarge { field: "x", at: 3, needed: 1, allowed: 0 };
-        assert_eq!(reader.allow::<u8>("x", 1), Err(none), "it went with the part");
+        assert_eq!(reader.allow::<u8>("x", 1), Err(none), "the part took it over");
         assert_eq!((reader.u8("x"), reader.end()), (Ok(4), Ok(())));
         assert!(Reader::new(&[1], 0).part("x", 2).is_err());
     }
@@ -281,7 +281,7 @@ mod tests {
             reader.end()?;
             Ok(put)
         };
-        // Two zeros, three others of which one is 0 all the same, a zero, and none.
+        // This is two zeros, three others (one of which is 0, too), one zero, and no others.
         assert_eq!(read(&[2, 3, 9, 0, 7, 1, 0], 6), Ok(vec![(2, 9), (4, 7)]));
         assert_eq!(read(&[], 0), Ok(vec![]));
         let too_many = "at most as many numbers as are left";
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn weights_come_column_by_column() {
-        // Of two weights first both counts, then both sums.
+        // The image of two weights has first both counts, then both sums.
         let bytes = [0, 2, 1, 2, 0, 2, 30, 40];
         let mut weights = [CountAndSum::default(); 2];
         let mut reader = Reader::new(&bytes, 0);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_taken_from_what_is_allowed() {
+    fn allocations_reduce_the_allowed_memory() {
         let mut reader = Reader::new(&[], 100);
         assert_eq!(reader.allow::<u64>("x", 11), Ok(()));
         let too_large = |needed, allowed| ImageError::TooLarge { field: "x", at: 0, needed, allowed };

@@ -1,4 +1,4 @@
-//! All structures that have an image: unharmed, damaged and forged.
+//! Tests of all structures that have an image: intact, damaged and forged images.
 
 use super::*;
 use crate::{
@@ -17,34 +17,34 @@ mod golden;
 const KEY: Key = Key([3, 5]);
 const PLENTY: usize = crate::test_size::of(1 << 20, 1 << 15);
 
-/// Reads an image with so much memory.
+/// Reads an image with this much memory.
 type Read<T> = Box<dyn Fn(&[u8], usize) -> Result<T, ImageError>>;
 
-/// One structure and some of its sketches.
+/// One structure, and some of its sketches.
 struct Sample {
     kind: Kind,
-    /// Their images.
+    /// The images of the sketches.
     images: Vec<Vec<u8>>,
-    /// How each of them prints.
+    /// The debug text of each sketch.
     print: Box<dyn Fn(usize) -> String>,
-    /// How a sketch prints.
+    /// The debug text of the sketch in an image.
     state: Read<String>,
-    /// A sketch's own image, and what it occupies.
+    /// The image of the sketch that was read, and the memory of that sketch.
     read: Read<(Vec<u8>, usize)>,
-    /// A sketch used for all that it is for, and what it occupied at most.
+    /// Uses a sketch in every possible way. Returns the most memory that it took.
     used: Read<usize>,
-    /// What a sketch answers while it is used, as text.
+    /// The results of a sketch while it is used, as text.
     answers: Read<String>,
-    /// The image of the sketch that an image and a key are together.
+    /// Combines an image with a key. Returns the image of the resulting sketch.
     with_key: WithKey,
 }
 
 type WithKey = fn(Key, &[u8]) -> Result<Vec<u8>, ImageError>;
 
-/// Is told what a sketch answers.
+/// Receives the results of a sketch.
 type Tell<'a> = &'a mut dyn FnMut(&dyn Debug);
 
-/// A structure in several states, and how it is used, beside another one of the same image.
+/// A structure in several states, and a function that uses it together with a second sketch of the same image.
 fn sample<S: Image + Debug + 'static>(sketches: impl IntoIterator<Item = S>, exercise: fn(&mut S, &S, Tell)) -> Sample {
     let sketches: Vec<S> = sketches.into_iter().collect();
     let images = sketches.iter().map(S::to_image).collect();
@@ -71,7 +71,7 @@ fn sample<S: Image + Debug + 'static>(sketches: impl IntoIterator<Item = S>, exe
     Sample { kind: S::KIND, images, print, state, read, used, answers, with_key }
 }
 
-/// Keys that are in none of the samples, from all over.
+/// Keys that are in none of the samples, from the whole range.
 fn hashes() -> impl Iterator<Item = u64> {
     (0..crate::test_size::of(10, 1)).map(|item| hash(8, item)).chain([0, u64::MAX])
 }
@@ -87,7 +87,7 @@ fn filters<F: Filter>(filter: &mut F, _: &F, tell: Tell) {
 }
 
 fn filters_and_merges<F: Filter + Merge>(filter: &mut F, twin: &F, tell: Tell) {
-    // A quotient filter may have no room for both.
+    // A quotient filter may have no room for the content of both.
     _ = filter.merge(twin);
     filters(filter, twin, tell);
 }
@@ -100,7 +100,7 @@ fn counts_distinct<D: Distinct + Merge>(sketch: &mut D, twin: &D, tell: Tell) {
     assert!(lower <= value && value <= upper);
 }
 
-/// (A survey would take longer than all other uses together.)
+/// This makes no survey, which would take longer than all other uses together.
 fn finds_spreaders(sketch: &mut Spread<u64>, twin: &Spread<u64>, tell: Tell) {
     hashes().for_each(|hash| sketch.insert(touch(hash)));
     sketch.merge(twin).unwrap();
@@ -157,7 +157,7 @@ const fn touch(hash: u64) -> Touch<u64> {
     Touch { key: hash % 7, key_hash: hash % 7, item_hash: hash }
 }
 
-/// Adds a weight for each key, and asks for its bounds.
+/// Adds a weight for each key, and reads its bounds.
 macro_rules! weighs {
     ($weight:expr, |$sketch:ident, $hash:ident| $bounds:expr) => {
         |$sketch, twin, tell| {
@@ -171,10 +171,10 @@ macro_rules! weighs {
     };
 }
 
-/// How many keys each structure's sketches have: empty, little used and well filled.
+/// The numbers of keys in each structure's sketches: empty, slightly filled and well filled.
 const FILLS: &[u64] = crate::test_size::of(&[0, 3, 25, 100], &[0, 3, 25]);
 
-/// All structures, with [`FILLS`]. Here a new one is added.
+/// All structures, with [`FILLS`]. Add new structures here.
 fn samples() -> Vec<Sample> {
     let id = KEY.id();
     let hashes = |count| (0..count).map(|item| hash(7, item));
@@ -397,7 +397,7 @@ fn every_kind_is_read_as_it_was_written() {
 }
 
 #[test]
-fn none_is_read_with_a_key_that_is_not_its_own() {
+fn no_image_is_read_with_another_key() {
     for Sample { kind, images, with_key, .. } in samples() {
         for image in &images {
             assert_eq!(with_key(KEY, image).as_ref(), Ok(image), "{kind:?}");
@@ -412,7 +412,7 @@ fn none_is_read_with_a_key_that_is_not_its_own() {
 }
 
 #[test]
-fn no_damage_is_overlooked() {
+fn all_damage_is_detected() {
     for Sample { kind, images, read, .. } in samples() {
         for image in &images {
             for length in (0..image.len()).step_by(crate::test_size::of(1, 101)) {
@@ -432,7 +432,7 @@ fn no_damage_is_overlooked() {
     }
 }
 
-/// As a forger would: with the right length and checksum.
+/// Seals a payload as a forger would, with the correct length and checksum.
 fn sealed(mut image: Vec<u8>) -> Vec<u8> {
     let length = (image.len() - HEADER) as u64;
     image[16..HEADER].copy_from_slice(&length.to_le_bytes());
@@ -450,11 +450,11 @@ fn no_forgery_does_harm() {
                 if body.len() < HEADER {
                     return read(body, PLENTY);
                 }
-                // What is read can be used, and written again.
+                // A sketch that was read can be used, and written again.
                 let forged = sealed(body.to_vec());
                 let (image, memory) = read(&forged, PLENTY)?;
                 assert!(memory <= PLENTY + 256, "{kind:?} of {memory} bytes");
-                // A filter that grows may do so once: by no more than its growth and tightening.
+                // A filter that grows may do so once, at most by its growth and tightening factors.
                 let memory = used(&forged, PLENTY)?;
                 assert!(memory <= 40 * PLENTY, "{kind:?} of {memory} bytes");
                 read(&image, PLENTY)
@@ -464,12 +464,12 @@ fn no_forgery_does_harm() {
 }
 
 #[test]
-fn memory_is_bounded_before_it_is_taken() {
+fn memory_is_limited_before_it_is_allocated() {
     for Sample { kind, images, read, .. } in samples() {
         let error = read(&images[2], 16).err().unwrap();
         assert!(matches!(error, ImageError::TooLarge { allowed: 16, .. }), "{kind:?}: {error}");
     }
-    // Eight rows of 2^26 cells of 16 bytes, in some 20 bytes.
+    // Eight rows of 2^26 cells of 16 bytes fit into some 20 bytes.
     let mut bomb = Writer(sealed_header(Kind::CountMin));
     [1, 8, 1 << 26, 1, 0, 1, 0, 8 << 26, 0, 8 << 26, 0].into_iter().for_each(|number| bomb.varint(number));
     let error = CountMin::<CountAndSum>::from_image(&sealed(bomb.0), 1 << 20).unwrap_err();
@@ -518,7 +518,7 @@ fn numbers_of_all_sizes_come_back() {
     reader.numbers("a number", Literal::Varint, 16, put).unwrap();
     reader.end().unwrap();
     assert_eq!(read, numbers);
-    // An eleventh group, and a tenth with more than the last bit.
+    // One has an eleventh group, and the other has a tenth group with more than the last bit.
     for bytes in [[0xff; 11], [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0]] {
         assert!(Reader::new(&bytes, 0).varint("a number").is_err());
     }

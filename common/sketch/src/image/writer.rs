@@ -1,4 +1,4 @@
-//! Writes what [`Reader`](super::Reader) reads.
+//! Writes the data that [`Reader`](super::Reader) reads.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::weight::Weight;
 pub struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    /// The bytes that were written so far.
+    /// The bytes written so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
@@ -34,7 +34,7 @@ impl Writer {
         self.0.extend(word.to_le_bytes());
     }
 
-    /// A number in as few groups of seven bits as it needs, the lowest first (LEB128).
+    /// Writes a number in as few groups of seven bits as needed, the lowest group first (LEB128).
     pub fn varint(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number as u8 | 0x80);
@@ -43,10 +43,10 @@ impl Writer {
         self.0.push(number as u8);
     }
 
-    /// Writes numbers so that stretches of zeros cost nothing: the number of zeros, the number of literals that follow,
-    /// these literals, and so on. (The literals of a stretch are collected first, because their number precedes them.)
+    /// Writes numbers so that zeros in a row cost nothing: the number of zeros, the number of literals that follow,
+    /// these literals, and so on. (The literals in a row are collected first, because their number precedes them.)
     pub fn numbers(&mut self, literal: Literal, numbers: impl IntoIterator<Item = u64>) {
-        /// So many zeros cost no more as literals than as a stretch.
+        /// This many zeros in a row cost no more as literals.
         const SHORT: usize = 2;
         let (mut before, mut literals, mut zeros) = (0, Vec::new(), 0);
         for number in numbers {
@@ -68,12 +68,12 @@ impl Writer {
         self.stretch(literal, zeros, &[]);
     }
 
-    /// One weight.
+    /// Writes one weight.
     pub fn weight<W: Weight>(&mut self, weight: W) {
         self.weights(&core::iter::once(weight));
     }
 
-    /// Writes weights: the first number of all of them, then the second of all, if they have two.
+    /// Writes weights: the first number of all of them, then the second number of all, if they have two.
     pub fn weights<W: Weight>(&mut self, weights: &(impl Iterator<Item = W> + Clone)) {
         W::by_number(|number| {
             self.numbers(Literal::Varint, weights.clone().map(number));

@@ -1,4 +1,4 @@
-//! What holds for both filters of partial keys.
+//! Tests that hold for both filters of partial keys.
 
 use core::ops::Range;
 use std::{format, vec, vec::Vec};
@@ -10,15 +10,15 @@ use crate::{
     simd::{Level, level},
 };
 
-/// A filter of partial keys as its tests see it.
+/// A filter of partial keys in the form that the tests need.
 pub trait PartialKey: Lawful + Clone {
-    /// Fingerprints that a place has room for.
+    /// How many fingerprints fit into a place.
     const SLOTS: usize;
     /// A large filter that refuses a key is at least as full as this.
     const LOAD_WHEN_FULL: f64;
-    /// How many keys are planned for in a filter of which every hash there is can be tried.
+    /// The number of planned keys for a filter that is small enough to try every hash.
     const FEW: u64;
-    /// Memory for a million keys.
+    /// The memory for a million keys, in bits per key.
     const BITS_PER_KEY: Range<f64>;
     /// The geometry for a million keys.
     const OF_A_MILLION: Geometry;
@@ -27,7 +27,7 @@ pub trait PartialKey: Lawful + Clone {
     fn all_hashes(&self) -> impl Iterator<Item = u64>;
     /// Looks up many keys with the instructions of this level.
     fn find_at(&self, level: Level, hashes: &[u64], found: &mut [bool]);
-    /// Removes many keys with the instructions of this level, where there is a choice.
+    /// Removes many keys with the instructions of this level, if there is a choice.
     fn remove_at_level(&mut self, level: Level, hashes: &[u64]) -> u64;
 }
 
@@ -60,7 +60,7 @@ fn one_key_goes_in_until_both_places_are_full<F: PartialKey>() {
 }
 
 fn the_rate_is_exact<F: PartialKey>() {
-    // Some keys twice, so that one place, or both, has their fingerprints twice.
+    // Some keys are inserted twice, so that one place, or both, has their fingerprints twice.
     let mut filter = F::with_capacity(F::FEW);
     (0..12).chain(0..4).chain(0..2).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
     let (pairs, found) =
@@ -88,7 +88,7 @@ fn every_level_finds_and_removes_the_same<F: PartialKey>() {
 fn geometry_follows_from_the_plan_and_stays_in_range<F: PartialKey>() {
     let million = F::with_capacity(1_000_000);
     let bits = (million.memory_bytes() - size_of::<F>()) as f64 * 8.0 / 1e6;
-    assert!(F::BITS_PER_KEY.contains(&bits), "{bits} bits a key");
+    assert!(F::BITS_PER_KEY.contains(&bits), "{bits} bits per key");
     assert_eq!(million.geometry(), F::OF_A_MILLION);
     let mut smallest = F::with_capacity(0);
     assert_eq!((smallest.fill(), smallest.false_positive_rate(), smallest.is_saturated()), (0.0, 0.0, false));
@@ -102,8 +102,8 @@ macro_rules! laws {
             use super::*;
             laws!(@each $filter: it_takes_what_was_planned_at_any_size_and_more,
                 one_key_goes_in_until_both_places_are_full, every_level_finds_and_removes_the_same,
-                #[cfg_attr(miri, ignore = "every hash there is: says nothing about memory")] the_rate_is_exact,
-                #[cfg_attr(miri, ignore = "a filter of a million keys: takes too long")]
+                #[cfg_attr(miri, ignore = "trying every hash takes too long")] the_rate_is_exact,
+                #[cfg_attr(miri, ignore = "a filter of a million keys takes too long")]
                 geometry_follows_from_the_plan_and_stays_in_range);
         })+
     };

@@ -1,9 +1,9 @@
-//! A quotient filter's batches: each is compiled for several instruction sets, and asks for lines ahead.
+//! A quotient filter's batches. Each is compiled for several instruction sets, and prefetches lines.
 
 use super::{Quotient, search};
 use crate::{Full, simd};
 
-/// How many keys' lines are on their way from memory at once.
+/// How many keys' lines are prefetched at once.
 const BATCH: usize = 32;
 
 simd::dispatch! {
@@ -13,7 +13,7 @@ simd::dispatch! {
     }
 }
 
-/// (Loops and not closures, which would be compiled for the portable level only.)
+/// These are loops and not closures, because closures would be compiled for the portable level only.
 #[inline(always)]
 pub(super) fn insert_all(filter: &mut Quotient, hashes: &[u64]) -> Result<(), Full> {
     for hashes in hashes.chunks(BATCH) {
@@ -61,8 +61,8 @@ pub(super) fn find_all(filter: &Quotient, hashes: &[u64], found: &mut [bool]) {
     }
 }
 
-/// Prefetches the lines of these keys if they probably come from memory. The places are computed again later: that is
-/// one multiplication, and costs less than keeping them.
+/// Prefetches the lines of these keys if they are probably not in a cache. The places are computed again later, because
+/// one multiplication costs less than storing them.
 #[inline(always)]
 fn prefetch(filter: &Quotient, hashes: &[u64]) {
     if filter.is_far() {

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::image::{Image, ImageError, Kind, Reader, Writer};
 
-/// The fingerprints in ascending order, each as its difference from the one before. The reader puts each in its place
-/// again, so the result is always a sound filter.
+/// The image has the fingerprints in ascending order, each as its difference from the one before. The reader puts each
+/// into its place again, so the result is always a sound filter.
 impl Image for Quotient {
     const KIND: Kind = Kind::Quotient;
 
@@ -31,8 +31,8 @@ impl Image for Quotient {
         let items = payload.varint("the number of fingerprints")?;
         payload.allow::<Line>("the lines", lines)?;
         let mut filter = Self::of_lines(lines, bits, capacity, key_id);
-        // They are counted first, so that each goes to its final place. (If they were inserted, a forger could make
-        // each of them move through thousands of lines.)
+        // The fingerprints are counted first, so that each goes to its final place. (If they were inserted, a forger
+        // could make each of them move through thousands of lines.)
         let at = payload.at();
         let mut counted = payload.clone();
         filter.read_places(&mut counted, items, |filter, place| filter.has_room(place).then(|| filter.count(place)))?;
@@ -69,10 +69,11 @@ impl Quotient {
         Ok(())
     }
 
-    /// Writes into each line how much spills into it when all are counted; `None` if a line cannot count that.
+    /// Writes into each line how many remainders spill into it once all are counted; `None` if a line cannot count that
+    /// many.
     fn spill(&mut self) -> Option<()> {
         let (count, mut spilled) = (self.lines.len(), 0);
-        // Again from the first line, with what spills into it from the last.
+        // Go through the lines twice, because the last line spills into the first one.
         for line in (0..count).chain(0..count) {
             let line = &mut self.lines[line];
             line.spilled = u16::try_from(spilled).ok()?;
@@ -81,8 +82,8 @@ impl Quotient {
         Some(())
     }
 
-    /// Puts a remainder into its final slot. Remainders come in ascending order, and the one before is in front of slot
-    /// `next` of all lines. Returns the slot after it.
+    /// Puts a remainder into its final slot. Remainders arrive in ascending order, and the previous one is before slot
+    /// `next` of all lines. Returns the slot after this one.
     fn append(&mut self, place: Place, next: usize) -> usize {
         let line = place.line();
         let at = next.max(line * SLOTS + usize::from(self.lines[line].spilled));
@@ -98,10 +99,9 @@ mod tests {
     use std::format;
 
     #[test]
-    #[cfg_attr(miri, ignore = "150,000 fingerprints: takes too long")]
+    #[cfg_attr(miri, ignore = "150,000 fingerprints take too long")]
     fn images_are_read_however_far_remainders_spill() {
-        // As many as go into the quotients of some lines in a row: also of the last ones, from which they spill into
-        // the first.
+        // The quotients of some lines in a row are full, including the last lines, which spill into the first ones.
         const LINES: u64 = 1 << 13;
         const FULL: u64 = (QUOTIENTS * RUN_MAX) as u64;
         let image = |lines: Range<u64>| {
@@ -123,7 +123,8 @@ mod tests {
             filter.fingerprints().for_each(|fingerprint| assert!(fed.insert(fingerprint).is_ok()));
             assert_eq!(format!("{filter:?}"), format!("{fed:?}"));
         }
-        // A line keeps 27 of its 240; so many spill that each insertion would move them through 2,400 lines.
+        // A line stores 27 of its 240 remainders. So many spill that each insertion would move them through 2,400
+        // lines.
         let far = image(100..407);
         let mut again = Writer::default();
         read(&far).unwrap().write(&mut again);

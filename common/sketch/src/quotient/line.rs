@@ -1,4 +1,4 @@
-//! A line of a quotient filter: counts of its quotients, and room for their remainders.
+//! A line of a quotient filter: counts of its quotients, and slots for their remainders.
 
 use core::ops::Range;
 
@@ -6,30 +6,30 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{QUOTIENTS, RUN_MAX, SLOTS};
 
-/// Bits a quotient's count.
+/// Bits per count of a quotient.
 pub(super) const COUNT_BITS: u32 = u64::BITS / QUOTIENTS as u32;
 
 /// One cache line: sixteen quotients and 27 remainders.
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes)]
 #[repr(C, align(64))]
 pub(super) struct Line {
-    /// How many fingerprints each quotient has, the first in the lowest bits.
+    /// How many fingerprints each quotient has. The first quotient is in the lowest bits.
     pub counts: u64,
-    /// How many remainders of earlier lines come first. May be more than this line has slots.
+    /// How many remainders of earlier lines come first. This may be more than the slots of this line.
     pub spilled: u16,
-    /// Sorted by quotient, and within a quotient by size. Free slots are zero.
+    /// The remainders, sorted by quotient, and within a quotient by size. Free slots are zero.
     pub remainders: [u16; SLOTS],
 }
 
 const _: () = assert!(size_of::<Line>() == 64 && RUN_MAX + 1 == 1 << COUNT_BITS);
 
 impl Line {
-    /// As many lanes of 16 bits as a line has.
+    /// The number of 16-bit lanes in a line.
     const LANES: usize = 32;
     /// The lane of the first remainder.
     const FIRST: usize = Self::LANES - SLOTS;
 
-    /// Where a quotient's remainders are, counted in slots from this line's first one.
+    /// The slots of a quotient's remainders, counted from this line's first slot.
     #[inline(always)]
     pub const fn run(&self, quotient: u32) -> Range<usize> {
         let before = (1 << (COUNT_BITS * quotient)) - 1;
@@ -57,7 +57,7 @@ impl Line {
         (smaller.into(), equal != 0)
     }
 
-    /// Inserts a remainder into a slot. Those from there on move by one, and the last one is returned.
+    /// Inserts a remainder into a slot. The remainders from there on move by one, and the last one is returned.
     #[inline(always)]
     pub fn open(&mut self, at: usize, remainder: u16) -> u16 {
         let last = self.remainders[SLOTS - 1];
@@ -66,7 +66,7 @@ impl Line {
         last
     }
 
-    /// Removes the remainder from a slot. Those after it move back by one, and another one becomes the last.
+    /// Removes the remainder from a slot. The remainders after it move back by one, and `last` becomes the last one.
     #[inline(always)]
     pub fn close(&mut self, at: usize, last: u16) {
         self.remainders.copy_within(at + 1.., at);

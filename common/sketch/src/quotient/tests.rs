@@ -1,4 +1,4 @@
-//! What a quotient filter promises beyond the laws of all filters that forget.
+//! Tests of a quotient filter beyond those of all filters that can forget keys.
 
 use super::{
     batch::{find_all, insert_all, remove_all},
@@ -16,7 +16,7 @@ fn fed(capacity: u64, seed: u64, items: u64) -> Quotient {
     filter
 }
 
-/// The oracle: how often each fingerprint is in.
+/// The oracle: how often each fingerprint is stored.
 fn counts(hashes: impl Iterator<Item = u64>, bits: u32) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::new();
     hashes.for_each(|hash| *counts.entry(hash >> (64 - bits)).or_default() += 1);
@@ -24,7 +24,7 @@ fn counts(hashes: impl Iterator<Item = u64>, bits: u32) -> BTreeMap<u64, u64> {
 }
 
 #[test]
-fn it_takes_what_was_planned_at_any_size_and_a_little_more() {
+fn filters_of_any_size_take_a_little_more_than_planned() {
     for items in [1, 20, 24, 25, 50, 333, 1_000, 20_000].into_iter().take(crate::test_size::of(8, 6)) {
         let mut filter = Quotient::with_capacity(items, 7);
         let full = (0..).map(|item| filter.insert(hash(items, item))).find_map(Result::err).unwrap();
@@ -35,7 +35,7 @@ fn it_takes_what_was_planned_at_any_size_and_a_little_more() {
 }
 
 #[test]
-fn one_key_goes_in_fifteen_times() {
+fn a_key_can_be_inserted_fifteen_times() {
     const N: u64 = crate::test_size::of(1_000, 100);
     let mut filter = fed(N, 1, N * 9 / 10);
     let twins = (0..).take_while(|_| filter.insert(hash(2, 1)).is_ok()).count();
@@ -50,7 +50,7 @@ fn one_key_goes_in_fifteen_times() {
 #[test]
 fn the_same_fingerprints_give_the_same_bits_in_any_order() {
     const N: u64 = crate::test_size::of(1_000, 45);
-    // At full, so that much spills: in some filters also from the last line into the first.
+    // The filters are full, so that many remainders spill, in some filters also from the last line into the first one.
     const KEYS: u64 = N * 21 / 20;
     let backwards = |seed, items: Range<u64>| {
         let mut filter = Quotient::with_capacity(N, 7);
@@ -93,24 +93,24 @@ fn resizing_needs_no_keys_and_keeps_every_fingerprint() {
         filter.resize(capacity).unwrap();
         assert_eq!((filter.capacity(), filter.items()), (capacity, N));
         assert!(filter.fingerprints().eq(fingerprints.iter().copied()));
-        assert_eq!(filter.false_positive_rate(), rate, "the same fingerprints, the same rate");
+        assert_eq!(filter.false_positive_rate(), rate, "the same fingerprints have the same rate");
         assert!((0..N).all(|item| filter.contains(hash(1, item))));
     }
     assert_eq!(format!("{filter:?}"), format!("{:?}", fed(N, 1, N)));
-    // It grows as often as its fingerprints are long.
+    // The rate grows with the size of the filter.
     filter.resize(8 * N).unwrap();
     (N..8 * N).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
     assert!((7.5..=8.0).contains(&(filter.false_positive_rate() / rate)), "{}", filter.false_positive_rate() / rate);
 }
 
 #[test]
-fn resizing_below_what_is_in_changes_nothing() {
+fn resizing_below_the_content_changes_nothing() {
     const N: u64 = crate::test_size::of(1_000, 100);
     let mut filter = fed(3 * N, 1, N * 5 / 2);
     let before = format!("{filter:?}");
     assert_eq!(filter.resize(N * 9 / 5), Err(Full { items: N * 5 / 2, capacity: N * 9 / 5, copies: 0 }));
     assert_eq!(format!("{filter:?}"), before);
-    // Nor does it become so small that two fingerprints would look the same.
+    // The filter also does not become so small that two fingerprints would look the same.
     (0..N * 5 / 2 - 1).for_each(|item| assert!(filter.remove(hash(1, item))));
     filter.resize(0).unwrap();
     assert_eq!((filter.capacity(), filter.items()), (1, 1));
@@ -119,7 +119,7 @@ fn resizing_below_what_is_in_changes_nothing() {
 }
 
 #[test]
-fn a_merged_filter_is_as_if_fed_both() {
+fn a_merged_filter_equals_one_that_was_fed_both() {
     const N: u64 = crate::test_size::of(1_000, 100);
     let mut merged = fed(2 * N, 1, N * 9 / 10);
     merged.merge(&fed(2 * N, 2, N)).unwrap();
@@ -142,7 +142,7 @@ fn a_merge_that_does_not_fit_changes_nothing_until_there_is_room() {
     [&mut ours, &mut theirs].into_iter().for_each(|filter| filter.resize(2 * KEYS).unwrap());
     ours.merge(&theirs).unwrap();
     assert!((0..KEYS).all(|item| ours.contains(hash(1, item)) && ours.contains(hash(2, item))));
-    // One key too often, found out in the middle.
+    // One key is inserted once too often, which is noticed only in the middle of the merge.
     let mut often = Quotient::with_capacity(2 * KEYS, 7);
     (0..RUN_MAX).for_each(|_| assert!(often.insert(hash(1, 1)).is_ok()));
     often.resize(2 * KEYS).unwrap();
@@ -152,9 +152,9 @@ fn a_merge_that_does_not_fit_changes_nothing_until_there_is_room() {
 }
 
 #[test]
-fn keys_that_were_chosen_to_collide_end_in_an_error() {
+fn colliding_keys_cause_an_error() {
     const COUNT: u64 = crate::test_size::of(100, 10);
-    // All in the first quotient of each line from the 100th on, by hashes in a row.
+    // All keys are in the first quotient of each line from the 100th line on, with consecutive hashes.
     let mut filter = Quotient::with_capacity(crate::test_size::of(10_000, 3_000), 7);
     let step = u64::MAX / (filter.lines.len() * QUOTIENTS) as u64;
     let mut inserted = Vec::new();
@@ -165,7 +165,7 @@ fn keys_that_were_chosen_to_collide_end_in_an_error() {
     assert_eq!(inserted.len(), COUNT as usize * RUN_MAX);
     assert!(inserted.iter().all(|hash| filter.contains(*hash)));
     assert!(inserted.iter().all(|hash| filter.remove(*hash)) && filter.items() == 0);
-    // What cannot be counted as spilled is refused, and nothing moves.
+    // A remainder that cannot be counted as spilled is refused, and nothing moves.
     let line = filter.place(1 << 63).line();
     (0..SLOTS as u64).for_each(|item| assert!(filter.insert((1 << 63) + item * (step / 2)).is_ok()));
     filter.lines[line + 1].spilled = u16::MAX;
@@ -214,7 +214,7 @@ fn every_level_inserts_and_removes_the_same() {
 fn geometry_follows_from_the_plan_and_stays_in_range() {
     let million = Quotient::with_capacity(1_000_000, 7);
     let bits = (million.memory_bytes() - size_of::<Quotient>()) as f64 * 8.0 / 1e6;
-    assert!((21.0..21.1).contains(&bits), "{bits} bits a key");
+    assert!((21.0..21.1).contains(&bits), "{bits} bits per key");
     assert_eq!(million.geometry(), Geometry::Quotients { count: 41_153 * QUOTIENTS, fingerprint_bits: 35 });
     let smallest = Quotient::with_capacity(0, 7);
     assert_eq!((smallest.capacity(), smallest.fill(), smallest.false_positive_rate()), (1, 0.0, 0.0));

@@ -1,4 +1,4 @@
-//! The counter of a held key: how it grows, and how much it has.
+//! The counter of a held key: how it grows, and what it has counted.
 
 use super::{
     poisson,
@@ -6,34 +6,34 @@ use super::{
 };
 use crate::{Estimate, hyperloglog::bounds_of, rank, simd, ultraloglog, ultraloglog::register};
 
-/// The bits behind the point of a score.
+/// How many bits of a score are its fraction.
 const FRACTION: u32 = 8;
-/// The probability that something changes is counted in units of 2 to the minus this.
+/// The probability that a register changes is counted in units of 2 to the minus this.
 const SCALE: u32 = 40;
 
-/// How many items came, while they come. They are in memory beside it, which is its own and empty at first.
+/// Counts items while they arrive. The items are in the counter's memory, which is empty at first.
 ///
-/// As long as it has room, that memory is a set of items. Then it becomes registers, and each item that changes the
-/// highest rank of a register stands for as many as it takes on average until one does (Ting, "Streamed approximate
-/// counting of distinct elements", 2014). So the score is known at every moment, without a look at the memory.
+/// As long as there is room, that memory is a set of items. Then it becomes registers, and each item that changes the
+/// highest rank of a register counts as many as it takes on average for such a change (Ting, "Streamed approximate
+/// counting of distinct elements", 2014). So the score is known at any time, without reading the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// What it had at the beginning, and the items since, with [`FRACTION`] bits behind the point.
+    /// The initial score plus the items since, with [`FRACTION`] bits of fraction.
     score: u64,
     kept: Kept,
 }
 
-/// What is in the memory.
+/// The content of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
-    /// A set of so many items.
+    /// A set of this many items.
     Set(u32),
-    /// Registers, with the probability that the next item changes the highest rank of its register, times the
+    /// Registers, with the probability that the next item changes the highest rank of its register, times the number of
     /// registers.
     Registers(u64),
 }
 
-/// The memory of a counter: two to the `precision` bytes, and as many that it may overwrite.
+/// The memory of a counter: two to the `precision` bytes, and a buffer of the same size.
 pub struct Memory<'a> {
     pub bytes: &'a mut [u8],
     pub spare: &'a mut [u8],
@@ -41,14 +41,14 @@ pub struct Memory<'a> {
 }
 
 impl Counter {
-    /// One that begins with this score, and with empty memory.
+    /// Creates a counter with this score and with empty memory.
     pub const fn new(score: u64, precision: u32) -> Self {
         let is_large = precision >= set::PRECISION_MIN;
         let kept = if is_large { Kept::Set(0) } else { Kept::Registers(1 << (SCALE + precision)) };
         Self { score: score << FRACTION, kept }
     }
 
-    /// Its score with the bits behind the point, and one more than the items of its set, or 0 if it has registers.
+    /// Its score including the fraction, and the number of items of its set plus one, or 0 if it has registers.
     pub fn numbers(self) -> [u64; 2] {
         match self.kept {
             Kept::Set(items) => [self.score, u64::from(items) + 1],
@@ -56,7 +56,7 @@ impl Counter {
         }
     }
 
-    /// The counter of these numbers with this memory; `None` if they do not fit together.
+    /// Restores the counter from these numbers and this memory; `None` if they are inconsistent.
     pub fn restored(score: u64, set: u64, memory: &[u8], precision: u32) -> Option<Self> {
         let kept = match set {
             0 if memory.iter().all(|register| register::is_possible(*register, precision)) => {
@@ -68,12 +68,12 @@ impl Counter {
         Some(Self { score, kept })
     }
 
-    /// The whole items of its score.
+    /// The score without its fraction.
     pub const fn score(self) -> u64 {
         self.score >> FRACTION
     }
 
-    /// Prefetches what [`Counter::count`] will touch.
+    /// Prefetches the memory that [`Counter::count`] will touch.
     #[inline(always)]
     pub fn prefetch(self, memory: &[u8], precision: u32, hash: u64) {
         match self.kept {
@@ -88,7 +88,7 @@ impl Counter {
         self.score = self.score.saturating_add(self.enter(memory, hash));
     }
 
-    /// Enters an item into the memory, and says what it adds to the score.
+    /// Enters an item into the memory. Returns how much it adds to the score.
     #[inline(always)]
     fn enter(&mut self, memory: Memory<'_>, hash: u64) -> u64 {
         match &mut self.kept {
@@ -114,7 +114,7 @@ impl Counter {
         }
     }
 
-    /// Takes in what another one counted, whose memory is `theirs`.
+    /// Adds the count of another counter, whose memory is `theirs`.
     pub fn merge(&mut self, memory: Memory<'_>, other: Self, theirs: &[u8]) {
         let Memory { bytes, spare, precision } = memory;
         self.score = self.score.saturating_add(other.score);
@@ -132,13 +132,14 @@ impl Counter {
         }
     }
 
-    /// How many different items came to its memory, with bounds. Each of the two fails with at most this probability. A
-    /// normal variable is so many standard deviations off, to either side, with twice that.
+    /// The number of different items in its memory, with bounds. Each bound fails with at most this probability. A
+    /// normal variable is farther than `deviations` standard deviations from its mean, on either side, with twice that
+    /// probability.
     pub fn items(self, memory: &[u8], precision: u32, (probability, deviations): (f64, f64)) -> Estimate {
         match self.kept {
             Kept::Set(items) => {
                 let (items, of) = (items.into(), set::distinguishable(precision));
-                Estimate { value: items, lower: items, upper: items + taken_for_others(items, of, probability) }
+                Estimate { value: items, lower: items, upper: items + mistaken_for_others(items, of, probability) }
             }
             Kept::Registers(_) => {
                 let filled = memory.iter().filter(|register| **register != 0).count();
@@ -149,7 +150,7 @@ impl Counter {
     }
 }
 
-/// Makes registers of a set, and says how likely the next item is to change one, times the registers.
+/// Turns a set into registers. Returns the probability that the next item changes one, times the number of registers.
 #[cold]
 fn outgrow(bytes: &mut [u8], spare: &mut [u8], precision: u32) -> u64 {
     spare.copy_from_slice(bytes);
@@ -161,7 +162,7 @@ fn outgrow(bytes: &mut [u8], spare: &mut [u8], precision: u32) -> u64 {
     open
 }
 
-/// Enters an item into registers, and says for how many it stands, as a score does.
+/// Enters an item into registers. Returns how many items it counts for, in units of a score.
 #[inline(always)]
 fn enter_register(registers: &mut [u8], precision: u32, open: &mut u64, hash: u64) -> u64 {
     let (at, rank) = rank::place(hash, precision, registers.len() - 1);
@@ -176,17 +177,18 @@ fn enter_register(registers: &mut [u8], precision: u32, open: &mut u64, hash: u6
     whole as u64
 }
 
-/// How likely the next item is to change the highest rank of a register, times the registers.
+/// The probability that the next item changes the highest rank of its register, times the number of registers.
 fn open(registers: &[u8], precision: u32) -> u64 {
     registers.iter().map(|register| probability(rank_of(*register, precision))).sum()
 }
 
-/// How many items more there may have been, none of which a set with so many could tell from another. It can tell so
-/// many apart; more were taken for others with at most this probability.
+/// How many more items there may have been that a set with this many items mistook for others. A set can distinguish
+/// `of` items. More were mistaken with at most this probability.
 ///
-/// Each item meets one before it with the probability that its number divided by `of` is, at most, whatever those
-/// before it did. So all that do are no more than a variable of Poisson's law has, whose mean is their sum.
-fn taken_for_others(items: u64, of: f64, probability: f64) -> u64 {
+/// The probability that an item equals an earlier one is at most the number of earlier items divided by `of`,
+/// independently of what the earlier ones did. So the number of mistaken items is at most a Poisson variable whose mean
+/// is the sum of these probabilities.
+fn mistaken_for_others(items: u64, of: f64, probability: f64) -> u64 {
     let mut others = 0;
     loop {
         let all = (items + u64::from(others) + 1) as f64;
@@ -197,13 +199,13 @@ fn taken_for_others(items: u64, of: f64, probability: f64) -> u64 {
     }
 }
 
-/// The relative standard error of a score: that of the highest ranks, counted while they come (Ting, 2014).
+/// The relative standard error of a score: that of counting highest ranks while items arrive (Ting, 2014).
 pub fn relative_error(precision: u32) -> f64 {
     const ERROR_FACTOR: f64 = 0.8326;
     ERROR_FACTOR / libm::sqrt((1u64 << precision) as f64)
 }
 
-/// The highest rank that came to a register; 0 if none did.
+/// The highest rank in a register; 0 if there was none.
 #[inline(always)]
 const fn rank_of(register: u8, precision: u32) -> u32 {
     (register::highest(register) as u32 + 2).saturating_sub(precision)
@@ -221,7 +223,7 @@ mod tests {
     use crate::{hash::mix, test_size};
     use std::{vec, vec::Vec};
 
-    /// With a set for some 110 items, and one that has none.
+    /// The first has a set for some 110 items, the second has no set.
     const PRECISIONS: [u32; 2] = [8, 6];
     const CERTAINTY: (f64, f64) = (1e-6, 4.9);
 
@@ -268,8 +270,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn scores_are_as_exact_as_they_say() {
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+    fn scores_are_as_exact_as_stated() {
         const ITEMS: u64 = 20_000;
         const SEEDS: u64 = 300;
         for precision in PRECISIONS {
@@ -280,9 +282,9 @@ mod tests {
                 squares += error * error;
             }
             let (mean, deviation) = (sum / SEEDS as f64, libm::sqrt(squares / SEEDS as f64));
-            // A standard deviation of 300 is known to 4 %, and their mean to 1 / sqrt(300) of it.
+            // A standard deviation of 300 values is known to 4 %, and their mean to 1 / sqrt(300) of it.
             let ratio = deviation / relative_error(precision);
-            assert!((0.85..1.15).contains(&ratio), "{deviation} is {ratio} of what is said");
+            assert!((0.85..1.15).contains(&ratio), "{deviation} is {ratio} of the stated error");
             assert!(mean.abs() < 0.25 * deviation, "{mean} on average");
         }
     }
@@ -295,7 +297,7 @@ mod tests {
             assert!(owner.is_set() && owner.counter.score() == value && value == lower);
             assert!(value + 1 >= items && upper >= items && upper - lower <= 6, "{items}: {lower} to {upper}");
         }
-        // Not as soon as some bucket is full, which would depend on what came first.
+        // This does not happen as soon as one bucket is full, because that would depend on the order of items.
         assert!((820..840).any(|items| Owner::with(11, 2, items).counter.kept == Kept::Set(set::room(11))));
         assert!(!Owner::with(11, 2, 840).is_set());
         for items in [1_000, 5_000, test_size::of(300_000, 6_000) as u64] {
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_changes_nothing() {
+    fn repeated_items_change_nothing() {
         for (precision, items) in [(8, 50), (8, 1_000), (6, 50)] {
             let owner = Owner::with(precision, 1, items);
             let mut twice = owner.clone();
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_ones_have_what_came_to_either_however_much_it_was() {
+    fn merged_counters_have_the_items_of_both() {
         for precision in PRECISIONS {
             for (ours, theirs) in [(0, 0), (30, 0), (0, 30), (50, 40), (80, 90), (30, 2_000), (2_000, 30), (2_000, 900)]
             {
@@ -330,12 +332,12 @@ mod tests {
                 assert_eq!(here.items(), there.items(), "{precision} {ours} {theirs}");
                 if !here.is_set() {
                     assert_eq!(here, there, "registers and what they can still count are the same in either order");
-                    // The registers say themselves how likely the next change is.
+                    // The registers determine the probability of the next change.
                     assert_eq!(here.counter.kept, Kept::Registers(open(&here.bytes, precision)));
                 }
                 let Estimate { lower, upper, .. } = here.items();
                 assert!((lower..=upper).contains(&(ours + theirs)), "{ours} {theirs}: {lower} to {upper}");
-                // It goes on counting, and what it has is known.
+                // The merged counter continues to count, and its content is known.
                 let mut more = here.clone();
                 more.merge(&one);
                 more.merge(&other);
@@ -345,13 +347,15 @@ mod tests {
     }
 
     #[test]
-    fn few_items_may_have_been_taken_for_others() {
-        // 3,000 of 2^23: half a pair is expected. More than 5 have a probability of 0.000,02.
+    fn few_items_may_have_been_mistaken_for_others() {
+        // Of 3,000 items among 2^23, half a pair is expected to be equal. More than 5 pairs have a probability of
+        // 0.000,02.
         let of = set::distinguishable(13);
-        assert_eq!((taken_for_others(3_000, of, 1e-4), taken_for_others(3_000, of, 1e-9)), (5, 9));
-        assert_eq!((taken_for_others(0, of, 1e-9), taken_for_others(1, of, 1e-3)), (0, 0));
-        // 10 of 100: one pair among 11 has a probability of 0.42, two among 12 one of 0.14, three among 13 one of 0.05.
-        assert_eq!([0.5, 0.4, 0.1].map(|probability| taken_for_others(10, 100.0, probability)), [0, 1, 2]);
+        assert_eq!((mistaken_for_others(3_000, of, 1e-4), mistaken_for_others(3_000, of, 1e-9)), (5, 9));
+        assert_eq!((mistaken_for_others(0, of, 1e-9), mistaken_for_others(1, of, 1e-3)), (0, 0));
+        // For 10 items of 100: one equal pair among 11 has a probability of 0.42, two among 12 have 0.14, and three
+        // among 13 have 0.05.
+        assert_eq!([0.5, 0.4, 0.1].map(|probability| mistaken_for_others(10, 100.0, probability)), [0, 1, 2]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The image of a sample-and-hold structure: what keys wait for, and each held key with its counter and its memory.
+//! The image of a sample-and-hold structure: the price for which keys wait, and each held key with its counter and its
+//! memory.
 
 use super::{Counter, Held, KEYS_MAX, Missed, PLACES, SampleAndHold};
 use crate::{

@@ -1,24 +1,24 @@
-//! Where a key is held: a small table of places, by hash.
+//! Finds the place of a held key, in a small table by hash.
 
 use alloc::{boxed::Box, vec};
 
-/// Cells for each key, at least: so most keys that are not held are told by one look.
+/// The number of cells for each key, at least. So one lookup is enough for most keys that are not held.
 const CELLS_PER_KEY: usize = 8;
 
-/// A hash table of places with linear probing. Hashes are kept where the places are.
+/// A hash table of places with linear probing. The hashes are stored at the places.
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// A place and 1, or 0.
+    /// A place plus 1, or 0 if the cell is free.
     cells: Box<[u16]>,
 }
 
 impl Index {
-    /// For so many keys.
+    /// An index for this many keys.
     pub fn with_room(keys: usize) -> Self {
         Self { cells: vec![0; (keys * CELLS_PER_KEY).next_power_of_two()].into_boxed_slice() }
     }
 
-    /// The place of the key with this hash. `hash_at` tells the hash of a place.
+    /// The place of the key with this hash. `hash_at` returns the hash at a place.
     #[inline(always)]
     pub fn find(&self, hash: u64, hash_at: impl Fn(usize) -> u64) -> Option<usize> {
         let mut cell = self.first(hash);
@@ -31,7 +31,7 @@ impl Index {
         }
     }
 
-    /// Remembers the place of a key that has none.
+    /// Adds the place of a key that has none.
     pub fn insert(&mut self, hash: u64, place: usize, hash_at: impl Fn(usize) -> u64) {
         debug_assert_eq!(self.find(hash, &hash_at), None);
         let mut cell = self.first(hash);
@@ -41,8 +41,8 @@ impl Index {
         self.cells[cell] = place as u16 + 1;
     }
 
-    /// Forgets the place of a key. Cells behind it move up, so that no gap separates them from where they are looked
-    /// for.
+    /// Removes the place of a key. Later cells move up, so that no gap separates them from the cell where their search
+    /// begins.
     pub fn remove(&mut self, hash: u64, hash_at: impl Fn(usize) -> u64) {
         let mut gap = self.first(hash);
         loop {
@@ -57,7 +57,7 @@ impl Index {
             cell = self.next(cell);
             let Some(place) = usize::from(self.cells[cell]).checked_sub(1) else { break };
             let first = self.first(hash_at(place));
-            // It may move up unless the gap is before the cell where its search begins.
+            // A cell may move up unless the gap is before the cell where its search begins.
             if self.distance(first, cell) >= self.distance(gap, cell) {
                 self.cells[gap] = self.cells[cell];
                 gap = cell;
@@ -66,7 +66,7 @@ impl Index {
         self.cells[gap] = 0;
     }
 
-    /// Forgets all places.
+    /// Removes all places.
     pub fn clear(&mut self) {
         self.cells.fill(0);
     }
@@ -86,7 +86,7 @@ impl Index {
         (cell + 1) & (self.cells.len() - 1)
     }
 
-    /// How many cells `to` is behind `from`.
+    /// How many cells `to` is after `from`.
     const fn distance(&self, from: usize, to: usize) -> usize {
         to.wrapping_sub(from) & (self.cells.len() - 1)
     }
@@ -98,12 +98,12 @@ mod tests {
     use crate::oracle::hash;
 
     #[test]
-    fn most_keys_without_a_place_are_told_by_one_look() {
+    fn one_lookup_is_enough_for_most_keys_that_are_not_held() {
         let mut index = Index::with_room(100);
         let hash_at = |place: usize| hash(1, place as u64);
         (0..100).for_each(|place| index.insert(hash_at(place), place, hash_at));
         let empty = (0..1_000).filter(|nth| index.cells[index.first(hash(2, *nth))] == 0).count();
-        // 100 of 1,024 cells are taken.
+        // 100 of 1,024 cells are used.
         assert!((850..950).contains(&empty), "{empty} of 1,000");
         assert_eq!(index.memory_bytes(), 2 * 1_024);
     }

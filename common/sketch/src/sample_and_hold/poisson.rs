@@ -1,7 +1,7 @@
-//! Poisson's law: how often do rare things happen?
+//! Poisson's law, for the number of rare events.
 
-/// So many events are expected, if there are no more than `events` with this probability. (The binomial law has lighter
-/// tails: Anderson and Samuels, "Some inequalities among binomial and Poisson probabilities", 1967.)
+/// The largest expected number of events for which no more than `events` happen with this probability. (The binomial
+/// law has lighter tails: Anderson and Samuels, "Some inequalities among binomial and Poisson probabilities", 1967.)
 pub fn expected_if_no_more(events: u32, probability: f64) -> f64 {
     if events == 0 {
         return -libm::log(probability);
@@ -14,7 +14,7 @@ pub fn expected_if_no_more(events: u32, probability: f64) -> f64 {
         }
         sum
     };
-    // The more are expected, the less probable is it.
+    // The probability falls as the expected number rises, so bisection finds it.
     let (mut few, mut many) = (0.0, 700.0);
     for _ in 0..f64::MANTISSA_DIGITS {
         let middle = (few + many) / 2.0;
@@ -23,14 +23,14 @@ pub fn expected_if_no_more(events: u32, probability: f64) -> f64 {
     many
 }
 
-/// The probability of at least so many events, if so many are expected.
+/// The probability of at least this many events, if `expected` are expected.
 pub fn at_least(events: u32, expected: f64) -> f64 {
     let mut term = libm::exp(-expected);
     for nth in 1..=events {
         term *= expected / f64::from(nth);
     }
-    // Terms rise until as many events are meant as are expected, and fall from there on: after one that adds nothing to
-    // the sum none does.
+    // Terms rise up to the expected number of events, and then fall. After a term that adds nothing to the sum, no
+    // later one does.
     let (mut sum, mut nth) = (0.0, events);
     while sum + term > sum {
         sum += term;
@@ -46,12 +46,12 @@ mod tests {
 
     #[test]
     fn expectations_are_those_of_tables() {
-        // 95 % bounds of Poisson's law: 3.00, 4.74 and 16.96 for 0, 1 and 10 events.
+        // These are 95 % bounds of Poisson's law: 3.00, 4.74 and 16.96 for 0, 1 and 10 events.
         for (events, mean) in [(0, 2.996), (1, 4.744), (10, 16.962)] {
             let expected = expected_if_no_more(events, 0.05);
             assert!((expected - mean).abs() < 0.001, "{events}: {expected}");
         }
-        assert!(expected_if_no_more(254, 1e-12) < 500.0, "far from what halving begins with");
+        assert!(expected_if_no_more(254, 1e-12) < 500.0, "far from the start of the bisection");
     }
 
     #[test]
@@ -67,7 +67,7 @@ mod tests {
             let found = at_least(events, expected);
             assert!((found - probability).abs() < 1e-6, "{events} of {expected}: {found}");
         }
-        // Far out, where 1 less the rest would be nothing: 0.01^9 / 9!, and 1 % less.
+        // Far out, 1 minus the rest would be zero. The result is 0.01^9 / 9!, less 1 %.
         let far = at_least(9, 0.01) * 362_880.0 * 1e18;
         assert!((0.98..1.0).contains(&far), "{far}");
         assert_eq!((at_least(1, 0.0), at_least(0, 0.0)), (0.0, 1.0));

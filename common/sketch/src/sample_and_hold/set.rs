@@ -1,43 +1,44 @@
-//! A set of items in the memory of registers: as long as it has room, a count is exact.
+//! A set of items in the memory of registers. As long as it has room, a count is exact.
 //!
-//! Each byte that would be a register is half a lane, and sixteen lanes are a bucket. An item may be in one of two
+//! Each byte, which would be a register, is half a lane, and sixteen lanes are a bucket. An item can be in one of two
 //! buckets (as in a cuckoo filter: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than
-//! Bloom", 2014), and a new one goes into the emptier (Azar, Broder, Karlin and Upfal, "Balanced allocations", 1994).
-//! So a set could take some nine items for ten lanes. It takes eight: then a bucket is hardly ever full, and it does
-//! not matter which item came first. A lane keeps as much of its item's hash as the registers need later on.
+//! Bloom", 2014), and a new item goes into the emptier one (Azar, Broder, Karlin and Upfal, "Balanced allocations",
+//! 1994). So a set could store some nine items in ten lanes. It stores only eight: then a bucket is hardly ever full,
+//! and the order of items does not matter. A lane stores as much of its item's hash as the registers need later on.
 //!
-//! [`CompactHyperLogLog`](crate::CompactHyperLogLog) has few items exactly, too, but it takes 32 bits for each, and
-//! grows.
+//! [`CompactHyperLogLog`](crate::CompactHyperLogLog) also counts few items exactly, but it takes 32 bits for each, and
+//! it grows.
 
 use crate::simd;
 
 /// Bytes of a bucket: half a cache line.
 const BUCKET: usize = 32;
-/// Bits that choose one byte of a bucket. The bucket of an item has so many bits less than its register.
+/// How many bits choose one byte of a bucket. The bucket of an item has this many fewer bits than its register.
 const BUCKET_BITS: u32 = BUCKET.ilog2();
-/// Bits of a hash behind those that choose the bucket. The last bit of a lane says that it is not in its first bucket.
+/// How many bits of a hash follow those that choose the bucket. The last bit of a lane marks an item that is not in its
+/// first bucket.
 const TAG_BITS: u32 = u16::BITS - 1;
-/// A counter with fewer registers, as a power of two, is none: less than four buckets fill too unevenly.
+/// With fewer registers, as a power of two, a counter has no set: fewer than four buckets fill too unevenly.
 pub const PRECISION_MIN: u32 = BUCKET_BITS + 2;
 
-/// What became of an item.
+/// The result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insertion {
-    /// It was there, or one that nobody can tell from it.
+    /// The item, or one that the set cannot distinguish from it, was already present.
     Known,
-    /// It is new, and there now.
+    /// The item is new, and was stored.
     New,
-    /// It is new, and there is no room.
+    /// The item is new, and there is no room.
     Full,
 }
 
-/// How many items a set takes, whose memory has room for two to the `precision` registers. There may be no room before,
+/// How many items fit into a set whose memory has room for two to the `precision` registers. A set may be full earlier,
 /// but that is rare.
 pub const fn room(precision: u32) -> u32 {
     (1 << precision) / size_of::<u16>() as u32 * 13 / 16
 }
 
-/// How many different items a set can tell apart, whose memory has room for two to the `precision` registers.
+/// How many different items a set can distinguish, if its memory has room for two to the `precision` registers.
 pub fn distinguishable(precision: u32) -> f64 {
     libm::exp2(bits(precision).into())
 }
@@ -70,7 +71,7 @@ pub fn prefetch(memory: &[u8], precision: u32, hash: u64) {
     }
 }
 
-/// The hashes of all items, as far as they are known: [`insert`] cannot tell them from the items' own.
+/// The known parts of the hashes of all items. [`insert`] cannot distinguish them from the original hashes.
 pub fn hashes(memory: &[u8], precision: u32) -> impl Iterator<Item = u64> {
     let buckets = 0..memory.len() / BUCKET;
     let lanes = buckets.flat_map(move |bucket| lanes(memory, bucket).iter().map(move |lane| (bucket, *lane)));
@@ -79,13 +80,13 @@ pub fn hashes(memory: &[u8], precision: u32) -> impl Iterator<Item = u64> {
             let tag = lane >> 1;
             let first = if lane & 1 == 0 { bucket } else { sibling(bucket, tag, memory.len()) };
             let known = (first as u64) << TAG_BITS | u64::from(tag);
-            // Whatever came behind: a set bit, so that a rank is at most one more than can be known.
+            // The unknown bits become a set bit, so that a rank is at most one more than can be known.
             known << (u64::BITS - bits(precision)) | 1 << (u64::BITS - 1 - bits(precision))
         },
     )
 }
 
-/// How many items a set has, if this memory is one: its buckets are filled from their beginning, and it is not too
+/// How many items are in a set, if this memory is one: its buckets are filled from their beginning, and it is not too
 /// full.
 pub fn items(memory: &[u8], precision: u32) -> Option<u32> {
     if precision < PRECISION_MIN {
@@ -119,7 +120,7 @@ const fn parts(hash: u64, precision: u32) -> (usize, u16) {
 /// The other bucket of an item with this tag. (Fibonacci hashing: Knuth, "The Art of Computer Programming", section
 /// 6.4.)
 ///
-/// Never the same one, as that of cuckoo filters may be: a set may have four buckets only.
+/// It is never the same bucket, as it may be in cuckoo filters, because a set may have only four buckets.
 #[inline(always)]
 const fn sibling(bucket: usize, tag: u16, bytes: usize) -> usize {
     let turned = (tag as u32).wrapping_mul(0x9E37_79B1) >> 16;
@@ -136,7 +137,7 @@ mod tests {
     use crate::{hash::mix, rank, test_size};
     use std::{collections::BTreeSet, vec, vec::Vec};
 
-    /// The items that it took, and its memory, when one found no room.
+    /// The stored items, and the memory, when one item found no room.
     fn filled(seed: u64, precision: u32) -> (Vec<u64>, Vec<u8>) {
         let mut memory = vec![0; 1 << precision];
         let mut taken = Vec::new();
@@ -152,18 +153,18 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_as_many_as_it_says() {
+    fn there_is_room_for_as_many_items_as_stated() {
         for precision in [7, 8, 11, 13, 15] {
             let seeds = test_size::of(40, 1) as u64;
             let early = (0..seeds).filter(|seed| filled(*seed, precision).0.len() < room(precision) as usize).count();
             assert!(early <= 2, "{precision}: {early} of {seeds}");
         }
         assert_eq!([8, 11, 13, 15].map(room), [104, 832, 3_328, 13_312]);
-        assert_eq!((1 << PRECISION_MIN) / BUCKET, 4, "buckets of the smallest");
+        assert_eq!((1 << PRECISION_MIN) / BUCKET, 4, "the smallest set has four buckets");
     }
 
     #[test]
-    fn what_is_in_it_is_known_and_a_copy_of_it_the_same() {
+    fn its_items_are_known_and_make_an_equal_copy() {
         for precision in [7, 11, 15].into_iter().take(test_size::of(3, 2)) {
             let (taken, mut memory) = filled(3, precision);
             let before = memory.clone();
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_can_be_made_of_it() {
+    fn a_set_can_become_registers() {
         let precision = 11;
         let last = (1 << precision) - 1;
         let highest = (bits(precision) - precision + 1) as u8;
@@ -190,7 +191,7 @@ mod tests {
             let (register, rank) = rank::place(hash, precision, last);
             (register, rank.min(highest))
         };
-        // But for one item in 32,768, whose tag would be 0.
+        // This holds except for one item in 32,768, whose tag would be 0.
         let is_told = |hash: &&u64| **hash >> (u64::BITS - bits(precision)) & 0x7fff > 1;
         let expected: BTreeSet<_> = taken.iter().filter(is_told).map(|hash| place(*hash)).collect();
         let all: Vec<u64> = hashes(&memory, precision).collect();
@@ -199,20 +200,21 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-    fn few_items_are_taken_for_others() {
-        // 800 items among 2^21 that can be told apart: 0.15 pairs on average, so 15 in a hundred sets.
-        let taken_for_others = |seed: u64| {
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+    fn few_items_are_mistaken_for_others() {
+        // There are 800 items among 2^21 that can be distinguished: 0.15 equal pairs on average, so 15 in a hundred
+        // sets.
+        let mistaken_for_others = |seed: u64| {
             let mut memory = vec![0; 1 << 11];
             (0..800).filter(|nth| insert(&mut memory, 11, mix(seed << 32 | nth)) == Insertion::Known).count()
         };
-        let sum: usize = (0..100).map(taken_for_others).sum();
+        let sum: usize = (0..100).map(mistaken_for_others).sum();
         assert!((2..35).contains(&sum), "{sum}");
         assert_eq!(distinguishable(11), 2_097_152.0);
     }
 
     #[test]
-    fn two_buckets_are_each_other_s_sibling() {
+    fn siblings_are_mutual() {
         for (tag, bucket) in (1..=u16::MAX >> 1).flat_map(|tag| [(tag, 0), (tag, 2)]) {
             let other = sibling(bucket, tag, 128);
             assert!(other != bucket && other < 4 && sibling(other, tag, 128) == bucket, "{tag}: {bucket} and {other}");
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_without_a_tag_is_an_item_all_the_same() {
+    fn a_hash_without_a_tag_is_an_item_too() {
         let mut memory = [0; 128];
         assert_eq!(insert(&mut memory, 7, 0), Insertion::New);
         assert_eq!(insert(&mut memory, 7, 0), Insertion::Known);

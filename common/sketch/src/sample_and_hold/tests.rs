@@ -1,4 +1,4 @@
-//! What is promised of held keys, against exact counts.
+//! Compares the guarantees for held keys with exact counts.
 
 use super::*;
 use crate::{
@@ -9,20 +9,20 @@ use crate::{
 use std::collections::BTreeSet;
 
 const KEY_ID: u64 = 7;
-/// As of a list with the confidence 0.999.
+/// The failure probability of a list with the confidence 0.999.
 const FAILURE: f64 = 0.001;
 
-/// The pair of a key and its nth item, all of whose items are its own.
+/// The pair of a key and its nth item. Each key has its own items.
 fn touch(seed: u64, key: u64, nth: u64) -> Touch<u64> {
     Touch { key, key_hash: hash(seed, key), item_hash: hash(!seed, key << 32 | nth) }
 }
 
-/// How many items each key touches: a share by Zipf's law, and the last one.
+/// How many items each key touches: a share by Zipf's law. The last number is for the last key.
 fn touched(keys: u64) -> Vec<u64> {
     (1..=keys).map(|rank| (keys as f64 / rank as f64).powf(1.1).round() as u64).collect()
 }
 
-/// Every pair, shuffled.
+/// All pairs, shuffled.
 fn shuffled(touched: &[u64], seed: u64) -> Vec<(u64, u64)> {
     let mut pairs: Vec<_> =
         (0..).zip(touched).flat_map(|(key, count)| (0..*count).map(move |nth| (key, nth))).collect();
@@ -44,7 +44,7 @@ fn largest(hold: &SampleAndHold<u64>, count: usize) -> Vec<Spreader<u64>> {
     held
 }
 
-/// Everything but where keys are held.
+/// The whole state, except for the places of held keys.
 fn state(hold: &SampleAndHold<u64>) -> impl PartialEq + core::fmt::Debug + use<> {
     let mut held: Vec<_> = held(hold).into_iter().map(|held| (held.key, held.touched)).collect();
     held.sort_unstable_by_key(|(key, _)| *key);
@@ -55,15 +55,15 @@ fn state(hold: &SampleAndHold<u64>) -> impl PartialEq + core::fmt::Debug + use<>
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn the_ten_that_touch_most_are_held_and_their_bounds_are_close() {
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn the_ten_largest_keys_are_held_and_their_bounds_are_close() {
     let touched = touched(20_000);
     let (mut whole, mut wide, windows) = (0, 0, 20);
     for seed in 0..windows {
         let mut hold = SampleAndHold::with_room(40, 0.012, KEY_ID);
         shuffled(&touched, seed).into_iter().for_each(|(key, nth)| hold.insert(touch(seed, key, nth)));
         let ten = largest(&hold, 10);
-        // Two whole rows for the key at the end: it has 8 % more than the next one.
+        // The two whole rows are for the key at the end: it has 8 % more than the next one.
         whole += u32::from(ten.iter().map(|held| held.key).collect::<BTreeSet<_>>() == (0..10).collect());
         for held in &ten {
             let (Estimate { lower, upper, .. }, truth) = (held.touched, touched[held.key as usize]);
@@ -71,15 +71,17 @@ fn the_ten_that_touch_most_are_held_and_their_bounds_are_close() {
             wide += u32::from((upper - lower) as f64 > 0.25 * truth as f64);
         }
     }
-    // 1.19 % of two counts that are 10 % apart: one in a million by itself, but late keys miss some items.
+    // Two counts that are 10 % apart, each with an error of 1.19 %, are swapped once in a million. But late keys also
+    // miss some items.
     assert!(whole >= windows as u32 - 1, "{whole} of {windows} lists have all ten");
     assert!(wide <= 4, "{wide} of 200 bounds are wider than a quarter");
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn bounds_of_all_held_keys_hold_together() {
-    // At the stated failure, and at one of a half, where bounds that say too much would be seen at once.
+    // This tests the stated failure probability, and one of a half, at which bounds that are too narrow would show up
+    // immediately.
     for (failure, windows, most) in [(FAILURE, 300, 3), (0.5, 100, 50)] {
         let mut failed = 0;
         for seed in 0..windows {
@@ -99,7 +101,7 @@ fn bounds_of_all_held_keys_hold_together() {
 }
 
 #[test]
-fn a_pair_counts_once_and_a_batch_adds_as_one_after_the_other() {
+fn a_pair_counts_once_and_a_batch_equals_single_insertions() {
     let pairs: Vec<Touch<u64>> = (0..3_000).map(|nth| touch(1, nth % 97, nth % 800)).collect();
     let (mut once, mut twice) = [(); 2].map(|()| SampleAndHold::with_room(8, 0.1, KEY_ID)).into();
     pairs.iter().for_each(|pair| once.insert(*pair));
@@ -108,7 +110,7 @@ fn a_pair_counts_once_and_a_batch_adds_as_one_after_the_other() {
     assert_eq!(state(&once), state(&twice));
     let held: BTreeSet<u64> = once.held.iter().map(|held| held.key).collect();
     let again: Vec<_> = pairs.iter().filter(|pair| held.contains(&pair.key)).collect();
-    // What was missed before a key was held may come now; after that, nothing is new.
+    // Items that were missed before a key was held may be counted now. After that, nothing is new.
     again.iter().for_each(|pair| once.insert(**pair));
     let before = state(&once);
     again.iter().for_each(|pair| once.insert(**pair));
@@ -145,7 +147,7 @@ fn a_new_key_inherits_the_least_score_and_what_it_may_have_missed() {
     let price = hold.price;
     assert!((95..=105).contains(&price), "{price}");
     assert_eq!((hold.counters[place].score(), hold.held[place].missed), (price + 1, Missed::new(price, 0)));
-    // The one that left comes back. It was held before, and what it had then is not in its registers.
+    // The key that left returns. It was held before, and its registers do not include its earlier items.
     (0..100_000)
         .find(|nth| {
             hold.insert(touch(1, 2, *nth));
@@ -156,13 +158,13 @@ fn a_new_key_inherits_the_least_score_and_what_it_may_have_missed() {
     assert_eq!(back, Missed::new(hold.price, 1));
     let touched = held(&hold).into_iter().find(|held| held.key == 2).unwrap().touched;
     assert!(touched.lower < 100 && touched.upper > 300, "{touched:?}");
-    // Only those that left did.
+    // Only keys that left are counted.
     assert_eq!(hold.missed_by(hash(1, 2), 100), Missed::new(100, 1));
     assert!((10..100).all(|key| hold.missed_by(hash(1, key), 100) == Missed::new(100, 0)));
 }
 
 #[test]
-fn so_many_pairs_are_rare_enough_as_the_price_says() {
+fn the_price_determines_how_many_pairs_are_rare_enough() {
     let mut hold = SampleAndHold::<u64>::with_room(1, 0.02, KEY_ID);
     for (price, one_in) in [(0, 1), (1, 1), (CHANCES, 1), (CHANCES + 1, 1), (2 * CHANCES, 2), (100 * CHANCES, 100)] {
         hold.set_price(price);
@@ -171,22 +173,23 @@ fn so_many_pairs_are_rare_enough_as_the_price_says() {
 }
 
 #[test]
-fn a_key_that_is_not_held_is_bounded_by_what_the_smallest_has() {
+fn a_key_that_is_not_held_is_bounded_by_the_smallest_held_key() {
     let mut hold = SampleAndHold::with_room(2, 0.02, KEY_ID);
     (0..100).for_each(|nth| hold.insert(touch(1, 1, nth)));
     let unheld = |hold: &SampleAndHold<u64>, key| hold.estimate_unheld(hash(1, key), &hold.margin(9, FAILURE));
-    assert_eq!(unheld(&hold, 2), Estimate { value: 0, lower: 0, upper: 0 }, "there is room: it would be held");
+    assert_eq!(unheld(&hold, 2), Estimate { value: 0, lower: 0, upper: 0 }, "there is room, so it would be held");
     (0..50).for_each(|nth| hold.insert(touch(1, 2, nth)));
     let margin = hold.margin(9, FAILURE);
     let price = hold.price_now();
     assert!((45..=55).contains(&price), "{price}");
-    // Two keys that are held and nine others, in four ways.
+    // There are two held keys and nine others, and four ways to fail.
     let probability: f64 = FAILURE / 4.0 / 11.0;
     assert_eq!((margin.probability, margin.price), (probability, price));
-    // It waits for one rare pair, of which every 25th is one.
+    // It waits for one rare pair, which is one of 25 pairs.
     let waits = -libm::log(probability) * price as f64 / CHANCES as f64;
     assert_eq!(unheld(&hold, 3), Estimate { value: price, lower: 0, upper: libm::ceil(waits) as u64 });
-    // In each of two tables with half of that probability; and it left once, with no more than the price and an error.
+    // In each of two tables, with half of that probability. It also left once, with no more than the price and an
+    // error.
     hold.tables = 2;
     hold.count_leaver(hash(1, 3));
     let margin = hold.margin(9, FAILURE);
@@ -198,11 +201,11 @@ fn a_key_that_is_not_held_is_bounded_by_what_the_smallest_has() {
 }
 
 #[test]
-fn merged_ones_hold_the_largest_of_both_in_either_order() {
+fn merging_keeps_the_largest_of_both_in_either_order() {
     let truths = touched(test_size::of(2_000, 40));
     let pairs = shuffled(&truths, 3);
     let mut both: [SampleAndHold<u64>; 2] = [(); 2].map(|()| SampleAndHold::with_room(20, 0.02, KEY_ID));
-    // A tenth comes to both.
+    // A tenth of the pairs is in both.
     for (nth, (key, item)) in pairs.iter().enumerate() {
         both[nth % 2].insert(touch(5, *key, *item));
         if nth % 10 == 0 {
@@ -213,15 +216,15 @@ fn merged_ones_hold_the_largest_of_both_in_either_order() {
     let (ours, theirs) = (one.clone(), other.clone());
     one.merge(&theirs).unwrap();
     other.merge(&ours).unwrap();
-    assert_eq!(state(&one), state(&other), "the order of the two does not matter");
+    assert_eq!(state(&one), state(&other), "the order of the merge does not matter");
     let ten = largest(&one, 5);
     assert_eq!(ten.iter().map(|held| held.key).collect::<BTreeSet<_>>(), (0..5).collect());
     for Spreader { key, touched: Estimate { lower, upper, .. }, .. } in held(&one) {
         assert!((lower..=upper).contains(&truths[key as usize]), "{key}: {lower} {upper}");
     }
     assert_eq!(one.admitted, ours.admitted + theirs.admitted);
-    assert!(one.price >= ours.price + theirs.price, "a key of neither may have had the price of both");
-    // It goes on counting.
+    assert!(one.price >= ours.price + theirs.price, "a key that neither holds may have touched items for both prices");
+    // The merged structure continues to count.
     let before = held(&one).into_iter().find(|held| held.key == 0).unwrap().touched.value;
     (0..20_000).for_each(|nth| one.insert(touch(5, 0, truths[0] + nth)));
     let after = held(&one).into_iter().find(|held| held.key == 0).unwrap().touched.value;
@@ -233,7 +236,7 @@ fn a_key_of_one_table_may_have_been_missed_by_the_other() {
     let hold = || SampleAndHold::<u64>::with_room(2, 0.02, KEY_ID);
     let (mut one, mut other) = (hold(), hold());
     (0..1_000).for_each(|nth| one.insert(touch(1, 1, nth)));
-    // Two keys of 500 in the other: a third one waits there for one pair in 125.
+    // The other table has two keys of 500 items. A third key waits there for one pair in 125.
     (2..4).for_each(|key| (0..500).for_each(|nth| other.insert(touch(1, key, nth))));
     let waits = other.price_now();
     assert!((480..=520).contains(&waits), "{waits}");
@@ -246,7 +249,7 @@ fn a_key_of_one_table_may_have_been_missed_by_the_other() {
 }
 
 #[test]
-fn an_empty_one_changes_nothing_and_others_are_refused() {
+fn merging_an_empty_table_changes_nothing_and_other_geometries_are_refused() {
     let hold = || SampleAndHold::<u64>::with_room(4, 0.05, KEY_ID);
     let mut fed = hold();
     (0..500).for_each(|nth| fed.insert(touch(1, nth % 9, nth)));
@@ -259,7 +262,7 @@ fn an_empty_one_changes_nothing_and_others_are_refused() {
     let alone = keys(&fed);
     let mut empty = hold();
     empty.merge(&fed).unwrap();
-    // One more table might have missed something, in which nothing was: only the bounds know.
+    // One more table might have missed items, although it was empty: only the bounds are affected.
     let values =
         |spreaders: &[Spreader<u64>]| spreaders.iter().map(|one| (one.key, one.touched.value)).collect::<BTreeSet<_>>();
     assert_eq!(values(&keys(&empty)), values(&alone));
@@ -275,7 +278,7 @@ fn an_empty_one_changes_nothing_and_others_are_refused() {
             one.insert(touch(2, nth % 7, nth));
         }
     }
-    assert_eq!(state(&fed), state(&anew), "nothing of before is left");
+    assert_eq!(state(&fed), state(&anew), "nothing of the earlier state is left");
     fed.rekey(9);
     assert_eq!(fed.key_id(), 9);
 }
@@ -289,13 +292,13 @@ fn room_and_errors_are_rounded_and_kept_in_range() {
     assert_eq!(hold.geometry(), Geometry::Counters { count: 32, registers: 2_048 });
     assert!((0.016..0.017).contains(&hold.relative_error()));
     let of_a_key = size_of::<Held<u64>>() + size_of::<Counter>() + 2_048;
-    // A spare counter, and two bytes for each of the index's cells.
+    // This includes a spare counter, and two bytes for each of the index's cells.
     let all = size_of::<SampleAndHold<u64>>() + 32 * of_a_key + 2_048 + PLACES + 2 * 256;
     assert_eq!(hold.memory_bytes(), all);
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn a_flood_of_small_keys_replaces_few() {
     let mut hold = SampleAndHold::with_room(32, 0.02, KEY_ID);
     for nth in 0..400_000 {
@@ -304,7 +307,7 @@ fn a_flood_of_small_keys_replaces_few() {
             hold.insert(touch(1, u64::MAX, nth));
         }
     }
-    // The square root of 2 x CHANCES x 32 x 400,000, and some more.
+    // This is the square root of 2 x CHANCES x 32 x 400,000, rounded up.
     assert!(hold.admitted < 20_000, "{}", hold.admitted);
     let first = &largest(&hold, 1)[0];
     assert_eq!(first.key, u64::MAX);

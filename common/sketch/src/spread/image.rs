@@ -1,4 +1,4 @@
-//! A spread sketch's image: its registers, and of each line that holds any the rarest pair's tag and key.
+//! A spread sketch's image: its registers, and the tag and the key of the rarest pair of each line that is not empty.
 
 use alloc::vec;
 
@@ -76,13 +76,13 @@ impl Grid {
     }
 }
 
-/// The rank of a register: position 2 stands for 1. 0 if nothing came.
+/// The rank of a register: position 2 is rank 1. It is 0 for an empty register.
 const fn rank(register: u8) -> u32 {
     (register::highest(register) as u32).saturating_sub(1)
 }
 
-/// Whether pairs can lead to this register, which is not 0. Its two low bits stand for the two positions before its
-/// highest.
+/// Whether pairs can lead to this register, which is not 0. Its two low bits are for the two positions before the
+/// highest one.
 fn is_possible(register: u8) -> bool {
     let before = [0, 0b00, 0b10].get(rank(register) as usize).copied().unwrap_or(0b11);
     (1..=RANK_BITS + 1).contains(&rank(register)) && register & 0b11 & !before == 0
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_as_what_they_were_written() {
+    fn keys_are_read_as_they_were_written() {
         let spread = fed(crate::test_size::of(3_000, 50), |key| [key as u8; 13]);
         let image = spread.to_image();
         assert_eq!(Spread::from_image(&image, 1 << 20).as_ref(), Ok(&spread));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_pairs_lead_to_is_refused() {
+    fn lines_that_no_pairs_lead_to_are_refused() {
         let refused = |change: fn(&mut Spread<u32>, usize)| {
             let mut spread = fed(20, |key| key as u32);
             let taken = spread.lines.iter().position(|line| line.tag != 0).unwrap();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_is_possible_once_it_came() {
+    fn every_rank_of_a_hash_is_possible() {
         let mut found = Vec::new();
         for zeros in 0..=RANK_BITS {
             let register = register::with(0, zeros + 2);

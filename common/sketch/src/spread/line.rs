@@ -1,4 +1,4 @@
-//! A line of a spread sketch, and how pairs are told to many.
+//! A line of a spread sketch, and loops that add many pairs.
 
 use super::place::{CHUNK, Place, Places, RANK_BITS, REGISTERS};
 use crate::{
@@ -6,26 +6,26 @@ use crate::{
     ultraloglog::{self, likelihood::Likelihood, register},
 };
 
-/// Sketches of more lines (1 MiB) prefetch them.
+/// Sketches with more lines (1 MiB) prefetch them.
 const LINES_NEAR: usize = 1 << 14;
 /// How many touches ahead lines are prefetched: about as many lines as a core can wait for at once.
 const AHEAD: usize = 16;
 
-/// One cache line: the registers of an `UltraLogLog`, and the rarest pair that came.
+/// One cache line: the registers of an `UltraLogLog`, and the rarest pair so far.
 #[derive(Clone, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct Line {
     pub registers: [u8; REGISTERS],
-    /// How rare the rarest pair is; 0 if no pair came.
+    /// The rarity of the rarest pair; 0 if there was none.
     pub tag: u16,
 }
 
 impl Line {
     pub const EMPTY: Self = Self { registers: [0; REGISTERS], tag: 0 };
 
-    /// How many pairs came.
+    /// The number of pairs so far.
     pub fn count(&self) -> f64 {
-        // Where there is little traffic, nearly all are.
+        // With little traffic, nearly all lines are empty.
         if *self == Self::EMPTY {
             return 0.0;
         }
@@ -38,7 +38,7 @@ impl Line {
         }
         let registers = REGISTERS as f64;
         let keys = likelihood.keys_per_register() * registers / (1.0 + ultraloglog::BIAS_FACTOR / registers);
-        // A full line says only that there were at least so many.
+        // A full line only gives a lower limit of their number.
         keys.min((1u64 << RANK_BITS) as f64 * registers)
     }
 }
@@ -53,7 +53,7 @@ impl core::fmt::Debug for Line {
     }
 }
 
-/// Counts a pair in its line; returns whether no rarer pair came there before.
+/// Counts a pair in its line. Returns whether no rarer pair was counted there before.
 #[inline(always)]
 pub const fn raise(lines: &mut [Line], place: Place) -> bool {
     let line = &mut lines[place.line as usize];
@@ -62,7 +62,7 @@ pub const fn raise(lines: &mut [Line], place: Place) -> bool {
     place.tag() >= line.tag
 }
 
-/// [`raise`] for the first `count` places. Puts the indices of those for which it returns `true` into `rare`, and
+/// [`raise`] for the first `count` places. Stores the indices of those for which it returns `true` in `rare`, and
 /// returns how many.
 #[inline(always)]
 pub fn raise_all(lines: &mut [Line], places: &Places, count: usize, rare: &mut [u8; CHUNK]) -> usize {

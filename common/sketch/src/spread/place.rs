@@ -1,17 +1,17 @@
-//! Where pairs go: which line of a spread sketch, which of its registers, and how rare a pair is.
+//! The place of a pair: the line of a spread sketch, the register in it, and the pair's rarity.
 
 use crate::{
     hash::{combine, mix},
     simd,
 };
 
-/// The low bits of a pair's hash, which make the rank and the tag.
+/// The low bits of a pair's hash, from which the rank and the tag are made.
 pub const RANK_BITS: u32 = 40;
 /// The highest bits, which choose one of at most 16 lines. The bits between choose the register.
 const LINE_BITS: u32 = 4;
-/// Bits of a tag behind its number of zeros.
+/// Bits of a tag after the number of zeros.
 pub const TAG_BITS: u32 = 10;
-/// Registers a line: what its tag leaves of 64 bytes.
+/// Registers per line: a line has 64 bytes, less its tag.
 pub const REGISTERS: usize = 62;
 /// How many touches' places are found together.
 pub const CHUNK: usize = 32;
@@ -24,17 +24,17 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// One of a key's lines. Each comes from a part of the grid of its own, so no two are the same.
+    /// One of a key's lines. Each line comes from a different part of the grid, so no two are the same.
     #[inline(always)]
     pub const fn line(self, key_hash: u64, which: u64) -> u64 {
-        // A large odd number, so that the lines of one key are not those of another.
+        // This is a large odd number, so that different keys have different lines.
         const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
         let hash = mix(key_hash.wrapping_add(which.wrapping_mul(STRIDE)));
         let part = self.lines / self.lines_per_key;
         which * part + (((hash >> 32) * part) >> 32)
     }
 
-    /// Where a pair goes.
+    /// The place of a pair.
     #[inline(always)]
     pub const fn place(self, key_hash: u64, item_hash: u64) -> Place {
         let pair = combine(key_hash, item_hash);
@@ -45,12 +45,12 @@ impl Grid {
     }
 }
 
-/// Where a pair goes, and how rare it is.
+/// The place of a pair, and its rarity.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub line: u64,
     pub register: u64,
-    /// The hash bits that these do not use, as the highest bits. The smaller, the rarer.
+    /// The remaining hash bits, as the highest bits. The smaller, the rarer.
     pub behind: u64,
 }
 
@@ -61,7 +61,8 @@ impl Place {
         (self.behind | 1 << (u64::BITS - RANK_BITS - 1)).leading_zeros()
     }
 
-    /// How rare the pair is: these bits as a float with 6 bits of exponent and 10 of mantissa, both inverted. Never 0.
+    /// The rarity of the pair: these bits as a float with 6 bits of exponent and 10 of mantissa, both inverted. It is
+    /// never 0.
     #[inline(always)]
     pub const fn tag(self) -> u16 {
         let mantissa = (self.behind << self.zeros() << 1 >> (u64::BITS - TAG_BITS)) as u16;
@@ -69,7 +70,7 @@ impl Place {
     }
 }
 
-/// Where many pairs go, with an array for each part, as vectors need it.
+/// The places of many pairs, with an array for each part, as vectors need it.
 pub struct Places {
     pub lines: [u64; CHUNK],
     pub registers: [u64; CHUNK],

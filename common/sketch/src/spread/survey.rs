@@ -1,4 +1,4 @@
-//! What a spread sketch answers, from all of its lines at once.
+//! The results of a spread sketch, from all of its lines at once.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -8,18 +8,18 @@ use crate::{Estimate, hash::mix, normal::deviations, ultraloglog};
 
 /// The probability with which bounds hold.
 pub const CONFIDENCE: f64 = 0.999;
-/// The probability with which they do not.
+/// The probability with which they do not hold.
 const FAILURE: f64 = 1.0 - CONFIDENCE;
-/// The variance of the mean of the two middle quartiles, relative to that of the mean of all.
+/// The variance of the mean of the two middle quartiles, relative to that of the mean of all lines.
 const QUARTILES_VARIANCE: f64 = 1.2;
-/// So many standard deviations to one side are exceeded with a quarter of the probability that [`CONFIDENCE`] leaves.
+/// This many standard deviations on one side are exceeded with a quarter of the probability that [`CONFIDENCE`] leaves.
 const Z: f64 = 3.481;
 /// The most lines that a key may have.
 const LINES_PER_KEY_MOST: usize = LINES_PER_KEY[LINES_PER_KEY.len() - 1];
 /// In how many ways a bound may fail, at most: there are two sides, and a lower bound is the highest of three, each
-/// with two reasons. (The upper bound has two reasons.)
+/// with two causes. (The upper bound has two causes.)
 const WAYS: f64 = 8.0;
-/// How many keys that touched nothing are drawn, to learn what their lines usually hold.
+/// How many random keys that touched nothing are used to estimate the usual content of lines.
 const IDLE_KEYS: u64 = 2_000;
 
 /// A key that may touch many items.
@@ -33,48 +33,48 @@ pub struct Spreader<K> {
     pub touched: Estimate,
 }
 
-/// What all lines of a [`Spread`] held when [`Spread::survey`] read them.
+/// The content of all lines of a [`Spread`] when [`Spread::survey`] read them.
 #[derive(Clone, Debug)]
 pub struct Survey<'a, K> {
     spread: &'a Spread<K>,
-    /// How many pairs came to each line.
+    /// The number of pairs in each line.
     counts: Vec<f64>,
     idle: Idle,
-    /// What a key's middle lines usually hold that it did not put there.
+    /// The usual content of a key's middle lines that belongs to other keys.
     usual: f64,
-    /// The standard deviation of that.
+    /// The standard deviation of that content.
     noise: f64,
 }
 
-/// How far off the estimates of some keys may be, if all their bounds are to hold together.
+/// How far off the estimates of some keys may be, so that all their bounds hold together.
 #[derive(Clone, Debug)]
 pub struct Margin {
-    /// Standard deviations.
+    /// The margin in standard deviations.
     deviations: f64,
-    /// Each gives a lower bound.
+    /// The parts of a key's lines that each give a lower bound.
     lower: [Part; 3],
     upper: Part,
 }
 
-/// Some of a key's lines, in the order of what they hold.
+/// Some of a key's lines, by the order of their contents.
 #[derive(Clone, Debug)]
 struct Part {
     ranks: Range<usize>,
-    /// What they may hold of other keys.
+    /// How much of their content may belong to other keys.
     idle: f64,
-    /// The relative standard error of what they hold.
+    /// The relative standard error of their content.
     error: f64,
-    /// The variance of the number of items that they tell, for each item, as pairs spread unevenly over the lines.
+    /// The variance of the estimated number of items, per item, because pairs are spread unevenly over the lines.
     unevenness: f64,
 }
 
 impl Part {
-    /// What they hold, with a relative error of so many standard deviations.
+    /// The relative error of the content, at this many standard deviations.
     fn certain(&self, deviations: f64) -> f64 {
         1.0 - (deviations * self.error).min(0.9)
     }
 
-    /// How far off the number of items may be because so many pairs spread unevenly.
+    /// How far off the number of items may be because this many pairs are spread unevenly.
     fn uneven(&self, deviations: f64, items: f64) -> f64 {
         deviations * libm::sqrt(self.unevenness * items)
     }
@@ -93,7 +93,8 @@ impl<'a, K: Copy> Survey<'a, K> {
         found.sort_unstable_by(f64::total_cmp);
         let at = |share: f64| found[(IDLE_KEYS as f64 * share) as usize];
         survey.usual = at(0.5);
-        // Of a normal distribution; a few keys that share lines with large ones have no say.
+        // This is the deviation of a normal distribution. The few keys that share lines with large ones do not affect
+        // it.
         survey.noise = (at(0.841) - at(0.159)) / 2.0;
         survey
     }
@@ -103,7 +104,7 @@ impl<'a, K: Copy> Survey<'a, K> {
         self.estimate_within(key_hash, &self.margin(1, FAILURE))
     }
 
-    /// The keys that a line remembers, each once, with their hashes.
+    /// The keys that lines remember, each once, with their hashes.
     pub fn remembered(&self) -> Vec<(u64, K)> {
         let mut samples: Vec<Sample<K>> = self.spread.samples.iter().copied().flatten().collect();
         samples.sort_unstable_by_key(|sample| sample.hash);
@@ -111,10 +112,10 @@ impl<'a, K: Copy> Survey<'a, K> {
         samples.into_iter().map(|Sample { hash, key }| (hash, key)).collect()
     }
 
-    /// The `count` keys that touch the most items, largest first, among the keys that a line remembers.
+    /// The `count` keys that touch the most items, largest first, among the keys that lines remember.
     ///
-    /// Their bounds all hold together with the probability [`CONFIDENCE`], whichever keys are the largest: a list shows
-    /// those whom chance has favoured, so each bound allows for all keys that might have been listed.
+    /// Their bounds all hold together with the probability [`CONFIDENCE`], whichever keys are the largest. A list shows
+    /// keys that chance has favoured, so each bound allows for all keys that might have been listed.
     pub fn top(&self, count: usize) -> Vec<Spreader<K>> {
         let remembered = self.remembered();
         let margin = self.margin(remembered.len(), FAILURE);
@@ -125,7 +126,7 @@ impl<'a, K: Copy> Survey<'a, K> {
         spreaders
     }
 
-    /// What the bounds of so many keys need to hold together, but with the probability `failure`.
+    /// The margin with which the bounds of this many keys hold together, except with the probability `failure`.
     pub fn margin(&self, keys: usize, failure: f64) -> Margin {
         let probability = failure / WAYS / keys.max(1) as f64;
         let lines = self.spread.lines_per_key;
@@ -149,16 +150,17 @@ impl<'a, K: Copy> Survey<'a, K> {
         }
     }
 
-    /// How many items a key touches, with bounds as a margin has them.
+    /// How many items a key touches, with bounds that have this margin.
     ///
-    /// The lower bound is the highest of three. The two middle quartiles of a large key's lines know it best. The
-    /// lowest half and the lowest quarter hold less of other keys: of those that share some lines with keys that are
-    /// far larger, they know more.
+    /// The lower bound is the highest of three. For a large key, the two middle quartiles of its lines give the best
+    /// bound. The lowest half and the lowest quarter contain less of other keys: they give a better bound for a key
+    /// that shares some lines with far larger keys.
     pub fn estimate_within(&self, key_hash: u64, margin: &Margin) -> Estimate {
         self.look(key_hash, margin).0
     }
 
-    /// The same, and the number without bias: below 0 where other keys put less into the key's lines than usual.
+    /// Like [`Self::estimate_within`], together with the unbiased number, which is below 0 if other keys put less into
+    /// the key's lines than usual.
     pub fn look(&self, key_hash: u64, margin: &Margin) -> (Estimate, f64) {
         let &Margin { deviations, ref lower, ref upper } = margin;
         let lines = self.spread.lines_per_key as f64;
@@ -170,7 +172,7 @@ impl<'a, K: Copy> Survey<'a, K> {
         let lower = libm::floor(lower.iter().map(at_least).fold(0.0, f64::max)) as u64;
         let middle = mean(&found[upper.ranks.clone()]);
         let items = (lines * (middle / upper.certain(deviations) - upper.idle)).max(0.0);
-        // The truth may be above the bound that unevenness is computed from, which adds less than this square.
+        // The truth may be above the bound from which the unevenness is computed, which adds less than this square.
         let beyond = deviations * deviations * upper.unevenness;
         let upper = libm::ceil(items + upper.uneven(deviations, items) + beyond) as u64;
         let unbiased = lines * (middle - self.usual);
@@ -178,7 +180,7 @@ impl<'a, K: Copy> Survey<'a, K> {
         (Estimate { value: value.clamp(lower, upper), lower, upper }, unbiased)
     }
 
-    /// The standard deviation of the number without bias, of a key that touches so many items.
+    /// The standard deviation of the unbiased number, for a key that touches this many items.
     pub fn deviation(&self, items: f64) -> f64 {
         let (noise, items) = (self.spread.lines_per_key as f64 * self.noise, items.max(0.0));
         let error = self.spread.relative_error() * items;
@@ -188,7 +190,7 @@ impl<'a, K: Copy> Survey<'a, K> {
     /// How many pairs there were of all keys together, with bounds that hold with the probability [`CONFIDENCE`]. The
     /// content of each line is known to 10 %, and most of these errors cancel.
     pub fn pairs(&self) -> Estimate {
-        /// The relative bias that remains because a line has few registers is at most this.
+        /// The remaining relative bias, because a line has few registers, is at most this.
         const BIAS: f64 = 0.005;
         let (sum, squares) =
             self.counts.iter().fold((0.0, 0.0), |(sum, squares), count| (sum + count, squares + count * count));
@@ -197,20 +199,20 @@ impl<'a, K: Copy> Survey<'a, K> {
         Estimate { value: libm::round(sum) as u64, lower, upper }
     }
 
-    /// The ranks of a key's lines without the quarter that holds the most and the quarter that holds the least.
+    /// The ranks of a key's lines without the highest and the lowest quarter.
     const fn middle(&self) -> Range<usize> {
         let quarter = self.spread.lines_per_key / 4;
         quarter..self.spread.lines_per_key - quarter
     }
 
-    /// What a key's lines hold, in order; 0 behind them.
+    /// The contents of a key's lines, in ascending order, followed by zeros.
     fn found(&self, key_hash: u64) -> [f64; LINES_PER_KEY_MOST] {
         let (lines, grid) = (self.spread.lines_per_key, self.spread.grid());
         let mut counts = [0.0; LINES_PER_KEY_MOST];
         for (which, count) in (0..).zip(&mut counts[..lines]) {
             *count = self.counts[grid.line(key_hash, which) as usize];
         }
-        // None is below 0, so their bits are in their order, and are compared faster.
+        // No count is below 0, so the bits have the same order as the numbers, and are compared faster.
         counts[..lines].sort_unstable_by_key(|count| count.to_bits());
         counts
     }

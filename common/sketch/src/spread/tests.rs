@@ -1,4 +1,4 @@
-//! What a spread sketch promises, against exact counts.
+//! Compares the guarantees of a spread sketch with exact counts.
 
 use super::{
     line::raise_all,
@@ -13,7 +13,7 @@ use crate::{
 };
 use std::{collections::BTreeSet, vec::Vec};
 
-/// A stream: some keys that touch many, many that touch few; how many each touches.
+/// A stream: some keys that touch many items, and many keys that touch few. Each key has its number of items.
 fn keys(random: &mut SplitMix64, large: u64, small: u64) -> Vec<(u64, u64)> {
     let mut keys: Vec<(u64, u64)> = (0..large).map(|key| (key, 100 << (key % 8))).collect();
     keys.extend((large..large + small).map(|key| (key, 1 + random.word() % 10)));
@@ -30,7 +30,7 @@ fn insert_batch(spread: &mut Spread<u64>, touches: &[Touch<u64>]) {
     spread.insert_batch(&key_hashes, &item_hashes, |nth| touches[nth].key);
 }
 
-/// Fed with all of it, in batches; items are shared among keys.
+/// A sketch that was fed the whole stream, in batches. Keys share items.
 fn fed(seed: u64, smallest: u64, error: f64, keys: &[(u64, u64)]) -> Spread<u64> {
     let pairs = keys.iter().map(|(_, touched)| touched).sum();
     let mut spread = Spread::with_resolution(pairs, smallest, error, 7);
@@ -42,11 +42,11 @@ fn fed(seed: u64, smallest: u64, error: f64, keys: &[(u64, u64)]) -> Spread<u64>
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn bounds_hold_and_the_error_is_as_stated() {
-    // Per setting 8 x 1,032 estimates, of which 8 may miss. The bounds of one sketch share what they were taken
-    // from, so misses come together: three times as many are allowed, and under a tenth of them were seen
-    // in 100 sketches.
+    // Each setting has 8 x 1,032 estimates, of which 8 may be wrong. The bounds of one sketch depend on the same
+    // values, so errors occur together: three times as many are allowed, and less than a tenth of them occurred in 100
+    // sketches.
     for lines_per_key in LINES_PER_KEY {
         let (mut misses, mut errors) = (0, Vec::new());
         for seed in 0..8 {
@@ -64,10 +64,11 @@ fn bounds_hold_and_the_error_is_as_stated() {
             }
         }
         assert!(misses <= 24, "{misses} misses with {lines_per_key} lines per key");
-        // The median, so that the one key in hundreds that has another large one in most of its lines does no harm.
+        // The median is used, so that the one key in hundreds that shares most of its lines with another large key does
+        // no harm.
         errors.sort_unstable_by(|one, other| one.abs().total_cmp(&other.abs()));
         let median = errors[errors.len() / 2].abs() / 0.6745;
-        // Of 128 errors; the median of so many is known to 10 %.
+        // The median of 128 errors is known to 10 %.
         let stated = relative_error_of(lines_per_key);
         assert!(median <= 1.45 * stated, "{median}, stated {stated}");
     }
@@ -85,9 +86,10 @@ fn a_keys_lines_are_all_different() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn bounds_hold_for_a_large_key_among_few_lines() {
-    // Of 1,000 bounds 1 may miss; 6 come by chance once in 1,600 tests, had the bounds nothing to spare.
+    // Of 1,000 bounds, 1 may be wrong; 6 wrong bounds happen by chance once in 1,600 tests, even without any reserve in
+    // the bounds.
     let misses = (0..1_000).filter(|seed| {
         let mut spread = Spread::with_resolution(100_000, 1_000, 0.06, 7);
         assert_eq!(spread.geometry(), Geometry::Lines { count: 800, per_key: 4 });
@@ -101,20 +103,21 @@ fn bounds_hold_for_a_large_key_among_few_lines() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn a_key_that_touched_nothing_is_no_spreader() {
     let keys = keys(&mut SplitMix64(1), 16, 3_000);
     let spread = fed(1, 400, 0.04, &keys);
     let survey = spread.survey();
-    // Of 2,000 keys 1 may have a lower bound above 0; 10 come by chance once in ten million.
+    // Of 2,000 keys, 1 may have a lower bound above 0; 10 such keys happen by chance once in ten million tests.
     let wrong = (0..2_000).filter(|key| survey.estimate(hash(2, *key)).lower > 0).count();
     assert!(wrong <= 10, "{wrong}");
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn the_largest_are_found() {
-    // A key at twice the resolution is not remembered by one in (1/5)^8 cases: of 100, one in 4,000 such tests.
+    // A key at twice the resolution is not remembered with a probability of (1/5)^8: for one of 100 keys, once in 4,000
+    // tests.
     for seed in 0..5 {
         let keys = keys(&mut SplitMix64(seed), 32, 5_000);
         let spread = fed(seed, 400, 0.04, &keys);
@@ -133,7 +136,7 @@ fn batches_and_repetitions_change_nothing() {
     let mut random = SplitMix64(3);
     let touches: Vec<_> =
         (0..crate::test_size::of(5_000, 300)).map(|_| touch(3, random.word() % 300, random.word() % 100)).collect();
-    // Also of so many lines that they are asked for ahead.
+    // This includes so many lines that they are prefetched.
     for pairs in [5_000, crate::test_size::of(110_000, 4_000)] {
         let build = || Spread::with_resolution(pairs, 50, 0.04, 7);
         let (mut single, mut batched): (Spread<u64>, Spread<u64>) = (build(), build());
@@ -143,7 +146,7 @@ fn batches_and_repetitions_change_nothing() {
         assert!(single == batched, "{pairs} pairs");
     }
     let build = || Spread::with_resolution(1, 1, 0.04, 7);
-    // Columns of different lengths: what one of them lacks is not there.
+    // The columns have different lengths. Only elements that all columns have are counted.
     let (mut short, mut expected) = (build(), build());
     short.insert_batch(&[1, 2, 3], &[4, 5], |nth| nth as u64);
     short.insert_batch(&[6], &[7, 8], |nth| nth as u64);
@@ -179,13 +182,13 @@ fn all_instruction_sets_do_the_same() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "a survey draws thousands of keys: takes too long")]
-fn settings_are_kept_in_range_and_extremes_answered() {
+#[cfg_attr(miri, ignore = "a survey of thousands of keys takes too long")]
+fn settings_are_clamped_and_extremes_have_a_result() {
     let lines = |pairs, smallest, error| Spread::<u64>::with_resolution(pairs, smallest, error, 7).geometry();
     assert_eq!(lines(3_000_000, 1_000, 0.04), Geometry::Lines { count: 48_000, per_key: 8 });
     assert_eq!(lines(0, 0, f64::NAN), Geometry::Lines { count: LINES_MIN, per_key: 16 });
     assert_eq!(lines(1, u64::MAX, 1.0), Geometry::Lines { count: LINES_MIN, per_key: 4 });
-    // (The largest is not built: 400 MiB.)
+    // The largest sketch, with 400 MiB, is not built.
     let mut spread = Spread::with_resolution(0, 1, 0.04, 7);
     assert_eq!(spread.memory_bytes() - size_of_val(&spread), LINES_MIN * (64 + 24));
     assert_eq!(spread.survey().estimate(1), Estimate { value: 0, lower: 0, upper: 17 });
@@ -206,9 +209,9 @@ fn settings_are_kept_in_range_and_extremes_answered() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn bounds_hold_for_all_pairs_together() {
-    // Of 200 bounds 0.2 may miss; more than 2 come by chance once in 1,000.
+    // Of 200 bounds, 0.2 may be wrong; more than 2 wrong bounds happen by chance once in 1,000 tests.
     let misses = (0..200).filter(|seed| {
         let keys = keys(&mut SplitMix64(*seed), 8, 1_000);
         let pairs: u64 = keys.iter().map(|(_, touched)| touched).sum();
@@ -220,12 +223,13 @@ fn bounds_hold_for_all_pairs_together() {
     assert!(misses <= 2, "{misses} misses");
 }
 
-/// A list shows the keys that chance has favoured: its bounds hold for all of them together.
+/// A list shows keys that chance has favoured. Its bounds must hold for all of them together.
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn bounds_of_a_list_hold_together() {
     const SEEDS: u64 = 300;
-    // Lists whose rows are all large, and lists of small keys, whose largest estimates are those of the luckiest.
+    // Some lists have only large keys; others have small keys, and the keys listed are those that chance has favoured
+    // most.
     for (large, small) in [(32, 2_000), (0, 6_000)] {
         let mut missed = 0;
         for seed in 0..SEEDS {
@@ -238,14 +242,14 @@ fn bounds_of_a_list_hold_together() {
             };
             missed += u32::from(!listed.iter().all(holds));
         }
-        // Of 300 lists at 99.9 %, five or more miss once in 50,000 runs.
+        // Of 300 lists at 99.9 %, five or more have a wrong bound once in 50,000 runs.
         assert!(missed < 5, "{missed} of {SEEDS} lists missed, of {large} large and {small} small keys");
     }
 }
 
-/// A key that touches one item, and shares lines with several scanners, looks like one of them.
+/// A key that touches one item, and shares lines with several scanners, looks like a scanner itself.
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn bounds_hold_for_the_unluckiest_of_many_among_scanners() {
     let keys: Vec<(u64, u64)> = (0..12).map(|key| (key, 4_000 + 1_000 * key)).collect();
     let keys = [keys, (12..30_000).map(|key| (key, 1)).collect()].concat();
@@ -266,8 +270,8 @@ fn bounds_hold_for_the_unluckiest_of_many_among_scanners() {
             known += scanner.touched.lower as f64 / truth(scanner) as f64;
         }
     }
-    // Of 300 lists at 99.9 %, five or more miss once in 50,000 runs.
+    // Of 300 lists at 99.9 %, five or more have a wrong bound once in 50,000 runs.
     assert!(missed < 5, "{missed} of 300 lists missed");
-    // Bounds say something: 0.48 was measured, and 0.02 without the lower bounds of the lowest half and quarter.
+    // Bounds must be meaningful: 0.48 was measured, and 0.02 without the lower bounds of the lowest half and quarter.
     assert!(listed > 3_500 && known / f64::from(listed) > 0.43, "{listed} listed, at least {known} of their size");
 }

@@ -1,20 +1,20 @@
-//! A block of a top-k table: what is known of its eight candidates and of all keys that are not held.
+//! A block of a top-k table: the tags of its eight candidates, and the cells for all keys that are not held.
 
 use crate::Weight;
 
-/// Candidates in a block: their tags fill a word.
+/// Candidates per block. Their tags fill a word.
 pub const WAYS: usize = 8;
 
-/// One cache line: all that a key reads and writes that is not held. (Candidates are elsewhere.)
+/// One cache line: everything that a key reads and writes that is not held. (Candidates are stored elsewhere.)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(super) struct Block<W: Weight> {
-    /// The tag of the key in each way, 0 if the way is free. Way 0 has the lowest byte.
+    /// The tag of the key in each way; 0 if the way is free. Way 0 has the lowest byte.
     tags: u64,
-    /// A lower bound of the least score of the candidates, used only while no way is free. Scores only grow, so it is
-    /// updated only when a key seems to get in.
+    /// A lower bound of the smallest score of the candidates, used only while no way is free. Scores only grow, so it
+    /// is updated only when a key seems to become a candidate.
     pub price: u64,
-    /// The keys that are not held.
+    /// The cells for keys that are not held.
     pub light: Light<W>,
 }
 
@@ -38,7 +38,7 @@ impl<W: Weight> Block<W> {
         Ways(!(((differing & LOW) + LOW) | differing | LOW))
     }
 
-    /// The ways that are taken.
+    /// The used ways.
     pub fn taken(&self) -> impl Iterator<Item = usize> + use<W> {
         let free = self.ways_with(0).0;
         (0..WAYS).filter(move |way| free >> (way * 8 + 7) & 1 == 0)
@@ -65,7 +65,7 @@ impl<W: Weight> Block<W> {
         self.tags = self.tags & !(0xff << (way * 8)) | (tag as u64) << (way * 8);
     }
 
-    /// Frees all ways. The cells for keys that are not held stay.
+    /// Frees all ways, but keeps the cells for keys that are not held.
     pub fn free(&mut self) {
         *self = Self { light: self.light, ..Self::default() };
     }
@@ -76,16 +76,16 @@ impl<W: Weight> Block<W> {
 pub(super) struct Light<W: Weight>(W::Cells);
 
 impl<W: Weight> Light<W> {
-    /// How many cells.
+    /// The number of cells.
     pub const CELLS: usize = size_of::<W::Cells>() / size_of::<W::Narrow>();
 
-    /// An upper bound of what a key had while it was not held.
+    /// An upper bound of a key's weight while it was not held.
     #[inline(always)]
     pub fn upper(&self, tag: u8) -> W {
         W::from_narrow(self.0.as_ref()[Self::cell(tag)])
     }
 
-    /// An upper bound of what all keys of each cell had while they were not held.
+    /// For each cell, an upper bound of the weights of all its keys while they were not held.
     pub fn cells(&self) -> impl Iterator<Item = W> {
         self.0.as_ref().iter().map(|cell| W::from_narrow(*cell))
     }
@@ -103,7 +103,7 @@ impl<W: Weight> Light<W> {
         *cell = W::from_narrow(*cell).saturating_add(weight).narrow();
     }
 
-    /// Adds cell by cell.
+    /// Adds the cells of another row.
     pub fn merge(&mut self, other: &Self) {
         for (cell, other) in self.0.as_mut().iter_mut().zip(other.0.as_ref()) {
             *cell = W::from_narrow(*cell).saturating_add(W::from_narrow(*other)).narrow();
@@ -152,11 +152,11 @@ mod tests {
         assert!(block.taken().eq([0, 3, 4, 7]));
         assert!((0..=u64::from(u8::MAX)).all(|hash| tag(hash) != 0));
         block.give(3, 6);
-        assert_eq!(block.tag(3), 6, "nothing is left of the key that had the way before");
+        assert_eq!(block.tag(3), 6, "nothing is left of the earlier key of the way");
     }
 
     #[test]
-    fn light_cells_never_say_too_little() {
+    fn light_cells_are_never_too_low() {
         let mut light = Light::<CountAndSum>::default();
         let mut sum = CountAndSum::default();
         for weight in
@@ -166,7 +166,11 @@ mod tests {
             sum = sum.saturating_add(weight);
             assert!(light.upper(5).count >= sum.count && light.upper(5).sum >= sum.sum);
         }
-        assert_eq!(light.upper(5), CountAndSum::new(sum.count, u64::MAX), "what does not fit is endless");
+        assert_eq!(
+            light.upper(5),
+            CountAndSum::new(sum.count, u64::MAX),
+            "a number that does not fit has no upper bound"
+        );
         assert_eq!(light.upper(255), CountAndSum::default());
         let cells: std::vec::Vec<_> = light.cells().collect();
         assert_eq!((cells.len(), cells[Light::<CountAndSum>::cell(5)]), (6, light.upper(5)));

@@ -1,25 +1,25 @@
-//! A key that may be among the largest, and what is known of it.
+//! A key that may be among the largest, and its state.
 
 use crate::Weight;
 
 /// A key that may be among the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Candidate<K, W: Weight> {
-    /// Exactly what it had since it became a candidate.
+    /// The exact weight since it became a candidate.
     pub(super) counted: W,
     /// The key.
     pub key: K,
-    /// An upper bound of what it had before.
+    /// An upper bound of its weight before.
     pub(super) missed: W::Narrow,
     /// The part of the score of `missed` with which it competes.
     pub(super) credit: u32,
-    /// The part of the score of `missed` that it probably really had.
+    /// The part of the score of `missed` that it probably had.
     pub(super) likely: u32,
 }
 
 impl<K, W: Weight> Candidate<K, W> {
-    /// A key that becomes a candidate with `counted`. Before, it had at most `missed`. It competes with a score of
-    /// `credit` of that, and probably had one of `likely`.
+    /// A key that becomes a candidate with `counted`. Before that, it had at most `missed`. It competes with a score of
+    /// `credit` for that, and probably had a score of `likely`.
     #[inline(always)]
     pub(super) fn new(key: K, counted: W, missed: W, credit: u64, likely: u64) -> Self {
         let [credit, likely] = [credit, likely].map(|score| score.min(u32::MAX.into()) as u32);
@@ -37,7 +37,7 @@ impl<K, W: Weight> Candidate<K, W> {
         self.counted.saturating_add(self.missed())
     }
 
-    /// The probable weight: what was counted since it became a candidate, and as much of the time before as it usually
+    /// The probable weight: the count since it became a candidate, plus as much of the earlier weight as it usually
     /// takes to become one.
     pub fn value(&self) -> W {
         let (missed, likely) = (self.missed(), u128::from(self.likely));
@@ -46,19 +46,19 @@ impl<K, W: Weight> Candidate<K, W> {
         self.counted.saturating_add(W::by_number(part))
     }
 
-    /// The score that it competes with.
+    /// The score with which it competes.
     #[inline(always)]
     pub(super) fn score(&self) -> u64 {
         self.counted.score() + u64::from(self.credit)
     }
 
-    /// The same candidate, after it also had at most this in another table.
+    /// The same candidate, if it also had at most this weight in another table.
     pub(super) fn missing(self, more: W) -> Self {
         let missed = self.missed().saturating_add(more);
         Self { missed: missed.narrow(), ..self }
     }
 
-    /// Two candidates of the same key as one.
+    /// Combines two candidates of the same key.
     pub(super) fn and(self, other: &Self) -> Self {
         let counted = self.counted.saturating_add(other.counted);
         let missed = self.missed().saturating_add(other.missed());
@@ -67,7 +67,7 @@ impl<K, W: Weight> Candidate<K, W> {
         Self::new(self.key, counted, missed, credit, likely)
     }
 
-    /// What it had before at most.
+    /// The most that it had before it became a candidate.
     pub(super) fn missed(&self) -> W {
         W::from_narrow(self.missed)
     }

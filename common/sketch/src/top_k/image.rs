@@ -1,4 +1,4 @@
-//! A top-k table's image: of each block the tags, the price and the light cells, then its candidates.
+//! A top-k table's image: the tags, the price and the light cells of each block, then its candidates.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 
@@ -58,7 +58,7 @@ impl<K: ImageKey + Eq + Default, W: Weight> Image for TopK<K, W> {
     }
 }
 
-/// Reads what is known of the candidates, column by column.
+/// Reads the candidates, column by column.
 fn read_candidates<K: ImageKey + Eq + Default, W: Weight>(
     payload: &mut Reader,
     blocks: &[Block<W>],

@@ -1,4 +1,4 @@
-//! How two blocks of the same place become one.
+//! Merges blocks with the same index.
 
 use core::cmp::Reverse;
 
@@ -45,7 +45,7 @@ pub(super) fn merge_block<K: Clone + Eq + Default, W: Weight>(
         }
     }
     block.light.merge(&their_block.light);
-    // The key's hash comes last, so that the order of merges seldom decides between equals.
+    // The key's hash comes last, so that the order of merges seldom decides between equal candidates.
     let all = &mut all[..count];
     all.sort_unstable_by_key(|(tag, candidate)| (Reverse(candidate.score()), *tag));
     block.free();

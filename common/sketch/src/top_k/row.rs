@@ -5,8 +5,8 @@ use core::{borrow::Borrow, hint::select_unpredictable};
 use super::{Candidate, WAYS};
 use crate::Weight;
 
-/// The candidates of a block. A key that is held touches its entry and nothing else. Rows are aligned to cache lines:
-/// with keys of 40 bytes and weights of two numbers an entry is one line.
+/// The candidates of a block. A held key touches only its entry. Rows are aligned to cache lines: with keys of 40 bytes
+/// and weights of two numbers, an entry is one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(super) struct Row<K, W: Weight> {
@@ -17,7 +17,7 @@ pub(super) struct Row<K, W: Weight> {
     likely: [u32; WAYS],
 }
 
-/// A candidate without what it probably had before.
+/// A candidate without its probable earlier weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 struct Entry<K, W: Weight> {
@@ -45,7 +45,7 @@ impl<K: Clone + Eq, W: Weight> Row<K, W> {
         *counted = counted.saturating_add(weight);
     }
 
-    /// A candidate.
+    /// Returns a candidate.
     #[inline(always)]
     pub fn get(&self, way: usize) -> Candidate<K, W> {
         let Entry { counted, missed, key } = self.entries[way].clone();
@@ -61,7 +61,7 @@ impl<K: Clone + Eq, W: Weight> Row<K, W> {
         self.likely[way] = likely;
     }
 
-    /// The first way with the least score, and that score.
+    /// The first way with the smallest score, and that score.
     pub fn cheapest(&self) -> (usize, u64) {
         let mut least = (0, u64::MAX);
         for (way, (entry, credit)) in self.entries.iter().zip(self.credits).enumerate() {
@@ -71,7 +71,7 @@ impl<K: Clone + Eq, W: Weight> Row<K, W> {
         least
     }
 
-    /// Prefetches what [`Row::has`] and [`Row::add`] read.
+    /// Prefetches the memory that [`Row::has`] and [`Row::add`] read.
     #[inline(always)]
     pub fn prefetch(&self, way: usize) {
         crate::simd::prefetch(&self.entries[way]);

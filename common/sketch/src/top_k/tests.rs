@@ -1,4 +1,4 @@
-//! What a top-k table promises, against exact counts.
+//! Compares the guarantees of a top-k table with exact counts.
 
 use super::*;
 use crate::{Columns, CountAndSum};
@@ -46,14 +46,14 @@ fn largest(table: &TopK<u64, CountAndSum>, count: usize, column: usize) -> Vec<u
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn the_top_ten_are_those_of_the_oracle() {
     for exponent in [1.0, 1.1, 1.3] {
         let (mut table, mut truth) = (TopK::with_capacity(1024, 7), Amounts::default());
         feed(&mut table, &mut truth, 0, 100_000, exponent, 500_000);
         assert_bounds(&table, &truth);
         for column in [0, 1] {
-            // Compared by amount, so that keys of equal size may stand for each other.
+            // Keys are compared by amount, because keys of equal size may replace each other.
             let amount = |key: &u64| truth.get(*key).columns()[column];
             let top: Vec<u64> = largest(&table, 10, column).iter().map(amount).collect();
             assert_eq!(top, truth.largest(10, |weight| weight.columns()[column]), "s = {exponent}, by column {column}");
@@ -61,7 +61,7 @@ fn the_top_ten_are_those_of_the_oracle() {
     }
 }
 
-/// How many of the 100 largest of so many streams by Zipf's law a table lacks.
+/// How many of the 100 largest keys a table lacks, in this many streams by Zipf's law.
 fn lacking(entries: usize, streams: u64) -> usize {
     const K: usize = 100;
     let zipf = Zipf::new(100_000, 1.05);
@@ -77,16 +77,17 @@ fn lacking(entries: usize, streams: u64) -> usize {
         candidates.sort_by_key(|candidate| Reverse(candidate.value()));
         let amounts: Vec<u64> = candidates.iter().map(|candidate| truth[candidate.key as usize]).collect();
         truth.sort_unstable_by_key(|amount| Reverse(*amount));
-        // Of those that are as large as the last of them, any will do.
+        // Of keys that are as large as the last of them, any may be listed.
         amounts[..K].iter().filter(|amount| **amount < truth[K - 1]).count()
     });
     lacking.sum()
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
-fn few_of_the_largest_are_lacking() {
-    // On average of 150 streams 4.1 and 17.7 in 20. If each is lacking by itself, as many as this are once in 100,000.
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+fn few_of_the_largest_keys_are_missing() {
+    // The average over 150 streams is 4.1 and 17.7 in 20 streams. If keys are missing independently, this many are
+    // missing once in 100,000.
     for (entries, most) in [(752, 16), (384, 40)] {
         let lacking = lacking(entries, 20);
         assert!(lacking <= most, "{entries} entries: {lacking} of 2,000 are lacking");
@@ -94,7 +95,7 @@ fn few_of_the_largest_are_lacking() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn a_flood_of_small_keys_leaves_the_large_ones_alone() {
     let (mut table, mut truth) = (TopK::with_capacity(1024, 7), Amounts::default());
     let mut random = SplitMix64(3);
@@ -103,7 +104,7 @@ fn a_flood_of_small_keys_leaves_the_large_ones_alone() {
         table.add(hash(1, key), key, ONE);
     };
     for nth in 0..400_000 {
-        // Twenty keys of 0.1 % each among others that come once.
+        // Twenty keys have 0.1 % each, among others that appear once.
         add(if random.word().is_multiple_of(50) { random.word() % 20 } else { 1_000 + nth });
     }
     assert_bounds(&table, &truth);
@@ -116,9 +117,9 @@ fn a_flood_of_small_keys_leaves_the_large_ones_alone() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "statistics over many keys: says nothing about memory")]
+#[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn bounds_are_as_close_as_planned() {
-    // Two streams that are hard: everything new, and hardly skewed.
+    // These two streams are hard: all keys are new, or there is hardly any skew.
     for exponent in [0.0, 0.5] {
         let (mut table, mut truth) = (TopK::with_error(0.002, 0, 7), Amounts::default());
         feed(&mut table, &mut truth, 2, 200_000, exponent, 400_000);
@@ -133,7 +134,7 @@ fn bounds_are_as_close_as_planned() {
 
 #[test]
 fn bounds_hold_under_churn_and_after_merging() {
-    // Hardly skewed, and 64 entries for 50,000 keys: admission and eviction all the time.
+    // With hardly any skew, and 64 entries for 50,000 keys, candidates change all the time.
     let table = || TopK::with_capacity(64, 7);
     let (mut one, mut other, mut truth) = (table(), table(), Amounts::default());
     feed(&mut one, &mut truth, 1, 50_000, 0.3, 50_000);
@@ -156,7 +157,7 @@ fn candidates_and_light_cells_together_have_everything() {
     assert_eq!(all, truth.total());
 }
 
-/// A rest that knows each key exactly, by its hash.
+/// A rest that has the exact weight of each key, by its hash.
 #[derive(Default)]
 struct Exact(BTreeMap<u64, CountAndSum>);
 
@@ -178,13 +179,13 @@ impl Rest<u64, CountAndSum> for Exact {
 
     fn at_most(&self, hash: u64, most: CountAndSum) -> CountAndSum {
         let known = self.0.get(&hash).copied().unwrap_or_default();
-        assert!(known.count <= most.count && known.sum <= most.sum, "the light cells know an upper bound");
+        assert!(known.count <= most.count && known.sum <= most.sum, "the light cells give an upper bound");
         known
     }
 }
 
 #[test]
-fn upper_bounds_are_as_close_as_the_rest_knows() {
+fn upper_bounds_are_as_close_as_those_of_the_rest() {
     let zipf = Zipf::new(2_000, 0.9);
     let (mut random, mut truth) = (SplitMix64(5), Amounts::default());
     let mut both = [(); 2].map(|()| (TopK::<u64, CountAndSum>::with_capacity(64, 7), Exact::default()));
@@ -209,7 +210,7 @@ fn upper_bounds_are_as_close_as_the_rest_knows() {
     }
 }
 
-/// Counts alone, of a width whose light cells may overflow: feeds two tables and merges them.
+/// Checks counts of one number, with a width whose light cells may overflow: feeds two tables and merges them.
 fn assert_bounds_of_counts<W: Weight + From<u32>>() {
     const MOST: u64 = 10_000;
     let mut tables = [0, 1].map(|_| TopK::<u64, W>::with_capacity(256, 7));
@@ -234,7 +235,7 @@ fn assert_bounds_of_counts<W: Weight + From<u32>>() {
 }
 
 #[test]
-fn counts_alone_have_bounds_too() {
+fn counts_of_one_number_have_bounds_too() {
     assert_bounds_of_counts::<u32>();
     assert_bounds_of_counts::<u64>();
 }
@@ -253,10 +254,10 @@ fn merging_keeps_the_largest_of_both_and_commutes() {
         all.sort_unstable();
         all
     };
-    assert!(one == other, "the order of the two does not matter");
+    assert!(one == other, "the order of the merge does not matter");
     let amounts: Vec<u64> = largest(&one, 10, 1).iter().map(|key| truth.get(*key).sum).collect();
     assert_eq!(amounts, truth.largest(10, |tally| tally.sum));
-    // The empty table changes nothing.
+    // Merging an empty table changes nothing.
     let mut empty = table();
     empty.merge(&ours).unwrap();
     assert_eq!(sorted(&empty), sorted(&ours));
@@ -265,8 +266,8 @@ fn merging_keeps_the_largest_of_both_and_commutes() {
 }
 
 #[test]
-fn a_key_gets_in_if_the_coin_shows_head_and_it_may_have_more_than_the_smallest() {
-    // The smallest has 10. The new key has another light cell than the candidates.
+fn a_key_is_admitted_if_the_coin_shows_head_and_it_may_exceed_the_smallest() {
+    // The smallest candidate has 10. The new key has another light cell than the candidates.
     let (old_tag, new_tag) = (1, 200);
     let mut row = Row::<u64, u64>::default();
     (0..WAYS).for_each(|way| row.set(way, Candidate::new(way as u64, 10 + way as u64, 0, 0, 0)));
@@ -294,7 +295,7 @@ fn a_key_gets_in_if_the_coin_shows_head_and_it_may_have_more_than_the_smallest()
         assert_eq!((new.key, new.lower(), new.value(), new.upper()), (99, 10, 10 + missed.min(10), 10 + missed));
         assert_eq!(block.tag(0), new_tag);
         (1..WAYS).for_each(|way| assert_eq!(after.get(way), row.get(way)));
-        // What the smallest had is in its light cell now.
+        // The weight of the smallest candidate is now in its light cell.
         assert_eq!((block.light.upper(old_tag), block.light.upper(new_tag)), (10, missed));
     }
 }
@@ -309,11 +310,11 @@ fn a_hash_is_not_a_key() {
     for (key, times) in [(0, 1), (1, 2), (2, 3)] {
         assert_eq!(table.get(0, &key).unwrap().lower().count, times);
     }
-    assert_eq!(table.bounds(0, &9), Bounds::default(), "no other key was ever there");
+    assert_eq!(table.bounds(0, &9), Bounds::default(), "there was no other key");
 }
 
 #[test]
-fn a_batch_adds_as_one_after_the_other() {
+fn a_batch_equals_single_additions() {
     for entries in [64, 8192] {
         let (mut one_by_one, mut batched) = (TopK::with_capacity(entries, 7), TopK::with_capacity(entries, 7));
         let mut random = SplitMix64(1);
@@ -339,7 +340,7 @@ fn capacity_is_rounded_up_and_kept_in_range() {
 }
 
 #[test]
-fn clearing_is_as_good_as_new_and_extremes_saturate() {
+fn a_cleared_table_equals_a_new_one_and_extremes_saturate() {
     let new = TopK::with_capacity(64, 7);
     let mut table = new.clone();
     feed(&mut table, &mut Amounts::default(), 1, 1_000, 1.0, 5_000);
@@ -360,7 +361,7 @@ fn clearing_is_as_good_as_new_and_extremes_saturate() {
 
 #[test]
 fn coins_follow_the_seed_and_not_the_fingerprint() {
-    // One block of eight candidates, and a thousand keys that want to get in: who does is up to the coins.
+    // There is one block of eight candidates, and a thousand keys that could become candidates: coins decide which do.
     let fed = |key_id, seed| {
         let mut table = TopK::<u64, CountAndSum>::with_capacity(8, 1);
         table.rekey(key_id, seed);
@@ -374,7 +375,7 @@ fn coins_follow_the_seed_and_not_the_fingerprint() {
     let mut again = table.clone();
     again.clear();
     (0..1_000).for_each(|key| again.add(hash(1, key), key, ONE));
-    assert_eq!(again, table, "clearing goes back to the seed");
+    assert_eq!(again, table, "clearing resets the state to the seed");
     assert_eq!(again.clone().merge(&fed(8, 1)), Err(MergeError::Key { ours: 7, theirs: 8 }));
     assert_eq!(again.merge(&fed(7, 2)), Ok(()));
 }

@@ -1,35 +1,35 @@
-//! How many keys make a set of registers likeliest?
+//! Finds the number of keys that makes a set of registers likeliest.
 //!
-//! Keys come to a register as a Poisson process: of rank k at 2^-k of the rate at which they come at all. A register
-//! says of some ranks that a key of them came, of others that none did, and of the rest nothing. So the likelihood of a
-//! rate x is exp(-x a) times the product over k of (1 - exp(-x 2^-k))^b(k), where a adds the probabilities of what did
-//! not come and b(k) counts the registers to which rank k came (Ertl, 2023, section 3.1).
+//! Keys arrive at a register as a Poisson process. Keys of rank k have 2^-k of the whole rate. For some ranks, a
+//! register shows that a key arrived, for others that none did, and for the rest nothing. So the likelihood of a rate x
+//! is exp(-x a) times the product over k of (1 - exp(-x 2^-k))^b(k), where a is the sum of the probabilities of ranks
+//! that did not arrive, and b(k) is the number of registers at which rank k arrived (Ertl, 2023, section 3.1).
 
-/// Ranks are below this.
+/// An upper limit of ranks.
 pub const RANKS: usize = 64;
 
-/// What all registers together say.
+/// The information from all registers together.
 #[derive(Clone, Copy, Debug)]
 pub struct Likelihood {
     absent: f64,
     present: [u32; RANKS],
-    /// All ranks from this one on count as one. It is as probable as the rank before it.
+    /// All ranks from this one on count as one. It is as probable as the next lower rank.
     highest: u32,
 }
 
 impl Likelihood {
-    /// For no register yet. Ranks end at `highest`.
+    /// Creates it without registers. Ranks end at `highest`.
     pub const fn new(highest: u32) -> Self {
         Self { absent: 0.0, present: [0; RANKS], highest }
     }
 
-    /// Adds registers to which nothing came.
+    /// Adds registers at which no key arrived.
     pub fn empty(&mut self, registers: u32) {
         self.absent += f64::from(registers);
     }
 
-    /// Adds registers to which this rank came and no higher one. `before` says whether the two ranks before it came:
-    /// bit 1 for the next lower rank, bit 0 for the one below that.
+    /// Adds registers with this highest rank. `before` has the two lower ranks: bit 1 is set if the next lower rank
+    /// arrived, and bit 0 for the one below that.
     pub fn filled(&mut self, registers: u32, rank: u32, before: u8) {
         let count = f64::from(registers);
         if rank < self.highest {
@@ -49,8 +49,9 @@ impl Likelihood {
 
     /// The likeliest number of keys per register; infinite if every register is full.
     ///
-    /// The derivative of the logarithm, times x, is zero: x a = sum of b(k) h(x 2^-k) with h(x) = x / (exp(x) - 1). The
-    /// difference of the sides grows and is concave in x, so Newton's method comes nearer from the left at every step.
+    /// There the derivative of the logarithm, times x, is zero: x a = sum of b(k) h(x 2^-k) with h(x) = x / (exp(x) -
+    /// 1). The difference of the two sides grows and is concave in x, so every step of Newton's method approaches the
+    /// root from the left.
     pub fn keys_per_register(&self) -> f64 {
         let ranks = || (1..).zip(&self.present[1..]).filter(|(_, count)| **count > 0);
         let probability = |rank: u32| power(rank.min(self.highest - 1));
@@ -62,7 +63,7 @@ impl Likelihood {
         if total == 0.0 || self.absent == 0.0 {
             return if total == 0.0 { 0.0 } else { f64::INFINITY };
         }
-        // The root if h were its tangent at 0, which is below it.
+        // This would be the root if h were its tangent at 0, which is below h.
         let mut x = total / half;
         for _ in 0..64 {
             let (mut difference, mut slope) = (x * self.absent, self.absent);
@@ -108,7 +109,7 @@ mod tests {
         for (registers, rank, before) in [(40, 1, 0), (20, 2, 2), (9, 3, 1), (5, 4, 3), (1, 9, 0)] {
             likelihood.filled(registers, rank, before);
         }
-        // The same by hand: a, and the logarithm of the whole.
+        // The same is computed by hand: a, and the logarithm of the whole likelihood.
         let absent = 3.0 + 40.0 / 2.0 + 20.0 / 4.0 + 9.0 * (1.0 / 8.0 + 1.0 / 4.0) + 5.0 / 16.0 + 1.0 / 512.0 * 7.0;
         let present = [(1, 40.0 + 20.0 + 9.0), (2, 20.0 + 5.0), (3, 9.0 + 5.0), (4, 5.0), (9, 1.0)];
         let logarithm = |x: f64| {

@@ -1,11 +1,11 @@
-//! One register of an `UltraLogLog`: the highest position that came, and whether the two before it did.
+//! One register of an `UltraLogLog`: the highest position so far, and whether the two positions before it occurred.
 //!
-//! It stands for a set of positions below 64 of which all but these three are forgotten: six bits say the highest, one
-//! each the two before. Positions 0 and 1 never come first, so that 0 is the empty set.
+//! It represents a set of positions below 64, of which only these three are stored: six bits for the highest position,
+//! and one bit for each of the two before it. Positions 0 and 1 never come first, so 0 is the empty set.
 
 use crate::rank;
 
-/// The highest position; 0 if none came.
+/// The highest position; 0 if there is none.
 #[inline(always)]
 pub const fn highest(register: u8) -> u8 {
     register >> 2
@@ -13,19 +13,19 @@ pub const fn highest(register: u8) -> u8 {
 
 /// Whether hashes can lead to this register, in a sketch of this precision.
 pub fn is_possible(register: u8, precision: u32) -> bool {
-    // Positions begin where rank 1 is, and the two bits stand for the two positions before the highest.
+    // Positions begin at that of rank 1, and the two low bits are for the two positions before the highest one.
     let rank = u32::from(highest(register)).saturating_sub(precision - 2);
     let before = [0, 0b00, 0b10].get(rank as usize).copied().unwrap_or(0b11);
     register == 0 || (1..=rank::highest(precision)).contains(&rank) && register & 0b11 & !before == 0
 }
 
-/// The register after this position came too.
+/// The register with this position added.
 #[inline(always)]
 pub const fn with(register: u8, position: u32) -> u8 {
     pack(unpack(register) | 1 << position)
 }
 
-/// The register after everything that came to either.
+/// The union of both registers.
 #[inline(always)]
 pub const fn union(one: u8, other: u8) -> u8 {
     // `pack` cannot pack an empty set.
@@ -33,7 +33,7 @@ pub const fn union(one: u8, other: u8) -> u8 {
     if set == 0 { 0 } else { pack(set) }
 }
 
-/// The set of positions. (Empty: the bit of position 64 falls off.)
+/// The set of positions. (For an empty register, the bit of position 64 is shifted out.)
 #[inline(always)]
 const fn unpack(register: u8) -> u64 {
     (4 | register as u64 & 3).wrapping_shl((register as u32 >> 2).wrapping_sub(2))
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_union_is_as_if_all_had_come_to_one() {
+    fn a_union_equals_one_register_with_all_positions() {
         for one in [0, 16, 19, 21, 29, 30, 255] {
             for other in [0, 17, 20, 28, 31, 252] {
                 let positions = |register| (2..64).filter(move |at| unpack(register) >> at & 1 == 1);

@@ -46,7 +46,7 @@ impl Case {
 }
 
 #[test]
-fn what_offloads_merge_may_be_counted_either_way() {
+fn merged_buffers_may_be_counted_as_buffers_or_packets() {
     let merged = SeenPackets { merged: 900, ..saw(1_000) };
     for (own, expected) in [(50, 2.0), (100, 1.0), (500, 1.0), (1_000, 1.0), (2_000, 0.5)] {
         let (coverage, finding) = Case::new(Some(0)).edge(Some(own), merged, SECOND);
@@ -55,7 +55,7 @@ fn what_offloads_merge_may_be_counted_either_way() {
 }
 
 #[test]
-fn what_was_on_its_way_at_the_beginning_is_not_missing_when_traffic_ends() {
+fn packets_queued_at_the_start_are_not_missing_when_traffic_ends() {
     // 80 packets (4 ms of 20,000 a second) arrived between the two counts of the first edge.
     let mut coverage = Case::new(None);
     assert_eq!(coverage.edge(Some(5_000), saw(5_080), SECOND).1, None);
@@ -70,7 +70,7 @@ fn what_was_on_its_way_at_the_beginning_is_not_missing_when_traffic_ends() {
 }
 
 #[test]
-fn what_was_on_its_way_at_both_ends_adds_up() {
+fn allowances_for_queues_at_both_ends_add_up() {
     // 40 ms of 20,000 packets a second are queued at the start, and as many at two edges in a row.
     let mut coverage = Case::new(Some(0));
     for (own, seen) in [(20_000, 19_200), (40_000, 19_200), (60_000, 20_000)] {
@@ -89,7 +89,7 @@ fn what_was_on_its_way_at_both_ends_adds_up() {
 }
 
 #[test]
-fn packets_on_their_way_are_not_missing() {
+fn queued_packets_are_not_missing() {
     let mut coverage = Case::new(Some(1_000));
     let (mut own, mut seen) = (1_000, 0);
     for window in 1..100 {
@@ -104,7 +104,7 @@ fn packets_on_their_way_are_not_missing() {
 }
 
 #[test]
-fn what_is_missing_is_told_once_it_lasts_and_again_if_it_goes_on() {
+fn lasting_losses_are_reported_and_again_if_they_continue() {
     let mut coverage = Case::new(Some(0));
     assert_eq!(coverage.edge(Some(20_000), saw(10_000), SECOND), (Some(0.5), None), "they may still be queued");
     let told = Finding::Missing { packets: 10_000, own: 20_000 };
@@ -121,7 +121,7 @@ fn what_is_missing_is_told_once_it_lasts_and_again_if_it_goes_on() {
 }
 
 #[test]
-fn a_little_is_missing_only_when_it_adds_up() {
+fn small_losses_are_reported_once_they_add_up() {
     let mut coverage = Case::new(Some(0));
     let told = (1..=60_u64).find(|n| coverage.edge(Some(n * 100_000), saw(99_500), SECOND).1.is_some());
     assert_eq!(
@@ -137,7 +137,7 @@ fn a_little_is_missing_only_when_it_adds_up() {
 }
 
 #[test]
-fn what_may_be_on_its_way_is_told_by_the_rate_of_the_window() {
+fn the_allowance_for_queues_follows_the_rate_of_the_window() {
     // 100,000 packets in ten seconds: 500 in the 50 ms that a queue may wait, at each end.
     let told = |missing: u64| {
         let mut coverage = Case::new(Some(0));
@@ -150,7 +150,7 @@ fn what_may_be_on_its_way_is_told_by_the_rate_of_the_window() {
 }
 
 #[test]
-fn a_thousandth_is_not_told() {
+fn a_loss_of_a_thousandth_is_not_reported() {
     let told = |missing: u64| {
         let mut coverage = Case::new(Some(0));
         coverage.edge(Some(0), saw(0), SECOND);
@@ -162,7 +162,7 @@ fn a_thousandth_is_not_told() {
 }
 
 #[test]
-fn it_is_new_until_the_interface_has_been_read_or_has_counted() {
+fn coverage_is_new_until_the_interface_has_counted() {
     let mut case = Case::new(None);
     assert!(case.coverage.is_new());
     case.edge(None, saw(5), SECOND);
@@ -172,7 +172,7 @@ fn it_is_new_until_the_interface_has_been_read_or_has_counted() {
 }
 
 #[test]
-fn what_a_socket_dropped_is_not_told_once_more() {
+fn packets_dropped_by_a_socket_are_not_reported_again() {
     let mut coverage = Case::new(Some(0));
     for window in 1..10 {
         assert_eq!(coverage.dropping(Some(window * 5_000), saw(1_000), 100, SECOND), (Some(0.2), None), "{window}");
@@ -186,14 +186,14 @@ fn what_a_socket_dropped_is_not_told_once_more() {
 }
 
 #[test]
-fn a_silent_program_is_told_in_its_first_window() {
+fn a_silent_program_is_reported_in_its_first_window() {
     let mut coverage = Case::new(Some(5));
     assert_eq!(coverage.edge(Some(15), saw(0), SECOND), (Some(0.0), None));
     assert_eq!(coverage.edge(Some(30), saw(0), SECOND), (Some(0.0), Some(Finding::Silent { own: 25 })));
 }
 
 #[test]
-fn counters_that_are_unknown_or_begin_anew_are_no_fault() {
+fn unknown_or_reset_counters_are_no_fault() {
     let mut coverage = Case::new(None);
     assert_eq!(coverage.edge(Some(10_000), saw(10), SECOND), (None, None), "earlier packets are unknown");
     assert_eq!(coverage.edge(Some(10_100), saw(100), SECOND), (Some(1.0), None));
@@ -225,7 +225,7 @@ fn the_bounds_are_those_of_the_readings_and_of_a_short_queue() {
 }
 
 #[test]
-fn a_window_that_was_blind_tells_what_was_not_seen_and_blames_nobody() {
+fn a_blind_window_reports_missed_packets_without_a_warning() {
     let mut case = Case::new(Some(0));
     case.compare(Some(10_000), saw(10_000), false);
     let unseen = Some(Unseen { counted: Tally::new(6_000, 600_000), beyond: Tally::default() });
@@ -240,7 +240,7 @@ fn a_window_that_was_blind_tells_what_was_not_seen_and_blames_nobody() {
 
 /// Another process removes the program between the last check and the edge, and the next check finds out.
 #[test]
-fn what_was_missed_before_the_window_began_is_told_in_this_one_and_once() {
+fn packets_missed_before_the_window_are_reported_once() {
     let mut case = Case::new(Some(0));
     case.compare(Some(10_000), saw(10_000), false);
     case.compare(Some(20_000), saw(9_500), false);
@@ -255,7 +255,7 @@ fn what_was_missed_before_the_window_began_is_told_in_this_one_and_once() {
 
 /// 180 of 20,000 packets in a second are more than a short queue holds. They still are after 20,000 more packets.
 #[test]
-fn what_is_compared_over_two_windows_has_the_time_of_both() {
+fn a_comparison_over_two_windows_has_the_time_of_both() {
     let mut case = Case::new(Some(0));
     assert_eq!(case.compare(Some(20_000), saw(19_820), true).shortage, Shortage::Possible);
     case.coverage.go_back();
@@ -266,7 +266,7 @@ fn what_is_compared_over_two_windows_has_the_time_of_both() {
 }
 
 #[test]
-fn what_a_missed_buffer_held_and_how_its_bytes_were_counted_is_left_open() {
+fn bounds_allow_for_the_content_of_missed_buffers() {
     // Five buffers of eighteen packets each, which the interface counts as buffers.
     let reading =
         |buffers: u64, seen: SeenPackets| Reading { own: [Tally::new(buffers, buffers * 2_000); 2], seen: [seen; 2] };
@@ -284,7 +284,7 @@ fn what_a_missed_buffer_held_and_how_its_bytes_were_counted_is_left_open() {
 }
 
 #[test]
-fn what_an_earlier_weir_saw_is_credited() {
+fn packets_seen_by_an_earlier_weir_are_credited() {
     let mut case = Case::new(Some(0));
     case.coverage.credit(saw(4_000));
     assert_eq!(case.edge(Some(10_000), saw(6_000), SECOND), (Some(1.0), None));

@@ -63,7 +63,7 @@ fn decide_by(
 }
 
 #[test]
-fn what_is_forwarded_between_two_interfaces_feeds_where_it_came_in() {
+fn forwarded_packets_feed_where_they_arrived() {
     let (feeding, fed) = feeding(&[card(2), card(3)], &[(2, BOTH), (3, BOTH)]);
     for ifindex in [2, 3] {
         assert_eq!(feeding.of(ifindex, Way::Ingress), Feeds::All);
@@ -78,13 +78,13 @@ fn what_is_forwarded_between_two_interfaces_feeds_where_it_came_in() {
 }
 
 #[test]
-fn where_nothing_is_measured_that_is_received_all_that_is_sent_feeds() {
+fn all_sent_packets_feed_if_no_received_packets_are_measured() {
     let (feeding, fed) = feeding(&[card(2), card(3)], &[(2, EGRESS)]);
     assert_eq!((feeding.of(2, Way::Egress), fed), (Feeds::All, vec![]));
 }
 
 #[test]
-fn a_packet_socket_feeds_what_is_sent_only_where_nothing_can_have_fed() {
+fn a_packet_socket_feeds_sent_packets_only_if_none_can_have_fed() {
     let devices = [card(2), card(3)];
     for sources in [Sources::Translated, Sources::Unknown] {
         let (feeding, _) = decide_by(sources, &devices, &[(2, BOTH), (3, INGRESS)], None, false);
@@ -100,7 +100,7 @@ fn a_packet_socket_feeds_what_is_sent_only_where_nothing_can_have_fed() {
 }
 
 #[test]
-fn a_packet_socket_knows_the_routers_own_packets_by_their_source() {
+fn a_packet_socket_recognizes_the_routers_own_packets_by_their_source() {
     let up = |ifindex| Device { up: true, ..card(ifindex) };
     let devices = [Device { up: true, ..lo() }, up(2), up(3), card(4)];
     let (feeding, _) = decide(&devices, &[(2, BOTH), (3, INGRESS)], None, false);
@@ -131,7 +131,7 @@ fn a_stack_feeds_at_its_lowest_measured_interface() {
 }
 
 #[test]
-fn a_bridge_feeds_nothing_where_all_its_ports_are_measured() {
+fn a_bridge_feeds_nothing_if_all_its_ports_are_measured() {
     for kind in ["bridge", "bond", "team", "vrf"] {
         let devices = [member(4, card(2)), member(4, card(3)), virt(4, kind), on(4, virt(5, "vlan"))];
         let (feeding, fed) = feeding(&devices, &[(2, BOTH), (3, BOTH), (4, BOTH), (5, BOTH)]);
@@ -149,7 +149,7 @@ fn a_bridge_feeds_nothing_where_all_its_ports_are_measured() {
 }
 
 #[test]
-fn a_bridge_feeds_where_only_some_of_its_ports_are_measured_and_these_do_not() {
+fn a_bridge_feeds_instead_of_its_ports_if_only_some_are_measured() {
     let devices = [member(4, card(2)), member(4, card(3)), virt(4, "bridge"), on(4, virt(5, "vlan"))];
     let (feeding, fed) = feeding(&devices, &[(2, BOTH), (4, BOTH), (5, BOTH)]);
     let decided = [2, 4, 5].map(|ifindex| feeding.of(ifindex, Way::Ingress));
@@ -163,7 +163,7 @@ fn a_bridge_feeds_where_only_some_of_its_ports_are_measured_and_these_do_not() {
 }
 
 #[test]
-fn a_bridge_is_whole_where_the_parent_of_a_port_is_measured() {
+fn the_parent_of_a_port_can_stand_in_for_the_port() {
     let devices = [card(2), member(5, on(2, virt(3, "vlan"))), member(5, card(4)), virt(5, "bridge")];
     let (feeding, fed) = feeding(&devices, &[(2, BOTH), (4, BOTH), (5, BOTH)]);
     let decided = [2, 4, 5].map(|ifindex| feeding.of(ifindex, Way::Ingress));
@@ -172,7 +172,7 @@ fn a_bridge_is_whole_where_the_parent_of_a_port_is_measured() {
 }
 
 #[test]
-fn what_feeds_on_a_bridge_in_part_and_below_it_too_is_said() {
+fn packets_that_feed_twice_at_a_bridge_cause_a_caveat() {
     let vlan = member(5, on(2, virt(3, "vlan")));
     let devices = [card(2), vlan, member(5, card(4)), virt(5, "bridge")];
     let (feeding, _) = feeding(&devices, &[(2, INGRESS), (5, INGRESS)]);
@@ -183,7 +183,7 @@ fn what_feeds_on_a_bridge_in_part_and_below_it_too_is_said() {
 }
 
 #[test]
-fn bonds_in_a_bridge_feed_once_whatever_is_measured() {
+fn packets_of_bonds_in_a_bridge_feed_once() {
     // if2 and if3 form the bond if4, which is a port of the bridge if6, together with if5.
     let devices =
         [member(4, card(2)), member(4, card(3)), member(6, virt(4, "bond")), member(6, card(5)), virt(6, "bridge")];
@@ -230,7 +230,7 @@ fn a_bridge_does_not_carry_the_tunnel_that_is_its_port() {
 }
 
 #[test]
-fn of_many_ports_only_some_are_named() {
+fn only_some_of_many_ports_are_named() {
     let ports = (10..30).map(|ifindex| member(5, card(ifindex)));
     let devices: Vec<_> = ports.chain([virt(5, "bridge")]).collect();
     let wanted: Vec<_> = devices.iter().map(|device| (device.ifindex, INGRESS)).collect();
@@ -242,7 +242,7 @@ fn of_many_ports_only_some_are_named() {
 }
 
 #[test]
-fn a_tunnel_feeds_nothing_where_an_interface_that_may_carry_it_is_measured() {
+fn a_tunnel_feeds_nothing_if_an_interface_that_may_carry_it_is_measured() {
     for kind in TUNNELS {
         let tunnel = Device { hardware: 65_534, ..virt(7, kind) };
         let devices = [card(2), card(3), tunnel.clone(), on(7, virt(8, "vlan"))];
@@ -276,7 +276,7 @@ fn a_tunnel_feeds_nothing_where_an_interface_that_may_carry_it_is_measured() {
 }
 
 #[test]
-fn both_ends_of_a_veth_feed_where_they_send() {
+fn both_ends_of_a_veth_feed_their_sent_packets() {
     let devices = [on(3, virt(2, "veth")), on(2, virt(3, "veth"))];
     let (both, fed) = feeding(&devices, &[(2, BOTH), (3, BOTH)]);
     for ifindex in [2, 3] {
@@ -297,7 +297,7 @@ fn the_loopback_feeds_what_it_receives() {
 }
 
 #[test]
-fn what_the_operator_says_counts_with_a_word_of_what_follows() {
+fn the_configuration_decides_and_a_caveat_names_the_consequences() {
     let devices = [card(2), virt(7, "wireguard")];
     let (feeding, _) = decide(&devices, &[(2, INGRESS), (7, INGRESS)], Some((7, Feeds::All)), true);
     assert_eq!(feeding.of(7, Way::Ingress), Feeds::All);
@@ -311,7 +311,7 @@ fn what_the_operator_says_counts_with_a_word_of_what_follows() {
 }
 
 #[test]
-fn a_circle_has_an_end() {
+fn a_circular_stack_is_handled() {
     let devices = [on(3, virt(2, "vlan")), on(2, virt(3, "vlan"))];
     let (feeding, _) = feeding(&devices, &[(2, INGRESS)]);
     assert_eq!(feeding.of(2, Way::Ingress), Feeds::None);
@@ -344,7 +344,7 @@ fn log_of(task: impl FnOnce()) -> String {
 }
 
 #[test]
-fn the_log_tells_what_does_not_feed_and_what_is_in_doubt() {
+fn the_log_has_decisions_and_caveats() {
     let devices = [card(2), on(2, virt(3, "vlan")), virt(7, "wireguard")];
     let (feeding, _) = decide(&devices, &[(2, INGRESS), (3, INGRESS), (7, INGRESS)], Some((7, Feeds::All)), true);
     let told = |nth: usize| log_of(|| feeding.tell(&devices[nth], Way::Ingress));
@@ -355,7 +355,7 @@ fn the_log_tells_what_does_not_feed_and_what_is_in_doubt() {
 }
 
 #[test]
-fn a_survey_has_a_line_for_each_interface_and_each_doubt() {
+fn a_survey_has_a_line_for_each_interface_and_each_caveat() {
     let caveat = Decision { caveat: Some("Who knows?".to_owned()), ..Decision::all() };
     let survey = Survey(vec![
         ("if2".to_owned(), Ok((Way::Ingress, caveat))),
@@ -367,7 +367,7 @@ fn a_survey_has_a_line_for_each_interface_and_each_doubt() {
 }
 
 #[test]
-fn a_survey_tells_what_carries_the_default_route() {
+fn a_survey_shows_which_interfaces_carry_the_default_route() {
     use weir_config::{Direction, Mode};
     let rule =
         |name: &str| Interface { name: name.to_owned(), mode: Mode::Auto, direction: Direction::Ingress, feeds: None };

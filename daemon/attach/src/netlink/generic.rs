@@ -76,12 +76,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_that_is_not_there_is_an_error() {
+    fn a_missing_family_is_an_error() {
         assert!(ask("weir-none", 1, &[]).is_err());
     }
 
     #[test]
-    fn the_controller_tells_of_itself() {
+    fn the_controller_describes_itself() {
         let mut name = Vec::new();
         put(&mut name, CTRL_ATTR_FAMILY_NAME, b"nlctrl\0");
         let about = ask("nlctrl", CTRL_CMD_GETFAMILY, &name).unwrap();

@@ -48,7 +48,7 @@ mod tests {
     use super::{super::message::put, *};
 
     #[test]
-    fn counters_that_are_not_zero_are_told_by_name() {
+    fn counters_that_are_not_zero_are_returned_by_name() {
         let mut counters = [0_u64; 24];
         (counters[0], counters[6], counters[15]) = (1_000, 12, 3);
         let bytes: Vec<u8> = counters.into_iter().flat_map(u64::to_ne_bytes).collect();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loopback_answers_and_what_is_not_there_is_an_error() {
+    fn the_loopback_has_losses_and_a_missing_interface_is_an_error() {
         assert!(losses(1).is_ok());
         assert!(losses(u32::MAX >> 1).is_err());
     }

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_ends_the_list() {
+    fn a_malformed_entry_ends_the_list() {
         let mut body = Vec::new();
         put(&mut body, 3, b"wan0\0");
         let whole = message(16, ONE, 7, &body);

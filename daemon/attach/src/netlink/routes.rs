@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_route_leaves_by_one_interface_or_by_several() {
+    fn a_default_route_has_one_interface_or_several() {
         let (main, one) = (number(RTA_TABLE, 254), number(RTA_OIF, 7));
         let one_of = |exits: &[Exit]| Some(RouteKind::Default(exits.to_vec()));
         assert_eq!(told(&route(0, &[main.clone(), one.clone()])), one_of(&[Exit::Interface(7)]));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_default_route_of_the_main_table_is_told_apart() {
+    fn other_routes_than_default_routes_of_the_main_table_are_recognized() {
         let one = number(RTA_OIF, 7);
         let to = |bytes: [u8; 4]| attribute(RTA_DST, &bytes);
         assert_eq!(told(&route(8, &[to([0; 4]), one.clone()])), Some(RouteKind::AtZero));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_route_is_none_and_no_panic() {
+    fn a_malformed_route_is_ignored() {
         let several = attribute(RTA_MULTIPATH | NESTED, &[hop(7), hop(9)].concat());
         let whole = route(0, &[number(RTA_TABLE, 254), several, number(RTA_NH_ID, 3)]);
         let body = messages(&whole).next().unwrap().body;
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_answers_and_what_is_not_there_is_no_error() {
+    fn this_machine_has_routes_and_a_missing_next_hop_is_no_error() {
         let mut routes = Routes::open().unwrap();
         let first = routes.carriers().unwrap();
         assert_eq!(routes.carriers().unwrap(), first);

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_messages_are_no_interfaces_and_no_panic() {
+    fn malformed_messages_are_ignored() {
         let whole = a_vlan();
         let body = messages(&whole).next().unwrap().body;
         for cut in 0..body.len() {
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn news_are_told_apart() {
+    fn kinds_of_news_are_distinguished() {
         let tell = |bytes: &[u8]| messages(bytes).find_map(|message| read_news(&message));
         assert_eq!(tell(&told(RTM_DELLINK, 0, &[])), Some(News::Deleted(7)));
         let moved = told(RTM_DELLINK, 0, &[attribute(IFLA_NEW_NETNSID, &3_u32.to_ne_bytes())]);
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_is_none() {
+    fn a_missing_interface_is_none() {
         let mut devices = Devices::open().unwrap();
         for name in
             ["weir-none0", "", &"x".repeat(127), &"x".repeat(300), "a-name-that-is-longer-than-an-interface-may-have"]

@@ -139,7 +139,7 @@ mod tests {
     use crate::netlink::message::{ALL, ONE};
 
     #[test]
-    fn an_error_is_the_kernels_and_none_is_an_acknowledgement() {
+    fn an_error_is_the_kernels_and_zero_is_an_acknowledgement() {
         let told = |body: &[u8]| acknowledged(&Message { kind: ERROR, flags: 0, sequence: 1, body });
         assert!(told(&0_u32.to_ne_bytes()).is_ok());
         assert_eq!(told(&(-19_i32).to_ne_bytes()).unwrap_err().raw_os_error(), Some(19));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_know_is_refused_and_the_socket_stays_usable() {
+    fn an_unknown_request_is_refused_and_the_socket_stays_usable() {
         let mut socket = Socket::open(None).unwrap();
         let mut ask = |kind, flags| socket.ask(kind, flags, &[0; 16], |message| Some(message.kind));
         assert!(ask(0xfff0, ONE).is_err());

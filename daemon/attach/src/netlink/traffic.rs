@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_filter_is_none_and_no_panic() {
+    fn a_malformed_filter_is_ignored() {
         let whole = told(1, b"bpf\0", &of_a_program(), 0);
         let body = messages(&whole).next().unwrap().body;
         for cut in 0..body.len() {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loopback_has_no_discipline_and_what_is_not_there_is_an_error() {
+    fn the_loopback_has_no_discipline_and_a_missing_interface_is_an_error() {
         let mut traffic = Traffic::open().unwrap();
         assert_eq!(traffic.discipline(1).unwrap(), None);
         assert_eq!(traffic.filters(1, Way::Ingress).unwrap(), []);

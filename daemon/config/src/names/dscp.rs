@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_belong_together() {
+    fn names_and_numbers_agree() {
         assert_eq!([0, 1, 46, 34, 48].map(|number| dscp_name(number).unwrap()), ["BE", "LE", "EF", "AF41", "CS6"]);
         assert_eq!([2, 63, 64, 256 + 46].map(dscp_name), [const { None }; 4]);
         // Assured forwarding has four classes with three drop precedences each (RFC 2597).

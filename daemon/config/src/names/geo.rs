@@ -283,21 +283,21 @@ mod tests {
     }
 
     #[test]
-    fn without_a_database_nothing_is_known() {
+    fn without_a_database_lookups_find_nothing() {
         let geo = geo(None, None).unwrap();
         assert_eq!((geo.autonomous_system(ip("192.0.2.1")), geo.country(ip("192.0.2.1"))), (None, None));
         assert!(!geo.has(Key::Asn) && !geo.has(Key::Country) && geo.memory_bytes() == 0);
     }
 
     #[test]
-    fn a_database_of_ipv4_knows_no_ipv6() {
+    fn a_database_of_ipv4_has_no_ipv6_addresses() {
         let geo = geo(Some("asn-ipv4.mmdb"), None).unwrap();
         assert_eq!(geo.autonomous_system(ip("192.0.2.1")), Some((64496, "Example Networks")));
         assert_eq!(geo.autonomous_system(ip("2001:db8::1")), None);
     }
 
     #[test]
-    fn what_cannot_be_used_says_why() {
+    fn errors_explain_why_a_database_cannot_be_used() {
         let shown = |asn, country| {
             let message = with_causes(&geo(asn, country).unwrap_err());
             message.replace(&corpus("").display().to_string(), "")
@@ -387,7 +387,7 @@ mod tests {
 
     /// In this search tree, all paths go through the same 128 nodes and never end.
     #[test]
-    fn a_tree_with_endless_ways_is_given_up() {
+    fn a_search_tree_with_endless_paths_is_refused() {
         let mut bytes = fs::read(corpus("asn.mmdb")).unwrap();
         let metadata = Reader::from_source(bytes.as_slice()).unwrap().metadata().clone();
         assert!(metadata.record_size == 24 && metadata.node_count > 128 && metadata.ip_version == 6, "{metadata:?}");

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_has_one_name_where_its_protocol_has_it() {
+    fn a_port_has_one_name_for_its_protocols() {
         assert!(SERVICES.is_sorted_by(|(one, ..), (other, ..)| one < other));
         for (port, name, _) in SERVICES {
             // The rules of IANA for names (RFC 6335).

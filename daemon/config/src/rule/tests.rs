@@ -71,7 +71,7 @@ fn conditions_are_read_and_written() {
 }
 
 #[test]
-fn numbers_with_units_are_taken_apart() {
+fn numbers_with_units_are_parsed() {
     let parse =
         |text: &str| Quantity::parse(text, Dimension::Bytes).map(|of| (of.number, of.unit.map(|unit| unit.name)));
     for (text, number, unit) in [

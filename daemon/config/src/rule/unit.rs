@@ -166,7 +166,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_rate_is_of_the_windows_length() {
+    fn a_rate_scales_with_the_length_of_the_window() {
         let gigabit = Dimension::Bytes.unit("Gbit/s").unwrap();
         assert_eq!((gigabit.scale(10.0), gigabit.scale(0.5)), (1.25e9, 62.5e6));
         assert_eq!(Dimension::Bytes.unit("MB").unwrap().scale(10.0), 1e6, "not a rate");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn each_unit_is_known_by_its_name_and_by_what_others_call_it() {
+    fn each_unit_is_found_by_its_name_and_by_other_spellings() {
         for dimension in ALL {
             for unit in dimension.units() {
                 assert_eq!(dimension.unit(unit.name), Some(unit));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn units_convert_where_both_are_rates_or_neither_is() {
+    fn units_convert_if_both_or_neither_are_rates() {
         let unit = |name| Dimension::Bytes.unit(name).unwrap();
         assert_eq!(unit("Mbit/s").per(unit("Gbit/s")), Some(0.001));
         assert_eq!(unit("GB").per(unit("MB")), Some(1000.0));

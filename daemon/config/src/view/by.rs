@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_tells_its_fields_again() {
+    fn fields_can_be_read_back_from_a_key() {
         let (networks, geo) = (networks(), Geo::default());
         let directions = Directions::default();
         directions.set(1, Some(Way::Ingress));
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_small_domains_are_counted_out() {
+    fn too_many_fields_are_refused_and_small_domains_are_counted() {
         let by =
             |names: &[&str]| By::new(&names.iter().map(|name| Field::parse(name).unwrap()).collect::<Vec<_>>(), 256);
         assert_eq!(by(&["src_ip", "dst_ip", "src_ip/24"]).unwrap_err(), Unpackable::Addresses);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_go_into_no_file_of_weirs_own() {
+    fn reports_are_not_written_into_weirs_own_files() {
         let here = fs::canonicalize(std::env::temp_dir()).unwrap();
         let here = here.join(format!("weir-own-files-{}", std::process::id()));
         fs::create_dir_all(here.join("state/spool")).unwrap();

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_known_by_each_of_its_names() {
+    fn a_file_is_recognised_by_each_of_its_names() {
         let directory =
             fs::canonicalize(std::env::temp_dir()).unwrap().join(format!("weir-place-{}", std::process::id()));
         fs::create_dir_all(directory.join("a")).unwrap();

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_may_do_exposes_a_file_and_what_the_group_may_does_not() {
+    fn permissions_of_others_expose_a_file_and_those_of_the_group_do_not() {
         let path = std::env::temp_dir().join(format!("weir-secret-{}", std::process::id()));
         fs::write(&path, "secret").unwrap();
         let check = |mode| {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_with_credentials_are_known_by_their_names() {
+    fn headers_with_credentials_are_recognised_by_their_names() {
         let is = |name: &'static str| is_credential(&HeaderName::from_static(name));
         for name in ["authorization", "proxy-authorization", "x-api-key", "cookie", "x-auth-token", "x-vault-secret"] {
             assert!(is(name), "{name}");

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_has_its_place_and_what_is_not_there_has_the_file() {
+    fn a_setting_has_its_place_and_a_missing_one_has_that_of_its_section() {
         let source = Source::new(
             "F",
             "\u{feff}interfaces: [eth0]\nsampling:\n  cpu: 0.3\n  packets: 10\nmemory: 1GiB\nsinks:\n  - type: stdout\n  - path: x",

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suggests_what_is_near() {
+    fn suggests_the_nearest_name() {
         let known = ["interval", "top", "unique_error"];
         assert_eq!(nearest("intervall", known), Some("interval"));
         assert_eq!(nearest("Interval", known), Some("interval"));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn suggests_several_where_they_are_as_near() {
+    fn suggests_several_names_if_they_are_equally_near() {
         let known = ["sources.bytes", "sources.packets", "source.byte", "top.sources.bytes", "coverage"];
         assert_eq!(nearest_few("source.bytes", known), ["sources.bytes", "source.byte"]);
         assert_eq!(nearest_few("sources.bytes", known), ["sources.bytes"]);

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_are_read_in_the_order_of_time_and_each_packet_once() {
+    fn captures_are_merged_in_time_order_and_each_packet_is_read_once() {
         let folder = Folder::new("order");
         let captures: [&[u32]; 4] = [&[10, 20, 20, 90], &[5, 15, 20, 30], &[], &[20, 100]];
         let file = |(nth, times): (u32, &&[u32])| capture(folder.path(), &format!("{nth}"), nth, times);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_captures_only_those_of_the_same_time_are_open() {
+    fn only_captures_that_overlap_in_time_are_open() {
         const FILES: u32 = 3 * KEPT_OPEN as u32;
         let folder = Folder::new("many");
         // The captures are sorted from last to first; each overlaps the one before.
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_ends_its_own_capture_only() {
+    fn an_error_only_ends_its_own_capture() {
         let folder = Folder::new("broken");
         let mut files: Vec<_> =
             (0..3).map(|nth| capture(folder.path(), &format!("{nth}"), nth, &[nth, nth + 10, nth + 20])).collect();

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_back_in_the_order_of_time_and_else_in_their_own() {
+    fn packets_are_returned_in_time_order_and_otherwise_in_arrival_order() {
         let mut held = PacketBuffer::default();
         for (time_ns, nth) in [(Some(30), 0), (Some(10), 1), (None, 2), (Some(10), 3), (Some(20), 4), (None, 5)] {
             held.push(&packet(time_ns, nth, &[nth as u8; 600]));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_much() {
+    fn the_packet_buffer_has_a_limit() {
         let mut held = PacketBuffer::default();
         let bytes = [0; REACH_MAX];
         while !held.is_full() {

@@ -34,7 +34,7 @@ fn sums(rates: &Rates) -> [u64; 4] {
 }
 
 #[test]
-fn packets_are_in_their_own_seconds_in_whichever_order_they_come() {
+fn packets_belong_to_their_own_seconds_in_any_order() {
     // There are two sources, one of which is this many seconds late.
     for lag in [0, 1, 3, OPEN as u64 - 1] {
         let times = (0..200 + lag).flat_map(|second| [(1_000 + second, 50), ((1_000 + second).wrapping_sub(lag), 50)]);
@@ -48,7 +48,7 @@ fn packets_are_in_their_own_seconds_in_whichever_order_they_come() {
 }
 
 #[test]
-fn what_is_later_than_all_open_seconds_is_in_none_and_nothing_is_said_of_silence_then() {
+fn packets_later_than_all_open_seconds_are_in_none_and_silence_is_unknown() {
     let late = OPEN as u64;
     let mut seconds = counted([(1_000, 7), (1_001, 7), (1_020, 7), (1_002 + late, 7), (1_001, 5), (1_003, 1)]);
     let rates = seconds.close(&window(900_000, 1_100_000));
@@ -99,7 +99,7 @@ fn pauses_between_single_packets_are_silence() {
 }
 
 #[test]
-fn packets_less_than_all_open_seconds_late_are_in_their_own() {
+fn packets_of_open_seconds_are_counted_there() {
     for lag in [1, 59, OPEN as u64 - 1] {
         let (ahead, late) = (1_005 + OPEN as u64, 1_005 + OPEN as u64 - lag);
         let times = [(1_000, 1), (1_005, 1), (ahead, 1), (late, 1), (ahead + 10, 1)];
@@ -109,7 +109,7 @@ fn packets_less_than_all_open_seconds_late_are_in_their_own() {
 }
 
 #[test]
-fn a_part_of_a_second_is_no_second() {
+fn an_incomplete_second_does_not_count() {
     // The capture has half of the first second and half of the last.
     let times = [(100, 5), (101, 10), (102, 10), (103, 5)];
     assert_eq!(sums(&counted(times).close(&window(100_500, 103_500))), [2, 10, 10, 0]);
@@ -124,7 +124,7 @@ fn a_part_of_a_second_is_no_second() {
 }
 
 #[test]
-fn the_second_of_a_packet_socket_is_in_one_window_though_this_ends_a_little_late() {
+fn each_second_of_a_packet_socket_is_in_one_window() {
     let mut seconds = Seconds::default();
     seconds.begin(100 * NS + 300_000_000);
     let mut read = |times: &[(u64, u64)], end_ms: u64, passed_ms: u64| {
@@ -147,7 +147,7 @@ fn the_second_of_a_packet_socket_is_in_one_window_though_this_ends_a_little_late
 }
 
 #[test]
-fn counters_are_looked_at_at_full_seconds() {
+fn counters_are_read_at_full_seconds() {
     let mut pulse = Pulse::new(ms(10_300), ms(700), vec![tally(50), tally(0)]);
     assert_eq!(pulse.left(ms(10_400)), ms(200));
     pulse.look(ms(10_570), ms(970), |_| unreachable!("it is not time yet"));
@@ -188,7 +188,7 @@ fn nothing_is_scaled_up() {
 }
 
 #[test]
-fn an_interface_that_comes_begins_with_its_first_whole_second() {
+fn a_new_interface_begins_with_its_first_whole_second() {
     let mut pulse = Pulse::new(ms(0), ms(0), vec![tally(0)]);
     pulse.provide(2);
     pulse.look(ms(1_000), ms(0), |slot| tally(if slot == 0 { 5 } else { 700 }));
@@ -198,7 +198,7 @@ fn an_interface_that_comes_begins_with_its_first_whole_second() {
 }
 
 #[test]
-fn a_look_that_is_seconds_late_stands_for_all_of_them_at_their_mean() {
+fn a_reading_that_is_seconds_late_counts_for_each_at_the_mean_rate() {
     let mut pulse = Pulse::new(ms(0), ms(0), vec![tally(0)]);
     pulse.look(ms(3_000), ms(0), |_| tally(300));
     let rates = &pulse.close()[0];
@@ -206,7 +206,7 @@ fn a_look_that_is_seconds_late_stands_for_all_of_them_at_their_mean() {
 }
 
 #[test]
-fn who_saw_packets_knows_better() {
+fn the_source_that_saw_packets_has_the_rates() {
     let (mut silent, mut busy) = (Rates::default(), Rates::default());
     silent.fill_up(10);
     busy.add(tally(5), ms(1_000));

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merged_buffer_is_the_packets_that_it_was() {
+    fn a_merged_buffer_counts_its_original_packets() {
         let bytes = tcp();
         for (payload, segment, packets) in [(100, 0, 1), (1448, 1448, 1), (1449, 1448, 2), (14_480, 1448, 10)] {
             let frame = Frame { bytes: &bytes, length: 66 + payload, segment, ..Frame::default() };
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_as_long_as_the_kernel_tells() {
+    fn headers_have_the_length_that_the_kernel_reports() {
         /// Ethernet, IPv4, UDP and VXLAN, then Ethernet and IPv4 inside, then TCP with 12 bytes of options.
         const VXLAN: [usize; 2] = [14 + 20 + 8 + 8 + 14 + 20, 32];
         /// Ethernet, two VLAN tags and IPv4.
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_have_no_udp_header_but_the_first() {
+    fn only_the_first_fragment_has_a_udp_header() {
         let mut bytes = tcp();
         bytes[23] = proto::UDP;
         let frame = Frame { bytes: &bytes, length: 42 + 5_000, segment: 1_480, fragments: true, ..Frame::default() };
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_merged_and_cannot_be_read_is_counted_by_its_payloads() {
+    fn unknown_merged_buffers_are_counted_by_their_payloads() {
         let frame = Frame { bytes: &[0; 14], length: 2 * 1000 + 50, segment: 1000, ..Frame::default() };
         assert_eq!(tally(&frame), Tally::new(2, 2050), "the smallest possible number");
         let nothing = Frame { segment: 1000, ..Frame::default() };

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tap_is_for_each_direction_that_no_program_measures() {
+    fn each_direction_without_a_program_has_a_tap() {
         let rules = [
             rule("eth0", Mode::AfPacket, Direction::Both),
             rule("eth1", Mode::Auto, Direction::Ingress),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn taps_stand_in_for_no_mode_that_was_asked_for() {
+    fn taps_do_not_replace_a_configured_mode() {
         for mode in [Mode::Native, Mode::Generic, Mode::Tcx, Mode::Tc] {
             let rules = [rule("eth0", Mode::Auto, Direction::Both), rule("eth1", mode, Direction::Ingress)];
             assert!(!stand_in(&KernelError::NotPermitted, &rules));

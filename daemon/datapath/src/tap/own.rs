@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_the_routers_if_its_source_is() {
+    fn a_packet_is_the_routers_if_its_source_address_is() {
         const IPV4: &[u8] = &[0x08, 0x00];
         const IPV6: &[u8] = &[0x86, 0xdd];
         for (source, expected) in [([192, 0, 2, 1], true), ([10, 0, 0, 1], true), ([10, 0, 0, 2], false)] {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_routed_is_the_routers_by_its_link_address() {
+    fn packets_that_are_not_routed_are_recognized_by_their_link_address() {
         for (ethertype, payload) in [
             (&[0x08, 0x06][..], vec![0; 46]),
             (&[0x88, 0xcc], vec![0; 46]),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many_addresses() {
+    fn the_number_of_own_addresses_is_limited() {
         let many = (0..2 * OWN_MAX as u32).map(|nth| Address::from(Ipv4Addr::from(nth))).collect();
         assert_eq!(Own::new(many, Vec::new()).addresses.len(), OWN_MAX);
     }

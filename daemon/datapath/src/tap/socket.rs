@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_is_passed_over_when_it_comes() {
+    fn packets_that_were_given_up_are_skipped_if_they_arrive() {
         let mut socket = with_block(10, 256);
         socket.queued = 4;
         assert_eq!((socket.give_up(), socket.unread()), (4, 0));
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_waited_for() {
+    fn unreadable_packets_are_not_waited_for() {
         let mut socket = with_block(10, 256);
         socket.queued = 10;
         // Make the third packet claim to be longer than any block.
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_lies_is_no_packet() {
+    fn an_invalid_header_is_not_a_packet() {
         let mut block = vec![0xff; 512];
         assert!(frame(&block, 0).is_none() && frame(&block, 500).is_none() && frame(&block, usize::MAX).is_none());
         put(&mut block, 0, &[0, 0, 0, 421, 421, 0, 0], &[], [0; 10]);

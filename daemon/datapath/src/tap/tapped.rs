@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_after_the_last_buffer_came_has_its_size() {
+    fn dropped_buffers_have_the_mean_size_of_earlier_ones() {
         let mut sizes = Sizes::new(Link::Ethernet, 1500);
         sizes.take(Tally::new(1, 1000));
         sizes.take(Tally::new(1, 1200));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_may_be_larger_than_what_came() {
+    fn dropped_buffers_may_be_larger_than_received_ones() {
         let mut sizes = Sizes::new(Link::Ethernet, 1500);
         assert_eq!(sizes.close(1), (Tally::new(1, 1518), Tally::default()), "only the MTU is known");
         sizes.take(Tally::new(1, 66));

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_colours_and_everybody_else_the_time() {
+    fn a_terminal_gets_colours_and_other_outputs_do_not() {
         let line = |style: Style| {
             style.line(Level::INFO, Timestamp::UNIX_EPOCH, &Entry { message: "up".into(), ..Entry::default() })
         };
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_can_make_a_line_of_its_own_or_turn_text_around() {
+    fn names_cannot_start_a_line_or_reverse_text() {
         let evil = "x\n<0>forged\r\x1b[2J\u{9b}31m\u{202e}\u{2066}\u{7f}";
         for format in [Format::Auto, Format::Plain, Format::Json] {
             for journal in [false, true] {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_is_known_by_device_and_inode() {
+    fn the_journal_is_recognised_by_device_and_inode() {
         let file = File::open("/dev/null").unwrap();
         let stat = fstat(&file).unwrap();
         assert!(is_the_file(&file, &format!("{}:{}", stat.st_dev, stat.st_ino)));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_that_is_none_is_refused_with_those_that_are() {
+    fn an_unknown_format_is_refused_with_the_known_ones() {
         assert_eq!(Format::of("json"), Ok(Format::Json));
         assert_eq!(Format::of("xml"), Err("WEIR_LOG_FORMAT=xml: use plain, json or auto".to_owned()));
     }

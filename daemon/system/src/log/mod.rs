@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_selects_lines_and_a_mistake_in_it_is_told() {
+    fn the_variable_selects_lines_and_mistakes_are_reported() {
         let enables = |filter: &Targets, target: &str, level| filter.would_enable(target, &level);
         let (default, mistake) = filter("");
         assert_eq!(mistake, None);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_is_limited_and_counted_and_other_messages_are_not() {
+    fn repeated_messages_are_limited_and_counted() {
         let text = written(Style { journal: true, ..Style::default() }, || {
             for flap in 0..1_000 {
                 warn!(flap, "the interface is gone");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_comes_with_its_fields_in_every_format() {
+    fn log_lines_have_their_fields_in_every_format() {
         let happens =
             || warn!(interface = %"wan0", packets = 7, direction = "ingress", "the \u{202e}link\n{}", "is down");
         let text = written(Style::default(), happens);

@@ -454,7 +454,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dangerous_is_in_no_list() {
+    fn dangerous_calls_are_in_no_list() {
         let allowed: Vec<_> = allowed_calls().collect();
         assert!(allowed.contains(&libc::SYS_read));
         let dangerous = [

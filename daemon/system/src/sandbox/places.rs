@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gives_its_folder_by_its_name_and_by_where_it_leads() {
+    fn a_file_grants_the_folders_of_its_name_and_its_target() {
         let Folder(root) = &Folder::new("links");
         for name in ["etc", "data", "out", "far"] {
             fs::create_dir(root.join(name)).unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_given_alone() {
+    fn devices_are_granted_without_their_folder() {
         let Folder(root) = &Folder::new("devices");
         let places = Places::of(&reports("/dev/full"), started(&root.join("weir.yaml"))).unwrap();
         assert_eq!(places.write, ["/dev/full", NULL].map(PathBuf::from).into());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_yet_gives_the_nearest_above() {
+    fn a_missing_folder_grants_its_nearest_parent() {
         let Folder(root) = &Folder::new("nearest");
         let config = root.join("weir.yaml");
         assert!(Places::of(&reports(root.join("later/today/reports")), started(&config)).unwrap().write.contains(root));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_names_other_folders_is_told() {
+    fn files_outside_of_the_granted_places_are_found() {
         let (Folder(here), Folder(there)) = (&Folder::new("here"), &Folder::new("there"));
         let files = |read: &Path, written: &Path| Files {
             read: vec![("geo.asn".to_owned(), read.join("asn"))],

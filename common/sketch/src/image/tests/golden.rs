@@ -1,9 +1,10 @@
-//! What every machine must find alike, whatever its instruction set and the order of its bytes: images, and what the
-//! sketches in them answer. (Hashes: `hash::golden`.)
+//! Images, and results of the sketches in them, that must be the same on every machine, whatever its instruction set
+//! and byte order. (`hash::golden` has the hashes.)
 
 use super::*;
 
-/// Of each sample in order: of its sketches, the checksum that ends the image, and one of the answers.
+/// The samples in order. Each has, for every sketch, the checksum at the end of its image, and a checksum of the
+/// results.
 #[rustfmt::skip]
 const GOLDEN: &[(Kind, [(u32, u32); 4])] = &[
     (Kind::HyperLogLog, [(0xa9ae_4524, 0x5c58_54ee), (0x1865_a4b8, 0x93dc_c0de), (0x25fd_8f6a, 0xd946_1dda), (0x32fb_a8b6, 0x82ca_11ce)]),
@@ -40,7 +41,7 @@ fn images_and_answers_are_the_same_on_every_machine() {
     let digests = |Sample { kind, images, answers, .. }: &Sample| {
         let digests = images.iter().map(|image| {
             let checksum = image.last_chunk().copied().map(u32::from_le_bytes).unwrap();
-            // (None under Miri, where they are fewer.)
+            // There are no results under Miri, where the samples are smaller.
             let answers = cfg!(not(miri)).then(|| crc32fast::hash(answers(image, PLENTY).unwrap().as_bytes()));
             (checksum, answers)
         });
@@ -54,6 +55,6 @@ fn images_and_answers_are_the_same_on_every_machine() {
             (*kind, digests.map(|(image, answers)| (*image, cfg!(not(miri)).then_some(*answers))).collect())
         })
         .collect();
-    // Whoever changes a form or a sample finds the new table here.
+    // If you change a format or a sample, the failed assertion prints the new table.
     assert!(found == expected, "{found:#x?}");
 }

@@ -149,7 +149,7 @@ fn address(random: u64, v6: bool, spread: u32) -> IpAddr {
 }
 
 #[test]
-fn lookups_agree_with_a_look_at_every_prefix() {
+fn lookups_agree_with_a_search_of_every_prefix() {
     let mut seed = 0;
     let mut random = move |below: u64| {
         seed += 1;
@@ -211,7 +211,7 @@ fn chains_of_nested_prefixes_are_found() {
 }
 
 #[test]
-fn memory_follows_the_prefixes() {
+fn memory_grows_with_the_prefixes() {
     let hosts = |count: u32| {
         let prefix = |nth: u32| Prefix::of(Ipv4Addr::from_bits(mix(nth.into()) as u32).into(), 32);
         let prefix6 = |nth: u32| Prefix::of(Ipv6Addr::from_bits(u128::from(mix(nth.into())) << 40).into(), 128);

@@ -93,7 +93,7 @@ fn sections_that_differ_are_named() {
 }
 
 #[test]
-fn what_cannot_change_is_named_with_the_reason() {
+fn settings_that_cannot_change_are_named_with_the_reason() {
     let old = config("interfaces: [eth0]");
     for (text, name) in [
         ("observer: {name: r1}", "observer"),
@@ -122,7 +122,7 @@ fn what_cannot_change_is_named_with_the_reason() {
 }
 
 #[test]
-fn all_else_can_change() {
+fn all_other_settings_can_change() {
     let old = config("interfaces: [eth0]");
     let new = "interfaces: [eth1, {name: \"ppp*\", direction: both}]\nnetworks: {n: {prefixes: [192.0.2.0/24]}}\n\
                report: {interval: 1s, top: 5}\nestimates: {top_error: 0.001}\nseen_flows: {generation: 1m}\n\

@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn missing_settings_have_their_defaults() {
         let nats = nats("url: 'nats://[2001:db8::1]/'");
         assert_eq!(nats.place(), "nats:[2001:db8::1]:4222/weir.reports");
         assert_eq!((nats.timeout, nats.tls, nats.user), (Duration::from_secs(5), Tls::default(), None));
     }
 
     #[test]
-    fn mistakes_say_the_way_out_and_no_secret() {
+    fn mistakes_name_the_way_out_and_no_secret() {
         let together = "belong together: give both, or none";
         for (settings, path, message) in [
             ("subject: a", "url", "is missing: the server, such as nats://server:4222"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_has_one_sink() {
+    fn each_target_has_only_one_sink() {
         let two = |second: &str| {
             let text = format!("sinks: [{{type: nats, url: 'nats://a'}}, {{type: nats, url: {second}}}]");
             Config::parse(&text, "f").map(drop).map_err(|mistakes| mistakes.list()[0].message.clone())

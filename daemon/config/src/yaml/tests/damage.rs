@@ -6,7 +6,7 @@ use super::{settings::EVERYTHING, *};
 use crate::yaml::units::parse_bytes;
 
 #[test]
-fn bombs_are_refused() {
+fn alias_bombs_are_refused() {
     let laughs: String = (1..40)
         .map(|i| format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 9].join(",")))
         .fold("a0: &a0 [x, x, x]\n".to_owned(), |text, line| text + &line);
@@ -31,7 +31,7 @@ fn bombs_are_refused() {
 }
 
 #[test]
-fn what_is_nested_too_deeply_is_refused_where_it_gets_too_deep() {
+fn nesting_that_is_too_deep_is_refused_at_its_place() {
     let too_deep = " nested too deeply: 32 lists and maps around this one are the most that are allowed";
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert_eq!(mistakes(&nested(33)), [format!("1:33:{too_deep}")]);
@@ -58,7 +58,7 @@ fn what_is_nested_too_deeply_is_refused_where_it_gets_too_deep() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_the_text() {
+fn a_byte_order_mark_is_not_part_of_the_text() {
     assert_eq!(parse("\u{feff}report: {top: 3}").unwrap().report.top, 3);
     assert_eq!(parse("\u{feff}").unwrap(), Config::default());
     assert_eq!(mistakes("\u{feff}report: {top: 0}"), ["1:15: report.top: 0 is below the minimum of 1"]);
@@ -67,7 +67,7 @@ fn a_byte_order_mark_is_no_part_of_the_text() {
 }
 
 #[test]
-fn a_file_of_two_bytes_a_character_says_so() {
+fn utf_16_text_is_recognised() {
     let path = file("utf16", b"\xff\xfer\0e\0p\0");
     let found = Config::read(&path).unwrap_err().to_string();
     fs::remove_file(&path).unwrap();
@@ -75,7 +75,7 @@ fn a_file_of_two_bytes_a_character_says_so() {
 }
 
 #[test]
-fn unreadable_files_say_why() {
+fn errors_explain_why_a_file_is_unreadable() {
     let advice = "\n1 mistake: mend the file, or name another one when weir is started (--config FILE)";
     let shown = |path: &Path| Config::read(path).unwrap_err().to_string().replace(&path.display().to_string(), "F");
 

@@ -375,7 +375,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn mistakes_have_their_place_and_words() {
+fn mistakes_have_their_place_and_message() {
     for (text, expected) in MISTAKES {
         assert_eq!(mistakes(text), *expected, "\n{text}");
     }
@@ -438,7 +438,7 @@ fn many_mistakes_are_counted() {
 }
 
 #[test]
-fn of_a_very_long_file_fewer_mistakes_are_listed() {
+fn fewer_mistakes_of_a_very_long_file_are_listed() {
     let text = "a,".repeat(FILE_MAX / 2 - 1);
     let mistakes = parse(&format!("{{{text}}}")).unwrap_err();
     assert_eq!(mistakes.list().len(), limits::LOCATED_MAX / FILE_MAX);

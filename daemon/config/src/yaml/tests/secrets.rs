@@ -48,7 +48,7 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
-fn a_file_with_a_secret_is_refused_where_every_user_may_read_it() {
+fn a_file_with_a_secret_is_refused_if_every_user_may_read_it() {
     let read = |text: &str, mode: u32| {
         let path = file(&format!("mode-{mode:o}"), text.as_bytes());
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();

@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[test]
-fn nothing_written_is_the_default() {
+fn an_empty_file_is_the_default() {
     let nulls = "observer:\nreport: null\nhash_key: ~\nsinks:\ndatapath: {ring: null}";
     for text in ["", "\n\n", "# only a comment\n", "---\n", "null", "{}", "\u{feff}", "--- # empty\n...\n", nulls] {
         assert_eq!(parse(text).unwrap(), Config::default(), "{text:?}");
@@ -21,7 +21,7 @@ fn nothing_written_is_the_default() {
 }
 
 #[test]
-fn shipped_file_is_the_default_spelled_out() {
+fn the_shipped_file_equals_the_default() {
     assert_eq!(parse(SHIPPED).unwrap(), Config::default());
     let [shipped, default] = [SHIPPED, &Config::default().to_yaml()].map(|text| {
         let value: serde_yaml::Value = serde_yaml::from_str(text).unwrap();
@@ -31,7 +31,7 @@ fn shipped_file_is_the_default_spelled_out() {
 }
 
 #[test]
-fn shipped_file_tells_the_limits() {
+fn the_shipped_file_states_the_limits() {
     use std::ops::RangeInclusive;
     fn told<T>(range: RangeInclusive<T>, show: impl Fn(&T) -> String) -> String {
         format!("{} to {}", show(range.start()), show(range.end()))
@@ -368,7 +368,7 @@ fn limits_are_inclusive() {
 }
 
 #[test]
-fn the_default_route_stands_in_the_place_of_a_name() {
+fn the_default_route_is_accepted_in_place_of_a_name() {
     let interfaces = |text: &str| parse(&format!("interfaces: [{text}]")).unwrap().interfaces;
     let [short, long] =
         ["default route", "{name: default route, direction: both, mode: tcx, feeds: none}"].map(interfaces);
@@ -431,7 +431,7 @@ fn packets_are_a_number_or_auto() {
 }
 
 #[test]
-fn sizes_are_given_or_left_to_weir() {
+fn sizes_are_configured_or_automatic() {
     let datapath = |text: &str| parse(&format!("datapath: {{{text}}}")).map(|config| config.datapath);
     let of = |text: &str| datapath(text).map(|Datapath { cache_flows, ring, .. }| (cache_flows, ring)).unwrap();
     assert_eq!(of("cache_flows: auto, ring: auto"), (None, None));
@@ -447,7 +447,7 @@ fn sizes_are_given_or_left_to_weir() {
 }
 
 #[test]
-fn a_pattern_without_quotes_is_no_alias() {
+fn a_pattern_without_quotes_gets_a_hint() {
     for text in ["interfaces: [*]", "interfaces: [eth0, *, lo]"] {
         let found = &mistakes(text)[0];
         assert!(found.starts_with("1:") && found.contains("in quotes: \"*\""), "{found}");
@@ -455,7 +455,7 @@ fn a_pattern_without_quotes_is_no_alias() {
 }
 
 #[test]
-fn tunnels_have_the_ports_that_are_given_to_them() {
+fn tunnels_have_their_configured_ports() {
     let ports = |text: &str| {
         parse(&format!("datapath: {{tunnel_ports: {{{text}}}}}")).map(|config| config.datapath.tunnel_ports)
     };

@@ -5,7 +5,7 @@ use std::slice;
 use super::*;
 
 #[test]
-fn two_sinks_never_have_one_spool() {
+fn two_sinks_never_share_a_spool() {
     let of = |settings: &str| format!("{{type: http, url: 'http://a/', {settings}}}");
     let keys = |sinks: &[String]| {
         let config = parse(&format!("sinks: [{}]", sinks.join(", "))).unwrap();
@@ -33,7 +33,7 @@ fn two_sinks_never_have_one_spool() {
 }
 
 #[test]
-fn two_sinks_never_write_one_file() {
+fn two_sinks_never_write_to_the_same_file() {
     let of = |sinks: &str| mistakes(&format!("sinks:\n{sinks}"));
     let rotated = "- {type: file, path: /nowhere/r, max_size: 1MiB, keep: 2}\n";
     for (first, second, why) in [
@@ -101,7 +101,7 @@ fn an_otlp_sink_has_the_settings_of_an_http_sink() {
 }
 
 #[test]
-fn a_sink_is_told_no_more_of_addresses_than_everybody_and_may_be_told_less() {
+fn a_sink_can_only_get_less_of_addresses_than_the_global_limit() {
     let sinks =
         "sinks: [{type: stdout, addresses: full}, {type: file, path: a}, {type: file, path: b, addresses: none}]";
     for (all, expected) in [

@@ -177,7 +177,7 @@ fn wrong_views_are_refused_at_their_place() {
 }
 
 #[test]
-fn an_error_is_not_judged_by_a_measure_that_is_wrong() {
+fn an_error_is_not_checked_if_the_measure_is_wrong() {
     let text = "views: [{name: w, by: [src_ip], measure: {distinct: dst_pi}, error: 0.04}]";
     let told = mistakes(text);
     assert!(told.len() == 1 && told[0].contains("did you mean dst_ip?"), "{told:?}");
@@ -228,7 +228,7 @@ fn views_are_written_as_they_are_read() {
 }
 
 #[test]
-fn a_view_on_the_command_line_is_not_told_about_files() {
+fn mistakes_in_a_view_on_the_command_line_do_not_mention_files() {
     for text in ["{measure: packts}", "{by: ["] {
         let shown = Config::default().parse_view(text, "--view", "view1").unwrap_err().to_string();
         assert!(shown.starts_with("--view:1:") && shown.ends_with("docs/VIEWS.md explains views"), "{shown}");

@@ -54,7 +54,7 @@ fn is_cut(end: &Result<(), Broken>) -> bool {
 }
 
 #[test]
-fn every_prefix_of_a_pcap_delivers_what_is_whole_and_says_that_it_is_cut() {
+fn every_prefix_of_a_pcap_returns_its_whole_packets_and_an_error() {
     let (bytes, ends) = small_pcap();
     let whole = read_whole(&bytes);
     assert_eq!(whole.len(), 4);
@@ -67,7 +67,7 @@ fn every_prefix_of_a_pcap_delivers_what_is_whole_and_says_that_it_is_cut() {
 }
 
 #[test]
-fn every_prefix_of_a_pcapng_delivers_what_is_whole_and_says_that_it_is_cut() {
+fn every_prefix_of_a_pcapng_returns_its_whole_packets_and_an_error() {
     let (bytes, ends) = small_pcapng();
     let whole = read_whole(&bytes);
     assert_eq!(whole.len(), 4);
@@ -82,7 +82,7 @@ fn every_prefix_of_a_pcapng_delivers_what_is_whole_and_says_that_it_is_cut() {
 }
 
 #[test]
-fn where_it_is_cut_is_said_exactly() {
+fn the_error_names_where_a_file_is_cut() {
     let (bytes, _) = small_pcap();
     let broken = read(&bytes[..bytes.len() - 18]).1.unwrap_err();
     assert_eq!((broken.packets, broken.offset), (2, 59));
@@ -111,7 +111,7 @@ fn every_flipped_bit_is_survived() {
 }
 
 #[test]
-fn what_is_no_capture_is_called_what_it_is() {
+fn errors_name_the_kind_of_other_files() {
     for (bytes, expected) in [
         (&b""[..], "x: the file is empty"),
         (b"\x1f\x8b\x08\0", "x: the gzip data ends too early"),

@@ -32,7 +32,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_packed_capture_is_the_capture_that_is_in_it() {
+fn a_compressed_capture_equals_its_content() {
     let plain = plain();
     let whole = read_whole(&plain);
     assert_eq!(whole.len() as u64, PACKETS);
@@ -68,7 +68,7 @@ impl Read for OneByOne<'_> {
 }
 
 #[test]
-fn what_is_before_the_end_of_packed_data_is_read() {
+fn truncated_compressed_data_is_read_up_to_its_end() {
     let plain = plain();
     let whole = read_whole(&plain);
     for (packing, packed) in [("gzip", gzip(&plain)), ("zstd", zstd(&plain))] {
@@ -85,7 +85,7 @@ fn what_is_before_the_end_of_packed_data_is_read() {
 }
 
 #[test]
-fn what_is_before_damage_in_packed_data_is_read() {
+fn damaged_compressed_data_is_read_up_to_the_damage() {
     let plain = plain();
     let whole = read_whole(&plain);
     // A block of an invalid type follows the data (RFC 1951, 3.2.3).
@@ -117,7 +117,7 @@ fn what_is_before_damage_in_packed_data_is_read() {
 }
 
 #[test]
-fn every_prefix_and_every_flipped_bit_of_packed_data_is_survived() {
+fn every_prefix_and_every_flipped_bit_of_compressed_data_is_survived() {
     let mut file = Writer::pcap(Big, MODIFIED, (2, 4), 1);
     for data in [b"abc", b"abd"] {
         file.words(&[5, 7, 3, 60]).words(&[2, 0x0800]).put(data);
@@ -136,7 +136,7 @@ fn every_prefix_and_every_flipped_bit_of_packed_data_is_survived() {
 }
 
 #[test]
-fn what_packs_to_nearly_nothing_takes_no_memory() {
+fn highly_compressed_data_takes_no_extra_memory() {
     const BYTES: usize = 16 << 20;
     let mut bytes = Writer::pcap(Little, MICROSECONDS, (2, 4), 1).bytes;
     // Records without bytes, with a time in 1970.
