@@ -8,6 +8,7 @@
 //! it arrives. Until then the worker gets no new order.
 
 use std::{
+    cmp::Reverse,
     io,
     sync::Arc,
     thread::{self, Scope, ScopedJoinHandle},
@@ -191,6 +192,8 @@ impl<'scope> Workers<'scope> {
                 parts.late.push(nth);
             }
         }
+        // All are merged into the first, and the lists of an earlier window have other places.
+        parts.closed.sort_by_key(|closed| Reverse(closed.shard.window()));
         Ok(parts)
     }
 

@@ -1,11 +1,11 @@
 //! Attackers send packets, read every report, and adapt. What they learn helps them on the same day, as far as
 //! `docs/SECURITY.md` states, and not at all after midnight UTC.
 //!
-//! A router here is a secret (a seed). Each window is a replay of its own: windows start fresh, and the key follows
-//! from the secret and the day. For the filter of seen flows, a replay of its own stands for a pause in which the
+//! A router here is a secret (a seed). Each window is a replay of its own: windows start fresh, and keys follow from
+//! the secret, the day and the start of the window. For the filter of seen flows, a replay of its own stands for a pause in which the
 //! filter forgets.
 
-use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -31,11 +31,13 @@ struct Router {
     config: Config,
     kernel: bool,
     scratch: Scratch,
+    /// Seconds of windows since noon: no two windows begin at the same time.
+    passed: Cell<u64>,
 }
 
 impl Router {
     fn new(seed: u64, config: Config) -> Result<Self> {
-        Ok(Self { seed, config, kernel: false, scratch: Scratch::new()? })
+        Ok(Self { seed, config, kernel: false, scratch: Scratch::new()?, passed: Cell::default() })
     }
 
     /// The report of a window of these packets, with their lengths, `days` after the first.
@@ -46,7 +48,8 @@ impl Router {
     /// The reports of windows that follow each other.
     fn windows(&self, days: u64, windows: &[&[(Udp, usize)]]) -> Result<Vec<Value>> {
         let file = self.scratch.file("windows.pcap");
-        let start = Duration::from_secs(NOON + days * DAY);
+        let start = Duration::from_secs(NOON + days * DAY + self.passed.get());
+        self.passed.set(self.passed.get() + windows.len() as u64);
         let times = (0..).map(|second| (0..).map(move |nth| start + Duration::new(second, 1_000 * nth)));
         let packets = times.zip(windows).flat_map(|(times, packets)| times.zip(*packets));
         frames::write(&file, packets.map(|(time, (flow, bytes))| (time, flow.frame(*bytes))))?;
@@ -172,10 +175,9 @@ impl Outcome {
 
 /// (a) and (b): tries to push the victim out of the list, or to make its bounds wide.
 ///
-/// To widen the victim's bounds, an attacker needs sources that fill the victim's block of candidates and one of its
-/// cells there. He also needs sources that fill each of its cells of the count-min without being candidates, and
-/// further sources that keep those out of their own blocks. So the search ends with hundreds of sources, and their
-/// packets widen the bounds by less than the configured error.
+/// To widen the victim's bounds, an attacker needs sources that fill the victim's bucket, and others that share its cell
+/// there. A report tells which these may be. But in the next window other sources share its cell, so he searches for
+/// something that is not there any longer when he has its name.
 pub fn the_lists() -> Result<()> {
     // A quarter of what the victim sends, each: it belongs at the head of the list.
     let less = VICTIM_PACKETS / 4;

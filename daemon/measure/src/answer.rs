@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use weir_common::{ledger::Tally, sketch::Metric};
 use weir_config::view::{By, Measure, ViewKey};
-use weir_sketch::{Estimate, MergeError, hash::KeyedHash};
+use weir_sketch::{Estimate, MergeError};
 
 use super::{
     beyond::RankedPrefixes,
@@ -73,10 +73,9 @@ impl Answer {
         let hash = first.shard.hash().clone();
         // The sketch of an earlier question is merged already.
         let unmerged = if question.answered_by.is_none() { rest } else { Default::default() };
-        for closed in unmerged {
-            if let Some((view, prefixes)) = with_prefixes(&mut first.shard.views, nth, question) {
-                view.merge(&closed.shard.views[nth], prefixes, &question.by, &hash)?;
-            }
+        let others: Vec<_> = unmerged.iter().map(|closed| &closed.shard.views[nth]).collect();
+        if let Some((view, prefixes)) = with_prefixes(&mut first.shard.views, nth, question) {
+            view.merge_all(&others, prefixes, &question.by, &hash)?;
         }
         if matches!(question.structure, Structure::Prefixes { .. }) {
             let (addresses, views) = first.shard.views.split_at_mut(nth);
@@ -104,17 +103,13 @@ impl Answer {
                 vec![Table { slot: None, total: None, rows: Rows::Prefixes(rows) }]
             }
             Measure::Bytes | Measure::Packets => {
-                let tightened = |held: &Held<ViewKey>| sketch.tightened(question.by.hash_of(hash, &held.key), *held);
                 let total_of = |slot| sketch.total_of(slot, &question.by);
-                rank(question, sketch.held(), tightened, total_of, (&uncertainties, uncertainty))
+                rank(question, sketch.held(), total_of, (&uncertainties, uncertainty))
             }
-            Measure::NewFlows => {
-                let tightened = |held: Held<ViewKey>| sketch.tightened(question.by.hash_of(hash, &held.key), held);
-                vec![count_new(question, sketch.held(), tightened, sketch.total, uncertainty)]
-            }
+            Measure::NewFlows => vec![count_new(question, sketch.held(), sketch.total, uncertainty)],
             Measure::Flows | Measure::Distinct(_) => count(question, sketch, uncertainty),
         };
-        let entropy = if question.view.has_entropy { entropy(question, sketch, hash, uncertainty) } else { None };
+        let entropy = if question.view.has_entropy { entropy(question, sketch, uncertainty) } else { None };
         Ok(Self { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy, tables })
     }
 
@@ -145,12 +140,10 @@ pub(super) fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
     if question.view.per_interface { question.by.slot(key) } else { None }
 }
 
-/// The largest of these keys. `tightened` may narrow the bounds of a key that is listed, and `total_of` has the sum of
-/// an interface slot or of all.
+/// The largest of these keys. `total_of` has the sum of an interface slot or of all.
 pub(super) fn rank(
     question: &Question,
     keys: impl Iterator<Item = Held<ViewKey>>,
-    tightened: impl Fn(&Held<ViewKey>) -> Held<ViewKey>,
     total_of: impl Fn(Option<usize>) -> Tally,
     (uncertainties, window): (&ViewUncertainty, &Uncertainty),
 ) -> Vec<Table> {
@@ -171,7 +164,7 @@ pub(super) fn rank(
     let list =
         |candidates: Vec<Held<ViewKey>>, order: Metric, uncertainty: &ViewUncertainty, total: &mut Ranked<ViewKey>| {
             let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
-            let rows = candidates.iter().take(top).map(|held| uncertainty.ranked(&tightened(held), order, needed));
+            let rows = candidates.iter().take(top).map(|held| uncertainty.ranked(held, order, needed));
             let mut rows: Vec<_> = rows.collect();
             reconcile(rows.iter_mut(), total, !question.by.has_host());
             rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
@@ -235,7 +228,7 @@ pub(super) fn new_flows(total: Tally, held: Held<ViewKey>, uncertainty: &Uncerta
     uncertainty.new_flows(Estimate { value: value.packets.min(upper), lower: lower.packets, upper })
 }
 
-fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertainty: &Uncertainty) -> Option<Entropy> {
+fn entropy(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) -> Option<Entropy> {
     let (metric, confidence) = (order(&question.view.measure), uncertainty.confidence);
     // Both the bounds of keys and the bounds of their number may fail. If both are uncertain, each has half of the
     // probability.
@@ -250,13 +243,8 @@ fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertain
         let (lower, upper) = uncertainties.bounds(metric, lower, upper);
         Estimate { value: metric.of(value).clamp(lower, upper), lower, upper }
     };
-    let known: Vec<Estimate> = sketch
-        .held()
-        .map(|held| {
-            let Held { value, lower, upper, .. } = sketch.tightened(question.by.hash_of(hash, &held.key), held);
-            estimate(value, lower, upper)
-        })
-        .collect();
+    let known: Vec<Estimate> =
+        sketch.held().map(|Held { value, lower, upper, .. }| estimate(value, lower, upper)).collect();
     let found = known.len() as u64;
     let keys = match (sketch.keys(), sketch.cells()) {
         (Some(keys), _) => uncertainty.distinct(keys.bounds_at(uncertainty.confidence), u64::MAX),
@@ -267,7 +255,7 @@ fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertain
     };
     // Keys that were found exist.
     let [value, lower, upper] = [keys.value, keys.lower, keys.upper].map(|keys| keys.max(found));
-    let others = if is_missing {
+    let others = if is_missing || sketch.has_strays() {
         let largest = Metric::each(|metric| sketch.light().map(|group| metric.of(group)).max().unwrap_or(0));
         Others::Each(estimate(Tally::default(), Tally::default(), largest).upper)
     } else {
@@ -282,7 +270,6 @@ fn entropy(question: &Question, sketch: &ViewSketch, hash: &KeyedHash, uncertain
 pub(super) fn count_new(
     question: &Question,
     keys: impl Iterator<Item = Held<ViewKey>>,
-    tightened: impl Fn(Held<ViewKey>) -> Held<ViewKey>,
     total: Tally,
     uncertainty: &Uncertainty,
 ) -> Table {
@@ -291,10 +278,7 @@ pub(super) fn count_new(
     for held in keys {
         keep_largest(&mut largest, top, held, |held| (Reverse(held.value.packets), held.key));
     }
-    let row = |held: Held<ViewKey>| {
-        let held = tightened(held);
-        (held.key, new_flows(total, held, uncertainty))
-    };
+    let row = |held: Held<ViewKey>| (held.key, new_flows(total, held, uncertainty));
     let mut rows: Vec<_> = largest.into_iter().map(row).collect();
     rows.sort_by_key(|(_, counted)| Reverse(counted.value));
     Table { slot: None, total: None, rows: Rows::Distinct(rows) }

@@ -2,7 +2,7 @@
 
 use weir_common::{hash::FlowHashes, ledger::Tally, record::Record};
 use weir_config::view::Kind;
-use weir_sketch::hash::KeyedHash;
+use weir_sketch::{candidate_buckets::Packed, hash::KeyedHash};
 
 /// Records that are taken through the sketches together.
 pub const TOGETHER: usize = 32;
@@ -43,6 +43,8 @@ pub struct Columns<'a> {
     pub items: &'a [Item],
     /// What each adds.
     pub tallies: &'a [Tally],
+    /// The same, packed.
+    pub packed: &'a [Packed<Tally>],
     /// What all add.
     pub total: Tally,
     hashes: &'a Hashes,
@@ -55,6 +57,7 @@ type Hashes = [[u64; TOGETHER]; 5];
 #[derive(Default)]
 pub struct Transposed {
     tallies: [Tally; TOGETHER],
+    packed: [Packed<Tally>; TOGETHER],
     hashes: Hashes,
 }
 
@@ -65,13 +68,14 @@ impl Transposed {
         for (nth, item) in items.iter().enumerate().take(TOGETHER) {
             let FlowHashes { source, destination, pair, flow, service } = item.hashes;
             self.tallies[nth] = item.tally;
+            self.packed[nth] = item.tally.into();
             for (column, hash) in self.hashes.iter_mut().zip([flow, source, destination, pair, service]) {
                 column[nth] = hash;
             }
         }
-        let Self { tallies, hashes } = self;
-        let tallies = &tallies[..items.len()];
-        Columns { items, tallies, total: tallies.iter().copied().sum(), hashes }
+        let Self { tallies, packed, hashes } = self;
+        let (tallies, packed) = (&tallies[..items.len()], &packed[..items.len()]);
+        Columns { items, tallies, packed, total: tallies.iter().copied().sum(), hashes }
     }
 }
 

@@ -1,101 +1,28 @@
-//! Heavy hitters: the largest keys, with bounds for every key. Count-min with candidates.
+//! Heavy hitters: the largest keys, with bounds for every key. Count-min with candidates, both in one structure
+//! ([`CandidateBuckets`]).
 //!
-//! The candidates ([`TopK`]) say which keys are large, and bound each of them from below. The count-min bounds every
-//! key from above, listed or not. Every record reaches it, but that of a candidate only once the key stops being a
-//! candidate: until then its sum stays with the candidate, and is added wherever the count-min is read. So the few keys
-//! with the most records cost the count-min nothing and do not blur it for others. Together, count-min and candidates
-//! hold exactly what one count-min fed with every record would hold, after any number of merges. The candidates bound
-//! keys from above as well; the lower of the two bounds is used.
+//! The candidates say which keys are large, and bound each of them from below. Every other key has a cell of the
+//! count-min, which bounds it from above. A record goes to the counter of its candidate or to the cell, whichever its
+//! key has. When a key becomes a candidate, it keeps what its cell had then: later records of other keys do not widen
+//! its bounds.
 //!
-//! When a key becomes a candidate, both are asked what it had before, and the candidate keeps the answer: later records
-//! of other keys blur the count-min, but not the bounds of this key.
+//! Which keys share a cell depends on secret places, which differ from window to window. Sketches of other places have
+//! other cells, which cannot be added up. That happens if a worker is so late that its window is merged with the next.
+//! Then its candidates are added as if they came now, and any key may have as much more as the fullest of its cells.
 
-use weir_common::ledger::Tally;
-use weir_sketch::{BlockedCountMin, Bounds, Candidate, MergeError, Rest, TopK, count_min::Plain};
+use weir_common::{ledger::Tally, sketch::Metric};
+use weir_sketch::{
+    Bounds, Candidate, CandidateBuckets, Listed, MergeError, TopK, Weight as _,
+    candidate_buckets::{Packed, Rest},
+};
 
 /// Candidates and count-min.
 pub struct HeavyHitters<K> {
-    candidates: TopK<K, Tally>,
-    /// Everything that no candidate holds.
-    counts: Counts,
-}
-
-/// How many keys wait for the count-min.
-const TOGETHER: usize = 32;
-
-/// The count-min, and keys waiting for it: many are added at once, long after their cells were prefetched.
-struct Counts {
-    counts: BlockedCountMin<Tally, Plain>,
-    waiting: usize,
-    hashes: [u64; TOGETHER],
-    tallies: [Tally; TOGETHER],
-}
-
-impl Counts {
-    #[inline(always)]
-    fn add(&mut self, hash: u64, tally: Tally) {
-        self.counts.prefetch(hash);
-        self.hashes[self.waiting] = hash;
-        self.tallies[self.waiting] = tally;
-        self.waiting += 1;
-        if self.waiting == TOGETHER {
-            self.settle();
-        }
-    }
-
-    #[inline(never)]
-    fn settle(&mut self) {
-        self.counts.add_batch(&self.hashes[..self.waiting], &self.tallies[..self.waiting]);
-        self.waiting = 0;
-    }
-
-    /// The most that a key can have of what was added.
-    fn estimate(&self, hash: u64) -> Tally {
-        let mut most = self.counts.estimate(hash);
-        let waiting = self.hashes.iter().zip(&self.tallies).take(self.waiting);
-        for (_, tally) in waiting.filter(|(of, _)| **of == hash) {
-            most.add(*tally);
-        }
-        most
-    }
-
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        let waiting = other.hashes.iter().zip(&other.tallies).take(other.waiting);
-        for (hash, tally) in waiting {
-            self.add(*hash, *tally);
-        }
-        self.counts.merge(&other.counts)
-    }
-}
-
-/// Passes what candidates do not hold to the count-min, and to `beside`.
-struct Overflow<'a, F, R> {
-    counts: &'a mut Counts,
-    hash_of: F,
-    beside: &'a mut R,
-}
-
-impl<K, F: Fn(&K) -> u64, R: Rest<K, Tally>> Rest<K, Tally> for Overflow<'_, F, R> {
-    #[inline(always)]
-    fn add(&mut self, hash: u64, key: &K, tally: Tally) {
-        self.counts.add(hash, tally);
-        self.beside.add(hash, key, tally);
-    }
-
-    // A function of its own: a hash takes many registers.
-    #[cold]
-    #[inline(never)]
-    fn give_back(&mut self, key: &K, tally: Tally) {
-        let hash = (self.hash_of)(key);
-        self.counts.add(hash, tally);
-        self.beside.give_back(key, tally);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn at_most(&self, hash: u64, most: Tally) -> Tally {
-        least(most, self.counts.estimate(hash))
-    }
+    buckets: CandidateBuckets<K, Tally>,
+    /// See [`CandidateBuckets::rekey`].
+    places: u64,
+    /// What any key may have beyond its bounds, because sketches of other places were merged.
+    stray: Tally,
 }
 
 /// The value and bounds of a key.
@@ -117,125 +44,141 @@ impl<K> From<Candidate<K, Tally>> for Held<K> {
     }
 }
 
+impl<K> From<Listed<K, Tally>> for Held<K> {
+    fn from(Listed { key, value, lower, upper }: Listed<K, Tally>) -> Self {
+        Self { key, value, lower, upper }
+    }
+}
+
 impl<K: Copy + Eq + Default> Held<K> {
-    /// What the candidates alone know of any key. One that is no candidate may have anything up to its upper bound; its
-    /// value is half of that.
+    /// What the candidates alone know of any key.
     pub fn of(candidates: &TopK<K, Tally>, hash: u64, key: &K) -> Self {
-        let Bounds { lower, upper } = candidates.bounds(hash, key);
-        let half = Tally::new(lower.packets.midpoint(upper.packets), lower.bytes.midpoint(upper.bytes));
-        let value = candidates.get(hash, key).map_or(half, |held| held.value());
-        Self { key: *key, value, lower, upper }
+        candidates.get(hash, key).map_or_else(|| Self::between(*key, candidates.bounds(hash, key)), Self::from)
+    }
+
+    /// A key that is no candidate may have anything up to its upper bound. Its value is half of that.
+    fn between(key: K, Bounds { lower, upper }: Bounds<Tally>) -> Self {
+        let value = Tally::new(lower.packets.midpoint(upper.packets), lower.bytes.midpoint(upper.bytes));
+        Self { key, value, lower, upper }
     }
 }
 
 impl<K: Copy + Eq + Default> HeavyHitters<K> {
-    /// Empty. Bounds are seldom further apart than `error`, a share of everything that is added. Those of the
-    /// candidates alone, of which there are at least this many, may be `error_of_candidates` apart.
-    pub fn new(error: f64, error_of_candidates: f64, candidates: usize, key_id: u64) -> Self {
-        Self {
-            candidates: TopK::with_error(error_of_candidates, candidates, key_id),
-            counts: Counts {
-                counts: BlockedCountMin::plain_with_error(error, key_id),
-                waiting: 0,
-                hashes: [0; TOGETHER],
-                tallies: [Tally::default(); TOGETHER],
-            },
-        }
+    /// Empty. Bounds are seldom further apart than `error`, a share of everything that is added. There are at least
+    /// this many candidates.
+    pub fn new(error: f64, candidates: usize, key_id: u64) -> Self {
+        let buckets = CandidateBuckets::with_error(error, candidates, key_id);
+        Self { buckets, places: 1, stray: Tally::default() }
     }
 
-    /// Adds to keys: `key(i)`, whose hash is `hashes[i]`, gets `tallies[i]`. `hash_of` hashes any key. `beside` gets
-    /// what the candidates do not hold, as the count-min does.
+    /// Adds to keys: `key(i)`, whose hash is `hashes[i]`, gets `tallies[i]`. `beside` is told what the candidates do
+    /// not hold.
     #[inline(always)]
     pub fn add_batch(
         &mut self,
         hashes: &[u64],
-        tallies: &[Tally],
+        tallies: &[Packed<Tally>],
         key: impl Fn(usize) -> K,
-        hash_of: impl Fn(&K) -> u64,
         beside: &mut impl Rest<K, Tally>,
     ) {
-        let mut next = 0;
-        let part = |tally: &Tally| {
-            next += 1;
-            (key(next - 1), *tally)
-        };
-        let mut overflow = Overflow { counts: &mut self.counts, hash_of, beside };
-        self.candidates.add_batch_and((hashes, |hash| *hash), (tallies, part), &mut overflow);
+        self.buckets.add_batch_and(hashes, tallies, key, beside);
     }
 
     /// The candidates.
     pub fn iter(&self) -> impl Iterator<Item = Held<K>> + '_ {
-        self.candidates.iter().map(Held::from)
+        self.buckets.iter().map(|listed| self.with_stray(listed.into()))
     }
 
-    /// An upper bound of what keys that are no candidates have, in groups: see [`TopK::light`].
+    /// An upper bound of what keys that are no candidates have, in groups: each such key is in one of them.
+    /// Unless [`HeavyHitters::has_strays`], all of a group together have at most this.
     pub fn light(&self) -> impl Iterator<Item = Tally> + '_ {
-        self.candidates.light()
+        self.buckets.light().map(|cell| cell.saturating_add(self.stray))
     }
 
-    /// A candidate with the tighter upper bound of candidates and count-min.
-    pub fn tightened(&self, hash: u64, held: Held<K>) -> Held<K> {
-        let upper = least(held.upper, self.most(hash, held.lower));
-        Held { value: least(held.value, upper), upper, ..held }
+    /// Whether several keys of a group may have more together than the group.
+    pub fn has_strays(&self) -> bool {
+        self.stray != Tally::default()
     }
 
-    /// The most that a key may have, if its candidate counted this much of it (zero if it has none).
-    fn most(&self, hash: u64, counted: Tally) -> Tally {
-        let mut most = self.counts.estimate(hash);
-        most.add(counted);
-        most
-    }
-
-    /// The bounds of any key. One that is no candidate may have anything up to its upper bound; its value is half of
-    /// that.
+    /// The bounds of any key.
     pub fn look_up(&self, hash: u64, key: &K) -> Held<K> {
-        let Bounds { lower, upper } = self.candidates.bounds(hash, key);
-        let upper = least(upper, self.most(hash, lower));
-        let half = Tally::new(lower.packets.midpoint(upper.packets), lower.bytes.midpoint(upper.bytes));
-        let value = self.candidates.get(hash, key).map_or(half, |held| least(held.value(), upper));
-        Held { key: *key, value, lower, upper }
+        let between = || Held::between(*key, self.buckets.bounds(hash));
+        self.with_stray(self.buckets.get(hash).map_or_else(between, Held::from))
     }
 
-    /// Merges another one into this one. `hash_of` hashes a key. `beside` gets the sums of keys that were candidates of
-    /// either and no longer are.
+    fn with_stray(&self, held: Held<K>) -> Held<K> {
+        Held { upper: held.upper.saturating_add(self.stray), ..held }
+    }
+
+    /// Merges all of these into this one. The order of those with its places does not matter. `hash_of` is the hash of
+    /// a key; `beside` is told what candidates no longer hold.
     ///
     /// # Errors
     ///
-    /// It was built differently.
-    pub fn merge(
+    /// One of them was built differently.
+    pub fn merge_all(
         &mut self,
-        other: &Self,
+        others: &[&Self],
         hash_of: impl Fn(&K) -> u64,
         beside: &mut impl Rest<K, Tally>,
     ) -> Result<(), MergeError> {
-        let mut overflow = Overflow { counts: &mut self.counts, hash_of: &hash_of, beside };
-        let their_most = |hash, most| least(most, other.counts.estimate(hash));
-        self.candidates.merge_and(&other.candidates, &hash_of, &mut overflow, their_most)?;
-        self.counts.merge(&other.counts)
+        let has_other_places =
+            |other: &&&Self| other.places != self.places && other.buckets.key_id() == self.buckets.key_id();
+        let (strays, same): (Vec<&Self>, Vec<&Self>) = others.iter().partition(has_other_places);
+        let same: Vec<_> = same.into_iter().map(|other| &other.buckets).collect();
+        self.buckets.merge_all_and(&same, beside)?;
+        for other in strays {
+            self.merge_stray(other, &hash_of, beside);
+        }
+        Ok(())
+    }
+
+    /// What a candidate missed before it became one is in its cell as well. So no key has more beyond what candidates
+    /// counted than the fullest cell.
+    fn merge_stray(&mut self, other: &Self, hash_of: impl Fn(&K) -> u64, beside: &mut impl Rest<K, Tally>) {
+        for Listed { key, lower: counted, .. } in other.buckets.iter() {
+            let mut beside = Single { key, tally: counted, beside };
+            self.buckets.add_batch_and(&[hash_of(&key)], &[counted.into()], |_| key, &mut beside);
+        }
+        let fullest = Metric::each(|metric| other.light().map(|cell| metric.of(cell)).max().unwrap_or(0));
+        self.stray = self.stray.saturating_add(fullest);
     }
 
     /// Empties it; every page stays resident.
     pub fn clear(&mut self) {
-        self.candidates.clear();
-        self.counts.counts.clear();
-        self.counts.waiting = 0;
+        self.buckets.clear();
+        self.stray = Tally::default();
     }
 
-    /// Makes an empty one ready for hashes of another key, with these coins.
-    pub const fn rekey(&mut self, key_id: u64, coins: u64) {
-        self.candidates.rekey(key_id, coins);
-        self.counts.counts.rekey(key_id);
+    /// Makes an empty one ready for hashes of another key, with these coins and places.
+    pub const fn rekey(&mut self, key_id: u64, coins: u64, places: u64) {
+        self.buckets.rekey(key_id, coins, places);
+        self.places = places;
     }
 
     /// The memory that it takes, in bytes.
     pub const fn memory_bytes(&self) -> usize {
-        let waiting = size_of_val(&self.counts.hashes) + size_of_val(&self.counts.tallies);
-        self.candidates.memory_bytes() + self.counts.counts.memory_bytes() + waiting
+        size_of::<Self>() - size_of::<CandidateBuckets<K, Tally>>() + self.buckets.memory_bytes()
     }
 }
 
-fn least(one: Tally, other: Tally) -> Tally {
-    Tally::new(one.packets.min(other.packets), one.bytes.min(other.bytes))
+/// Passes a key that is added alone on to `beside` if it does not become a candidate.
+struct Single<'a, K, R> {
+    key: K,
+    tally: Tally,
+    beside: &'a mut R,
+}
+
+impl<K, R: Rest<K, Tally>> Rest<K, Tally> for Single<'_, K, R> {
+    fn unlisted(&mut self, _first: usize, keys: u64) {
+        if keys != 0 {
+            self.beside.leaves(&self.key, self.tally);
+        }
+    }
+
+    fn leaves(&mut self, key: &K, tally: Tally) {
+        self.beside.leaves(key, tally);
+    }
 }
 
 #[cfg(test)]
@@ -246,104 +189,79 @@ mod tests {
 
     const KEYS: usize = 2_000;
 
-    /// This many records of 2,000 keys, half to each of two; the exact sums; and a count-min that got every record.
+    /// This many records of 2,000 keys, a third to each of three, and the exact sums.
     struct Fed {
-        both: [HeavyHitters<u64>; 2],
+        parts: [HeavyHitters<u64>; 3],
         truths: Vec<Tally>,
         hash: KeyedHash,
-        every_record: BlockedCountMin<Tally, Plain>,
     }
 
     fn fed() -> Fed {
+        fed_in([1; 3])
+    }
+
+    /// Each third has its places.
+    fn fed_in(places: [u64; 3]) -> Fed {
         let key = Key([3, 4]);
         let (hash, mut truths) = (KeyedHash::new(key), vec![Tally::default(); KEYS]);
-        let mut every_record = BlockedCountMin::plain_with_error(0.01, key.id());
-        let mut both = [(); 2].map(|()| HeavyHitters::new(0.01, 0.02, 64, key.id()));
+        let mut parts = places.map(|places| {
+            let mut part = HeavyHitters::new(0.02, 64, key.id());
+            part.rekey(key.id(), key.id(), places);
+            part
+        });
         for nth in 0..50_000_u64 {
             let key = (KEYS as f64 * (mix(nth) as f64 / u64::MAX as f64).powi(4)) as u64 % KEYS as u64;
             let tally = Tally::new(1, 60 + nth % 1_000);
             truths[key as usize].add(tally);
-            let of = hash.words([key]);
-            every_record.add(of, tally);
-            both[nth as usize % 2].add_batch(&[of], &[tally], |_| key, |key| hash.words([*key]), &mut ());
+            parts[nth as usize % 3].add_batch(&[hash.words([key])], &[tally.into()], |_| key, &mut ());
         }
-        Fed { both, truths, hash, every_record }
+        Fed { parts, truths, hash }
+    }
+
+    fn merged() -> (HeavyHitters<u64>, Vec<Tally>, KeyedHash) {
+        let Fed { parts: [mut one, two, three], truths, hash } = fed();
+        one.merge_all(&[&two, &three], |key| hash.words([*key]), &mut ()).unwrap();
+        (one, truths, hash)
     }
 
     #[test]
-    fn bounds_hold_for_every_key_before_and_after_merging_and_are_no_wider_than_either() {
-        let Fed { both: [mut one, other], truths, hash, .. } = fed();
-        one.merge(&other, |key| hash.words([*key]), &mut ()).unwrap();
-        let mut tightened = 0;
+    fn bounds_hold_for_every_key_after_merging() {
+        let (one, truths, hash) = merged();
+        let mut listed = 0;
         for (key, truth) in (0..).zip(&truths) {
-            let of = hash.words([key]);
-            let Held { value, lower, upper, .. } = one.look_up(of, &key);
+            let Held { value, lower, upper, .. } = one.look_up(hash.words([key]), &key);
             for metric in [|tally: &Tally| tally.packets, |tally: &Tally| tally.bytes] {
                 assert!(metric(&lower) <= metric(truth) && metric(truth) <= metric(&upper), "{key}: {truth:?}");
                 assert!((metric(&lower)..=metric(&upper)).contains(&metric(&value)));
             }
-            tightened += usize::from(upper.bytes < one.candidates.bounds(of, &key).upper.bytes);
-            assert!(upper.bytes <= one.counts.estimate(of).bytes + lower.bytes);
+            listed += usize::from(lower.packets > 0);
         }
-        assert!(tightened > 100, "the count-min is of use for {tightened} keys");
+        assert_eq!((listed, one.iter().count()), (136, 136), "those with a lower bound are the candidates");
     }
 
     #[test]
-    fn what_comes_after_a_key_became_a_candidate_does_not_widen_its_bounds() {
-        let Fed { both: [one, _], hash, .. } = fed();
-        let widths = one.iter().map(|held| {
-            let (width, blurred) =
-                (held.upper.packets - held.lower.packets, one.most(hash.words([held.key]), held.lower));
-            assert!(held.upper.packets <= blurred.packets && held.upper.bytes <= blurred.bytes, "{held:?}");
-            (width, blurred.packets - held.lower.packets)
-        });
-        let (width, blurred) = widths.fold((0, 0), |(width, blurred), (one, other)| (width + one, blurred + other));
-        assert!(3 * width < 2 * blurred, "{width} is not much less than {blurred}");
-    }
-
-    #[test]
-    fn after_merging_a_candidate_has_at_most_what_both_knew_of_it() {
-        let Fed { both: [mut one, other], hash, .. } = fed();
-        let most = |of: &HeavyHitters<u64>, key| of.look_up(hash.words([key]), &key).upper;
-        let before: Vec<Tally> =
-            (0..KEYS as u64).map(|key| [most(&one, key), most(&other, key)].into_iter().sum()).collect();
-        one.merge(&other, |key| hash.words([*key]), &mut ()).unwrap();
-        assert!(one.iter().count() >= 64);
-        // Only candidates of `one`: what leaves it during the merge may be counted for others.
-        let (mut sum, mut sum_before) = (Tally::default(), Tally::default());
-        for Held { key, upper, .. } in one.iter() {
-            sum.add(upper);
-            sum_before.add(before[key as usize]);
-        }
-        assert!(100 * sum.packets <= 101 * sum_before.packets, "{sum:?}, {sum_before:?}");
-        assert!(100 * sum.bytes <= 101 * sum_before.bytes, "{sum:?}, {sum_before:?}");
-    }
-
-    #[test]
-    fn with_the_candidates_added_the_count_min_is_the_one_that_every_record_was_fed_to() {
-        let Fed { both: [mut one, other], hash, every_record, .. } = fed();
-        let hash_of = |key: &u64| hash.words([*key]);
-        one.merge(&other, hash_of, &mut ()).unwrap();
-        one.counts.settle();
-        let mut whole = one.counts.counts.clone();
-        assert!(whole.total().packets < 40_000, "most records cost the count-min nothing");
-        for held in one.iter() {
-            _ = whole.add(hash_of(&held.key), held.lower);
-        }
-        assert_eq!(whole, every_record);
+    fn the_order_of_merging_does_not_matter() {
+        let sorted = |one: &HeavyHitters<u64>| {
+            let mut all: Vec<_> = one.iter().map(|held| (held.key, held.lower.bytes, held.upper.bytes)).collect();
+            all.sort_unstable();
+            all
+        };
+        let Fed { parts: [one, two, mut three], hash, .. } = fed();
+        three.merge_all(&[&two, &one], |key| hash.words([*key]), &mut ()).unwrap();
+        assert_eq!(sorted(&three), sorted(&merged().0));
     }
 
     #[test]
     fn keys_that_are_no_candidates_have_no_more_than_their_groups() {
-        let Fed { both: [mut one, other], truths, hash, .. } = fed();
-        let hash_of = |key: &u64| hash.words([*key]);
-        one.merge(&other, hash_of, &mut ()).unwrap();
-        let mut all = Tally::default();
-        let mut largest = Tally::default();
-        for (key, truth) in (0..).zip(&truths).filter(|(key, _)| one.candidates.get(hash_of(key), key).is_none()) {
-            assert!(truth.bytes <= one.candidates.bounds(hash_of(&key), &key).upper.bytes);
-            all.add(*truth);
-            largest = if truth.bytes > largest.bytes { *truth } else { largest };
+        let (one, truths, hash) = merged();
+        let (mut all, mut largest) = (Tally::default(), Tally::default());
+        for (key, truth) in (0..).zip(&truths) {
+            let held = one.look_up(hash.words([key]), &key);
+            if held.lower.packets == 0 {
+                assert!(truth.bytes <= held.upper.bytes);
+                all.add(*truth);
+                largest = if truth.bytes > largest.bytes { *truth } else { largest };
+            }
         }
         assert!(all.packets > 1_000);
         let groups: Vec<Tally> = one.light().collect();
@@ -352,9 +270,44 @@ mod tests {
         assert!(groups.iter().any(|group| group.bytes >= largest.bytes));
     }
 
+    /// Counts everything that it is told.
+    #[derive(Default)]
+    struct Told(Tally);
+
+    impl Rest<u64, Tally> for Told {
+        fn unlisted(&mut self, _first: usize, _keys: u64) {}
+        fn leaves(&mut self, _key: &u64, tally: Tally) {
+            self.0.add(tally);
+        }
+    }
+
+    #[test]
+    fn bounds_hold_after_merging_with_other_places() {
+        let Fed { parts: [mut one, late, same], truths, hash } = fed_in([7, 5, 7]);
+        let counted = |one: &HeavyHitters<u64>| one.iter().map(|held| held.lower).sum::<Tally>();
+        let (before, mut told) = ([&one, &late, &same].map(counted).into_iter().sum::<Tally>(), Told::default());
+        one.merge_all(&[&late, &same], |key| hash.words([*key]), &mut told).unwrap();
+        assert!(one.has_strays());
+        let (mut width, total) = (0, truths.iter().copied().sum::<Tally>());
+        for (key, truth) in (0..).zip(&truths) {
+            let Held { lower, upper, .. } = one.look_up(hash.words([key]), &key);
+            assert!(lower.packets <= truth.packets && truth.packets <= upper.packets, "{key}: {truth:?}");
+            assert!(lower.bytes <= truth.bytes && truth.bytes <= upper.bytes, "{key}: {truth:?}");
+            width = width.max(upper.bytes - lower.bytes);
+        }
+        assert!(width < total.bytes / 20, "{width} of {}", total.bytes);
+        let after = [counted(&one), told.0].into_iter().sum::<Tally>();
+        assert_eq!(after, before, "what no candidate holds any longer was passed on");
+        for held in one.iter() {
+            assert_eq!(one.look_up(hash.words([held.key]), &held.key), held);
+        }
+        one.clear();
+        assert!(!one.has_strays());
+    }
+
     #[test]
     fn a_cleared_one_has_nothing() {
-        let Fed { both: [mut one, _], hash, .. } = fed();
+        let Fed { parts: [mut one, ..], hash, .. } = fed();
         let memory = one.memory_bytes();
         one.clear();
         assert_eq!(one.iter().count(), 0);

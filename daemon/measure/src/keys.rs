@@ -4,7 +4,10 @@
 //! packets learns a little about the key with each window. So this knowledge must not stay useful for long:
 //!
 //! - The key of a window is derived from the secret and from the UTC day on which the window begins.
-//! - The coins of the top lists are not derived from the secret of a fleet. Each shard gets new ones for each window.
+//! - Which keys share a cell of a top list depends on secret places as well. All shards of a window have the same, and
+//!   each window has others. So nothing that a report tells of cells is true in the next window.
+//! - The coins of the top lists are other ones for each shard and window. Neither coins nor places are derived from the
+//!   secret of a fleet.
 //!
 //! The filter of seen flows lives beyond the last window of a day. A generation keeps the key that it began with;
 //! otherwise each flow would be new at midnight. Until it is dropped, each shard also computes hashes with that key.
@@ -13,12 +16,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use weir_config::Estimates;
-use weir_sketch::{
-    Seen,
-    hash::{Key, sip},
-};
+use weir_sketch::{Seen, hash::Key};
 
-use crate::{question::Views, shard::Shard};
+use crate::{
+    question::Views,
+    shard::{Secrets, Shard},
+};
 
 const DAY_SECONDS: i64 = 86_400;
 
@@ -30,15 +33,20 @@ pub struct Keys {
     equipped: u64,
     /// The key of the latest window.
     window: Key,
+    /// The number of the latest window, from 0 on.
+    number: u64,
+    /// The places of the latest window.
+    places: Key,
     /// The key of the window before, and the keys of the generations of seen flows, if they differ.
     earlier: Vec<Key>,
 }
 
 impl Keys {
-    /// The keys derived from `secret`, for a first window that begins at `start`. All coins are derived from `coins`,
-    /// which must be different in each run.
+    /// The keys derived from `secret`, for a first window that begins at `start`. All coins and places are derived from
+    /// `coins`, which must be different in each run.
     pub fn new(secret: Key, coins: Key, start: Timestamp) -> Self {
-        Self { secret, coins, equipped: 0, window: of_day(secret, start), earlier: Vec::new() }
+        let (window, places) = (of_day(secret, start), of_window(coins, 0, start));
+        Self { secret, coins, equipped: 0, window, number: 0, places, earlier: Vec::new() }
     }
 
     /// The fingerprint of the latest window's key.
@@ -49,6 +57,7 @@ impl Keys {
     /// Starts over, with a first window that begins at `start` and an empty filter of seen flows.
     pub fn restart(&mut self, start: Timestamp, seen: &Seen) {
         self.window = of_day(self.secret, start);
+        self.begin(start);
         self.earlier.clear();
         seen.clear_for(self.id());
     }
@@ -58,10 +67,16 @@ impl Keys {
     /// The filter of seen flows may be rotated at this moment, so the new generation may have the key of either window.
     pub fn advance(&mut self, start: Timestamp, seen: &Seen) {
         let before = std::mem::replace(&mut self.window, of_day(self.secret, start));
+        self.begin(start);
         let generations = seen.key_ids();
         self.earlier.retain(|key| *key != before && generations.contains(&key.id()));
         self.earlier.push(before);
         self.earlier.retain(|key| *key != self.window);
+    }
+
+    fn begin(&mut self, start: Timestamp) {
+        self.number += 1;
+        self.places = of_window(self.coins, self.number, start);
     }
 
     /// A shard for the latest window, with a sketch for each of these views.
@@ -75,13 +90,19 @@ impl Keys {
     pub fn equip(&mut self, shard: &mut Shard) {
         let coins = self.coins.derive(&format!("shard {}", self.equipped));
         self.equipped += 1;
-        shard.rekey(self.window, &self.earlier, |table| sip(coins, &[table]));
+        let secrets = Secrets { window: self.number, coins, places: self.places };
+        shard.rekey(self.window, &self.earlier, secrets);
     }
 }
 
 /// The key of the UTC day that this instant is in.
 fn of_day(secret: Key, instant: Timestamp) -> Key {
     secret.derive(&format!("sketches, day {}", instant.as_second().div_euclid(DAY_SECONDS)))
+}
+
+/// The places of a window. The start is in it for replays, whose coins follow from a seed.
+fn of_window(coins: Key, number: u64, start: Timestamp) -> Key {
+    coins.derive(&format!("places, window {number} at {}", start.as_nanosecond()))
 }
 
 #[cfg(test)]
@@ -139,6 +160,28 @@ mod tests {
     }
 
     #[test]
+    fn a_window_has_places_of_its_own_which_the_secret_of_a_fleet_does_not_tell() {
+        let noon = "2026-11-20T12:00:00Z";
+        let mut keys = keys(noon);
+        let seen = Seen::with_capacity(1_000, 0.01, keys.id());
+        let mut places = vec![keys.places];
+        keys.advance(at("2026-11-20T12:00:10Z"), &seen);
+        places.push(keys.places);
+        // A clock that was set back.
+        keys.advance(at(noon), &seen);
+        places.push(keys.places);
+        keys.restart(at(noon), &seen);
+        places.push(keys.places);
+        places.push(Keys::new(SECRET, Key([5, 6]), at(noon)).places);
+        places.push(Keys::new(SECRET, COINS, at("2026-11-20T12:00:10Z")).places);
+        let mut ids: Vec<_> = places.iter().map(|key| key.id()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 6, "{places:?}");
+        assert_eq!(Keys::new(Key([9, 9]), COINS, at(noon)).places, places[0]);
+    }
+
+    #[test]
     fn shards_of_a_window_have_one_key_and_coins_of_their_own() {
         let settings = Estimates::default();
         let mut keys = keys("2026-11-20T23:59:50Z");
@@ -147,13 +190,14 @@ mod tests {
         let (mut one, mut other) = (keys.shard(&settings, &views), keys.shard(&settings, &views));
         assert_eq!([one.key_id(), other.key_id()], [keys.id(); 2]);
         assert_eq!(one.unique.flows.key_id(), keys.id());
-        let (by, hash) = (&views.questions[0].by, one.hash().clone());
-        one.views[0].merge(&other.views[0], None, by, &hash).unwrap();
+        let hash = one.hash().clone();
+        let by = &views.questions[0].by;
+        one.views[0].merge_all(&[&other.views[0]], None, by, &hash).unwrap();
         // Sketches of two days are not merged.
         keys.advance(at("2026-11-21T00:00:00Z"), &seen);
         keys.equip(&mut other);
         assert_eq!(other.key_id(), keys.id());
-        assert!(one.views[0].merge(&other.views[0], None, by, &hash).is_err());
+        assert!(one.views[0].merge_all(&[&other.views[0]], None, by, &hash).is_err());
         assert!(one.unique.sources.merge(&other.unique.sources).is_err());
     }
 }

@@ -1,10 +1,10 @@
 //! The largest prefixes of addresses: top-k candidates, fed with what a list of addresses does not hold.
 //!
 //! The list of sources (or destinations) already sees every record. While an address is a candidate there, its records
-//! stay with it. The list passes all other records on to its count-min and, with the address, to the prefixes; so it
-//! does with the sum of an address that stops being a candidate. Each of these adds to its prefix at once. When the
-//! window closes, what the candidates still hold is added to their prefixes. So every packet and every byte reaches its
-//! prefix exactly once, and the records of candidates, which are most, cost nothing here.
+//! stay with it. The list passes the addresses of all other records on to the prefixes. So it does with the sum of an
+//! address that stops being a candidate. Each of these adds to its prefix at once. When the window closes, what the
+//! candidates still hold is added to their prefixes. So every packet and every byte reaches its prefix exactly once, and
+//! the records of candidates, which are most, cost nothing here.
 //!
 //! Without a list of addresses, each record adds to its prefix when it comes.
 //!
@@ -18,7 +18,7 @@ use std::fmt;
 
 use weir_common::{flow::Address, ledger::Tally};
 use weir_config::view::{Lengths, ViewKey, field::show_address};
-use weir_sketch::{Bounds, MergeError, Rest, TopK, hash::KeyedHash};
+use weir_sketch::{Bounds, MergeError, TopK, candidate_buckets::Rest, hash::KeyedHash};
 
 use super::heavy_hitters::Held;
 
@@ -110,9 +110,14 @@ impl Prefixes {
         }
     }
 
-    /// Takes everything that a list of addresses does not hold.
-    pub const fn rest<'a>(&'a mut self, hash: &'a KeyedHash) -> RestOfAddresses<'a> {
-        RestOfAddresses { prefixes: self, hash }
+    /// Takes everything that a list of addresses does not hold of a batch: `key(i)` has `tallies[i]`.
+    pub const fn rest<'a, F: Fn(usize) -> ViewKey>(
+        &'a mut self,
+        hash: &'a KeyedHash,
+        key: F,
+        tallies: &'a [Tally],
+    ) -> RestOfAddresses<'a, F> {
+        RestOfAddresses { prefixes: self, hash, key, tallies }
     }
 
     #[inline(never)]
@@ -196,25 +201,26 @@ impl Prefixes {
 }
 
 /// Adds what a list of addresses does not hold to the prefixes of the addresses.
-pub struct RestOfAddresses<'a> {
+pub struct RestOfAddresses<'a, F> {
     prefixes: &'a mut Prefixes,
     hash: &'a KeyedHash,
+    key: F,
+    tallies: &'a [Tally],
 }
 
-impl Rest<ViewKey, Tally> for RestOfAddresses<'_> {
+impl<F: Fn(usize) -> ViewKey> Rest<ViewKey, Tally> for RestOfAddresses<'_, F> {
     #[inline(always)]
-    fn add(&mut self, _hash: u64, key: &ViewKey, tally: Tally) {
-        self.prefixes.add(self.hash, Prefix::of(key), tally);
+    fn unlisted(&mut self, first: usize, mut keys: u64) {
+        while keys != 0 {
+            let nth = first + keys.trailing_zeros() as usize;
+            keys &= keys - 1;
+            self.prefixes.add(self.hash, Prefix::of(&(self.key)(nth)), self.tallies[nth]);
+        }
     }
 
     #[inline(always)]
-    fn give_back(&mut self, key: &ViewKey, tally: Tally) {
+    fn leaves(&mut self, key: &ViewKey, tally: Tally) {
         self.prefixes.add(self.hash, Prefix::of(key), tally);
-    }
-
-    #[inline(always)]
-    fn at_most(&self, _hash: u64, most: Tally) -> Tally {
-        most
     }
 }
 

@@ -26,7 +26,7 @@ use weir_common::{control::SLOTS_MAX, hash::FlowHashes, ledger::Tally, record::R
 use weir_config::{Estimates, view::Measure};
 use weir_sketch::{
     Seen,
-    hash::{Key, KeyedHash},
+    hash::{Key, KeyedHash, sip},
 };
 
 use super::{
@@ -41,10 +41,23 @@ use crate::question::{Question, Repeated, Views, sketch::ViewSketch};
 
 /// The most records that leave the pool before they go through the sketches: 16 KiB.
 const READY: usize = 256;
+
+/// What nobody outside may know of the lists, beside the key of their hashes.
+#[derive(Clone, Copy)]
+pub struct Secrets {
+    /// The number of the window: later ones have higher numbers.
+    pub window: u64,
+    /// Coins are derived from this; it is different for each shard.
+    pub coins: Key,
+    /// Places are derived from this; it is the same for all shards of a window.
+    pub places: Key,
+}
+
 /// One CPU's sketches for one window.
 pub struct Shard {
     hash: KeyedHash,
     key_id: u64,
+    window: u64,
     /// Earlier keys, by which the filter of seen flows may still know a flow, with their fingerprints.
     earlier: Vec<(u64, KeyedHash)>,
     /// The sum of the records of each interface slot: the packets that were taken, not scaled by the sampling rate.
@@ -86,6 +99,7 @@ impl Shard {
         let mut shard = Self {
             hash: KeyedHash::new(key),
             key_id: key.id(),
+            window: 0,
             earlier: Vec::new(),
             attributed: [Tally::default(); SLOTS_MAX as usize],
             total: Tally::default(),
@@ -108,16 +122,17 @@ impl Shard {
     }
 
     /// Makes an empty shard ready for a window with another key. `earlier` holds the other keys that the generations of
-    /// seen flows began with; `coins` gives each view its coins.
-    pub fn rekey(&mut self, key: Key, earlier: &[Key], coins: impl Fn(u8) -> u64) {
+    /// seen flows began with.
+    pub fn rekey(&mut self, key: Key, earlier: &[Key], Secrets { window, coins, places }: Secrets) {
         let key_id = key.id();
+        self.window = window;
         self.hash = KeyedHash::new(key);
         self.key_id = key_id;
         self.earlier.clear();
         self.earlier.extend(earlier.iter().map(|key| (key.id(), KeyedHash::new(*key))));
         self.unique.rekey(key_id);
         for (nth, view) in (0..).zip(&mut self.views) {
-            view.rekey(key_id, coins(nth));
+            view.rekey(key_id, sip(coins, &[nth]), sip(places, &[nth]));
         }
     }
 
@@ -134,6 +149,11 @@ impl Shard {
     /// The fingerprint of its hash key.
     pub const fn key_id(&self) -> u64 {
         self.key_id
+    }
+
+    /// The number of its window.
+    pub const fn window(&self) -> u64 {
+        self.window
     }
 
     /// Adds records. No answer includes them before [`Shard::settle`].
@@ -336,6 +356,7 @@ impl Shard {
         let Self {
             hash: _,
             key_id: _,
+            window: _,
             earlier: _,
             attributed,
             total,
@@ -413,6 +434,8 @@ mod tests {
 
     use super::*;
     use crate::question::Structure;
+
+    const SECRETS: Secrets = Secrets { window: 1, coins: Key([1, 2]), places: Key([3, 4]) };
 
     fn record(flow: u64) -> Record {
         let [src, dst] = [mix(flow) as u32 % 500, mix(!flow) as u32 % 300].map(Address::from_v4_word);
@@ -537,7 +560,7 @@ mod tests {
         // Pool, recent flows, ready records, and records of draws.
         let rest = (128 << 10) + (128 << 10) + 64 * (READY + TOGETHER) + 64 * 64;
         assert_eq!(memory, size_of::<Shard>() + parts + unique + rest);
-        fresh.rekey(Key([7, 8]), &[key], |_| 1);
+        fresh.rekey(Key([7, 8]), &[key], SECRETS);
         assert_eq!((fresh.key_id(), new().key_id()), (Key([7, 8]).id(), key.id()));
         let ids = [&fresh.unique.flows, &fresh.unique.sources, &fresh.unique.destinations].map(HyperLogLog::key_id);
         assert_eq!(ids, [fresh.key_id(); 3]);
@@ -552,7 +575,7 @@ mod tests {
         let records: Vec<_> = (0..1_000).map(record).collect();
         let count = |key: Key, earlier: &[Key]| {
             let mut shard = Shard::new(&Estimates::default(), &views, key);
-            shard.rekey(key, earlier, |_| 1);
+            shard.rekey(key, earlier, SECRETS);
             shard.absorb(&records, &seen);
             shard.settle(&seen);
             shard.new_flows

@@ -126,7 +126,7 @@ pub const UNIQUE_ERROR: RangeInclusive<f64> = 0.002..=0.05;
 /// key takes 32 KiB with the smallest error, and 256 bytes with the largest.
 pub const DISTINCT_ERROR: RangeInclusive<f64> = 0.005..=0.06;
 
-/// The error of top entries as a share of a window's total: 80,000 candidates for the smallest error, 400 for the
+/// The error of top entries as a share of a window's total: 53,336 candidates for the smallest error, 268 for the
 /// largest.
 pub const TOP_ERROR: RangeInclusive<f64> = 0.000_05..=0.01;
 

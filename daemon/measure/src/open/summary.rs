@@ -175,11 +175,9 @@ fn tables(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) ->
                 Some(slot) => sums.by_slot.get(&slot).copied().unwrap_or_default(),
                 None => sums.total,
             };
-            rank(question, keys().filter(has_some), |held| *held, total_of, (&uncertainties, uncertainty))
+            rank(question, keys().filter(has_some), total_of, (&uncertainties, uncertainty))
         }
-        Measure::NewFlows => {
-            vec![count_new(question, keys().filter(has_some), |held| held, sums.total, uncertainty)]
-        }
+        Measure::NewFlows => vec![count_new(question, keys().filter(has_some), sums.total, uncertainty)],
         Measure::Flows | Measure::Distinct(_) => {
             let distinct = sums.unique.iter().map(|distinct| distinct.bounds_at(uncertainty.confidence));
             let rows = distinct.map(|of| (ViewKey::default(), counted(question, of, uncertainty))).collect();

@@ -5,7 +5,7 @@ use weir_config::{
     names::Facts,
     view::{By, Kind, Narrow, Network, Side, ViewKey, by::of_interface},
 };
-use weir_sketch::{HyperLogLog, MergeError, TopK, hash::KeyedHash};
+use weir_sketch::{HyperLogLog, MergeError, TopK, candidate_buckets::Packed, hash::KeyedHash};
 
 use super::{Question, Structure};
 use crate::{
@@ -14,10 +14,6 @@ use crate::{
     prefixes::{Prefix, Prefixes},
     spreaders::Spreaders,
 };
-
-/// How much wider the bounds of the count-min are than those of the candidates. It bounds only keys that are in no
-/// list, so it may be smaller.
-const COUNTS_WIDER: f64 = 2.0;
 
 /// The sketch that a view's records go into.
 pub struct ViewSketch {
@@ -63,6 +59,7 @@ struct Batch {
     keys: Vec<ViewKey>,
     hashes: Vec<u64>,
     tallies: Vec<Tally>,
+    packed: Vec<Packed<Tally>>,
     /// The hash of what is counted distinct.
     items: Vec<u64>,
 }
@@ -76,6 +73,7 @@ impl Batch {
             keys: Vec::with_capacity(room),
             hashes: Vec::with_capacity(room),
             tallies: Vec::with_capacity(room),
+            packed: Vec::with_capacity(room),
             items: Vec::with_capacity(if question.of.is_some() { room } else { 0 }),
         }
     }
@@ -101,6 +99,8 @@ impl Batch {
         let all = picked.iter().map(|(nth, host)| (&items[usize::from(*nth)], *host));
         self.tallies.clear();
         self.tallies.extend(all.clone().map(|(item, _)| item.tally));
+        self.packed.clear();
+        self.packed.extend(self.tallies.iter().copied().map(Packed::from));
         self.fill(question, hash, facts, &all, needs);
         self.picked = picked;
     }
@@ -116,7 +116,7 @@ impl Batch {
         needs: Needs,
     ) {
         let Question { by, of, .. } = question;
-        let Self { picked: _, keys, hashes, tallies: _, items: distinct } = self;
+        let Self { picked: _, keys, hashes, tallies: _, packed: _, items: distinct } = self;
         let records = all.clone().map(|(item, host)| (&item.record, host));
         let flows = all.clone().map(|(item, _)| &item.hashes);
         let count = all.len();
@@ -136,11 +136,12 @@ impl Batch {
     }
 
     const fn memory_bytes(&self) -> usize {
-        let Self { picked, keys, hashes, tallies, items } = self;
+        let Self { picked, keys, hashes, tallies, packed, items } = self;
         picked.capacity() * size_of::<(u8, Side)>()
             + keys.capacity() * size_of::<ViewKey>()
             + (hashes.capacity() + items.capacity()) * size_of::<u64>()
             + tallies.capacity() * size_of::<Tally>()
+            + packed.capacity() * size_of::<Packed<Tally>>()
     }
 }
 
@@ -183,7 +184,7 @@ impl ViewSketch {
             Structure::Total => Answers::Total,
             Structure::Table { cells } => Answers::Table(vec![Tally::default(); cells].into_boxed_slice()),
             Structure::HeavyHitters { error, candidates, distinct: _ } => {
-                Answers::HeavyHitters(Box::new(HeavyHitters::new(COUNTS_WIDER * error, error, candidates, key_id)))
+                Answers::HeavyHitters(Box::new(HeavyHitters::new(error, candidates, key_id)))
             }
             Structure::Candidates { error, candidates } => {
                 Answers::Candidates(TopK::with_error(error, candidates, key_id))
@@ -245,8 +246,8 @@ impl ViewSketch {
                 self.batch.gather(question, hash, facts, columns.items, needs);
             }
         }
-        let Batch { keys, hashes, tallies, items, picked: _ } = &self.batch;
-        let tallies = if takes_all { columns.tallies } else { tallies };
+        let Batch { keys, hashes, tallies, packed, items, picked: _ } = &self.batch;
+        let (tallies, packed) = if takes_all { (columns.tallies, columns.packed) } else { (&**tallies, &**packed) };
         match &mut self.answers {
             Answers::Total => (),
             Answers::Table(cells) => {
@@ -255,7 +256,7 @@ impl ViewSketch {
                 }
             }
             Answers::HeavyHitters(hitters) => {
-                hitters.add_batch(hashes, tallies, |nth| keys[nth], |key| question.by.hash_of(hash, key), &mut ());
+                hitters.add_batch(hashes, packed, |nth| keys[nth], &mut ());
                 if let Some(distinct) = &mut self.keys {
                     distinct.insert_batch(hashes);
                 }
@@ -326,33 +327,34 @@ impl ViewSketch {
         };
         match (&mut self.answers, of) {
             (Answers::HeavyHitters(hitters), None) => {
-                let tallies = columns.tallies;
-                let hash_of = |key: &ViewKey| by.hash_of(hash, key);
                 // One loop for each kind.
                 macro_rules! add {
-                    ($kind:ident, $rest:expr) => {
+                    ($kind:ident) => {
                         hitters.add_batch(
                             hashes,
-                            tallies,
+                            columns.packed,
                             |nth| Kind::$kind.key(&items[nth].record.key),
-                            hash_of,
-                            $rest,
+                            &mut (),
                         )
                     };
+                    ($kind:ident, $prefixes:expr) => {{
+                        let key = |nth: usize| Kind::$kind.key(&items[nth].record.key);
+                        hitters.add_batch(hashes, columns.packed, key, &mut $prefixes.rest(hash, key, columns.tallies))
+                    }};
                 }
                 match (by.kind(), prefixes.and_then(Self::prefixes)) {
-                    (Kind::Source, Some(prefixes)) => add!(Source, &mut prefixes.rest(hash)),
-                    (Kind::Destination, Some(prefixes)) => add!(Destination, &mut prefixes.rest(hash)),
-                    (Kind::Flow, _) => add!(Flow, &mut ()),
-                    (Kind::Source, None) => add!(Source, &mut ()),
-                    (Kind::Destination, None) => add!(Destination, &mut ()),
-                    (Kind::Pair, _) => add!(Pair, &mut ()),
-                    (Kind::Service, _) => add!(Service, &mut ()),
-                    (Kind::PairOfInterface, _) => add!(PairOfInterface, &mut ()),
+                    (Kind::Source, Some(prefixes)) => add!(Source, prefixes),
+                    (Kind::Destination, Some(prefixes)) => add!(Destination, prefixes),
+                    (Kind::Flow, _) => add!(Flow),
+                    (Kind::Source, None) => add!(Source),
+                    (Kind::Destination, None) => add!(Destination),
+                    (Kind::Pair, _) => add!(Pair),
+                    (Kind::Service, _) => add!(Service),
+                    (Kind::PairOfInterface, _) => add!(PairOfInterface),
                     (Kind::Network, _) => {
                         let Some(network) = by.network() else { return false };
                         let key = |nth: usize| network.key(&items[nth].record.key);
-                        hitters.add_batch(hashes, tallies, key, hash_of, &mut ());
+                        hitters.add_batch(hashes, columns.packed, key, &mut ());
                     }
                     (Kind::Other, _) => return false,
                 }
@@ -412,18 +414,41 @@ impl ViewSketch {
         prefixes.finish(hash, addresses.into_iter().flat_map(Self::held));
     }
 
-    /// Merges another shard's sketch of the same view. `prefixes` is the view that it feeds, if any.
+    /// Merges the sketches that other shards have of the same view. `prefixes` is the view that it feeds, if any.
     ///
     /// # Errors
     ///
-    /// It was built differently.
-    pub fn merge(
+    /// One of them was built differently.
+    pub fn merge_all(
         &mut self,
-        other: &Self,
+        others: &[&Self],
         prefixes: Option<&mut Self>,
         by: &By,
         hash: &KeyedHash,
     ) -> Result<(), MergeError> {
+        for other in others {
+            self.merge_one(other, hash)?;
+        }
+        if let Answers::HeavyHitters(one) = &mut self.answers {
+            // All at once, so that their order does not matter.
+            let others: Vec<_> = others.iter().filter_map(|other| other.hitters()).collect();
+            let hash_of = |key: &ViewKey| by.hash_of(hash, key);
+            match prefixes.and_then(Self::prefixes) {
+                Some(prefixes) => {
+                    one.merge_all(&others, hash_of, &mut prefixes.rest(hash, |_| ViewKey::default(), &[]))?;
+                }
+                None => one.merge_all(&others, hash_of, &mut ())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn hitters(&self) -> Option<&HeavyHitters<ViewKey>> {
+        if let Answers::HeavyHitters(hitters) = &self.answers { Some(hitters) } else { None }
+    }
+
+    /// Merges everything of another sketch but heavy hitters.
+    fn merge_one(&mut self, other: &Self, hash: &KeyedHash) -> Result<(), MergeError> {
         self.total.add(other.total);
         for (sum, other) in self.by_slot.iter_mut().zip(&other.by_slot) {
             sum.add(*other);
@@ -435,13 +460,6 @@ impl ViewSketch {
             (Answers::Table(cells), Answers::Table(others)) => {
                 for (cell, other) in cells.iter_mut().zip(others) {
                     cell.add(*other);
-                }
-            }
-            (Answers::HeavyHitters(one), Answers::HeavyHitters(other)) => {
-                let hash_of = |key: &ViewKey| by.hash_of(hash, key);
-                match prefixes.and_then(Self::prefixes) {
-                    Some(prefixes) => one.merge(other, hash_of, &mut prefixes.rest(hash))?,
-                    None => one.merge(other, hash_of, &mut ())?,
                 }
             }
             (Answers::Candidates(one), Answers::Candidates(other)) => one.merge(other)?,
@@ -481,14 +499,6 @@ impl ViewSketch {
         }
     }
 
-    /// The tighter bounds of a key, after a second look-up.
-    pub fn tightened(&self, hash: u64, held: Held<ViewKey>) -> Held<ViewKey> {
-        match &self.answers {
-            Answers::HeavyHitters(hitters) => hitters.tightened(hash, held),
-            _ => held,
-        }
-    }
-
     /// The bounds of any key, if the view has bytes and packets.
     pub fn look_up(&self, by: &By, hash: &KeyedHash, key: &ViewKey) -> Option<Held<ViewKey>> {
         let exact = |sum| Held { key: *key, value: sum, lower: sum, upper: sum };
@@ -510,6 +520,11 @@ impl ViewSketch {
     /// How many keys there can be, if each has a cell of its own.
     pub const fn cells(&self) -> Option<usize> {
         if let Answers::Table(cells) = &self.answers { Some(cells.len()) } else { None }
+    }
+
+    /// Whether several keys of a group may have more together than [`ViewSketch::light`] says of the group.
+    pub fn has_strays(&self) -> bool {
+        self.hitters().is_some_and(HeavyHitters::has_strays)
     }
 
     /// An upper bound of what keys that are no candidates have, in groups.
@@ -550,14 +565,14 @@ impl ViewSketch {
         }
     }
 
-    /// Makes an empty sketch ready for hashes of another key.
-    pub const fn rekey(&mut self, key_id: u64, coins: u64) {
+    /// Makes an empty sketch ready for hashes of another key, with these coins and places.
+    pub const fn rekey(&mut self, key_id: u64, coins: u64, places: u64) {
         if let Some(keys) = &mut self.keys {
             keys.rekey(key_id);
         }
         match &mut self.answers {
             Answers::Total | Answers::Table(_) => (),
-            Answers::HeavyHitters(hitters) => hitters.rekey(key_id, coins),
+            Answers::HeavyHitters(hitters) => hitters.rekey(key_id, coins, places),
             Answers::Candidates(candidates) => candidates.rekey(key_id, coins),
             Answers::Prefixes(prefixes) => prefixes.rekey(key_id, coins),
             Answers::Unique(distinct) => distinct.rekey(key_id),

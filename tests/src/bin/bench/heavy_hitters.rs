@@ -1,5 +1,5 @@
-//! What a count-min beside the candidates of a list is worth, in the same memory: how far bounds are apart, and which
-//! of the largest keys are found, by one worker and after ten were merged.
+//! What a count-min in the buckets of a list's candidates is worth: how far bounds are apart, and which of the largest
+//! keys are found, by one worker and after ten were merged, beside a table of candidates alone.
 
 use std::collections::HashMap;
 
@@ -8,6 +8,7 @@ use weir_common::ledger::Tally;
 use weir_measure::heavy_hitters::{HeavyHitters, Held};
 use weir_sketch::{
     TopK,
+    candidate_buckets::Packed,
     hash::{Key, KeyedHash, mix},
 };
 
@@ -20,8 +21,6 @@ const SHARDS: usize = 10;
 const TOP: usize = 100;
 /// The error of the candidates alone, as configured by default.
 const ERROR: f64 = 0.000_5;
-/// With a count-min of the same error as well, twice that error for candidates takes the same memory.
-const WIDER: f64 = 0.001;
 
 /// A key as large as those of views.
 type Wide = [u64; 5];
@@ -35,7 +34,7 @@ fn hash_of(key: &Wide) -> u64 {
 /// What can be compared.
 trait Table {
     fn add(&mut self, hashes: &[u64], keys: &[Wide], tallies: &[Tally]);
-    fn merge(&mut self, other: &Self) -> Result<()>;
+    fn merge(&mut self, others: &[&Self]) -> Result<()>;
     fn look_up(&self, hash: u64, key: &Wide) -> Held<Wide>;
     fn keys(&self) -> Vec<Held<Wide>>;
     fn bytes(&self) -> usize;
@@ -46,8 +45,8 @@ impl Table for TopK<Wide, Tally> {
         let mut parts = keys.iter().zip(tallies).map(|(key, tally)| (*key, *tally));
         self.add_batch((hashes, |hash| *hash), (hashes, |_| parts.next().unwrap_or_default()));
     }
-    fn merge(&mut self, other: &Self) -> Result<()> {
-        Ok(Self::merge(self, other)?)
+    fn merge(&mut self, others: &[&Self]) -> Result<()> {
+        others.iter().try_for_each(|other| Ok(Self::merge(self, other)?))
     }
     fn look_up(&self, hash: u64, key: &Wide) -> Held<Wide> {
         let bounds = self.bounds(hash, key);
@@ -69,10 +68,11 @@ impl Table for TopK<Wide, Tally> {
 
 impl Table for HeavyHitters<Wide> {
     fn add(&mut self, hashes: &[u64], keys: &[Wide], tallies: &[Tally]) {
-        self.add_batch(hashes, tallies, |nth| keys[nth], hash_of, &mut ());
+        let packed: Vec<_> = tallies.iter().copied().map(Packed::from).collect();
+        self.add_batch(hashes, &packed, |nth| keys[nth], &mut ());
     }
-    fn merge(&mut self, other: &Self) -> Result<()> {
-        Ok(Self::merge(self, other, hash_of, &mut ())?)
+    fn merge(&mut self, others: &[&Self]) -> Result<()> {
+        Ok(self.merge_all(others, hash_of, &mut ())?)
     }
     fn look_up(&self, hash: u64, key: &Wide) -> Held<Wide> {
         Self::look_up(self, hash, key)
@@ -96,10 +96,7 @@ pub fn bench() -> Result<()> {
     for shards in [1, SHARDS] {
         let alone = || TopK::with_error(ERROR, 1024, key.id());
         rows.push(row("candidates alone", shards, alone)?);
-        rows.push(row("half the candidates, and count-min", shards, || {
-            HeavyHitters::new(ERROR, WIDER, 1024, key.id())
-        })?);
-        rows.push(row("all candidates, and count-min", shards, || HeavyHitters::new(ERROR, ERROR, 1024, key.id()))?);
+        rows.push(row("candidates and count-min", shards, || HeavyHitters::new(ERROR, 1024, key.id()))?);
     }
     table::write(
         [
@@ -140,7 +137,7 @@ fn row<T: Table>(name: &str, shards: usize, empty: impl Fn() -> T) -> Result<[St
         tables[nth % shards].add(&hashes, &keys, &tallies);
     }
     let (first, rest) = tables.split_at_mut(1);
-    rest.iter().try_for_each(|other| first[0].merge(other))?;
+    first[0].merge(&rest.iter().collect::<Vec<_>>())?;
     let table = &first[0];
     let mut largest: Vec<(u64, u64)> = truths.iter().map(|(flow, bytes)| (*bytes, *flow)).collect();
     largest.sort_unstable_by(|one, other| other.cmp(one));

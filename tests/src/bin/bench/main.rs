@@ -29,7 +29,7 @@ enum Bench {
     Datapath,
     /// Nanoseconds per record in a worker's sketches, whole and part by part, and what the end of a window takes
     Pipeline,
-    /// What a count-min beside the candidates of a list is worth, in the same memory
+    /// How close a list's bounds are, and which of the largest keys it finds, beside candidates alone
     HeavyHitters,
     /// Nanoseconds to find the network of an address
     Networks,

@@ -119,7 +119,7 @@ pub fn bench() -> Result<()> {
     table::say(format!(
         "\nNanoseconds per record on one CPU: medians of {ROUNDS} rounds of {} records.\n\
          - whole shard: all standard views, unique counts, new flows, totals.\n\
-         - candidates alone: the same without floods, scans and the count-min of the lists; the ratio is to this.\n\
+         - candidates alone: tables of candidates instead of the lists, and no floods and scans; the ratio is to this.\n\
          - tables: IP versions, protocols and code points of each interface. Talkers: the largest pairs of each.\n\
          - no view: unique counts, new flows and totals. The columns after it are what a shard with these views takes more.\n\
          - prefixes: what the five lists take longer when two of them feed the standard views of prefixes.\n\
