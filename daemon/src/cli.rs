@@ -102,6 +102,9 @@ pub struct RunArgs {
     /// Refuse to start if an interface does not exist; otherwise weir waits for it
     #[arg(long)]
     pub strict: bool,
+    /// Print reports as JSON, one per line, also on a terminal, which otherwise gets tables
+    #[arg(long)]
+    pub json: bool,
     /// Format of log lines [default: the variable `WEIR_LOG_FORMAT`, else auto]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<Format>,
@@ -119,9 +122,12 @@ pub struct ReplayArgs {
     /// Print reports as JSON, one per line, instead of tables
     #[arg(long)]
     pub json: bool,
-    /// Length of a window (`10s`, `5m`), or `all` for one report of everything [default: the configured interval]
-    #[arg(long, value_name = "LENGTH", value_parser = windows)]
-    pub window: Option<Windows>,
+    /// Print all of each report, not one screen
+    #[arg(long, conflicts_with = "json")]
+    pub full: bool,
+    /// Print a report for each window of this length (`10s`, `5m`) that has packets; `all` is one report of everything
+    #[arg(long, value_name = "LENGTH", value_parser = windows, default_value = "all")]
+    pub window: Windows,
     /// Add a view, written as in the configuration; may be given several times
     #[arg(long = "view", value_name = "{by: [dst_ip], match: {proto: udp}}")]
     pub views: Vec<String>,
@@ -157,6 +163,9 @@ pub struct DoctorArgs {
 /// `weir check`.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
+    /// The configuration file, as with --config
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    pub file: Option<PathBuf>,
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
@@ -211,6 +220,9 @@ pub struct ReportArgs {
     /// Print the last windows together instead, as many as this: sums, and bounds for the rows of lists
     #[arg(long, value_name = "1-5", value_parser = clap::value_parser!(u32).range(1..=REPORTS_KEPT as i64))]
     pub last: Option<u32>,
+    /// Print all of it, not one screen; in the pager if it is longer than the terminal
+    #[arg(long, conflicts_with = "json")]
+    pub full: bool,
     /// Whom to ask.
     #[command(flatten)]
     pub socket: SocketArgs,
@@ -222,8 +234,8 @@ pub struct ReportArgs {
 /// `weir ask`.
 #[derive(Args, Debug)]
 pub struct AskArgs {
-    /// Keys: an address, or the fields of a row with their values as reports show them
-    #[arg(required = true, value_name = "192.0.2.7|proto=tcp,port=443|...")]
+    /// An address, a prefix, a port, a service, the name of a host, or the fields of a row with their values
+    #[arg(required = true, value_name = "192.0.2.7|192.0.2.0/24|:443|tcp/443|example.net|vlan=7,...")]
     pub keys: Vec<String>,
     /// About the open window, as far as it is counted, instead of the last one
     #[arg(long)]

@@ -16,7 +16,8 @@
 //! says what this machine can do.
 //!
 //! [`memory`] plans how much memory all that needs, also that of a [`replay`]. [`state`] is kept across restarts.
-//! [`needs`] are the capabilities that are kept. [`external`] runs commands that are programs of their own.
+//! [`needs`] are the capabilities that are kept. [`show`] writes what commands print for people. [`external`] runs
+//! commands that are programs of their own.
 
 #![deny(unsafe_code)]
 
@@ -34,6 +35,7 @@ pub mod pipeline;
 pub mod reload;
 pub mod replay;
 pub mod seconds;
+pub mod show;
 pub mod state;
 pub mod top;
 pub mod workers;

@@ -5,7 +5,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     fmt,
-    io::{self, BufWriter, IsTerminal, Write},
+    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -13,8 +13,6 @@ use std::{
 use clap::Parser;
 use crossbeam::channel::TryRecvError;
 use rustix::{io::Errno, thread::CapabilitySet};
-use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use weir::{
     cli::{
         AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReloadArgs, ReplayArgs, ReportArgs,
@@ -35,7 +33,12 @@ use weir::{
     memory::{Memory, allocator},
     pipeline::{self, RunError, Start},
     reload::{Read, Reloaded, aside},
-    replay::{self, Options, ReplayError, Windows, write_json},
+    replay::{self, Options, ReplayError, Windows},
+    show::{
+        self, Form, ShowError,
+        replayed::Printed,
+        resolve::{self, Resolved},
+    },
     state,
     top::{Live, Replayed},
     workers::WorkersError,
@@ -52,13 +55,9 @@ use weir_deliver::{
         command::{self, SpoolError, Spools},
         root::SpoolRoot,
     },
-    status::Status,
 };
 use weir_measure::{price::Prices, question::Views};
-use weir_report::{
-    LiveAnswers, Report, Union, live_schema, report_schema, second_schema, tombstone_schema, write_answers,
-    write_tables, write_union,
-};
+use weir_report::{LiveAnswers, live_schema, report_schema, second_schema, tombstone_schema, write_answers};
 use weir_system::{
     clock,
     exit::Exit,
@@ -66,7 +65,6 @@ use weir_system::{
     privileges::way_out,
     sandbox::{self, Origin},
     signals::{self, Signals},
-    text::visible,
 };
 
 /// The default path of the configuration.
@@ -92,7 +90,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => examine(args),
         Command::Status(args) => status(&args),
         Command::Top(args) => top(args),
-        Command::Report(args) => last_report(&args),
+        Command::Report(args) => report(&args),
         Command::Ask(args) => ask(args),
         Command::Reload(args) => reload(&args),
         Command::Detach(args) => detach(&args),
@@ -130,7 +128,7 @@ fn print_version(version: bool, verbose: bool) -> Exit {
     print(&text).unwrap_or_else(|failure| failure.exit)
 }
 
-fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs) -> Result<Exit, Failure> {
+fn run(RunArgs { config: config_args, interfaces, strict, json, log_format }: RunArgs) -> Result<Exit, Failure> {
     let _log = log::begin(chosen(log_format)?);
     allocator::give_back_what_is_freed();
     let named = if interfaces.is_empty() { None } else { Some(named(interfaces)?) };
@@ -173,7 +171,8 @@ fn run(RunArgs { config: config_args, interfaces, strict, log_format }: RunArgs)
             read(&config_args).map_err(|failure| format!("{:#}", failure.error))
         })
     };
-    let start = Start { directory: state_directory.as_deref(), strict, reread: &reread, places };
+    let has_tables = io::stdout().is_terminal() && !json;
+    let start = Start { directory: state_directory.as_deref(), strict, has_tables, reread: &reread, places };
     pipeline::run(config, start, signals)?;
     Ok(Exit::Done)
 }
@@ -200,23 +199,15 @@ fn named(names: Vec<String>) -> Result<Vec<Interface>, Failure> {
 }
 
 fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
-    let ReplayArgs { files, config, json, window, views, asks, kernel, seed } = args;
+    let ReplayArgs { files, config, json, full, window, views, asks, kernel, seed } = args;
     let mut config = read_config(&config)?;
     add_views(&mut config, &views)?;
     can_be_read(&files)?;
-    let options = Options {
-        windows: window.unwrap_or(Windows::Every(config.report.interval)),
-        files,
-        kernel,
-        asks,
-        seed,
-        progress: io::stderr().is_terminal(),
-    };
-    let mut out = BufWriter::new(io::stdout().lock());
-    let broken = replay::replay(&config, &options, &mut |report| {
-        if json { write_json(report, &mut out) } else { write_tables(report, &mut out) }
-    })?;
-    out.flush().map_err(ReplayError::from)?;
+    let options = Options { windows: window, files, kernel, asks, seed, progress: io::stderr().is_terminal() };
+    let form = Form { json, full };
+    let mut printed = Printed::new(form, window);
+    let broken = replay::replay(&config, &options, &mut |report| printed.add(report))?;
+    printed.finish()?;
     for broken in &broken {
         say(format_args!("weir: {broken}"));
     }
@@ -284,7 +275,8 @@ fn add_views(config: &mut Config, views: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check(CheckArgs { config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
+fn check(CheckArgs { file, config, cpus }: &CheckArgs) -> Result<Exit, Failure> {
+    let config = &ConfigArgs { config: file.clone().or_else(|| config.config.clone()) };
     let state_directory = state_directory().unwrap_or_else(|| PathBuf::from(STATE_DIRECTORY_DEFAULT));
     let (config, _) = read_to_run(config, Some(&state_directory))?;
     let exit = print(plan(&config, *cpus)?)?;
@@ -386,52 +378,37 @@ fn socket(SocketArgs { socket, config }: &SocketArgs) -> Result<PathBuf, Failure
 }
 
 fn status(StatusArgs { socket: args, json }: &StatusArgs) -> Result<Exit, Failure> {
-    let status = client::ask(&socket(args)?, protocol::Command::Status)?;
-    if *json {
-        return print(status);
-    }
-    let status: Status = understood(&status)?;
-    // Whoever answers may not be weir.
-    let text = status.at(clock::now().wall).to_string();
-    let lines: Vec<String> = text.trim_end().lines().map(|line| line.chars().map(visible).collect()).collect();
-    print(lines.join("\n"))
-}
-
-fn last_report(ReportArgs { last, socket: args, json }: &ReportArgs) -> Result<Exit, Failure> {
-    if last.is_some() {
-        return last_windows(&socket(args)?, *last, *json);
-    }
-    let report = client::ask(&socket(args)?, protocol::Command::Report { last: None })?;
-    if *json {
-        return print(report);
-    }
-    write_tables(&understood(&report)?, &mut io::stdout()).map_err(ReplayError::from)?;
+    show::status::show(&socket(args)?, *json)?;
     Ok(Exit::Done)
 }
 
-fn last_windows(socket: &Path, last: Option<u32>, json: bool) -> Result<Exit, Failure> {
-    let answer = client::ask(socket, protocol::Command::Report { last })?;
-    let reports: Vec<Report> = understood(&answer)?;
-    let Some(union) = Union::of(&reports) else { return Ok(Exit::Done) };
-    if json {
-        return print(serde_json::to_string(&union).expect("it has text keys and is written into memory"));
+fn report(ReportArgs { last, full, socket: args, json }: &ReportArgs) -> Result<Exit, Failure> {
+    let (socket, form) = (socket(args)?, Form { json: *json, full: *full });
+    match last {
+        Some(last) => show::report::together(&socket, *last, form)?,
+        None => show::report::last(&socket, form)?,
     }
-    write_union(&union, &mut io::stdout()).map_err(ReplayError::from)?;
     Ok(Exit::Done)
 }
 
 fn ask(AskArgs { keys, live, socket: args, json }: AskArgs) -> Result<Exit, Failure> {
+    let usage = |why: String| Failure { exit: Exit::Usage, error: anyhow::Error::msg(why) };
+    let (keys, names) = resolve::resolve(keys, resolve::system).map_err(usage)?;
+    for Resolved { name, addresses } in names {
+        let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        say(format_args!("{name} is {}", addresses.join(", ")));
+    }
     let asked = client::ask(&socket(&args)?, protocol::Command::Ask { keys, live })?;
     if json {
         return print(asked);
     }
     if live {
-        let open: LiveAnswers = understood(&asked)?;
-        write_answers(&open.so_far(), &open.answers, &mut io::stdout()).map_err(ReplayError::from)?;
+        let open: LiveAnswers = show::understood(&asked)?;
+        write_answers(&open.so_far(), &open.answers, show::style(), &mut io::stdout()).map_err(ReplayError::from)?;
         return Ok(Exit::Done);
     }
-    let KeyAnswers { report_id: _, window, answers } = understood(&asked)?;
-    write_answers(&window, &answers, &mut io::stdout()).map_err(ReplayError::from)?;
+    let KeyAnswers { report_id: _, window, answers } = show::understood(&asked)?;
+    write_answers(&window, &answers, show::style(), &mut io::stdout()).map_err(ReplayError::from)?;
     Ok(Exit::Done)
 }
 
@@ -440,16 +417,8 @@ fn reload(ReloadArgs { socket: args, json }: &ReloadArgs) -> Result<Exit, Failur
     if *json {
         return print(answer);
     }
-    let reloaded: Reloaded = understood(&answer)?;
+    let reloaded: Reloaded = show::understood(&answer)?;
     print(reloaded.at(clock::now().wall))
-}
-
-/// Parses an answer of the running weir, which may be older or newer than this one.
-fn understood<T: DeserializeOwned>(answer: &RawValue) -> Result<T, Failure> {
-    serde_json::from_str(answer.get()).map_err(|error| Failure {
-        exit: Exit::Impossible,
-        error: anyhow::anyhow!("the running weir has another version than this one: {error}"),
-    })
 }
 
 /// Tells the running weir to detach, if there is one; then removes leftovers at the tc hooks. There nothing that
@@ -517,7 +486,7 @@ fn tell_to_detach(interfaces: &[String], args: &SocketArgs) -> Result<bool, Fail
         Err(AskError::NotThere(_) | AskError::Gone(_)) if args.socket.is_none() => return Ok(false),
         told => told?,
     };
-    let Detached { pid, from } = understood(&told)?;
+    let Detached { pid, from } = show::understood(&told)?;
     for one in from {
         print(format!(
             "{one}: detached; the weir with process id {pid} leaves it alone until it is restarted, or reloads a \
@@ -669,6 +638,16 @@ impl From<ReplayError> for Failure {
             ReplayError::Write(_) | ReplayError::Merge(_) => Exit::Broken,
         };
         Self { exit, error: error.into() }
+    }
+}
+
+impl From<ShowError> for Failure {
+    fn from(error: ShowError) -> Self {
+        match error {
+            ShowError::Ask(error) => error.into(),
+            ShowError::Foreign(_) => Self { exit: Exit::Impossible, error: error.into() },
+            ShowError::Write(error) => ReplayError::from(error).into(),
+        }
     }
 }
 

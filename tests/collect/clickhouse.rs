@@ -101,7 +101,7 @@ pub fn recipe() -> Result<()> {
     let config = Config::parse(&yaml.replace(SERVER, &server.address), "clickhouse.md")?;
     let report: Value = serde_json::from_str(REPORT)?;
     for _ in 0..2 {
-        let sinks = open(&config.sinks, None)?;
+        let sinks = open(&config.sinks, None, false)?;
         for line in [report.to_string(), TOMBSTONE.to_owned()] {
             let id = serde_json::from_str::<Value>(&line)?["id"].as_str().context("id")?.to_owned();
             for sink in &sinks {

@@ -4,10 +4,10 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use weir::{
     cli::{Cli, Command, ReplayArgs},
-    replay::{self, Options, Windows},
+    replay::{self, Options},
 };
 use weir_config::Config;
-use weir_report::write_tables;
+use weir_report::{Style, write_overview, write_tables};
 
 use crate::{
     page::{self, Page},
@@ -59,7 +59,7 @@ fn the_report_is_a_real_one() -> Result<()> {
     let block = blocks.iter().find(|block| block.language == "text").context("no block shows a report")?;
     let [command, shown @ ..] = block.lines.as_slice() else { bail!("the block is empty") };
     let command = command.strip_prefix("$ ").context("the block does not begin with a command")?;
-    let Some(Command::Replay(ReplayArgs { files, window, seed, .. })) =
+    let Some(Command::Replay(ReplayArgs { files, window, full, seed, .. })) =
         Cli::try_parse_from(command.split(' '))?.command
     else {
         bail!("only a replay makes the same report again: {command}");
@@ -67,14 +67,17 @@ fn the_report_is_a_real_one() -> Result<()> {
     ensure!(seed.is_some(), "without a seed the estimates differ a little each time: {command}");
     let options = Options {
         files: files.iter().map(|file| root().join(file)).collect(),
-        windows: window.unwrap_or(Windows::All),
+        windows: window,
         kernel: false,
         asks: Vec::new(),
         seed,
         progress: false,
     };
     let mut made = Vec::new();
-    replay::replay(&Config::default(), &options, &mut |report| write_tables(report, &mut made))?;
+    replay::replay(&Config::default(), &options, &mut |report| match full {
+        true => write_tables(report, Style::default(), &mut made),
+        false => write_overview(report, Style::default(), "", &mut made),
+    })?;
     let made = String::from_utf8(made)?;
     let mut rest = made.lines();
     for line in shown.iter().filter(|line| line.trim() != "…") {

@@ -124,8 +124,11 @@ fn a_key_is_known_in_each_window_and_the_last_report_is_told() -> Result<()> {
     let told = weir(&socket, &["status"])?;
     let told = String::from_utf8(told.stdout)?;
     ensure!(told.contains(QuietPair::OBSERVER_INTERFACE) && told.contains("delivered"), "{told}");
-    let tables = String::from_utf8(weir(&socket, &["report"])?.stdout)?;
-    ensure!(tables.contains("INTERFACES") && tables.contains("TRAFFIC"), "{tables}");
+    ensure!(told.contains("pkt/s") && told.contains("SOURCES") && told.contains("of a core"), "{told}");
+    let screen = String::from_utf8(weir(&socket, &["report"])?.stdout)?;
+    ensure!(screen.contains("TRUST   kept 100.0 %") && screen.contains("weir report --full"), "{screen}");
+    let tables = String::from_utf8(weir(&socket, &["report", "--full"])?.stdout)?;
+    ensure!(tables.contains("INTERFACES") && tables.contains("TOP SOURCES BY BYTES"), "{tables}");
     let wrong = weir(&socket, &["ask", "src_ip=nowhere"])?;
     let why = String::from_utf8(wrong.stderr)?;
     ensure!(wrong.status.code() == Some(2) && why.contains("\"nowhere\" is no address"), "{why}");
@@ -180,7 +183,9 @@ fn the_last_windows_together_hold_what_was_sent() -> Result<()> {
         let holds = (number(&unique["lower"])?..=number(&unique["upper"])?).contains(&(truth as u64));
         ensure!(holds, "{truth} {name}: {unique}");
     }
-    let tables = String::from_utf8(weir(&socket, &["report", "--last", "2"])?.stdout)?;
+    let screen = String::from_utf8(weir(&socket, &["report", "--last", "2"])?.stdout)?;
+    ensure!(screen.contains("2 windows") && screen.contains("SOURCES   "), "{screen}");
+    let tables = String::from_utf8(weir(&socket, &["report", "--last", "2", "--full"])?.stdout)?;
     ensure!(tables.contains("2 windows") && tables.contains("TOP SOURCES BY BYTES"), "{tables}");
     for (count, why) in [("0", "0 is not in 1..=5"), ("6", "6 is not in 1..=5"), ("x", "invalid digit")] {
         let refused = weir(&socket, &["report", "--last", count])?;

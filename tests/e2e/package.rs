@@ -49,11 +49,16 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
     let pair = network_of(&machine)?;
     let before = files(&machine)?;
 
-    machine.done("dpkg --install /root/weir.deb")?;
+    let told = machine.done("dpkg --install /root/weir.deb")?;
+    let measured = format!("weir is measuring {INTERFACE} (");
+    ensure!(told.contains(&measured) && told.contains("try `weir top`"), "{told}");
     ensure!(machine.done("systemctl is-active weir")? == "active\n", "{}", machine.log());
     ensure!(machine.done("systemctl is-enabled weir")? == "enabled\n");
     ensure!(machine.done("cat /usr/share/doc/weir/THIRD-PARTY")?.contains("\naya "));
     the_collector_has_its_own(&machine)?;
+    ensure!(machine.done("zcat /usr/share/man/man1/weir-report.1.gz")?.contains("\\-\\-full"));
+    ensure!(machine.done("cat /usr/share/bash-completion/completions/weir")?.contains("--full"));
+    ensure!(machine.done("weir check /etc/weir/weir.yaml")?.contains("# memory, fixed"));
     // Without an edit it measures what carries the default route, both ways.
     let told = status(&machine)?;
     ensure!(told["interval_seconds"] == 60, "{told}");

@@ -277,7 +277,7 @@ impl Service<'_> {
         let states = [self.property("ActiveState")?, self.property("MainPID")?];
         ensure!(states == ["active".to_owned(), pid], "{states:?}\n{log}");
         let status = self.property("StatusText")?;
-        ensure!(status.contains(INTERFACE) && status.contains("packet/s"), "{status}");
+        ensure!(status.contains(INTERFACE) && status.contains("pkt/s"), "{status}");
         self.is_attached(true).context("after reloads")
     }
 

@@ -78,7 +78,7 @@ impl Router {
         let text = format!("spool: {{path: {}, fsync: never}}\nsinks: [{sinks}]", spool.display());
         let config = Config::parse(&text, "weir.yaml")?;
         let place = SpoolRoot::take(&spool, Limits::of(&config.spool))?;
-        let sinks = open(&config.sinks, Some(&place))?;
+        let sinks = open(&config.sinks, Some(&place), false)?;
         Ok(Self { sinks, spool })
     }
 

@@ -23,6 +23,7 @@ mod keys;
 mod library;
 mod midnight;
 mod prefixes;
+mod printed;
 mod rates;
 mod sampling;
 mod top;
@@ -91,6 +92,10 @@ fn main() -> ExitCode {
         trial("rates::without_a_second", rates::what_has_no_second_is_in_none, &[]),
         trial("rates::parts", rates::parts_of_seconds_are_none, &[]),
         trial("midnight::silence", midnight::what_was_seen_before_a_long_silence_is_forgotten, &[]),
+        trial("printed::one_screen", printed::a_terminal_gets_one_screen, &[]),
+        trial("printed::colours", printed::colours_are_for_terminals_that_want_them, &[]),
+        trial("printed::pager", printed::what_is_longer_than_the_screen_goes_to_the_pager, &[]),
+        trial("printed::progress", printed::the_progress_is_in_no_table, &[]),
         trial("command::packed", command::packed_captures_and_standard_input_are_read, &[]),
         trial("midnight::key", midnight::the_key_changes_with_the_first_window_of_the_day, &[]),
         trial("midnight::steady_flows", || midnight::a_steady_flow_is_not_new_at_midnight(false), &[]),

@@ -16,7 +16,7 @@ use crate::{
 /// Far longer than anything takes that works; only what fails waits for it.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Settings for a window that nobody outlives; see [`one_window`].
-pub const ONE_WINDOW: &str = "report: {interval: 1h}\nseen_flows: {generation: 1h}\n";
+pub const ONE_WINDOW: &str = "report: {interval: 1h, first_window: 1h}\nseen_flows: {generation: 1h}\n";
 /// A quiet link's ends: where frames are injected, and where they arrive.
 pub const QUIET_LINK: [&str; 2] = [QuietPair::GENERATOR_INTERFACE, QuietPair::OBSERVER_INTERFACE];
 

@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use jiff::Timestamp;
 use weir_measure::question::Views;
 use weir_report::{Encoded, LastReport, REPORTS_KEPT, Report, Second};
 use weir_system::waker::Waker;
@@ -28,6 +29,8 @@ pub struct Board {
 struct Published {
     identity: Identity,
     latest: Option<Latest>,
+    /// When the open window ends.
+    window_end: Option<Timestamp>,
     /// Why weir does not see all packets now.
     troubles: Vec<String>,
     /// The last second, if a client subscribes.
@@ -69,6 +72,7 @@ impl Board {
             known: Mutex::new(Published {
                 identity,
                 latest: None,
+                window_end: None,
                 troubles: Vec::new(),
                 second: None,
                 reports: VecDeque::new(),
@@ -92,6 +96,11 @@ impl Board {
             published.reports.pop_front();
         }
         published.reports.push_back(encoded.clone());
+    }
+
+    /// A window has begun, and will end then.
+    pub fn open_window(&self, end: Timestamp) {
+        self.lock().window_end = Some(end);
     }
 
     /// Publishes why weir does not see all packets now, or did not in the open window.
@@ -179,7 +188,7 @@ impl Board {
         let published = self.lock();
         let status = published.latest.as_ref().map(|latest| latest.status.clone());
         let status = status.unwrap_or_else(|| Status::new(&published.identity, None));
-        Status { troubles: published.troubles.clone(), ..status }
+        Status { next_report: published.window_end, troubles: published.troubles.clone(), ..status }
     }
 
     /// The content is consistent at any time, so a thread that panicked with the lock held does no harm.
@@ -201,7 +210,7 @@ mod tests {
         let identity = Identity {
             pid: 7,
             version: "0".to_owned(),
-            started: jiff::Timestamp::UNIX_EPOCH,
+            started: Timestamp::UNIX_EPOCH,
             interval_seconds: 10,
             memory_bytes: 0,
         };

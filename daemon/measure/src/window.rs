@@ -43,6 +43,12 @@ impl Window {
         Self { start: now, end }
     }
 
+    /// The first window of a run: to the next multiple of `first`, or of `interval` if that comes sooner.
+    pub fn first(now: Moment, interval: Duration, first: Duration) -> Self {
+        let [window, short] = [interval, first].map(|interval| Self::open(now, interval));
+        if short.end.monotonic < window.end.monotonic { short } else { window }
+    }
+
     /// The window that is open `now`, starting where the last one of an earlier weir ended. It starts now if the wall
     /// clock was stepped since then.
     pub fn resume(last_end: Moment, now: Moment, interval: Duration) -> Self {
@@ -74,9 +80,9 @@ impl Window {
 
     /// The whole window, once its edge is reached, and the next one, open at `now`.
     ///
-    /// The next begins where this one ended and has the next label. There are two exceptions: the wall clock was
-    /// stepped, or this one ends so late that it has much of what came after its edge. Then it ends now, and the next
-    /// begins now.
+    /// The next begins where this one ended, and ends at the next multiple of `interval`. There are two exceptions: the
+    /// wall clock was stepped, or this one ends so late that it has much of what came after its edge. Then it ends now,
+    /// and the next begins now.
     pub fn advance(self, now: Moment, interval: Duration) -> (Span, Self) {
         let late = now.monotonic.saturating_sub(self.end.monotonic);
         if self.step(now).is_some() || late > (interval / LATE_PART).clamp(LATE_MIN, LATE_MAX) {
@@ -90,8 +96,8 @@ impl Window {
             late_packets: None,
             untimed_packets: None,
         };
-        // By its label, not by the next multiple: a clock that was set back a little is before the end of this window.
-        let label = later(self.end.wall, interval);
+        // After its label, not after `now`: a clock that was set back a little is before the end of this window.
+        let label = Self::open(self.end, interval).end.wall;
         let left = Duration::try_from(now.wall.duration_until(label)).unwrap_or_default();
         let end = Moment { wall: label, monotonic: now.monotonic.saturating_add(left) };
         (span, Self { start: self.end, end })
@@ -172,6 +178,23 @@ mod tests {
         let (span, _) = next.advance(moment("2026-11-20T08:00:20.001Z", 17_501), TEN);
         assert_eq!((span.start, span.length), (at("2026-11-20T08:00:10Z"), TEN));
         assert_eq!(span.end, at("2026-11-20T08:00:20Z"));
+    }
+
+    #[test]
+    fn a_first_window_is_short_and_those_after_it_are_where_they_belong() {
+        const MINUTE: Duration = Duration::from_secs(60);
+        let start = moment("2026-11-20T08:00:23.5Z", 0);
+        let (window, at_minute) = (Window::first(start, MINUTE, TEN), Window::open(start, MINUTE));
+        assert_eq!((window.start(), window.end()), (start.wall, at("2026-11-20T08:00:30Z")));
+        let (span, next) = window.advance(later_by(start, 6_520), MINUTE);
+        assert_eq!((span.end, span.length), (at("2026-11-20T08:00:30Z"), Duration::from_millis(6_500)));
+        assert_eq!((next.start(), next.end()), (at("2026-11-20T08:00:30Z"), at("2026-11-20T08:01:00Z")));
+        let (span, next) = next.advance(later_by(start, 36_500), MINUTE);
+        assert_eq!((span.length, next.end()), (Duration::from_secs(30), at("2026-11-20T08:02:00Z")));
+        // Neither is longer than the other allows.
+        assert_eq!(Window::first(start, MINUTE, Duration::from_secs(3_600)), at_minute);
+        assert_eq!(Window::first(start, Duration::from_secs(1), TEN).end(), at("2026-11-20T08:00:24Z"));
+        assert_eq!(Window::first(start, Duration::from_secs(8), TEN).end(), at("2026-11-20T08:00:24Z"));
     }
 
     #[test]

@@ -217,6 +217,7 @@ pub fn replay_to(
             alerts: options.windows.alerts(&config.alerts.rules),
         },
         listener,
+        progress: options.progress.then(|| Progress::new(input::size(&options.files))),
         second: None,
     };
     if options.kernel {
@@ -224,9 +225,9 @@ pub fn replay_to(
         pin(cpu)?;
         let mut kernel = Kernel::for_replay(&plan)?;
         let ring = kernel.ring(cpu)?;
-        run.all(&options.files, options.progress, KernelDatapath::new(kernel.parts()?, ring, seen, first)?)
+        run.all(&options.files, KernelDatapath::new(kernel.parts()?, ring, seen, first)?)
     } else {
-        run.all(&options.files, options.progress, UserspaceCollector::new(&plan, seen, first))
+        run.all(&options.files, UserspaceCollector::new(&plan, seen, first))
     }
 }
 
@@ -249,30 +250,26 @@ struct Run<'a> {
     spare: Option<Box<Shard>>,
     closing: Closing,
     listener: &'a mut dyn Listener,
+    /// Shows how much is done.
+    progress: Option<Progress>,
     /// The second that is being read, and what came in it.
     second: Option<(u64, Tally)>,
 }
 
 impl Run<'_> {
-    fn all(
-        mut self,
-        files: &[PathBuf],
-        progress: bool,
-        mut datapath: impl Datapath,
-    ) -> Result<Vec<Broken>, ReplayError> {
+    fn all(mut self, files: &[PathBuf], mut datapath: impl Datapath) -> Result<Vec<Broken>, ReplayError> {
         /// To read the clock for every packet would cost more than the packet.
         const PACKETS_PER_TICK: u64 = 1 << 14;
-        let mut progress = progress.then(|| Progress::new(input::size(files)));
         let mut merge = Merge::new(files);
         let mut count = 0_u64;
         while let Some(packet) = merge.next_packet() {
             self.count(&packet)?;
             self.take(&packet, &mut datapath)?;
             count += 1;
-            if let Some(progress) = &mut progress
+            if let Some(progress) = &mut self.progress
                 && count.is_multiple_of(PACKETS_PER_TICK)
             {
-                progress.update(merge.bytes_read());
+                progress.update(merge.bytes_read(), count);
             }
         }
         if let Some((second, counted)) = self.second.take() {
@@ -407,6 +404,9 @@ impl Run<'_> {
         let [Closed { mut shard, .. }] = window;
         shard.clear();
         self.spare = Some(shard);
+        if let Some(progress) = &mut self.progress {
+            progress.hide();
+        }
         Ok(self.listener.report(&report)?)
     }
 

@@ -5,7 +5,11 @@ use std::{
     time::Duration,
 };
 
-use weir_system::{clock, numbers::bytes};
+use jiff::SignedDuration;
+use weir_system::{
+    clock,
+    numbers::{self, bytes, packet_rate},
+};
 
 /// The least time between two lines.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -27,19 +31,27 @@ impl Progress {
         Self { size, started: clock::now().monotonic, shown: None }
     }
 
-    /// So many bytes were read.
-    pub fn update(&mut self, read: u64) {
+    /// So many bytes were read, in so many packets.
+    pub fn update(&mut self, read: u64, packets: u64) {
         let now = clock::now().monotonic;
         if self.shown.is_none_or(|shown| now.saturating_sub(shown) >= PERIOD) {
             self.shown = Some(now);
-            print(&format!("{CLEAR}{}", line(read, self.size, now.saturating_sub(self.started))));
+            let line = line(Read { bytes: read, packets }, self.size, now.saturating_sub(self.started));
+            print(&format!("{CLEAR}{line}"));
+        }
+    }
+
+    /// Removes the line, until the next update: something else is written.
+    pub fn hide(&mut self) {
+        if self.shown.take().is_some() {
+            print(CLEAR);
         }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        print(CLEAR);
+        self.hide();
     }
 }
 
@@ -48,18 +60,23 @@ fn print(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
+/// What was read so far.
+#[derive(Clone, Copy)]
+struct Read {
+    bytes: u64,
+    packets: u64,
+}
+
 /// What the terminal shows after this time.
-fn line(read: u64, size: Option<u64>, elapsed: Duration) -> String {
-    let a_second = read as f64 / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-    let rate = bytes(a_second as u64);
-    match size {
-        Some(size) => {
-            let left = size.saturating_sub(read) as f64 / a_second.max(f64::MIN_POSITIVE);
-            let percent = 100.0 * read as f64 / size.max(1) as f64;
-            format!("{percent:3.0} %  {} of {}, {rate}/s, {left:.0} s left", bytes(read), bytes(size))
-        }
-        None => format!("{}, {rate}/s", bytes(read)),
-    }
+fn line(read: Read, size: Option<u64>, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+    let rate = format!("{}/s, {}", bytes((read.bytes as f64 / seconds) as u64), packet_rate(read.packets, seconds));
+    let Some(size) = size else { return format!("{}, {rate}", bytes(read.bytes)) };
+    let share = read.bytes as f64 / size.max(1) as f64;
+    let left = size.saturating_sub(read.bytes) as f64 * seconds / read.bytes.max(1) as f64;
+    let left = SignedDuration::try_from_secs_f64(left.ceil()).unwrap_or(SignedDuration::MAX);
+    let left = if read.bytes == 0 { "?".to_owned() } else { numbers::time(left) };
+    format!("{:3.0} %  {} of {}, {rate}, {left} left", 100.0 * share, bytes(read.bytes), bytes(size))
 }
 
 #[cfg(test)]
@@ -69,10 +86,13 @@ mod tests {
     #[test]
     fn it_says_how_much_is_read_and_how_long_it_takes() {
         let second = Duration::from_secs(1);
-        assert_eq!(line(1_000_000, Some(4_000_000), second), " 25 %  1.0 MB of 4.0 MB, 1.0 MB/s, 3 s left");
-        assert_eq!(line(3_000_000, None, 2 * second), "3.0 MB, 1.5 MB/s");
+        let read = |bytes, packets| Read { bytes, packets };
+        let quarter = line(read(1_000_000, 2_000), Some(4_000_000), second);
+        assert_eq!(quarter, " 25 %  1.0 MB of 4.0 MB, 1.0 MB/s, 2.0 kpkt/s, 3s left");
+        assert!(line(read(1_000, 2), Some(4_000_000), second).ends_with(", 1h 6m 39s left"));
+        assert_eq!(line(read(3_000_000, 500), None, 2 * second), "3.0 MB, 1.5 MB/s, 250 pkt/s");
         // Nothing is known yet, and an empty capture has nothing to read.
-        assert!(line(0, Some(1), Duration::ZERO).starts_with("  0 %"));
-        assert!(line(0, Some(0), second).ends_with(" 0 s left"));
+        assert!(line(read(0, 0), Some(1), Duration::ZERO).ends_with(" ? left"));
+        assert!(line(read(0, 0), Some(0), second).starts_with("  0 %"));
     }
 }

@@ -110,6 +110,7 @@ impl Evidence {
         match upper {
             Some(upper) if lower == upper => format!("{value}{unit}"),
             Some(upper) => format!("{value} ({lower} to {upper}){unit}"),
+            None if lower == value => format!("at least {value}{unit}"),
             None => format!("{value} (at least {lower}){unit}"),
         }
     }

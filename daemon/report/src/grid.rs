@@ -1,14 +1,21 @@
 //! Aligned columns for a terminal.
 //!
-//! No crate, because these tables have no borders, no wrapping and no trailing spaces. What is left is padding, which
-//! takes some thirty lines here.
+//! No crate, because these tables have no borders and no trailing spaces. What is left is padding, and wrapping what is
+//! too long: [`Pen`](pen::Pen).
+
+mod pen;
 
 use std::io::{self, Write};
 
 use weir_system::text::visible;
 
+pub use self::pen::Line;
+use self::pen::Pen;
+
 /// The space between two columns.
 const GAP: &str = "  ";
+/// A text that is wrapped has at least this much room.
+const TEXT_MIN: usize = 16;
 
 /// The emphasis of a text where colour is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,16 +61,17 @@ impl Cell {
         self.text.chars().count()
     }
 
-    /// Writes the text, in its tone if `color` is on.
-    ///
-    /// # Errors
-    ///
-    /// `out` returns one.
-    pub fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
+    /// The text, in its tone if `color` is on.
+    fn painted(&self, color: bool) -> String {
         match self.tone.sgr().filter(|_| color && !self.text.is_empty()) {
-            Some(sgr) => write!(out, "\x1b[{sgr}m{}\x1b[0m", self.text),
-            None => write!(out, "{}", self.text),
+            Some(sgr) => format!("\x1b[{sgr}m{}\x1b[0m", self.text),
+            None => self.text.clone(),
         }
+    }
+
+    /// Its words, each in its tone.
+    fn words(&self) -> impl Iterator<Item = Self> + '_ {
+        self.text.split_whitespace().map(|word| Self { text: word.to_owned(), tone: self.tone })
     }
 }
 
@@ -87,6 +95,8 @@ pub enum Align {
 pub struct Grid {
     columns: Vec<Align>,
     rows: Vec<Row>,
+    /// How many of the last columns may be left out where there is no room.
+    optional: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -97,10 +107,25 @@ enum Row {
     Across(Vec<Cell>),
 }
 
+/// How a grid is drawn in a given width.
+struct Shape {
+    /// The width of each column that is drawn.
+    widths: Vec<usize>,
+    /// The blanks before each column.
+    gap: usize,
+}
+
 impl Grid {
     /// A grid without rows.
     pub fn new(columns: impl IntoIterator<Item = Align>) -> Self {
-        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+        Self { columns: columns.into_iter().collect(), rows: Vec::new(), optional: 0 }
+    }
+
+    /// The same grid, of which this many of the last columns are left out, one by one, where there is no room for them.
+    #[must_use]
+    pub const fn with_optional(mut self, columns: usize) -> Self {
+        self.optional = columns;
+        self
     }
 
     /// Adds a row with one cell per column; missing columns stay blank.
@@ -111,6 +136,11 @@ impl Grid {
     /// Adds text across all columns, which does not widen them.
     pub fn across(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(Row::Across(cells.into_iter().collect()));
+    }
+
+    /// Whether there are no rows.
+    pub const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// The width of each column.
@@ -125,51 +155,103 @@ impl Grid {
         widths
     }
 
-    /// The width of the aligned rows.
-    pub fn width(&self) -> usize {
-        let widths = self.widths();
-        widths.iter().sum::<usize>() + GAP.len() * widths.len()
+    /// The width of the aligned rows, without the columns that may be left out.
+    pub fn least_width(&self) -> usize {
+        let mut widths = self.widths();
+        widths.truncate(widths.len().saturating_sub(self.optional));
+        self.needed(&widths)
     }
 
-    /// Writes all rows, indented by one gap, without trailing spaces.
+    /// What columns of these widths need. A text in the last one can be wrapped.
+    fn needed(&self, widths: &[usize]) -> usize {
+        let is_text = |nth: usize| nth + 1 == widths.len() && self.columns[nth] == Align::Left && nth > 0;
+        let needed = |(nth, width): (usize, &usize)| if is_text(nth) { (*width).min(TEXT_MIN) } else { *width };
+        widths.iter().enumerate().map(|column| needed(column) + GAP.len()).sum()
+    }
+
+    /// The columns and blanks that fit into `width`: first columns are left out, then the blanks become narrow.
+    fn shape(&self, width: usize) -> Shape {
+        let mut widths = self.widths();
+        let least = widths.len().saturating_sub(self.optional);
+        while widths.len() > least && self.needed(&widths) > width {
+            widths.pop();
+        }
+        let gap = if self.needed(&widths) > width { 1 } else { GAP.len() };
+        Shape { widths, gap }
+    }
+
+    /// All rows as lines of at most `width` columns, indented by one gap, without trailing spaces. What is longer
+    /// because of a text is wrapped; numbers never are.
+    pub fn lines(&self, width: usize, color: bool) -> Vec<Line> {
+        let shape = self.shape(width);
+        let mut pen = Pen::new(width, color);
+        for row in &self.rows {
+            match row {
+                Row::Cells(cells) => self.draw_cells(cells, &shape, &mut pen),
+                Row::Across(cells) => {
+                    for cell in cells {
+                        pen.wrap(GAP.len(), cell, 2 * GAP.len());
+                    }
+                }
+            }
+            pen.end_line();
+        }
+        pen.into_lines()
+    }
+
+    /// Writes all rows, however wide.
     ///
     /// # Errors
     ///
     /// `out` returns one.
     pub fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
-        let widths = self.widths();
-        for row in &self.rows {
-            match row {
-                Row::Cells(cells) => self.write_cells(cells, &widths, color, out)?,
-                Row::Across(cells) => {
-                    for cell in cells.iter().filter(|cell| !cell.text.is_empty()) {
-                        out.write_all(GAP.as_bytes())?;
-                        cell.write(color, out)?;
-                    }
-                }
-            }
-            writeln!(out)?;
+        self.write_within(usize::MAX, color, out)
+    }
+
+    /// Writes all rows in at most `width` columns.
+    ///
+    /// # Errors
+    ///
+    /// `out` returns one.
+    pub fn write_within(&self, width: usize, color: bool, out: &mut impl Write) -> io::Result<()> {
+        for line in self.lines(width, color) {
+            writeln!(out, "{line}")?;
         }
         Ok(())
     }
 
-    fn write_cells(&self, cells: &[Cell], widths: &[usize], color: bool, out: &mut impl Write) -> io::Result<()> {
+    fn draw_cells(&self, cells: &[Cell], shape: &Shape, pen: &mut Pen) {
         // Spaces are written only when something follows them.
         let mut owed = 0;
-        for ((cell, width), align) in cells.iter().zip(widths).zip(&self.columns) {
+        let last = shape.widths.len().saturating_sub(1);
+        for (nth, ((cell, width), align)) in cells.iter().zip(&shape.widths).zip(&self.columns).enumerate() {
             let blanks = width - cell.width();
             let (before, after) = if *align == Align::Right { (blanks, 0) } else { (0, blanks) };
-            owed += GAP.len() + before;
+            owed += shape.gap + before;
             let inked = Cell { text: cell.text.trim_end().to_owned(), tone: cell.tone };
-            if !inked.text.is_empty() {
-                write!(out, "{:owed$}", "")?;
-                inked.write(color, out)?;
+            let inked_width = inked.width();
+            if inked_width > 0 {
+                match nth == last && *align == Align::Left {
+                    true => pen.wrap(owed, &inked, pen.width() + owed),
+                    false => pen.put(owed, &inked),
+                }
                 owed = 0;
             }
-            owed += cell.width() - inked.width() + after;
+            owed += cell.width() - inked_width + after;
         }
-        Ok(())
     }
+}
+
+/// Texts one after the other, in lines of at most `width` columns.
+pub fn heading(cells: &[Cell], width: usize, color: bool) -> Vec<Line> {
+    const BETWEEN: usize = 3;
+    let mut pen = Pen::new(width, color);
+    for cell in cells {
+        let blanks = if pen.width() > 0 { BETWEEN } else { 0 };
+        pen.wrap(blanks, cell, GAP.len());
+    }
+    pen.end_line();
+    pen.into_lines()
 }
 
 #[cfg(test)]
@@ -192,7 +274,7 @@ mod tests {
         grid.row(["".into(), "3  ".into(), "".into()]);
         let expected = "  a line that is wider than all columns\n  µs          1\n  second  1,000  x\n           20    y\n            3\n";
         assert_eq!(text(&grid, false), expected);
-        assert_eq!(grid.width(), 18);
+        assert_eq!(grid.least_width(), 18);
     }
 
     #[test]
@@ -215,5 +297,38 @@ mod tests {
         let mut grid = Grid::new([Align::Left]);
         grid.row(["eth0\x1b]0;title\x07\n".into()]);
         assert_eq!(text(&grid, true), "  eth0\u{fffd}]0;title\u{fffd}\u{fffd}\n");
+    }
+
+    fn within(grid: &Grid, width: usize) -> Vec<String> {
+        grid.lines(width, false).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_left_out_from_the_right() {
+        let mut grid = Grid::new([Align::Left, Align::Right, Align::Right, Align::Right]).with_optional(2);
+        grid.row(["192.0.2.1", "12 MB", "9.6 Mbit/s", "8.1 k"].map(Cell::from));
+        assert_eq!(within(&grid, 80), ["  192.0.2.1  12 MB  9.6 Mbit/s  8.1 k"]);
+        assert_eq!(within(&grid, 36), ["  192.0.2.1  12 MB  9.6 Mbit/s"]);
+        assert_eq!(within(&grid, 18), ["  192.0.2.1  12 MB"]);
+        // It needs what is left, with less space between.
+        assert_eq!((within(&grid, 17), grid.least_width()), (vec![" 192.0.2.1 12 MB".to_owned()], 18));
+    }
+
+    #[test]
+    fn a_long_text_goes_on_below_its_column() {
+        let mut grid = Grid::new([Align::Right, Align::Left]);
+        grid.row(["spool".into(), "three reports that wait for a collector".into()]);
+        grid.across([Cell::new("eth0", Tone::Strong), "(uplink)".into(), "TROUBLE: a program stands before it".into()]);
+        grid.row(["".into(), "averylongwordthatcannotbebrokenanywhere".into()]);
+        let expected = [
+            "  spool  three reports that",
+            "         wait for a",
+            "         collector",
+            "  eth0  (uplink)",
+            "    TROUBLE: a program",
+            "    stands before it",
+            "         averylongwordthatcannotbebrokenanywhere",
+        ];
+        assert_eq!(within(&grid, 27), expected);
     }
 }

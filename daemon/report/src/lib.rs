@@ -47,7 +47,9 @@ pub use rates::InterfaceRates;
 pub use rows::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 pub use schema::{live_schema, report_schema, second_schema, tombstone_schema};
 pub use second::{InterfaceSecond, LastReport, SECOND_SCHEMA, Second};
-pub use tables::{Style, write_answers, write_styled_tables, write_tables, write_union};
+pub use tables::{
+    Style, write_answers, write_overview, write_tables, write_talkers, write_union, write_union_overview,
+};
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
 pub use union::{Gap, REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use weir_config::names::protocol::protocol_name;

@@ -81,7 +81,7 @@ fn distribution(recorded: &Recorded<u32>, [min, max]: [u64; 2]) -> Histogram {
 
 /// A line for each interface: its mean second, its busiest ones, and the busiest of all.
 pub(super) fn grid(rates: &[InterfaceRates]) -> Grid {
-    let mut grid = Grid::new([Left, Left, Right, Right, Right, Right, Right, Right]);
+    let mut grid = Grid::new([Left, Left, Right, Right, Right, Right, Right, Right]).with_optional(3);
     let captions = ["", "", "median", "90 %", "max", "median", "90 %", "max"];
     grid.row(captions.map(|caption| Cell::new(caption, Faint)));
     for InterfaceRates { interface, direction, longest_second: _, unplaced: _, packets, bytes } in rates {

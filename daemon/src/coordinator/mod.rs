@@ -171,6 +171,7 @@ impl Coordinator<'_, '_> {
             is_ready: self.measuring.attachments.waiting() == 0,
             is_alive: true,
         };
+        self.control.board.open_window(state.window.end());
         if state.is_ready {
             self.greet(greeting);
         }
@@ -356,6 +357,7 @@ impl Coordinator<'_, '_> {
         state.is_alive = self.report(end, next.as_ref())?;
         state.seconds.begin();
         state.readings.end_window();
+        self.control.board.open_window(state.window.end());
         if let Some(next) = next {
             self.install(next);
             state.pulse.provide(self.measuring.closing.interfaces);

@@ -56,7 +56,7 @@ mod tests {
             interval_seconds: 10,
             memory_bytes: 0,
         };
-        let mut status = Status { identity, last_report: None, troubles: Vec::new() };
+        let mut status = Status { identity, last_report: None, next_report: None, troubles: Vec::new() };
         assert_eq!(told(&status)[0].answer, Answer::Yes);
         status.troubles = vec!["eth0 (ingress): another process has removed weir's program\u{1b}[1m".to_owned()];
         let found = told(&status);

@@ -101,6 +101,8 @@ pub struct Start<'a> {
     pub directory: Option<&'a Path>,
     /// Whether a missing interface is an error at start.
     pub strict: bool,
+    /// Whether standard output gets tables for people, not JSON.
+    pub has_tables: bool,
     /// Reads the configuration again.
     pub reread: Reread<'a>,
     /// The folders and files that weir can access; `None` if everything that its user may access.
@@ -125,7 +127,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     let hook_order = load_programs(parts.as_mut(), needs);
 
     let FirstWindow { window, mut keys, seen, rotation } = FirstWindow::new(setup, &mut inheritance)?;
-    let outboxes = sink::open(&config.sinks, spools.as_ref())?;
+    let outboxes = sink::open(&config.sinks, spools.as_ref(), start.has_tables)?;
     let webhook = config.alerts.webhook.as_ref().map(sink::open_webhook).transpose()?;
     let (taps, inboxes) =
         Taps::new(setup.memory.readers as usize, config.datapath.packet_ring as usize).map_err(RunError::Taps)?;
@@ -201,6 +203,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             can_sample: config.sampling.packets.leaves_out(),
             has_readers: setup.memory.readers > 0,
             can_filter: PrivilegedThread::Attacher.keeps(&kept).contains(CapabilitySet::NET_ADMIN),
+            has_tables: start.has_tables,
             places: start.places,
         };
         let (reloader, reloads) = Reloader::new(

@@ -106,7 +106,7 @@ pub struct FirstWindow {
 
 impl FirstWindow {
     /// The first window begins here, before the first packet is counted, or where the last one of an earlier weir
-    /// ended. Its day determines the key of all shards.
+    /// ended. It is short, so that the first report comes soon. Its day determines the key of all shards.
     ///
     /// # Errors
     ///
@@ -115,7 +115,8 @@ impl FirstWindow {
         let Setup { config, key, .. } = setup;
         let last_end = inheritance.state().map(|state| state.until);
         let (now, interval) = (clock::now(), config.report.interval);
-        let window = last_end.map_or_else(|| Window::open(now, interval), |end| Window::resume(end, now, interval));
+        let first = || Window::first(now, interval, config.report.first_window);
+        let window = last_end.map_or_else(first, |end| Window::resume(end, now, interval));
         let keys = Keys::new(*key, HashKey::Random.key()?, window.start());
         let empty = seen::filter(&config.seen_flows, keys.id());
         let (seen, begun) = inheritance.seen(&empty).unwrap_or((empty, None));

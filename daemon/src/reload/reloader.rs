@@ -174,7 +174,8 @@ impl<'a> Reloader<'a> {
             provided.map_err(|error| with_causes(&error))?;
         }
         let new: Vec<_> = config.sinks.iter().filter(|sink| !base.config.sinks.contains(sink)).cloned().collect();
-        let opened = sink::open(&new, self.spools.as_ref()).map_err(|error| with_causes(&error))?;
+        let opened =
+            sink::open(&new, self.spools.as_ref(), self.started.has_tables).map_err(|error| with_causes(&error))?;
         let webhook = config.alerts.webhook.as_ref().filter(|_| config.alerts.webhook != base.config.alerts.webhook);
         let webhook = webhook.map(sink::open_webhook).transpose().map_err(|error| with_causes(&error))?;
         Ok(Prepared {
@@ -217,8 +218,14 @@ mod tests {
 
     use super::*;
 
-    const STARTED: Started =
-        Started { has_programs: false, can_sample: false, has_readers: true, can_filter: false, places: None };
+    const STARTED: Started = Started {
+        has_programs: false,
+        can_sample: false,
+        has_readers: true,
+        can_filter: false,
+        has_tables: false,
+        places: None,
+    };
 
     fn parse(text: &str) -> Config {
         Config::parse(text, "weir.yaml").unwrap()

@@ -4,8 +4,8 @@
 //! folders where other users may put links and pipes, [`folder`] checks whether files can be created in a folder, and
 //! [`lock`] reserves a folder for a single weir. [`process`] reads how much of the machine weir uses. [`privileges`]
 //! and [`sandbox`] drop rights; [`confined`] explains why a file cannot be opened then. [`notify`] sends messages to
-//! systemd, [`sockopt`] sets options of sockets, [`waker`] wakes a thread, and [`numbers`] and [`text`] format numbers
-//! and errors for people.
+//! systemd, [`sockopt`] sets options of sockets, [`waker`] wakes a thread, [`numbers`] and [`text`] format numbers and
+//! errors for people, and [`terminal`] knows the width and colours that they can have.
 
 #![deny(unsafe_code)]
 
@@ -23,6 +23,7 @@ pub mod process;
 pub mod sandbox;
 pub mod signals;
 pub mod sockopt;
+pub mod terminal;
 pub mod text;
 pub mod waker;
 

@@ -53,6 +53,25 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// Formats the bit rate of so many bytes in this many seconds: `60.4 Mbit/s`.
+pub fn bit_rate(bytes: u64, seconds: f64) -> String {
+    scaled(bytes as f64 * 8.0 / seconds, "bit/s")
+}
+
+/// Formats the packet rate of so many packets in this many seconds: `12.3 kpkt/s`.
+pub fn packet_rate(packets: u64, seconds: f64) -> String {
+    scaled(packets as f64 / seconds, "pkt/s")
+}
+
+/// Formats a short time, given in nanoseconds: `9.1 ns`, `7.6 µs`, `12.0 ms`.
+pub fn short_time(nanoseconds: f64) -> String {
+    match nanoseconds {
+        ..999.95 => format!("{nanoseconds:.1} ns"),
+        ..999_950.0 => format!("{:.1} µs", nanoseconds / 1e3),
+        _ => format!("{:.1} ms", nanoseconds / 1e6),
+    }
+}
+
 /// Formats a size of memory in MiB, with this many decimals: `12.3 MiB`.
 pub fn mebibytes(bytes: u64, decimals: usize) -> String {
     format!("{:.decimals$} MiB", bytes as f64 / f64::from(1 << 20))
@@ -97,6 +116,8 @@ mod tests {
     #[test]
     fn memory_and_time_have_units() {
         assert_eq!((mebibytes(1 << 20, 1), mebibytes(1_600_000, 2)), ("1.0 MiB".into(), "1.53 MiB".into()));
+        assert_eq!([9.1, 999.94, 999.96, 7_551.8].map(short_time), ["9.1 ns", "999.9 ns", "1.0 µs", "7.6 µs"]);
+        assert_eq!((bit_rate(1_250_000, 10.0), packet_rate(52_000, 10.0)), ("1.0 Mbit/s".into(), "5.2 kpkt/s".into()));
         assert_eq!(time(SignedDuration::from_millis(93_784_999)), "1d 2h 3m 4s");
         assert_eq!(time(SignedDuration::from_secs(-5)), time(SignedDuration::ZERO));
     }

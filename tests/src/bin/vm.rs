@@ -120,7 +120,7 @@ fn attach(mode: &str, obtained: &str) -> Result<String> {
     let interface = QuietPair::OBSERVER_INTERFACE;
     let mut daemon = Daemon::start(Some(&pair.observer), |reports| {
         format!(
-            "interfaces: [{{name: {interface}, mode: {mode}}}]\nreport: {{interval: 1h}}\nseen_flows: {{generation: 1h}}\n\
+            "interfaces: [{{name: {interface}, mode: {mode}}}]\nreport: {{interval: 1h, first_window: 1h}}\nseen_flows: {{generation: 1h}}\n\
              sinks: [{{type: file, path: {}}}]\n",
             reports.display()
         )

@@ -127,6 +127,9 @@ pub struct Report {
     /// The length of a window: whole seconds, a divisor of a day.
     #[serde(serialize_with = "units::write_duration")]
     pub interval: Duration,
+    /// The first window after a start ends at a multiple of this, if that is before a multiple of the interval.
+    #[serde(serialize_with = "units::write_duration")]
+    pub first_window: Duration,
     /// The number of entries of each top list.
     pub top: usize,
 }
@@ -473,7 +476,7 @@ impl Default for Config {
 
 impl Default for Report {
     fn default() -> Self {
-        Self { interval: Duration::from_secs(10), top: 10 }
+        Self { interval: Duration::from_secs(10), first_window: Duration::from_secs(10), top: 10 }
     }
 }
 

@@ -155,6 +155,7 @@ fn report(s: &mut Section<'_>) -> Report {
     let default = Report::default();
     Report {
         interval: s.get("interval", default.interval, |f| interval(&f)),
+        first_window: s.get("first_window", default.first_window, |f| interval(&f)),
         top: s.get("top", default.top, |f| f.size(TOP)),
     }
 }

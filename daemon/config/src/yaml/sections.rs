@@ -21,6 +21,8 @@ pub struct Started {
     pub has_readers: bool,
     /// Whether weir may still attach filters to the classic tc hook.
     pub can_filter: bool,
+    /// Whether standard output gets tables for people, not JSON.
+    pub has_tables: bool,
     /// The directories and files that it can reach; `None`: all that its user may.
     pub places: Option<Places>,
 }

@@ -6,19 +6,21 @@ use weir_config::{self as config, Addresses, Target};
 use super::{File, Http, Ipfix, OpenError, Outbox, Rotation, Sink, Stdout, check::check_one};
 use crate::spool::root::SpoolRoot;
 
-/// Opens every sink, each on its own threads; its reports wait in `spools`, if that is given.
+/// Opens every sink, each on its own threads; its reports wait in `spools`, if that is given. Standard output gets JSON
+/// or, for people, tables.
 ///
 /// # Errors
 ///
 /// The first that cannot be opened.
-pub fn open(sinks: &[config::Sink], spools: Option<&SpoolRoot>) -> Result<Vec<Outbox>, OpenError> {
-    sinks.iter().map(|sink| open_one(sink, spools.zip(sink.target.spool_key().as_deref()))).collect()
+pub fn open(sinks: &[config::Sink], spools: Option<&SpoolRoot>, has_tables: bool) -> Result<Vec<Outbox>, OpenError> {
+    let open = |sink: &config::Sink| open_one(sink, spools.zip(sink.target.spool_key().as_deref()), has_tables);
+    sinks.iter().map(open).collect()
 }
 
-fn open_one(sink: &config::Sink, spool: Option<(&SpoolRoot, &str)>) -> Result<Outbox, OpenError> {
+fn open_one(sink: &config::Sink, spool: Option<(&SpoolRoot, &str)>, has_tables: bool) -> Result<Outbox, OpenError> {
     let (name, target): (_, Box<dyn Sink>) = match &sink.target {
         Target::Stdout => {
-            let opened = Stdout::new().map_err(|source| OpenError::System { name: "stdout", source })?;
+            let opened = Stdout::new(has_tables).map_err(|source| OpenError::System { name: "stdout", source })?;
             ("stdout", Box::new(opened))
         }
         Target::File(config::File { path, max_size, keep, compress }) => {
@@ -65,7 +67,7 @@ mod tests {
     fn sinks_are_opened_in_the_order_of_the_configuration() {
         let text = "sinks: [{type: file, path: /nowhere/reports}, {type: http, url: 'http://[::1]:9/weir'}]";
         let config = Config::parse(text, "weir.yaml").unwrap();
-        let opened = open(&config.sinks, None).unwrap();
+        let opened = open(&config.sinks, None, false).unwrap();
         let names: Vec<_> = Outbox::finish_all(opened, Duration::ZERO).into_iter().map(|sink| sink.name).collect();
         assert_eq!(names, ["file:/nowhere/reports", "http://[::1]:9/weir"]);
     }

@@ -1,13 +1,19 @@
-//! Reports to standard output, one line each.
+//! Reports to standard output: one line of JSON each or, for people at a terminal, one screen.
 
 use std::{
+    borrow::Cow,
     fs,
     io::{self, IsTerminal},
     os::fd::{AsFd, OwnedFd},
 };
 
+use weir_report::{Report, Style, write_overview};
+
 use super::{DeliveryError, Sink, write_line};
 use crate::spool::Item;
+
+/// How to see more than one screen has.
+const MORE: &str = "live: weir top   all of it: weir report --full";
 
 /// Standard output without a buffer: a delivered report has been written.
 #[derive(Debug)]
@@ -16,26 +22,46 @@ pub struct Stdout {
     torn: bool,
     /// A closed terminal gives an error of its own.
     is_terminal: bool,
+    /// Whether reports are shown as tables.
+    has_tables: bool,
 }
 
 impl Stdout {
-    /// The process's standard output.
+    /// The process's standard output, with tables or JSON.
     ///
     /// # Errors
     /// The process was started without one, or has no file descriptor left.
-    pub fn new() -> io::Result<Self> {
-        io::stdout().as_fd().try_clone_to_owned().map(Self::from)
+    pub fn new(has_tables: bool) -> io::Result<Self> {
+        let out = io::stdout().as_fd().try_clone_to_owned()?;
+        Ok(Self { has_tables, ..Self::from(out) })
     }
 }
 
 impl From<OwnedFd> for Stdout {
     fn from(out: OwnedFd) -> Self {
         let out = fs::File::from(out);
-        Self { is_terminal: out.is_terminal(), out, torn: false }
+        Self { is_terminal: out.is_terminal(), out, torn: false, has_tables: false }
     }
 }
 
 impl Stdout {
+    /// A report as one screen.
+    fn screen(&self, line: &[u8]) -> io::Result<Vec<u8>> {
+        let report: Report = serde_json::from_slice(line)?;
+        let style = Style::of_terminal(&self.out, self.is_terminal);
+        let mut screen = Vec::new();
+        write_overview(&report, style, MORE, &mut screen)?;
+        screen.push(b'\n');
+        Ok(screen)
+    }
+
+    /// What is written for one thing to deliver.
+    fn shown<'i>(&self, item: &'i Item) -> Cow<'i, [u8]> {
+        let line = &item.encoded.line;
+        let screen = (self.has_tables && item.is_report).then(|| self.screen(line).ok()).flatten();
+        screen.map_or(Cow::Borrowed(line), Cow::Owned)
+    }
+
     /// Whether the output can never be read: the reader of the pipe is gone, or the terminal is.
     fn is_gone(&self, error: &io::Error) -> bool {
         let hung_up = rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO);
@@ -49,8 +75,11 @@ impl Sink for Stdout {
     }
 
     fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
-        let mut lines = batch.iter().map(|parcel| &parcel.encoded.line);
-        lines.try_for_each(|line| write_line(&mut self.out, &mut self.torn, line)).map_err(|error| {
+        let mut write = |item: &Item| {
+            let shown = self.shown(item);
+            write_line(&mut self.out, &mut self.torn, &shown)
+        };
+        batch.iter().try_for_each(&mut write).map_err(|error| {
             let message = format!("cannot write to standard output: {error}");
             match self.is_gone(&error) {
                 true => DeliveryError::Closed(message),
@@ -77,6 +106,20 @@ mod tests {
             stdout.deliver(&report).unwrap();
             assert_eq!(lines.next().unwrap().unwrap().as_bytes(), report[0].encoded.line.trim_ascii_end());
         }
+    }
+
+    #[test]
+    fn people_get_a_screen_and_tombstones_stay_as_they_are() {
+        let (reader, writer) = io::pipe().unwrap();
+        let mut stdout = Stdout { has_tables: true, ..Stdout::from(OwnedFd::from(writer)) };
+        let mut items = parcels([1, 2]);
+        items[1].is_report = false;
+        stdout.deliver(&items).unwrap();
+        drop(stdout);
+        let text = io::read_to_string(reader).unwrap();
+        let (screen, line) = text.trim_end().rsplit_once('\n').unwrap();
+        assert!(screen.contains("TRAFFIC   729.9 Mbit/s") && screen.contains("weir top"), "{screen}");
+        assert_eq!(line.as_bytes(), items[1].encoded.line.trim_ascii_end());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! A question about one key: `src_ip=192.0.2.7`, answered by every list and view that has such keys.
 //!
 //! Any row of a list can be queried as the report shows it: its fields, each with its value. An address without a
-//! field, and `host`, may be on either side.
+//! field, and `host`, may be on either side. [`short`] has what people say instead, such as `:443`.
+
+pub mod short;
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -43,13 +45,26 @@ const VIEW: &str = "view";
 const PREFIX: &str = "prefix";
 
 impl Ask {
-    /// Reads `FIELD=VALUE,...`, or an address or prefix alone. `interfaces` has the names that are in the report. The
+    /// Reads `FIELD=VALUE,...`, an address or prefix alone, or what [`short::meant`] knows. `interfaces` has the names that are in the report. The
     /// views that cover all packets come first.
     ///
     /// # Errors
     ///
     /// What is wrong with it or, if no view has such keys, which keys can be queried.
     pub fn parse(text: &str, views: &Views, interfaces: &[&str]) -> Result<Vec<Self>, String> {
+        let Some(meant) = short::meant(text) else { return Self::parse_fields(text, views, interfaces) };
+        let (mut asks, mut refused) = (Vec::new(), Vec::new());
+        for fields in &meant {
+            match Self::parse_fields(fields, views, interfaces) {
+                Ok(more) => asks.extend(more),
+                Err(why) => refused.push(why),
+            }
+        }
+        if asks.is_empty() { Err(refused.swap_remove(0)) } else { Ok(asks) }
+    }
+
+    /// Reads `FIELD=VALUE,...`, or an address or prefix alone.
+    fn parse_fields(text: &str, views: &Views, interfaces: &[&str]) -> Result<Vec<Self>, String> {
         let asked = QueryTerms::parse(text, views, interfaces)?;
         let mut questions: Vec<(usize, &Question)> = views.questions.iter().enumerate().collect();
         questions.sort_by_key(|(_, question)| {
@@ -213,8 +228,9 @@ impl Part {
     fn parse(text: &str, facts: Facts<'_>) -> Result<Self, String> {
         let either = Field::Ip(Side::Host, Lengths::WHOLE);
         let Some((name, value)) = text.split_once('=') else {
-            let value = address(text, either, Lengths::WHOLE)
-                .map_err(|_| format!("{text:?} is neither FIELD=VALUE, as src_ip=192.0.2.7, nor an address"))?;
+            let value = address(text, either, Lengths::WHOLE).map_err(|_| {
+                format!("{text:?} is neither FIELD=VALUE, as src_ip=192.0.2.7, nor an address, nor a port, as :443")
+            })?;
             return Ok(Self { field: either, value });
         };
         let (name, value) = (name.trim(), value.trim());
@@ -422,6 +438,21 @@ mod tests {
     }
 
     #[test]
+    fn a_port_a_service_and_a_protocol_are_asked_for_as_people_say_it() {
+        let views = views("{name: to, by: [dst_port]}, {name: hosts, by: [host, dst_port]}");
+        let asked = |text: &str| asked(text, &views).unwrap().into_iter().map(|(name, key)| format!("{name} {key}"));
+        let services = [
+            r#"services {"port":443,"proto":"tcp"}"#,
+            r#"services {"port":443,"proto":"udp"}"#,
+            r#"to {"dst_port":443}"#,
+        ];
+        assert_eq!(asked(":443").collect::<Vec<_>>(), services);
+        assert_eq!(asked("tcp/443").collect::<Vec<_>>(), services[..1]);
+        assert_eq!(asked("tcp").collect::<Vec<_>>(), [r#"protocols {"proto":"tcp"}"#]);
+        assert_eq!(asked("192.0.2.7:443").collect::<Vec<_>>(), [r#"hosts {"dst_port":443,"host":"192.0.2.7"}"#]);
+    }
+
+    #[test]
     fn every_value_that_a_row_shows_can_be_asked_for() {
         let fields = "src_as dst_as src_net dst_net src_country dst_country scope tcp_flags dscp ecn vlan fragment \
                       ip_version proto port src_port dst_port direction";
@@ -525,7 +556,7 @@ mod tests {
             ("src_ip=10.0.0.1,src_ip=10.0.0.2", "src_ip is there twice"),
             ("10.0.0.1,2001:db8::1", "one address is IPv4 and the other IPv6"),
             ("10.0.0.1,10.0.0.2,10.0.0.3", "3 addresses: a key has at most two"),
-            ("443", "\"443\" is neither FIELD=VALUE, as src_ip=192.0.2.7, nor an address"),
+            ("443", "\"443\" is neither FIELD=VALUE, as src_ip=192.0.2.7, nor an address, nor a port, as :443"),
         ] {
             let error = ask(wrong).unwrap_err();
             assert!(error.contains(why), "{wrong}: {error}");

@@ -21,7 +21,10 @@ use weir_config::{
 use weir_datapath::directory::Directory;
 
 use self::filter::{Filter, Test};
-pub use self::{ask::Ask, plan::Structure};
+pub use self::{
+    ask::{Ask, short::is_name},
+    plan::Structure,
+};
 
 /// A view that is ready to be asked.
 #[derive(Clone, Debug)]

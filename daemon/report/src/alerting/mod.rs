@@ -28,7 +28,7 @@ const WHOLE: [f64; 2] = [0.9, 1.1];
 /// All rules with their states.
 #[derive(Debug, Default)]
 pub struct Alerts {
-    rules: Vec<Standing>,
+    rules: Vec<RuleState>,
     /// The lengths of windows that are judged, in seconds.
     whole: [f64; 2],
     /// When the last window ended, if the next one may follow at once.
@@ -37,7 +37,7 @@ pub struct Alerts {
 
 /// A rule with its state.
 #[derive(Debug)]
-struct Standing {
+struct RuleState {
     rule: Rule,
     state: State<Timestamp>,
     /// Whether the next configuration drops it.
@@ -59,16 +59,16 @@ impl Alerts {
 
     /// The state of each rule that is not inactive, with the rule in words.
     pub fn states(&self) -> Vec<(String, State<Timestamp>)> {
-        let active = self.rules.iter().filter(|standing| standing.state != State::Inactive);
-        active.map(|standing| (standing.rule.to_string(), standing.state)).collect()
+        let active = self.rules.iter().filter(|rule_state| rule_state.state != State::Inactive);
+        active.map(|rule_state| (rule_state.rule.to_string(), rule_state.state)).collect()
     }
 
     /// Restores the states from an earlier weir, for rules that are the same.
     pub fn resume(&mut self, states: &[(String, State<Timestamp>)]) {
-        for standing in &mut self.rules {
-            let rule = standing.rule.to_string();
+        for rule_state in &mut self.rules {
+            let rule = rule_state.rule.to_string();
             if let Some((_, state)) = states.iter().find(|(known, _)| *known == rule) {
-                standing.state = *state;
+                rule_state.state = *state;
             }
         }
     }
@@ -79,11 +79,11 @@ impl Alerts {
         // If the clock was stepped, the next window starts at another time although there is no gap.
         let end = Some(report.window.end).filter(|_| report.window.clock_step_seconds.is_none());
         if std::mem::replace(&mut self.last_end, end).is_some_and(|end| end < report.window.start) {
-            for standing in &mut self.rules {
-                standing.state.pause();
+            for rule_state in &mut self.rules {
+                rule_state.state.pause();
             }
         }
-        self.rules.iter_mut().filter_map(|standing| standing.judge(report, is_whole)).collect()
+        self.rules.iter_mut().filter_map(|rule_state| rule_state.judge(report, is_whole)).collect()
     }
 
     /// Whether a window of this length is judged.
@@ -99,8 +99,8 @@ impl Alerts {
 
     /// Announces that rules not among these judge only the next report. Their alerts end with it.
     pub fn part_from(&mut self, next: &[Rule]) {
-        for standing in &mut self.rules {
-            standing.leaves = !next.contains(&standing.rule);
+        for rule_state in &mut self.rules {
+            rule_state.leaves = !next.contains(&rule_state.rule);
         }
     }
 
@@ -108,42 +108,42 @@ impl Alerts {
     pub fn change(&mut self, rules: &[Rule], interval: Duration) {
         let before = std::mem::take(&mut self.rules);
         let stand = |rule: &Rule| {
-            let known = before.iter().find(|standing| standing.rule == *rule);
-            let state = known.map_or(State::Inactive, |standing| standing.state);
-            Standing { rule: rule.clone(), state, leaves: false }
+            let known = before.iter().find(|rule_state| rule_state.rule == *rule);
+            let state = known.map_or(State::Inactive, |rule_state| rule_state.state);
+            RuleState { rule: rule.clone(), state, leaves: false }
         };
         self.rules = rules.iter().map(stand).collect();
         self.whole = WHOLE.map(|part| interval.as_secs_f64() * part);
     }
 }
 
-impl Standing {
+impl RuleState {
     fn judge(&mut self, report: &Report, is_whole: bool) -> Option<Alert> {
         let Self { rule, state, leaves } = self;
-        let mut found = Found::of(rule, report);
+        let mut result = RuleResult::of(rule, report);
         let has_all = rule.when.operator.is_upward() || report.self_metrics.late_cpus.is_empty();
         if !is_whole || !has_all {
-            found.verdict = Verdict::Silent;
+            result.verdict = Verdict::Silent;
         }
         let before = *state;
-        let change = state.step(found.verdict, report.window.start, rule.windows);
+        let change = state.step(result.verdict, report.window.start, rule.windows);
         if !*leaves {
-            return alert(rule, *state, change, &found);
+            return alert(rule, *state, change, &result);
         }
         // No alert begins any more, and ongoing alerts end.
         match (before, change, *state) {
             (State::Firing { .. }, Change::None, State::Firing { since, .. }) => {
-                let ended = alert(rule, State::Inactive, Change::Ends(since), &found)?;
+                let ended = alert(rule, State::Inactive, Change::Ends(since), &result)?;
                 Some(Alert { state: "withdrawn".to_owned(), ..ended })
             }
-            (State::Firing { .. }, ..) => alert(rule, *state, change, &found),
+            (State::Firing { .. }, ..) => alert(rule, *state, change, &result),
             _ => None,
         }
     }
 }
 
 /// The result of a rule for a report.
-struct Found<'r> {
+struct RuleResult<'r> {
     verdict: Verdict,
     /// The numbers that are farthest on the rule's side, the farthest first, in the unit of the rule.
     farthest: Vec<(Number, Owner<'r>)>,
@@ -151,14 +151,14 @@ struct Found<'r> {
     between: usize,
 }
 
-impl<'r> Found<'r> {
+impl<'r> RuleResult<'r> {
     fn of(rule: &Rule, report: &'r Report) -> Self {
         let Rule { when, interface: only, clear, .. } = rule;
         let (operator, scale) = (when.operator, when.scale(report.window.seconds));
         // A larger value is farther on the rule's side.
         let far =
             |number: &Number| if operator.is_upward() { number.judged(operator) } else { -number.judged(operator) };
-        let mut found = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
+        let mut result = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
         reading::visit(&when.subject.selector, report, &mut |number, owner| {
             let is_meant =
                 only.as_ref().is_none_or(|only| owner.name().is_some_and(|name| interface::fits(only, name)));
@@ -167,22 +167,22 @@ impl<'r> Found<'r> {
             }
             let number = number.per(scale);
             if operator.holds(number.judged(operator), when.limit.number) {
-                found.beyond += 1;
+                result.beyond += 1;
             } else if operator.holds(number.judged(operator), *clear) {
-                found.between += 1;
+                result.between += 1;
             }
-            let place = found.farthest.partition_point(|(earlier, _)| far(earlier) >= far(&number));
+            let place = result.farthest.partition_point(|(earlier, _)| far(earlier) >= far(&number));
             if place < EVIDENCE_MAX {
-                found.farthest.truncate(EVIDENCE_MAX - 1);
-                found.farthest.insert(place, (number, owner));
+                result.farthest.truncate(EVIDENCE_MAX - 1);
+                result.farthest.insert(place, (number, owner));
             }
         });
-        found.verdict = match found {
+        result.verdict = match result {
             Self { beyond: 1.., .. } => Verdict::Beyond,
             Self { between: 1.., .. } => Verdict::Between,
             _ => Verdict::Within,
         };
-        found
+        result
     }
 
     /// The numbers that decided, and how many more there are: those beyond the limit, or else those beyond the limit
@@ -196,7 +196,7 @@ impl<'r> Found<'r> {
     }
 }
 
-fn alert(rule: &Rule, state: State<Timestamp>, change: Change<Timestamp>, found: &Found<'_>) -> Option<Alert> {
+fn alert(rule: &Rule, state: State<Timestamp>, change: Change<Timestamp>, result: &RuleResult<'_>) -> Option<Alert> {
     let Rule { name, when, interface: _, windows, clear } = rule;
     let (told, since) = match (state, change) {
         (_, Change::Ends(since)) => ("cleared", since),
@@ -206,7 +206,7 @@ fn alert(rule: &Rule, state: State<Timestamp>, change: Change<Timestamp>, found:
         (State::Firing { since, .. }, _) => ("clearing", since),
     };
     let Since { start, windows: judged } = since;
-    let (evidence, more) = found.evidence(when.limit.unit.is_some());
+    let (evidence, more) = result.evidence(when.limit.unit.is_some());
     Some(Alert {
         rule: name.clone(),
         when: when.to_string(),

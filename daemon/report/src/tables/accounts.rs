@@ -1,33 +1,27 @@
 //! The parts of a report about interfaces, all packets together, and weir itself.
 
-use weir_system::{
-    numbers::grouped,
-    numbers::{bytes, percent},
-};
+use weir_system::numbers::{bytes, grouped, percent, short_time};
 
 use super::super::{
     Bounds, Distinct, Histogram, Interface, NewFlows, SelfMetrics, SinkMetrics, Tally, TcpBounds, TcpPackets, Totals,
-    TotalsBounds, Uncertain, Unique,
+    TotalsBounds, Uncertain, Unique, Window,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
         Tone::{Alarm, Faint, Plain, Strong},
     },
 };
-use super::words::{ALIAS_MAX, confidence_text, off, ratio, shortened};
+use super::words::{ALIAS_MAX, coverage_text, in_percent, off, ratio, shortened};
 
 /// The maximum length of a bar in a chart, in columns.
 pub(super) const BAR: usize = 32;
-/// Coverage below this share is shown as trouble.
-const COVERAGE_MIN: f64 = 0.999;
 /// How much of a sink's error is shown, in characters.
 const ERROR_MAX: usize = 90;
 
 pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
     let mut grid = Grid::new([Left, Right, Right, Right]);
-    for (
-        i,
-        Interface {
+    for (i, interface) in interfaces.iter().enumerate() {
+        let Interface {
             name,
             earlier_name,
             index: _,
@@ -41,18 +35,16 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
             ledger,
             tcp,
             packet_sizes: _,
-            coverage,
+            coverage: _,
             coverage_lower: _,
-            coverage_upper,
+            coverage_upper: _,
             coverage_bytes: _,
             coverage_bytes_lower: _,
             coverage_bytes_upper: _,
             blind_seconds,
             trouble,
             kept,
-        },
-    ) in interfaces.iter().enumerate()
-    {
+        } = interface;
         if i > 0 {
             grid.across([]);
         }
@@ -72,10 +64,7 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
         line.extend((counts != "packets").then(|| Cell::new(format!("counts {counts}"), Alarm)));
         line.extend(direction.as_ref().map(Cell::from));
         line.extend([Cell::from(rate), balanced, kept]);
-        line.extend(coverage.map(|coverage| {
-            let tone = if coverage_upper.unwrap_or(coverage) < COVERAGE_MIN { Alarm } else { Plain };
-            Cell::new(format!("coverage {}", percent(coverage)), tone)
-        }));
+        line.extend(coverage_text(interface).map(|(text, is_low)| Cell::new(text, if is_low { Alarm } else { Plain })));
         line.extend(blind_seconds.map(|seconds| Cell::new(format!("BLIND for up to {seconds:.1} s"), Alarm)));
         grid.across(line);
         if let Some(earlier) = earlier_name {
@@ -97,7 +86,7 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
             line("at most".to_owned(), &most, Faint);
         }
         if *repeated != Tally::default() {
-            line(format!("feeds elsewhere (feeds: {feeds})"), repeated, Faint);
+            line(format!("in totals by another interface (feeds: {feeds})"), repeated, Faint);
         }
         line("attributed".to_owned(), &ledger.attributed, Plain);
         line("sampled out".to_owned(), &ledger.sampled_out, Plain);
@@ -174,23 +163,29 @@ pub(super) fn shares(totals: &Totals) -> Grid {
 
 pub(super) fn distinct(unique: &Unique, new_flows: &NewFlows, together: bool) -> Grid {
     let Unique { src_ip, dst_ip, flows } = unique;
-    let mut grid = Grid::new([Left, Right, Right, Left, Left]);
-    let mut line = |what: &str, value, lower, upper, remark: String| {
+    let mut grid = Grid::new([Left, Right, Right, Left, Right]);
+    grid.row(["", "", "", "between", "confidence"].map(|caption| Cell::new(caption, Faint)));
+    let mut line = |what: &str, [value, lower, upper]: [u64; 3], confidence| {
         let error = if value == 0 { String::new() } else { percent(ratio(off(value, lower, upper), value)) };
         let bounds = format!("{} – {}", grouped(lower), grouped(upper));
         let error = if error.is_empty() { error } else { format!("± {error}") };
         let (value, error) = if together { Default::default() } else { (grouped(value), error) };
-        grid.row([what.into(), value.into(), error.into(), Cell::from(bounds), Cell::new(remark, Faint)]);
+        let sure = Cell::new(in_percent(confidence), Faint);
+        grid.row([what.into(), value.into(), error.into(), Cell::from(bounds), sure]);
     };
     for (what, Distinct { value, lower, upper, confidence }) in
         [("source addresses", src_ip), ("destination addresses", dst_ip), ("flows", flows)]
     {
-        line(what, *value, *lower, *upper, format!("at {}", confidence_text(*confidence)));
+        line(what, [*value, *lower, *upper], *confidence);
     }
     let NewFlows { value, lower, upper, confidence, false_positive_rate, fill } = *new_flows;
-    let (sure, missed) = (confidence_text(confidence), percent(false_positive_rate));
-    let remark = format!("at {sure}, {missed} missed, filter {} full", percent(fill));
-    line("flows never seen before", value, lower, upper, remark);
+    line("flows never seen before", [value, lower, upper], confidence);
+    let filter = format!(
+        "the filter of seen flows is {} full and misses {} of new ones",
+        percent(fill),
+        percent(false_positive_rate)
+    );
+    grid.across([Cell::new(filter, Faint)]);
     grid
 }
 
@@ -216,7 +211,8 @@ pub(super) fn chart(sizes: &Histogram) -> Grid {
     grid
 }
 
-pub(super) fn costs(metrics: &SelfMetrics) -> Grid {
+/// What weir itself used in a window in which it saw so many packets.
+pub(super) fn costs(metrics: &SelfMetrics, window: &Window, seen: u64) -> Grid {
     let SelfMetrics {
         cpu_ns_per_packet,
         rss_bytes,
@@ -230,10 +226,11 @@ pub(super) fn costs(metrics: &SelfMetrics) -> Grid {
         sinks,
     } = metrics;
     let mut grid = Grid::new([Left, Left]);
-    let kernel = kernel_ns_per_packet.map_or(String::new(), |ns| format!(", {ns:.1} ns in the kernel"));
     let mut line = |what: &str, text: String, tone| grid.row([Cell::from(what), Cell::new(text, tone)]);
-    let daemon = cpu_ns_per_packet.map_or("no packet was seen".to_owned(), |ns| format!("{ns:.1} ns in the daemon"));
-    line("CPU per packet", format!("{daemon}{kernel}"), Plain);
+    line("CPU, daemon", cpu(*cpu_ns_per_packet, window, seen), Plain);
+    if kernel_ns_per_packet.is_some() {
+        line("CPU, kernel", cpu(*kernel_ns_per_packet, window, seen), Plain);
+    }
     if !late_cpus.is_empty() {
         let cpus: Vec<_> = late_cpus.iter().map(u32::to_string).collect();
         line("late CPUs", format!("{}: the rest comes in a later report", cpus.join(", ")), Plain);
@@ -259,6 +256,17 @@ pub(super) fn costs(metrics: &SelfMetrics) -> Grid {
         }
     }
     grid
+}
+
+/// What processing packets takes: the share of a CPU, and the time for each.
+fn cpu(ns_per_packet: Option<f64>, window: &Window, seen: u64) -> String {
+    let Some(ns) = ns_per_packet else { return "no packet was seen".to_owned() };
+    let each = format!("{} per packet", short_time(ns));
+    // A capture is read as fast as it can be: its time is not that of the CPU.
+    if window.late_packets.is_some() || window.seconds <= 0.0 {
+        return each;
+    }
+    format!("{} of a core, {each}", percent(ns * seen as f64 / 1e9 / window.seconds))
 }
 
 pub(super) fn with_dropped(text: String, dropped: u64) -> String {

@@ -1,36 +1,53 @@
 //! Top lists, by source and destination, and of prefixes.
 
 use weir_config::names::services::service_name;
-use weir_system::numbers::{bytes, count, percent};
+use weir_system::numbers::{bit_rate, bytes, count, packet_rate, percent};
 
 use super::super::{
-    Estimate, TopFlow, TopPrefix, Totals,
+    Estimate, Top, TopFlow, TopPrefix, Totals,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
         Tone::Faint,
     },
 };
-use super::words::{address, endpoint, has_ports, in_column, measured, ratio, towards, with_name};
+use super::words::{address, endpoint, has_ports, in_column, measured, ratio, service, towards, with_name};
 
-/// Maximum width of a list of flows or pairs, in columns. If it is wider, source and destination share one column.
-const WIDTH_MAX: usize = 100;
 /// How many rows of each list are shown; the JSON has all.
 pub(super) const ROWS_MAX: usize = 10;
+/// The indent of a part of a key that is below its numbers.
+const BELOW: &str = "    ";
 
 /// One line of a ranking.
 pub(super) struct Entry {
     rank: u32,
     /// The key: one to three columns of text, the last of which may start with an arrow.
     pub(super) what: Vec<String>,
-    packets: Estimate,
-    bytes: Estimate,
+    pub(super) packets: Estimate,
+    pub(super) bytes: Estimate,
 }
 
 impl Entry {
     pub(super) fn new<const N: usize>(rank: u32, what: [String; N], packets: Estimate, bytes: Estimate) -> Self {
         Self { rank, what: what.into(), packets, bytes }
     }
+}
+
+/// The lists of one order, each with its name.
+pub(super) fn lists(top: &Top) -> [(&'static str, Vec<Entry>); 5] {
+    let Top { flows, sources, destinations, pairs, services, .. } = top;
+    let sources = sources.iter().map(|e| Entry::new(e.rank, [address(e.src_ip)], e.packets, e.bytes));
+    let destinations = destinations.iter().map(|e| Entry::new(e.rank, [address(e.dst_ip)], e.packets, e.bytes));
+    let of_pair = |e: &super::super::TopPair| [address(e.src_ip), towards(&address(e.dst_ip))];
+    let pairs = pairs.iter().map(|e| Entry::new(e.rank, of_pair(e), e.packets, e.bytes));
+    let services = services.iter().map(|e| Entry::new(e.rank, [service(&e.proto, e.port)], e.packets, e.bytes));
+    [
+        ("FLOWS", flows.iter().map(flow_entry).collect()),
+        ("SOURCES", sources.collect()),
+        ("DESTINATIONS", destinations.collect()),
+        ("PAIRS", pairs.collect()),
+        ("SERVICES", services.collect()),
+    ]
 }
 
 pub(super) fn flow_entry(flow: &TopFlow) -> Entry {
@@ -50,91 +67,135 @@ pub(super) fn flow_entry(flow: &TopFlow) -> Entry {
     Entry::new(*rank, [proto, src, towards(&dst)], *packets, *bytes)
 }
 
-/// A ranking with one line per entry or, if that is too wide, with the last text column below the one before it.
-pub(super) fn ranking(by: &str, entries: &[Entry], totals: &Totals, together: bool) -> Grid {
-    let flat = grid_of(by, entries, totals, (together, false));
-    let foldable = entries.first().is_some_and(|entry| entry.what.len() > 1);
-    if foldable && flat.width() > WIDTH_MAX { grid_of(by, entries, totals, (together, true)) } else { flat }
+/// What the entries of a list are compared with.
+#[derive(Clone, Copy)]
+pub(super) struct Ranking<'a> {
+    /// What ranks them: `bytes` or `packets`.
+    pub(super) by: &'a str,
+    pub(super) totals: &'a Totals,
+    /// The length of the window.
+    pub(super) seconds: f64,
+    /// Whether it is about several windows, of which only bounds are known.
+    pub(super) together: bool,
 }
 
-pub(super) fn grid_of(by: &str, entries: &[Entry], totals: &Totals, (together, folded): (bool, bool)) -> Grid {
-    let texts = entries.first().map_or(0, |entry| entry.what.len() - usize::from(folded));
-    let columns = [Right].into_iter().chain(vec![Left; texts]).chain([Right; 4]);
-    let mut grid = Grid::new(columns);
-    let by_packets = by == "packets";
-    if !entries.is_empty() {
-        let captions = match (together, by_packets) {
-            (false, true) => ["packets", "±", "share", "bytes"],
-            (false, false) => ["bytes", "±", "share", "packets"],
-            (true, true) => ["packets at least", "at most", "share", "bytes at least"],
-            (true, false) => ["bytes at least", "at most", "share", "packets at least"],
-        };
-        let captions =
-            captions.map(|caption| if caption == "share" { caption.to_owned() } else { format!("{caption}  ") });
-        let blanks = vec![String::new(); 1 + texts];
-        grid.row(blanks.into_iter().chain(captions).map(|caption| Cell::new(caption, Faint)));
-    }
-    for Entry { rank, what, packets, bytes } in entries.iter().take(ROWS_MAX) {
-        let numbers = if together {
-            let of = |estimate: &Estimate, show: &dyn Fn(u64) -> String| [show(estimate.lower), show(estimate.upper)];
-            let (amount, bytes_of) = (in_column(count, ""), in_column(self::bytes, "B"));
-            let ([least, most], share, other) = if by_packets {
-                (of(packets, &amount), ratio(packets.lower, totals.packets), bytes_of(bytes.lower))
-            } else {
-                (of(bytes, &bytes_of), ratio(bytes.lower, totals.bytes), amount(packets.lower))
-            };
-            [least, most, percent(share), other]
-        } else if by_packets {
-            let [value, error] = measured(packets, in_column(count, ""));
-            [value, error, percent(ratio(packets.value, totals.packets)), in_column(self::bytes, "B")(bytes.value)]
-        } else {
-            let [value, error] = measured(bytes, in_column(self::bytes, "B"));
-            [value, error, percent(ratio(bytes.value, totals.bytes)), in_column(count, "")(packets.value)]
-        };
-        let [value, error, share, other] = numbers;
-        let (texts, below) = what.split_at(texts);
-        let texts = texts.iter().map(Cell::from);
-        let numbers = [Cell::from(value), Cell::new(error, Faint), share.into(), other.into()];
-        grid.row([Cell::new(rank.to_string(), Faint)].into_iter().chain(texts).chain(numbers));
-        if let Some(below) = below.first() {
-            let blanks = vec![Cell::default(); what.len() - 1];
-            grid.row(blanks.into_iter().chain([Cell::from(below)]));
+impl Ranking<'_> {
+    /// A line for each entry in this width. If that is too wide, the parts of the key are one below the other.
+    pub(super) fn grid(&self, entries: &[Entry], width: usize) -> Grid {
+        let parts = entries.first().map_or(1, |entry| entry.what.len());
+        let shapes = (0..parts).map(|below| self.grid_with(entries, below));
+        let mut widest = None;
+        for grid in shapes {
+            let fits = grid.least_width() <= width;
+            widest = Some(grid);
+            if fits {
+                break;
+            }
         }
+        widest.unwrap_or_else(|| Grid::new([]))
     }
-    if entries.len() > ROWS_MAX {
-        grid.across([Cell::new(format!("… and {} more in the report's JSON", entries.len() - ROWS_MAX), Faint)]);
+
+    /// The last `below` parts of each key are in lines of their own.
+    fn grid_with(&self, entries: &[Entry], below: usize) -> Grid {
+        let texts = entries.first().map_or(0, |entry| entry.what.len() - below);
+        let captions = self.captions();
+        let columns = [Right].into_iter().chain(vec![Left; texts]).chain(vec![Right; captions.len()]);
+        let mut grid = Grid::new(columns).with_optional(captions.len() - 3);
+        if !entries.is_empty() {
+            let blanks = vec![String::new(); 1 + texts];
+            grid.row(blanks.into_iter().chain(captions).map(|caption| Cell::new(caption, Faint)));
+        }
+        for entry in entries.iter().take(ROWS_MAX) {
+            let (texts, below) = entry.what.split_at(texts);
+            let texts = texts.iter().map(Cell::from);
+            let rank = Cell::new(entry.rank.to_string(), Faint);
+            grid.row([rank].into_iter().chain(texts).chain(self.numbers(entry)));
+            match below {
+                [only] => grid.row(vec![Cell::default(); entry.what.len() - 1].into_iter().chain([Cell::from(only)])),
+                several => several.iter().for_each(|part| grid.across([Cell::from(format!("{BELOW}{part}"))])),
+            }
+        }
+        more(&mut grid, entries.len());
+        grid
     }
-    grid
+
+    fn by_packets(&self) -> bool {
+        self.by == "packets"
+    }
+
+    fn captions(&self) -> Vec<String> {
+        let captions: &[&str] = match (self.together, self.by_packets()) {
+            (false, true) => &["packets", "±", "share", "pkt/s", "bytes"],
+            (false, false) => &["bytes", "±", "share", "bit/s", "packets"],
+            (true, true) => &["packets at least", "at most", "share", "bytes at least"],
+            (true, false) => &["bytes at least", "at most", "share", "packets at least"],
+        };
+        let has_prefix = |caption: &str| !matches!(caption, "share" | "bit/s" | "pkt/s");
+        let padded = |caption: &&str| format!("{caption}{}", if has_prefix(caption) { "  " } else { "" });
+        captions.iter().map(padded).collect()
+    }
+
+    fn numbers(&self, Entry { packets, bytes, .. }: &Entry) -> Vec<Cell> {
+        let (amount, bytes_of) = (in_column(count, ""), in_column(self::bytes, "B"));
+        let Totals { packets: all_packets, bytes: all_bytes, .. } = *self.totals;
+        if self.together {
+            let of = |estimate: &Estimate, show: &dyn Fn(u64) -> String| [show(estimate.lower), show(estimate.upper)];
+            let ([least, most], share, other) = match self.by_packets() {
+                true => (of(packets, &amount), ratio(packets.lower, all_packets), bytes_of(bytes.lower)),
+                false => (of(bytes, &bytes_of), ratio(bytes.lower, all_bytes), amount(packets.lower)),
+            };
+            return vec![least.into(), Cell::new(most, Faint), percent(share).into(), other.into()];
+        }
+        let ([value, error], share, rate, other) = match self.by_packets() {
+            true => {
+                let (share, rate) = (ratio(packets.value, all_packets), self.rate(packets.value, packet_rate));
+                (measured(packets, amount), share, rate, bytes_of(bytes.value))
+            }
+            false => {
+                let (share, rate) = (ratio(bytes.value, all_bytes), self.rate(bytes.value, bit_rate));
+                (measured(bytes, bytes_of), share, rate, amount(packets.value))
+            }
+        };
+        vec![value.into(), Cell::new(error, Faint), percent(share).into(), rate.into(), other.into()]
+    }
+
+    fn rate(&self, value: u64, rate: fn(u64, f64) -> String) -> String {
+        if self.seconds > 0.0 { rate(value, self.seconds) } else { String::new() }
+    }
+
+    /// A line for each network: its traffic beyond the listed hosts, the share of that, all its traffic, and how many
+    /// of its hosts are listed.
+    pub(super) fn prefixes(&self, prefixes: &[TopPrefix]) -> Grid {
+        let mut grid = Grid::new([Right, Left].into_iter().chain([Right; 5]));
+        if !prefixes.is_empty() {
+            let captions = ["", "", "unlisted hosts  ", "±  ", "share", "all hosts  ", "listed hosts"];
+            grid.row(captions.map(|caption| Cell::new(caption, Faint)));
+        }
+        for TopPrefix { rank, prefix, packets, bytes, beyond, members } in prefixes.iter().take(ROWS_MAX) {
+            let (amount, beyond, all, total) = match self.by_packets() {
+                true => (in_column(count, ""), beyond.packets, packets, self.totals.packets),
+                false => (in_column(self::bytes, "B"), beyond.bytes, bytes, self.totals.bytes),
+            };
+            let [value, error] = measured(&beyond, &amount);
+            let share = percent(ratio(beyond.value, total));
+            grid.row([
+                Cell::new(rank.to_string(), Faint),
+                prefix.into(),
+                value.into(),
+                Cell::new(error, Faint),
+                share.into(),
+                amount(all.value).into(),
+                members.to_string().into(),
+            ]);
+        }
+        more(&mut grid, prefixes.len());
+        grid
+    }
 }
 
-/// A line for each network: its traffic beyond the listed members, the share of that, all its traffic, and its members.
-pub(super) fn prefixes_grid(by: &str, prefixes: &[TopPrefix], totals: &Totals) -> Grid {
-    let mut grid = Grid::new([Right, Left].into_iter().chain([Right; 5]));
-    let by_packets = by == "packets";
-    if !prefixes.is_empty() {
-        let captions = ["", "", "beyond  ", "±  ", "share", "in all  ", "members listed"];
-        grid.row(captions.map(|caption| Cell::new(caption, Faint)));
+/// Says how many of these rows are not shown.
+fn more(grid: &mut Grid, rows: usize) {
+    if rows > ROWS_MAX {
+        grid.across([Cell::new(format!("… and {} more in the report's JSON", rows - ROWS_MAX), Faint)]);
     }
-    for TopPrefix { rank, prefix, packets, bytes, beyond, members } in prefixes.iter().take(ROWS_MAX) {
-        let (amount, beyond, all, total) = if by_packets {
-            (in_column(count, ""), beyond.packets, packets, totals.packets)
-        } else {
-            (in_column(self::bytes, "B"), beyond.bytes, bytes, totals.bytes)
-        };
-        let [value, error] = measured(&beyond, &amount);
-        let share = percent(ratio(beyond.value, total));
-        grid.row([
-            Cell::new(rank.to_string(), Faint),
-            prefix.into(),
-            value.into(),
-            Cell::new(error, Faint),
-            share.into(),
-            amount(all.value).into(),
-            members.to_string().into(),
-        ]);
-    }
-    if prefixes.len() > ROWS_MAX {
-        grid.across([Cell::new(format!("… and {} more in the report's JSON", prefixes.len() - ROWS_MAX), Faint)]);
-    }
-    grid
 }

@@ -1,26 +1,40 @@
-//! A report as tables for a terminal of about a hundred columns.
+//! A report as tables for a terminal of 80 to 200 columns: all of it, or one screen.
 //!
-//! `accounts` has the exact numbers, `lists` the top lists, `rows` the rows of views, `sizes` the packet sizes, and
-//! `words` how numbers and names are written.
+//! `overview` is the screen, `short` has its lists, `accounts` has the exact numbers, `lists` the top lists, `rows` the
+//! rows of views, `sizes` the packet sizes, and `words` how numbers and names are written.
 
 mod accounts;
 mod lists;
+mod overview;
 mod rows;
+mod short;
 mod sizes;
 mod words;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    os::fd::AsFd,
+};
 
-use weir_system::numbers::{grouped, scaled};
+use weir_system::{
+    numbers::{bit_rate, grouped, packet_rate},
+    terminal,
+};
 
 use self::{
     accounts::{chart, costs, distinct, ledgers, quantiles, shares},
-    lists::{Entry, flow_entry, prefixes_grid, ranking},
-    words::{Aliases, address, aliases, confidence_text, entropy_text, service, towards},
+    lists::{Ranking, lists},
+    rows::Rows,
+    words::{Aliases, aliases, confidence_text, entropy_text},
+};
+pub use self::{
+    overview::{write_overview, write_union_overview},
+    short::write_talkers,
 };
 use super::{
-    Gap, Observer, Report, Row, Spread, Top, Totals, Union, View, Window, alert,
+    Gap, Observer, Report, Row, Spread, Sums, Top, Totals, Union, View, Window, alert,
     grid::{
+        self,
         Align::Left,
         Cell, Grid,
         Tone::{Alarm, Faint, Plain, Strong},
@@ -28,26 +42,51 @@ use super::{
     rates,
 };
 
-/// The style of tables.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How tables are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Whether to make headings bold, captions faint and trouble red.
     pub color: bool,
+    /// How many columns there are: at least [`Style::WIDTH_MIN`] are used, and at most [`Style::WIDTH_MAX`].
+    pub width: usize,
+    /// How many lines an overview may have; `None` for any number.
+    pub lines: Option<usize>,
 }
 
-/// Writes a report as tables, without colour.
+impl Style {
+    /// Tables need this many columns.
+    pub const WIDTH_MIN: usize = 80;
+    /// Lines that are longer than this are hard to read.
+    pub const WIDTH_MAX: usize = 200;
+
+    /// The style of a terminal, or of what else this file is.
+    pub fn of_terminal(out: impl AsFd, is_terminal: bool) -> Self {
+        let size = terminal::size(out).filter(|_| is_terminal);
+        Self {
+            color: terminal::has_colors(is_terminal),
+            width: size.map_or(Self::default().width, |size| size.columns),
+            lines: size.map(|size| size.lines),
+        }
+    }
+
+    /// The width in which tables are drawn.
+    fn columns(self) -> usize {
+        self.width.clamp(Self::WIDTH_MIN, Self::WIDTH_MAX)
+    }
+}
+
+/// The style of a file or pipe.
+impl Default for Style {
+    fn default() -> Self {
+        Self { color: false, width: 100, lines: None }
+    }
+}
+
+/// Writes all of a report as tables.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_tables(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    write_styled_tables(report, Style::default(), out)
-}
-
-/// Writes a report as tables in a style.
-///
-/// # Errors
-/// Those of `out`.
-pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) -> io::Result<()> {
+pub fn write_tables(report: &Report, style: Style, out: &mut impl Write) -> io::Result<()> {
     let Report {
         schema: _,
         id,
@@ -83,8 +122,8 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
     }
     page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows, false))?;
     for top in [top, top_by_packets] {
-        page.top(top, totals)?;
-        page.prefixes(top, totals)?;
+        page.top(top, totals, window)?;
+        page.prefixes(top, totals, window)?;
     }
     page.spread(spread)?;
     let aliases = aliases(interfaces);
@@ -99,14 +138,15 @@ pub fn write_styled_tables(report: &Report, style: Style, out: &mut impl Write) 
     if let Some(grid) = sizes::grid(interfaces) {
         page.section("PACKET SIZES OF EACH INTERFACE", "shares of its packets, by bytes", &grid)?;
     }
-    page.section("WEIR ITSELF", "", &costs(self_metrics))
+    let seen = interfaces.iter().map(|of| of.ledger.seen.packets).sum();
+    page.section("WEIR ITSELF", "", &costs(self_metrics, window, seen))
 }
 
-/// Writes the union of several windows as tables.
+/// Writes all of the union of several windows as tables.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
+pub fn write_union(union: &Union, style: Style, out: &mut impl Write) -> io::Result<()> {
     let Union {
         schema: _,
         reports,
@@ -124,38 +164,42 @@ pub fn write_union(union: &Union, out: &mut impl Write) -> io::Result<()> {
         largest_packet_bytes: _,
         missing,
     } = union;
-    let mut page = Page { style: Style::default(), together: true, out };
-    let several = match &reports[..] {
-        [only] => format!("1 window   {only}"),
-        [first, .., last] => format!("{windows} windows   {first} to {last}"),
-        [] => "no window".to_owned(),
-    };
-    page.head(observer, window, &several)?;
+    let mut page = Page { style, together: true, out };
+    page.head(observer, window, &several(reports, *windows))?;
     page.remarks(&remarks(window, totals))?;
     page.remarks(&missing.iter().map(missed).collect::<Vec<_>>())?;
     page.section("INTERFACES", "", &ledgers(interfaces))?;
     page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
     page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows, true))?;
-    page.top(top, totals)?;
-    page.top(top_by_packets, totals)?;
+    page.top(top, totals, window)?;
+    page.top(top_by_packets, totals, window)?;
     let aliases = aliases(interfaces);
     for view in views {
         page.view(view, window, &aliases)?;
     }
     if !left_out.is_empty() {
         let mut grid = Grid::new([Left]);
-        grid.across([Cell::from(format!("  {}: what they count does not add up", left_out.join(", ")))]);
+        grid.across([Cell::from(format!("{}: what they count does not add up", left_out.join(", ")))]);
         page.section("VIEWS LEFT OUT", "", &grid)?;
     }
     Ok(())
+}
+
+/// Which windows are together.
+fn several(reports: &[String], windows: u64) -> String {
+    match reports {
+        [only] => format!("1 window   {only}"),
+        [first, .., last] => format!("{windows} windows   {first} to {last}"),
+        [] => "no window".to_owned(),
+    }
 }
 
 /// Writes the answers for keys in a window.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_answers(window: &Window, answers: &[Row], out: &mut impl Write) -> io::Result<()> {
-    let mut page = Page { style: Style::default(), together: false, out };
+pub fn write_answers(window: &Window, answers: &[Row], style: Style, out: &mut impl Write) -> io::Result<()> {
+    let mut page = Page { style, together: false, out };
     page.answers(&interval(window), answers, window.seconds)
 }
 
@@ -169,18 +213,21 @@ struct Page<'a, W> {
 }
 
 impl<W: Write> Page<'_, W> {
-    fn head(&mut self, Observer { name, version, site, .. }: &Observer, window: &Window, what: &str) -> io::Result<()> {
-        let site = site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
-        Cell::new(format!("{name}{site}   {}", interval(window)), Strong).write(self.style.color, self.out)?;
-        writeln!(self.out)?;
-        Cell::new(format!("weir {version}   {what}"), Faint).write(self.style.color, self.out)?;
-        writeln!(self.out)
+    fn head(&mut self, observer: &Observer, window: &Window, what: &str) -> io::Result<()> {
+        self.heading(&[Cell::new(named(observer), Strong), Cell::new(interval(window), Strong)])?;
+        self.heading(&[Cell::new(format!("weir {}", observer.version), Faint), Cell::new(what, Faint)])
+    }
+
+    fn heading(&mut self, cells: &[Cell]) -> io::Result<()> {
+        for line in grid::heading(cells, self.style.columns(), self.style.color) {
+            writeln!(self.out, "{line}")?;
+        }
+        Ok(())
     }
 
     fn remarks(&mut self, remarks: &[String]) -> io::Result<()> {
         for remark in remarks {
-            Cell::new(remark, Alarm).write(self.style.color, self.out)?;
-            writeln!(self.out)?;
+            self.heading(&[Cell::new(remark, Alarm)])?;
         }
         Ok(())
     }
@@ -199,39 +246,22 @@ impl<W: Write> Page<'_, W> {
 
     fn section(&mut self, title: &str, remark: &str, grid: &Grid) -> io::Result<()> {
         writeln!(self.out)?;
-        Cell::new(title, Strong).write(self.style.color, self.out)?;
-        if !remark.is_empty() {
-            write!(self.out, "   ")?;
-            Cell::new(remark, Plain).write(self.style.color, self.out)?;
-        }
-        writeln!(self.out)?;
-        grid.write(self.style.color, self.out)
+        self.heading(&[Cell::new(title, Strong), Cell::new(remark, Plain)])?;
+        grid.write_within(self.style.columns(), self.style.color, self.out)
     }
 
     fn spread(&mut self, spread: &Spread) -> io::Result<()> {
-        let Spread { confidence, sources_per_destination, destinations_per_source, ports_per_source } = spread;
-        let lists = [
-            ("DESTINATIONS WITH MOST SOURCES", "sources", sources_per_destination),
-            ("SOURCES WITH MOST DESTINATIONS", "destinations", destinations_per_source),
-            ("SOURCES WITH MOST PORTS", "ports", ports_per_source),
-        ];
-        for (title, counted, rows) in lists {
-            let remark = format!("± for the whole list at {}", confidence_text(*confidence));
+        let remark = format!("± for the whole list at {}", confidence_text(spread.confidence));
+        for (title, counted, rows) in spread_lists(spread) {
             self.section(title, if rows.is_empty() { "none" } else { &remark }, &rows::spread(counted, rows))?;
         }
         Ok(())
     }
 
     fn view(&mut self, view: &View, window: &Window, aliases: &Aliases<'_>) -> io::Result<()> {
-        let View { name, confidence, total, entropy, rows, tables, .. } = view;
-        let one = rows.iter().map(|rows| (format!("VIEW {name}"), rows, total.as_ref()));
-        let each = tables.iter().flatten().map(|table| {
-            let direction = table.direction.as_ref().map_or(String::new(), |direction| format!(", {direction}"));
-            let interface = aliases.show(&table.interface);
-            (format!("VIEW {name}: {interface}{direction}"), &table.rows, table.total.as_ref())
-        });
-        for (title, rows, total) in one.chain(each) {
-            let remark = match *confidence {
+        for ViewList { title, rows, total } in view_lists(view, aliases) {
+            let title = format!("VIEW {title}");
+            let remark = match view.confidence {
                 1.0.. => "± always holds".to_owned(),
                 confidence => format!("± for the whole list at {}", confidence_text(confidence)),
             };
@@ -241,71 +271,80 @@ impl<W: Write> Page<'_, W> {
             } else {
                 remark
             };
-            let mut grid = rows::grid(view, (rows, total), window.seconds, aliases);
-            if let Some(entropy) = entropy {
+            let of_view = Rows { rows, total, seconds: window.seconds };
+            let mut grid = rows::grid(view, of_view, aliases, self.style.columns());
+            if let Some(entropy) = &view.entropy {
                 grid.across([Cell::from(entropy_text(entropy))]);
             }
             self.section(&title, remark, &grid)?;
         }
-        if tables.as_ref().is_some_and(Vec::is_empty) {
-            self.section(&format!("VIEW {name}"), "nothing matched", &Grid::new([Left]))?;
+        if view.tables.as_ref().is_some_and(Vec::is_empty) {
+            self.section(&format!("VIEW {}", view.name), "nothing matched", &Grid::new([Left]))?;
         }
         Ok(())
     }
 
-    fn top(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
-        let Top { by, flows, sources, destinations, pairs, services, .. } = top;
-        let remark = remark_of(top);
-        let lists = [
-            ("FLOWS", flows.iter().map(flow_entry).collect()),
-            ("SOURCES", sources.iter().map(|e| Entry::new(e.rank, [address(e.src_ip)], e.packets, e.bytes)).collect()),
-            (
-                "DESTINATIONS",
-                destinations.iter().map(|e| Entry::new(e.rank, [address(e.dst_ip)], e.packets, e.bytes)).collect(),
-            ),
-            (
-                "PAIRS",
-                pairs
-                    .iter()
-                    .map(|e| Entry::new(e.rank, [address(e.src_ip), towards(&address(e.dst_ip))], e.packets, e.bytes))
-                    .collect(),
-            ),
-            (
-                "SERVICES",
-                services
-                    .iter()
-                    .map(|e| Entry::new(e.rank, [service(&e.proto, e.port)], e.packets, e.bytes))
-                    .collect::<Vec<_>>(),
-            ),
-        ];
-        for (what, entries) in lists {
-            let title = format!("TOP {what} BY {}", by.to_uppercase());
-            self.section(
-                &title,
-                if entries.is_empty() { "none" } else { &remark },
-                &ranking(by, &entries, totals, self.together),
-            )?;
+    fn top(&mut self, top: &Top, totals: &Totals, window: &Window) -> io::Result<()> {
+        let ranking = Ranking { by: &top.by, totals, seconds: window.seconds, together: self.together };
+        let remark = remark_of(top.sampling, top.confidence);
+        for (what, entries) in lists(top) {
+            let title = format!("TOP {what} BY {}", top.by.to_uppercase());
+            let remark = if entries.is_empty() { "none" } else { &remark };
+            self.section(&title, remark, &ranking.grid(&entries, self.style.columns()))?;
         }
         Ok(())
     }
 
-    fn prefixes(&mut self, top: &Top, totals: &Totals) -> io::Result<()> {
-        let Top { by, source_prefixes, destination_prefixes, .. } = top;
-        // What is beyond the listed addresses also needs the bounds of the list of addresses: see `TopPrefix::beyond`.
+    fn prefixes(&mut self, top: &Top, totals: &Totals, window: &Window) -> io::Result<()> {
+        let ranking = Ranking { by: &top.by, totals, seconds: window.seconds, together: self.together };
+        // What unlisted hosts have also needs the bounds of the list of hosts: see `TopPrefix::beyond`.
         let both = (1.0 - 2.0 * (1.0 - top.confidence)).max(0.0);
-        let remark = remark_of(&Top { confidence: both, ..top.clone() });
-        for (what, prefixes) in [("SOURCE", source_prefixes), ("DESTINATION", destination_prefixes)] {
-            let title = format!("TOP {what} PREFIXES BY {}", by.to_uppercase());
+        let remark = remark_of(top.sampling, both);
+        for (what, prefixes) in [("SOURCE", &top.source_prefixes), ("DESTINATION", &top.destination_prefixes)] {
+            let title = format!("TOP {what} PREFIXES BY {}", top.by.to_uppercase());
             let remark = if prefixes.is_empty() { "none" } else { &remark };
-            self.section(&title, remark, &prefixes_grid(by, prefixes, totals))?;
+            self.section(&title, remark, &ranking.prefixes(prefixes))?;
         }
         Ok(())
     }
 }
 
+/// The lists of floods and scans: title, what is counted, rows.
+fn spread_lists(spread: &Spread) -> [(&'static str, &'static str, &[Row]); 3] {
+    let Spread { confidence: _, sources_per_destination, destinations_per_source, ports_per_source } = spread;
+    [
+        ("DESTINATIONS WITH MOST SOURCES", "sources", sources_per_destination),
+        ("SOURCES WITH MOST DESTINATIONS", "destinations", destinations_per_source),
+        ("SOURCES WITH MOST PORTS", "ports", ports_per_source),
+    ]
+}
+
+/// The rows of a view, or those of one interface.
+struct ViewList<'a> {
+    title: String,
+    rows: &'a [Row],
+    total: Option<&'a Sums>,
+}
+
+fn view_lists<'a>(view: &'a View, aliases: &Aliases<'_>) -> Vec<ViewList<'a>> {
+    let View { name, total, rows, tables, .. } = view;
+    let one = rows.iter().map(|rows| ViewList { title: name.clone(), rows, total: total.as_ref() });
+    let each = tables.iter().flatten().map(|table| {
+        let direction = table.direction.as_ref().map_or(String::new(), |direction| format!(", {direction}"));
+        let title = format!("{name}: {}{direction}", aliases.show(&table.interface));
+        ViewList { title, rows: &table.rows, total: table.total.as_ref() }
+    });
+    one.chain(each).collect()
+}
+
+/// The observer, with its site.
+fn named(Observer { name, site, .. }: &Observer) -> String {
+    site.as_ref().map_or_else(|| name.clone(), |site| format!("{name} at {site}"))
+}
+
 /// What the bounds of these lists mean.
-fn remark_of(Top { sampling, confidence, .. }: &Top) -> String {
-    match *confidence {
+fn remark_of(sampling: u32, confidence: f64) -> String {
+    match confidence {
         1.0.. => "± always holds".to_owned(),
         confidence => {
             format!("one packet in {sampling} sampled, ± for the whole list at {}", confidence_text(confidence))
@@ -354,11 +393,11 @@ fn missed(Gap { start, end }: &Gap) -> String {
 
 fn mean_rates(totals: &Totals, window: &Window) -> String {
     let Totals { packets, bytes, .. } = totals;
-    let rate = |value: f64, unit| match window.seconds > 0.0 {
-        true => format!(" ({})", scaled(value / window.seconds, unit)),
+    let rate = |value: u64, rate: fn(u64, f64) -> String| match window.seconds > 0.0 {
+        true => format!(" ({})", rate(value, window.seconds)),
         false => String::new(),
     };
-    let (packet_rate, bit_rate) = (rate(*packets as f64, "pkt/s"), rate(*bytes as f64 * 8.0, "bit/s"));
+    let (packet_rate, bit_rate) = (rate(*packets, packet_rate), rate(*bytes, bit_rate));
     format!("{} packets{packet_rate}, {} bytes{bit_rate}", grouped(*packets), grouped(*bytes))
 }
 
@@ -367,8 +406,8 @@ mod tests {
     use super::{
         super::{Bounds, Distinct, Histogram, TopFlow, Uncertain, Unique},
         accounts::{BAR, bar},
-        lists::ROWS_MAX,
-        words::ALIAS_MAX,
+        lists::{ROWS_MAX, flow_entry},
+        words::{ALIAS_MAX, service},
         *,
     };
 
@@ -378,7 +417,7 @@ mod tests {
 
     fn tables(report: &Report, style: Style) -> String {
         let mut out = Vec::new();
-        write_styled_tables(report, style, &mut out).unwrap();
+        write_tables(report, style, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -386,6 +425,115 @@ mod tests {
     fn the_golden_report_looks_as_it_did() {
         let text = tables(&golden(), Style::default());
         assert_eq!(text, include_str!("../../tests/golden/report.txt"), "\n{text}");
+    }
+
+    fn overview(report: &Report, width: usize, lines: Option<usize>) -> String {
+        let mut out = Vec::new();
+        write_overview(report, Style { width, lines, ..Style::default() }, "--full shows all", &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// With the longest addresses, or with short ones.
+    fn with_addresses([src_ip, dst_ip]: [&str; 2]) -> Report {
+        let mut report = golden();
+        let [src_ip, dst_ip] = [src_ip, dst_ip].map(|address| address.parse().unwrap());
+        let top = &mut report.top;
+        for flow in &mut top.flows {
+            (flow.src_ip, flow.dst_ip) = (src_ip, dst_ip);
+        }
+        for pair in &mut top.pairs {
+            (pair.src_ip, pair.dst_ip) = (src_ip, dst_ip);
+        }
+        top.sources.iter_mut().for_each(|source| source.src_ip = src_ip);
+        top.destinations.iter_mut().for_each(|destination| destination.dst_ip = dst_ip);
+        report
+    }
+
+    const SHORT: [&str; 2] = ["192.0.2.1", "198.51.100.77"];
+    const LONG: [&str; 2] = ["2001:db8:1111:2222:3333:4444:5555:6666", "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff"];
+
+    #[test]
+    fn the_overview_of_the_golden_report_looks_as_it_did() {
+        let mut quiet = with_addresses(SHORT);
+        quiet.alerts.clear();
+        quiet.interfaces.truncate(1);
+        quiet.window.clock_step_seconds = None;
+        let small = overview(&quiet, 80, Some(24));
+        assert_eq!(small, include_str!("../../tests/golden/overview-80x24.txt"), "\n{small}");
+        let large = overview(&golden(), 120, Some(50));
+        assert_eq!(large, include_str!("../../tests/golden/overview-120x50.txt"), "\n{large}");
+    }
+
+    #[test]
+    fn an_overview_fits_the_screen_and_has_the_lists_that_matter_most() {
+        for addresses in [SHORT, LONG] {
+            let mut report = with_addresses(addresses);
+            report.alerts.clear();
+            report.window.clock_step_seconds = None;
+            (report.interfaces[1].trouble, report.interfaces[1].blind_seconds) = (None, None);
+            let source = report.top.sources[0];
+            report.top.sources = vec![source; 5];
+            for (width, lines) in [(40, 24), (80, 24), (100, 30), (120, 40), (200, 60), (400, 60)] {
+                let text = overview(&report, width, Some(lines));
+                assert!(text.lines().count() < lines, "{width}x{lines}:\n{text}");
+                for line in text.lines() {
+                    let columns = line.chars().count();
+                    assert!(columns <= width.clamp(80, 200) && line == line.trim_end(), "{width}: {line:?}");
+                }
+                assert!(text.contains("SOURCES ") && text.contains("SERVICES "), "{width}x{lines}:\n{text}");
+            }
+            // Without a screen every list is there.
+            let text = overview(&report, 100, None);
+            for title in ["DESTINATIONS ", "FLOWS ", "PAIRS ", "VIEW scanners", "SOURCE PREFIXES", "WITH MOST SOURCES"]
+            {
+                assert!(text.contains(title), "{title}:\n{text}");
+            }
+            assert!(!text.contains("more lists"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pair_of_long_addresses_is_one_line_from_120_columns_on() {
+        let arrow = format!("{}  → {}", LONG[0], LONG[1]);
+        for (width, is_one_line) in [(80, false), (119, true), (120, true), (200, true)] {
+            let text = tables(&with_addresses(LONG), Style { width, ..Style::default() });
+            let pairs = text.split("TOP PAIRS BY BYTES").nth(1).unwrap();
+            assert_eq!(pairs.split("\nTOP ").next().unwrap().contains(&arrow), is_one_line, "{width}");
+        }
+    }
+
+    #[test]
+    fn several_windows_together_have_an_overview_of_bounds() {
+        let union = Union::of(&[golden(), golden()]).unwrap();
+        let mut out = Vec::new();
+        write_union_overview(&union, Style::default(), "--full shows all", &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("2 windows") && text.contains("SOURCES   at least, and up to "), "{text}");
+    }
+
+    #[test]
+    fn a_little_more_than_all_is_all_and_much_more_is_told() {
+        let mut report = golden();
+        let mut shown = |coverage, lower, upper| {
+            let of = &mut report.interfaces[0];
+            (of.coverage, of.coverage_lower, of.coverage_upper) = (Some(coverage), Some(lower), Some(upper));
+            tables(&report, Style { width: 200, ..Style::default() })
+        };
+        assert!(shown(1.006, 0.98, 1.03).contains("  coverage 100.0 %\n"));
+        assert!(shown(1.06, 1.02, 1.1).contains("  coverage 106.0 %: the interface counted fewer\n"));
+        assert!(shown(0.991, 0.95, 1.02).contains("  coverage 99.1 %\n"));
+    }
+
+    #[test]
+    fn the_cost_of_a_live_window_is_a_share_of_a_core() {
+        let mut report = golden();
+        report.window.late_packets = None;
+        report.self_metrics.cpu_ns_per_packet = Some(7_551.8);
+        for interface in &mut report.interfaces {
+            interface.ledger.seen.packets = 10_000;
+        }
+        let text = tables(&report, Style::default());
+        assert!(text.contains("CPU, daemon  1.5 % of a core, 7.6 µs per packet"), "{text}");
     }
 
     #[test]
@@ -415,10 +563,12 @@ mod tests {
         for flow in &mut report.top.flows {
             (flow.src_ip, flow.dst_ip, flow.src_port, flow.dst_port) = (longest, longest, u16::MAX, 3389);
         }
-        let text = tables(&report, Style::default());
-        assert!(text.contains("tcp (ms-wbt-server)"), "the longest name of a service for TCP");
-        for line in text.lines() {
-            assert!(line.chars().count() <= 120 && line == line.trim_end(), "{line:?}");
+        for width in [80, 100, 120, 200] {
+            let text = tables(&report, Style { width, ..Style::default() });
+            assert!(text.contains("tcp (ms-wbt-server)"), "the longest name of a service for TCP");
+            for line in text.lines() {
+                assert!(line.chars().count() <= width && line == line.trim_end(), "{width}: {line:?}");
+            }
         }
     }
 
@@ -458,7 +608,7 @@ mod tests {
         let mut report = golden();
         assert!(!tables(&report, Style::default()).contains("balanced: NO"));
         report.interfaces[0].ledger.attributed.packets -= 1;
-        let text = tables(&report, Style { color: true });
+        let text = tables(&report, Style { color: true, ..Style::default() });
         assert!(text.contains("\x1b[31mbalanced: NO\x1b[0m"), "{text}");
         assert_eq!(text.matches("balanced: yes").count(), 1, "the other interface");
     }
@@ -480,13 +630,13 @@ mod tests {
 
     #[test]
     fn colour_is_on_request_only_and_changes_no_text() {
-        let mut colored = tables(&golden(), Style { color: true });
+        let mut colored = tables(&golden(), Style { color: true, ..Style::default() });
         for sgr in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m"] {
             assert!(colored.contains(sgr), "{sgr:?}");
             colored = colored.replace(sgr, "");
         }
         let mut plain = Vec::new();
-        write_tables(&golden(), &mut plain).unwrap();
+        write_tables(&golden(), Style::default(), &mut plain).unwrap();
         assert_eq!(colored.as_bytes(), plain);
     }
 

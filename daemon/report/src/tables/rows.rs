@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use weir_config::names::{dscp::dscp_name, services::service_name};
-use weir_system::numbers::{bytes, count, percent, scaled};
+use weir_system::numbers::{bit_rate, bytes, count, packet_rate, percent};
 
 use super::{
     super::{
@@ -10,7 +10,7 @@ use super::{
         grid::{
             Align::{Left, Right},
             Cell, Grid,
-            Tone::{Faint, Plain},
+            Tone::{Faint, Plain, Strong},
         },
     },
     words::{Aliases, in_column, measured, ratio, with_name},
@@ -26,41 +26,92 @@ const SPREAD_ROWS_MAX: usize = 5;
 const SHARE: &str = "share";
 
 /// A line for each row: its rank, the fields of its key, what was measured, its share of the total, and the rate over
-/// this many seconds.
-pub(super) fn grid(view: &View, (rows, total): (&[Row], Option<&Sums>), seconds: f64, aliases: &Aliases<'_>) -> Grid {
-    let Some(first) = rows.first() else { return Grid::new([Left]) };
-    let fields: Vec<&str> = view.by.iter().map(|field| field.split('/').next().unwrap_or(field)).collect();
-    let keys: Vec<&String> = first.key.keys().collect();
-    // The direction is shown beside its interface; it is not a field of the view.
+/// this many seconds. If that is too wide, the key is in a line of its own.
+pub(super) fn grid(view: &View, rows: Rows<'_>, aliases: &Aliases<'_>, width: usize) -> Grid {
+    let Some(first) = rows.rows.first() else { return Grid::new([Left]) };
+    let columns = columns(view, first);
+    let captions = captions(&view.measure, first, rows.total.is_some());
+    let beside = rows.grid(view, &columns, &captions, aliases);
+    if beside.least_width() <= width { beside } else { rows.grid_below(view, &captions, aliases) }
+}
+
+/// The names of a row's fields. The direction is shown beside its interface; it is not a field of the view.
+fn columns<'a>(view: &'a View, first: &Row) -> Vec<&'a str> {
+    let has_direction = first.key.contains_key("direction") && !view.by.iter().any(|field| field == "direction");
     let mut columns: Vec<&str> = Vec::new();
-    for field in fields {
+    for field in &view.by {
+        let field = field.split('/').next().unwrap_or(field);
         columns.push(field);
-        if field == "interface"
-            && !view.by.iter().any(|other| other == "direction")
-            && keys.iter().any(|key| *key == "direction")
-        {
+        if field == "interface" && has_direction {
             columns.push("direction");
         }
     }
-    let captions = captions(&view.measure, first, total.is_some());
-    let mut grid = Grid::new([Right].into_iter().chain(vec![Left; columns.len()]).chain(vec![Right; captions.len()]));
-    let head = [""].into_iter().chain(columns.iter().copied()).map(str::to_owned).chain(captions);
-    grid.row(head.map(|caption| Cell::new(caption, Faint)));
-    for row in rows.iter().take(ROWS_MAX) {
-        let fields = columns.iter().map(|column| {
-            let shown = match (*column, row.key.get(*column)) {
-                ("interface", Some(Value::String(name))) => aliases.show(name),
-                _ => with_meaning(column, &row.key),
-            };
-            Cell::new(shown, Plain)
-        });
-        let numbers = numbers(&view.measure, row, total, seconds).into_iter().map(Cell::from);
-        grid.row([place(row)].into_iter().chain(fields).chain(numbers));
+    columns
+}
+
+/// The rows of a table of a view.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub(super) rows: &'a [Row],
+    /// What the rows are parts of.
+    pub(super) total: Option<&'a Sums>,
+    /// The length of the window.
+    pub(super) seconds: f64,
+}
+
+impl Rows<'_> {
+    /// Each field of the key in a column.
+    fn grid(&self, view: &View, columns: &[&str], captions: &[String], aliases: &Aliases<'_>) -> Grid {
+        let aligned = [Right].into_iter().chain(vec![Left; columns.len()]).chain(vec![Right; captions.len()]);
+        let mut grid = Grid::new(aligned).with_optional(optional(captions));
+        let head = [""].into_iter().chain(columns.iter().copied()).map(str::to_owned);
+        grid.row(head.chain(captions.iter().cloned()).map(|caption| Cell::new(caption, Faint)));
+        for row in self.rows.iter().take(ROWS_MAX) {
+            let fields = columns.iter().map(|column| Cell::new(field(column, row, aliases), Plain));
+            grid.row([place(row)].into_iter().chain(fields).chain(self.numbers(view, row)));
+        }
+        self.more(&mut grid);
+        grid
     }
-    if rows.len() > ROWS_MAX {
-        grid.across([Cell::new(format!("… and {} more in the report's JSON", rows.len() - ROWS_MAX), Faint)]);
+
+    /// The key above its numbers.
+    fn grid_below(&self, view: &View, captions: &[String], aliases: &Aliases<'_>) -> Grid {
+        let aligned = [Right].into_iter().chain(vec![Right; captions.len()]);
+        let mut grid = Grid::new(aligned).with_optional(optional(captions));
+        let head = [String::new()].into_iter().chain(captions.iter().cloned());
+        grid.row(head.map(|caption| Cell::new(caption, Faint)));
+        for row in self.rows.iter().take(ROWS_MAX) {
+            let fields = row.key.keys().map(|name| Cell::from(format!("{name} {}", field(name, row, aliases))));
+            grid.across([place(row)].into_iter().chain(fields));
+            grid.row([Cell::default()].into_iter().chain(self.numbers(view, row)));
+        }
+        self.more(&mut grid);
+        grid
     }
-    grid
+
+    fn numbers(&self, view: &View, row: &Row) -> impl Iterator<Item = Cell> {
+        numbers(&view.measure, row, self.total, self.seconds).into_iter().map(Cell::from)
+    }
+
+    fn more(&self, grid: &mut Grid) {
+        if self.rows.len() > ROWS_MAX {
+            let more = format!("… and {} more in the report's JSON", self.rows.len() - ROWS_MAX);
+            grid.across([Cell::new(more, Faint)]);
+        }
+    }
+}
+
+/// A field of a row's key in words.
+fn field(name: &str, row: &Row, aliases: &Aliases<'_>) -> String {
+    match (name, row.key.get(name)) {
+        ("interface", Some(Value::String(name))) => aliases.show(name),
+        _ => with_meaning(name, &row.key),
+    }
+}
+
+/// How many of the last columns may be left out: all but the number, its bounds and its share.
+fn optional(captions: &[String]) -> usize {
+    captions.len().saturating_sub(if captions.iter().any(|caption| caption == SHARE) { 3 } else { 2 })
 }
 
 /// A line for each key of a list of distinct counts.
@@ -78,39 +129,50 @@ pub(super) fn spread(counted: &str, rows: &[Row]) -> Grid {
     grid
 }
 
-/// A line for each key that was asked for, in views of bytes and packets.
+/// Each key that was asked for, with a line for each view of bytes and packets.
 pub(super) fn answers(answers: &[&Row], seconds: f64) -> Grid {
-    let mut grid = Grid::new([Left].into_iter().chain([Right; 5]).chain([Left]));
-    let captions = captions(&Value::Null, &Row::default(), false).into_iter().chain(["view".to_owned()]);
-    grid.row([String::new()].into_iter().chain(captions).map(|caption| Cell::new(caption, Faint)));
-    for answer in answers {
-        let numbers = numbers(&Value::Null, answer, None, seconds);
-        let view = answer.view.clone().unwrap_or_default();
-        grid.row([key_of(answer)].into_iter().chain(numbers).chain([view]).map(Cell::from));
-    }
+    let mut grid = Grid::new([Left].into_iter().chain([Right; 5])).with_optional(2);
+    let head = [String::new()].into_iter().chain(captions(&Value::Null, &Row::default(), false));
+    grid.row(head.map(|caption| Cell::new(caption, Faint)));
+    by_key(&mut grid, answers, |answer| numbers(&Value::Null, answer, None, seconds));
     grid
 }
 
-/// A line for each key that was asked for, in views that count flows or distinct values.
+/// Each key that was asked for, with a line for each view that counts flows or distinct values.
 pub(super) fn counts(answers: &[&Row]) -> Grid {
-    let mut grid = Grid::new([Left, Right, Right, Left, Left]);
-    grid.row(["", "", "±", "", "view"].map(|caption| Cell::new(caption, Faint)));
-    for answer in answers {
-        let [value, error] = match answer {
-            Row { flows: Some(count), .. } | Row { new_flows: Some(count), .. } | Row { distinct: Some(count), .. } => {
-                measured(count, in_column(self::count, ""))
-            }
-            _ => Default::default(),
+    let mut grid = Grid::new([Left, Right, Right, Left]);
+    grid.row(["", "", "±", ""].map(|caption| Cell::new(caption, Faint)));
+    by_key(&mut grid, answers, |answer| {
+        let (what, counted) = match answer {
+            Row { flows: Some(counted), .. } => ("flows", counted),
+            Row { new_flows: Some(counted), .. } => ("new flows", counted),
+            Row { distinct: Some(counted), .. } => ("distinct", counted),
+            _ => return Vec::new(),
         };
-        let what = match answer {
-            Row { flows: Some(_), .. } => "flows",
-            Row { new_flows: Some(_), .. } => "new flows",
-            _ => "distinct",
-        };
-        let view = answer.view.clone().unwrap_or_default();
-        grid.row([key_of(answer), value, error, what.to_owned(), view].map(Cell::from));
-    }
+        let [value, error] = measured(counted, in_column(count, ""));
+        vec![value, error, what.to_owned()]
+    });
     grid
+}
+
+/// Adds a line with the view and numbers of each answer, below a line with its key, unless that is the one before.
+fn by_key(grid: &mut Grid, answers: &[&Row], numbers: impl Fn(&Row) -> Vec<String>) {
+    let mut before = None;
+    for answer in answers {
+        let key = key_of(answer);
+        if before.as_ref() != Some(&key) {
+            grid.across([Cell::new(&key, Strong)]);
+            before = Some(key);
+        }
+        let view = format!("  {}", answer.view.as_deref().unwrap_or_default());
+        grid.row([view].into_iter().chain(numbers(answer)).map(Cell::from));
+    }
+}
+
+/// The values of a row's key, without the names of the fields.
+pub(super) fn key_values(row: &Row, aliases: &Aliases<'_>) -> String {
+    let values: Vec<_> = row.key.keys().map(|name| field(name, row, aliases)).collect();
+    if values.is_empty() { "all".to_owned() } else { values.join(" ") }
 }
 
 /// The key of an answer in words.
@@ -135,16 +197,16 @@ fn captions(measure: &Value, row: &Row, has_total: bool) -> Vec<String> {
 }
 
 fn numbers(measure: &Value, row: &Row, total: Option<&Sums>, seconds: f64) -> Vec<String> {
-    let rate = |value: u64, unit, factor: f64| {
-        if seconds > 0.0 { scaled(value as f64 * factor / seconds, unit) } else { String::new() }
+    let rate = |value: u64, rate: fn(u64, f64) -> String| {
+        if seconds > 0.0 { rate(value, seconds) } else { String::new() }
     };
     let in_bytes = |bytes_of: &Estimate| {
         let [value, error] = measured(bytes_of, in_column(bytes, "B"));
-        (value, error, rate(bytes_of.value, "bit/s", 8.0))
+        (value, error, rate(bytes_of.value, bit_rate))
     };
     let in_packets = |packets: &Estimate| {
         let [value, error] = measured(packets, in_column(count, ""));
-        (value, error, rate(packets.value, "pkt/s", 1.0))
+        (value, error, rate(packets.value, packet_rate))
     };
     match row {
         Row { packets: Some(packets), bytes: Some(bytes), .. } => {

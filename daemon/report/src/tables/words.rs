@@ -27,7 +27,28 @@ pub(super) fn in_words(keys: &Estimate) -> String {
 
 /// A confidence with only the digits it needs, down to a hundredth of a percent.
 pub(super) fn confidence_text(confidence: f64) -> String {
-    format!("{} % confidence", (confidence * 10_000.0).round() / 100.0)
+    format!("{} confidence", in_percent(confidence))
+}
+
+/// A share with only the digits it needs, down to a hundredth of a percent.
+pub(super) fn in_percent(share: f64) -> String {
+    format!("{} %", (share * 10_000.0).round() / 100.0)
+}
+
+/// Coverage below this share is shown as trouble.
+const COVERAGE_MIN: f64 = 0.999;
+
+/// The coverage of an interface, and whether it is too low. weir and the interface cannot be read at one instant, so a
+/// little more than all is all.
+pub(super) fn coverage_text(interface: &Interface) -> Option<(String, bool)> {
+    let coverage = interface.coverage?;
+    let [lower, upper] = [interface.coverage_lower, interface.coverage_upper].map(|bound| bound.unwrap_or(coverage));
+    let text = match coverage {
+        1.0.. if lower <= 1.0 => format!("coverage {}", percent(1.0)),
+        1.0.. => format!("coverage {}: the interface counted fewer", percent(coverage)),
+        _ => format!("coverage {}", percent(coverage)),
+    };
+    Some((text, upper < COVERAGE_MIN))
 }
 
 /// An estimate and its maximum error, both for a column.
@@ -41,7 +62,7 @@ pub(super) fn measured(estimate: &Estimate, text: impl Fn(u64) -> String) -> [St
 }
 
 /// Aligns the numbers of a flush-right column: a space replaces a missing prefix.
-pub(super) fn in_column(text: fn(u64) -> String, unit: &str) -> impl Fn(u64) -> String {
+pub(super) fn in_column(text: fn(u64) -> String, unit: &str) -> impl Fn(u64) -> String + use<> {
     let blanks = if unit.is_empty() { "  " } else { " " };
     move |value| if value < 1000 { text(value) + blanks } else { text(value) }
 }
@@ -74,6 +95,7 @@ pub(super) fn with_name(number: String, name: Option<impl AsRef<str>>) -> String
 }
 
 /// The operator's alias of each interface.
+#[derive(Default)]
 pub(super) struct Aliases<'r>(BTreeMap<&'r str, &'r str>);
 
 pub(super) fn aliases(interfaces: &[Interface]) -> Aliases<'_> {

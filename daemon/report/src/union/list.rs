@@ -112,7 +112,7 @@ impl Sum {
 }
 
 /// A key's sums.
-struct Found<'r, E> {
+struct RowSums<'r, E> {
     row: &'r E,
     packets: Sum,
     bytes: Sum,
@@ -121,7 +121,7 @@ struct Found<'r, E> {
 /// The rows of all windows, in descending order of their lower bounds.
 pub(super) fn together<E: Entry>(windows: &[Listed<'_, E>], by_packets: bool) -> Vec<E> {
     let mut places: HashMap<E::Key, usize> = HashMap::new();
-    let mut all: Vec<Found<'_, E>> = Vec::new();
+    let mut all: Vec<RowSums<'_, E>> = Vec::new();
     let (mut packets_of_others, mut bytes_of_others) = (0, 0);
     for Listed { rows, others } in windows {
         packets_of_others += u128::from(others.packets);
@@ -129,14 +129,14 @@ pub(super) fn together<E: Entry>(windows: &[Listed<'_, E>], by_packets: bool) ->
         for (row, counts) in rows.iter().filter_map(|row| Some((row, row.counts()?))) {
             let place = *places.entry(row.key()).or_insert(all.len());
             if place == all.len() {
-                all.push(Found { row, packets: Sum::default(), bytes: Sum::default() });
+                all.push(RowSums { row, packets: Sum::default(), bytes: Sum::default() });
             }
             all[place].packets.add(counts.packets, others.packets);
             all[place].bytes.add(counts.bytes, others.bytes);
         }
     }
     all.sort_by_key(|found| Reverse(if by_packets { found.packets.lower } else { found.bytes.lower }));
-    let counts = |found: &Found<'_, E>| Counts {
+    let counts = |found: &RowSums<'_, E>| Counts {
         packets: found.packets.over_all(packets_of_others),
         bytes: found.bytes.over_all(bytes_of_others),
     };

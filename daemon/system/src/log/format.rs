@@ -15,7 +15,7 @@ use tracing::{
 };
 
 use crate::{
-    clock,
+    clock, terminal,
     text::{escaped, visible},
 };
 
@@ -23,8 +23,6 @@ use crate::{
 pub const VARIABLE: &str = "WEIR_LOG_FORMAT";
 /// systemd sets this variable for a service whose standard error is the journal. It has the file's device and inode.
 const JOURNAL_STREAM: &str = "JOURNAL_STREAM";
-/// If this variable is set, output on terminals has no colours (no-color.org).
-const NO_COLOR: &str = "NO_COLOR";
 
 /// The formats that a user can choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -75,7 +73,7 @@ impl Style {
     pub fn of_stderr(format: Format) -> Self {
         let stderr = std::io::stderr();
         let journal = env::var(JOURNAL_STREAM).is_ok_and(|stream| is_the_file(stderr.as_fd(), &stream));
-        Self::new(format, journal, stderr.is_terminal() && env::var_os(NO_COLOR).is_none_or(|value| value.is_empty()))
+        Self::new(format, journal, terminal::has_colors(stderr.is_terminal()))
     }
 
     const fn new(format: Format, journal: bool, colours: bool) -> Self {

@@ -213,10 +213,18 @@ const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// `ioctl(2)`: requests that libraries make: whether a descriptor is a terminal, how much a connection has not sent
-/// yet, and the index of an interface.
-const REQUESTS: &[u64] =
-    &[libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD, libc::TIOCOUTQ, libc::SIOCGIFINDEX, libc::TCGETS, TCGETS2];
+/// `ioctl(2)`: requests that libraries make: whether a descriptor is a terminal and how large it is, how much a
+/// connection has not sent yet, and the index of an interface.
+const REQUESTS: &[u64] = &[
+    libc::FIONBIO,
+    libc::FIOCLEX,
+    libc::FIONREAD,
+    libc::TIOCOUTQ,
+    libc::TIOCGWINSZ,
+    libc::SIOCGIFINDEX,
+    libc::TCGETS,
+    TCGETS2,
+];
 /// `TCGETS2` of newer libraries, which the crate does not define on every platform.
 const TCGETS2: u64 = 0x802c_542a;
 

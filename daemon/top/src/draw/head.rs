@@ -179,7 +179,10 @@ fn judged(text: String, is_good: bool, paint: Paint) -> Piece {
 
 /// The lowest coverage of all interfaces.
 fn coverage(report: &Report, is_wide: bool, paint: Paint) -> Piece {
-    let known = report.interfaces.iter().filter_map(|of| Some((of.coverage?, of.coverage_upper.unwrap_or(1.0), of)));
+    // weir and the interface cannot be read at one instant, so a little more than all is all.
+    let is_about_all = |of: &Interface| of.coverage_lower.is_some_and(|lower| lower <= 1.0);
+    let coverage = |of: &Interface| of.coverage.map(|all| if is_about_all(of) { all.min(1.0) } else { all });
+    let known = report.interfaces.iter().filter_map(|of| Some((coverage(of)?, of.coverage_upper.unwrap_or(1.0), of)));
     let Some((coverage, upper, of)) = known.min_by(|(one, ..), (other, ..)| one.total_cmp(other)) else {
         return Piece::new("coverage unknown", paint.faint());
     };

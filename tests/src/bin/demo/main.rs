@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use weir_report::{Interface, Report, Style, write_styled_tables};
+use weir_report::{Interface, Report, Style, write_tables};
 use weir_tests::{
     account, clock,
     collector::Collector,
@@ -97,7 +97,7 @@ fn demo() -> Result<()> {
 
     let fullest = reports.iter().max_by_key(|report| report.totals.packets).context("no report came")?;
     heading(&format!("Report {} of {}, as tables", fullest.observer.seq, reports.len()))?;
-    write_styled_tables(fullest, Style { color: show::color() }, &mut io::stdout().lock())?;
+    write_tables(fullest, Style { color: show::color(), ..Style::default() }, &mut io::stdout().lock())?;
     heading("The same report, as JSON")?;
     show::write(&show::beginning(&show::json(fullest)?, JSON_LINES))?;
     heading("Is it right?")?;

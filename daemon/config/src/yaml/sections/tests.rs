@@ -76,8 +76,14 @@ fn secrets_of_nats_are_among_them() {
     assert_eq!(config.files(None).read, expected);
 }
 
-const STARTED: Started =
-    Started { has_programs: true, can_sample: false, has_readers: false, can_filter: false, places: None };
+const STARTED: Started = Started {
+    has_programs: true,
+    can_sample: false,
+    has_readers: false,
+    can_filter: false,
+    has_tables: false,
+    places: None,
+};
 
 fn config(text: &str) -> Config {
     Config::parse(text, "weir.yaml").unwrap()

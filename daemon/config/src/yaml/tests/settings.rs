@@ -47,6 +47,7 @@ fn the_shipped_file_states_the_limits() {
         ("networks", format!("At most {}", show_bytes(limits::PREFIX_FILE_MAX))),
         ("geo", show_bytes(limits::GEO_FILE_MAX)),
         ("interval", told(limits::INTERVAL, show_duration)),
+        ("first_window", told(limits::INTERVAL, show_duration)),
         ("top", told(limits::TOP, u64::to_string)),
         ("unique_error", told(limits::UNIQUE_ERROR, f64::to_string)),
         ("top_error", told(limits::TOP_ERROR, f64::to_string)),
@@ -132,7 +133,7 @@ networks:
   customers: {prefixes: [198.51.100.0/24, 192.0.2.1, 2001:db8::/32, "::/0"], own: true}
   rest.of-it_2: {prefixes: [0.0.0.0/0]}
 geo: {asn: asn.mmdb, country: /var/lib/country.mmdb}
-report: {interval: 1m, top: 25}
+report: {interval: 1m, first_window: 5s, top: 25}
 estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
 seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
 control: {socket: none}
@@ -217,7 +218,7 @@ fn every_setting_is_read() {
             network("rest.of-it_2", &["0.0.0.0/0"], false),
         ],
         geo: GeoFiles { asn: Some("asn.mmdb".into()), country: Some("/var/lib/country.mmdb".into()) },
-        report: Report { interval: Duration::from_secs(60), top: 25 },
+        report: Report { interval: Duration::from_secs(60), first_window: Duration::from_secs(5), top: 25 },
         estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
         seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },
         standard_views: vec![Standard::Flows, Standard::Services],
@@ -334,6 +335,7 @@ fn anchors_and_aliases_work() {
 fn limits_are_inclusive() {
     let cases = [
         ("report: {interval: %}", ["1s", "1h"], ["999ms", "3601s"]),
+        ("report: {first_window: %}", ["1s", "1h"], ["999ms", "3601s"]),
         ("report: {top: %}", ["1", "100"], ["0", "101"]),
         ("estimates: {unique_error: %}", ["0.002", "0.05"], ["0.0019", "0.051"]),
         ("estimates: {top_error: %}", ["0.00005", "0.01"], ["0.00004", "0.011"]),

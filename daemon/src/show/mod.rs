@@ -1,0 +1,58 @@
+//! What commands print for people: a report or several windows together, those of a replay, and the status of a running
+//! weir.
+//!
+//! [`pager`] shows what is longer than the screen, and [`resolve`] finds the addresses of names.
+
+pub mod pager;
+pub mod replayed;
+pub mod report;
+pub mod resolve;
+pub mod status;
+
+use std::io::{self, IsTerminal};
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use thiserror::Error;
+use weir_report::Style;
+
+use crate::control::client::AskError;
+
+/// Why there is nothing to show.
+#[derive(Debug, Error)]
+pub enum ShowError {
+    /// The running weir gives no answer.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// The answer is not understood: the running weir may be older or newer.
+    #[error("the running weir has another version than this one: {0}")]
+    Foreign(#[from] serde_json::Error),
+    /// It cannot be written.
+    #[error("cannot write")]
+    Write(#[from] io::Error),
+}
+
+/// How a report is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// As JSON.
+    pub json: bool,
+    /// All of it, not one screen.
+    pub full: bool,
+}
+
+/// The style of standard output.
+pub fn style() -> Style {
+    let out = io::stdout();
+    let is_terminal = out.is_terminal();
+    Style::of_terminal(&out, is_terminal)
+}
+
+/// Parses an answer of the running weir.
+///
+/// # Errors
+///
+/// The running weir has another version.
+pub fn understood<T: DeserializeOwned>(answer: &RawValue) -> Result<T, ShowError> {
+    Ok(serde_json::from_str(answer.get())?)
+}

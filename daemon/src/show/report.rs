@@ -1,0 +1,75 @@
+//! `weir report`: the last window, or the last ones together.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use weir_report::{Report, Union, write_overview, write_tables, write_union, write_union_overview};
+
+use super::{Form, ShowError, pager, style, understood};
+use crate::control::{client, protocol::Command};
+
+/// How to see more than the first screen.
+const MORE: &str = "all of it: weir report --full";
+/// The same of several windows.
+const MORE_TOGETHER: &str = "all of it: add --full";
+
+/// Shows the last report of the weir with this control socket.
+///
+/// # Errors
+///
+/// There is none, or it cannot be shown.
+pub fn last(socket: &Path, form: Form) -> Result<(), ShowError> {
+    let answer = client::ask(socket, Command::Report { last: None })?;
+    if form.json {
+        return line(answer.get());
+    }
+    report(&understood(&answer)?, form, MORE)
+}
+
+/// Shows its last windows together, at most so many.
+///
+/// # Errors
+///
+/// There is none, or they cannot be shown.
+pub fn together(socket: &Path, last: u32, form: Form) -> Result<(), ShowError> {
+    let answer = client::ask(socket, Command::Report { last: Some(last) })?;
+    let reports: Vec<Report> = understood(&answer)?;
+    Union::of(&reports).map_or(Ok(()), |together| union(&together, form))
+}
+
+/// Shows a report.
+///
+/// # Errors
+///
+/// It cannot be shown.
+pub fn report(report: &Report, form: Form, more: &str) -> Result<(), ShowError> {
+    let mut text = Vec::new();
+    match form.full {
+        true => write_tables(report, style(), &mut text)?,
+        false => write_overview(report, style(), more, &mut text)?,
+    }
+    Ok(pager::show(&text)?)
+}
+
+/// Shows several windows together.
+///
+/// # Errors
+///
+/// They cannot be shown.
+pub fn union(union: &Union, form: Form) -> Result<(), ShowError> {
+    if form.json {
+        return line(&serde_json::to_string(union)?);
+    }
+    let mut text = Vec::new();
+    match form.full {
+        true => write_union(union, style(), &mut text)?,
+        false => write_union_overview(union, style(), MORE_TOGETHER, &mut text)?,
+    }
+    Ok(pager::show(&text)?)
+}
+
+fn line(text: &str) -> Result<(), ShowError> {
+    Ok(writeln!(io::stdout(), "{text}")?)
+}
