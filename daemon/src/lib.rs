@@ -8,12 +8,13 @@
 //! | [`weir_report`] | a summary | the report: JSON, or tables for people; the alerts that it raises |
 //! | [`weir_replay`] | captures | reports, by the same stages |
 //! | [`weir_deliver`] | reports | delivered reports, each kind of target on a thread of its own |
+//! | [`weir_web`] | reports, and each second | the page in a browser |
 //!
 //! [`pipeline`] starts and connects the threads of `weir run`. The [`coordinator`] has its [`workers`] close each
 //! window. The [`fleet`] assigns the ring of each CPU to a worker. [`control`] answers queries to a running weir,
 //! [`reload`] prepares a new configuration for it, and [`handover`] passes its state to the next weir. [`seconds`]
-//! makes the message of each second for those who subscribe, and [`top`] connects them to the live screen. [`doctor`]
-//! says what this machine can do.
+//! makes the message of each second for those who subscribe, and [`top`] connects them to the live screen, as [`web`]
+//! does for the page. [`doctor`] says what this machine can do.
 //!
 //! [`memory`] plans how much memory all that needs, also that of a [`replay`]. [`state`] is kept across restarts.
 //! [`needs`] are the capabilities that are kept. [`show`] writes what commands print for people. [`external`] runs
@@ -38,4 +39,5 @@ pub mod seconds;
 pub mod show;
 pub mod state;
 pub mod top;
+pub mod web;
 pub mod workers;

@@ -16,7 +16,7 @@ use syn::{Attribute, Item, UseTree};
 use crate::root;
 
 /// The crates whose modules are looked at.
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 17] = [
     "common/src/lib.rs",
     "common/sketch/src/lib.rs",
     "daemon/src/lib.rs",
@@ -31,6 +31,7 @@ const CRATES: [&str; 16] = [
     "daemon/report/src/lib.rs",
     "daemon/system/src/lib.rs",
     "daemon/top/src/lib.rs",
+    "daemon/web/src/lib.rs",
     "ebpf/src/lib.rs",
     "tests/src/lib.rs",
 ];

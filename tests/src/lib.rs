@@ -7,7 +7,7 @@
 //! of namespaces, [`forwarded`] sends numbered packets through their router, [`daemon`] runs the real weir in them,
 //! [`foreign`] is an XDP program beside weir's, [`collector`] receives what it reports, and [`collecting`] runs the
 //! real one; [`nats`] runs a server and reads its stream; [`trial`] ignores a test that lacks something, or fails it.
-//! [`object`] is the real eBPF object, one packet at a time.
+//! [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real browser.
 //!
 //! Nothing here parses a packet. The generator knows each packet because it made it. So the judge of weir's parser
 //! cannot share the parser's mistakes.
@@ -17,6 +17,7 @@
 pub mod account;
 pub mod captures;
 pub mod chance;
+pub mod chromium;
 pub mod clock;
 pub mod collecting;
 pub mod collector;

@@ -9,11 +9,15 @@ use std::{
 };
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 use weir_measure::question::Views;
 use weir_report::{Encoded, LastReport, REPORTS_KEPT, Report, Second};
 use weir_system::waker::Waker;
 
 use super::status::{Identity, Status};
+
+/// Maximum number of browsers that get a message each second.
+const WATCHING_MAX: usize = 16;
 
 /// The answers that do not need the coordinator.
 #[derive(Debug)]
@@ -23,6 +27,15 @@ pub struct Board {
     subscribers: AtomicUsize,
     /// Woken when there is one.
     reader: OnceLock<Waker>,
+    /// The number of the last second, for browsers. Each has a receiver.
+    seconds: watch::Sender<u64>,
+}
+
+/// Wants to know of each second, until it is dropped.
+#[derive(Debug)]
+pub struct Watching {
+    board: Arc<Board>,
+    seconds: watch::Receiver<u64>,
 }
 
 #[derive(Debug)]
@@ -67,7 +80,7 @@ pub struct Askable {
 
 impl Board {
     /// A board before the first report.
-    pub const fn new(identity: Identity) -> Self {
+    pub fn new(identity: Identity) -> Self {
         Self {
             known: Mutex::new(Published {
                 identity,
@@ -79,6 +92,7 @@ impl Board {
             }),
             subscribers: AtomicUsize::new(0),
             reader: OnceLock::new(),
+            seconds: watch::Sender::new(0),
         }
     }
 
@@ -137,7 +151,13 @@ impl Board {
 
     /// Whether anybody wants to know of each second.
     pub fn is_subscribed(&self) -> bool {
-        self.subscribers() > 0
+        self.subscribers() > 0 || self.seconds.receiver_count() > 0
+    }
+
+    /// One more wants to know of each second; `None` if there are too many already.
+    pub fn watch(self: &Arc<Self>) -> Option<Watching> {
+        let is_full = self.seconds.receiver_count() >= WATCHING_MAX;
+        (!is_full).then(|| Watching { board: self.clone(), seconds: self.seconds.subscribe() })
     }
 
     /// Publishes a second, of which only the board knows the last report and the troubles.
@@ -150,6 +170,7 @@ impl Board {
         let number = known.second.as_ref().map_or(0, |before| before.number) + 1;
         known.second = Some(LastSecond { number, fields: line[1..].into() });
         drop(known);
+        self.seconds.send_replace(number);
         if let Some(reader) = self.reader.get() {
             reader.wake();
         }
@@ -194,6 +215,14 @@ impl Board {
     /// The content is consistent at any time, so a thread that panicked with the lock held does no harm.
     fn lock(&self) -> MutexGuard<'_, Published> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watching {
+    /// Waits for the next second, and returns the last one; `None` if there will be none.
+    pub async fn next(&mut self) -> Option<LastSecond> {
+        self.seconds.changed().await.ok()?;
+        self.board.second()
     }
 }
 

@@ -26,7 +26,7 @@ mod windows;
 
 pub use block::Told;
 pub use recorder::{Answer, Asker, History, Query, Settings};
-pub use seconds::{Carried, Counts};
+pub use seconds::{Carried, Counts, TRACKS_MAX};
 pub use windows::Time;
 
 /// What the thread needs besides: an open block, one that is unpacked, and some windows that are joined.
@@ -34,6 +34,6 @@ const WORKING_BYTES: u64 = 6 << 20;
 
 /// The memory of a history in bytes, at most: with this much for windows, and this many interfaces and directions.
 pub fn memory_bytes(windows: u64, slots: usize) -> u64 {
-    let tracks = slots.min(seconds::TRACKS_MAX) as u64;
+    let tracks = slots.min(TRACKS_MAX) as u64;
     windows + seconds::ROWS_BYTES as u64 + tracks * seconds::TRACK_BYTES as u64 + WORKING_BYTES
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use tokio::task::AbortHandle;
+use weir_system::clock;
 
 /// The slot of one client, with the time since when weir has been waiting for it.
 #[derive(Debug)]
@@ -33,6 +34,11 @@ impl ClientSlot {
     pub fn busy(self: &Arc<Self>) -> Busy {
         self.working.fetch_add(1, Ordering::Relaxed);
         Busy(self.clone())
+    }
+
+    /// The client reads what it is sent, so its time begins again.
+    pub fn goes_on(&self) {
+        self.request_begins(clock::now().monotonic);
     }
 
     /// The head of a request has arrived.

@@ -34,6 +34,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime,
@@ -53,6 +54,8 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 /// How long a client has for the head of a request, and how long a connection may be idle.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(20);
+/// What the kernel keeps of answers that a client has not read.
+const SEND_BYTES: usize = 128 << 10;
 /// Pause after an error of accept(2): no descriptor is left, and some will be released.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -88,6 +91,8 @@ impl Server {
         let router = router.layer(middleware::from_fn(with_one_host));
         let listener = StdListener::bind(address)?;
         listener.set_nonblocking(true)?;
+        // Connections inherit it.
+        set_socket_send_buffer_size(&listener, SEND_BYTES)?;
         let address = listener.local_addr()?;
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (end, ending) = watch::channel(false);

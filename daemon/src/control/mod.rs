@@ -13,6 +13,7 @@
 //! may change something: the kernel tells which user a client runs as.
 
 pub mod client;
+pub mod keys;
 mod listener;
 pub mod live;
 pub mod protocol;
@@ -35,6 +36,7 @@ use weir_system::{privileges, sandbox, waker::Waker};
 
 pub use self::listener::Directory;
 use self::{
+    keys::Coordinator,
     listener::Listener,
     live::{LiveAsker, LiveRequest},
     protocol::KeyAnswers,
@@ -75,6 +77,7 @@ pub struct Control {
     pub live: Receiver<LiveRequest>,
     /// For everybody else who asks about the open window.
     pub asker: LiveAsker,
+    ask: Sender<Question>,
     end: Waker,
 }
 
@@ -97,12 +100,13 @@ impl Control {
         let (release, releases) = bounded(1);
         let end = Waker::new()?;
         let (asker, live) = LiveAsker::new(LIVE_WAITING);
-        let control = Self { board: board.clone(), questions, releases, live, asker: asker.clone(), end: end.clone() };
+        let control =
+            Self { board: board.clone(), questions, releases, live, asker: asker.clone(), ask, end: end.clone() };
         let Some(path) = path else { return Ok(control) };
         match Listener::open(path) {
             Ok(listener) => {
                 let others = AnswerSources {
-                    coordinator: Box::new(move |views, asks| put(&ask, views, asks)),
+                    coordinator: control.coordinator(),
                     release: Box::new(move |interfaces| tell(&release, interfaces)),
                     live: asker,
                     reload,
@@ -118,6 +122,12 @@ impl Control {
             Err(error) => warn!("no control socket at {}: {error}", path.display()),
         }
         Ok(control)
+    }
+
+    /// The way to the coordinator, for somebody else who asks about keys.
+    pub fn coordinator(&self) -> Coordinator {
+        let ask = self.ask.clone();
+        Box::new(move |views, asks| put(&ask, views, asks))
     }
 }
 

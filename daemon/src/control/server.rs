@@ -17,18 +17,16 @@ use rustix::{
     net::sockopt::socket_peercred,
     process::{Uid, geteuid, setpriority_process},
 };
-use serde::Serialize;
-use serde_json::value::to_raw_value;
-use weir_deliver::board::{Askable, Board, LastSecond};
+use weir_deliver::board::{Board, LastSecond};
 use weir_history::{Answer, Asker, Query};
-use weir_measure::question::{Ask, Views};
 use weir_report::Encoded;
 use weir_system::{clock, waker::Waker};
 
 use super::{
+    keys::{self, Coordinator, NO_WINDOW, answered},
     listener::Listener,
     live::{LiveAnswer, LiveAsker, Unanswered, What},
-    protocol::{self, Command, Detached, KeyAnswers, Response},
+    protocol::{self, Command, Detached, Response},
 };
 use crate::{
     history,
@@ -50,18 +48,11 @@ const SUBSCRIBERS_MAX: usize = 32;
 const SUBSCRIBER_PATIENCE: Duration = Duration::from_secs(300);
 /// Maximum bytes of a request.
 const REQUEST_MAX: usize = 16 << 10;
-/// Maximum number of keys in a request.
-const KEYS_MAX: usize = 64;
-/// The answer before the first report.
-const NO_WINDOW: &str = "no window has ended since weir was started";
 /// The answer to a client whose configuration is not read in time.
 const STILL_READING: &str = "weir is still reading the configuration: its log will say whether it was accepted \
                              (`journalctl -u weir`)";
 /// Measuring has priority, where the system lets a thread lower its own.
 const NICENESS: i32 = 10;
-
-/// Asks the coordinator, with the views that the keys were parsed with.
-pub type Coordinator = Box<dyn Fn(Arc<Views>, Vec<Ask>) -> Result<KeyAnswers, String> + Send>;
 
 /// Tells the coordinator to detach from interfaces.
 pub type Releaser = Box<dyn Fn(Vec<String>) -> Result<Vec<String>, String> + Send>;
@@ -317,8 +308,8 @@ impl Server {
                 }
                 None => Response::Unavailable(NO_WINDOW.to_owned()),
             },
-            Ok(Command::Ask { keys, live: false }) => self.ask(&keys),
-            Ok(Command::Ask { keys, live: true }) if keys.is_empty() || keys.len() > KEYS_MAX => number_of_keys(&keys),
+            Ok(Command::Ask { keys, live: false }) => keys::look_up(&self.board, &self.others.coordinator, &keys),
+            Ok(Command::Ask { keys, live: true }) if !keys::is_number_allowed(&keys) => keys::wrong_number(&keys),
             Ok(Command::Ask { keys, live: true }) => return self.read(What::Keys(keys)),
             Ok(Command::Live { list }) => return self.read(What::Lists { only: list }),
             Ok(Command::Subscribe) if self.board.subscribers() < SUBSCRIBERS_MAX => {
@@ -387,28 +378,6 @@ impl Server {
             Err(why) => ClientState::of_live(Err(why)),
         }
     }
-
-    fn ask(&self, keys: &[String]) -> Response {
-        if keys.is_empty() || keys.len() > KEYS_MAX {
-            return number_of_keys(keys);
-        }
-        let Some(Askable { views, interfaces }) = self.board.askable() else {
-            return Response::Unavailable(format!("{NO_WINDOW}: ask again after the first report"));
-        };
-        let interfaces: Vec<&str> = interfaces.iter().map(String::as_str).collect();
-        let asks = keys.iter().map(|key| Ask::parse(key, &views, &interfaces).map_err(|why| format!("{key}: {why}")));
-        match asks.collect::<Result<Vec<_>, _>>().map(|asks| asks.concat()) {
-            Ok(asks) => match (self.others.coordinator)(views.clone(), asks) {
-                Ok(asked) => answered(&asked),
-                Err(why) => Response::Unavailable(why),
-            },
-            Err(why) => Response::Refused(why),
-        }
-    }
-}
-
-fn number_of_keys(keys: &[String]) -> Response {
-    Response::Refused(format!("{} keys: ask for 1 to {KEYS_MAX} at a time", keys.len()))
 }
 
 /// Reports as a list. All readers of a report share its memory.
@@ -453,13 +422,6 @@ fn write(stream: &mut UnixStream, parts: &mut Vec<Chunk>, sent: &mut usize) -> i
         }
     }
     Ok(true)
-}
-
-fn answered(answer: &impl Serialize) -> Response {
-    match to_raw_value(answer) {
-        Ok(answer) => Response::Answer(answer),
-        Err(error) => Response::Unavailable(format!("weir cannot encode its answer: {error}")),
-    }
 }
 
 impl Client {
@@ -522,6 +484,7 @@ mod tests {
     use serde_json::{Value, json};
     use weir_config::Estimates;
     use weir_deliver::status::Identity;
+    use weir_measure::question::{Ask, Views};
     use weir_report::{InterfaceSecond, Report, SECOND_SCHEMA, Second};
 
     use super::*;
@@ -529,6 +492,7 @@ mod tests {
         control::{
             Directory,
             client::{AskError, ask, subscribe},
+            protocol::KeyAnswers,
         },
         reload::Reloaded,
     };

@@ -112,6 +112,8 @@ pub struct Memory {
     pub listed: u64,
     /// What weir remembers of the last hours, with what packing and answers need.
     pub history: u64,
+    /// The most that connections of browsers take, and answers for them.
+    pub web: u64,
     /// The most that deliveries from the spools, and the index of spool files, take.
     pub spools: u64,
 }
@@ -166,6 +168,10 @@ impl Memory {
             history: config
                 .history
                 .map_or(0, |history| weir_history::memory_bytes(history.memory, interfaces as usize)),
+            web: config
+                .web
+                .listen
+                .map_or(0, |_| weir_web::memory_bytes(report, interfaces.min(weir_history::TRACKS_MAX as u64))),
             spools: config.sinks.iter().filter_map(|sink| sink.target.spool_key()).map(|_| spool).sum::<u64>()
                 + config.sinks.iter().filter(|sink| sink.target.translates()).count() as u64
                     * (views.rows(interfaces) * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES),
@@ -192,6 +198,7 @@ impl Memory {
             + self.kept
             + self.listed
             + self.history
+            + self.web
             + self.spools
     }
 
@@ -265,6 +272,9 @@ impl fmt::Display for Memory {
                 self.history,
                 String::from("an hour of seconds, and windows; `history` says how far back"),
             )?;
+        }
+        if self.web > 0 {
+            line("the page", self.web, String::from("connections of browsers, and answers that are on their way"))?;
         }
         if self.spools > 0 {
             line("delivery and spools", self.spools, String::from("batches, and the names of all files"))?;

@@ -13,6 +13,7 @@
 //! sink, two each:   spool -> collector       (may be slow or dead; only its own spool fills; a webhook is one, too)
 //! control:          answers queries: the last report, and keys in the last window
 //! metrics:          exports to Prometheus: the last report, and sums of all
+//! page:             serves browsers: files, the last report, each second; another thread asks what is not on the board
 //! reloader:         reads the configuration again and prepares it; the coordinator applies it at an edge
 //! ```
 
@@ -39,6 +40,7 @@ use weir_system::{
     sandbox::{self, Places},
     signals::Signals,
 };
+use weir_web::Web;
 
 use self::{
     setup::{FirstWindow, Setup},
@@ -57,6 +59,7 @@ use crate::{
         InForce, Reloader,
         reloader::{self, Reread},
     },
+    web::Answers,
     workers::Workers,
 };
 
@@ -194,10 +197,20 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             config.prometheus.listen.and_then(|listen| Exporter::open(listen, board.clone(), config.report.interval));
         let kept_at = start.directory.filter(|_| state.is_some());
         let history = history::start(config, kept_at, setup.observer.identity()).map_err(RunError::Thread)?;
-        // Dropped before the exporter and the history, which wait for their threads to end.
+        // The page asks as clients of the control socket do, so it begins after that.
+        let page;
+        // Dropped before the exporter, the history and the page, which wait for their threads to end.
         let opening = sandbox::Opening;
         let asker = history.as_ref().map(History::asker);
-        let control = Control::open(scope, config.control.socket.as_deref(), board.clone(), reload, asker);
+        let control = Control::open(scope, config.control.socket.as_deref(), board.clone(), reload, asker.clone())
+            .map_err(RunError::Thread)?;
+        let answers = Answers {
+            board: board.clone(),
+            coordinator: control.coordinator(),
+            live: control.asker.clone(),
+            history: asker,
+        };
+        page = Web::open(&config.web, board.clone(), answers.answerer());
         let started = Started {
             has_programs: fleet.is_some(),
             can_sample: config.sampling.packets.leaves_out(),
@@ -240,7 +253,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             window,
             news,
             ender,
-            control: control.map_err(RunError::Thread)?,
+            control,
             reloads,
             pending: None,
         };
@@ -255,7 +268,9 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         // Nobody receives it where no thread waits for it.
         let _ = restrict_chains.send(config.sandbox);
         let greeting = Greeting { cpus: setup.cpus.online.len(), memory: &setup.memory };
-        Ok(coordinator.run(greeting, &stop)?)
+        let ended = coordinator.run(greeting, &stop);
+        drop(page);
+        Ok(ended?)
     })
 }
 

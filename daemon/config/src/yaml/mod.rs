@@ -28,6 +28,7 @@ mod tests;
 mod tunnel_ports;
 mod units;
 mod view;
+mod web;
 
 use std::fs::{self, Metadata};
 use std::io::Read;
@@ -51,6 +52,7 @@ pub use self::sink::{
 };
 pub use self::source::Source;
 pub use self::spool::{Fsync, Spool, SpoolLocation};
+pub use self::web::Web;
 
 use self::limits::FILE_MAX;
 use self::section::{Field, Log};
@@ -95,12 +97,14 @@ pub struct Config {
     pub control: Control,
     /// The address that Prometheus scrapes.
     pub prometheus: Prometheus,
+    /// The page in a browser.
+    pub web: Web,
     /// The kernel side.
     pub datapath: Datapath,
     /// The share of packets that are measured.
     pub sampling: Sampling,
-    /// How much of addresses may be disclosed at most: to sinks, the alert webhook, the log, the control socket and
-    /// Prometheus. A sink may have a stricter limit.
+    /// How much of addresses may be disclosed at most: to sinks, the alert webhook, the log, the control socket,
+    /// Prometheus and the page. A sink may have a stricter limit.
     pub addresses: Addresses,
     /// The key of all hashes.
     pub hash_key: HashKey,
@@ -463,6 +467,7 @@ impl Default for Config {
             history: Some(History::default()),
             control: Control::default(),
             prometheus: Prometheus::default(),
+            web: Web::default(),
             datapath: Datapath::default(),
             sampling: Sampling::default(),
             addresses: Addresses::default(),

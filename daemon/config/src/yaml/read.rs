@@ -1,6 +1,5 @@
 //! Turns the tree of values into a [`Config`]: one function per section, in the order of the file.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use super::sink::{addresses, sinks};
 use super::spool::spool;
 use super::tunnel_ports::tunnel_ports;
 use super::units::{show_bytes, show_duration};
+use super::web::web;
 use super::{
     AUTO, Addresses, Alerts, Config, Control, Datapath, Estimates, HashKey, History, NONE, Observer, Packets,
     Prometheus, Report, Sampling, SeenFlows, Tunnels,
@@ -51,6 +51,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         history: s.get("history", Some(History::default()), |f| history(&f)),
         control: s.section("control", "{socket: /run/weir/control.sock}", control),
         prometheus: s.section("prometheus", "{listen: 127.0.0.1:9469}", prometheus),
+        web: s.section("web", "{listen: 127.0.0.1:9470}", web),
         datapath: s.section("datapath", "{ring: 1MiB}", datapath),
         sampling: s.section("sampling", "{packets: auto}", sampling),
         addresses: s.get("addresses", Addresses::default(), |f| addresses(&f)),
@@ -112,24 +113,7 @@ fn control(s: &mut Section<'_>) -> Control {
 }
 
 fn prometheus(s: &mut Section<'_>) -> Prometheus {
-    Prometheus { listen: s.get("listen", None, |f| address(&f)) }
-}
-
-/// Reads an address with a port, or `none`.
-fn address(field: &Field<'_>) -> Option<Option<SocketAddr>> {
-    if field.is_word_of(&[NONE]) {
-        return Some(None);
-    }
-    let text = field.text()?;
-    match text.parse::<SocketAddr>() {
-        Ok(address) if address.port() != 0 => return Some(Some(address)),
-        Ok(_) => field.refuse("port 0 means any free port, which no scraper can know: name one, such as 9469"),
-        Err(_) => field.refuse(format!(
-            "{:?} is not an address with a port, such as 127.0.0.1:9469 or [::1]:9469, or none",
-            short(text)
-        )),
-    }
-    None
+    Prometheus { listen: s.get("listen", None, |f| f.listen_address()) }
 }
 
 /// Reads the path of a socket, or `none`.

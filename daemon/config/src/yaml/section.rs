@@ -5,12 +5,14 @@
 //! After a mistake the caller continues with a default, so that the rest of the file is checked, too.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use weir_system::text::short;
 
+use super::NONE;
 use super::limits::{LOCATED_MAX, MISTAKES_MAX};
 use super::locate::{KeyOrValue, locate};
 use super::mistake::{Mistake, Mistakes};
@@ -232,6 +234,23 @@ impl<'t> Field<'t> {
             return None;
         }
         Some(PathBuf::from(path))
+    }
+
+    /// Reads an address to listen at, with a port, or `none`.
+    pub(super) fn listen_address(&self) -> Option<Option<SocketAddr>> {
+        if self.is_word_of(&[NONE]) {
+            return Some(None);
+        }
+        let text = self.text()?;
+        match text.parse::<SocketAddr>() {
+            Ok(address) if address.port() != 0 => return Some(Some(address)),
+            Ok(_) => self.refuse("port 0 means any free port, which nobody can know: name one, such as 9469"),
+            Err(_) => self.refuse(format!(
+                "{:?} is not an address with a port, such as 127.0.0.1:9469 or [::1]:9469, or none",
+                short(text)
+            )),
+        }
+        None
     }
 
     /// Reads a prefix or an address. YAML reads some unquoted IPv6 addresses as something else.

@@ -102,7 +102,11 @@ sections! {
         wanted.files.socket.clone_from(&config.control.socket);
     });
     prometheus: Restart("its address is opened once"), Adds(|config, _, wanted| {
-        wanted.port = config.prometheus.listen.map(|address| address.port());
+        wanted.ports.extend(config.prometheus.listen.map(|address| address.port()));
+    });
+    web: Restart("its address is opened once"), Adds(|config, _, wanted| {
+        wanted.ports.extend(config.web.listen.map(|address| address.port()));
+        wanted.files.reads("web.token_file", &config.web.token_file);
     });
     datapath: Restart("its maps are made once"), Nothing;
     sampling: Depends(change_of_sampling), Nothing;

@@ -10,6 +10,7 @@
 //!
 //! | path | tells |
 //! |---|---|
+//! | `/` | these paths |
 //! | `/metrics` | all numbers, as `OpenMetrics` or in the older text format |
 //! | `/report` | the last report as JSON |
 //! | `/healthz` | whether windows end |
@@ -129,6 +130,7 @@ impl Shared {
 
 fn router(shared: Arc<Shared>) -> Router {
     Router::new()
+        .route("/", get(|| async { "weir: /metrics is for Prometheus; also /report /healthz /readyz\n" }))
         .route("/metrics", get(metrics))
         .route("/report", get(report))
         .route("/healthz", get(healthz))

@@ -57,8 +57,8 @@ pub struct SandboxConfig {
     pub is_on: bool,
     /// The files that the configuration names.
     pub files: Files,
-    /// The TCP port to listen on, if any.
-    pub port: Option<u16>,
+    /// The TCP ports to listen on.
+    pub ports: Vec<u16>,
 }
 
 /// Restricts this thread, and each that it starts, to the files that a weir with this configuration needs, if the
@@ -78,7 +78,7 @@ pub fn close(wanted: &SandboxConfig, origin: Origin<'_>) -> Option<Places> {
     // No Unix socket can be created later.
     notify::connect();
     let closed = Places::of(&wanted.files, origin).map_err(FilesError::from).and_then(|places| {
-        enclose(&places, wanted.port)?;
+        enclose(&places, &wanted.ports)?;
         Ok(places)
     });
     match closed {
@@ -112,16 +112,16 @@ pub fn close_to_all_but_questions() {
 }
 
 /// From here on, this thread, and each that it starts, can open only these files. It also cannot bind a TCP port other
-/// than `listen`, signal another process, or connect to another process's abstract socket.
+/// than these, signal another process, or connect to another process's abstract socket.
 ///
 /// # Errors
 ///
 /// See [`FilesError`]. In that case nothing is restricted.
-fn enclose(places: &Places, listen: Option<u16>) -> Result<(), FilesError> {
+fn enclose(places: &Places, ports: &[u16]) -> Result<(), FilesError> {
     if !is_known() {
         return Err(FilesError::Missing);
     }
-    Ok(ruleset(places, listen)?.restrict_self().map(drop)?)
+    Ok(ruleset(places, ports)?.restrict_self().map(drop)?)
 }
 
 /// Whether the kernel supports the version of Landlock that weir needs.
@@ -133,7 +133,7 @@ pub fn is_known() -> bool {
         .is_ok()
 }
 
-fn ruleset(places: &Places, listen: Option<u16>) -> Result<RulesetCreated, RulesetError> {
+fn ruleset(places: &Places, ports: &[u16]) -> Result<RulesetCreated, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::WriteFile
         | AccessFs::Truncate
@@ -158,8 +158,8 @@ fn ruleset(places: &Places, listen: Option<u16>) -> Result<RulesetCreated, Rules
             rules = rules.add_rule(PathBeneath::new(place, rights))?;
         }
     }
-    match listen {
-        Some(port) => rules.add_rule(NetPort::new(port, AccessNet::BindTcp)),
-        None => Ok(rules),
+    for port in ports {
+        rules = rules.add_rule(NetPort::new(*port, AccessNet::BindTcp))?;
     }
+    Ok(rules)
 }

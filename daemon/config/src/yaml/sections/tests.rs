@@ -58,7 +58,10 @@ fn every_path_of_a_configuration_is_among_its_files() {
     assert_eq!((spool, socket), (Some(PathBuf::from("/p/spool")), Some(PathBuf::from("/s/control"))));
 
     let wanted = |text: &str| Config::parse(text, "weir.yaml").unwrap().wanted(None);
-    assert_eq!(wanted("prometheus: {listen: '127.0.0.1:9469'}").port, Some(9469));
+    assert_eq!(wanted("prometheus: {listen: '127.0.0.1:9469'}").ports, [9469]);
+    let both = wanted("prometheus: {listen: '127.0.0.1:9469'}\nweb: {listen: '127.0.0.1:9470', token_file: /f/token}");
+    assert_eq!(both.ports, [9469, 9470]);
+    assert!(both.files.read.iter().any(|(setting, path)| setting == "web.token_file" && path.ends_with("token")));
     assert!(wanted("").is_on && !wanted("sandbox: false").is_on);
 
     let default = Config::default().files(Some(Path::new("/state")));
@@ -106,6 +109,7 @@ fn settings_that_cannot_change_are_named_with_the_reason() {
         ("control: {socket: /tmp/other.sock}", "control"),
         ("spool: {path: none}", "spool"),
         ("prometheus: {listen: 127.0.0.1:9469}", "prometheus"),
+        ("web: {listen: 127.0.0.1:9470}", "web"),
         ("datapath: {tunnels: inner}", "datapath"),
         ("hash_key: {file: /etc/weir/key}", "hash_key"),
         ("seen_flows: {capacity: 2000}", "seen_flows"),

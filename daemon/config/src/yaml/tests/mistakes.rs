@@ -49,7 +49,19 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     (
         "prometheus: {listen: 127.0.0.1:0}",
-        &["1:22: prometheus.listen: port 0 means any free port, which no scraper can know: name one, such as 9469"],
+        &["1:22: prometheus.listen: port 0 means any free port, which nobody can know: name one, such as 9469"],
+    ),
+    (
+        "web: {listen: 192.0.2.1:9470}",
+        &["1:15: web.listen: whoever reaches 192.0.2.1:9470 would read everything: name a file with a token \
+             (`token_file`), or listen on loopback, such as 127.0.0.1:9470"],
+    ),
+    (
+        "web: {hosts: ['a b', 'weir:9470', w]}",
+        &[
+            "1:14: web.hosts[0]: \"a b\" is not a host name, such as weir.example.net: without a port",
+            "1:21: web.hosts[1]: \"weir:9470\" is not a host name, such as weir.example.net: without a port",
+        ],
     ),
     ("control: {socket: 7}", &["1:19: control.socket: expected text, found the number 7: put it in quotes"]),
     ("control: {socket: \"\"}", &["1:19: control.socket: not a path: it is empty or contains a NUL byte"]),
@@ -87,8 +99,8 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
-         standard_views, views, alerts, memory, history, control, prometheus, datapath, sampling, addresses, hash_key, sandbox, \
-         sinks, spool)",
+         standard_views, views, alerts, memory, history, control, prometheus, web, datapath, sampling, addresses, \
+         hash_key, sandbox, sinks, spool)",
         ],
     ),
     ("report: {top: 5, top: 6}", &["1:18: report.top: given twice: keep one of them"]),

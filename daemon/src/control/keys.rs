@@ -1,0 +1,55 @@
+//! What is known of keys in the last window: parses them, and asks the coordinator.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::value::to_raw_value;
+use weir_deliver::board::{Askable, Board};
+use weir_measure::question::{Ask, Views};
+
+use super::protocol::{KeyAnswers, Response};
+
+/// Maximum number of keys in a request.
+const KEYS_MAX: usize = 64;
+/// The answer before the first report.
+pub(super) const NO_WINDOW: &str = "no window has ended since weir was started";
+
+/// Asks the coordinator, with the views that the keys were parsed with.
+pub type Coordinator = Box<dyn Fn(Arc<Views>, Vec<Ask>) -> Result<KeyAnswers, String> + Send>;
+
+/// What all views know of these keys.
+pub fn look_up(board: &Board, coordinator: &Coordinator, keys: &[String]) -> Response {
+    if !is_number_allowed(keys) {
+        return wrong_number(keys);
+    }
+    let Some(Askable { views, interfaces }) = board.askable() else {
+        return Response::Unavailable(format!("{NO_WINDOW}: ask again after the first report"));
+    };
+    let interfaces: Vec<&str> = interfaces.iter().map(String::as_str).collect();
+    let asks = keys.iter().map(|key| Ask::parse(key, &views, &interfaces).map_err(|why| format!("{key}: {why}")));
+    match asks.collect::<Result<Vec<_>, _>>().map(|asks| asks.concat()) {
+        Ok(asks) => match coordinator(views.clone(), asks) {
+            Ok(asked) => answered(&asked),
+            Err(why) => Response::Unavailable(why),
+        },
+        Err(why) => Response::Refused(why),
+    }
+}
+
+/// Whether so many keys may be asked for at a time.
+pub(super) const fn is_number_allowed(keys: &[String]) -> bool {
+    !keys.is_empty() && keys.len() <= KEYS_MAX
+}
+
+/// The answer if they may not.
+pub(super) fn wrong_number(keys: &[String]) -> Response {
+    Response::Refused(format!("{} keys: ask for 1 to {KEYS_MAX} at a time", keys.len()))
+}
+
+/// An answer as JSON.
+pub(super) fn answered(answer: &impl Serialize) -> Response {
+    match to_raw_value(answer) {
+        Ok(answer) => Response::Answer(answer),
+        Err(error) => Response::Unavailable(format!("weir cannot encode its answer: {error}")),
+    }
+}

@@ -1,0 +1,75 @@
+//! What the page asks, and who answers: the same as for clients of the control socket.
+
+use std::{sync::Arc, time::Duration};
+
+use weir_deliver::board::Board;
+use weir_history::{Asker, Query, Time};
+use weir_web::{Answerer, Question, Refusal};
+
+use crate::{
+    control::{
+        keys::{Coordinator, look_up},
+        live::{LiveAsker, Unanswered, What},
+        protocol::Response,
+    },
+    history,
+};
+
+/// How long an answer may take, such as the union of a day's windows.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Those who answer.
+pub struct Answers {
+    /// What can be asked about.
+    pub board: Arc<Board>,
+    /// Knows the keys of the last window.
+    pub coordinator: Coordinator,
+    /// Has the open window read.
+    pub live: LiveAsker,
+    /// Knows what was before, if anybody does.
+    pub history: Option<Asker>,
+}
+
+impl Answers {
+    /// Answers the page's questions, and waits for those who know.
+    pub fn answerer(self) -> Answerer {
+        Box::new(move |question| self.answer(question))
+    }
+
+    fn answer(&self, question: Question) -> Result<Vec<u8>, Refusal> {
+        match question {
+            Question::Ask(key) => json(look_up(&self.board, &self.coordinator, &[key])),
+            Question::Live => self.read(),
+            Question::History { from, to, points } => {
+                self.remember(Query::History(Time { from, to }, Some(points as usize)))
+            }
+            Question::Span { from, to } => self.remember(Query::Span(Time { from, to })),
+        }
+    }
+
+    /// Has the open window read.
+    fn read(&self) -> Result<Vec<u8>, Refusal> {
+        let told = |why: Unanswered| match why {
+            Unanswered::Refused(why) => Refusal::Refused(why),
+            why @ Unanswered::Busy => Refusal::Unavailable(why.text()),
+        };
+        let answer = self.live.ask(What::Lists { only: None }, None).map_err(told)?;
+        let answer = answer.recv_timeout(PATIENCE).unwrap_or(Err(Unanswered::Busy));
+        answer.map(|json| json.to_vec()).map_err(told)
+    }
+
+    fn remember(&self, query: Query) -> Result<Vec<u8>, Refusal> {
+        let Some(history) = &self.history else { return Err(Refusal::Unavailable(history::OFF.to_owned())) };
+        let answer = history.ask(query, || ()).map_err(Refusal::Unavailable)?;
+        let slow = |_| Refusal::Unavailable("weir did not find an answer in time: ask for a shorter time".to_owned());
+        answer.recv_timeout(PATIENCE).map_err(slow)?.map(String::into_bytes).map_err(Refusal::Unavailable)
+    }
+}
+
+fn json(response: Response) -> Result<Vec<u8>, Refusal> {
+    match response {
+        Response::Answer(answer) => Ok(answer.get().as_bytes().to_vec()),
+        Response::Refused(why) => Err(Refusal::Refused(why)),
+        Response::Unavailable(why) => Err(Refusal::Unavailable(why)),
+    }
+}

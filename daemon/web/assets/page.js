@@ -1,0 +1,579 @@
+// The page: its state is in the address bar, its numbers come from weir, and this draws one of the other.
+
+import { RateChart, bands, bar } from "./chart.js";
+import { byId, estimate, h, number, put } from "./dom.js";
+import { answered, lists, nameServices, ordering, question, readQuestion, related, sameKey, show, view } from "./lists.js";
+import { Measure, Table, alerts, cost, distinct, footer, ledger, ledgerName, mix, troubles, trust } from "./sections.js";
+import { Rates, Seconds, ask } from "./source.js";
+import { clock, day, duration, grouped, scaled } from "./units.js";
+
+// How many seconds the charts of now show.
+const NOW = 300;
+// How many reports are kept, to draw what came before.
+const EARLIER = 60;
+// How many points a chart of a span has at most.
+const POINTS = 600;
+const PRESETS = [["5 min", 300], ["20 min", 1200], ["1 h", 3600], ["24 h", 86400]];
+
+const data = {
+  second: null, report: null, why: "waiting for the first answer", earlier: [], isLive: false, broken: null,
+  live: null, liveWhy: null, span: null, spanWhy: null, spanOf: null, past: null, pastWhy: null, isOff: null, services: false,
+};
+const rates = new Rates();
+const charts = new Map();
+
+// The state.
+
+function state() {
+  const all = new URLSearchParams(location.hash.slice(1));
+  const time = (name) => (Number.isNaN(Date.parse(all.get(name))) ? null : Date.parse(all.get(name)));
+  const [from, to] = [time("from"), time("to")];
+  const isSpan = from !== null && to !== null && to > from;
+  return {
+    list: all.get("list") ?? "sources", by: all.get("by") === "packets" ? "packets" : "bytes",
+    filter: all.get("filter") ?? "", key: all.get("key"), of: all.get("of") ?? "",
+    from: isSpan ? from : null, to: isSpan ? to : null, isSpan, isOpen: all.get("window") === "open" && !isSpan,
+  };
+}
+
+// The address with these changes to the state; a change to null removes it.
+function link(changes) {
+  const all = new URLSearchParams(location.hash.slice(1));
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null || value === "") all.delete(name);
+    else all.set(name, value);
+  }
+  return `#${all}`;
+}
+
+const go = (changes) => { location.hash = link(changes); };
+const iso = (time) => new Date(time).toISOString().replace(".000Z", "Z");
+const spanLink = (from, to) => ({ from: iso(Math.floor(from / 1000) * 1000), to: iso(Math.ceil(to / 1000) * 1000), key: null });
+
+// What the lists are about now: {report, why}. `why` says why there is none.
+function shown(of = state()) {
+  if (of.isSpan) return { report: data.span, why: data.spanWhy ?? "asking weir for these windows" };
+  if (of.isOpen) return { report: data.live, why: data.liveWhy ?? "asking weir for the open window" };
+  return { report: data.report, why: data.why };
+}
+
+// The numbers.
+
+async function loadReport() {
+  try {
+    // The first time with those before it.
+    const reports = data.report ? [await ask("api/report")] : await ask("api/report", { last: 5 });
+    for (const report of reports.filter((one) => !data.earlier.some((known) => known.id === one.id))) data.earlier.push(report);
+    data.earlier.splice(0, data.earlier.length - EARLIER);
+    data.report = data.earlier.at(-1);
+  } catch (error) {
+    if (!data.report) data.why = error.status ? error.message : "weir does not answer";
+  }
+  render();
+}
+
+let asking = false;
+async function loadLive() {
+  if (asking || !state().isOpen || document.hidden) return;
+  asking = true;
+  try {
+    data.live = await ask("api/live");
+    data.liveWhy = null;
+  } catch (error) {
+    data.liveWhy = error.message;
+  }
+  asking = false;
+  renderLists();
+  renderSide();
+}
+
+async function loadSpan() {
+  const { from, to, isSpan } = state();
+  const name = isSpan ? `${from} ${to}` : null;
+  if (data.spanOf === name) return;
+  Object.assign(data, { spanOf: name, span: null, spanWhy: null, past: null, pastWhy: null });
+  if (!isSpan) return;
+  const times = { from: iso(from), to: iso(to) };
+  const take = (promise, good, bad) => promise.then(good, bad).then(() => { if (data.spanOf === name) render(); });
+  await Promise.all([
+    take(ask("api/span", times), (span) => { if (data.spanOf === name) data.span = span; }, (error) => { if (data.spanOf === name) data.spanWhy = error.message; }),
+    take(ask("api/history", { ...times, points: POINTS }), (past) => { if (data.spanOf === name) data.past = past; }, (error) => { if (data.spanOf === name) data.pastWhy = error.message; }),
+  ]);
+}
+
+// What came before the page was opened.
+async function loadPast() {
+  const to = Math.floor(Date.now() / 1000) * 1000;
+  try {
+    const past = await ask("api/history", { from: iso(to - NOW * 1000), to: iso(to), points: NOW });
+    rates.fill(past);
+    data.isOff = null;
+  } catch (error) {
+    data.isOff = error.message;
+  }
+  renderCharts();
+}
+
+// Drawing.
+
+const nav = (text, href, isCurrent, attributes) => h("a", { href, "aria-current": isCurrent ? "true" : null, ...attributes }, text);
+
+let waiting = false;
+function render() {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => {
+    waiting = false;
+    renderHead();
+    renderCharts();
+    renderLists();
+    renderSide();
+    renderDetail();
+  });
+}
+
+function renderHead() {
+  const of = state();
+  const { report } = shown(of);
+  const about = report?.observer ? report : data.report;
+  if (about) {
+    put(byId("observer"), about.observer.name);
+    put(byId("site"), about.observer.site ?? "");
+    document.title = `${about.observer.name} – weir`;
+    footer(about);
+  }
+  const now = data.second ? Date.parse(data.second.time) : Date.now();
+  const near = (seconds) => of.isSpan && Math.abs((of.to - of.from) / 1000 - seconds) < 2;
+  const pick = (name, value) => h("label", null, `${name} `, h("input", { type: "datetime-local", step: 1, name, value: new Date(value).toISOString().slice(0, 19) }));
+  const spans = byId("spans");
+  const key = `${of.from} ${of.to} ${Math.floor(now / 60000)}`;
+  if (spans.dataset.key !== key && !spans.contains(document.activeElement?.closest?.("form"))) {
+    spans.dataset.key = key;
+    const focused = document.activeElement?.dataset?.span;
+    const form = h("form", { class: "pick", onsubmit: choose }, pick("From", of.from ?? now - 1_200_000), pick("To", of.to ?? now), h("button", null, "Show"), h("span", { class: "hint" }, "UTC"));
+    put(spans, nav("Now", link({ from: null, to: null }), !of.isSpan, { "data-span": "now", "aria-keyshortcuts": "l" }),
+      PRESETS.map(([name, seconds]) => nav(name, link(spanLink(now - seconds * 1000, now)), near(seconds), { "data-span": name, onclick: (event) => { event.preventDefault(); const until = data.second ? Date.parse(data.second.time) : Date.now(); go(spanLink(until - seconds * 1000, until)); } })),
+      h("details", { class: "more" }, h("summary", { "data-span": "more" }, "Choose…"), form));
+    if (focused) spans.querySelector(`[data-span="${focused}"]`)?.focus();
+  }
+  renderTrust(of);
+  renderLink();
+}
+
+function choose(event) {
+  event.preventDefault();
+  const [from, to] = ["From", "To"].map((name) => Date.parse(`${event.target.elements[name].value}Z`));
+  if (to > from) go(spanLink(from, to));
+}
+
+function windowText(of, report) {
+  const { start, end, seconds } = report.window;
+  if (of.isOpen) return `Open window since ${clock(start)} UTC, ${duration(seconds)} so far`;
+  const date = day(start) === day(Date.now()) ? "" : `${day(start)} `;
+  const times = `${date}${clock(start)} – ${clock(end)} UTC`;
+  if (!of.isSpan) return `Window ${times}`;
+  const windows = report.windows ?? report.reports?.length;
+  return `${times}, ${duration((Date.parse(end) - Date.parse(start)) / 1000)}${windows ? `, ${grouped(windows)} windows together` : ""}`;
+}
+
+function renderTrust(of) {
+  const { report, why } = shown(of);
+  const notices = troubles(of.isSpan ? null : data.report, of.isSpan ? null : data.second).map((text) => h("p", { class: "notice bad" }, h("b", null, "weir does not see all packets: "), text));
+  if (data.broken) notices.unshift(h("p", { class: "notice bad" }, h("b", null, `Connection lost at ${clock(data.broken.at)} UTC: `), `${data.broken.why}. Trying again; the numbers below are those of before.`));
+  for (const text of missing(report)) notices.push(h("p", { class: "notice" }, text));
+  const texts = notices.map((notice) => notice.textContent).join();
+  const place = byId("notices");
+  if (place.dataset.key !== texts) { place.dataset.key = texts; put(place, notices); }
+  const full = report?.interfaces ? report : of.isSpan ? null : data.report;
+  if (!full) return put(byId("trust"), h("span", { class: "word" }, why));
+  const words = trust(full, of.isSpan ? null : data.second);
+  const seconds = full.window.seconds || 1;
+  const all = [number(full.totals.bytes, scaled((full.totals.bytes * 8) / seconds, "bit/s"), { "data-total": "bytes" }), ", ", number(full.totals.packets, scaled(full.totals.packets / seconds, "pkt/s"), { "data-total": "packets" })];
+  return put(byId("trust"), h("span", { class: "word window" }, windowText({ ...of, isOpen: false }, full), ": ", all), words);
+}
+
+// What of a span nobody knows.
+function missing(report) {
+  const of = report?.missing;
+  if (!of) return [];
+  return (Array.isArray(of) ? of : [of]).map((one) => (typeof one === "string" ? one : `not known: ${clock(one.from ?? one.start)} – ${clock(one.to ?? one.end)} UTC${one.why ? `: ${one.why}` : ""}`));
+}
+
+function renderLink() {
+  const place = byId("link");
+  const kind = data.broken ? "bad" : data.isLive ? "good" : "";
+  place.className = `link ${kind}`;
+  // The time moves each second, which nobody wants to hear.
+  put(byId("link-text"), data.broken ? "not connected" : data.isLive ? "live" : "connecting");
+  place.title = data.second ? `last second: ${clock(data.second.time)} UTC` : "";
+}
+
+function renderCharts() {
+  const of = state();
+  const past = of.isSpan ? data.past : null;
+  const names = of.isSpan ? [...new Set((past?.interfaces ?? []).map((one) => one.name))] : [...rates.all.keys()];
+  const unit = of.by === "packets" ? "pkt/s" : "bit/s";
+  const place = byId("charts");
+  for (const [name, chart] of charts) {
+    if (!names.includes(name)) { chart.card.remove(); charts.delete(name); }
+  }
+  const hint = of.isSpan ? (data.pastWhy ?? "Drag over a chart to look closer.")
+    : data.isOff ? `Drag over a chart for the lists of that time. Nothing from before this page was opened: ${data.isOff}` : "The last five minutes, second by second. Drag over a chart for the lists of that time.";
+  put(byId("rates-hint"), hint);
+  if (names.length === 0) {
+    const why = of.isSpan ? (data.pastWhy ?? (past ? "Nothing is known of this time." : "Asking weir for this time.")) : data.broken ? data.broken.why : "The first second is being counted.";
+    if (charts.size === 0) put(place, h("p", { class: "empty" }, why));
+    return;
+  }
+  place.querySelector(".empty")?.remove();
+  for (const name of names) {
+    const chart = chartOf(name, place);
+    const drawn = of.isSpan ? pastOf(past, name, of.by, unit) : nowOf(name, of.by, unit);
+    caption(chart, name, drawn, of, unit);
+    chart.plot.show(drawn);
+  }
+}
+
+function chartOf(name, place) {
+  if (!charts.has(name)) {
+    const plot = new RateChart((from, to) => go(spanLink(from, to)), `Rate of ${name} over time`);
+    const head = h("header", null);
+    const card = h("article", { class: "card rate", "data-interface": name }, head, plot.element);
+    charts.set(name, { plot, head, card });
+    place.append(card);
+  }
+  return charts.get(name);
+}
+
+function nowOf(name, by, unit) {
+  const until = rates.latest;
+  const way = (direction) => rates.series(name, direction, NOW, until, by);
+  const up = way("ingress") ?? way("both");
+  const down = way("egress");
+  const known = rates.all.get(name);
+  const isOut = !up && down;
+  return {
+    start: (until - NOW + 1) * 1000, step: 1000, unit, isOut, up: up ?? down ?? new Array(NOW).fill(null), down: up && down ? down : null,
+    bad: rates.lost(name, NOW, until), note: Object.values(known.last).some((one) => !one.counted) ? "counted in the report only" : "no second yet",
+  };
+}
+
+function pastOf(past, name, by, unit) {
+  const ways = past.interfaces.filter((one) => one.name === name);
+  const series = (one) => one && (by === "packets" ? one.packets : one.bytes).map((value) => (value === null ? null : (value * (by === "packets" ? 1 : 8)) / past.step_seconds));
+  const down = series(ways.find((one) => one.direction === "egress"));
+  const up = series(ways.find((one) => one.direction !== "egress"));
+  const bad = (up ?? down).map((_, nth) => nth).filter((nth) => ways.some((one) => one.lost?.[nth] > 0));
+  return { start: Date.parse(past.from), step: past.step_seconds * 1000, unit, isOut: !up, up: up ?? down, down: up && down ? down : null, bad, note: "nothing is known of this time" };
+}
+
+function caption({ head }, name, drawn, of, unit) {
+  const report = of.isSpan ? data.span : data.report;
+  const mine = (report?.interfaces ?? []).filter((one) => one.name === name);
+  const last = rates.all.get(name)?.last ?? {};
+  const mode = mine[0]?.mode ?? Object.values(last)[0]?.mode ?? "";
+  const rate = (values, word, kind) => {
+    if (!values) return null;
+    if (of.isSpan) {
+      const known = values.filter((value) => value !== null);
+      const mean = known.length ? known.reduce((all, value) => all + value, 0) / known.length : null;
+      return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, mean === null ? "unknown" : h("b", null, scaled(mean, unit)), h("small", null, " mean"));
+    }
+    const way = kind === "down" ? last.egress : last.ingress ?? last.both;
+    const now = values.at(-1);
+    const raw = way?.counted && (of.by === "packets" ? way.counted.packets : way.counted.bytes);
+    return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word,
+      now === null ? "unknown" : h("b", null, number(raw, scaled(now, unit), { "data-rate": kind })));
+  };
+  const isBad = mine.some((one) => one.trouble) || Object.values(last).some((one) => one.trouble);
+  const words = [mode, ...new Set(mine.map((one) => one.sampling).filter((of) => of > 1).map((of) => `1 in ${of}`))].filter(Boolean).join(", ");
+  const upWord = drawn.isOut ? "out " : drawn.down || last.ingress ? "in " : "";
+  put(head, h("h3", { class: isBad ? "bad" : null }, isBad ? "! " : "", name, " ", h("small", null, mine.find((one) => one.alias)?.alias ?? words)),
+    h("p", { class: "ways" }, rate(drawn.up, upWord, drawn.isOut ? "down" : "up"), rate(drawn.down, "out ", "down")));
+}
+
+const table = new Table(byId("list"), (key) => go({ key }));
+
+function renderLists() {
+  const of = state();
+  const { report, why: nothing } = shown(of);
+  const button = (text, changes, isOn, shortcut) => nav(text, link(changes), isOn, { "aria-keyshortcuts": shortcut });
+  keep(byId("choose-order"), `${location.hash}`, () => [button("bytes", { by: null }, of.by === "bytes", "b"), button("packets", { by: "packets" }, of.by === "packets", "p")]);
+  keep(byId("choose-window"), `${location.hash}`, () => (of.isSpan ? [] : [button("last window", { window: null }, !of.isOpen, "o"), button("open window", { window: "open" }, of.isOpen, "o")]));
+  const filter = byId("filter");
+  if (document.activeElement !== filter && filter.value !== of.filter) filter.value = of.filter;
+  const all = report ? lists(report, of.by) : [];
+  const list = all.find((one) => one.name === of.list) ?? all[0];
+  renderTabs(all, list);
+  if (!list) {
+    put(byId("list-about"), "");
+    table.drawn = null;
+    table.show({}, null, null, [], nothing);
+    return;
+  }
+  // Rows that are shown already stay.
+  const drawn = `${report.id ?? report.time ?? data.spanOf} ${location.hash} ${list.name} ${data.services}`;
+  if (table.drawn === drawn) return;
+  table.drawn = drawn;
+  const measure = new Measure(list, of.by, report.window.seconds);
+  put(byId("list-about"), `${windowText(of, report)}: ${measure.about()}`);
+  const wanted = of.filter.toLowerCase();
+  const rows = list.rows.filter((row) => ordering(row.amount, of.by)).map((row) => ({ ...row, question: question(row.key) }))
+    .filter((row) => !wanted || `${show(row.key).join(" ")} ${row.question}`.toLowerCase().includes(wanted));
+  const why = of.isOpen ? "is known only when the window has ended. Choose the last window." : "cannot be added up over several windows. Choose Now to see the last one.";
+  const empty = list.isLeftOut ? `${list.name} ${why}`
+    : list.rows.length === 0 ? "Nothing in this list: no packet of this window belongs here." : "No row passes the filter (Esc clears it).";
+  table.show(list, measure, (key) => link({ key }), rows, empty);
+}
+
+// A tab for each list; a view with a table for each interface has one, and a choice of the table.
+function renderTabs(all, list) {
+  const key = `${all.map((one) => one.name)} ${location.hash}`;
+  const first = all.filter((one, nth) => !one.place || all.findIndex((other) => other.view === one.view) === nth);
+  const isIn = (tab) => tab === list || (tab.place && tab.view === list.view);
+  const to = (one) => link({ list: one === all[0] ? null : one.name });
+  keep(byId("tabs"), key, () => first.map((tab, nth) => nav([nth < 10 ? h("kbd", { "aria-hidden": "true" }, String((nth + 1) % 10)) : null, tab.place ? tab.view : tab.name], to(tab), isIn(tab), { "data-list": tab.name })));
+  const current = byId("tabs").querySelector("[aria-current]");
+  if (current) byId("tabs").scrollLeft = current.offsetLeft - 60;
+  const places = list?.place ? all.filter((one) => one.view === list.view) : [];
+  keep(byId("places"), key, () => places.map((one) => nav(one.place, to(one), one === list, { "data-list": one.name })));
+}
+
+// Makes what a place has, if something else was said before.
+function keep(place, key, make) {
+  if (place.dataset.key === key) return;
+  place.dataset.key = key;
+  const focused = place.contains(document.activeElement) ? [...place.children].indexOf(document.activeElement) : -1;
+  put(place, make());
+  if (focused >= 0) place.children[focused]?.focus();
+}
+
+function renderSide() {
+  const of = state();
+  const { report, why } = shown(of);
+  const full = report?.interfaces ? report : of.isSpan ? null : data.report;
+  const nothing = () => h("p", { class: "empty" }, why);
+  document.body.classList.toggle("alarm", (full?.alerts ?? []).some((alert) => alert.state === "firing"));
+  put(byId("alerts-body"), full ? alerts(full, of.isSpan ? data.past?.windows ?? [] : null) : nothing());
+  put(byId("distinct-body"), report?.unique ? distinct(report, of.isSpan ? windowsOfPast() : of.isOpen ? [] : data.earlier) : nothing());
+  put(byId("mix-body"), full ? mix(full) : nothing());
+  put(byId("cost-body"), full ? cost(full) : nothing());
+  if (!full) return put(byId("ledger-body"), nothing());
+  const names = full.interfaces.map(ledgerName);
+  const select = byId("ledger-of");
+  keep(select, names.join(), () => [h("option", { value: "" }, "all interfaces"), names.map((name) => h("option", { value: name }, name))]);
+  select.value = names.includes(of.of) ? of.of : "";
+  return put(byId("ledger-body"), ledger(full, select.value));
+}
+
+// What weir remembers of each window of a span, in the shape of reports.
+const windowsOfPast = () => (data.past?.windows ?? []).map((one) => ({ unique: { src_ip: one.src_ip } }));
+
+// A row in detail.
+
+const detail = byId("detail");
+let detailOf = null;
+
+async function renderDetail() {
+  const of = state();
+  const name = of.key ? `${of.key} ${of.from} ${of.to} ${of.by}` : null;
+  // The lists come first: it tells what of them belongs to the key.
+  if (name === detailOf || (name && !shown(of).report)) return;
+  detailOf = name;
+  if (!name) {
+    detail.close();
+    return;
+  }
+  const key = readQuestion(of.key);
+  put(byId("detail-title"), show(key).join(" "));
+  const [known, over, yaml] = [h("div", null, h("p", { class: "hint" }, "Asking weir.")), h("div", null), view(key, of.list)];
+  const copy = (text) => h("button", { type: "button", class: "copy", onclick: async (event) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      put(event.target, "Copied");
+    } catch {
+      getSelection().selectAllChildren(event.target.parentElement.querySelector("pre"));
+      put(event.target, "Selected: press Ctrl-C");
+    }
+  } }, "Copy");
+  put(byId("detail-body"),
+    h("section", null, h("h3", null, "Over time"), over),
+    h("section", null, h("h3", null, "In the last window, in all views, listed or not"), known),
+    h("section", null, h("h3", null, "In the lists above"), inLists(key, of)),
+    h("section", { class: "yaml" }, h("h3", null, "Make this a view"), h("p", { class: "hint" }, "Add it to weir.yaml, then ", h("code", null, "systemctl reload weir"), "."), h("pre", { tabindex: "0" }, yaml), copy(yaml)),
+    h("section", { class: "yaml" }, h("h3", null, "The same in a terminal"), h("pre", { tabindex: "0" }, `weir ask '${of.key}'`), copy(`weir ask '${of.key}'`)));
+  if (!detail.open) detail.showModal();
+  overTime(key, of, over);
+  try {
+    const asked = await ask("api/ask", { key: of.key });
+    if (detailOf === name) put(known, answers(asked, of.by));
+  } catch (error) {
+    if (detailOf === name) put(known, h("p", { class: "empty" }, error.message));
+  }
+}
+
+function answers(asked, by) {
+  const rows = asked.answers.map((row) => ({ view: row.view, ...answered(row) }));
+  if (rows.length === 0) return h("p", { class: "empty" }, "No view knows such a key.");
+  const seconds = asked.window.seconds;
+  return h("table", { class: "plain answers" }, h("tbody", null, rows.map(({ view: name, key, amount }) => {
+    const counted = amount.count ? name.replaceAll("_", " ") : null;
+    const measure = new Measure({ counted, whole: {} }, by, seconds);
+    const of = ordering(amount, by);
+    return h("tr", { "data-view": name }, h("th", { scope: "row" }, name, h("small", null, ` ${show(key).join(" ")}`)),
+      h("td", { class: "scale" }, bar(of, of.upper, measure.range(of))),
+      h("td", null, estimate(of, measure.text(of.value)), h("small", null, ` ${of.lower === of.upper ? "exact" : measure.range(of)}`)));
+  })));
+}
+
+// All rows of all lists that have to do with the key.
+function inLists(key, of) {
+  const { report } = shown(of);
+  if (!report) return h("p", { class: "empty" }, "There are no lists yet.");
+  const rows = lists(report, of.by).flatMap((list) => {
+    const measure = new Measure(list, of.by, report.window.seconds);
+    return list.rows.filter((row) => related(key, row.key)).slice(0, 8).map((row) => {
+      const amount = ordering(row.amount, of.by);
+      return h("tr", null, h("th", { scope: "row" }, list.name), h("td", null, h("a", { href: link({ key: question(row.key), list: list.name }) }, show(row.key).join(" "))),
+        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n" }, measure.error(amount)), h("td", { class: "n" }, measure.share(row.amount)));
+    });
+  });
+  if (rows.length === 0) return h("p", { class: "empty" }, "No list of this window has it.");
+  return h("table", { class: "plain related" }, h("tbody", null, rows));
+}
+
+// The rate of a key in each window that this page knows, with its bounds.
+async function overTime(key, of, place) {
+  const found = (report) => lists(report, of.by).filter((list) => list.name === of.list || Object.keys(key).length > 0)
+    .flatMap((list) => (list.counted ? [] : list.rows)).find((row) => sameKey(row.key, key));
+  const windows = await windowsOf(of);
+  const values = windows.map((report) => {
+    const row = report && found(report);
+    if (!row) return null;
+    const amount = ordering(row.amount, of.by);
+    const factor = (of.by === "packets" ? 1 : 8) / (report.window.seconds || 1);
+    return { value: amount.value * factor, lower: amount.lower * factor, upper: amount.upper * factor };
+  });
+  const known = values.filter(Boolean);
+  if (known.length === 0) return put(place, h("p", { class: "empty" }, "No window that this page knows has it in a list of packets and bytes."));
+  const unit = of.by === "packets" ? "pkt/s" : "bit/s";
+  const most = known.reduce((one, other) => (other.value > one.value ? other : one));
+  const [first, last] = [windows.find(Boolean), windows.findLast(Boolean)];
+  const text = `${known.length} of ${windows.length} windows list it, at most ${scaled(most.value, unit)}`;
+  return put(place, bands(values, { width: 600, height: 90, label: `Rate over time: ${text}`, text: (value) => scaled(value, unit), isFromZero: true }),
+    h("p", { class: "hint" }, `${clock(first.window.start)} – ${clock(last.window.end)} UTC. ${text}. A gap is a window that does not list it.`));
+}
+
+// The windows of a span, or the last ones: some of them, if there are many.
+async function windowsOf(of) {
+  if (!of.isSpan) return data.earlier;
+  const parts = 24;
+  const step = Math.max(10_000, (of.to - of.from) / parts);
+  const windows = [];
+  for (let from = of.from; from < of.to; from += step) {
+    // One after the other: a page must not keep weir busy.
+    windows.push(await ask("api/span", { from: iso(from), to: iso(Math.min(of.to, from + step) - 1) }).catch(() => null));
+  }
+  return windows;
+}
+
+// Keys.
+
+function press(event) {
+  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  const isTyping = event.target.matches("input, select, textarea");
+  if (event.key === "Escape") {
+    if (event.target.id === "filter") {
+      event.target.blur();
+      if (state().filter) go({ filter: null });
+    } else if (!document.querySelector("dialog[open]") && state().filter) go({ filter: null });
+    return;
+  }
+  if (isTyping || document.querySelector("dialog[open]")) return;
+  const of = state();
+  if (/^[0-9]$/.test(event.key)) {
+    const nth = (Number(event.key) + 9) % 10;
+    const list = byId("tabs").children[nth]?.dataset.list;
+    if (list) go({ list: nth === 0 ? null : list });
+  } else if (event.key === "b") go({ by: null });
+  else if (event.key === "p") go({ by: "packets" });
+  else if (event.key === "l") go({ from: null, to: null });
+  else if (event.key === "o") go({ window: of.isOpen ? null : "open" });
+  else if (event.key === "/") byId("filter").focus();
+  else if (event.key === "?") byId("help").showModal();
+  else if (event.key === "ArrowDown" && event.target === document.body) byId("list").querySelector("tbody a")?.focus();
+  else return;
+  event.preventDefault();
+}
+
+function listen() {
+  document.addEventListener("keydown", press);
+  addEventListener("hashchange", () => {
+    loadSpan();
+    loadLive();
+    renderDetail();
+    // At once, so that no link has an earlier state.
+    renderLists();
+    render();
+  });
+  byId("filter").addEventListener("input", (event) => {
+    history.replaceState(null, "", link({ filter: event.target.value }));
+    renderLists();
+  });
+  byId("ledger-of").addEventListener("change", (event) => go({ of: event.target.value }));
+  byId("help-button").addEventListener("click", () => byId("help").showModal());
+  document.querySelector("[data-skip]").addEventListener("click", (event) => {
+    event.preventDefault();
+    byId("lists").focus();
+  });
+  for (const dialog of document.querySelectorAll("dialog")) {
+    dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());
+    // A click beside it closes it, too.
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  }
+  detail.addEventListener("close", () => {
+    const { key } = state();
+    if (!key) return;
+    go({ key: null });
+    byId("list").querySelector(`tr[data-key="${CSS.escape(key)}"] a`)?.focus();
+  });
+}
+
+function start() {
+  listen();
+  let isFirst = true;
+  const seconds = new Seconds({
+    opened: () => {
+      isFirst = true;
+      Object.assign(data, { isLive: true, broken: null });
+      loadReport();
+    },
+    broken: (why) => {
+      data.broken = { at: data.broken?.at ?? Date.now(), why };
+      // Perhaps only the stream is missing: as many browsers as weir serves have one.
+      loadReport();
+      render();
+    },
+    take: (second) => {
+      data.second = second;
+      rates.take(second);
+      // Now, so that no second is missing between what is remembered and what comes.
+      if (isFirst) loadPast();
+      isFirst = false;
+      if (second.last_report && second.last_report.id !== data.report?.id) loadReport();
+      loadLive();
+      const of = state();
+      if (!of.isSpan) renderCharts();
+      renderTrust(of);
+      renderLink();
+    },
+  });
+  seconds.start();
+  loadReport();
+  ask("api/services").then((names) => { nameServices(names); data.services = true; render(); }, () => {});
+  loadSpan();
+  renderDetail();
+  render();
+}
+
+start();

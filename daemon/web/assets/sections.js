@@ -1,0 +1,309 @@
+// Draws the parts of a report.
+
+import { bands, bar, stack } from "./chart.js";
+import { byId, estimate, h, number, put } from "./dom.js";
+import { ordering, show } from "./lists.js";
+import { bytes, clock, count, duration, grouped, mebibytes, percent, scaled } from "./units.js";
+
+const NOT_ATTACHED = new Set(["waiting", "absent", "gone", "no-default-route"]);
+
+const sum = (all, of) => all.reduce((total, one) => total + of(one), 0);
+const lostPackets = (of) => sum(Object.values(of.ledger.lost), (lost) => lost.packets);
+
+// A word of the line of trust: a mark, which is not a colour alone, and a text.
+function judged(isGood, text, attributes) {
+  return h("span", { class: isGood ? "word good" : "word bad", ...attributes }, h("i", { "aria-hidden": "true" }, isGood ? "✓" : "!"), text);
+}
+
+export function trust(report, second) {
+  const seen = sum(report.interfaces, (of) => of.ledger.seen.packets);
+  const lost = sum(report.interfaces, lostPackets);
+  const kept = seen === 0 ? 1 : 1 - lost / seen;
+  const words = [judged(lost === 0, ["kept ", number(kept, percent(kept)), ", lost ", number(lost, count(lost)), " packets"])];
+  const now = sum(second?.interfaces ?? [], (of) => of.lost?.packets ?? 0);
+  if (now > 0) words.push(judged(false, ["losing now: ", number(now, count(now)), " in the open window"]));
+  const blind = Math.max(0, ...report.interfaces.map((of) => of.blind_seconds ?? 0));
+  if (blind > 0) words.push(judged(false, `blind for ${blind.toFixed(1)} s`));
+  const sampling = Math.max(1, ...report.interfaces.map((of) => of.sampling));
+  words.push(judged(sampling === 1, sampling === 1 ? "every packet counted" : `sampled 1 in ${sampling}`));
+  const attached = report.interfaces.filter((of) => !NOT_ATTACHED.has(of.mode)).length;
+  words.push(judged(attached === report.interfaces.length, `attached ${attached} of ${report.interfaces.length}`));
+  const covered = report.interfaces.filter((of) => of.coverage !== undefined).sort((a, b) => a.coverage - b.coverage)[0];
+  if (covered) {
+    const isGood = (covered.coverage_upper ?? 1) >= 1;
+    words.push(judged(isGood, ["coverage ", number(covered.coverage, percent(covered.coverage)), isGood ? "" : ` (${covered.name})`]));
+  } else words.push(h("span", { class: "word" }, "coverage unknown"));
+  words.push(balance(report));
+  if (report.addresses) words.push(h("span", { class: "word" }, report.addresses === "none" ? "addresses are hidden" : "addresses are masked to networks"));
+  return words;
+}
+
+// Whether seen = attributed + sampled out + skipped + lost, for each interface, in packets and in bytes.
+function balance(report) {
+  const adds = ({ ledger }, unit) => ledger.seen[unit] === ledger.attributed[unit] + ledger.sampled_out[unit]
+    + sum(Object.values(ledger.skipped), (of) => of[unit]) + sum(Object.values(ledger.lost), (of) => of[unit]);
+  const isBalanced = report.interfaces.every((of) => adds(of, "packets") && adds(of, "bytes"));
+  return judged(isBalanced, isBalanced ? "ledger balanced" : "ledger not balanced");
+}
+
+export function troubles(report, second) {
+  const of = (all) => all.filter((one) => one.trouble).map((one) => `${one.name}${one.direction ? ` ${one.direction}` : ""}: ${one.trouble}`);
+  const now = [...(second?.troubles ?? []), ...of(second?.interfaces ?? [])];
+  return [...new Set(now.length > 0 ? now : of(report?.interfaces ?? []))];
+}
+
+// The alerts of a report; or, of a span, which rules fired in which of its windows.
+export function alerts(report, windows) {
+  const all = report.alerts ?? [];
+  if (windows) {
+    const rules = [...new Set(windows.flatMap((one) => one.alerts ?? []))].sort();
+    if (rules.length === 0) return h("p", { class: "hint" }, "No rule fired in this time.");
+    return rules.map((rule) => {
+      const fired = windows.filter((one) => one.alerts?.includes(rule));
+      return h("article", { class: "alert bad", "data-rule": rule }, h("h3", null, rule, " ", h("span", { class: "state" }, "fired"), h("small", null, ` ${clock(fired[0].start)} – ${clock(fired.at(-1).end)} UTC`)),
+        h("p", null, `in ${grouped(sum(fired, (one) => one.windows ?? 1))} of ${grouped(sum(windows, (one) => one.windows ?? 1))} windows`));
+    });
+  }
+  if (all.length === 0) return h("p", { class: "hint" }, "No rule has anything to say about this window. Rules are set under ", h("code", null, "alerts:"), " in weir.yaml.");
+  return all.map((alert) => {
+    const isOn = alert.state === "firing" || alert.state === "clearing";
+    const evidence = alert.evidence.map((one) => {
+      const { value, lower, upper, ...key } = one;
+      const unit = alert.unit ? ` ${alert.unit}` : "";
+      const range = upper === undefined ? ` (at least ${amount(lower)})` : lower === upper ? "" : ` (${amount(lower)} to ${amount(upper)})`;
+      const holder = Object.entries(key).map(([name, of]) => (name.endsWith("ip") ? of : `${name} ${of}`)).join(", ");
+      return h("li", null, holder ? `${holder}: ` : "", number(value, `${amount(value)}${range}${unit}`));
+    });
+    if (alert.more) evidence.push(h("li", null, `and ${grouped(alert.more)} more`));
+    return h("article", { class: isOn ? "alert bad" : "alert", "data-rule": alert.rule, "data-state": alert.state },
+      h("h3", null, alert.rule, " ", h("span", { class: "state" }, alert.state), h("small", null, ` since ${clock(alert.since)}`)),
+      h("p", { class: "mono" }, alert.when), h("ul", null, evidence));
+  });
+}
+
+const amount = (value) => (Number.isInteger(value) ? grouped(value) : String(Math.round(value * 1000) / 1000));
+
+// How far the truth may be from an estimate, as a share of it.
+export function off(of) {
+  const most = Math.max(of.value - of.lower, of.upper - of.value);
+  if (most === 0) return "exact";
+  return most > of.value ? `${count(of.lower)} – ${count(of.upper)}` : `±${percent(most / of.value)}`;
+}
+
+export function distinct(report, earlier) {
+  const items = [
+    ["sources", report.unique?.src_ip, (of) => of.unique?.src_ip],
+    ["destinations", report.unique?.dst_ip, (of) => of.unique?.dst_ip],
+    ["flows", report.unique?.flows, (of) => of.unique?.flows],
+    ["new flows", report.new_flows, (of) => of.new_flows],
+  ];
+  return h("div", { class: "counts" }, items.filter(([, of]) => of).map(([name, of, get]) => {
+    const range = of.lower === of.upper ? "" : `${grouped(of.lower)} – ${grouped(of.upper)} at ${percent(of.confidence)}`;
+    const known = earlier.map((one) => (one ? get(one) : null));
+    return h("div", { class: "count", "data-count": name },
+      h("h3", null, name), h("p", { class: "big" }, estimate(of, count(of.value)), " ", h("small", null, off(of))),
+      known.filter(Boolean).length > 0 ? bands(known, { label: `${name} in the last ${known.length} windows` }) : null,
+      h("p", { class: "hint" }, range || "counted exactly"));
+  }));
+}
+
+// The ledger of one interface, or of all together.
+export function ledger(report, of) {
+  const chosen = report.interfaces.filter((one) => !of || ledgerName(one) === of);
+  const add = (get) => ({ packets: sum(chosen, (one) => get(one)?.packets ?? 0), bytes: sum(chosen, (one) => get(one)?.bytes ?? 0) });
+  const reasons = (kind) => [...new Set(chosen.flatMap((one) => Object.keys(one.ledger[kind])))].sort();
+  const seen = add((one) => one.ledger.seen);
+  const parts = [
+    { name: "attributed", text: "attributed", class: "attributed", tally: add((one) => one.ledger.attributed) },
+    { name: "sampled_out", text: "left out by sampling", class: "sampled", tally: add((one) => one.ledger.sampled_out) },
+    ...reasons("skipped").map((reason) => ({ name: `skipped.${reason}`, text: `skipped: ${reason}`, class: "skipped", tally: add((one) => one.ledger.skipped[reason]) })),
+    ...reasons("lost").map((reason) => ({ name: `lost.${reason}`, text: `lost: ${reason}`, class: "lost", tally: add((one) => one.ledger.lost[reason]) })),
+  ];
+  const lost = parts.filter((part) => part.class === "lost");
+  const isNothingLost = lost.every((part) => part.tally.packets === 0);
+  const shown = parts.filter((part) => part.tally.packets > 0 || part.name === "attributed");
+  const share = (tally) => (seen.packets === 0 ? 0 : tally.packets / seen.packets);
+  const label = shown.map((part) => `${part.text} ${percent(share(part.tally))}`).join(", ");
+  const row = (name, text, tally, kind) => h("tr", { "data-part": name },
+    h("th", { scope: "row" }, kind ? h("i", { class: `key ${kind}`, "aria-hidden": "true" }) : null, text),
+    h("td", null, number(tally.packets, grouped(tally.packets))), h("td", null, number(tally.bytes, bytes(tally.bytes))),
+    h("td", null, seen.packets === 0 ? "" : percent(share(tally))));
+  return [
+    stack(shown.map((part) => ({ ...part, value: part.tally.packets, title: `${part.text}: ${grouped(part.tally.packets)} packets` })), seen.packets, `Of ${grouped(seen.packets)} packets: ${label}`),
+    h("table", { class: "ledger" },
+      h("thead", null, h("tr", null, h("th", { scope: "col" }, h("span", { class: "quiet" }, "part")), ["packets", "bytes", "share"].map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", null, row("seen", "seen", seen), shown.map((part) => row(part.name, part.text, part.tally, part.class)),
+        isNothingLost ? row("lost", `lost (${lost.length} reasons)`, { packets: 0, bytes: 0 }, "lost") : null)),
+  ];
+}
+
+export const ledgerName = (of) => `${of.name}${of.direction ? ` ${of.direction}` : ""}`;
+
+export function mix(report) {
+  const of = report.totals;
+  const rows = [
+    ["IP version", [["IPv4", "ipv4_packets"], ["IPv6", "ipv6_packets"]]],
+    ["Protocol", [["TCP", "tcp_packets"], ["UDP", "udp_packets"], ["ICMP", "icmp_packets"], ["other IP", "other_packets"]]],
+  ];
+  const share = (value) => (of.packets ? value / of.packets : 0);
+  return rows.map(([title, parts]) => [
+    stack(parts.map(([name, field], nth) => ({ name, class: `mix${nth}`, value: of[field], title: `${name}: ${percent(share(of[field]))} of packets` })), of.packets,
+      `${title}, of packets: ${parts.map(([name, field]) => `${name} ${percent(share(of[field]))}`).join(", ")}`),
+    h("p", { class: "legend" }, parts.map(([name, field], nth) => h("span", { "data-field": field }, h("i", { class: `key mix${nth}`, "aria-hidden": "true" }), `${name} `, number(of[field], percent(share(of[field]))), of.bounds?.[field] && of.bounds[field].lower !== of.bounds[field].upper ? ` (${percent(share(of.bounds[field].lower))} – ${percent(share(of.bounds[field].upper))})` : ""))),
+  ]);
+}
+
+export function cost(report) {
+  const own = report.self;
+  if (!own) return h("p", { class: "hint" }, "What weir cost is in each report: it is not added up for a span.");
+  const seen = sum(report.interfaces, (of) => of.ledger.seen.packets);
+  const rows = [];
+  const row = (name, value, text, note) => rows.push(h("tr", { "data-cost": name }, h("th", { scope: "row" }, name), h("td", null, value === null ? text : number(value, text), note ? h("small", null, ` ${note}`) : null)));
+  if (own.cpu_ns_per_packet !== undefined) {
+    const share = (own.cpu_ns_per_packet * seen) / (report.window.seconds * 1e9);
+    row("CPU", own.cpu_ns_per_packet, `${Math.round(own.cpu_ns_per_packet)} ns a packet`, `${percent(share)} of a core`);
+  }
+  if (own.kernel_ns_per_packet !== undefined) row("in the kernel", own.kernel_ns_per_packet, `${Math.round(own.kernel_ns_per_packet)} ns a packet`);
+  if (own.rss_bytes !== undefined) row("memory", own.rss_bytes, mebibytes(own.rss_bytes), `of ${mebibytes(own.memory_bytes)} planned`);
+  if (own.cache_hit_rate !== undefined) row("flow cache", own.cache_hit_rate, `${percent(own.cache_hit_rate)} hits`);
+  if (own.rings?.peak_fill !== undefined) row("fullest ring", own.rings.peak_fill, percent(own.rings.peak_fill));
+  row("records", own.records, grouped(own.records));
+  if (own.late_cpus?.length) row("late CPUs", null, own.late_cpus.join(", "));
+  const sinks = (own.sinks ?? []).map((sink) => h("tr", { "data-sink": sink.name }, h("th", { scope: "row" }, sink.name),
+    h("td", null, number(sink.delivered, `${grouped(sink.delivered)} delivered`), sink.queued ? `, ${grouped(sink.queued)} waiting` : "", sink.dropped ? h("b", { class: "bad" }, `, ${grouped(sink.dropped)} lost`) : "",
+      sink.last_error ? h("p", { class: "bad" }, sink.last_error) : null)));
+  return [h("table", { class: "plain" }, h("tbody", null, rows)), sinks.length > 0
+    ? [h("h3", null, "Reports to sinks"), h("table", { class: "plain" }, h("tbody", null, sinks))]
+    : h("p", { class: "hint" }, "No sink: reports stay here.")];
+}
+
+// How the numbers of a list are written.
+export class Measure {
+  constructor(list, by, seconds) {
+    this.list = list;
+    this.by = by;
+    this.seconds = seconds || 1;
+  }
+
+  text(value) {
+    if (this.list.counted) return count(value);
+    return this.by === "packets" ? scaled(value / this.seconds, "pkt/s") : scaled((value * 8) / this.seconds, "bit/s");
+  }
+
+  error(of) {
+    const most = Math.max(of.value - of.lower, of.upper - of.value);
+    return most === 0 ? "exact" : `±${this.text(most)}`;
+  }
+
+  range(of) {
+    return of.lower === of.upper ? `exactly ${this.text(of.value)}` : `between ${this.text(of.lower)} and ${this.text(of.upper)}`;
+  }
+
+  share(amount) {
+    if (this.list.counted) return "";
+    const whole = this.list.whole[this.by];
+    return whole ? percent(ordering(amount, this.by).value / whole) : "";
+  }
+
+  other(amount) {
+    if (this.list.counted) return null;
+    const packets = this.by !== "packets";
+    const of = packets ? amount.packets : amount.bytes;
+    return number(of.value, packets ? scaled(of.value / this.seconds, "pkt/s") : scaled((of.value * 8) / this.seconds, "bit/s"));
+  }
+
+  about() {
+    const what = this.list.counted ?? this.by;
+    const confidence = Math.round((this.list.confidence ?? 0) * 10_000) / 100;
+    return confidence === 100 ? `by ${what}; bounds always hold` : `by ${what}; all bounds of this list hold at ${confidence} %`;
+  }
+}
+
+const CHUNK = 30;
+// The classes of columns of another width.
+const COLUMNS = { "±": "error", share: "share", packets: "other", bytes: "other" };
+
+// A list as a table. Its rows are filled in by parts, so that a long one does not hold up the page.
+export class Table {
+  constructor(place, open) {
+    this.place = place;
+    this.open = open;
+    this.turn = 0;
+    place.addEventListener("keydown", (event) => this.press(event));
+    place.addEventListener("click", (event) => {
+      const row = event.target.closest("tr[data-key]");
+      if (row && !event.target.closest("a") && String(getSelection()) === "") open(row.dataset.key);
+    });
+  }
+
+  // `link(question)` is the address of a row's details.
+  show(list, measure, link, rows, empty) {
+    this.turn += 1;
+    const focused = document.activeElement?.closest?.("tr[data-key]")?.dataset.key;
+    if (rows.length === 0) {
+      this.body = null;
+      put(this.place, h("p", { class: "empty" }, empty));
+      return;
+    }
+    const columns = list.counted ? ["count", "±"] : ["rate", "±", "share", measure.by === "packets" ? "bytes" : "packets"];
+    const shape = `${list.name} ${columns} ${show(rows[0].key).length}`;
+    if (!this.body || this.shape !== shape) {
+      this.shape = shape;
+      this.full = h("span", null);
+      this.body = h("tbody", { role: "rowgroup" });
+      const head = (name, kind) => h("th", { scope: "col", class: kind, role: "columnheader" }, name);
+      put(this.place, h("table", { class: `rows${list.counted ? " counted" : ""}${show(rows[0].key).length > 1 ? " long" : ""}`, role: "table", "aria-label": list.name },
+        h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head("#", "rank"), head("who", "who"), head([h("span", { class: "zero" }, "0"), this.full], "scale"), columns.map((name) => head(name, `n ${COLUMNS[name] ?? ""}`)))), this.body));
+    }
+    const full = Math.max(...rows.map((row) => ordering(row.amount, measure.by).upper));
+    put(this.full, measure.text(full));
+    this.fill(rows, { measure, full, link, columns }, 0, this.turn, focused);
+  }
+
+  fill(rows, how, from, turn, focused) {
+    if (turn !== this.turn || !this.body) return;
+    const until = Math.min(rows.length, from + CHUNK);
+    for (let nth = from; nth < until; nth++) {
+      const made = this.row(rows[nth], how);
+      const old = this.body.rows[nth];
+      if (old) old.replaceWith(made);
+      else this.body.append(made);
+    }
+    if (until < rows.length) {
+      requestAnimationFrame(() => this.fill(rows, how, until, turn, focused));
+      return;
+    }
+    while (this.body.rows.length > rows.length) this.body.lastElementChild.remove();
+    if (focused) this.body.querySelector(`tr[data-key="${CSS.escape(focused)}"] a`)?.focus({ preventScroll: true });
+  }
+
+  row({ rank, key, amount, question: asked }, { measure, full, link, columns }) {
+    const of = ordering(amount, measure.by);
+    const cell = (name, ...children) => h("td", { class: name, role: "cell" }, children);
+    const [first, ...more] = show(key);
+    return h("tr", { "data-key": asked, role: "row" },
+      cell("rank", String(rank ?? "")),
+      h("th", { scope: "row", class: "who", role: "rowheader" }, h("a", { href: link(asked) }, first, more.map((text) => [" ", h("span", { class: "to" }, text)]))),
+      cell("scale", bar(of, full, measure.range(of))),
+      cell("n strong", estimate(of, measure.text(of.value))),
+      cell("n error", measure.error(of)),
+      columns.includes("share") ? cell("n share", measure.share(amount)) : null,
+      columns.length > 3 ? cell("n other", measure.other(amount)) : null);
+  }
+
+  press(event) {
+    const row = event.target.closest("tr[data-key]");
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!row || !step) return;
+    const next = step > 0 ? row.nextElementSibling : row.previousElementSibling;
+    next?.querySelector("a")?.focus();
+    event.preventDefault();
+  }
+}
+
+export function footer(report) {
+  const of = report.observer;
+  put(byId("version"), `weir ${of.version}, report ${report.id ?? report.reports?.at(-1) ?? ""}`);
+}
+
+export { duration };

@@ -1,0 +1,84 @@
+//! Who may ask, and what a browser may do with an answer.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+
+use crate::token::Token;
+
+/// What a browser may do with an answer: load the page's own files, ask this weir, and nothing else. There is no
+/// `unsafe-inline`, so text that gets into the page as markup by mistake runs nothing.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+/// The conditions of every request.
+pub(crate) struct Guard {
+    token: Option<Token>,
+    /// Names of this machine, besides localhost and addresses.
+    hosts: Vec<String>,
+}
+
+impl Guard {
+    pub(crate) const fn new(token: Option<Token>, hosts: Vec<String>) -> Self {
+        Self { token, hosts }
+    }
+
+    /// Has every request to these paths, and to all others, pass here.
+    pub(crate) fn watch(self, router: Router) -> Router {
+        router.layer(middleware::from_fn_with_state(Arc::new(self), pass))
+    }
+
+    /// A foreign web page may make a browser send requests here, under a name that resolves to this machine (DNS
+    /// rebinding). Such a page would be of the same origin, so the name decides.
+    fn knows_host(&self, host: Option<&HeaderValue>) -> bool {
+        let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.split(':').next().unwrap_or_default(),
+        };
+        let is_own = |own: &String| name.eq_ignore_ascii_case(own);
+        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok() || self.hosts.iter().any(is_own)
+    }
+
+    fn refusal(&self, request: &Request) -> Option<Response> {
+        if !self.knows_host(request.headers().get(header::HOST)) {
+            let why = "weir does not know this name as its own: ask by an address or as localhost, or add the name to \
+                       `web: {hosts: [...]}` in weir.yaml\n";
+            return Some((StatusCode::MISDIRECTED_REQUEST, why).into_response());
+        }
+        let token = self.token.as_ref()?;
+        if request.headers().get(header::AUTHORIZATION).is_some_and(|header| token.is_in(header)) {
+            return None;
+        }
+        let ask = [(header::WWW_AUTHENTICATE, "Basic realm=\"weir: the password is the token\", charset=\"UTF-8\"")];
+        let why = "this page needs the token of `web: {token_file: ...}` as the password\n";
+        Some((StatusCode::UNAUTHORIZED, ask, why).into_response())
+    }
+}
+
+async fn pass(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let mut response = match guard.refusal(&request) {
+        Some(refusal) => refusal,
+        None => next.run(request).await,
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

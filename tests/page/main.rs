@@ -1,0 +1,384 @@
+//! The page in a browser: real Chromium, a real weir in a network namespace, real packets. What the page shows is what
+//! the report says, number by number.
+
+mod expected;
+mod http;
+
+use std::{
+    collections::HashMap,
+    env, fs,
+    path::PathBuf,
+    process::{Command, ExitCode},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::Value;
+use weir_tests::{
+    chromium::{self, Browser, Screen},
+    clock,
+    daemon::{Daemon, weir_binary},
+    inject::{self, Pace},
+    netns::{self, Lab, QuietPair},
+    quiet::TIMEOUT,
+    scratch::Scratch,
+    traffic::{Mix, Plan, Traffic},
+    trial::{needed, run, trial},
+};
+
+fn main() -> ExitCode {
+    let lab = needed(netns::requirements());
+    let browser = needed(chromium::requirements());
+    let in_browser = |name, test| trial(name, test, &[&lab, &browser]);
+    let over_http = |name, test| trial(name, test, &[&lab]);
+    run(vec![
+        in_browser("the_page_shows_the_numbers_of_the_report", the_page_shows_the_numbers_of_the_report),
+        in_browser("rates_are_those_of_the_stream", rates_are_those_of_the_stream),
+        in_browser("a_time_shows_what_weir_remembers", a_time_shows_what_weir_remembers),
+        in_browser("the_open_window_is_shown_before_its_end", the_open_window_is_shown_before_its_end),
+        in_browser("the_keyboard_alone_suffices", the_keyboard_alone_suffices),
+        in_browser("a_row_tells_everything_about_itself", a_row_tells_everything_about_itself),
+        in_browser("before_the_first_report_it_says_so", before_the_first_report_it_says_so),
+        in_browser("a_connection_that_breaks_is_told", a_connection_that_breaks_is_told),
+        in_browser("a_picture_shows_the_page", a_picture_shows_the_page),
+        over_http("its_thread_has_no_right", http::its_thread_has_no_right),
+        over_http("beyond_loopback_it_needs_a_token", http::beyond_loopback_it_needs_a_token),
+        over_http("browsers_that_stall_cost_no_packet", http::browsers_that_stall_cost_no_packet),
+        over_http("addresses_are_masked_as_in_the_report", http::addresses_are_masked_as_in_the_report),
+    ])
+}
+
+/// Where the page is, inside the namespace.
+const PAGE: &str = "http://127.0.0.1:9470/";
+const SETTINGS: &str = "web: {listen: 127.0.0.1:9470}\n";
+const OBSERVED: &str = QuietPair::OBSERVER_INTERFACE;
+/// Every width that the page is made for, light and dark.
+const SCREENS: [Screen; 6] = [
+    Screen { width: 390, height: 844, is_dark: false },
+    Screen { width: 390, height: 844, is_dark: true },
+    Screen { width: 1280, height: 900, is_dark: false },
+    Screen { width: 1280, height: 900, is_dark: true },
+    Screen { width: 1920, height: 1080, is_dark: false },
+    Screen { width: 1920, height: 1080, is_dark: true },
+];
+/// An expression for what the page shows.
+const SHOWN: &str = include_str!("shown.js");
+
+/// A weir with a page, on a quiet link.
+struct Watched {
+    pair: QuietPair,
+    daemon: Daemon,
+}
+
+impl Watched {
+    fn start(settings: &str) -> Result<Self> {
+        let pair = Lab::quiet_pair()?;
+        let mut daemon = Daemon::start(Some(&pair.observer), |reports| {
+            format!(
+                "interfaces: [{OBSERVED}]\n{SETTINGS}{settings}sinks: [{{type: file, path: {}}}]\n",
+                reports.display()
+            )
+        })?;
+        daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
+        Ok(Self { pair, daemon })
+    }
+
+    /// Sends packets all the time that `test` takes.
+    fn with_traffic(&mut self, test: impl FnOnce(&QuietPair, &mut Daemon) -> Result<()>) -> Result<()> {
+        let Self { pair, daemon } = self;
+        let plan = Plan { seed: 90, packets: 10_000_000, mix: Mix::odd(), ..Plan::default() };
+        let is_over = AtomicBool::new(false);
+        let packets = Traffic::new(plan)?.take_while(|_| !is_over.load(Ordering::Relaxed));
+        thread::scope(|scope| {
+            let send = || inject::send(QuietPair::GENERATOR_INTERFACE, packets, Pace::PacketsPerSecond(1_500));
+            let sender = scope.spawn(|| pair.generator.enter(send));
+            let tested = test(pair, daemon);
+            is_over.store(true, Ordering::Relaxed);
+            let sent = sender.join().map_err(|_| anyhow!("the sender panicked"))?;
+            tested?;
+            sent??;
+            Ok(())
+        })
+    }
+}
+
+/// The report with this id, once it is written.
+fn report(daemon: &mut Daemon, id: &str) -> Result<Value> {
+    clock::wait_for(&format!("the report {id}"), TIMEOUT, || {
+        Ok(daemon.reports()?.into_iter().find(|report| report["id"] == id))
+    })
+}
+
+fn the_page_shows_the_numbers_of_the_report() -> Result<()> {
+    let settings = "report: {interval: 2s, top: 20}\nsampling: {packets: 3}\nviews: [{name: web, match: {port: 443}, by: [dst_ip]}]\n\
+                    alerts: {rules: [{name: any, when: packets > 0}]}\n";
+    let mut watched = Watched::start(settings)?;
+    watched.with_traffic(|pair, daemon| {
+        let mut browser = Browser::start(&pair.observer)?;
+        for (nth, screen) in SCREENS.into_iter().enumerate() {
+            browser.set_screen(screen)?;
+            let by = if nth % 2 == 0 { "bytes" } else { "packets" };
+            browser.open(&format!("{PAGE}#by={by}"))?;
+            browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 10")?;
+            let lists = browser.value("[...document.querySelectorAll('#tabs a')].map((tab) => tab.dataset.list)")?;
+            let lists = lists.as_array().context("no lists")?.clone();
+            ensure!(lists.len() >= 13, "{lists:?}");
+            let mut seen = HashMap::new();
+            for list in lists.iter().filter_map(Value::as_str) {
+                browser.value(&format!("document.querySelector('#tabs [data-list=\"{list}\"]').click()"))?;
+                let is_shown = format!("document.querySelector('#tabs [aria-current]')?.dataset.list === '{list}'");
+                browser.wait_for(list, &is_shown)?;
+                let shown = browser.value(SHOWN)?;
+                let id = expected::report_of(&shown)?;
+                expected::compare(&shown, &report(daemon, &id)?, by)
+                    .with_context(|| format!("{list} of {id} at {screen:?}: {shown}"))?;
+                ensure!(shown["isWide"] == false, "{list} is wider than the screen: {screen:?}");
+                seen.insert(list.to_owned(), shown["rows"].as_array().map_or(0, Vec::len));
+            }
+            for list in ["sources", "pairs", "flows", "services", "web"] {
+                ensure!(seen.get(list).is_some_and(|rows| *rows > 0), "{list} was empty: {seen:?}");
+            }
+        }
+        let requests = browser.requests();
+        ensure!(requests.len() > 20, "{requests:?}");
+        let elsewhere: Vec<_> = requests.iter().filter(|url| !url.starts_with(PAGE) && *url != "about:blank").collect();
+        ensure!(elsewhere.is_empty(), "requests to elsewhere: {elsewhere:?}");
+        let mistakes = browser.mistakes();
+        ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+        Ok(())
+    })
+}
+
+fn rates_are_those_of_the_stream() -> Result<()> {
+    let mut watched = Watched::start("report: {interval: 10s}\n")?;
+    watched.with_traffic(|pair, _| {
+        let mut browser = Browser::start(&pair.observer)?;
+        browser.open(PAGE)?;
+        let seconds = http::seconds(&pair.observer)?;
+        let mut shown = Vec::new();
+        for _ in 0..5 {
+            let last = shown.last().map_or("-1".to_owned(), ToString::to_string);
+            let rate = format!("document.querySelector('[data-interface={OBSERVED}] [data-rate]')?.dataset.value");
+            let moved =
+                browser.wait_for("another second", &format!("({rate} ?? '') !== '{last}' && Number({rate})"))?;
+            shown.push(moved.as_u64().context("a rate is whole bytes")?);
+        }
+        let told = seconds.stop()?;
+        let bytes: Vec<_> =
+            told.iter().filter_map(|second| second["interfaces"][0]["counted"]["bytes"].as_u64()).collect();
+        let missing: Vec<_> = shown.iter().filter(|rate| !bytes.contains(rate)).collect();
+        // The two streams do not begin with the same second.
+        ensure!(missing.len() <= 1, "{missing:?} of {shown:?} are not among {bytes:?}");
+        Ok(())
+    })
+}
+
+fn a_time_shows_what_weir_remembers() -> Result<()> {
+    let mut watched = Watched::start("report: {interval: 2s, top: 20}\nsampling: {packets: 3}\n")?;
+    watched.with_traffic(|pair, daemon| {
+        let reports = daemon.wait_for_reports(6, TIMEOUT)?;
+        let time = |report: &Value, edge: &str| {
+            let time = report["window"][edge].as_str().context("no time")?;
+            anyhow::Ok(time.replace(".000000", ""))
+        };
+        // Windows that have ended, so that all who ask are told the same.
+        let chosen = &reports[1..5];
+        let [from, to] = [time(&chosen[0], "start")?, time(&chosen[3], "end")?];
+        let (status, _, span) = http::get(&pair.observer, &format!("/api/span?from={from}&to={to}"))?;
+        let span = serde_json::from_str(&span).with_context(|| format!("{status} {span}"))?;
+        let mut browser = Browser::start(&pair.observer)?;
+        for by in ["bytes", "packets"] {
+            browser.open(&format!("{PAGE}#from={from}&to={to}&by={by}"))?;
+            browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 10")?;
+            browser.wait_for("a chart", "document.querySelector('#charts .plot path')")?;
+            for list in ["sources", "pairs", "services"] {
+                browser.value(&format!("document.querySelector('#tabs [data-list=\"{list}\"]').click()"))?;
+                let is_shown = format!("document.querySelector('#tabs [aria-current]')?.dataset.list === '{list}'");
+                browser.wait_for(list, &is_shown)?;
+                let shown = browser.value(SHOWN)?;
+                expected::compare_span(&shown, &span, chosen, by).with_context(|| format!("{list}: {shown}"))?;
+            }
+        }
+        ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
+        Ok(())
+    })
+}
+
+fn the_open_window_is_shown_before_its_end() -> Result<()> {
+    let mut watched = Watched::start("report: {interval: 10s, top: 20}\nsampling: {packets: 3}\n")?;
+    watched.with_traffic(|pair, daemon| {
+        let mut browser = Browser::start(&pair.observer)?;
+        browser.open(&format!("{PAGE}#window=open"))?;
+        let since = "/Open window since ([0-9:]+) UTC/.exec(document.getElementById('list-about')?.textContent)?.[1]";
+        let rows = "document.querySelectorAll('#list tbody tr').length >= 5";
+        let since = browser.wait_for("rows of an open window", &format!("{rows} && {since}"))?;
+        let shown = browser.value(SHOWN)?;
+        // Another one may have begun meanwhile.
+        let about = shown["listAbout"].as_str().and_then(|about| about.split(' ').nth(3));
+        let since = about.or(since.as_str()).context("no time")?.to_owned();
+        let report = clock::wait_for("the report of that window", TIMEOUT, || {
+            let is_it = |report: &Value| report["window"]["start"].as_str().is_some_and(|start| start.contains(&since));
+            Ok(daemon.reports()?.into_iter().find(is_it))
+        })?;
+        let common = expected::grows(&shown, &report)?;
+        ensure!(common > 0, "no row of the open window is in its report: {shown}");
+        ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
+        Ok(())
+    })
+}
+
+fn the_keyboard_alone_suffices() -> Result<()> {
+    let mut watched = Watched::start("report: {interval: 2s}\n")?;
+    watched.with_traffic(|pair, _| {
+        let mut browser = Browser::start(&pair.observer)?;
+        browser.open(PAGE)?;
+        browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 5")?;
+        let hash = |browser: &mut Browser, part: &str| {
+            browser.wait_for(part, &format!("location.hash.includes('{part}')")).map(drop)
+        };
+        browser.press("5", false)?;
+        hash(&mut browser, "list=services")?;
+        browser.press("p", false)?;
+        hash(&mut browser, "by=packets")?;
+        browser.press("/", false)?;
+        for key in ["t", "c", "p"] {
+            browser.press(key, false)?;
+        }
+        hash(&mut browser, "filter=tcp")?;
+        let others = "[...document.querySelectorAll('#list tbody tr')].filter((row) => !row.dataset.key.includes('tcp'))";
+        browser.wait_for("rows of tcp alone", &format!("{others}.length === 0"))?;
+        browser.press("Escape", false)?;
+        browser.wait_for("no filter", "!location.hash.includes('filter')")?;
+        browser.press("1", false)?;
+        browser.wait_for("sources", "document.querySelector('#tabs [aria-current]').dataset.list === 'sources'")?;
+        browser.press("ArrowDown", false)?;
+        browser.wait_for("a row that has the focus", "document.activeElement.closest('tr[data-key]')")?;
+        browser.press("ArrowDown", false)?;
+        browser.press("Enter", false)?;
+        hash(&mut browser, "key=src_ip")?;
+        browser.wait_for("the details", "document.getElementById('detail').open")?;
+        browser.press("Escape", false)?;
+        browser.wait_for("no details", "!document.getElementById('detail').open && !location.hash.includes('key=')")?;
+        browser.press("?", false)?;
+        browser.wait_for("the help", "document.getElementById('help').open")?;
+        browser.press("Escape", false)?;
+        // A span is chosen on a chart.
+        browser.wait_for("a minute's worth", "document.querySelector('.chart')")?;
+        browser.value("document.querySelector('.chart').focus()")?;
+        browser.press("ArrowLeft", false)?;
+        browser.wait_for("a second in words", "document.querySelector('.chart').getAttribute('aria-valuetext').includes('UTC')")?;
+        browser.press("ArrowLeft", true)?;
+        browser.press("ArrowLeft", true)?;
+        browser.press("Enter", false)?;
+        hash(&mut browser, "from=")?;
+        browser.press("l", false)?;
+        browser.wait_for("now", "!location.hash.includes('from=')")?;
+        // Everything that can be clicked can be reached, and says what it is.
+        let nameless = "[...document.querySelectorAll('a, button, input, select, [tabindex=\"0\"]')].filter((one) => \
+                        !(one.textContent.trim() || one.getAttribute('aria-label') || one.labels?.[0]?.textContent.trim())).length";
+        ensure!(browser.value(nameless)? == 0, "something has no name for a screen reader");
+        ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
+        Ok(())
+    })
+}
+
+fn a_row_tells_everything_about_itself() -> Result<()> {
+    let mut watched = Watched::start("report: {interval: 10s}\ncontrol: {socket: control.sock}\n")?;
+    watched.with_traffic(|pair, daemon| {
+        let mut browser = Browser::start(&pair.observer)?;
+        browser.open(PAGE)?;
+        let key = browser.wait_for("a row", "document.querySelectorAll('#list tbody tr')[1]?.dataset.key")?;
+        let key = key.as_str().context("no key")?.to_owned();
+        browser.value("document.querySelectorAll('#list tbody tr')[1].querySelector('a').click()")?;
+        let answers = "[...document.querySelectorAll('.answers tr')].map((row) => ({view: row.dataset.view, \
+                       value: Number(row.querySelector('[data-value]').dataset.value)}))";
+        let shown = browser
+            .wait_for("answers", &format!("(() => {{ const all = {answers}; return all.length && all; }})()"))?;
+        let yaml = browser.value("document.querySelector('.yaml pre').textContent")?;
+        let yaml = yaml.as_str().context("no view")?.to_owned();
+        // The same question on the terminal.
+        let socket = daemon.directory().join("control.sock");
+        let mut command = Command::new(weir_binary()?);
+        command.args(["ask", "--json", "--socket"]).arg(&socket).arg(&key);
+        let output = command.output()?;
+        let asked: Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let rows = asked["answers"].as_array().context("no answers")?;
+        let views: Vec<_> = rows.iter().map(|row| row["view"].clone()).collect();
+        let shown_views: Vec<_> = shown.as_array().into_iter().flatten().map(|row| row["view"].clone()).collect();
+        ensure!(views == shown_views, "the page knows {shown_views:?}, weir ask {views:?}");
+        // What it proposes is a configuration.
+        let file = daemon.directory().join("view.yaml");
+        fs::write(&file, format!("interfaces: [lo]\n{yaml}"))?;
+        let checked = Command::new(weir_binary()?).args(["check", "--config"]).arg(&file).output()?;
+        let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+        ensure!(checked.status.success(), "{yaml}\n{said}");
+        ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
+        Ok(())
+    })
+}
+
+fn before_the_first_report_it_says_so() -> Result<()> {
+    weir_tests::quiet::one_window();
+    let watched = Watched::start("report: {interval: 1h}\nseen_flows: {generation: 1h}\n")?;
+    let mut browser = Browser::start(&watched.pair.observer)?;
+    browser.open(PAGE)?;
+    browser.wait_for("words", "document.getElementById('list')?.textContent.includes('no window has ended')")?;
+    let empty = browser
+        .value("[...document.querySelectorAll('.card > div')].filter((one) => !one.textContent.trim()).length")?;
+    ensure!(empty == 0, "{empty} parts are empty without words");
+    ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
+    Ok(())
+}
+
+fn a_connection_that_breaks_is_told() -> Result<()> {
+    let mut watched = Watched::start("report: {interval: 1s}\n")?;
+    let mut browser = Browser::start(&watched.pair.observer)?;
+    browser.open(PAGE)?;
+    browser.wait_for("a connection", "document.getElementById('link-text')?.textContent === 'live'")?;
+    watched.daemon.stop(TIMEOUT)?;
+    browser
+        .wait_for("that it is lost", "document.getElementById('notices').textContent.includes('Connection lost at')")?;
+    ensure!(browser.value("document.getElementById('link-text').textContent")? == "not connected");
+    Ok(())
+}
+
+/// For a minute of traffic if somebody wants the picture: `scripts/pictures`.
+fn a_picture_shows_the_page() -> Result<()> {
+    const MINUTE: Duration = Duration::from_secs(70);
+    let [one, all] = ["WEIR_PICTURE", "WEIR_PICTURES"].map(|name| env::var_os(name).map(PathBuf::from));
+    let is_wanted = one.is_some() || all.is_some();
+    let settings = "observer: {name: edge-1, site: fra1}\nreport: {interval: 5s, top: 15}\nsampling: {packets: 4}\n\
+                    alerts: {rules: [{name: scan, when: destinations_per_source.distinct > 300}]}\n";
+    let mut watched = Watched::start(settings)?;
+    let scratch = Scratch::new()?;
+    watched.with_traffic(|pair, daemon| {
+        daemon.wait_for_reports(2, TIMEOUT)?;
+        if is_wanted {
+            thread::sleep(MINUTE);
+        }
+        let mut browser = Browser::start(&pair.observer)?;
+        for screen in SCREENS {
+            let is_all = all.is_some();
+            if !is_all && (screen.width, screen.is_dark) != (1280, false) {
+                continue;
+            }
+            let colours = if screen.is_dark { "dark" } else { "light" };
+            let name = format!("page-{}-{colours}.png", screen.width);
+            let file = match (&one, &all) {
+                (_, Some(folder)) => folder.join(name),
+                (Some(file), None) => file.clone(),
+                (None, None) => scratch.file(&name),
+            };
+            browser.set_screen(screen)?;
+            browser.open(PAGE)?;
+            browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 10")?;
+            browser.wait_for("rates", "document.querySelectorAll('[data-rate]').length > 0")?;
+            browser.picture(&file)?;
+            ensure!(fs::metadata(&file)?.len() > 20_000, "{} shows nothing", file.display());
+        }
+        Ok(())
+    })
+}
