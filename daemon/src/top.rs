@@ -15,9 +15,9 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use jiff::Timestamp;
 use weir_common::ledger::Tally;
 use weir_config::Config;
-use weir_report::{InterfaceSecond, Report, SECOND_SCHEMA, Second};
+use weir_report::{InterfaceSecond, Live as Open, LiveAnswers, Report, SECOND_SCHEMA, Second};
 use weir_system::clock;
-use weir_top::{Known, Reported, Source, Update};
+use weir_top::{Known, Source, Update};
 
 use crate::{
     control::{
@@ -36,10 +36,16 @@ const SILENCE_MAX: u64 = 10;
 /// How often a replay that waits looks whether it has to end.
 const NAP: Duration = Duration::from_millis(50);
 
+/// A key, and whether it is asked of the open window.
+struct Question {
+    key: String,
+    is_open: bool,
+}
+
 /// A running weir.
 pub struct Live {
     updates: Receiver<Update>,
-    questions: Sender<String>,
+    questions: Sender<Question>,
 }
 
 impl Live {
@@ -50,11 +56,11 @@ impl Live {
     /// No thread can be started.
     pub fn new(socket: PathBuf) -> io::Result<Self> {
         let (send, updates) = bounded(WAITING_MAX);
-        let (questions, asked) = bounded::<String>(1);
+        let (questions, asked) = bounded::<Question>(1);
         let (path, answers) = (socket.clone(), send.clone());
         thread::Builder::new().name("weir-ask".to_owned()).spawn(move || {
-            for key in asked {
-                if answers.send(look_up(&path, key)).is_err() {
+            for question in asked {
+                if answers.send(look_up(&path, question)).is_err() {
                     return;
                 }
             }
@@ -71,12 +77,13 @@ impl Live {
     }
 }
 
-/// Passes on all seconds, and each new report. Returns without an error if nobody takes them any more.
+/// Passes on all seconds, each new report, and each second the open window so far. Returns without an error if nobody
+/// takes them any more.
 fn follow(socket: &Path, send: &Sender<Update>) -> Result<(), AskError> {
-    let mut known = None;
+    let (mut known, mut has_open) = (None, true);
     // A weir without a report yet is no error.
     if let Ok(report) = last_report(socket) {
-        known = Some(report.report.id.clone());
+        known = Some(report.id.clone());
         drop(send.send(Update::Report(report)));
     }
     client::subscribe(socket, &mut |second| {
@@ -87,25 +94,52 @@ fn follow(socket: &Path, send: &Sender<Update>) -> Result<(), AskError> {
         }
         if is_new && let Ok(report) = last_report(socket) {
             known = last;
-            return send.send(Update::Report(report)).is_ok();
+            if send.send(Update::Report(report)).is_err() {
+                return false;
+            }
         }
-        true
+        if !has_open {
+            return true;
+        }
+        match open_window(socket) {
+            Ok(open) => send.send(Update::Live(open)).is_ok(),
+            // An older weir does not know the command.
+            Err(AskError::Refused(_)) => {
+                has_open = false;
+                true
+            }
+            // The next second comes soon.
+            Err(_) => true,
+        }
     })
 }
 
-fn last_report(socket: &Path) -> Result<Box<Reported>, AskError> {
-    let answer = client::ask(socket, Command::Report { last: None })?;
-    let report = serde_json::from_str(answer.get()).map_err(|_| AskError::Foreign(socket.to_owned()))?;
-    Ok(Box::new(Reported { report, is_open: false }))
+fn open_window(socket: &Path) -> Result<Box<Open>, AskError> {
+    let answer = client::ask(socket, Command::Live { list: None })?;
+    let open = serde_json::from_str(answer.get()).map_err(|_| AskError::Foreign(socket.to_owned()))?;
+    Ok(Box::new(open))
 }
 
-fn look_up(socket: &Path, key: String) -> Update {
-    let answer = client::ask(socket, Command::Ask { keys: vec![key.clone()], live: false });
-    let asked: Result<KeyAnswers, String> = answer
-        .map_err(|error| error.to_string())
-        .and_then(|answer| serde_json::from_str(answer.get()).map_err(|error| error.to_string()));
-    Update::Known(match asked {
-        Ok(KeyAnswers { window, answers, .. }) => Known { key, rows: Ok(answers), seconds: window.seconds },
+fn last_report(socket: &Path) -> Result<Box<Report>, AskError> {
+    let answer = client::ask(socket, Command::Report { last: None })?;
+    let report = serde_json::from_str(answer.get()).map_err(|_| AskError::Foreign(socket.to_owned()))?;
+    Ok(Box::new(report))
+}
+
+fn look_up(socket: &Path, Question { key, is_open }: Question) -> Update {
+    let answer = client::ask(socket, Command::Ask { keys: vec![key.clone()], live: is_open });
+    let known = answer.map_err(|error| error.to_string()).and_then(|answer| {
+        let read = |error: serde_json::Error| error.to_string();
+        Ok(if is_open {
+            let LiveAnswers { window, answers, .. } = serde_json::from_str(answer.get()).map_err(read)?;
+            (answers, window.seconds)
+        } else {
+            let KeyAnswers { window, answers, .. } = serde_json::from_str(answer.get()).map_err(read)?;
+            (answers, window.seconds)
+        })
+    });
+    Update::Known(match known {
+        Ok((rows, seconds)) => Known { key, rows: Ok(rows), seconds },
         Err(why) => Known { key, rows: Err(why), seconds: 0.0 },
     })
 }
@@ -115,9 +149,9 @@ impl Source for Live {
         self.updates.try_recv().ok()
     }
 
-    fn ask(&mut self, key: &str) -> bool {
+    fn ask(&mut self, key: &str, is_open: bool) -> bool {
         // If another question is being answered and one waits, this one is too early.
-        let _ = self.questions.try_send(key.to_owned());
+        let _ = self.questions.try_send(Question { key: key.to_owned(), is_open });
         true
     }
 
@@ -182,13 +216,13 @@ impl Source for Replayed {
         match &update {
             Update::Second(second) => self.now = second.time,
             // The report of the last window comes after its last second.
-            Update::Report(reported) => self.now = self.now.max(reported.report.window.end),
+            Update::Report(report) => self.now = self.now.max(report.window.end),
             _ => {}
         }
         Some(update)
     }
 
-    fn ask(&mut self, _: &str) -> bool {
+    fn ask(&mut self, _: &str, _: bool) -> bool {
         false
     }
 
@@ -273,6 +307,6 @@ impl Listener for Pace {
     }
 
     fn report(&mut self, report: &Report) -> io::Result<()> {
-        self.pass(Update::Report(Box::new(Reported { report: report.clone(), is_open: false })))
+        self.pass(Update::Report(Box::new(report.clone())))
     }
 }

@@ -112,7 +112,7 @@ impl<'scope> Workers<'scope> {
     }
 
     /// How many there are.
-    pub const fn len(&self) -> usize {
+    pub const fn count(&self) -> usize {
         self.workers.len()
     }
 

@@ -165,7 +165,7 @@ impl Coordinator<'_, '_> {
             looks: LookSchedule::new(now.monotonic),
             pulse: Pulse::new(now.monotonic, since_second(now), self.measuring.seen_by_slot()),
             seconds: Seconds::default(),
-            readings: Readings::new(self.measuring.workers.len()),
+            readings: Readings::new(self.measuring.workers.count()),
             // systemd sets this variable if there is one.
             has_watchdog: std::env::var_os("WATCHDOG_USEC").is_some(),
             is_ready: self.measuring.attachments.waiting() == 0,

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! Source ── seconds: exact rates of each interface ──► Screen ──► draw ──► terminal
-//!        └─ reports: lists with bounds, distinct, alerts ──► ▲
+//!        ├─ reports: lists with bounds, distinct, alerts ──► ▲
+//!        └─ the open window: the same lists so far ─────────►│
 //!                                     keys ────────────────┘
 //! ```
 //!
-//! A [`Source`] is a running weir or a capture that is replayed; the screen does not know which. A report may be that
-//! of the open window: the screen says how old it is, and whether more is to come.
+//! A [`Source`] is a running weir or a capture that is replayed; the screen does not know which. The lists are
+//! those of the open window where they are known, and those of the last report elsewhere: the screen says which.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,6 @@ mod terminal;
 mod text;
 
 pub use self::{
-    source::{Known, Reported, Source, Update},
+    source::{Known, Source, Update},
     terminal::{TopError, is_terminal, run},
 };

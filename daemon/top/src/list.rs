@@ -1,7 +1,7 @@
 //! The lists of a report, all in one shape.
 
 use serde_json::Value;
-use weir_report::{Beyond, Estimate, Report, Row, Top, TopPrefix, View};
+use weir_report::{Beyond, Estimate, Live, Report, Row, Top, TopPrefix, View};
 
 use crate::key::Key;
 
@@ -51,6 +51,10 @@ pub struct List {
     pub confidence: f64,
     /// All packets and bytes of which the rows are parts.
     pub whole: [u64; 2],
+    /// How long its window is, or has been open, in seconds.
+    pub seconds: f64,
+    /// Whether its window is open: the numbers are those so far.
+    pub is_open: bool,
     /// The rows, the largest first.
     pub entries: Vec<Entry>,
 }
@@ -66,28 +70,63 @@ impl Amount {
     }
 }
 
+/// What all lists of a window have in common.
+#[derive(Clone, Copy)]
+struct OfWindow {
+    totals: [u64; 2],
+    seconds: f64,
+    is_open: bool,
+}
+
 /// All lists of a report: those with a number key first, then the views.
 pub fn lists(report: &Report, by: By) -> Vec<List> {
     let top = if by == By::Packets { &report.top_by_packets } else { &report.top };
-    let whole = [report.totals.packets, report.totals.bytes];
+    let totals = [report.totals.packets, report.totals.bytes];
+    let window = OfWindow { totals, seconds: report.window.seconds, is_open: false };
     let spread = |name: &str, counted: &str, rows: &[Row]| List {
         name: name.to_owned(),
         counted: Some(counted.to_owned()),
         confidence: report.spread.confidence,
-        whole,
+        whole: totals,
+        seconds: window.seconds,
+        is_open: false,
         entries: rows.iter().filter_map(|row| Entry::of_row(row, Amount::Count(row.distinct?))).collect(),
     };
-    let mut all = of_top(top, whole);
+    let mut all = of_top(top, window);
     all.push(spread("floods", "sources", &report.spread.sources_per_destination));
     all.push(spread("scans", "destinations", &report.spread.destinations_per_source));
     all.push(spread("ports", "ports", &report.spread.ports_per_source));
-    all.extend(report.views.iter().flat_map(|view| of_view(view, whole)));
+    all.extend(report.views.iter().flat_map(|view| of_view(view, window)));
     all
 }
 
-fn of_top(top: &Top, whole: [u64; 2]) -> Vec<List> {
-    let list =
-        |name: &str, entries| List { name: name.to_owned(), counted: None, confidence: top.confidence, whole, entries };
+/// The lists of the open window in the places of those of the last one, which has lists that the open one does not
+/// have yet.
+pub fn with_open(mut all: Vec<List>, live: &Live, by: By) -> Vec<List> {
+    let top = if by == By::Packets { &live.top_by_packets } else { &live.top };
+    let totals = [live.totals.packets, live.totals.bytes];
+    let window = OfWindow { totals, seconds: live.window.seconds, is_open: true };
+    let of_addresses = of_top(top, window).into_iter().filter(|list| all.is_empty() || !list.name.ends_with(" nets"));
+    let open = of_addresses.chain(live.views.iter().flat_map(|view| of_view(view, window))).collect::<Vec<_>>();
+    for list in open {
+        match all.iter_mut().find(|other| other.name == list.name) {
+            Some(place) => *place = list,
+            None => all.push(list),
+        }
+    }
+    all
+}
+
+fn of_top(top: &Top, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<List> {
+    let list = |name: &str, entries| List {
+        name: name.to_owned(),
+        counted: None,
+        confidence: top.confidence,
+        whole: totals,
+        seconds,
+        is_open,
+        entries,
+    };
     let sums = |packets, bytes| Amount::Sums { packets, bytes };
     let sources = top.sources.iter().map(|of| Entry {
         rank: of.rank,
@@ -141,7 +180,7 @@ fn prefixes(of: &[TopPrefix]) -> Vec<Entry> {
     of.iter().map(entry).collect()
 }
 
-fn of_view(view: &View, totals: [u64; 2]) -> Vec<List> {
+fn of_view(view: &View, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<List> {
     let parts = view.parts().filter(|(table, total, rows)| table.is_some() || total.is_some() || !rows.is_empty());
     let list = |(table, total, rows): (Option<&weir_report::ViewTable>, Option<&weir_report::Sums>, &[Row])| {
         let place = table.map(|of| format!(" {} {}", of.interface, of.direction.as_deref().unwrap_or_default()));
@@ -150,6 +189,8 @@ fn of_view(view: &View, totals: [u64; 2]) -> Vec<List> {
             counted: counted(&view.measure),
             confidence: view.confidence,
             whole: total.map_or(totals, |total| [total.packets.value, total.bytes.value]),
+            seconds,
+            is_open,
             entries: rows.iter().filter_map(|row| Entry::of_row(row, amount(row)?)).collect(),
         }
     };

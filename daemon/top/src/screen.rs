@@ -4,19 +4,21 @@ use std::{collections::VecDeque, net::IpAddr};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use jiff::Timestamp;
-use weir_report::{Report, Second};
+use weir_report::{Live, Report, Second};
 
 use crate::{
     filter::Filter,
     history::{History, SECONDS_MAX},
     key::Key,
-    list::{By, Entry, List, lists},
+    list::{By, Entry, List, lists, with_open},
     names::Names,
-    source::{Known, Reported, Update},
+    source::{Known, Update},
 };
 
 /// The longest filter, in characters.
 const FILTER_MAX: usize = 200;
+/// The lists of the last report are shown until the open window is this old, in seconds.
+const OPEN_SECONDS: f64 = 1.0;
 /// How many rows a page key moves.
 const PAGE: usize = 10;
 
@@ -27,8 +29,8 @@ pub enum Effect {
     Draw,
     /// End.
     Quit,
-    /// Ask the source for everything about this key.
-    Ask(String),
+    /// Ask the source for everything about this key: of the open window so far, or of the last one.
+    Ask(String, bool),
 }
 
 /// What has the keyboard.
@@ -66,7 +68,11 @@ pub struct Screen {
     /// The last second.
     pub second: Option<Second>,
     /// The last report.
-    pub reported: Option<Reported>,
+    pub report: Option<Report>,
+    /// The open window so far, if it has been open for a while.
+    pub live: Option<Live>,
+    /// Whether the user wants the lists of the last report all the same.
+    pub wants_report: bool,
     /// What the lists are ordered by.
     pub by: By,
     /// The name of the list that is shown; the first one if it is not there.
@@ -99,7 +105,10 @@ impl Screen {
         let Some(waiting) = &mut self.held else { return self.apply(update) };
         // Of reports only the last one counts, and older seconds would not be seen any more.
         if matches!(update, Update::Report(_)) {
-            waiting.retain(|other| !matches!(other, Update::Report(_)));
+            waiting.retain(|other| !matches!(other, Update::Report(_) | Update::Live(_)));
+        }
+        if matches!(update, Update::Live(_)) {
+            waiting.retain(|other| !matches!(other, Update::Live(_)));
         }
         if waiting.len() >= SECONDS_MAX {
             waiting.pop_front();
@@ -114,12 +123,22 @@ impl Screen {
                 self.second = Some(second);
                 self.notice = None;
             }
-            Update::Report(reported) => {
+            Update::Report(report) => {
                 let selected = self.selected_key();
-                if is_masked(&reported.report) {
+                if report.addresses.is_some() {
                     self.names.stop();
                 }
-                self.reported = Some(*reported);
+                // It is about the window that was open until now.
+                (self.report, self.live) = (Some(*report), None);
+                self.select(selected.as_ref());
+            }
+            Update::Live(live) => {
+                let selected = self.selected_key();
+                if live.addresses.is_some() {
+                    self.names.stop();
+                }
+                // A window that has just begun has nothing to show yet.
+                self.live = (live.window.seconds >= OPEN_SECONDS || self.report.is_none()).then_some(*live);
                 self.select(selected.as_ref());
             }
             Update::Known(known) => {
@@ -132,14 +151,18 @@ impl Screen {
         }
     }
 
-    /// The last report.
-    pub fn report(&self) -> Option<&Report> {
-        self.reported.as_ref().map(|reported| &reported.report)
+    /// The open window, if its lists are shown.
+    pub fn open(&self) -> Option<&Live> {
+        self.live.as_ref().filter(|_| !self.wants_report || self.report.is_none())
     }
 
     /// All lists, and which one is shown.
     pub fn lists(&self) -> (Vec<List>, usize) {
-        let all = self.report().map(|report| lists(report, self.by)).unwrap_or_default();
+        let all = self.report.as_ref().map(|report| lists(report, self.by)).unwrap_or_default();
+        let all = match self.open() {
+            Some(live) => with_open(all, live, self.by),
+            None => all,
+        };
         let nth = all.iter().position(|list| list.name == self.list).unwrap_or(0);
         (all, nth)
     }
@@ -246,6 +269,7 @@ impl Screen {
             KeyCode::Char('b') => self.order(By::Bytes),
             KeyCode::Char('p') => self.order(By::Packets),
             KeyCode::Char('d') => self.switch_names(),
+            KeyCode::Char('w') => self.switch_window(),
             KeyCode::Char(' ') => self.hold(),
             _ => {}
         }
@@ -310,17 +334,30 @@ impl Screen {
         let Some(key) = self.selected_key() else { return Effect::Draw };
         let question = key.question();
         (self.focus, self.known) = (Focus::Detail(key, 0), None);
-        Effect::Ask(question)
+        let (lists, nth) = self.lists();
+        Effect::Ask(question, lists.get(nth).is_some_and(|list| list.is_open))
     }
 
     fn switch_names(&mut self) {
         if self.names.is_on() {
             self.names.stop();
-        } else if self.report().is_some_and(is_masked) {
+        } else if self.is_masked() {
             self.notice = Some("these addresses are masked: they have no names".to_owned());
         } else {
             self.names.start();
         }
+    }
+
+    /// Whether the addresses are not those of the packets.
+    fn is_masked(&self) -> bool {
+        let known = self.report.as_ref().map(|report| &report.addresses);
+        known.or(self.live.as_ref().map(|live| &live.addresses)).is_some_and(Option::is_some)
+    }
+
+    fn switch_window(&mut self) {
+        let selected = self.selected_key();
+        self.wants_report = !self.wants_report;
+        self.select(selected.as_ref());
     }
 
     fn hold(&mut self) {
@@ -333,11 +370,6 @@ impl Screen {
             None => self.held = Some(VecDeque::new()),
         }
     }
-}
-
-/// Whether the addresses of a report are not those of the packets.
-const fn is_masked(report: &Report) -> bool {
-    report.addresses.is_some()
 }
 
 #[cfg(test)]
@@ -353,7 +385,7 @@ pub mod tests {
     pub fn screen() -> Screen {
         let report = golden();
         let mut screen = Screen { now: report.window.end, kind: "live".to_owned(), ..Screen::default() };
-        screen.take(Update::Report(Box::new(Reported { report, is_open: false })));
+        screen.take(Update::Report(Box::new(report)));
         screen
     }
 
@@ -398,7 +430,7 @@ pub mod tests {
         let key = selected(&mut screen);
         let mut report = golden();
         report.top.flows.remove(0);
-        screen.take(Update::Report(Box::new(Reported { report, is_open: true })));
+        screen.take(Update::Report(Box::new(report)));
         assert_eq!((selected(&mut screen), screen.selected), (key, 1));
         press(&mut screen, "↓↓↓↓↓");
         assert_eq!(screen.selected, 2, "the last one");
@@ -425,7 +457,7 @@ pub mod tests {
     #[test]
     fn enter_asks_for_everything_about_the_row() {
         let mut screen = screen();
-        let Effect::Ask(question) = press(&mut screen, "5↓\n") else { panic!() };
+        let Effect::Ask(question, false) = press(&mut screen, "5↓\n") else { panic!() };
         assert_eq!(question, "proto=udp,port=443");
         let known = |key: &str| Known { key: key.to_owned(), rows: Err("none".to_owned()), seconds: 10.0 };
         screen.take(Update::Known(known("proto=tcp,port=1")));
@@ -446,11 +478,14 @@ pub mod tests {
         let (before, mut later) = (golden(), golden());
         later.id = "later".to_owned();
         for report in [before, later] {
-            screen.take(Update::Report(Box::new(Reported { report, is_open: false })));
+            screen.take(Update::Report(Box::new(report)));
         }
-        assert_eq!((screen.history.lines().len(), screen.report().unwrap().id.as_str()), (0, "7f3c9a52/b41d/42"));
+        assert_eq!(
+            (screen.history.lines().len(), screen.report.as_ref().unwrap().id.as_str()),
+            (0, "7f3c9a52/b41d/42")
+        );
         press(&mut screen, " ");
-        assert_eq!((screen.history.lines()[0].rates.len(), screen.report().unwrap().id.as_str()), (5, "later"));
+        assert_eq!((screen.history.lines()[0].rates.len(), screen.report.as_ref().unwrap().id.as_str()), (5, "later"));
     }
 
     #[test]

@@ -1,16 +1,7 @@
 //! Where the numbers come from.
 
 use jiff::Timestamp;
-use weir_report::{Report, Row, Second};
-
-/// A report for the screen.
-#[derive(Clone, Debug)]
-pub struct Reported {
-    /// The report.
-    pub report: Report,
-    /// Whether its window is still open: the numbers are those so far, with bounds that hold so far.
-    pub is_open: bool,
-}
+use weir_report::{Live, Report, Row, Second};
 
 /// What is known of a key that was asked for.
 #[derive(Clone, Debug)]
@@ -29,7 +20,9 @@ pub enum Update {
     /// A second is over.
     Second(Second),
     /// There is a newer report.
-    Report(Box<Reported>),
+    Report(Box<Report>),
+    /// The lists of the open window were read.
+    Live(Box<Live>),
     /// The answer to [`Source::ask`].
     Known(Known),
     /// Something that the user has to know, until the next update: such as a lost connection.
@@ -43,9 +36,9 @@ pub trait Source {
     /// What has come, one at a time; `None` if nothing has.
     fn next(&mut self) -> Option<Update>;
 
-    /// Asks for everything about a key. The answer comes as [`Update::Known`]. Returns whether this source can be
-    /// asked.
-    fn ask(&mut self, key: &str) -> bool;
+    /// Asks for everything about a key: of the open window so far, or of the last one. The answer comes as
+    /// [`Update::Known`]. Returns whether this source can be asked.
+    fn ask(&mut self, key: &str, is_open: bool) -> bool;
 
     /// The time that the numbers are about: now, or the time within a capture.
     fn now(&self) -> Timestamp;

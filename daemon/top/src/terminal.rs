@@ -82,7 +82,7 @@ fn is_left(screen: &mut Screen, source: &mut dyn Source) -> io::Result<bool> {
         match screen.press(key) {
             Effect::Draw => {}
             Effect::Quit => return Ok(true),
-            Effect::Ask(question) => screen.can_ask = source.ask(&question),
+            Effect::Ask(question, is_open) => screen.can_ask = source.ask(&question, is_open),
         }
     }
     Ok(false)

@@ -35,17 +35,17 @@ pub fn detail(screen: &mut Screen, key: &Key, scrolled: usize, sheet: &mut Sheet
 
 /// All rows of all lists that have to do with the key.
 fn in_lists(screen: &mut Screen, key: &Key, paint: Paint) -> Vec<Vec<Piece>> {
-    let seconds = screen.report().map_or(0.0, |report| report.window.seconds);
     let (lists, _) = screen.lists();
     let mut lines = Vec::new();
     for list in &lists {
-        let measure = Measure::new(list, screen.by, seconds);
+        let measure = Measure::new(list, screen.by);
         for entry in list.entries.iter().filter(|entry| is_related(key, &entry.key)) {
             let shown = screen.named(&entry.key).join(" ");
             lines.push(line(&measure, list, entry.amount, &shown, paint));
         }
     }
-    let caption = "in the lists of this window".to_owned();
+    let window = if screen.open().is_some() { "the open window so far" } else { "this window" };
+    let caption = format!("in the lists of {window}");
     lines.insert(0, vec![Piece::new(caption, paint.faint())]);
     lines
 }

@@ -1,7 +1,7 @@
 //! The upper part: what it is, the interfaces, how far the numbers can be trusted, distinct and new, alerts.
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Alert, Distinct, Interface, Report};
+use weir_report::{Alert, Distinct, Interface, Live, NewFlows, Report, Unique};
 use weir_system::numbers::{count, percent, scaled};
 
 use super::{
@@ -26,17 +26,22 @@ const RATE: usize = 12;
 const WIDE: usize = 100;
 /// The time since a report, in seconds, from which on it is an unusually long one, unless its window is so long.
 const LATE: f64 = 15.0;
+/// The lists of the open window come each second. From this age on, in seconds, something is wrong.
+const OLD: i64 = 4;
 
 /// Which observer, which window, how old it is.
 pub fn title(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     let mut pieces = vec![Piece::new("weir top", paint.strong())];
-    if let Some(report) = screen.report() {
+    if let Some(report) = &screen.report {
         let site = report.observer.site.as_ref().map_or_else(String::new, |site| format!(" at {site}"));
         pieces.push(Piece::new(fit(&clean(&format!("{}{site}", report.observer.name)), 30), paint.strong()));
-        let is_open = screen.reported.as_ref().is_some_and(|reported| reported.is_open);
-        pieces.push(Piece::new(window(report, is_open), paint.plain()));
-        let (age, is_late) = age(report, screen.now, is_open);
-        pieces.push(Piece::new(age, if is_late { paint.warning() } else { paint.plain() }));
+    }
+    let (lists, nth) = screen.lists();
+    let is_open = lists.get(nth).is_some_and(|list| list.is_open);
+    match (screen.open().filter(|_| is_open), &screen.report) {
+        (Some(live), _) => pieces.extend(open(live, screen.now, paint)),
+        (None, Some(report)) => pieces.extend(closed(report, screen.now, paint)),
+        (None, None) => {}
     }
     pieces.push(match (&screen.ended, &screen.held) {
         (Some(why), _) => Piece::new(clean(why), paint.warning()),
@@ -46,17 +51,32 @@ pub fn title(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     sheet.words(pieces);
 }
 
-fn window(report: &Report, is_open: bool) -> String {
-    let time = |time: Timestamp| time.strftime("%H:%M:%S").to_string();
-    let (start, end) = (time(report.window.start), time(report.window.end));
-    if is_open { format!("{start} – now") } else { format!("{start} – {end} UTC") }
+fn time(time: Timestamp) -> String {
+    time.strftime("%H:%M:%S").to_string()
 }
 
-/// How old the lists are, and whether that is more than it should be.
-fn age(report: &Report, now: Timestamp, is_open: bool) -> (String, bool) {
-    let age = now.duration_since(report.window.end).max(SignedDuration::ZERO).as_secs();
+fn age(since: Timestamp, now: Timestamp) -> i64 {
+    now.duration_since(since).max(SignedDuration::ZERO).as_secs()
+}
+
+/// The window of a report, and how long ago it ended.
+fn closed(report: &Report, now: Timestamp, paint: Paint) -> [Piece; 2] {
+    let window = format!("{} – {} UTC", time(report.window.start), time(report.window.end));
+    let age = age(report.window.end, now);
     let is_late = age as f64 > LATE.max(2.0 * report.window.seconds);
-    if is_open { (format!("open, {age} s old"), is_late) } else { (format!("{age} s ago"), is_late) }
+    let style = if is_late { paint.warning() } else { paint.plain() };
+    [Piece::new(window, paint.plain()), Piece::new(format!("{age} s ago"), style)]
+}
+
+/// The open window, and for how long it has been open.
+fn open(live: &Live, now: Timestamp, paint: Paint) -> [Piece; 2] {
+    let window = format!("{} – now", time(live.window.start));
+    let (so_far, age) = (format!("so far, {:.0} s", live.window.seconds), age(live.time, now));
+    let so_far = match age > OLD {
+        true => Piece::new(format!("{so_far}, {age} s ago"), paint.warning()),
+        false => Piece::new(so_far, paint.plain()),
+    };
+    [Piece::new(window, paint.plain()), so_far]
 }
 
 /// A line for each interface, as many as there is room for.
@@ -111,7 +131,7 @@ fn interface(line: &Line, by: By, name: usize, sheet: &mut Sheet<'_>, paint: Pai
 
 /// The mean rates of the window, while no second is known.
 fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
-    let Some(report) = screen.report() else {
+    let Some(report) = screen.report.as_ref() else {
         if screen.ended.is_none() {
             sheet.line([Piece::new("the first second is being counted", paint.faint())]);
         }
@@ -132,10 +152,11 @@ fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
 
 /// How far the numbers can be trusted.
 pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
-    let Some(report) = screen.report() else {
-        let text = match screen.ended {
-            Some(_) => "nothing was measured",
-            None => "no report yet: lists come when the first window ends",
+    let Some(report) = screen.report.as_ref() else {
+        let text = match (&screen.ended, &screen.live) {
+            (Some(_), _) => "nothing was measured",
+            (None, None) => "no report yet: lists come when the first window ends",
+            (None, Some(_)) => "no report yet: what is lost is known when the first window ends",
         };
         return sheet.line([Piece::new(text, paint.warning())]);
     };
@@ -206,7 +227,7 @@ pub fn troubles(screen: &Screen) -> Vec<String> {
         all.extend(of);
     }
     if all.is_empty() {
-        let of = screen.report().into_iter().flat_map(|report| &report.interfaces);
+        let of = screen.report.as_ref().into_iter().flat_map(|report| &report.interfaces);
         all.extend(of.filter_map(|of| Some(format!("{}: {}", of.name, of.trouble.as_ref()?))));
     }
     all
@@ -221,13 +242,11 @@ pub fn trouble(all: &[String], sheet: &mut Sheet<'_>, paint: Paint) {
 }
 
 /// Distinct addresses and flows, and new flows.
-pub fn distinct(report: &Report, sheet: &mut Sheet<'_>, paint: Paint) {
+pub fn distinct(unique: &Unique, new: &NewFlows, sheet: &mut Sheet<'_>, paint: Paint) {
     let is_wide = sheet.columns() >= WIDE;
     let names =
         if is_wide { ["sources", "destinations", "flows", "new flows"] } else { ["src", "dst", "flows", "new"] };
-    let new = &report.new_flows;
     let of = |Distinct { value, lower, upper, .. }: Distinct| [value, lower, upper];
-    let unique = &report.unique;
     let numbers = [of(unique.src_ip), of(unique.dst_ip), of(unique.flows), [new.value, new.lower, new.upper]];
     let mut pieces = Vec::new();
     if is_wide {

@@ -6,13 +6,14 @@ use super::{
 };
 
 /// Keys, and what they do.
-const KEYS: [(&str, &str); 10] = [
+const KEYS: [(&str, &str); 11] = [
     ("1 … 9, 0, Tab", "choose the list"),
     ("↑ ↓ PgUp PgDn", "choose a row"),
     ("Enter", "all about the row: peers, flows, what every view knows of it"),
     ("/", "host:192.0.2.7 net:10.0.0.0/8 port:443 proto:udp, or a part of it"),
     ("Esc", "clear the filter, or go back"),
     ("b, p", "order by bytes, by packets"),
+    ("w", "lists of the last window, or of the open one so far"),
     ("d", "names of addresses by reverse DNS; asks your resolver"),
     ("Space", "hold the screen, and go on"),
     ("?", "this help"),

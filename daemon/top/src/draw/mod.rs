@@ -26,7 +26,7 @@ const LINES_PER_INTERFACE: usize = 6;
 /// Of so many lines one is for alerts.
 const LINES_PER_ALERT: usize = 12;
 /// The keys at the bottom.
-const KEYS: &str = "?help  Tab list  Enter detail  /filter  b p order  d names  Space hold  q quit";
+const KEYS: &str = "?help  Tab list  Enter detail  /filter  b p order  w window  Space hold  q quit";
 
 /// Draws the screen into an area.
 pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) {
@@ -39,8 +39,13 @@ pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) 
         head::interfaces(screen, sheet, paint, (lines / LINES_PER_INTERFACE).max(1));
         head::trust(screen, sheet, paint);
         head::trouble(&head::troubles(screen), sheet, paint);
-        if let Some(report) = screen.report() {
-            head::distinct(report, sheet, paint);
+        let report = screen.report.as_ref();
+        match (screen.open(), report) {
+            (Some(live), _) => head::distinct(&live.unique, &live.new_flows, sheet, paint),
+            (None, Some(report)) => head::distinct(&report.unique, &report.new_flows, sheet, paint),
+            (None, None) => {}
+        }
+        if let Some(report) = report {
             for alert in report.alerts.iter().take((lines / LINES_PER_ALERT).max(1)) {
                 head::alert(alert, sheet, paint);
             }
@@ -59,9 +64,8 @@ fn body(screen: &mut Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     }
     let (lists, nth) = screen.lists();
     let Some(list) = lists.get(nth) else { return };
-    let seconds = screen.report().map_or(0.0, |report| report.window.seconds);
     table::tabs(&lists, nth, sheet, paint);
-    table::rows(screen, list, seconds, sheet, paint);
+    table::rows(screen, list, sheet, paint);
 }
 
 fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {

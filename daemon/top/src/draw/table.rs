@@ -67,9 +67,9 @@ pub struct Measure<'l> {
 }
 
 impl<'l> Measure<'l> {
-    /// For a list of a window of this many seconds.
-    pub const fn new(list: &'l List, by: By, seconds: f64) -> Self {
-        Self { list, by, seconds: seconds.max(f64::MIN_POSITIVE) }
+    /// For a list in this order.
+    pub const fn new(list: &'l List, by: By) -> Self {
+        Self { list, by, seconds: list.seconds.max(f64::MIN_POSITIVE) }
     }
 
     /// A number of the list's own measure.
@@ -148,9 +148,9 @@ impl Columns {
 }
 
 /// The rows, as many as fit, with the selected one among them.
-pub fn rows(screen: &mut Screen, list: &List, seconds: f64, sheet: &mut Sheet<'_>, paint: Paint) {
+pub fn rows(screen: &mut Screen, list: &List, sheet: &mut Sheet<'_>, paint: Paint) {
     let rows = screen.rows(list);
-    let measure = Measure::new(list, screen.by, seconds);
+    let measure = Measure::new(list, screen.by);
     let columns = Columns::new(&rows, list.counted.is_some(), sheet.columns());
     let full = rows.iter().map(|row| row.entry.amount.of(screen.by).upper).max().unwrap_or(0);
     head(&measure, &columns, full, sheet, paint);

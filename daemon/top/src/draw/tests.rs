@@ -5,17 +5,44 @@ use std::{env, fs, path::Path};
 
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use serde_json::json;
-use weir_report::{Estimate, Report, Row};
+use weir_report::{Estimate, LIVE_SCHEMA, Live, OpenWindow, Report, Row};
 
 use super::{Paint, draw};
 use crate::{
     history::tests::second,
     screen::{
-        Screen,
+        Effect, Screen,
         tests::{golden, press, screen},
     },
-    source::{Known, Reported, Update},
+    source::{Known, Update},
 };
+
+/// The window after that of the golden report, open for so many seconds. It has half of its bytes.
+fn live(seconds: f64) -> Live {
+    let Report { window, mut totals, unique, new_flows, mut top, top_by_packets, views, .. } = golden();
+    for estimate in
+        top.sources.iter_mut().map(|row| &mut row.bytes).chain(top.pairs.iter_mut().map(|row| &mut row.bytes))
+    {
+        estimate.value /= 2;
+        estimate.lower /= 2;
+        estimate.upper /= 2;
+    }
+    (top.source_prefixes, top.destination_prefixes) = Default::default();
+    totals.bytes /= 2;
+    Live {
+        schema: LIVE_SCHEMA.to_owned(),
+        time: window.end + jiff::SignedDuration::from_secs_f64(seconds),
+        window: OpenWindow { start: window.end, seconds },
+        addresses: None,
+        totals,
+        unique,
+        new_flows,
+        top,
+        top_by_packets,
+        views,
+        not_yet: vec!["source_prefixes".to_owned()],
+    }
+}
 
 fn drawn(screen: &mut Screen, (columns, lines): (u16, u16), paint: Paint) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
@@ -122,11 +149,38 @@ fn what_can_be_trusted_is_complete_in_80_columns() {
 }
 
 #[test]
-fn a_report_of_the_open_window_says_so() {
+fn the_open_window_is_shown_as_soon_as_it_has_something_and_says_so() {
     let mut screen = busy();
-    screen.take(Update::Report(Box::new(Reported { report: golden(), is_open: true })));
+    // It has just begun.
+    screen.take(Update::Live(Box::new(live(0.4))));
+    let before = text(&mut screen, (80, 24));
+    assert!(before.contains("08:00:00 – 08:00:10 UTC  3 s ago") && before.contains("192.0.2.1 "), "{before}");
+    screen.take(Update::Live(Box::new(live(3.0))));
+    is_as_in("open-80x24.txt", &text(&mut screen, (80, 24)));
+    press(&mut screen, "6");
+    let nets = text(&mut screen, (80, 24));
+    assert!(nets.contains("08:00:00 – 08:00:10 UTC  3 s ago"), "these come with the report:\n{nets}");
+    press(&mut screen, "1w");
+    let last = text(&mut screen, (80, 24));
+    assert!(last.contains("08:00:00 – 08:00:10 UTC  3 s ago") && last.contains("241.7 Mbit/s"), "{last}");
+    press(&mut screen, "w");
+    assert_eq!(press(&mut screen, "\n"), Effect::Ask("src_ip=192.0.2.1".to_owned(), true));
+    assert!(text(&mut screen, (80, 24)).contains("in the lists of the open window so far"));
+    press(&mut screen, "\x1b");
+    screen.now += jiff::SignedDuration::from_secs(9);
+    assert!(text(&mut screen, (80, 24)).contains("08:00:10 – now  so far, 3 s, 9 s ago"));
+    screen.take(Update::Report(Box::new(golden())));
+    assert!(!text(&mut screen, (80, 24)).contains("so far"), "the report of that window has come");
+}
+
+#[test]
+fn in_the_first_window_the_open_one_is_all_that_there_is() {
+    let mut screen = Screen::default();
+    screen.take(Update::Live(Box::new(live(0.4))));
     let shown = text(&mut screen, (80, 24));
-    assert!(shown.contains("08:00:00 – now") && shown.contains("open, 3 s old"), "{shown}");
+    for part in ["so far, 0 s", "no report yet: what is lost", "192.0.2.1", "src 100.6 k"] {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
 }
 
 #[test]
@@ -153,7 +207,7 @@ fn no_name_from_outside_reaches_the_terminal_as_it_is() {
     report.top.flows[0].proto = evil.to_owned().into();
     for keys in ["", "4", "4\n", "0\t", "/\x1b"] {
         let mut screen = screen();
-        screen.take(Update::Report(Box::new(Reported { report: report.clone(), is_open: false })));
+        screen.take(Update::Report(Box::new(report.clone())));
         screen.take(Update::Second(second(1, &[(evil, 1, 1)])));
         screen.take(Update::Trouble(evil.to_owned()));
         press(&mut screen, keys);
