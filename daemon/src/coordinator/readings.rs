@@ -23,7 +23,7 @@ use weir_sketch::{Seen, hyperloglog::CONFIDENCE};
 use weir_system::clock::Moment;
 
 use crate::{
-    control::live::{LiveRequest, Unanswered, What},
+    control::live::{LIVE_KEYS_MAX, LiveRequest, Unanswered, What},
     workers::Workers,
 };
 
@@ -36,8 +36,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(20);
 /// The most clients that wait.
 const WAITING_MAX: usize = 128;
-/// The most keys of all clients that one reading looks up.
-const KEYS_MAX: usize = 256;
 
 /// What a reading needs to know of the open window.
 pub struct Now<'a, 'scope> {
@@ -224,7 +222,7 @@ impl Readings {
 
     /// The questions that this reading answers: as many as it has room for. Adds their keys.
     fn take_questions(&mut self, keys: &mut KeysByQuestion, now: &Now<'_, '_>) -> Vec<Asked> {
-        let (mut asked, mut room) = (Vec::new(), KEYS_MAX);
+        let (mut asked, mut room) = (Vec::new(), LIVE_KEYS_MAX);
         for request in std::mem::take(&mut self.waiting) {
             let Some(left) = room.checked_sub(request.keys().len()) else {
                 self.waiting.push(request);

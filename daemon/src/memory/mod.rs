@@ -26,12 +26,13 @@ use weir_datapath::{
     tap::{self, OWN_MAX},
 };
 use weir_deliver::{sink::ENTRY_MESSAGES_BYTES, spool};
-use weir_measure::{lane::LATE_BYTES, question::Views, ranking::Ranked, shard::Shard};
+use weir_measure::{lane::LATE_BYTES, open, question::Views, ranking::Ranked, shard::Shard};
 use weir_report::{REPORTS_KEPT, alerting::EVIDENCE_MAX};
 use weir_sketch::{Seen, hash::Key};
 use weir_system::numbers::{grouped, mebibytes};
 
 pub use self::budget::{Change, Fitting, OverBudget};
+use crate::control::live::LIVE_KEYS_MAX;
 
 /// The program itself: code, thread stacks, TLS, allocator, and log lines that are not written yet.
 const BASE_BYTES: u64 = 18 << 20;
@@ -110,6 +111,8 @@ pub struct Memory {
     pub kept: u64,
     /// The rows of the last window, for queries.
     pub listed: u64,
+    /// A reading of the open window, with the last answer.
+    pub live: u64,
     /// What weir remembers of the last hours, with what packing and answers need.
     pub history: u64,
     /// The most that connections of browsers take, and answers for them.
@@ -144,14 +147,17 @@ impl Memory {
         let taps = tap::count(&config.interfaces, has_programs);
         let is_on_disk = config.spool.folder(Some(Path::new(""))).is_some();
         let spool = DELIVERY_BYTES + if is_on_disk { spool::Limits::of(&config.spool).index_bytes() } else { 0 };
+        let shard = Shard::new(&config.estimates, views, key);
+        let workers = if has_programs { online.min(WORKERS_MAX) } else { 0 };
+        let threads = workers + taps.min(online);
         Self {
             cpus: if has_programs { online as u64 } else { 0 },
-            workers: if has_programs { online.min(WORKERS_MAX) as u64 } else { 0 },
+            workers: workers as u64,
             readers: taps.min(online) as u64,
             taps: taps as u64,
             packet_ring: config.datapath.packet_ring,
             reader_cache: u64::from(cache_flows) * bytes_of::<Record>(),
-            shard: Shard::new(&config.estimates, views, key).memory_bytes() as u64,
+            shard: shard.memory_bytes() as u64,
             names: (views.networks.memory_bytes() + views.geo.memory_bytes()) as u64,
             seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
             ring,
@@ -165,6 +171,8 @@ impl Memory {
             queues: queued * report + messages * ALERT_BYTES,
             kept: if shares_reports { 0 } else { REPORTS_KEPT as u64 * report },
             listed: views.rows(interfaces) * LISTED_BYTES,
+            // As rows, as JSON, and while it is written.
+            live: open::memory_bytes(&shard, interfaces as usize, threads, LIVE_KEYS_MAX) as u64 + 3 * report,
             history: config
                 .history
                 .map_or(0, |history| weir_history::memory_bytes(history.memory, interfaces as usize)),
@@ -197,6 +205,7 @@ impl Memory {
             + self.queues
             + self.kept
             + self.listed
+            + self.live
             + self.history
             + self.web
             + self.spools
@@ -266,6 +275,7 @@ impl fmt::Display for Memory {
             let last = self.kept + self.listed;
             line("last reports", last, String::from("for `weir report`, `weir ask` and Prometheus"))?;
         }
+        line("the open window, when read", self.live, String::from("for `weir top` and `weir ask --live`"))?;
         if self.history > 0 {
             line(
                 "history",

@@ -20,14 +20,27 @@ mod summary;
 
 use std::sync::Arc;
 
+use weir_common::{
+    control::SLOTS_MAX,
+    ledger::{Counters, Tally},
+    size::SIZE_CLASSES,
+};
 use weir_config::view::{Measure, ViewKey};
+use weir_sketch::HyperLogLog;
 
 pub use self::{
-    candidates::candidates,
+    candidates::{KEYS_PER_ROW, candidates},
     numbers::Numbers,
     summary::{OpenSummary, add_asked},
 };
-use crate::question::{Question, Structure};
+use crate::{
+    heavy_hitters::Held,
+    question::{Question, Structure},
+    shard::Shard,
+};
+
+/// Lists have their largest keys by bytes and by packets.
+const ORDERS: usize = 2;
 
 /// Keys by question, in the order of the questions.
 pub type KeysByQuestion = Vec<Vec<ViewKey>>;
@@ -65,6 +78,22 @@ pub const fn is_readable(question: &Question) -> bool {
         }
         Measure::Flows | Measure::Distinct(_) => matches!(question.structure, Structure::Unique { .. }),
     }
+}
+
+/// The most memory that a reading takes in bytes, beside its answer: for shards like this one of so many threads, for so
+/// many interface slots and keys of clients.
+pub fn memory_bytes(shard: &Shard, interfaces: usize, threads: usize, asked: usize) -> usize {
+    let questions = shard.plan().questions.iter().zip(&shard.views).filter(|(question, _)| is_readable(question));
+    let (mut keys, mut distinct) = (0, shard.unique.memory_bytes());
+    for (question, sketch) in questions {
+        let tables = if question.view.per_interface { interfaces } else { 1 };
+        let domain = question.by.domain().unwrap_or(usize::MAX);
+        keys += (ORDERS * KEYS_PER_ROW * question.view.top * tables).min(domain);
+        distinct += sketch.unique().map_or(0, HyperLogLog::memory_bytes);
+    }
+    let all = threads * keys + asked * shard.plan().questions.len();
+    let exact = (SLOTS_MAX as usize + SIZE_CLASSES) * size_of::<Tally>() + interfaces * size_of::<Counters>();
+    threads * (keys * size_of::<ViewKey>() + all * size_of::<Held<ViewKey>>() + distinct + exact)
 }
 
 #[cfg(test)]

@@ -217,6 +217,24 @@ fn views_are_read_where_their_numbers_add_up() {
 }
 
 #[test]
+fn what_a_reading_takes_is_planned() {
+    let (views, filter) = (Views::built_in(&SETTINGS, 10), seen());
+    let workers = workers(&views, &filter);
+    let union = union(&workers, &views);
+    let bytes = |numbers: &Numbers| {
+        let held: usize = numbers.views.iter().map(|view| size_of_val(&view.held[..])).sum();
+        let Edge { counters, sizes, .. } = &numbers.edge;
+        let exact = size_of_val(&*numbers.attributed) + size_of_val(&counters[..]) + size_of_val(&sizes[..]);
+        held + exact + numbers.unique.memory_bytes()
+    };
+    let numbers: usize = workers.iter().map(|worker| bytes(&worker.numbers(&union))).sum();
+    let named: usize =
+        workers.iter().flat_map(|worker| candidates(&worker.shard)).map(|keys| size_of_val(&keys[..])).sum();
+    let planned = memory_bytes(&workers[0].shard, 1, workers.len(), 0);
+    assert!(numbers + named <= planned && planned < 3 * (numbers + named), "{numbers} + {named}, {planned} planned");
+}
+
+#[test]
 fn records_that_wait_widen_the_bounds_of_all() {
     let (views, filter) = (Views::built_in(&SETTINGS, 10), seen());
     let mut workers = workers(&views, &filter);
