@@ -7,8 +7,8 @@ use weir_datapath::interface::MeasuredInterface;
 use weir_measure::question::{Ask, Views};
 use weir_system::waker::Waker;
 
-/// The most keys of all clients that one reading of the open window looks up.
-pub const LIVE_KEYS_MAX: usize = 256;
+/// The most keys that one reading of the open window looks up for all clients, each view and interface counted.
+pub const LIVE_KEYS_MAX: usize = 4096;
 
 /// What a client wants to know of the open window.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use weir_datapath::interface::{Counts, MeasuredInterface, tell_apart};
 use weir_deliver::sink;
 use weir_measure::{
     new_flows::FilterState,
-    open::{Content, KeysByQuestion, Numbers, OpenPart, OpenSummary, Wanted, add_asked},
+    open::{Content, KeysByQuestion, Numbers, OpenPart, OpenSummary, Wanted, add_asked, count_asked},
     question::{Ask, Views},
     window::Window,
 };
@@ -224,17 +224,25 @@ impl Readings {
     fn take_questions(&mut self, keys: &mut KeysByQuestion, now: &Now<'_, '_>) -> Vec<Asked> {
         let (mut asked, mut room) = (Vec::new(), LIVE_KEYS_MAX);
         for request in std::mem::take(&mut self.waiting) {
-            let Some(left) = room.checked_sub(request.keys().len()) else {
-                self.waiting.push(request);
-                continue;
+            let asks = match request.asks(now.views, &now.names) {
+                Ok(asks) => asks,
+                Err(why) => {
+                    request.answer(Err(Unanswered::Refused(why)));
+                    continue;
+                }
             };
-            match request.asks(now.views, &now.names) {
-                Ok(asks) => {
+            let count = count_asked(now.views, &asks, &now.names);
+            match room.checked_sub(count) {
+                Some(left) => {
                     room = left;
                     add_asked(keys, now.views, &asks, &now.names);
                     asked.push(Asked { request, asks });
                 }
-                Err(why) => request.answer(Err(Unanswered::Refused(why))),
+                None if count <= LIVE_KEYS_MAX => self.waiting.push(request),
+                None => request.answer(Err(Unanswered::Refused(format!(
+                    "these are {count} keys in all views of all interfaces, and the open window is read for \
+                     {LIVE_KEYS_MAX} at a time: ask for fewer"
+                )))),
             }
         }
         asked

@@ -18,6 +18,14 @@ use crate::{
 
 /// How many keys a worker names for each row of a report, in each order.
 pub const KEYS_PER_ROW: usize = 2;
+/// The most rows of all tables of a question, unless there are more tables: hundreds of interfaces must not make a
+/// reading large.
+const ROWS_MAX: usize = 256;
+
+/// How many rows each of these tables of a question has at most.
+pub fn rows_of_each(question: &Question, tables: usize) -> usize {
+    question.view.top.min((question.rows_max.min(ROWS_MAX) / tables.max(1)).max(1))
+}
 
 /// The largest keys of each question, without their numbers: these may have changed when the second step comes.
 pub fn candidates(shard: &Shard) -> KeysByQuestion {
@@ -36,6 +44,8 @@ fn of_question(question: &Question, sketch: &ViewSketch) -> Vec<ViewKey> {
         keep_largest(by_bytes, room, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
         keep_largest(by_packets, room, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
     }
-    let keys: BTreeSet<ViewKey> = tables.into_values().flatten().flatten().map(|held| held.key).collect();
+    let few = KEYS_PER_ROW * rows_of_each(question, tables.len());
+    let lists = tables.into_values().flatten();
+    let keys: BTreeSet<ViewKey> = lists.flat_map(|list| list.into_iter().take(few)).map(|held| held.key).collect();
     keys.into_iter().collect()
 }

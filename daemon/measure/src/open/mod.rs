@@ -29,9 +29,9 @@ use weir_config::view::{Measure, ViewKey};
 use weir_sketch::HyperLogLog;
 
 pub use self::{
-    candidates::{KEYS_PER_ROW, candidates},
+    candidates::{KEYS_PER_ROW, candidates, rows_of_each},
     numbers::Numbers,
-    summary::{OpenSummary, add_asked},
+    summary::{OpenSummary, add_asked, count_asked},
 };
 use crate::{
     heavy_hitters::Held,
@@ -88,10 +88,10 @@ pub fn memory_bytes(shard: &Shard, interfaces: usize, threads: usize, asked: usi
     for (question, sketch) in questions {
         let tables = if question.view.per_interface { interfaces } else { 1 };
         let domain = question.by.domain().unwrap_or(usize::MAX);
-        keys += (ORDERS * KEYS_PER_ROW * question.view.top * tables).min(domain);
+        keys += (ORDERS * KEYS_PER_ROW * rows_of_each(question, tables) * tables).min(domain);
         distinct += sketch.unique().map_or(0, HyperLogLog::memory_bytes);
     }
-    let all = threads * keys + asked * shard.plan().questions.len();
+    let all = threads * keys + asked;
     let exact = (SLOTS_MAX as usize + SIZE_CLASSES) * size_of::<Tally>() + interfaces * size_of::<Counters>();
     threads * (keys * size_of::<ViewKey>() + all * size_of::<Held<ViewKey>>() + distinct + exact)
 }

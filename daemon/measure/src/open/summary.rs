@@ -119,6 +119,11 @@ pub fn add_asked(keys: &mut KeysByQuestion, plan: &Views, asks: &[Ask], interfac
     }
 }
 
+/// How many keys these queries mean.
+pub fn count_asked(plan: &Views, asks: &[Ask], interfaces: &[MeasuredInterface]) -> usize {
+    asks.iter().map(|ask| of_interfaces(plan, ask, interfaces).len()).sum()
+}
+
 /// The numbers of all workers for each question.
 fn sums(all: Vec<Numbers>, plan: &Views) -> Result<Vec<ViewNumbers>, MergeError> {
     let mut sums: Vec<ViewNumbers> = plan.questions.iter().map(|_| ViewNumbers::default()).collect();
