@@ -61,6 +61,7 @@ mod moves;
 mod nat;
 mod nats;
 mod notify;
+mod open;
 mod otlp;
 mod package;
 mod privileges;
@@ -125,6 +126,7 @@ const PATIENT: [Suite; 42] = [
     Suite::in_namespaces("clocks", clocks::TESTS),
     Suite::in_namespaces("alerts", alerts::TESTS),
     Suite::in_namespaces("notify", notify::TESTS),
+    Suite::in_namespaces("open", open::TESTS),
     Suite::in_namespaces("reload", reload::TESTS),
     Suite::in_namespaces("interfaces", interfaces::TESTS),
     Suite::in_namespaces("endings", endings::TESTS),

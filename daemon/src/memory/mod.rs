@@ -366,7 +366,7 @@ mod tests {
             let views = Views::new(&config, slots(&config.interfaces)).unwrap();
             Memory::plan(&config, &views, &Cpus::of(cpus), true)
         };
-        for (interfaces, limit) in [("[eth0]", 259 << 20), ("[\"*\"]", 367 << 20)] {
+        for (interfaces, limit) in [("[eth0]", 259 << 20), ("[\"*\"]", 390 << 20)] {
             let plan = plan_of(interfaces, 128);
             assert!(plan.total() <= limit, "{interfaces}: {plan}");
             assert_eq!(plan.workers, WORKERS_MAX as u64);
