@@ -1,4 +1,4 @@
-//! The HTTP side. Every path is equivalent, so a sender may be configured with any.
+//! The HTTP side. All paths mean the same, so a sender may use any of them.
 
 use std::{
     sync::{
@@ -30,16 +30,16 @@ use super::{
     token::Token,
 };
 
-/// Maximum bytes of all bodies in memory at a time.
+/// Maximum size in bytes of all bodies in memory together.
 const BODIES_BYTES_MAX: usize = 128 << 20;
-/// How many bodies are unpacked and read at a time; others wait for their turn, in order of arrival.
+/// How many bodies are unpacked and parsed at the same time. The others wait in order of arrival.
 const READERS: usize = 2;
 /// How long a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// How much of a refused body is read and discarded. A client that is cut off while it sends sees a broken connection
 /// instead of the answer.
 const FORGOTTEN_BYTES_MAX: usize = 256 << 20;
-/// When a sender may try again.
+/// How many seconds a sender should wait before it tries again.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");
 /// A foreign web page cannot make a browser send these types without a preflight request, which is refused.
 const CONTENT_TYPES: [&str; 2] = ["application/x-ndjson", "application/ndjson"];
@@ -54,9 +54,9 @@ pub struct Api {
     readers: Arc<Semaphore>,
 }
 
-/// An answer other than 200: the status, and why.
+/// An error answer: its status and its message.
 #[derive(Debug)]
-struct No(StatusCode, String);
+struct ErrorAnswer(StatusCode, String);
 
 #[derive(Serialize)]
 struct HttpAnswer {
@@ -79,40 +79,47 @@ impl Api {
     }
 
     /// Whether to read a request at all.
-    fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<Packing, No> {
+    fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<Packing, ErrorAnswer> {
         if self.token.as_ref().is_some_and(|token| !token.is_in(headers)) {
             let why = "send the token of this collector: `Authorization: Bearer TOKEN`";
-            return Err(No(StatusCode::UNAUTHORIZED, why.to_owned()));
+            return Err(ErrorAnswer(StatusCode::UNAUTHORIZED, why.to_owned()));
         }
         if method != Method::POST {
-            return Err(No(StatusCode::METHOD_NOT_ALLOWED, "this is weir's collector: POST reports here".to_owned()));
+            return Err(ErrorAnswer(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this is weir's collector: POST reports here".to_owned(),
+            ));
         }
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         if !CONTENT_TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known)) {
             let why = format!("Content-Type {kind:?}: send reports as {}, one per line", CONTENT_TYPES[0]);
-            return Err(No(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+            return Err(ErrorAnswer(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
         }
         let packing = Packing::of(headers).ok_or_else(|| {
             let why = "this Content-Encoding is not understood (have: gzip, zstd, identity)";
-            No(StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned())
+            ErrorAnswer(StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned())
         })?;
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         if length.is_some_and(|length: u64| length > BODY_BYTES_MAX as u64) { Err(too_large()) } else { Ok(packing) }
     }
 
     /// Reads a body.
-    async fn read(&self, body: &mut Body) -> Result<(Bytes, MemoryShare), No> {
+    async fn read(&self, body: &mut Body) -> Result<(Bytes, MemoryShare), ErrorAnswer> {
         let mut held = MemoryShare { all: self.held.clone(), mine: 0 };
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| No(StatusCode::BAD_REQUEST, format!("the body ended early: {error}")))?;
+            let frame = frame
+                .map_err(|error| ErrorAnswer(StatusCode::BAD_REQUEST, format!("the body ended early: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > BODY_BYTES_MAX {
                 return Err(too_large());
             }
             if !held.add(data.len()) {
-                return Err(No(StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time: try again".to_owned()));
+                return Err(ErrorAnswer(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "too many requests at a time: try again".to_owned(),
+                ));
             }
             bytes.extend_from_slice(&data);
         }
@@ -122,7 +129,7 @@ impl Api {
     /// Stores the content of a body. While it is unpacked and read, other requests are served.
     async fn keep(&self, body: Bytes, packing: Packing) -> Result<StoreResult, Refused> {
         let turn = self.readers.clone().acquire_owned().await.map_err(|_| Refused::Ending)?;
-        // The turn of a client that hangs up ends only when the work is done.
+        // The permit is held until the work is done, even if the client hangs up.
         let read = move || {
             privileges::give_up_all();
             (Checked::read(&body, packing), turn)
@@ -134,9 +141,9 @@ impl Api {
     }
 }
 
-fn too_large() -> No {
+fn too_large() -> ErrorAnswer {
     let why = format!("the body has more than {BODY_BYTES_MAX} bytes: send fewer reports at a time");
-    No(StatusCode::PAYLOAD_TOO_LARGE, why)
+    ErrorAnswer(StatusCode::PAYLOAD_TOO_LARGE, why)
 }
 
 /// A share of the memory for bodies, released on drop.
@@ -162,7 +169,7 @@ impl Drop for MemoryShare {
 
 async fn take(State(api): State<Arc<Api>>, Extension(slot): Extension<Arc<ClientSlot>>, request: Request) -> Response {
     let (head, mut body) = request.into_parts();
-    // The client waits for a go-ahead before it sends the body, and gets the answer instead.
+    // A client with this header waits for `100 Continue` before it sends the body. It gets the error instead.
     let is_waiting = head.headers.contains_key(EXPECT);
     let packing = match api.admit(&head.method, &head.headers) {
         Ok(packing) => packing,
@@ -175,7 +182,7 @@ async fn take(State(api): State<Arc<Api>>, Extension(slot): Extension<Arc<Client
     };
     let read = match timeout(BODY_TIME_MAX, api.read(&mut body)).await {
         Ok(read) => read,
-        Err(_) => Err(No(StatusCode::REQUEST_TIMEOUT, "the body took too long".to_owned())),
+        Err(_) => Err(ErrorAnswer(StatusCode::REQUEST_TIMEOUT, "the body took too long".to_owned())),
     };
     match read {
         Ok((bytes, _held)) => {
@@ -220,7 +227,7 @@ fn answer(kept: Result<StoreResult, Refused>) -> Response {
                 Refused::Body(BodyError::Damaged(_)) => StatusCode::BAD_REQUEST,
                 Refused::Store(_) | Refused::Ending => StatusCode::SERVICE_UNAVAILABLE,
             };
-            No(status, refused.to_string()).into_response()
+            ErrorAnswer(status, refused.to_string()).into_response()
         }
     }
 }
@@ -230,7 +237,7 @@ fn say(status: StatusCode, said: &HttpAnswer) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-impl IntoResponse for No {
+impl IntoResponse for ErrorAnswer {
     fn into_response(self) -> Response {
         let Self(status, error) = self;
         let header: Option<(HeaderName, HeaderValue)> = match status {

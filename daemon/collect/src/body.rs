@@ -17,10 +17,10 @@ pub const MEMBERS_MAX: u64 = 10_000;
 /// Memory that a zstd frame may ask for, as a power of two: 8 MiB, enough for every level up to 19.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
-/// How a body is packed.
+/// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Not at all.
+    /// It is not compressed.
     None,
     /// gzip, one member or several.
     Gzip,
@@ -43,13 +43,13 @@ impl Packing {
 /// Why no further line can be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It is too large.
+    /// The body is too large.
     #[error("the body has more than {UNPACKED_BYTES_MAX} bytes when it is unpacked: send fewer reports at a time")]
     TooLarge,
-    /// It has too many lines.
+    /// The body has too many lines.
     #[error("the body has more than {LINES_MAX} lines: send fewer reports at a time")]
     TooManyLines,
-    /// It cannot be unpacked.
+    /// The body cannot be unpacked.
     #[error("the body cannot be unpacked: {0}")]
     Damaged(io::Error),
 }
@@ -107,7 +107,7 @@ impl<'b> Lines<'b> {
     /// The body is too large, has too many lines, or cannot be unpacked.
     pub fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
         self.line.clear();
-        // One byte more than allowed, to tell whether there is one.
+        // Reads up to one byte more than allowed, to detect a body that is too large.
         let read = (&mut self.unpacked).take(self.left + 1).read_until(b'\n', &mut self.line);
         let read = read.map_err(BodyError::Damaged)? as u64;
         self.left = self.left.checked_sub(read).ok_or(BodyError::TooLarge)?;
@@ -175,9 +175,9 @@ mod tests {
         }
     }
 
-    /// Each member is work, and nothing comes out of it that could be counted.
+    /// An empty member costs work but adds no bytes, so the limit on unpacked bytes does not stop it.
     #[test]
-    fn a_body_has_so_many_members_at_most() {
+    fn a_body_has_a_maximum_number_of_members() {
         let members = |most: u64| [gzip(b"").repeat(most as usize), gzip(b"one")].concat();
         assert_eq!(lines(members(MEMBERS_MAX), Packing::Gzip).unwrap(), ["one"]);
         let error = lines(members(MEMBERS_MAX + 1), Packing::Gzip).unwrap_err();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_so_many_lines_at_most() {
+    fn a_body_has_a_maximum_number_of_lines() {
         let text = "{\n".repeat(LINES_MAX as usize);
         assert_eq!(lines(gzip(text.as_bytes()), Packing::Gzip).unwrap().len(), LINES_MAX as usize);
         let text = "\n".repeat(LINES_MAX as usize + 1);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_changed_is_damaged() {
+    fn a_cut_or_changed_body_is_damaged() {
         for (packing, packed) in
             [(Packing::Gzip, gzip(b"one\ntwo\n")), (Packing::Zstd, zstd::encode_all(&b"one\ntwo\n"[..], 3).unwrap())]
         {

@@ -1,5 +1,5 @@
-//! The thread that owns the database. It is given the lines of a body, and stores them in one transaction. A body is
-//! unpacked and read before that, in the turn of its connection, so that no client holds up the database.
+//! The thread that owns the database. It stores the lines of a body in one transaction. A body is unpacked and parsed
+//! before it is handed over, so no client holds up the database.
 
 use std::{collections::HashSet, convert::Infallible, io, str, thread};
 
@@ -45,7 +45,7 @@ pub struct StoreResult {
 /// Why nothing of a body was stored.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It is too large, or cannot be unpacked.
+    /// The body is too large, or cannot be unpacked.
     #[error(transparent)]
     Body(#[from] BodyError),
     /// The database cannot store it now.
@@ -83,7 +83,7 @@ impl StoreHandle {
             while let Some(Job { body, answer }) = jobs.blocking_recv() {
                 let kept = keep(&mut store, body);
                 health.look(&kept);
-                // A client that has hung up sends it again, and finds it stored.
+                // A client that has hung up sends the body again; its lines are then already stored.
                 let _ = answer.send(kept);
             }
         })?;
@@ -93,8 +93,7 @@ impl StoreHandle {
     /// Stores the lines of a body. On return they are on disk.
     ///
     /// # Errors
-    ///
-    /// Nothing of it was stored.
+    /// Nothing of the body was stored.
     pub async fn keep(&self, body: Checked) -> Answer {
         let (answer, kept) = oneshot::channel();
         self.0.send(Job { body, answer }).await.map_err(|_| Refused::Ending)?;
@@ -102,7 +101,7 @@ impl StoreHandle {
     }
 }
 
-/// The content of a body, unpacked and parsed. The database thread takes no part in that.
+/// The content of a body, unpacked and parsed. This does not need the database thread.
 #[derive(Debug, Default)]
 pub struct Checked {
     /// The valid lines.
@@ -117,8 +116,7 @@ impl Checked {
     /// Unpacks a body and parses its lines.
     ///
     /// # Errors
-    ///
-    /// It is too large, or cannot be unpacked.
+    /// The body is too large, or cannot be unpacked.
     pub fn read(body: &Bytes, packing: Packing) -> Result<Self, BodyError> {
         let mut lines = Lines::new(body, packing)?;
         let mut checked = Self::default();
@@ -153,7 +151,7 @@ fn keep(store: &mut Store, body: Checked) -> Answer {
     let (mut kept, mut known, mut others) =
         (StoreResult { mistakes, wrong, ..StoreResult::default() }, HashSet::new(), None);
     for text in &lines {
-        // It was parsed successfully before.
+        // The line was parsed successfully before.
         let Ok(line) = Line::read(text) else { continue };
         if batch.put(&line, text, now)? == Before::Other {
             others = Some(line.id().to_owned());
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_wrong_keep_no_other_line_out() {
+    fn invalid_lines_do_not_keep_valid_ones_out() {
         let folder = Folder::new();
         let mut store = Store::open(&folder.database()).unwrap();
         let (one, two, gone) = (report("a", 1, None), report("a", 2, None), tombstone("a", 3, 9, "damaged"));
@@ -235,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_a_body_that_is_damaged() {
+    fn nothing_of_a_damaged_body_is_stored() {
         let folder = Folder::new();
         let mut store = Store::open(&folder.database()).unwrap();
         let lines: String = (1..200).map(|seq| report("a", seq, None) + "\n").collect();
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_is_locked_takes_nothing_and_then_all() {
+    fn a_locked_database_refuses_and_accepts_again_later() {
         let folder = Folder::new();
         let mut store = Store::open(&folder.database()).unwrap();
         let other = rusqlite::Connection::open(folder.database()).unwrap();

@@ -2,7 +2,7 @@
 //! them once in a database.
 //!
 //! ```text
-//! sender -> api (who may, what, how large; unpack, read lines) -> keeper (one thread: one transaction) -> `SQLite` file
+//! sender -> api (check token, type and size; parse lines) -> keeper (one thread: a transaction a body) -> `SQLite`
 //! ```
 //!
 //! The collector answers once the reports are on disk in the database. A sender that gets no answer sends again, and
@@ -54,7 +54,7 @@ pub struct Options<'a> {
 /// Why the collector cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
-    /// Other machines could send, and nothing prevents it.
+    /// Other machines could send reports without a token.
     #[error(
         "{0} can be reached from other machines, and everybody there could store reports: give a token by \
          --token-file FILE, or listen at 127.0.0.1, or say --no-token"

@@ -125,12 +125,12 @@ impl<'l> Line<'l> {
     ///
     /// What is wrong with it, for the sender's log.
     pub fn read(text: &'l str) -> Result<Self, String> {
-        // A list would be taken for the fields in their order.
+        // serde would also accept a list of the fields in their order.
         if !text.trim_ascii_start().starts_with('{') {
             return Err(format!("{:?} is not a JSON object", short(text)));
         }
         if !is_shallow(text) {
-            return Err(format!("lists and objects are inside each other more than {DEPTH_MAX} times"));
+            return Err(format!("lists and objects are nested more than {DEPTH_MAX} levels deep"));
         }
         let fields: Fields<'l> = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match fields.schema.as_deref() {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_problem() {
         let says = |text: &str, part: &str| {
             let error = Line::read(text).unwrap_err();
             assert!(error.contains(part), "{error:?} does not say {part:?}");
@@ -327,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_only_so_deep() {
+    fn the_nesting_of_a_report_has_a_limit() {
         let with = |depth: usize| {
             let deep = "[".repeat(depth) + "\"]\\\"[\"" + &"]".repeat(depth);
             REPORT.trim_end().strip_suffix('}').unwrap().to_owned() + ",\"later\":" + &deep + "}"
         };
         assert!(Line::read(&with(DEPTH_MAX - 1)).is_ok());
         for depth in [DEPTH_MAX, 200_000] {
-            assert!(Line::read(&with(depth)).unwrap_err().contains("more than 64 times"));
+            assert!(Line::read(&with(depth)).unwrap_err().contains("more than 64 levels"));
         }
     }
 

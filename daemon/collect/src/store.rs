@@ -124,7 +124,7 @@ pub enum Before {
     Absent,
     /// It was there.
     Same,
-    /// A different text with its id was there, and stays.
+    /// A different text with the same id was there, and is kept.
     Other,
 }
 
@@ -383,7 +383,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_comes_twice_is_there_once() {
+    fn a_repeated_line_is_stored_once() {
         let folder = Folder::new();
         let mut store = Store::open(&folder.database()).unwrap();
         let lines = [report("a", 1, None), tombstone("a", 2, 3, "spool_full")];
@@ -402,7 +402,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_not_committed_is_not_there() {
+    fn uncommitted_lines_are_not_stored() {
         let folder = Folder::new();
         let mut store = Store::open(&folder.database()).unwrap();
         let line = report("a", 1, None);

@@ -11,12 +11,12 @@ use subtle::ConstantTimeEq;
 use weir_config::Exposed;
 use weir_system::plain_file::open_regular;
 
-/// A shorter one could be guessed.
+/// A shorter token could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 /// How many bytes of the file are read.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// A secret that each request carries as `Authorization: Bearer TOKEN`. It is never shown.
+/// A secret that each request carries as `Authorization: Bearer TOKEN`. It is never printed or logged.
 pub struct Token(String);
 
 /// Why the token cannot be used.
@@ -43,7 +43,7 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// Reads it from a file, which may end with line breaks.
+    /// Reads the token from a file, which may end with line breaks.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl Token {
         Ok(Self(String::from_utf8_lossy(token).into_owned()))
     }
 
-    /// Whether a request carries it. The comparison takes the same time however much of it is right.
+    /// Whether a request carries the token. The comparison takes constant time.
     pub fn is_in(&self, headers: &HeaderMap) -> bool {
         let Some(value) = headers.get(AUTHORIZATION) else { return false };
         let Some((scheme, token)) = value.as_bytes().split_at_checked("bearer ".len()) else { return false };
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_secret_is_refused() {
+    fn a_file_without_a_usable_secret_is_refused() {
         for text in ["", "short\n", "0123456789abcdef 0123456789abcdef", "0123456789\u{e9}bcdef"] {
             assert!(matches!(read(text, 0o600), Err(TokenError::Malformed(_))), "{text:?}");
         }

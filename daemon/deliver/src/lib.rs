@@ -1,8 +1,9 @@
 //! Delivers reports.
 //!
-//! A [`sink`] is where reports go: standard output, a file, a collector. Each has a queue and threads of its own, so
+//! A [`sink`] is where reports go: standard output, a file, a collector. Each sink has its own queue and threads, so
 //! none waits for another. Reports wait in a [`spool`] until they have arrived. [`prometheus`] exports the numbers of
-//! the last report. The [`board`] has the last reports for clients that query a running weir; [`status`] is its state.
+//! the last report. The [`board`] has the last reports for clients that query a running weir, and [`status`] sums up
+//! its state.
 
 #![forbid(unsafe_code)]
 

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_is_not_said_to_be_nothing() {
+    fn unknown_values_are_not_shown_as_zero() {
         let mut report: Report = serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap();
         let now = report.window.end;
         let identity =

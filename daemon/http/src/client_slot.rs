@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn time_runs_while_weir_waits_for_the_client() {
+    fn the_clients_time_runs_while_weir_waits_for_it() {
         let slot = Arc::new(ClientSlot::new(at(1_000)));
         assert_eq!(slot.left(at(300), at(1_100)), at(200));
         assert_eq!(slot.left(at(300), at(1_300)), at(0));

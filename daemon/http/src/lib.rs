@@ -170,7 +170,7 @@ async fn serve(
     limits: Limits,
     mut ending: watch::Receiver<bool>,
 ) {
-    // Small answers would arrive without it, too.
+    // If this fails, answers still arrive, only later.
     let _ = stream.set_nodelay(true);
     let service = service(router, slot.clone());
     let connection = http1::Builder::new()
@@ -184,7 +184,7 @@ async fn serve(
     loop {
         let left = slot.left(limits.request, clock::now().monotonic);
         tokio::select! {
-            // Errors in a request are the client's, and it has been told.
+            // An error is the client's fault, and the client has already got an answer.
             _ = connection.as_mut() => return,
             () = sleep(left) => {
                 if slot.left(limits.request, clock::now().monotonic).is_zero() {
@@ -199,8 +199,8 @@ async fn serve(
     }
 }
 
-/// Has each request name one host. Two headers `Host` are refused, and a host in the request line counts instead of the
-/// header (RFC 9112 sections 3.2 and 3.2.2), so that whoever looks at the header sees what is meant.
+/// Makes sure that each request names one host. A request with two `Host` headers is refused. A host in the request
+/// line replaces the header (RFC 9112 sections 3.2 and 3.2.2), so that handlers only have to read the header.
 async fn with_one_host(mut request: Request, next: Next) -> Response {
     if request.headers().get_all(HOST).iter().count() > 1 {
         return (StatusCode::BAD_REQUEST, "the request has more than one header `Host`\n").into_response();
@@ -270,7 +270,7 @@ mod tests {
     const HELLO: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 
     #[test]
-    fn those_who_say_nothing_keep_nobody_out() {
+    fn silent_clients_keep_no_other_client_out() {
         let server = server(LIMITS);
         let mut silent: Vec<_> = (0..40).map(|_| connect(&server)).collect();
         for stream in &mut silent {

@@ -36,7 +36,7 @@ pub struct Gap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Nothing.
+    /// No tombstone covers it.
     Unexplained,
     /// A tombstone: the sender had to drop the reports.
     Dropped,
@@ -139,7 +139,7 @@ fn parts(id: &str) -> Option<(String, u64)> {
     Some((boot_id.to_owned(), seq.parse().ok()?))
 }
 
-/// The gap before the first number that is known of a run: its run and numbers.
+/// The gap before the first known number of a run: the run that it belongs to, and its numbers.
 fn before(boot_id: &str, run: &Run, earlier: Option<&Run>, runs: &[(String, Run)]) -> Option<(String, Span)> {
     let first = run.first();
     let begins_with_report = run.reports.first().is_some_and(|span| span.first == first);
@@ -176,7 +176,8 @@ impl Run {
         lasts.map(|span| span.last).max().unwrap_or_default()
     }
 
-    /// Numbers between the first and the last known one that have no report, with the reason of a tombstone.
+    /// Numbers without a report between the first and the last known one, with the reason of the tombstone that covers
+    /// them.
     fn missing(&self) -> Vec<(Span, Option<String>)> {
         let mut missing: Vec<(Span, Option<String>)> = Vec::new();
         let mut tombstones = self.tombstones.iter().peekable();
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_between_reports_is_unexplained_unless_a_tombstone_explains_it() {
+    fn missing_reports_are_unexplained_unless_a_tombstone_covers_them() {
         let ends = [report("a", 1, None), follows("a", 10)];
         let with = |more: &[String]| found(&[&ends[..], more].concat());
         assert_eq!(with(&[]), ["a 2-9 Unexplained"]);
@@ -269,32 +270,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_at_a_restart_is_known_from_the_next_run() {
+    fn reports_missing_at_a_restart_are_found_in_the_next_run() {
         let one = report("a", 1, None);
         assert_eq!(found(&[one.clone(), report("b", 4, Some("7f/a/3"))]), ["a 2-3 Unexplained"]);
         let explained = [one.clone(), tombstone("a", 2, 3, "queue_full"), report("b", 4, Some("7f/a/3"))];
         assert_eq!(found(&explained), ["a 2-3 Dropped queue_full"]);
-        // The beginning of the next run.
+        // The first reports of the next run are missing.
         assert_eq!(found(&[one.clone(), follows("b", 4)]), ["b 2-3 Unexplained"]);
-        // A run of which nothing is stored.
+        // Nothing of the next run is stored.
         assert_eq!(found(&[one.clone(), report("c", 4, Some("7f/b/3"))]), ["b 2-3 Unexplained"]);
         // A run that started at 1 again, and whose first reports are missing.
         let again = [one.clone(), follows("a", 2), follows("a", 3), follows("a", 4), follows("b", 3)];
         assert_eq!(found(&again), ["b 1-2 Unexplained"]);
-        // Only a tombstone is stored of the next run.
+        // Of the next run, only a tombstone is stored.
         assert_eq!(found(&[one.clone(), tombstone("b", 2, 3, "removed")]), ["b 2-3 Dropped removed"]);
         assert_eq!(found(&[one, tombstone("b", 3, 3, "removed")]), ["b 2-2 Unexplained", "b 3-3 Dropped removed"]);
     }
 
     #[test]
-    fn what_was_before_the_first_report_is_said_apart() {
+    fn numbers_before_the_first_report_are_listed_separately() {
         assert_eq!(found(&[follows("a", 100), follows("a", 101)]), ["a 1-99 BeforeFirst"]);
         assert_eq!(found(&[report("b", 100, Some("7f/a/99"))]), ["a 1-99 BeforeFirst"]);
         assert_eq!(found(&[tombstone("a", 5, 6, "removed")]), ["a 1-4 BeforeFirst", "a 5-6 Dropped removed"]);
     }
 
     #[test]
-    fn the_largest_numbers_are_numbers() {
+    fn the_largest_numbers_do_not_overflow() {
         let last = i64::MAX as u64;
         assert_eq!(found(&[report("a", 0, None), follows("a", last)]), [format!("a 1-{} Unexplained", last - 1)]);
         assert_eq!(found(&[tombstone("a", 0, last - 1, "removed")]), [format!("a 0-{} Dropped removed", last - 1)]);

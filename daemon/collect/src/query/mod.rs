@@ -208,7 +208,7 @@ impl Gap {
         let explained = match status {
             Status::Unexplained => "nothing: unexplained".to_owned(),
             Status::Dropped => format!("the sender: {}", reason.as_deref().unwrap_or("-")),
-            Status::BeforeFirst => "before the first report that is here".to_owned(),
+            Status::BeforeFirst => "before the first stored report".to_owned(),
         };
         vec![
             observer.clone(),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_and_lines_say_what_is_there_while_it_is_written() {
+    fn queries_work_while_the_collector_writes() {
         let folder = Folder::new();
         let mut store = Store::open(&folder.database()).unwrap();
         assert_eq!(ask(&folder, Topic::Windows, false), "WINDOWS\n  none\n");
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_rows_are_shown_and_that_there_are_more() {
+    fn a_table_shows_the_latest_rows_and_counts_the_others() {
         let folder = Folder::new();
         let mut store = Store::open(&folder.database()).unwrap();
         let reports: Vec<_> = (1..=30).map(|seq| report("a", seq, None)).collect();

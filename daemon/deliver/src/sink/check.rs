@@ -1,5 +1,5 @@
-//! Checks before the first report whether this machine has the files that sinks need: for `weir check`, at the start
-//! and at a reload. If something is missing, reports wait until it is there.
+//! Checks whether this machine has the files that sinks need: in `weir check`, at the start and at a reload, before the
+//! first report is sent. If a file is missing, reports wait until it exists.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn files_with_secrets_are_looked_at_before_the_first_request() {
+    fn files_with_secrets_are_checked_before_the_first_request() {
         let path = std::env::temp_dir().join(format!("weir-open-{}-token", std::process::id()));
         let sink = format!("{{type: http, url: 'https://a/', token_file: {}}}", path.display());
         let wrong_now = || wrong(&sink);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_one_is_told_of() {
+    fn a_path_that_cannot_be_a_report_file_is_reported() {
         let here = std::env::temp_dir().join(format!("weir-check-file-{}", std::process::id()));
         fs::create_dir(&here).unwrap();
         let of = |path: &str| wrong(&format!("{{type: file, path: {}}}", here.join(path).display()));

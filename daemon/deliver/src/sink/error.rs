@@ -12,9 +12,9 @@ pub enum OpenError {
     /// The system refused a resource.
     #[error("cannot open the {name} sink")]
     System {
-        /// Which one.
+        /// The sink.
         name: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },

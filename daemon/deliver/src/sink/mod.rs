@@ -64,8 +64,8 @@ pub trait Sink: Send {
         1 << 20
     }
 
-    /// Delivers reports and tombstones, all or none. It may block for as long as the sink's own timeout; it is called
-    /// again with the same ones after [`DeliveryError::Unavailable`].
+    /// Delivers reports and tombstones, all or none. It may block for as long as the sink's own timeout; after an
+    /// error, it is called again with the same reports: [`DeliveryError::Unavailable`].
     fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError>;
 }
 
@@ -77,7 +77,7 @@ pub enum DeliveryError {
     Unavailable {
         /// What went wrong.
         message: String,
-        /// How long the sink asks to be left alone.
+        /// How long the sink asks weir to wait.
         after: Option<Duration>,
     },
     /// The sink does not accept these reports together. A report that is refused alone is given up once another one is
@@ -98,8 +98,8 @@ impl DeliveryError {
 
 /// Writes a line to `out`, in one call if the system accepts it whole.
 ///
-/// `torn` says whether the last line there lacks its newline, because of a crash or a full disk. If so, that line is
-/// ended first, so that it does not spoil the next report. `torn` is kept up to date, also after an error.
+/// `torn` is set if a crash or a full disk has left the last line without its newline. That line is then ended first,
+/// so that it does not spoil the next report. `torn` is kept up to date, also after an error.
 fn write_line(out: &mut impl Write, torn: &mut bool, line: &[u8]) -> io::Result<()> {
     let line = if *torn { Cow::Owned([b"\n", line].concat()) } else { Cow::Borrowed(line) };
     let mut rest = &line[..];
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// The reports with these numbers, of one run.
+    /// Reports of one run with these numbers.
     pub(super) fn parcels<const N: usize>(seqs: [u64; N]) -> [Item; N] {
         seqs.map(|seq| Item::report(encoded(&id(seq))))
     }
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(read.id, report.id);
     }
 
-    /// A disk with room for so many bytes.
+    /// A disk with room for a limited number of bytes.
     struct Disk {
         room: usize,
         written: Vec<u8>,

@@ -11,7 +11,7 @@ use crate::spool::root::SpoolRoot;
 ///
 /// # Errors
 ///
-/// The first that cannot be opened.
+/// The first sink that cannot be opened.
 pub fn open(sinks: &[config::Sink], spools: Option<&SpoolRoot>, has_tables: bool) -> Result<Vec<Outbox>, OpenError> {
     let open = |sink: &config::Sink| open_one(sink, spools.zip(sink.target.spool_key().as_deref()), has_tables);
     sinks.iter().map(open).collect()
@@ -47,8 +47,7 @@ fn open_one(sink: &config::Sink, spool: Option<(&SpoolRoot, &str)>, has_tables: 
 /// Opens the webhook, which gets alert messages, on its own thread with its own queue.
 ///
 /// # Errors
-///
-/// It cannot be opened.
+/// The webhook cannot be opened.
 pub fn open_webhook(webhook: &config::Webhook) -> Result<Outbox, OpenError> {
     let target = Http::webhook(webhook)?;
     Outbox::start(Box::new(target), webhook.queue, Addresses::Full, None)

@@ -18,7 +18,7 @@ use crate::spool::{Limits, Spool, root::SpoolRoot};
 
 /// The upper limit of the time that [`Outbox::finish`] waits.
 const FINISH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// One in this many of the reports that may wait in memory may be waiting for a disk that hangs.
+/// One in this many of the reports in memory may wait to be written to a disk that hangs.
 const INCOMING_PART: usize = 4;
 
 /// Takes reports without ever blocking, and hands them to a sink on other threads, in order.
@@ -50,13 +50,13 @@ impl Outbox {
             None => Storage::Memory(Arc::new(Spool::in_memory(Limits::in_memory(capacity)))),
         };
         if let Storage::Memory(spool) = &storage {
-            // There is room for one.
+            // This cannot block: the channel has room for one spool.
             let _ = opened.send(spool.clone());
         }
         let outbox = Self(Arc::new(Queue::new(&*sink, addresses, storage)));
         outbox.spawn("sink", move |queue| {
             sandbox::pass();
-            // If the thread that writes never starts, nothing opens the spool.
+            // `recv` fails if the writing thread could not be started: then nothing opens the spool.
             let Ok(spool) = to_deliver.recv() else { return };
             Delivery::new(sink, queue.clone(), spool).run();
         })?;
@@ -64,7 +64,7 @@ impl Outbox {
             let (root, target) = (root.clone(), target.to_owned());
             outbox.spawn("spool", move |queue| {
                 let spool = root.open(&queue.name, &target, capacity - capacity / INCOMING_PART);
-                // The delivery is waiting for it.
+                // The delivering thread waits for the spool.
                 let _ = opened.send(spool.clone());
                 drop((opened, root));
                 queue.write_to(&spool);
@@ -151,7 +151,7 @@ pub fn farewell(outboxes: Vec<Outbox>, timeout: Duration) {
     let end = move || end_all(outboxes, timeout, until);
     let farewell = thread::Builder::new().name("sink-farewell".to_owned()).spawn(end);
     if let Err(error) = farewell {
-        warn!("reports of sinks that the configuration has no more may not be delivered: {error}");
+        warn!("reports of removed sinks may not be delivered: {error}");
     }
 }
 
@@ -167,7 +167,7 @@ impl SinkHealth {
     ///
     /// # Errors
     ///
-    /// All are closed: which, and why. Without any sink nothing can be closed.
+    /// All sinks are closed; the text names each with its cause. There is no error if there are no sinks.
     pub fn look(&mut self, outboxes: &[Outbox]) -> Result<(), String> {
         let (closed, open): (Vec<_>, Vec<_>) = outboxes.iter().partition(|outbox| outbox.is_closed());
         if std::mem::replace(&mut self.closed, closed.len()) == closed.len() {

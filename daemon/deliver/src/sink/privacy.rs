@@ -58,7 +58,7 @@ pub(super) fn applied(addresses: Addresses, report: Encoded) -> Encoded {
     if addresses == Addresses::Full {
         return report;
     }
-    // What weir has encoded is JSON. Anything else would be withheld rather than exposed.
+    // weir encodes reports as JSON. Anything else is withheld rather than exposed.
     let Ok(mut value @ Value::Object(_)) = serde_json::from_slice(&report.line) else {
         return Encoded { line: b"{}\n".as_slice().into(), ..report };
     };
@@ -82,7 +82,7 @@ fn limit_lists(fields: &mut Map<String, Value>) {
 
 /// A report from the spool, masked for this sink: when it was kept, the sink may have been allowed to see more.
 pub(super) fn ensured(addresses: Addresses, report: Encoded) -> Encoded {
-    // This matches only as a key: inside a string its quotes would be escaped.
+    // This can only match a key: inside a string the quotes would be escaped.
     let says = |known: Addresses| {
         let field = format!("\"{ADDRESSES}\":\"{}\"", known.name());
         report.line.windows(field.len()).any(|part| part == field.as_bytes())
@@ -155,9 +155,9 @@ mod tests {
         String::from_utf8(applied(addresses, encoded("a/b/1")).line.to_vec()).unwrap()
     }
 
-    /// Log and webhook messages are made of the report itself.
+    /// Log and webhook messages are made from the report itself.
     #[test]
-    fn no_address_is_left_in_a_report_that_everybody_has_masked() {
+    fn a_report_masked_for_all_sinks_has_no_address_left() {
         let report: Report = serde_json::from_slice(&encoded("a/b/1").line).unwrap();
         let evidence = |report: &Report| serde_json::to_string(&report.alerts).unwrap();
         assert!(evidence(&report).contains("198.51.100.7"), "{}", evidence(&report));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_still_a_report_and_says_what_was_done() {
+    fn a_masked_report_is_valid_and_notes_the_masking() {
         for (addresses, name) in [(Addresses::Prefix, "prefix"), (Addresses::None, "none")] {
             let report: Report = serde_json::from_str(&text(addresses)).unwrap();
             assert_eq!(report.addresses.as_deref(), Some(name));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_masked_too_if_the_sink_may_know_less_now() {
+    fn waiting_reports_are_masked_too_if_the_sink_may_see_less_now() {
         let kept = |addresses| applied(addresses, encoded("a/b/1"));
         let text = |encoded: Encoded| String::from_utf8(encoded.line.to_vec()).unwrap();
         for (kept_as, sent_as, expected) in [

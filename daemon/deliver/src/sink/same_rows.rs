@@ -1,7 +1,7 @@
 //! Merges rows of a list whose keys have become equal, because masking has removed what distinguished them.
 //!
 //! Counts and their bounds are added. Numbers of distinct values (`distinct`) cannot be added: two addresses of a
-//! network may have met the same values. Together they are at least the larger of the two, and at most their sum.
+//! network may have met the same values. The merged number is at least the larger of the two, and at most their sum.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn different_values_may_be_the_same_ones() {
+    fn distinct_counts_of_merged_rows_may_overlap() {
         let row = |rank: u64, distinct: Value| json!({"rank": rank, "dst_ip": "10.0.0.0", "distinct": distinct});
         let mut rows = json!([row(1, estimate(90, 80, 100)), row(2, estimate(70, 65, 75))]);
         merge_all(&mut rows);

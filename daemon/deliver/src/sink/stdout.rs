@@ -20,7 +20,7 @@ const MORE: &str = "live: weir top   all of it: weir report --full";
 pub struct Stdout {
     out: fs::File,
     torn: bool,
-    /// A closed terminal gives an error of its own.
+    /// Whether it is a terminal: a closed terminal gives a different error than a closed pipe.
     is_terminal: bool,
     /// Whether reports are shown as tables.
     has_tables: bool,
@@ -55,14 +55,14 @@ impl Stdout {
         Ok(screen)
     }
 
-    /// What is written for one thing to deliver.
+    /// The bytes that are written for a report or tombstone.
     fn shown<'i>(&self, item: &'i Item) -> Cow<'i, [u8]> {
         let line = &item.encoded.line;
         let screen = (self.has_tables && item.is_report).then(|| self.screen(line).ok()).flatten();
         screen.map_or(Cow::Borrowed(line), Cow::Owned)
     }
 
-    /// Whether the output can never be read: the reader of the pipe is gone, or the terminal is.
+    /// Whether nothing can read the output any more, because the reader of the pipe or the terminal is gone.
     fn is_gone(&self, error: &io::Error) -> bool {
         let hung_up = rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO);
         error.kind() == io::ErrorKind::BrokenPipe || self.is_terminal && hung_up

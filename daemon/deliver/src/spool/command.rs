@@ -27,7 +27,7 @@ pub enum SpoolError {
     System {
         /// The operation.
         what: &'static str,
-        /// Its file or folder.
+        /// The file or folder.
         path: PathBuf,
         /// Why not.
         error: io::Error,
@@ -50,7 +50,7 @@ pub enum SpoolError {
     },
 }
 
-/// One thing that is on disk.
+/// A report or tombstone on disk.
 #[derive(Clone, Debug)]
 pub struct Item {
     /// The folder of its sink.
@@ -107,7 +107,7 @@ impl Spools {
     }
 
     /// Removes a report, so that it is not delivered any more; a tombstone is delivered in its place. A refused report
-    /// or a tombstone is removed without a trace.
+    /// or a tombstone is removed without a new tombstone.
     ///
     /// # Errors
     ///

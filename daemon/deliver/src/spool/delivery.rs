@@ -23,8 +23,8 @@ impl Spool {
     }
 
     /// The next reports and tombstones to deliver: at most `count`, with about `bytes` of JSON, but at least one if any
-    /// waits. Those at the places `without` are left out. Until the batch is [delivered](Self::delivered), its reports
-    /// are the last to be dropped.
+    /// waits. Entries with a number in `without` are left out. Until the batch is [delivered](Self::delivered), its
+    /// reports are the last to be dropped.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl Spool {
         Ok(batch)
     }
 
-    /// The newest report that is at none of these places, alone. Otherwise like [`batch`](Self::batch).
+    /// The newest report whose number is not in `without`, alone. Otherwise like [`batch`](Self::batch).
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Spool {
         }
     }
 
-    /// A batch has arrived: forgets its reports.
+    /// Forgets the reports of a batch that has arrived.
     pub fn delivered(&self, batch: &Batch) {
         let mut state = self.state();
         let line = &mut state.line;
@@ -141,7 +141,7 @@ impl Spool {
         }
     }
 
-    /// A batch was not accepted, so the next one may be chosen afresh.
+    /// Notes that a batch was not accepted, so that the next batch may be a different one.
     pub fn put_back(&self) {
         self.state().line.sent.clear();
     }

@@ -68,12 +68,12 @@ impl Folder {
         Self { path: path.into(), is_within: false, known: Arc::default() }
     }
 
-    /// Its path.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Creates it and its parent folders.
+    /// Creates the folder and its parents.
     pub fn create(&self) -> io::Result<()> {
         let Some((above, name)) = self.above() else {
             return fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.path);

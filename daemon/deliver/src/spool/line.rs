@@ -9,7 +9,7 @@ use super::name::{Content, Name, Stored};
 /// A file occupies whole blocks, and an empty file occupies space in its directory.
 const BLOCK: u64 = 4096;
 
-/// One entry that waits.
+/// One waiting entry.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     /// Its place in line.
@@ -19,7 +19,7 @@ pub(super) struct Entry {
     pub what: EntryContent,
 }
 
-/// What waits.
+/// The content of an entry.
 #[derive(Clone, Debug)]
 pub(super) enum EntryContent {
     /// A report in a file.
@@ -75,7 +75,7 @@ pub(super) const fn charge(bytes: u64) -> u64 {
     if bytes == 0 { BLOCK } else { bytes.next_multiple_of(BLOCK) }
 }
 
-/// All that waits.
+/// All waiting entries.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub entries: VecDeque<Entry>,

@@ -43,7 +43,7 @@ const UNFINISHED: &str = "unfinished";
 const ANSWER: &str = ".answer";
 /// Maximum size of an uncompressed report in bytes: far more than the largest.
 const REPORT_BYTES_MAX: u64 = 64 << 20;
-/// Maximum number of waiting tombstones. To exceed it takes as many restarts without a collector.
+/// Maximum number of waiting tombstones. Each restart without a collector adds one at most.
 const TOMBSTONES_MAX: usize = 1024;
 /// Maximum number of refused reports that are kept for inspection.
 const REFUSED_MAX: usize = 100;
@@ -64,8 +64,8 @@ pub struct Limits {
 }
 
 /// Reports for one sink, in order. One thread keeps reports, and another one delivers them. While a sink ends and the
-/// next one for the same target begins, there are two of each: both keep, and the second one waits for its turn to
-/// deliver.
+/// next one for the same target begins, there are two of each: both keep reports, and the second sink waits for its
+/// turn to deliver.
 pub struct Spool {
     files: Option<Box<dyn Files>>,
     limits: Limits,
@@ -208,11 +208,11 @@ impl Spool {
         }
     }
 
-    /// Adds a report at `now`, in seconds since 1970. It waits in any case.
+    /// Adds a report at `now`, in seconds since 1970. The report waits even if the disk does not accept it.
     ///
     /// # Errors
     ///
-    /// Why it is not on disk. The next call tries again.
+    /// The report is not on disk yet. The next call tries again.
     pub fn keep(&self, report: Encoded, now: u64) -> io::Result<()> {
         let _keeping = self.keeping();
         self.take_back();
@@ -384,7 +384,7 @@ impl Spool {
             return Ok(());
         };
         let file = entry.name();
-        // Never a tombstone in flight: it is removed when it arrives, with all that it stands for.
+        // A tombstone in flight must not grow: when it arrives, it is removed with all reports that it names.
         let before = at.checked_sub(1).map(|before| &line.entries[before]);
         let before = before.filter(|before| !line.is_sent(before) && !line.is_sent(entry));
         let joined = before.and_then(|before| match &before.what {
@@ -414,7 +414,7 @@ impl Spool {
                     (Ok(()), None) => drop(self.sync_names(files.as_ref())),
                     (Err(error), Some(_)) => return Err(error),
                     (Err(_), None) => {
-                        // Each report keeps its own tombstone, and this one is in memory.
+                        // This report gets its own tombstone, which stays in memory.
                         line.entries[at].what = EntryContent::Lost { ids, reason, has_file: false };
                         count(&mut state.lost);
                         return Ok(());
@@ -485,7 +485,7 @@ fn size_of_name(name: &Name) -> u64 {
 fn remove_report(files: &dyn Files, name: &Name) -> io::Result<()> {
     let stone = removed(name).to_string();
     files.rename(&name.to_string(), &stone)?;
-    // What is left in it is cut at the next start, too.
+    // If this fails, the next start truncates the file.
     let _ = files.write(&stone, b"", false);
     Ok(())
 }

@@ -79,7 +79,7 @@ impl Name {
             _ => return None,
         };
         let name = Self { number: number(place)?, time: number(time)?, ids, content };
-        // Each name has only one spelling, and there is always a next number.
+        // Each name has only one spelling. Numbers stay far below the maximum, so there is always a next one.
         (name.to_string() == text && name.number < u64::MAX / 2).then_some(name)
     }
 }

@@ -1,4 +1,4 @@
-//! The place of all spools: one folder, used by one weir alone, with a folder for each sink.
+//! The folder of all spools, with a folder for each sink. Only one weir at a time uses it.
 
 use std::{
     collections::HashMap,
@@ -151,8 +151,7 @@ pub(super) fn folders(path: &Path) -> io::Result<Vec<(String, usize)>> {
     Ok(folders)
 }
 
-/// The folder of a sink: its readable name, and a checksum of its full target, which may contain more than is made
-/// public.
+/// The folder of a sink: its readable name, and a checksum of its full target, which may contain secrets.
 fn folder_name(sink: &str, target: &str) -> String {
     let name: String =
         sink.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(NAME_CHARS).collect();
@@ -192,7 +191,7 @@ mod tests {
         let sees_nothing = || assert_eq!(fs::read_dir(here.join("secret")).unwrap().count(), 0);
         let report = |seq| Encoded { id: format!("7f3c9a52/0000b41d/{seq}"), line: b"{}\n".as_slice().into() };
 
-        // In the place of a sink's folder no link is followed, before the start and while weir runs.
+        // weir follows no link in place of a sink's folder, neither at the start nor while it runs.
         let name = folder_name("file:/reports", "/reports");
         let sink = here.join("spool").join(&name);
         fs::create_dir(here.join("spool")).unwrap();
@@ -212,7 +211,7 @@ mod tests {
         spool.keep(report(4), 1000).unwrap();
         assert_eq!(spool.holding().in_memory, 0, "it goes on when the link is gone");
 
-        // In the place of the folder above, another user's link is not followed. Only root can give a link away.
+        // weir does not follow another user's link in place of the parent folder. Only root can give a link away.
         fs::rename(here.join("spool"), here.join("moved")).unwrap();
         symlink(here.join("secret"), here.join("spool")).unwrap();
         if lchown(here.join("spool"), Some(12_345), None).is_ok() {

@@ -55,7 +55,7 @@ impl Rotation {
                 if fs::symlink_metadata(&plain).is_ok()
                     && let Err(error) = self.pack(&plain, &unfinished, &config::rotated(path, nth, self.compress))
                 {
-                    warn!("cannot compress {}: {error}. It stays as it is until the next one", plain.display());
+                    warn!("cannot compress {}: {error}; weir tries again at the next rotation", plain.display());
                 }
             }
         }
@@ -108,7 +108,7 @@ fn refuse_obstacle(path: &Path) -> io::Result<()> {
         _ if kind.is_symlink() => "a link",
         _ if kind.is_dir() => "a folder",
         _ if kind.is_fifo() => "a pipe",
-        _ => "no regular file",
+        _ => "not a regular file",
     };
     let path = path.display();
     let why = format!("older reports go to {path}, which is {what}: move it away, and weir goes on");

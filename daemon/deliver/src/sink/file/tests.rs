@@ -119,7 +119,7 @@ fn a_file_that_is_large_enough_is_renamed_and_the_oldest_goes() {
 }
 
 #[test]
-fn renamed_files_are_packed_and_those_of_other_settings_age_with_them() {
+fn renamed_files_are_compressed_and_those_of_other_settings_rotate_too() {
     let directory = Directory::new("packed");
     let path = directory.0.join("reports.ndjson");
     let line = parcels([1])[0].encoded.line.len() as u64;
@@ -153,7 +153,7 @@ fn renamed_files_are_packed_and_those_of_other_settings_age_with_them() {
 }
 
 #[test]
-fn what_a_link_leads_to_is_neither_packed_nor_written() {
+fn the_target_of_a_link_is_neither_compressed_nor_written() {
     let directory = Directory::new("links");
     let path = directory.0.join("reports.ndjson");
     let of = |ending: &str| directory.0.join(format!("reports.ndjson{ending}"));
@@ -169,7 +169,7 @@ fn what_a_link_leads_to_is_neither_packed_nor_written() {
     sink.deliver(&parcels([3])).unwrap();
     assert!(!of(".2.gz").exists() || ids(&of(".2.gz")) == [id(1)], "the file that has another name was packed");
     assert_eq!(fs::read_to_string(&secret).unwrap(), "only root may read this\n");
-    // Nor does weir write a report through another user's link.
+    // weir does not write a report through another user's link either.
     fs::remove_file(&path).unwrap();
     symlink("secret", &path).unwrap();
     if std::os::unix::fs::lchown(&path, Some(12_345), None).is_ok() {
@@ -186,7 +186,7 @@ fn a_file_with_another_name_is_not_appended_to() {
     fs::write(&secret, "of somebody else\n").unwrap();
     let mut sink = File::new(&path, None);
     sink.deliver(&parcels([1])).unwrap();
-    // Before the start, and in the place of a file that weir has open.
+    // This holds at the start, and also when the link replaces a file that weir has open.
     fs::remove_file(&path).unwrap();
     fs::hard_link(&secret, &path).unwrap();
     for mut sink in [File::new(&path, None), sink] {
@@ -200,7 +200,7 @@ fn a_file_with_another_name_is_not_appended_to() {
 }
 
 #[test]
-fn whatever_is_in_the_place_of_an_older_file_is_named_and_reports_wait_until_it_is_gone() {
+fn an_obstacle_to_rotation_is_named_and_reports_wait_until_it_is_gone() {
     let directory = Directory::new("obstacle");
     let path = directory.0.join("reports.ndjson");
     let mut sink = File::new(&path, Some(Rotation { max_size: 1, keep: 2, compress: Compress::Gzip }));
@@ -229,7 +229,7 @@ fn whatever_is_in_the_place_of_an_older_file_is_named_and_reports_wait_until_it_
 }
 
 #[test]
-fn what_an_earlier_run_has_written_last_is_not_written_again() {
+fn the_last_report_of_an_earlier_run_is_not_written_again() {
     let directory = Directory::new("again");
     let path = directory.0.join("reports.ndjson");
     let deliver = |seqs: &[u64]| {
@@ -260,7 +260,7 @@ fn a_line_that_a_crash_cut_is_not_glued_to_the_next() {
 }
 
 #[test]
-fn an_error_names_the_path_and_passes_when_its_cause_does() {
+fn an_error_names_the_path_and_ends_with_its_cause() {
     let directory = Directory::new("error");
     let path = directory.0.join("missing").join("reports.ndjson");
     let mut sink = File::new(&path, None);

@@ -32,7 +32,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let after = if is_number {
-        // What does not fit is long enough.
+        // A number that is too large to parse means the longest pause.
         text.parse().map_or(AFTER_MAX, Duration::from_secs)
     } else {
         let date = httpdate::parse_http_date(text).ok()?;
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_collector_may_ask_to_be_left_alone() {
+    fn a_collector_may_ask_weir_to_wait() {
         let after = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::RETRY_AFTER, HeaderValue::from_str(text).unwrap());

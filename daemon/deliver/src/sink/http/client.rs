@@ -116,8 +116,8 @@ impl Client {
         self.origin() + self.uri.path()
     }
 
-    /// Sends the concatenation of `parts` as the body for this batch. If the server has accepted it, returns the body
-    /// of the answer: as much as arrives and is not too large.
+    /// Sends the concatenation of `parts` as the body for this batch. If the server accepts it, returns the body of the
+    /// answer, up to a limit.
     ///
     /// # Errors
     ///
@@ -177,8 +177,8 @@ fn origin(uri: &Uri) -> String {
     format!("{}://{host}", uri.scheme_str().unwrap_or_default())
 }
 
-/// The proxy as one that gets the whole URL of each request, as RFC 9112 section 3.2.2 requires for `http://`, or as
-/// one that makes a tunnel (CONNECT): usual proxies refuse a tunnel to port 80.
+/// The proxy is in the first place if it gets the whole URL of each request, as RFC 9112 section 3.2.2 requires for
+/// `http://`, and in the second place if it makes a tunnel (CONNECT). Most proxies refuse a tunnel to port 80.
 fn divided(proxy: Option<Proxy>, uri: &Uri) -> (Option<Proxy>, Option<Proxy>) {
     match proxy {
         Some(proxy) if proxy.is_no_proxy(uri) => (None, None),

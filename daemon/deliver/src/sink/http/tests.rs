@@ -79,7 +79,7 @@ impl Collector {
         let limits = Limits { connections: 8, request: LONG, grace: LONG };
         let server = Server::start("weir-test", (Ipv4Addr::LOCALHOST, 0).into(), router, limits).unwrap();
         let address = server.address().to_string();
-        // Where a test fails, `answer` may wait for it forever: nothing waits for the server.
+        // If a test fails, `answer` may wait forever, so no test waits for this thread.
         std::mem::forget(server);
         Self { address, requests, expected }
     }
@@ -100,7 +100,7 @@ impl Collector {
     }
 }
 
-/// No compression, nothing else.
+/// Default settings without compression.
 pub(in crate::sink) fn settings(url: &str, timeout: Duration) -> config::Http {
     config::Http { url: url.parse().unwrap(), timeout, compress: Compress::None, ..config::Http::default() }
 }
@@ -140,7 +140,7 @@ fn a_report_is_posted_as_one_line_under_its_id() {
 }
 
 #[test]
-fn a_webhook_gets_json_and_its_path_is_never_told() {
+fn a_webhook_gets_json_and_its_path_is_never_shown() {
     let collector = Collector::answering([200]);
     let url = format!("http://{}/services/T0K3N?key=T0K3N", collector.address);
     let (url, headers) = (url.parse().unwrap(), Vec::new());
@@ -213,7 +213,7 @@ fn several_reports_are_one_request() {
 }
 
 #[test]
-fn what_does_not_answer_is_unavailable() {
+fn a_collector_that_does_not_answer_is_unavailable() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     let mut sink = Http::new(&settings(&url, Duration::from_millis(50))).unwrap();
@@ -271,7 +271,7 @@ impl Drop for Private {
 }
 
 #[test]
-fn a_token_is_read_for_each_request_and_never_told() {
+fn a_token_is_read_for_each_request_and_never_shown() {
     let token = Private::new("token", "first-s3cret\n");
     let collector = Collector::answering([200, 200]);
     let url = format!("http://{}", collector.address);
@@ -327,7 +327,7 @@ fn read_head(stream: &mut impl Read) -> String {
 }
 
 #[test]
-fn a_proxy_is_told_the_whole_url_and_makes_a_tunnel_for_https_only() {
+fn a_proxy_gets_the_whole_url_and_makes_a_tunnel_for_https_only() {
     for (url, first) in [
         ("http://collector.example/weir?a=b", "POST http://collector.example/weir?a=b HTTP/1.1\r\n"),
         ("http://collector.example:8080", "POST http://collector.example:8080/ HTTP/1.1\r\n"),

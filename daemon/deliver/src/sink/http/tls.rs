@@ -33,7 +33,7 @@ pub enum PemError {
     /// Every user may read the key.
     #[error(transparent)]
     Exposed(#[from] Exposed),
-    /// The key is of another certificate, or of a kind that weir does not know.
+    /// The key belongs to another certificate, or weir does not support its kind.
     #[error(
         "{certificate} and {key} do not belong together: {cause}. Name the key that the first certificate of the file \
          was made with"
@@ -67,7 +67,7 @@ pub(super) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Resul
         None => RootCerts::PlatformVerifier,
     };
     let mut tls = TlsConfig::builder().root_certs(roots);
-    // The configuration ensures that both are there or none.
+    // The configuration has either both files or neither.
     if let (Some(chain), Some(key)) = (certificate_file, key_file) {
         let (certificates, private_key) = pair(chain, key)?;
         tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates, private_key)));
@@ -79,7 +79,7 @@ pub(super) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Resul
 ///
 /// # Errors
 ///
-/// A file is not what it should be, or the key is of another certificate.
+/// A file is not what it should be, or the key belongs to another certificate.
 pub(in crate::sink) fn pair(
     chain: &Path,
     key: &Path,

@@ -1,8 +1,8 @@
 //! The connection under a request. It adds two things to ureq: it sends the whole URL to a proxy, and it notices a
 //! server that answers before it has read the request.
 //!
-//! The last byte of a request is held back for a moment. An answer that arrives before it cannot be an answer to the
-//! whole request. With an honest server this costs one such moment per request.
+//! weir holds back the last byte of a request for a moment. An answer that arrives before this byte is sent cannot be
+//! an answer to the whole request. This delays each request by one such moment.
 
 use std::{
     fmt,
@@ -154,7 +154,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Resolves the server to connect to: the proxy, if requests carry the whole URL to one.
+/// Resolves the address to connect to: that of the proxy, if requests go to one with their whole URL.
 #[derive(Debug)]
 pub(super) struct Names {
     proxy: Option<Uri>,

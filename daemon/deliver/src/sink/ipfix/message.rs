@@ -238,11 +238,11 @@ mod tests {
         messages.add(&flow(3));
         let again = messages.finish().0;
         let again: Vec<u16> = self::sets(&again[0]).into_iter().map(|(id, _)| id).collect();
-        assert_eq!(again, [3, 2, 257], "templates are said again");
+        assert_eq!(again, [3, 2, 257], "templates are repeated");
     }
 
     #[test]
-    fn messages_have_a_largest_size_and_count_their_records() {
+    fn messages_have_a_maximum_size_and_count_their_records() {
         let mut templates = Templates::default();
         let mut messages = Messages::new(&mut templates, 1, u32::MAX - 1, 0, 100, false);
         for packets in 0..20 {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_message() {
+    fn without_records_there_is_no_message() {
         let mut templates = Templates::default();
         assert_eq!(Messages::new(&mut templates, 1, 3, 0, 100, true).finish(), (Vec::new(), 3));
     }

@@ -145,7 +145,7 @@ impl Sink for Ipfix {
                 Ok(())
             }
             Err(error) => {
-                // A collector that got only a part of it starts afresh, too.
+                // Closing the connection also lets a collector that got only a part start afresh.
                 if self.transport == Transport::Tcp
                     && let Some(session) = self.session.take()
                 {

@@ -59,12 +59,12 @@ pub fn of_report(report: &Report, view: &str, domain: u32, ignored: &mut Ignored
         let [start, end] = [report.window.start, report.window.end].map(|time| time.as_millisecond().to_be_bytes());
         record.with(ie::START, start).with(ie::END, end)
     };
-    // Without the sampling algorithm beside it: nfcapd ignores records that have both.
+    // The record leaves out the sampling algorithm: nfcapd ignores records that have both.
     let mut records = vec![domain().with(ie::SAMPLING_INTERVAL, report.top.sampling.to_be_bytes())];
     let mut named = HashSet::new();
     let names = report.interfaces.iter().filter_map(|interface| Some((interface.index?, &interface.name)));
     for (index, name) in names.filter(|(index, _)| named.insert(*index)) {
-        // Exactly this form: nfcapd reads a scope, a number and one name.
+        // nfcapd reads only this form: a scope, a number and one name.
         let record = domain().with(ie::INGRESS_INTERFACE, index.to_be_bytes());
         records.push(record.with(ie::INTERFACE_NAME, text::<NAME_BYTES>(name)));
     }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flow_of_both_lists_comes_once_with_what_was_sampled() {
+    fn a_flow_in_both_lists_is_exported_once_with_its_sampled_count() {
         let report = golden();
         let records = of_report(&report, "flows", DOMAIN, &mut Ignored::default());
         let flows = flows(&records);
@@ -324,14 +324,14 @@ mod tests {
     }
 
     #[test]
-    fn type_and_code_of_icmp_are_no_ports() {
+    fn icmp_type_and_code_are_not_exported_as_ports() {
         let record = record(&json!({"proto": "icmp", "src_port": 3, "dst_port": 1}));
         assert_eq!(record.get(ie::ICMP_V4), Some(&[3, 1][..]));
         assert_eq!((record.get(ie::SRC_PORT), record.get(ie::DST_PORT)), (None, None));
     }
 
     #[test]
-    fn what_is_not_as_expected_is_left_out() {
+    fn unexpected_values_are_left_out() {
         let plain = record(&json!({}));
         for odd in [
             json!({"src_ip": "?"}),

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_collector_does_not_take_is_not_sent_on_after_the_end() {
+    fn messages_that_a_collector_does_not_read_are_not_sent_after_the_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = at("127.0.0.1", listener.local_addr().unwrap().port());
         let limit = Duration::from_millis(100);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_an_address_that_the_routes_choose_no_more_is_over() {
+    fn a_socket_is_replaced_when_the_routes_choose_another_local_address() {
         let collector = at("127.0.0.1", 9);
         let socket = UdpSocket::bind("127.0.0.3:0").unwrap();
         socket.connect("127.0.0.1:9").unwrap();

@@ -38,7 +38,7 @@ use crate::sink::DeliveryError;
 pub(super) struct Connection {
     client: Client,
     stream: jetstream::Context,
-    /// What the server has reported, or that it is gone.
+    /// The first problem: an error of the server, or the end of the connection.
     trouble: watch::Receiver<Option<String>>,
     driver: Driver,
 }
@@ -126,7 +126,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The reason, as text, why not all answers have come and the connection cannot be used any more.
+    /// Not all answers have come, and the connection cannot be used any more. The text is the reason.
     pub fn publish(
         &mut self,
         subject: &str,

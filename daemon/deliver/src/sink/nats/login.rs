@@ -22,7 +22,7 @@ pub(super) enum LoginError {
     /// Every user may read it.
     #[error(transparent)]
     Exposed(#[from] Exposed),
-    /// The content is not such a secret.
+    /// The content is not a valid secret.
     #[error("{file} should have the {what} in one line of at most {BYTES_MAX} characters")]
     NoSecret { file: String, what: &'static str },
     /// It is not a credentials file.
@@ -34,7 +34,7 @@ pub(super) enum LoginError {
 ///
 /// # Errors
 ///
-/// A file has no such secret, or every user may read it.
+/// A file has no valid secret, or every user may read it.
 pub(super) fn login(options: ConnectOptions, settings: &Nats) -> Result<ConnectOptions, LoginError> {
     if let Some(file) = &settings.credentials_file {
         let text = read(file, "credentials")?;

@@ -43,7 +43,7 @@ pub(super) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Resul
         }
         None => builder.with_platform_verifier()?,
     };
-    // The configuration ensures that both are there or none.
+    // The configuration has either both files or neither.
     match (certificate_file, key_file) {
         (Some(chain), Some(key)) => {
             let (chain, key) = pair(chain, key)?;

@@ -10,7 +10,7 @@ use weir_system::{
     text::{escaped, short},
 };
 
-/// At most one log line per this time: a receiver that rejects some points does so with every report.
+/// At most one line is logged in this time: a receiver that rejects some points does so with every report.
 const PERIOD: Duration = Duration::from_secs(10 * 60);
 
 /// Answers since the start.
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rejected_is_told_once_in_a_while_and_counted_all_the_while() {
+    fn rejected_points_are_always_counted_and_logged_from_time_to_time() {
         let mut answers = Answers::default();
         let seconds = Duration::from_secs;
         assert_eq!(answers.line(b"", seconds(0)), None);

@@ -366,7 +366,7 @@ fn every_number_is_exported_or_says_why_not() {
 }
 
 #[test]
-fn what_is_not_known_has_no_point() {
+fn an_unknown_value_has_no_point() {
     let mut report: Value = serde_json::from_str(GOLDEN).unwrap();
     for field in ["rss_bytes", "cache_hit_rate", "cpu_ns_per_packet"] {
         assert!(report["self"].as_object_mut().unwrap().remove(field).is_some());
@@ -397,7 +397,7 @@ fn a_ledger_balances_in_metrics_too() {
 }
 
 #[test]
-fn a_tombstone_is_a_sum_at_the_time_of_what_is_lost() {
+fn a_tombstone_is_a_sum_at_the_time_of_the_lost_reports() {
     let ids = Ids::of("7f3c9a52/0000b41d/40").unwrap();
     let line = serde_json::to_string(&Tombstone::new(&ids, Reason::SpoolFull)).unwrap();
     let tombstone = tombstone(&line, 1_763_800_000);
@@ -477,7 +477,7 @@ fn odd_reports_are_mapped_or_refused() {
 }
 
 #[test]
-fn several_are_one_request() {
+fn several_reports_and_tombstones_are_one_request() {
     let collector = Collector::answering([200, 200]);
     let url = format!("http://{}/v1/metrics?key=s3cret", collector.address);
     let ids = Ids::of("7f3c9a52/0000b41d/3").unwrap();
@@ -504,7 +504,7 @@ fn several_are_one_request() {
 }
 
 #[test]
-fn an_answer_is_judged_as_that_of_any_collector() {
+fn an_answer_means_the_same_as_that_of_an_http_collector() {
     // The specification's PartialSuccess: 3 points are rejected, and why.
     let partial = "\n\x06\x08\x03\x12\x02no";
     let answers =
@@ -525,7 +525,7 @@ fn an_answer_is_judged_as_that_of_any_collector() {
 
 /// The worst case: rows with short keys and small numbers, in tables of interfaces.
 #[test]
-fn a_request_stays_within_what_is_planned() {
+fn a_request_stays_within_its_planned_size() {
     let number = json!({"value": 1, "lower": 1, "upper": 1});
     let row = |rank| json!({"rank": rank, "dscp": rank, "packets": number, "bytes": number});
     let rows: Vec<_> = (1..=64).map(row).collect();

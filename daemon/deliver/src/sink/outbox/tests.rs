@@ -169,19 +169,19 @@ impl Sink for RefusesHalf {
 }
 
 #[test]
-fn what_is_refused_holds_up_nothing_also_where_tombstones_are_refused() {
+fn refused_reports_hold_up_nothing_even_if_tombstones_are_refused() {
     let folder = Folder::new("half");
     for spool in [None, Some(folder.place())] {
         let (taken, reports) = mpsc::channel();
         let spool = spool.as_ref().map(|place| (place, "half"));
         let outbox = Outbox::start(Box::new(RefusesHalf(taken)), 256, FULL, spool).unwrap();
-        // Far more are refused than there are witnesses, if each served for one.
+        // Far more reports are refused than accepted, so one accepted report has to settle several refused ones.
         for seq in 1..=40 {
             outbox.offer(encoded(&id(seq)));
         }
         wait_until("all are settled", || outbox.metrics().queued == 0 && outbox.metrics().delivered == 20);
         assert_eq!(outbox.metrics().lost, [("refused".to_owned(), 20)].into());
-        // Whatever was refused once before this one passes is given up.
+        // weir gives up every report that was refused before this one is accepted.
         outbox.offer(encoded(&id(42)));
         wait_until("no tombstone waits", || outbox.metrics().untold == 20);
         wait_until("no file of a tombstone is left", || {
@@ -194,7 +194,7 @@ fn what_is_refused_holds_up_nothing_also_where_tombstones_are_refused() {
     }
 }
 
-/// Takes only reports of a later format than this number's.
+/// Accepts only reports from number 200 on, as if earlier ones had an older format.
 struct RefusesOld(mpsc::Sender<u64>);
 
 impl Sink for RefusesOld {
@@ -224,7 +224,7 @@ fn the_newest_report_passes_a_backlog_that_is_refused() {
     assert_eq!(reports.recv_timeout(LONG), Ok(200), "it does not wait for its turn");
     let next = Cell::new(201);
     wait_until("the others are settled", || {
-        // Those that were not tried yet when it passed need another one.
+        // Reports that were not tried before the newest one was accepted need another accepted report.
         outbox.offer(encoded(&id(next.replace(next.get() + 1))));
         outbox.metrics().lost == [("refused".to_owned(), 199)].into()
     });
@@ -232,7 +232,7 @@ fn the_newest_report_passes_a_backlog_that_is_refused() {
 }
 
 #[test]
-fn refused_reports_are_tried_again_when_somebody_says_so() {
+fn refused_reports_are_tried_again_on_request() {
     let folder = Folder::new("retry");
     let (taken, reports) = mpsc::channel();
     let place = folder.place();
@@ -260,7 +260,7 @@ fn refused_reports_are_tried_again_when_somebody_says_so() {
 }
 
 #[test]
-fn reports_that_go_with_their_folder_are_named() {
+fn reports_lost_with_their_folder_are_named() {
     let folder = Folder::new("removed");
     let (taken, reports) = mpsc::channel();
     let place = folder.place();
@@ -307,7 +307,7 @@ fn a_full_queue_keeps_the_newest() {
 
 #[test]
 fn a_hanging_collector_neither_blocks_nor_fills_memory() {
-    // The system accepts connections, and nobody answers.
+    // The system accepts connections, but no program answers.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let outbox = outbox(&listener.local_addr().unwrap().to_string(), 8);
     let report = encoded("a/b/1");
@@ -406,7 +406,7 @@ fn spooled(address: &str, place: &SpoolRoot) -> Outbox {
 }
 
 #[test]
-fn what_waits_on_disk_is_delivered_by_the_next_run() {
+fn reports_on_disk_are_delivered_by_the_next_run() {
     let folder = Folder::new("next-run");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -416,7 +416,7 @@ fn what_waits_on_disk_is_delivered_by_the_next_run() {
         first.offer(encoded(&id(seq)));
         wait_until("it is on disk", || first.metrics().spool.is_some_and(|spool| spool.reports == seq));
     }
-    // Nothing waits for a collector that does not answer.
+    // `finish` does not wait for a collector that does not answer.
     assert_eq!(first.finish(LONG), 9);
 
     let collector = Collector::answering([200]);
@@ -429,7 +429,7 @@ fn what_waits_on_disk_is_delivered_by_the_next_run() {
 }
 
 #[test]
-fn what_waits_goes_out_as_the_sink_may_have_it_now() {
+fn waiting_reports_are_masked_as_the_sink_requires_now() {
     let folder = Folder::new("masked");
     let collector = Collector::answering([200]);
     let place = folder.place();
@@ -448,7 +448,7 @@ fn what_waits_goes_out_as_the_sink_may_have_it_now() {
 }
 
 #[test]
-fn a_report_that_is_refused_in_a_batch_costs_itself_alone() {
+fn a_refused_report_in_a_batch_costs_no_other_report() {
     let folder = Folder::new("poison");
     // The first request takes one report, so that the next three wait together.
     let (arrived, arrivals) = mpsc::channel();

@@ -13,7 +13,7 @@ use crate::spool::Holding;
 pub(super) struct SinkCounters {
     /// Reports that are not in the spool yet.
     pub incoming: u64,
-    /// Reports that were lost before they reached the spool, and that the spool does not know of yet.
+    /// Reports that were lost before they reached the spool, and that the spool has not recorded yet.
     pub lost_incoming: u64,
     pub delivered: u64,
     pub failed_attempts: u64,
@@ -42,7 +42,7 @@ impl SinkCounters {
         due
     }
 
-    /// An attempt has failed.
+    /// Notes that an attempt has failed.
     pub fn failed(&mut self, error: &DeliveryError) {
         self.failed_attempts += 1;
         self.last_error = Some(error.to_string());

@@ -103,10 +103,10 @@ impl Delivery {
             }
         };
         self.pause = PAUSE_MIN;
-        // The state inside the sink concerns one delivery at a time: the next one starts afresh.
+        // Unwinding is safe: a sink keeps no half-changed state from one delivery to the next.
         match panic::catch_unwind(AssertUnwindSafe(|| self.deliver(&batch))) {
             Ok(Outcome::Empty) => {
-                // Perhaps all of them were damaged.
+                // The batch is also empty if all of its files were damaged.
                 self.queue.note(&self.spool, |_| {});
                 return self.wait_for_news();
             }
@@ -185,7 +185,7 @@ impl Delivery {
         is_final
     }
 
-    /// Tries the newest report, which a sink may accept that refuses all older ones. Returns whether it did.
+    /// Tries the newest report: a sink may accept it although it refuses all older ones. Returns whether the sink did.
     fn newest_is_settled(&mut self) -> bool {
         let Ok(newest) = self.spool.newest(self.refusals.held_back()) else { return false };
         let batch = self.masked(newest);
@@ -231,7 +231,8 @@ impl Delivery {
                     sink,
                     lost = id,
                     answer,
-                    "the sink refuses a tombstone, and takes reports: weir tells it no more of what is lost there"
+                    "the sink accepts reports but refuses a tombstone: weir drops it, and the sink does not learn of \
+                     these lost reports"
                 );
             }
             (true, true) => {
@@ -274,8 +275,8 @@ impl Delivery {
         };
     }
 
-    /// Pauses after a refusal, but no longer than until something comes that may be accepted. Otherwise everything that
-    /// waits is tried once more, if all of it was tried.
+    /// Pauses after a refusal. A new report ends the pause, because the sink may accept it. If none comes and all
+    /// waiting reports were tried, all of them are tried once more.
     fn rest_or_news(&mut self, were_all_tried: bool) {
         let is_ending = self.deadline.is_some();
         let until = now() + jittered(self.pause_refused);
@@ -332,7 +333,7 @@ impl Delivery {
         self.log(error);
     }
 
-    /// Logs what an error means, when it is the first of several.
+    /// Logs what an error means, if it is the first of a series.
     fn log(&mut self, error: &DeliveryError) {
         if replace(&mut self.is_failing, true) {
             return;

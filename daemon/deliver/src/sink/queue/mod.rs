@@ -1,8 +1,9 @@
 //! The queue of a sink: takes reports from the measurement without ever blocking it, and holds them until the sink has
 //! them.
 //!
-//! Reports wait in a [`Spool`]. One in memory takes them at once. One on disk may hang, so reports for it wait in front
-//! of it, up to a limit, until a thread has written them ([`writer`]). Another thread delivers them ([`delivery`]).
+//! Reports wait in a [`Spool`]. A spool in memory takes them at once. A spool on disk may hang, so a limited number of
+//! reports wait in front of it until a thread has written them ([`writer`]). Another thread delivers them
+//! ([`delivery`]).
 
 mod counters;
 mod delivery;
@@ -39,7 +40,8 @@ pub(super) struct Queue {
     storage: Storage,
     state: Mutex<State>,
     changed: Condvar,
-    /// Held while the spool is asked, which may wait for its disk. So an older answer never replaces a newer one.
+    /// Held while the spool is queried, which may wait for its disk, so that an older answer never replaces a newer
+    /// one.
     asking: Mutex<()>,
 }
 
@@ -59,7 +61,7 @@ struct State {
     incoming: VecDeque<Encoded>,
     /// Reports that were dropped because too many waited to be written. They are older than `incoming`.
     dropped: Vec<Ids>,
-    /// Whether something has come since the last look.
+    /// Whether a report has come since the last wait.
     has_news: bool,
     /// When to give up; from then on no more reports are offered.
     deadline: Option<Instant>,
@@ -124,20 +126,20 @@ impl Queue {
         }
     }
 
-    /// Wakes the delivery: something may be waiting.
+    /// Wakes the delivery, because a report may be waiting.
     fn announce(&self) {
         self.state().has_news = true;
         self.changed.notify_all();
     }
 
-    /// Waits until `until`; less if news come and `for_news` is set, or if the queue is to end. In that case `deadline`
-    /// is set. If it is set already, waits no longer than that.
+    /// Waits until `until`. Returns earlier if a report comes and `for_news` is set, or if the queue is to end: then
+    /// this sets `deadline`. If `deadline` is already set, the wait ends there at the latest.
     fn wait(&self, deadline: &mut Option<Instant>, until: Option<Instant>, for_news: bool) -> Woken {
         let until = [until, *deadline].into_iter().flatten().min();
         let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(now()));
         let is_idle = |state: &mut State| {
             let has_ended = state.deadline.is_some();
-            // Only the caller's own thread may be left.
+            // The only thread left may be the caller's own.
             let has_finished = has_ended && state.threads <= 1;
             !(for_news && (state.has_news || has_finished)) && (deadline.is_some() || !has_ended)
         };
@@ -153,8 +155,8 @@ impl Queue {
         }
     }
 
-    /// Declares that no more reports will be offered, and that those that wait are to be delivered until `deadline`. An
-    /// earlier declaration counts.
+    /// Declares that no more reports will be offered, and that those that wait must be delivered by `deadline`. If this
+    /// is called again, the first deadline counts.
     pub fn end(&self, deadline: Instant) {
         self.state().deadline.get_or_insert(deadline);
         self.changed.notify_all();
@@ -221,7 +223,7 @@ impl State {
 }
 
 impl Worker {
-    /// A thread starts to work for this queue.
+    /// Counts the calling thread as working for this queue.
     pub fn new(queue: Arc<Queue>) -> Self {
         queue.state().threads += 1;
         Self(queue)

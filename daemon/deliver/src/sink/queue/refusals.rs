@@ -3,7 +3,7 @@
 //! A sink with the wrong address refuses everything, and that must cost no report. So a report that is refused for the
 //! first time is held back, and those behind it are tried. Once a report has been accepted, all that were refused
 //! before are tried once more, and those that are refused again are refused for good. One accepted report counts for
-//! all of them: where half of the reports and all tombstones are refused, there would not be one for each.
+//! all of them: if the sink refuses half of the reports and all tombstones, it accepts fewer reports than it refuses.
 
 use std::collections::BTreeSet;
 

@@ -58,7 +58,7 @@ impl Bench {
 }
 
 #[test]
-fn in_memory_the_newest_wait_and_a_tombstone_names_the_others() {
+fn a_queue_in_memory_keeps_the_newest_and_a_tombstone_names_the_others() {
     let bench = bench(&[], |spool| Storage::Memory(spool.clone()));
     for seq in 1..=5 {
         bench.queue.offer(encoded(&id(seq)));
@@ -70,7 +70,7 @@ fn in_memory_the_newest_wait_and_a_tombstone_names_the_others() {
 }
 
 #[test]
-fn what_the_disk_does_not_take_in_time_is_named_in_its_place() {
+fn reports_that_the_disk_does_not_accept_in_time_have_a_tombstone() {
     let bench = bench(&[], |_| Storage::Disk { incoming_max: 2 });
     let (queue, spool) = (bench.queue.clone(), bench.spool.clone());
     for seq in 1..=5 {
@@ -87,7 +87,7 @@ fn what_the_disk_does_not_take_in_time_is_named_in_its_place() {
 }
 
 #[test]
-fn a_failure_is_tried_again_and_a_refusal_costs_nothing_alone() {
+fn a_failed_report_is_tried_again_and_a_single_refusal_costs_nothing() {
     let refused = || Err(DeliveryError::Refused("400 Bad Request".to_owned()));
     let answers = [Err(DeliveryError::unavailable("down".to_owned())), Ok(()), refused(), Ok(()), Ok(())];
     let bench = bench(&answers, |spool| Storage::Memory(spool.clone()));

@@ -20,7 +20,7 @@ impl Queue {
     /// Writes incoming reports to the spool until no more will come.
     pub fn write_to(&self, spool: &Spool) {
         let mut is_failing = false;
-        // From here on the account includes what an earlier weir has left.
+        // From here on the account includes the reports of an earlier weir.
         self.note(spool, |_| {});
         self.announce();
         while let Some(Next { dropped, report }) = self.next_to_write() {
@@ -36,7 +36,7 @@ impl Queue {
             self.log(kept, &mut is_failing);
             self.announce();
         }
-        // Checks that the files that are to wait for the next start are still there.
+        // Checks that the files of reports that wait for the next start still exist.
         spool.miss();
         self.note(spool, |_| {});
     }

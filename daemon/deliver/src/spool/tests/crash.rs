@@ -11,11 +11,11 @@ use super::{
     open, report,
 };
 
-/// Up to this many pending changes all combinations are tried, with more only some.
+/// With up to this many pending changes, all combinations are tried; with more, only some.
 const ALL_COMBINATIONS: usize = 7;
 const SOME: u64 = 32;
 
-/// A generator of numbers: splitmix64.
+/// A random number generator: splitmix64.
 struct Random(u64);
 
 impl Random {
@@ -37,7 +37,7 @@ impl Random {
 struct Promised {
     /// Reports that are on disk according to the spool.
     kept: BTreeSet<u64>,
-    /// Reports and tombstones that a collector has.
+    /// Reports and tombstones that the collector has received.
     received: Received,
     /// Reports that were offered at all.
     offered: BTreeSet<u64>,

@@ -17,7 +17,7 @@ struct State {
     /// As the process sees them.
     names: BTreeMap<String, usize>,
     contents: Vec<Content>,
-    /// As they are on the disk for certain.
+    /// As they certainly are on the disk.
     synced: BTreeMap<String, usize>,
     /// Renames and other changes of names that may or may not be on the disk, in order.
     pending: Vec<Change>,

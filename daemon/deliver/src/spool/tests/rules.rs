@@ -22,7 +22,7 @@ fn keep(spool: &Spool, seqs: impl IntoIterator<Item = u64>) {
 }
 
 #[test]
-fn with_room_for_all_it_is_a_queue_on_a_disk_and_in_memory() {
+fn with_enough_room_a_spool_is_a_queue_on_disk_and_in_memory() {
     for seed in 0..50_u64 {
         let disk = Arc::<Disk>::default();
         let mut spools = [open(&disk, ROOMY), Spool::in_memory(ROOMY)];
@@ -81,7 +81,7 @@ fn a_full_spool_keeps_the_newest_and_says_which_are_lost() {
 }
 
 #[test]
-fn what_is_on_its_way_is_not_dropped() {
+fn reports_in_flight_are_not_dropped() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, Limits { bytes: 8 * 4096, ..ROOMY });
     keep(&spool, 1..=3);
@@ -95,7 +95,7 @@ fn what_is_on_its_way_is_not_dropped() {
 }
 
 #[test]
-fn a_tombstone_on_its_way_does_not_change() {
+fn a_tombstone_in_flight_does_not_change() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, Limits { bytes: 8 * 4096, ..ROOMY });
     keep(&spool, 1..=10);
@@ -127,7 +127,7 @@ fn a_disk_without_room_keeps_the_newest() {
 }
 
 #[test]
-fn what_a_disk_does_not_take_waits_in_memory_and_is_written_later() {
+fn reports_that_a_disk_does_not_accept_wait_in_memory_and_are_written_later() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, Limits { memory: 3, ..ROOMY });
     keep(&spool, 1..=2);
@@ -148,7 +148,7 @@ fn what_a_disk_does_not_take_waits_in_memory_and_is_written_later() {
 }
 
 #[test]
-fn what_only_memory_had_at_the_end_is_told_of() {
+fn reports_lost_from_memory_at_the_end_have_a_tombstone() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, Limits { memory: 8, ..ROOMY });
     keep(&spool, 1..=2);
@@ -163,7 +163,7 @@ fn what_only_memory_had_at_the_end_is_told_of() {
 }
 
 #[test]
-fn what_waits_too_long_goes() {
+fn reports_that_wait_too_long_are_dropped() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, Limits { age: Some(Duration::from_secs(60)), ..ROOMY });
     spool.keep(report(1), 1000).unwrap();
@@ -176,7 +176,7 @@ fn what_waits_too_long_goes() {
 }
 
 #[test]
-fn a_refused_report_is_kept_aside_and_told_of() {
+fn a_refused_report_is_kept_aside_and_has_a_tombstone() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, ROOMY);
     keep(&spool, 1..=3);
@@ -197,7 +197,7 @@ fn a_refused_report_is_kept_aside_and_told_of() {
 }
 
 #[test]
-fn what_somebody_removed_is_told_of() {
+fn removed_reports_have_a_tombstone() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, ROOMY);
     keep(&spool, 1..=3);
@@ -207,7 +207,7 @@ fn what_somebody_removed_is_told_of() {
 }
 
 #[test]
-fn what_was_removed_by_command_is_named_whenever_weir_ends() {
+fn reports_removed_by_command_have_a_tombstone_whenever_weir_ends() {
     let disk = Arc::<Disk>::default();
     let remove = |number: u64| {
         let file = disk.names().into_iter().find(|name| name.starts_with(&format!("{number}."))).unwrap();
@@ -219,7 +219,7 @@ fn what_was_removed_by_command_is_named_whenever_weir_ends() {
     for one in 1..4 {
         remove(one);
     }
-    // It is killed before it comes to them.
+    // weir is killed before it handles them.
     drop(spool);
     let spool = open(&disk, ROOMY);
     assert_eq!(Received::drain(&spool, 10), Received { reports: vec![1, 5], lost: lost(&[2, 3, 4]) });
@@ -227,7 +227,7 @@ fn what_was_removed_by_command_is_named_whenever_weir_ends() {
     remove(6);
     assert_eq!(Received::drain(&spool, 10), Received { reports: vec![6, 8], lost: lost(&[7]) });
     assert!(disk.names().is_empty(), "{:?}", disk.names());
-    // What arrives is not named, although somebody has removed it on its way.
+    // A report that arrives is not named, although its file was removed in flight.
     keep(&spool, [9]);
     let batch = spool.batch(10, 1 << 20, &BTreeSet::new()).unwrap();
     remove(8);
@@ -250,7 +250,7 @@ fn messages_that_are_no_reports_stay_in_memory_and_leave_no_tombstone() {
 }
 
 #[test]
-fn a_full_disk_has_room_for_the_newest_also_where_all_others_are_on_their_way() {
+fn a_full_disk_has_room_for_the_newest_even_if_all_others_are_in_flight() {
     let disk = Arc::<Disk>::default();
     let spool = open(&disk, ROOMY);
     for seq in 1..=6 {
@@ -276,7 +276,7 @@ fn a_full_disk_has_room_for_the_newest_also_where_all_others_are_on_their_way() 
 }
 
 #[test]
-fn a_refused_report_comes_back_when_it_is_wanted_and_a_crash_at_any_step_keeps_it() {
+fn a_retried_report_survives_a_crash_at_any_step() {
     for steps in 0.. {
         let disk = Arc::<Disk>::default();
         let spool = open(&disk, ROOMY);
