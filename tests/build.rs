@@ -1,4 +1,4 @@
-//! Leaves the benchmark's eBPF object at `$OUT_DIR/weir-ebpf-benchmark`, where the benchmark is built.
+//! Puts the benchmark's eBPF object into `$OUT_DIR/weir-ebpf-benchmark` if the benchmark is built.
 
 fn main() {
     if std::env::var_os("CARGO_FEATURE_BENCHMARK").is_some() {

@@ -17,12 +17,12 @@ use weir_report::Encoded;
 use weir_tests::{collecting::TIMEOUT, scratch::Scratch};
 
 const RECIPE: &str = include_str!("../../docs/collectors/clickhouse.md");
-/// Where the recipe has its server.
+/// The address of the server in the recipe.
 const SERVER: &str = "clickhouse.example.net:8123";
 const REPORT: &str = include_str!("../../daemon/report/tests/golden/report.json");
 const TOMBSTONE: &str = r#"{"schema":"weir.tombstone/1","id":"7f3c9a52/b41d/40-41","observer":{"id":"7f3c9a52","boot_id":"b41d"},"first_seq":40,"last_seq":41,"reports":2,"reason":"spool_full"}"#;
 
-/// Whether the recipe can be followed here.
+/// Whether the recipe can be run here.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub fn is_there() -> Result<(), String> {
     if found { Ok(()) } else { Err("there is no chdb (scripts/setup brings it)".to_owned()) }
 }
 
-/// Where scripts/setup puts it: below the folder that this executable is in.
+/// The Python that scripts/setup installs, below the folder of this executable.
 fn python() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let target = own.ancestors().find(|folder| folder.join("tmp").is_dir())?;
@@ -81,13 +81,13 @@ impl Server {
     }
 }
 
-/// The recipe's block of this kind.
+/// The recipe's code block in this language.
 fn block(kind: &str) -> Result<&'static str> {
     let (_, rest) = RECIPE.split_once(&format!("```{kind}\n")).with_context(|| format!("no block of {kind}"))?;
     Ok(rest.split_once("```").context("the block has an end")?.0)
 }
 
-/// A report and a tombstone go into the recipe's table, twice, by the recipe's sink.
+/// The recipe's sink sends a report and a tombstone twice; the recipe's table has each once.
 pub fn recipe() -> Result<()> {
     let scratch = Scratch::new()?;
     let folder = scratch.file("clickhouse");

@@ -1,5 +1,5 @@
-//! The reference collector: the real `weir collect` on loopback. What it has answered is in its database once, whatever
-//! its senders and its disk do.
+//! The reference collector: the real `weir collect` on loopback. Each report that it has acknowledged is in its
+//! database once, whatever its senders and its disk do.
 
 mod clickhouse;
 mod program;
@@ -63,7 +63,7 @@ fn gzip(text: &[u8]) -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-/// The ids of rows, each as often as it is there.
+/// The ids of rows, repetitions included.
 fn ids(rows: &[Value]) -> Result<Vec<String>> {
     rows.iter().map(|row| row["id"].as_str().map(str::to_owned).context("a row has an id")).collect()
 }
@@ -98,7 +98,7 @@ fn what_comes_twice_is_kept_once() -> Result<()> {
     ensure!(collector.end(Signal::TERM)?.success(), "{}", collector.log()?);
     check_ids(scratch.path(), &all)?;
 
-    // Another process, another connection: the same ids.
+    // Another process with another connection sends the same ids.
     let collector = Collecting::start(scratch.path(), &[])?;
     let answer = collector.post(NDJSON, &[first, second].concat())?;
     ensure!((answer.status, answer.stored()) == (200, all.clone()), "each once: {answer:?}");
@@ -142,7 +142,7 @@ fn a_body_that_is_damaged_or_huge_is_refused_whole() -> Result<()> {
     ensure!((answer.status, answer.stored().len()) == (400, 0), "{answer:?}");
     ensure!(answer.body["error"].as_str().is_some_and(|error| error.contains("cannot be unpacked")), "{answer:?}");
 
-    // Good lines, and then more than fits: small when it is packed, or not packed at all.
+    // Valid lines, followed by more than the limit: compressed to a small body, or not compressed.
     let mut bomb = body;
     bomb.resize(129 << 20, b' ');
     for (headers, body) in [(&*headers, gzip(&bomb)?), (NDJSON, bomb)] {
@@ -150,15 +150,15 @@ fn a_body_that_is_damaged_or_huge_is_refused_whole() -> Result<()> {
         ensure!((answer.status, answer.stored().len()) == (413, 0), "{answer:?}");
         ensure!(answer.body["error"].as_str().is_some_and(|error| error.contains("send fewer")), "{answer:?}");
     }
-    // Its length is not said beforehand.
+    // This body does not state its length.
     let chunk = [format!("{:x}\r\n", 17 << 20).into_bytes(), vec![b' '; 17 << 20], b"\r\n0\r\n\r\n".to_vec()].concat();
     let head = format!("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n{NDJSON}\r\n");
     ensure!(say(collector.address(), head.as_bytes(), &chunk)?.status == 413, "chunks have a limit, too");
     check_ids(scratch.path(), &[])
 }
 
-/// Small bodies that unpack to millions of lines, as fast as two clients can send them, and a report with lists inside
-/// each other, over which readers of the database would break.
+/// Two clients send small bodies that unpack to millions of lines, as fast as they can. One report has lists nested so
+/// deeply that readers of the database would fail on it.
 fn much_work_of_some_holds_nobody_else_up() -> Result<()> {
     const CLIENTS: usize = 2;
     let scratch = Scratch::new()?;
@@ -208,7 +208,7 @@ fn what_was_answered_is_there_after_a_kill() -> Result<()> {
                     scope.spawn(move || {
                         let mut answered = BTreeSet::new();
                         for batch in 0.. {
-                            // Some of them again, also of the other senders.
+                            // Some reports are sent again, also those of other senders.
                             let first = 1 + round * 1_000_000 + sender * BATCH / 2 + batch * BATCH;
                             let Ok(answer) = post(address, NDJSON, &reports(first..first + BATCH).0) else { break };
                             answered.extend(answer.stored());
@@ -221,7 +221,7 @@ fn what_was_answered_is_there_after_a_kill() -> Result<()> {
                     })
                 })
                 .collect();
-            // In the middle of it.
+            // The kill comes while reports are being sent.
             let is_answered = || Ok((answers.load(Ordering::Relaxed) > 0).then_some(()));
             let looked = clock::wait_for("an answer", TIMEOUT, is_answered);
             thread::sleep(Duration::from_millis(50 + 70 * round));
@@ -265,7 +265,7 @@ fn gaps_are_found_and_explained() -> Result<()> {
         ensure!(fields.into_iter().all(|(name, value)| found[name] == *value), "{found} is not {expected}");
     }
     ensure!(gaps.len() == expected.len(), "{gaps:?}");
-    // What comes late closes a gap.
+    // A late report closes a gap.
     collector.post(NDJSON, &reports([7, 8]).0)?;
     ensure!(query(scratch.path(), &["gaps"])?.len() == 1, "only the tombstone is left");
     let observers = query(scratch.path(), &["observers"])?;
@@ -359,7 +359,7 @@ fn a_request_that_has_begun_is_answered_at_the_end() -> Result<()> {
     let (body, stored) = reports(1..=50);
     let mut stream = TcpStream::connect(collector.address())?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    // It says that it has read the head: the request has begun.
+    // The answer `100 Continue` shows that the request has begun.
     let head =
         format!("POST / HTTP/1.1\r\nHost: x\r\n{NDJSON}Expect: 100-continue\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all(head.as_bytes())?;
@@ -378,7 +378,7 @@ fn a_request_that_has_begun_is_answered_at_the_end() -> Result<()> {
     check_ids(scratch.path(), &stored)
 }
 
-/// On a small file system in a mount namespace of the collector's own.
+/// The database is on a small file system, in a mount namespace of the collector.
 fn a_full_disk_is_answered_later() -> Result<()> {
     let scratch = Scratch::new()?;
     let disk = scratch.file("disk");
@@ -407,7 +407,7 @@ fn a_full_disk_is_answered_later() -> Result<()> {
     ensure!(collector.post(NDJSON, &reports(first..first + 100).0)?.status == 503, "it is still full");
     let log = collector.log()?;
     ensure!(log.matches("reports cannot be stored").count() == 1, "it is said once: {log}");
-    // There is room again.
+    // The disk has room again.
     let pid = collector.pid().to_string();
     let inside = || {
         let mut command = Command::new("nsenter");

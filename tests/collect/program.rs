@@ -1,4 +1,4 @@
-//! `weir collect` is the program `weir-collect`, and so is any other command that weir does not know.
+//! `weir collect` runs the program `weir-collect`. In the same way weir runs any other command that it does not know.
 
 use std::{
     os::unix::{fs::symlink, process::ExitStatusExt},
@@ -15,7 +15,7 @@ fn run(weir: &Path, path: &Path, arguments: &[&str]) -> Result<Output> {
     Command::new(weir).env("PATH", path).args(arguments).output().context("cannot run weir")
 }
 
-/// Whether it ends with this exit code, and what it writes has these words.
+/// Checks that the exit code is this one, and that the output has these words.
 fn check(output: &Output, code: i32, words: &[&str]) -> Result<()> {
     let text = [&output.stdout[..], &output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
@@ -26,7 +26,7 @@ fn check(output: &Output, code: i32, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The collector itself, and what weir says of it.
+/// The collector itself, and the help of weir about it.
 pub fn weir_runs_the_collector() -> Result<()> {
     let scratch = Scratch::new()?;
     let weir = weir_binary()?;
@@ -38,7 +38,7 @@ pub fn weir_runs_the_collector() -> Result<()> {
     check(&run(&["--help"])?, 0, &["collect ", "a program of its own", "weir-COMMAND"])
 }
 
-/// A weir alone names what to install, and commands that are similar to a wrong one.
+/// Without the collector weir names the package to install. For an unknown command it names similar ones.
 pub fn without_the_collector_weir_says_what_to_install() -> Result<()> {
     let scratch = Scratch::new()?;
     let weir = scratch.program(&weir_binary()?, "weir", 0o700)?;
@@ -50,12 +50,12 @@ pub fn without_the_collector_weir_says_what_to_install() -> Result<()> {
     check(&run(&["colect", "--help"])?, 2, &["unrecognized subcommand 'colect'", "'collect'"])?;
     check(&run(&["statu"])?, 2, &["unrecognized subcommand 'statu'", "'status'"])?;
     check(&run(&["../weir"])?, 2, &["unrecognized subcommand '../weir'"])?;
-    // It is there, but not a program.
+    // The file exists, but it is not a program.
     symlink("/etc/passwd", scratch.file("weir-other"))?;
     check(&run(&["other"])?, 3, &["cannot run ", "weir-other", "Permission denied"])
 }
 
-/// A program gets its arguments as they are. Its exit code is that of weir, and so is the signal that ends it.
+/// A program gets its arguments unchanged. weir ends with the program's exit code, or by the same signal.
 pub fn a_program_takes_the_place_of_weir() -> Result<()> {
     let (beside, path) = (Scratch::new()?, Scratch::new()?);
     let weir = beside.program(&weir_binary()?, "weir", 0o700)?;

@@ -16,13 +16,13 @@ use weir_tests::{
     scratch::Scratch,
 };
 
-/// Where Debian puts the programs of `PostgreSQL`, without the version.
+/// The folder of the programs of `PostgreSQL` in Debian, without the version.
 const PROGRAMS: &str = "/usr/lib/postgresql";
-/// The user that Debian's package makes; `PostgreSQL` does not run as root.
+/// The user that Debian's package creates; `PostgreSQL` does not run as root.
 const USER: &str = "postgres";
 const RECIPE: &str = include_str!("../../docs/collectors/postgresql.md");
 
-/// Whether the recipe of `PostgreSQL` can be followed here.
+/// Whether the recipe for `PostgreSQL` can be run here.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ fn programs() -> Option<PathBuf> {
     versions.map(|version| version.path().join("bin")).find(|folder| folder.join("initdb").is_file())
 }
 
-/// A server on a socket of its own, in a directory of its own; ended on drop.
+/// A server with its own socket and directory; stopped on drop.
 struct Server {
     child: Child,
     programs: PathBuf,
@@ -48,7 +48,7 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SIGQUIT: at once, with all its children.
+        // SIGQUIT stops the server at once, with all its children.
         let _ = kill_process(Pid::from_child(&self.child), Signal::QUIT);
         let _ = self.child.wait();
     }
@@ -75,7 +75,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Runs statements by psql, with this on its standard input, and returns what they print.
+    /// Runs statements with psql and this standard input, and returns the output.
     fn sql(&self, statements: &str, input: &[u8]) -> Result<String> {
         let mut child = as_user(&self.programs.join("psql"))
             .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1", "-h"])
@@ -93,7 +93,7 @@ impl Server {
 }
 
 impl Server {
-    /// Runs the command of the page that loads files, in the folder of the files.
+    /// Runs the page's command for loading files, in the folder of the files.
     fn load(&self, folder: &Path, script: &Path) -> Result<()> {
         let (_, rest) = RECIPE.split_once("\ncd /var/lib/weir && ").context("the page has the command")?;
         let command = rest.split_once("\n").context("it is a line")?.0;
@@ -132,10 +132,10 @@ fn block(heading: &str) -> Result<String> {
     Ok(rest.split_once("```").context("the block has an end")?.0.to_owned())
 }
 
-/// The statements of the page: the table, a load that may come twice, and the query for gaps.
+/// The statements of the page: they create the table, load files repeatedly, and find gaps.
 pub fn postgresql() -> Result<()> {
     let scratch = Scratch::new()?;
-    // The user of the server has to get there.
+    // The server's user needs access to this folder.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711))?;
     let folder = scratch.file("postgresql");
     fs::create_dir(&folder)?;
@@ -147,7 +147,7 @@ pub fn postgresql() -> Result<()> {
     let load = || server.load(&folder, &script);
     fs::write(&file, reports(1..=2).0)?;
     load()?;
-    // weir writes on, and renames and packs the file before the next load.
+    // weir writes more reports, and renames and compresses the file before the next load.
     fs::write(&file, reports(1..=3).0)?;
     fs::write(folder.join("reports.ndjson.1.gz"), crate::gzip(&fs::read(&file)?)?)?;
     let (mut lines, _) = reports([4, 8]);

@@ -1,4 +1,4 @@
-//! Commands, options and settings that the pages name are understood.
+//! Commands, options and settings that the pages name exist.
 
 use std::{fs, path::Path};
 
@@ -53,7 +53,7 @@ fn every_command_is_understood() -> Result<()> {
     Ok(())
 }
 
-/// Whether a program takes this command line. In the text a command may stand without what it needs.
+/// Whether a program accepts this command line. The text may name a command without its required arguments.
 fn understood(program: Command, words: &[&str]) -> Result<()> {
     match program.try_get_matches_from(words) {
         Err(error) => {
@@ -75,7 +75,7 @@ fn a_command_that_weir_does_not_know_is_not_understood() {
     assert!(understood(Collector::command(), &["weir-collect", "query", "--databases", "F"]).is_err());
 }
 
-/// Whether a script knows its arguments: they stand in its text. Words in capitals stand for something else.
+/// Whether a script has these arguments in its text. Words in capitals are placeholders.
 fn has_words(script: &str, arguments: &[&str]) -> Result<()> {
     let text = fs::read_to_string(root().join(script))?;
     for word in arguments.iter().filter(|word| word.starts_with("--") || word.chars().all(|c| c.is_ascii_lowercase())) {
@@ -103,7 +103,7 @@ fn every_configuration_is_valid() -> Result<()> {
         for block in page.blocks().into_iter().filter(|block| block.language == "yaml") {
             count += 1;
             let Err(mistakes) = Config::parse(&block.lines.join("\n"), &page.at(block.number)) else { continue };
-            // Without a feature weir cannot tell whether the settings of its sink are right.
+            // weir cannot check the settings of a sink that it was built without.
             let is_left_out = |mistake: &Mistake| mistake.message.contains("was built without");
             ensure!(mistakes.list().iter().all(is_left_out), "{mistakes}");
         }
@@ -112,7 +112,7 @@ fn every_configuration_is_valid() -> Result<()> {
     Ok(())
 }
 
-/// A name such as `report.interval` is a setting, a field of a report, or a number that a rule may be about.
+/// A name such as `report.interval` is a setting, a field of a report, or a value that an alert rule can use.
 #[test]
 fn every_setting_exists() -> Result<()> {
     let settings = serde_json::to_value(Config::default())?;

@@ -1,4 +1,4 @@
-//! Comments of the sources fit a screen, as the code does: the formatter leaves them as they are.
+//! Comments in the sources fit a screen, as the code does. The formatter does not wrap comments.
 
 use std::{fs, path::Path};
 
@@ -32,7 +32,7 @@ fn pictures_and_tables_may_be_wide() {
     assert_eq!(wide_lines(&text), [1, 3]);
 }
 
-/// The numbers of the lines that are too wide. A table or a picture may be.
+/// The numbers of the lines that are too wide. Tables and pictures may be wide.
 fn wide_lines(text: &str) -> Vec<usize> {
     let (mut found, mut in_picture) = (Vec::new(), false);
     for (number, line) in (1..).zip(text.lines()) {
@@ -46,7 +46,7 @@ fn wide_lines(text: &str) -> Vec<usize> {
     found
 }
 
-/// Calls `each` with every source file below a folder; not with what is built there.
+/// Calls `each` with every source file below a folder, except for build output.
 fn visit(folder: &Path, each: &mut dyn FnMut(&Path, &str)) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! `docs/REPORT.md` explains every field of a report, every mode and every reason, and names no other.
+//! `docs/REPORT.md` explains every field of a report, every mode and every reason, and no others.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +14,11 @@ use crate::page::{Page, spans};
 /// The page.
 const REPORT: &str = "docs/REPORT.md";
 
-/// The names of a schema's fields: `.` stands before a field of an object, `[]` behind a list, and `REASON` for a name
-/// that the schema leaves open.
+/// The names of a schema's fields: `.` precedes a field of an object, `[]` follows a list, and `REASON` stands for a
+/// name that the schema leaves open.
 ///
 /// # Errors
-///
-/// The schema is not one.
+/// The schema is not valid.
 pub fn of_schema() -> Result<BTreeSet<String>> {
     let schema: Value = serde_json::from_str(&report_schema())?;
     let mut names = BTreeSet::new();
@@ -34,7 +33,7 @@ fn collect(root: &Value, schema: &Value, at: &str, names: &mut BTreeSet<String>)
         collect(root, target, at, names)?;
     }
     let open = schema.get("additionalProperties").filter(|open| open.is_object()).map(|open| ("REASON", open));
-    // An optional object is either that or nothing.
+    // An optional object is either an object or null.
     for alternative in schema.get("anyOf").and_then(Value::as_array).into_iter().flatten() {
         collect(root, alternative, at, names)?;
     }
@@ -50,7 +49,7 @@ fn collect(root: &Value, schema: &Value, at: &str, names: &mut BTreeSet<String>)
     }
 }
 
-/// Whether a name of the page means a field: part by part, where `*` is any name.
+/// Whether a name on the page matches a field, part by part; `*` matches any name.
 fn means(name: &str, field: &str) -> bool {
     let (name, field): (Vec<_>, Vec<_>) = (name.split('.').collect(), field.split('.').collect());
     let is_same = |(name, field): (&&str, &&str)| match name.strip_prefix('*') {

@@ -1,5 +1,5 @@
-//! The documentation tells the truth: what it names exists, its commands are understood, and it explains every field
-//! of a report. Comments fit a screen, and there are no import cycles.
+//! The documentation is true: the things that it names exist, its commands are valid, and it explains every field of a
+//! report. Comments fit a screen, and there are no import cycles.
 
 mod commands;
 mod comments;

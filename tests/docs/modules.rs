@@ -1,4 +1,4 @@
-//! `ARCHITECTURE.md` says that the modules of a folder have no dependency cycles. This checks it with the imports of
+//! `ARCHITECTURE.md` states that the modules of a folder have no dependency cycles. This is checked with the imports of
 //! every source file.
 
 use std::{
@@ -45,7 +45,7 @@ fn no_modules_need_each_other_in_a_circle() -> Result<()> {
         let edges = tree.edges();
         imports += edges.len();
         for circle in circles(&tree.among_siblings(&edges)) {
-            writeln!(wrong, "{file}: these need each other:")?;
+            writeln!(wrong, "{file}: these depend on each other:")?;
             let inside = |module: usize| tree.ancestors(module).into_iter().find(|one| circle.contains(one));
             for ((from, to), paths) in &edges {
                 if matches!((inside(*from), inside(*to)), (Some(from), Some(to)) if from != to) {
@@ -85,10 +85,10 @@ fn a_circle_is_found_whichever_way_it_is_written() {
 /// Names of a path, such as `crate::report::Report`.
 type Names = Vec<String>;
 
-/// Which module needs which other one, and by which paths.
+/// Which module depends on which other one, and by which paths.
 type Edges = BTreeMap<(usize, usize), BTreeSet<String>>;
 
-/// All modules of a crate. The first one is its root.
+/// All modules of a crate; the first is its root.
 #[derive(Default)]
 struct Tree(Vec<Module>);
 
@@ -97,9 +97,9 @@ struct Module {
     name: String,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
-    /// What it defines.
+    /// The names that it defines.
     items: BTreeSet<String>,
-    /// What it imports, by the name that it has here.
+    /// Its imports, by their local names.
     imports: BTreeMap<String, Names>,
     globs: Vec<Names>,
     /// All paths in it.
@@ -156,9 +156,9 @@ impl Tree {
         edges
     }
 
-    /// The module that has what a path of the module `from` means; `None` if that is of another crate.
+    /// The module that defines the target of a path in the module `from`; `None` if it is in another crate.
     fn find(&self, from: usize, path: &[String], depth: usize) -> Option<usize> {
-        /// Imports of imports; two globs may lead to each other.
+        /// How many imports are followed; two globs may refer to each other.
         const DEPTH_MAX: usize = 16;
         if depth > DEPTH_MAX {
             return None;
@@ -183,7 +183,7 @@ impl Tree {
                 return Some(at);
             }
             if let Some(meant) = module.imports.get(name) {
-                // The import itself, which is of another crate if it names no module of this one.
+                // The import itself may name another crate.
                 if is_first && meant == path {
                     return None;
                 }
@@ -200,13 +200,12 @@ impl Tree {
         Some(at)
     }
 
-    /// A module and all that it is in.
+    /// A module and all its ancestors.
     fn ancestors(&self, module: usize) -> Vec<usize> {
         std::iter::successors(Some(module), |one| self.0[*one].parent).collect()
     }
 
-    /// The same between modules that are in one: where they or what is in them need each other. A module and what is in
-    /// it are one thing here.
+    /// The dependencies between modules with the same parent. A dependency of a descendant counts for the module.
     fn among_siblings(&self, edges: &Edges) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut lifted: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for (from, to) in edges.keys() {
@@ -261,7 +260,7 @@ fn file_of(name: &str, folder: &Path, attributes: &[Attribute]) -> PathBuf {
     if file.exists() { file } else { folder.join(name).join("mod.rs") }
 }
 
-/// Tests may use whatever they test.
+/// Tests may import anything.
 fn is_of_tests(item: &Item) -> bool {
     let attributes = match item {
         Item::Fn(item) => &item.attrs,
@@ -292,8 +291,7 @@ fn name_of(item: &Item) -> Option<String> {
     Some(name.to_string())
 }
 
-/// Every path, those in macros included. A name alone that begins with a small letter is left out: it may be a
-/// variable's.
+/// Every path, including those in macros. A single name in lower case is left out, because it may be a variable.
 fn paths(tokens: TokenStream, found: &mut Vec<Names>) {
     let (mut path, mut colons) = (Names::new(), 0);
     let mut end = |path: &mut Names| {
@@ -328,7 +326,7 @@ fn paths(tokens: TokenStream, found: &mut Vec<Names>) {
     }
 }
 
-/// The groups of nodes of which each can be reached from each other one.
+/// The groups of nodes that can all be reached from each other.
 fn circles(edges: &BTreeMap<usize, BTreeSet<usize>>) -> Vec<BTreeSet<usize>> {
     let reached = |from: usize| {
         let (mut seen, mut next) = (BTreeSet::new(), vec![from]);

@@ -1,4 +1,4 @@
-//! A copy of weir contains code of others, and their licences require that the copy includes their text.
+//! weir contains code of other projects, whose licences require that each copy includes the licence text.
 
 use std::{collections::BTreeSet, fs, process::Command};
 
@@ -6,11 +6,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::root;
 
-/// A line between two packages: no licence has one so long.
+/// The length of the line between two packages: no licence has a line this long.
 const RULE_BYTES: usize = 100;
-/// A package may come without its text if that is the one that weir has itself.
+/// A package with weir's own licence may come without the text.
 const KNOWN: &str = "Apache-2.0";
-/// The database of the collector.
+/// The package with the collector's database.
 const DATABASE: &str = "libsqlite3-sys";
 
 #[test]
@@ -26,7 +26,7 @@ fn every_package_is_named_with_its_licence_and_its_text() -> Result<()> {
     Ok(())
 }
 
-/// The packages that are named for a program.
+/// The packages that the notices list for a program.
 fn packages_in(program: &str) -> Result<BTreeSet<String>> {
     let output = Command::new(root().join("scripts/notices")).arg(program).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! A page of documentation, as far as the tests read Markdown: headings, code, links and tables.
+//! A page of documentation, with the parts of Markdown that the tests read: headings, code, links and tables.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ pub struct Line<'a> {
     pub number: usize,
     /// Its text.
     pub text: &'a str,
-    /// The heading above it, or that it is.
+    /// The heading above it, or the line itself if it is a heading.
     pub heading: &'a str,
 }
 
@@ -32,13 +32,13 @@ pub struct Line<'a> {
 pub struct Block<'a> {
     /// The line of its first fence.
     pub number: usize,
-    /// What stands behind the first fence.
+    /// The language after the first fence.
     pub language: &'a str,
     /// Its lines.
     pub lines: Vec<&'a str>,
 }
 
-/// Every page that the tests hold to the truth.
+/// Every page that the tests check.
 ///
 /// # Errors
 ///
@@ -122,7 +122,7 @@ impl Page {
         tables.into_iter().map(|table| table.into_iter().skip(2).collect()).collect()
     }
 
-    /// The anchors of the headings, as they stand behind `#` in a link.
+    /// The anchors of the headings, as they follow `#` in a link.
     pub fn anchors(&self) -> Vec<String> {
         let headings = self.lines().into_iter().filter(|line| line.text.starts_with('#'));
         headings.map(|line| anchor(line.heading)).collect()
@@ -147,7 +147,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The spans of code in a text: whatever stands between two backticks.
+/// The spans of code in a text: anything between two backticks.
 pub fn spans(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }

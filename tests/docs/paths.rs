@@ -55,7 +55,7 @@ fn every_path_exists() -> Result<()> {
     Ok(())
 }
 
-/// `ARCHITECTURE.md` follows a packet: "`function` in [file](file)".
+/// `ARCHITECTURE.md` follows a packet with steps of the form "`function` in [file](file)".
 #[test]
 fn each_function_on_the_way_of_a_packet_is_in_its_file() -> Result<()> {
     let page = Page::read("ARCHITECTURE.md")?;
@@ -109,7 +109,7 @@ fn path(span: &str) -> Option<String> {
     FOLDERS.iter().any(|folder| word.starts_with(folder)).then(|| word.to_owned())
 }
 
-/// Finds a file or folder; behind `::`, a function in the file.
+/// Finds a file or folder, and the function in the file if a name follows `::`.
 fn find(name: &str) -> Result<()> {
     let (path, function) = name.split_once("::").unwrap_or((name, ""));
     let file = root().join(path);

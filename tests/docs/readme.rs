@@ -41,7 +41,7 @@ fn pages_fit_a_terminal_and_their_tables_a_screen() -> Result<()> {
             let columns = line.text.chars().count();
             ensure!(columns <= COLUMNS_MAX, "{}: {columns} columns", page.at(line.number));
         }
-        // Readers look things up in the other pages, so their tables may be long.
+        // The other pages are for looking things up, so their tables may be long.
         let is_short = [README, "docs/PROMISES.md", "docs/COSTS.md"].iter().any(|short| page.path.ends_with(short));
         for table in page.tables().into_iter().filter(|_| is_short) {
             let rows = table.len();

@@ -1,5 +1,5 @@
-//! Packet sockets are as exact as programs while they keep up. When they do not, the ledger says what was lost. They
-//! need `CAP_NET_RAW` only.
+//! Packet sockets are as exact as programs while they keep up. When they do not, the ledger counts the lost packets.
+//! Packet sockets need only `CAP_NET_RAW`.
 
 use std::{collections::HashMap, env, path::PathBuf};
 
@@ -46,7 +46,7 @@ tests![
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 const MODE: &str = "afpacket";
 
-/// An interface as the configuration names it where a packet socket is meant.
+/// An interface in the configuration that is measured with a packet socket.
 fn tapped(interface: &str) -> String {
     format!("{{name: {interface}, mode: {MODE}}}")
 }
@@ -94,7 +94,7 @@ fn a_window_cut_while_packets_flow_balances() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n{ROOMY_PACKET_RINGS}", tapped(INTERFACE));
     let daemon = measure(&pair.observer, &settings)?;
-    // A reader takes more than this, and where it has to wait for its turn there is room for two seconds.
+    // A reader is faster than this pace, and if it has to wait for a CPU, there is room for two seconds.
     check_cut(Watch { pair, daemon }, Pace::PacketsPerSecond(50_000))
 }
 
@@ -106,7 +106,7 @@ fn one_packet_in_ten_is_taken_and_the_rest_is_counted() -> Result<()> {
     check_one_in_ten(Watch { pair, daemon })
 }
 
-/// Traffic of which all packets have the same length, so that what they come to is known even where they are dropped.
+/// Traffic in which all packets have the same length, so that the bytes of dropped packets are known.
 fn of_one_length(plan: Plan) -> Result<Vec<Packet>> {
     let packets: Vec<_> = Traffic::new(plan)?.collect();
     let mut lengths: HashMap<usize, usize> = HashMap::new();
@@ -131,7 +131,7 @@ fn what_the_socket_drops_is_declared() -> Result<()> {
     let plan = Plan { seed: 72, packets: 20_000, flows: 100, mix: Mix::PLAIN, ..Plan::default() };
     let packets = of_one_length(plan)?;
     ensure!(packets.len() > 5_000, "{} packets are too few", packets.len());
-    // A reader that does not run for a while: its ring has room for some hundred packets.
+    // The reader is stopped for a while; its ring has room for some hundred packets.
     daemon.signal(Signal::STOP)?;
     let sent = watch::send(&pair, QUIET_LINK, packets.into_iter(), Pace::Unlimited, &mut oracle)?;
     daemon.signal(Signal::CONT)?;
@@ -143,7 +143,8 @@ fn what_the_socket_drops_is_declared() -> Result<()> {
     let dropped = dropped(&reports[0])?;
     ensure!(dropped > sent.packets / 2, "{dropped} of {} packets were dropped: the ring was not full", sent.packets);
     ensure!(dropped < sent.packets, "all {} were dropped, and {} not even late", sent.packets, also.packets);
-    // Ledger and bounds; every byte too, for all packets are alike. Of what was dropped the sizes are not known.
+    // Ledger, bounds and bytes are checked, because all packets have one length. Only the sizes of dropped packets are
+    // unknown.
     let deviations = oracle.check_report(&reports[0]).err().unwrap_or_default();
     let others = deviations.into_iter().filter(|deviation| !deviation.starts_with(".histograms.packet_size_bytes"));
     let others: Vec<_> = others.collect();
@@ -162,7 +163,7 @@ fn a_flood_is_accounted_for() -> Result<()> {
     let mut daemon = measure(&pair.observer, &settings)?;
     let plan = Plan { seed: 73, packets: 600_000, flows: 50_000, mix: Mix::PLAIN, ..Plan::default() };
     let sent = watch::send(&pair, QUIET_LINK, Traffic::new(plan)?, Pace::Unlimited, &mut Oracle::new())?;
-    // Every ledger balances, or stopping fails.
+    // Stopping fails unless every ledger balances.
     let reports = stop(&mut daemon, Loss::Possible(&["socket_drop"]))?;
     let seen = seen_on(INTERFACE, &reports)?;
     ensure!(seen.packets == sent.packets, "seen {seen:?} of {sent:?}");
@@ -244,10 +245,10 @@ fn both_kinds_of_modes_measure_side_by_side() -> Result<()> {
     Ok(())
 }
 
-/// A program, in this folder, that runs weir with these capabilities and no others, whoever it runs as.
+/// A program in this folder that runs weir with these capabilities and no others, whatever its user.
 pub fn with_few_rights(granted: &str, scratch: &Scratch) -> Result<PathBuf> {
     let sets = ["inh-caps", "ambient-caps", "bounding-set"].map(|set| format!("--{set}=-all{granted}")).join(" ");
-    // By its path: some shells have a lesser one of their own.
+    // It is called by its path, because some shells have a built-in `setpriv` with fewer options.
     let setpriv = env::var_os("PATH").and_then(|path| {
         let mut candidates = env::split_paths(&path).map(|directory| directory.join("setpriv"));
         candidates.find(|candidate| candidate.is_file())

@@ -42,7 +42,7 @@ const LIMIT: u64 = 1_000;
 /// The alert of a scan begins and ends after this many windows.
 const WINDOWS: usize = 2;
 
-/// Rules of which only the first two are ever met, and each only in its own test.
+/// Rules. Only the first two are ever met, each only in its own test.
 fn rules(webhook: &Collector) -> String {
     format!(
         "report: {{interval: 1s}}
@@ -90,7 +90,7 @@ fn text(value: &Value, name: &str) -> Result<String> {
     Ok(value[name].as_str().with_context(|| format!("no {name} in {value}"))?.to_owned())
 }
 
-/// Compares log and webhook with what the reports say: each change is there once, in this order.
+/// Compares log and webhook with the reports: each change is there once, in this order.
 fn check_told(daemon: &Daemon, reports: &[Value], messages: &[Received]) -> Result<()> {
     let told = told_by_reports(reports)?;
     let log = daemon.log()?;
@@ -168,7 +168,7 @@ fn without_addresses_no_way_out_has_one() -> Result<()> {
     let asked = Command::new(weir_binary()?).args(["report", "--json", "--socket"]).arg(&socket).output()?;
     let (_, _, scraped) = get(&watch.pair.observer, "/report", "*/*")?;
     let (_, _, metrics) = get(&watch.pair.observer, "/metrics", "*/*")?;
-    // They would not be judged well: many rows have the same address.
+    // These reports are not judged, because many rows have the same masked address.
     watch.daemon.stop(TIMEOUT)?;
     let reports = watch.daemon.reports()?;
     let log = watch.daemon.log()?;
@@ -192,13 +192,13 @@ fn without_addresses_no_way_out_has_one() -> Result<()> {
 fn a_scan_is_told_once_after_exactly_so_many_windows() -> Result<()> {
     let (mut watch, webhook) = start(ROOMY_RINGS)?;
     let mut oracle = Oracle::new();
-    // Calm: some thousand packets of many sources, whose destinations are few.
+    // Calm traffic: some thousand packets of many sources with few destinations each.
     watch.send(Plan { seed: 71, ..Plan::default() }, &mut oracle)?;
     let calm = watch.daemon.reports()?.len() + 2;
     watch.daemon.wait_for_reports(calm, TIMEOUT)?;
     ensure!(webhook.received().is_empty(), "calm traffic makes an alert: {:?}", webhook.received());
 
-    // Refused at first, for a moment: the message comes all the same, and once.
+    // The webhook refuses connections at first; the message still arrives, once.
     watch.pair.observer.enter(|| webhook.behave(Behaviour::Down))??;
     let plan = scan(72);
     let mut was_down = false;
@@ -214,7 +214,7 @@ fn a_scan_is_told_once_after_exactly_so_many_windows() -> Result<()> {
     ensure!(was_down, "the webhook was never missed");
     let begun = webhook.received().len();
     webhook.wait_for(begun + 1, TIMEOUT).context("the end of the alert")?;
-    // By the next report the answer to that message has arrived, too.
+    // When the next report comes, the answer to that message has arrived, too.
     let reported = watch.daemon.reports()?.len();
     watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
     let reports = stop(&mut watch.daemon, Loss::None)?;
@@ -232,7 +232,7 @@ fn a_scan_is_told_once_after_exactly_so_many_windows() -> Result<()> {
     let others: Vec<_> = reports.iter().filter_map(|report| report["alerts"].as_array()).flatten().collect();
     ensure!(others.iter().all(|alert| alert["rule"] == "scan"), "other rules say something: {others:?}");
 
-    // The truth of all windows together: no window can have more.
+    // The truth over all windows together: a single window cannot have more.
     let truth: HashMap<IpAddr, u64> = oracle.spread(|key| vec![(key.src, key.dst)]);
     let (scanner, reached) = truth.iter().max_by_key(|(_, reached)| **reached).context("nobody sent")?;
     for alert in reports.iter().filter_map(|report| alert(report, "scan")).filter(|alert| alert["change"] == "begins") {
@@ -252,7 +252,7 @@ fn a_scan_is_told_once_after_exactly_so_many_windows() -> Result<()> {
 }
 
 fn lost_packets_are_told_with_their_interface() -> Result<()> {
-    // Room for some thousand records, and a daemon that does not read them.
+    // The ring has room for some thousand records, and the daemon is stopped and does not read them.
     let (mut watch, webhook) = start("datapath: {ring: 64KiB, cache_flows: 256}\n")?;
     watch.daemon.wait_for_reports(2, TIMEOUT)?;
     watch.daemon.signal(Signal::STOP)?;
@@ -300,7 +300,7 @@ fn story(received: &[Received]) -> Result<Vec<String>> {
     received.iter().map(one).collect()
 }
 
-/// The rule of the first configuration ends with it, and the other one goes on.
+/// The alert of a removed rule ends; the alert of the remaining rule goes on.
 fn a_rule_that_is_reloaded_away_ends_its_alert() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let webhook = webhook(&pair.observer)?;
@@ -314,7 +314,7 @@ fn a_rule_that_is_reloaded_away_ends_its_alert() -> Result<()> {
     check_told(&daemon, &reports, &webhook.received())
 }
 
-/// What fires goes on: for the first webhook it ends, and for the second one it begins.
+/// The alerts go on, but they end for the first webhook and begin for the second one.
 fn a_webhook_that_is_reloaded_away_hears_of_each_end() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let [first, second, dead] = [webhook(&pair.observer)?, webhook(&pair.observer)?, webhook(&pair.observer)?];

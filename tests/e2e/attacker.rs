@@ -1,5 +1,5 @@
-//! An attacker has taken over the process of weir while it measures. These tests show what he can and cannot do then,
-//! as `docs/SECURITY.md` says it.
+//! An attacker has taken over the process of weir while it measures. These tests show what the attacker can and cannot
+//! do then, as `docs/SECURITY.md` describes it.
 
 use std::{
     fs,
@@ -38,7 +38,7 @@ tests![
     a_folder_that_is_replaced_is_told_and_a_link_to_nothing_yet_is_followed
 ];
 
-/// What `/proc` says of an XDP program's descriptor: `BPF_PROG_TYPE_XDP`.
+/// The line in `/proc` for the descriptor of an XDP program: `BPF_PROG_TYPE_XDP`.
 const XDP: &str = "prog_type:\t6";
 /// `BPF_XDP` of `enum bpf_attach_type`, and `XDP_FLAGS_SKB_MODE`.
 const ATTACH_XDP: u32 = 37;
@@ -48,18 +48,18 @@ const BPF_PROG_LOAD: u64 = 5;
 const BPF_OBJ_PIN: u64 = 6;
 const BPF_PROG_TEST_RUN: u64 = 10;
 const BPF_LINK_CREATE: u64 = 28;
-/// Of `linux/fcntl.h` and `asm/sockios.h`.
+/// From `linux/fcntl.h` and `asm/sockios.h`.
 const F_SETSIG: u64 = 10;
 const FIOSETOWN: u64 = 0x8901;
 const LOOPBACK: u32 = 1;
-/// The thread that has a capability by which it could change the network.
+/// The thread with a capability that allows changing the network.
 const ASKS: &str = "weir-chains";
-/// Threads that talk to others, and need no eBPF.
+/// Threads that talk to other machines or processes and need no eBPF.
 const WITHOUT_EBPF: [&str; 3] = ["sink", "weir-metrics", "weir-control"];
 /// The MTU that the attacker would give to the loopback.
 const MTU: u32 = 1_280;
 
-/// Namespaces, Landlock, and a processor whose registers are known here.
+/// These tests need namespaces, Landlock, and an x86-64 processor.
 pub fn requirements() -> Result<(), String> {
     netns::requirements()?;
     if !cfg!(target_arch = "x86_64") {
@@ -80,7 +80,7 @@ fn open(path: &[u8], flags: i32) -> (libc::c_long, [Argument<'_>; 4]) {
     (libc::SYS_openat, [here, Bytes(path), Number((flags | libc::O_CLOEXEC) as u64), Number(0o600)])
 }
 
-/// A folder of which weir's configuration says nothing, with a file that only root may read.
+/// A folder that weir's configuration does not name, with a file that only root may read.
 fn foreign() -> Result<(Scratch, PathBuf)> {
     let scratch = Scratch::new()?;
     let folder = scratch.path().join("of-others");
@@ -161,7 +161,7 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
     permissions(puppet, &secret)?;
     sockets(puppet)?;
     let socket = descriptor(puppet, libc::SYS_socket, &[n(libc::AF_INET as u64), n(libc::SOCK_DGRAM as u64), n(0)])?;
-    // `struct ifreq`: a name of 16 bytes, and no flag: down.
+    // `struct ifreq`: a name of 16 bytes and no flags, which means "down".
     let mut request = [0; 40];
     request[..QuietPair::OBSERVER_INTERFACE.len()].copy_from_slice(QuietPair::OBSERVER_INTERFACE.as_bytes());
     let got = answer(puppet.call(libc::SYS_ioctl, &[n(socket), n(libc::SIOCSIFFLAGS), b(&request)])?);
@@ -200,7 +200,7 @@ fn network(puppet: &mut Puppet) -> Result<()> {
     let netlink = [libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE].map(|value| n(value as u64));
     let socket = descriptor(puppet, libc::SYS_socket, &netlink)?;
     let request = change_of_mtu();
-    // The kernel's answer is not read here: the test looks at the interface at its end.
+    // The kernel's answer is not read here: the test checks the interface at its end.
     answer(puppet.call(libc::SYS_sendto, &[n(socket), Bytes(&request), n(request.len() as u64), n(0), n(0), n(0)])?)?;
     close(puppet, socket)
 }
@@ -215,7 +215,7 @@ fn change_of_mtu() -> Vec<u8> {
     [&(4 + body.len() as u32).to_ne_bytes()[..], &body].concat()
 }
 
-/// Landlock says nothing of these, and root owns the files.
+/// Landlock does not restrict these calls, and root owns the files.
 fn permissions(puppet: &mut Puppet, secret: &[u8]) -> Result<()> {
     let (n, b) = (Number, Bytes);
     let here = n(libc::AT_FDCWD as u64);
@@ -279,7 +279,7 @@ fn close(puppet: &mut Puppet, descriptor: u64) -> Result<()> {
     Ok(())
 }
 
-/// The thread that asks which programs are at a hook keeps `CAP_NET_ADMIN`, and has no other call.
+/// The thread that asks which programs are at a hook keeps `CAP_NET_ADMIN`, but can make no other call with it.
 fn asks_only(puppet: &mut Puppet) -> Result<()> {
     let (n, b) = (Number, Bytes);
     let netlink = [libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE].map(|value| n(value as u64));
@@ -297,7 +297,7 @@ fn asks_only(puppet: &mut Puppet) -> Result<()> {
         ("run a program", libc::SYS_execve, vec![b(b"/bin/true\0"), n(0), n(0)]),
         ("make code", libc::SYS_mmap, vec![n(0), n(4096), n(7), n(0x22), n(u64::MAX), n(0)]),
     ];
-    // By sockets that other threads have.
+    // These calls use sockets of other threads.
     for socket in 3..64 {
         calls.push(("send (sendto)", libc::SYS_sendto, vec![n(socket), b(&request), length, n(0), n(0), n(0)]));
         calls.push(("send (write)", libc::SYS_write, vec![n(socket), b(&request), length]));
@@ -391,13 +391,13 @@ fn start(settings: &str) -> Result<(QuietPair, Daemon)> {
     Ok((pair, daemon))
 }
 
-/// Holds a thread as soon as it waits for something.
+/// Stops a thread as soon as it waits for something.
 fn hold(thread: u32) -> Result<Puppet> {
     clock::wait_for("a thread that waits", TIMEOUT, || Ok(Puppet::hold(thread).ok()))
 }
 
-/// Whether another process of the same user, without capabilities, may look into this one. The kernel then also writes
-/// core dumps of it.
+/// Whether another process of the same user, without capabilities, may inspect this one. If it may, the kernel also
+/// writes core dumps of this process.
 fn is_open_to_its_user(process: u32) -> Result<bool> {
     let look = move || {
         privileges::give_up_all();
@@ -419,13 +419,13 @@ fn who_takes_weir_over_gains_little() -> Result<()> {
     files_of_its_own(&mut hold(daemon.pid())?, &daemon)?;
     allowed(&mut hold(daemon.pid())?, &daemon)?;
     ensure!(fs::read_to_string(&secret)? == "secret");
-    // It measures on, as if nothing had been.
+    // weir goes on measuring as before.
     let reports = daemon.reports()?.len();
     daemon.wait_for_reports(reports + 2, TIMEOUT)?;
     stop(&mut daemon, Loss::None).map(drop)
 }
 
-/// In the default mode weir looks every second which programs stand before its own.
+/// In the default mode weir checks every second which programs run before its own.
 fn the_capability_to_see_other_programs_is_worth_nothing_else() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let interfaces = format!(
@@ -488,7 +488,7 @@ fn answers_are_read_under_all_restrictions() -> Result<()> {
     Ok(())
 }
 
-/// The other tests could not fail otherwise: it is the sandbox that closes files to a process of root's.
+/// This shows that the other tests can fail: without the sandbox a process of root may open all files.
 fn without_the_sandbox_files_are_open() -> Result<()> {
     let (_pair, mut daemon) = start("sandbox: false\n")?;
     daemon.wait_for_line("weir keeps all system calls and access to all files", TIMEOUT)?;
@@ -519,7 +519,7 @@ fn a_sandbox_that_a_reload_would_need_to_open_stays_closed() -> Result<()> {
     daemon.signal(Signal::HUP)?;
     let refusal = daemon.wait_for_line("sinks[0].path: needs a restart: weir writes only files in folders", TIMEOUT)?;
     ensure!(refusal.contains(&elsewhere.display().to_string()), "{refusal}");
-    // A file beside those that it has needs none.
+    // A file in a folder that weir may already write to needs no restart.
     let beside = daemon.directory().join("second.ndjson");
     fs::write(&file, with(&beside))?;
     daemon.signal(Signal::HUP)?;

@@ -1,4 +1,4 @@
-//! The wall clock may be stepped while weir measures: windows stay in order, and reports say so.
+//! The wall clock may be stepped while weir measures: windows stay in order, and reports note the step.
 
 use std::{
     fs::OpenOptions,
@@ -28,7 +28,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that is as the machine's.
+    /// A clock that agrees with the machine's.
     pub fn new() -> Result<Self> {
         let clock = Self { scratch: Scratch::new()? };
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/clocks/stepped.c");
@@ -40,14 +40,14 @@ impl Clock {
         Ok(clock)
     }
 
-    /// What to preload.
+    /// The library to preload.
     pub fn library(&self) -> PathBuf {
         self.scratch.file("stepped.so")
     }
 
     /// Sets it to this many milliseconds before or after the machine's.
     pub fn set(&self, off_ms: i64) -> Result<()> {
-        // In place: the process has the file mapped.
+        // The file is written in place, because the process has mapped it.
         let step = OpenOptions::new().write(true).create(true).truncate(false).open(self.scratch.file("step"))?;
         Ok(step.write_all_at(&(off_ms * 1_000_000).to_ne_bytes(), 0)?)
     }
@@ -76,7 +76,7 @@ fn a_stepped_clock_disturbs_no_window() -> Result<()> {
     for (seed, off_ms) in (71..).zip(SET_MS) {
         clock.set(off_ms)?;
         watch.send(Plan { seed, packets: 2_000, ..Plan::default() }, &mut oracle)?;
-        // The window in which the clock was stepped, and two that are whole.
+        // Waits for the window in which the clock was stepped, and for two whole ones.
         let reported = watch.daemon.reports()?.len();
         watch.daemon.wait_for_reports(reported + 3, TIMEOUT)?;
     }
@@ -95,7 +95,7 @@ fn a_stepped_clock_disturbs_no_window() -> Result<()> {
         let [[_, end], [start, next_end]] = [times(&pair[0])?, times(&pair[1])?];
         let is_stepped = pair[0]["window"].get("clock_step_seconds").is_some();
         ensure!(is_stepped || end == start, "{} and then {}", pair[0]["window"], pair[1]["window"]);
-        // The last one is cut by the end.
+        // The last window is cut short by the end of weir.
         let is_aligned = next_end.subsec_nanosecond() == 0 || pair[1]["id"] == reports[reports.len() - 1]["id"];
         ensure!(is_aligned || pair[1]["window"].get("clock_step_seconds").is_some(), "{}", pair[1]["window"]);
     }

@@ -1,5 +1,5 @@
-//! Packets that begin or end TCP connections are counted exactly; and packets of a flow with another TOS or VLAN have
-//! records of their own.
+//! Packets that begin or end TCP connections are counted exactly. Packets of a flow with different TOS bytes or VLANs
+//! have separate records.
 
 use std::{
     io::Read,
@@ -39,7 +39,7 @@ tests![
 
 const OPEN_PORT: u16 = 7100;
 const CLOSED_PORT: u16 = 7101;
-/// Connections that both sides end, that the server refuses, and that the client breaks off.
+/// Numbers of connections that both sides end, that the server refuses, and that the client resets.
 const ENDED: u64 = 7;
 const REFUSED: u64 = 5;
 const BROKEN: u64 = 3;
@@ -60,8 +60,8 @@ fn real_connections_are_counted_by_packet_sockets() -> Result<()> {
     check_connections("afpacket", "both")
 }
 
-/// The client's packets come in by one interface of the router, and the server's by the other. With both directions,
-/// each of these goes out by the other one, too.
+/// The client's packets come in by one interface of the router, and the server's by the other. If both directions are
+/// measured, each packet is also counted where it leaves.
 fn check_connections(mode: &str, direction: &str) -> Result<()> {
     one_window();
     let [wan, lan] = Lab::router_interfaces();
@@ -86,7 +86,7 @@ fn check_connections(mode: &str, direction: &str) -> Result<()> {
             if *way == "ingress" { [(wan, client), (lan, server)] } else { [(lan, client), (wan, server)] }
         {
             let found = tcp(&reports[0], name, way)?;
-            // What was sent again came again.
+            // Retransmitted segments are counted again.
             let is_right =
                 found.iter().zip(expected).all(|(found, expected)| (expected..=expected + repeated).contains(found));
             ensure!(is_right, "{name} {way}: {found:?} should be {expected:?}, and {repeated} segments were repeated");
@@ -114,7 +114,7 @@ fn connect(lab: &Lab, server: IpAddr) -> Result<()> {
         for _ in 0..ENDED + BROKEN {
             let (mut stream, _) = listener.accept()?;
             stream.set_read_timeout(Some(TIMEOUT))?;
-            // Until the client ends its side, or breaks off.
+            // Waits until the client closes or resets the connection.
             let _ = stream.read(&mut [0; 1]);
         }
         Ok(())
@@ -131,7 +131,7 @@ fn connect(lab: &Lab, server: IpAddr) -> Result<()> {
         }
         for _ in 0..BROKEN {
             let stream = TcpStream::connect_timeout(&open, TIMEOUT)?;
-            // To close it then is to reset it.
+            // With a linger time of zero, closing the socket resets the connection.
             set_socket_linger(&stream, Some(Duration::ZERO))?;
         }
         Ok(())
@@ -156,7 +156,8 @@ fn sampled_counts_have_bounds() -> Result<()> {
     Ok(())
 }
 
-/// The VLAN tag is found at XDP, at the tc hook (where it is beside the packet), and by a packet socket.
+/// The VLAN tag is found at XDP, at the tc hook (where the kernel keeps it outside of the packet), and by a packet
+/// socket.
 fn each_tos_and_each_vlan_has_a_record_of_its_own() -> Result<()> {
     for mode in ["native", "auto", "afpacket"] {
         check_records(mode).with_context(|| mode.to_owned())?;
@@ -167,14 +168,14 @@ fn each_tos_and_each_vlan_has_a_record_of_its_own() -> Result<()> {
 fn check_records(mode: &str) -> Result<()> {
     const EACH: u64 = 50;
     const TOS: [u8; 4] = [0, 0x02, 0x03, 0xb8];
-    /// The priority alone is no VLAN.
+    /// A tag with only a priority is no VLAN.
     const TAGS: [Option<u16>; 5] = [None, Some(0x6000), Some(5), Some(0xa007), Some(0x0fff)];
     const VLANS: u64 = 4;
     let watch = watch_by(mode, "ingress")?;
     let mut oracle = Oracle::new();
     let all = TOS.into_iter().flat_map(|tos| TAGS.map(|tag| packet(tos, tag)));
     let packets = all.flat_map(|packet| (0..EACH).map(move |_| packet.clone()));
-    // One CPU has them all.
+    // One CPU sends all packets.
     let cpu = *online_cpus()?.last().context("no CPU is online")?;
     let packets = packets.enumerate().map(move |(nth, packet)| {
         if nth == 0 {

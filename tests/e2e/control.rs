@@ -44,7 +44,7 @@ fn weir(socket: &Path, arguments: &[&str]) -> Result<Output> {
     Ok(command.args(arguments).arg("--socket").arg(socket).output()?)
 }
 
-/// What weir prints as JSON; `None` if it says that there is no answer yet.
+/// The JSON that weir prints; `None` if there is no answer yet.
 fn json(socket: &Path, arguments: &[&str]) -> Result<Option<Value>> {
     let output = weir(socket, &[arguments, &["--json"]].concat())?;
     if output.status.code() == Some(3) {
@@ -72,13 +72,13 @@ fn before_a_window_has_ended_there_is_no_report() -> Result<()> {
     watch.stop(Loss::None).map(drop)
 }
 
-/// Every window is asked for the same keys while it is the last one, so together the answers have all packets.
+/// Each window is queried for the same keys while it is the last one, so all answers together have all packets.
 fn a_key_is_known_in_each_window_and_the_last_report_is_told() -> Result<()> {
     let scratch = Scratch::new()?;
     let socket = scratch.file("control.sock");
     let mut watch = Watch::start(&settings(&socket, "3s"))?;
     let mut oracle = Oracle::new();
-    // More sources than a list has, so that some of the keys are not listed.
+    // There are more sources than a list has rows, so some of the keys are not listed.
     let sent = watch.send(Plan { seed: 31, packets: 30_000, flows: 400, ..Plan::default() }, &mut oracle)?;
     let truth: HashMap<IpAddr, Tally> = oracle.grouped(|key| vec![key.src]);
     let mut keys: Vec<IpAddr> = truth.keys().copied().collect();
@@ -115,7 +115,7 @@ fn a_key_is_known_in_each_window_and_the_last_report_is_told() -> Result<()> {
         }
         let truth = truth[key].bytes;
         ensure!((lower..=upper).contains(&truth), "{key} has {truth} bytes, and the answers are {lower} to {upper}");
-        // So few keys are all candidates.
+        // With so few keys, all of them are candidates.
         ensure!(value == truth, "{key} has {truth} bytes, and the answers say {value}");
     }
 
@@ -133,7 +133,7 @@ fn a_key_is_known_in_each_window_and_the_last_report_is_told() -> Result<()> {
     let why = String::from_utf8(wrong.stderr)?;
     ensure!(wrong.status.code() == Some(2) && why.contains("\"nowhere\" is no address"), "{why}");
 
-    // What was told is what the sink got.
+    // The sink got the same report.
     let last = json(&socket, &["report"])?.context("no report")?;
     let reports = watch::stop(&mut watch.daemon, Loss::None)?;
     ensure!(reports.contains(&last), "the last report is none of those of the sink: {}", last["id"]);
@@ -149,7 +149,7 @@ fn the_last_windows_together_hold_what_was_sent() -> Result<()> {
     let socket = scratch.file("control.sock");
     let watch = Watch::start(&settings(&socket, "1s"))?;
     let mut oracle = Oracle::new();
-    // More keys than lists have, and two seconds of packets: at least two windows.
+    // There are more keys than lists have rows, and two seconds of packets make at least two windows.
     let traffic = Traffic::new(Plan { seed: 33, packets: 20_000, flows: 400, ..Plan::default() })?;
     let sent = watch::send(&watch.pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(10_000), &mut oracle)?;
     let union = clock::wait_for("windows with all packets", TIMEOUT, || {
@@ -218,7 +218,7 @@ fn clients_that_hang_cost_no_packet() -> Result<()> {
             b"{\"version\":1,\"command\":\"ask\",\"keys\":[\"src_ip=192.0.2.1\"]}\n",
             &[b'x'; 10_000],
         ][nth % 5];
-        // It may be out already.
+        // The client may already be disconnected.
         let _ = client.write_all(bytes);
         hanging.push(client);
     }
@@ -264,7 +264,7 @@ fn seconds_add_up_to_exactly_what_was_sent() -> Result<()> {
     let mut oracle = Oracle::new();
     let sent = watch.send(Plan { seed: 41, packets: 30_000, flows: 400, ..Plan::default() }, &mut oracle)?;
     let (mut sum, mut last, mut is_reported) = (Tally::default(), before, false);
-    // Also after all packets have come, until a window has ended.
+    // Reads on after all packets have come, until a window has ended.
     while sum.packets < sent.packets || !is_reported {
         let second = subscriber.next()?;
         let interface = &second["interfaces"][0];
@@ -288,7 +288,7 @@ fn subscribers_that_do_not_read_cost_no_packet() -> Result<()> {
     clock::wait_for("a report", TIMEOUT, || json(&socket, &["report"]))?;
     ensure!(json(&socket, &["status"])?.is_some(), "no status beside a hundred subscribers");
     drop(deaf);
-    // Their places are free again.
+    // The subscribers' slots are free again.
     clock::wait_for("a place for a subscriber", TIMEOUT, || {
         let second = Subscriber::new(&socket)?.next()?;
         Ok((second["schema"] == "weir.second/1").then_some(()))

@@ -1,4 +1,4 @@
-//! CPUs come and go, and some are not weir's to use: every packet is in the ledger all the same.
+//! CPUs go offline and come back, and weir may not use some of them. Every packet is still in the ledger.
 
 use std::{
     fs,
@@ -33,7 +33,7 @@ const CPU: u32 = 1;
 const SWITCH: &str = "/sys/devices/system/cpu/cpu1/online";
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 
-/// Namespaces, and a CPU that may be switched off.
+/// These tests need namespaces, and a CPU that may be switched off.
 pub fn requirements() -> Result<(), String> {
     netns::requirements()?;
     let cpus = Cpus::of_this_machine().map_err(|error| error.to_string())?;
@@ -70,7 +70,7 @@ impl Drop for Offline {
 struct Cpuset(PathBuf);
 
 impl Cpuset {
-    /// Makes one, where control groups of the first version have the CPUs.
+    /// Creates the group; `None` unless the machine has cpusets of cgroups version 1.
     fn new() -> Result<Option<Self>> {
         let all = Path::new("/sys/fs/cgroup/cpuset");
         if !all.join("cpuset.cpus").exists() {
@@ -83,7 +83,7 @@ impl Cpuset {
         Ok(Some(own))
     }
 
-    /// Puts this thread into it, and what it starts.
+    /// Moves this thread into the group, and with it everything that the thread starts.
     fn enter(&self) -> Result<()> {
         Ok(fs::write(self.0.join("tasks"), "0")?)
     }
@@ -116,7 +116,7 @@ pub fn send_on(cpu: u32, watch: &Watch, plan: Plan, oracle: &mut Oracle) -> Resu
     Ok(sent)
 }
 
-/// No window is missing.
+/// Checks that no window is missing.
 pub fn check_numbers(reports: &[Value]) -> Result<()> {
     let numbers: Result<Vec<_>> = reports.iter().map(|report| number(&report["observer"]["seq"])).collect();
     let numbers = numbers?;
@@ -141,7 +141,7 @@ fn what_a_cpu_left_that_went_offline_is_reported() -> Result<()> {
         ensure!(seen == sent, "{seen:?} of {sent:?} were reported while the CPU was away");
         offline.end();
         sent.add(send_on(CPU, &watch, plan(2_000), &mut oracle)?);
-        // It goes again, before its window ends.
+        // The CPU goes offline again before its window ends.
         Offline::new()?.end();
         sent.add(send_on(CPU, &watch, plan(1_000), &mut oracle)?);
     }
@@ -155,7 +155,7 @@ fn a_cpu_that_comes_later_is_measured_from_its_first_packet_on() -> Result<()> {
     let offline = Offline::new()?;
     let mut watch = Watch::start(&format!("{INTERVAL}{ROOMY_RINGS}"))?;
     let mut oracle = Oracle::new();
-    // It cannot notice that the CPU is there, until all packets have come: many more flows than its cache holds.
+    // weir is stopped and cannot notice the CPU until all packets have come, with many more flows than the cache holds.
     watch.daemon.signal(Signal::STOP)?;
     offline.end();
     let plan = Plan { seed: 33, packets: 60_000, flows: 40_000, zipf: 0.2, ..Plan::default() };
@@ -172,7 +172,7 @@ fn a_cpu_that_comes_later_is_measured_from_its_first_packet_on() -> Result<()> {
 }
 
 fn an_affinity_smaller_than_the_machine_is_no_reason_to_stop() -> Result<()> {
-    // The daemon inherits what its parent may use.
+    // The daemon inherits the CPU affinity of its parent.
     let cpuset = Cpuset::new()?;
     let start = || {
         match &cpuset {

@@ -1,4 +1,4 @@
-//! `default route` means what a default route leaves by, and follows it.
+//! `default route` means the interfaces that carry a default route, and weir follows changes.
 
 use std::{collections::BTreeSet, fs};
 
@@ -27,7 +27,7 @@ const ONE: [&str; 2] = ["gen1", "port1"];
 const TWO: [&str; 2] = ["gen2", "port2"];
 const RULE: &str = "interfaces: [default route]\n";
 
-/// Sends some packets, of which the oracle is told.
+/// Sends some packets and adds them to the oracle.
 fn send(pair: &QuietPair, link: [&str; 2], seed: u64, oracle: &mut Oracle) -> Result<()> {
     let plan = Plan { seed, packets: 2_000, mix: Mix::odd(), ..Plan::default() };
     watch::send(pair, link, Traffic::new(plan)?, Pace::Unlimited, oracle).map(drop)
@@ -56,7 +56,7 @@ fn the_default_route_is_followed_from_interface_to_interface() -> Result<()> {
     let (none, one, two, both) = (&[][..], &["port1"][..], &["port2"][..], &["port1", "port2"][..]);
     for (nth, (change, expected)) in [
         ("route add default dev port1", one),
-        // Another table, another type, and another prefix that begins at the same address.
+        // These do not count: another table, another type, and a longer prefix with the same address.
         ("route add default dev port2 table 100", one),
         ("route add blackhole default metric 50", one),
         ("route add 0.0.0.0/1 dev port2", one),
@@ -102,7 +102,7 @@ fn a_reload_leaves_what_carries_the_default_route_attached() -> Result<()> {
     let mut daemon = measure(&pair.observer, &format!("{RULE}{INTERVAL}control: {{socket: none}}\n"))?;
     let directory = daemon.directory().to_owned();
     let mut oracle = Oracle::new();
-    // Another entry beside it, one that names what carries it, a pattern that means it, and itself again.
+    // Each entry still matches the interface: with another entry beside it, by name, by pattern, and by route again.
     for (nth, (interfaces, expected)) in [
         ("default route, port2", &["port1", "port2"][..]),
         ("port1, default route", &["port1"]),
@@ -139,7 +139,7 @@ fn what_has_several_uplinks_is_measured_on_four() -> Result<()> {
     daemon.wait_for_line("\"port5\" is one more", TIMEOUT)?;
     let four = ["port1", "port2", "port3", "port4"];
     wait_for_names(&mut daemon, &four.map(|name| [name; 2]).concat())?;
-    // One that goes makes room when its window is reported.
+    // An interface that disappears makes room once its window is reported.
     route_by(&[1, 3, 4, 5])?;
     daemon.wait_for_line("attached interface=port5", TIMEOUT)?;
     let four = ["port1", "port3", "port4", "port5"];

@@ -1,5 +1,5 @@
-//! Every report that the disk has arrives exactly once, or a tombstone says why not: whatever the collector does,
-//! however often weir is killed, and whatever its disk does.
+//! Every report on disk arrives exactly once, or a tombstone says why not: whatever the collector and the disk do, and
+//! however often weir is killed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +39,7 @@ tests![
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 
-/// All that a collector may do, one after the other; between two of these it accepts reports for a while.
+/// All behaviours of a collector, one after the other; in between it accepts reports for a while.
 const SCRIPT: [Behaviour; 16] = [
     Behaviour::Down,
     Behaviour::Lost,
@@ -163,8 +163,8 @@ struct Arrived {
 }
 
 impl Arrived {
-    /// How many reports are nowhere. The next one that came names each such gap: it names the number before its own,
-    /// and reports are numbered from one.
+    /// How many reports neither arrived nor have a tombstone. Reports are numbered from one, and each must name the
+    /// number before its own.
     fn missing(&self) -> Result<u64> {
         for (seq, report) in self.reports.range(2..) {
             let previous = report["previous"].as_str().with_context(|| format!("report {seq} names none before it"))?;
@@ -186,7 +186,7 @@ fn whatever_the_collector_does_and_however_often_weir_is_killed() -> Result<()> 
         for behaviour in behaviours.by_ref().take(2) {
             delivery.behave(*behaviour)?;
             delivery.clock.set(AN_HOUR_MS * (i64::from(kill) % 3 - 1))?;
-            // Always another moment of a window of one second.
+            // Each kill comes at a different moment of the window of one second.
             thread::sleep(Duration::from_millis(u64::from(kill * 7919 % 1000)));
         }
         on_disk.extend(delivery.kill(daemon, Duration::from_millis(u64::from(kill * 6101 % 700)))?);
@@ -202,13 +202,13 @@ fn whatever_the_collector_does_and_however_often_weir_is_killed() -> Result<()> 
         ensure!(arrived.lines.contains_key(id), "{id} was on the disk, and never came");
     }
     ensure!(arrived.lost.is_empty(), "there was room for all, but {:?} are lost", arrived.lost);
-    // A window that was not on the disk yet dies with its weir, perhaps after its report had a number.
+    // A window that was not on disk yet is lost with the killed weir, perhaps after its report had a number.
     let missing = arrived.missing()?;
     ensure!(missing <= kills.into(), "{missing} reports are missing after {kills} kills");
     Ok(())
 }
 
-/// A small file system in the place of a folder; gone with the test.
+/// A small file system, mounted on a folder until it is dropped.
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
@@ -227,7 +227,7 @@ impl<'a> SmallDisk<'a> {
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
-        // The processes that used it have ended by then.
+        // The processes that used it have ended.
         let _ = run(Command::new("umount").arg("--lazy").arg(self.0));
     }
 }
@@ -247,7 +247,7 @@ fn a_disk_without_room_and_one_that_cannot_be_written() -> Result<()> {
     clock::wait_for("a tombstone on a full disk", TIMEOUT, || {
         Ok(delivery.waiting()?.iter().any(is_lost).then_some(()))
     })?;
-    // It is busy while weir writes.
+    // The remount fails as long as weir is writing.
     clock::wait_for("a disk that nobody writes", TIMEOUT, || Ok(disk.remount("ro").ok()))?;
     daemon.wait_for_line("the spool takes no reports", TIMEOUT)?;
     disk.remount("rw")?;
@@ -284,7 +284,7 @@ fn a_file_on_a_full_disk_has_whole_lines_and_each_report_once() -> Result<()> {
     };
     let before = reports()?.len();
     disk.remount("size=1m")?;
-    // Those that waited, and one more.
+    // Waits for the reports that were waiting, and for one more.
     let more = || Ok((fs::read_to_string(&file)?.lines().count() > before + 2).then_some(()));
     clock::wait_for("the reports that waited", TIMEOUT, more)?;
     daemon.signal(Signal::TERM)?;
@@ -307,7 +307,7 @@ fn a_reload_while_the_collector_hangs_keeps_reports_on_disk() -> Result<()> {
     fs::write(&config, fs::read_to_string(&config)?.replace("timeout: 59s", "timeout: 500ms"))?;
     daemon.signal(Signal::HUP)?;
     daemon.wait_for_line("the new configuration is in force", TIMEOUT)?;
-    // The old attempt still hangs.
+    // The old attempt is still hanging.
     wait_for(delivery.waiting()?.len() + 3)?;
     daemon.signal(Signal::KILL)?;
     daemon.wait(TIMEOUT)?;
@@ -327,7 +327,7 @@ fn a_reload_while_the_collector_hangs_keeps_reports_on_disk() -> Result<()> {
     Ok(())
 }
 
-/// A collector that answers as a path does that takes no POST, or a TLS port that is spoken to in plain text.
+/// A collector that answers like a path that accepts no POST, or like a TLS port that gets plain text.
 fn a_mistake_of_the_operator_costs_no_report() -> Result<()> {
     let delivery = Delivery::new()?;
     for status in [405, 400] {
@@ -351,7 +351,7 @@ fn a_mistake_of_the_operator_costs_no_report() -> Result<()> {
 }
 
 fn an_outage_costs_no_report_and_no_memory() -> Result<()> {
-    /// What a process may have more at the end: pages that it touches for the first time.
+    /// How much the process may grow: it touches some pages for the first time.
     const MORE_BYTES: u64 = 4 << 20;
     let windows = times().unwrap_or(20) as usize;
     let delivery = Delivery::new()?;
@@ -378,7 +378,7 @@ fn an_outage_costs_no_report_and_no_memory() -> Result<()> {
     Ok(())
 }
 
-/// A program that stands before a collector; killed on drop.
+/// A program in front of a collector; killed on drop.
 struct Front(Child);
 
 impl Drop for Front {

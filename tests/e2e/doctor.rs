@@ -1,4 +1,4 @@
-//! The findings of `weir doctor` agree with what `weir run` can do, and it attaches nothing to find out.
+//! The findings of `weir doctor` agree with what `weir run` can do, and `weir doctor` attaches nothing.
 
 use std::{collections::BTreeSet, fs, net::IpAddr, os::unix::fs::PermissionsExt};
 
@@ -44,14 +44,14 @@ fn forbidding(diagnosis: &Value) -> Result<Vec<&str>> {
         .collect())
 }
 
-/// The finding with this name about the only interface.
+/// The finding with this name about the interface.
 fn on_interface<'a>(diagnosis: &'a Value, name: &str) -> Result<(&'a str, &'a str)> {
     let finding = list(&diagnosis["interfaces"][0]["findings"])?.iter().find(|finding| finding["name"] == name);
     let finding = finding.with_context(|| format!("nothing about {name} in {diagnosis}"))?;
     Ok((finding["answer"].as_str().context("no answer")?, finding["detail"].as_str().context("no detail")?))
 }
 
-/// Its one line of JSON, with an exit code that agrees with it.
+/// The line of JSON that it prints; the exit code must agree with it.
 fn diagnosis(ended: &Ended) -> Result<Value> {
     let diagnosis: Value = serde_json::from_str(&ended.out).with_context(|| format!("{}{}", ended.out, ended.err))?;
     let possible = forbidding(&diagnosis)?.is_empty();
@@ -188,7 +188,7 @@ fn what_becomes_of_rights_and_restarts_is_told() -> Result<()> {
     Ok(())
 }
 
-/// All addresses in JSON, also those of prefixes.
+/// All addresses in a JSON value, including those of prefixes.
 fn addresses(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => {
@@ -209,7 +209,7 @@ fn a_bundle_shows_neither_addresses_nor_secrets() -> Result<()> {
     watch.pair.observer.ip(&format!("link set {INTERFACE} alias Acme-uplink"))?;
     let plan = Plan { seed: 71, packets: 5_000, flows: 500, mix: Mix::odd(), ..Plan::default() };
     let sent = watch.send(plan, &mut Oracle::new())?;
-    // The bundle must contain the report with the last packets: the next one comes some seconds later.
+    // The bundle must contain the report with the last packets; the next report comes some seconds later.
     let all_seen = || Ok((seen_on(INTERFACE, &watch.daemon.reports()?)?.packets >= sent.packets).then_some(()));
     clock::wait_for("reports of all packets", TIMEOUT, all_seen)?;
     let secrets = "hash_key: 00112233445566778899aabbccddeeff\n\

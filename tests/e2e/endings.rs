@@ -31,7 +31,7 @@ tests![
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
-/// The code of what failed on the way.
+/// The exit code after a failure while running.
 const BROKEN: i32 = 1;
 
 fn settings() -> String {
@@ -124,7 +124,7 @@ fn without_a_reader_the_other_sinks_go_on() -> Result<()> {
     Ok(())
 }
 
-/// A run of weir that finds this state directory, up to `count` reports.
+/// Runs weir with this state directory, until it has written `count` reports.
 fn run(pair: &QuietPair, state: &Path, count: usize) -> Result<Daemon> {
     let scratch = Scratch::new()?;
     let program = weir_with(&[("STATE_DIRECTORY", state)], &scratch)?;
@@ -172,7 +172,7 @@ fn two_daemons_do_not_share_numbers() -> Result<()> {
     let other = Lab::quiet_pair()?;
     let scratch = Scratch::new()?;
     let program = weir_with(&[("STATE_DIRECTORY", state.path())], &scratch)?;
-    // One that starts would never end.
+    // If the second weir started, it would never end.
     let mut second = other.observer.command("timeout");
     let ended = Ended::of(second.arg("60").arg(program).args(["run", "--interface", INTERFACE]))?;
     let why = format!("{} is in use by the weir with process id {}", state.path().display(), first.pid());

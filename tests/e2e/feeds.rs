@@ -68,7 +68,7 @@ fn packet_sockets_feed_once() -> Result<()> {
     check_forwarded("afpacket", "local")
 }
 
-/// Each datagram that a router forwards is in the lists once, and in the ledgers of both interfaces.
+/// Checks that each datagram that a router forwards is in the lists once, and in the ledgers of both interfaces.
 fn check_forwarded(mode: &str, sent: &str) -> Result<()> {
     one_window();
     let lab = Lab::new()?;
@@ -118,7 +118,7 @@ fn packet_sockets_know_what_the_router_itself_sends() -> Result<()> {
         let _listens = lab.server.enter(|| UdpSocket::bind(address))??;
         lab.router.ip(&format!("address add {NEW}/24 dev lan0"))?;
         if mode == "afpacket" {
-            // The loopback has two, and each of the other interfaces three.
+            // The loopback interface has two addresses, and each of the other interfaces has three.
             daemon.wait_for_line("the router's own addresses have changed addresses=9", watch::TIMEOUT)?;
         }
         for from in ["10.77.2.1", NEW] {
@@ -180,7 +180,7 @@ fn what_the_router_itself_sends_feeds() -> Result<()> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect(to)?;
         for _ in 0..DATAGRAMS {
-            // The first ones may be answered by "port unreachable", which is told at the next.
+            // The first datagrams may be answered by "port unreachable", which the next call returns as an error.
             let _ = socket.send(b"from the router");
         }
         Ok(socket.local_addr()?)
@@ -224,7 +224,7 @@ fn a_bridge_with_a_port_that_is_not_measured_feeds_all_that_it_receives() -> Res
     }
     let mut daemon = measure(&pair.observer, &format!("interfaces: [br0, {INTERFACE}]\n{ONE_WINDOW}{ROOMY_RINGS}"))?;
     let before = pair.observer.counters("br0")?.received.packets;
-    // Without odd frames: a bridge keeps some kinds to itself.
+    // There are no odd frames, because a bridge does not forward some kinds.
     let plan = |seed, packets| Plan { seed, packets, mix: Mix::plain(), ..Plan::default() };
     for (link, seed, packets) in [(QUIET_LINK, 78, 3_000), (["gen1", "port1"], 79, 2_000)] {
         watch::send(&pair, link, Traffic::new(plan(seed, packets))?, Pace::Unlimited, &mut Oracle::new())?;

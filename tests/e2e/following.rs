@@ -1,4 +1,4 @@
-//! Interfaces come, go and change. weir follows them, and nothing leaks.
+//! Interfaces appear, disappear and change. weir follows them, and nothing leaks.
 
 use std::{collections::BTreeMap, fs, thread, time::Duration};
 
@@ -95,11 +95,11 @@ fn a_name_that_fits_no_more_is_no_longer_measured() -> Result<()> {
     judge_all(&stop(&mut daemon, Loss::None)?, &oracle)
 }
 
-/// What a process holds of the kernel's BPF objects, by kind. Nothing of weir is pinned, so there is nothing else.
+/// The kernel's BPF objects that a process holds, by kind. weir pins none, so it has no others.
 fn bpf_objects(pid: u32) -> Result<BTreeMap<String, usize>> {
     let mut objects = BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-        // One that was closed meanwhile is no object.
+        // A descriptor that was closed meanwhile is skipped.
         let Ok(target) = fs::read_link(entry?.path()) else { continue };
         let target = target.to_string_lossy();
         if target.contains("bpf") {
@@ -112,7 +112,7 @@ fn bpf_objects(pid: u32) -> Result<BTreeMap<String, usize>> {
 /// Long enough for an interface to be noticed: weir looks at all of them every 50 ms at most.
 const NOTICED: Duration = Duration::from_millis(80);
 
-/// One interface's life of ten changes.
+/// One interface with ten changes, from its creation to its deletion.
 fn live(observer: &Namespace, generator: &Namespace, nth: usize) -> Result<()> {
     let name = format!("port{nth}");
     observer.ip(&format!("link add {name} arp off type veth peer name peer{nth}"))?;
@@ -141,7 +141,8 @@ fn a_thousand_changes_leave_nothing_behind() -> Result<()> {
     let settings =
         format!("interfaces: [{INTERFACE}, {{name: \"port*\", direction: both}}]\nreport: {{interval: 1s}}\n");
     let mut daemon = measure(&pair.observer, &settings)?;
-    // A program is loaded when it is first needed, and stays. That takes longer than the life of the others below.
+    // A program is loaded when it is first needed, and stays loaded. Loading takes longer than the interfaces below
+    // exist.
     link(&pair, ["gen1", "port"])?;
     daemon.wait_for_line("direction=\"egress\" mode", TIMEOUT)?;
     pair.generator.ip("link delete gen1")?;
@@ -177,8 +178,8 @@ fn a_thousand_changes_leave_nothing_behind() -> Result<()> {
     Ok(())
 }
 
-/// Two named interfaces swap their names at once, or while weir looks on. They stay attached, so that every packet
-/// counts to the interface that it came by; the account of the window tells both names.
+/// Two named interfaces swap their names, at once or while weir notices each step. They stay attached, so every packet
+/// counts for the interface that it came by, and the window's account has both names.
 fn names_are_swapped_and_every_packet_counts() -> Result<()> {
     for mode in ["native", "tcx", "tc", "afpacket"] {
         for at_once in [true, false] {

@@ -1,4 +1,4 @@
-//! A router that is measured forwards as one that is not.
+//! A router that is measured forwards like one that is not.
 
 use std::{
     io::{Read, Write},
@@ -18,7 +18,7 @@ pub const TCP_PORT: u16 = 7000;
 pub const UDP_PORT: u16 = 7001;
 /// What one upload carries, in bytes.
 pub const UPLOAD: usize = 4 << 20;
-/// Datagrams there, and as many back.
+/// Datagrams in each direction.
 pub const DATAGRAMS: usize = 300;
 
 fn forwarded_traffic_is_measured_and_passes() -> Result<()> {
@@ -56,7 +56,7 @@ fn forwarded_traffic_is_measured_and_passes() -> Result<()> {
     Ok(())
 }
 
-/// What the top lists say of a flow, in all windows together.
+/// The sum of a flow in the top lists of all windows.
 pub fn sum_flow(reports: &[Value], measure: &str, src: &str, dst: &str, port: u16, proto: &str) -> Result<u64> {
     let mut sum = 0;
     for report in reports {
@@ -69,7 +69,7 @@ pub fn sum_flow(reports: &[Value], measure: &str, src: &str, dst: &str, port: u1
     Ok(sum)
 }
 
-/// The client sends, and the server says how much arrived.
+/// The client uploads, and the server checks how much arrived.
 pub fn upload(lab: &Lab, server: IpAddr) -> Result<()> {
     let address = SocketAddr::new(server, TCP_PORT);
     let listener = lab.server.enter(|| TcpListener::bind(address))??;
@@ -87,7 +87,7 @@ pub fn upload(lab: &Lab, server: IpAddr) -> Result<()> {
         stream.shutdown(std::net::Shutdown::Write)?;
         let mut received = [0; 8];
         stream.read_exact(&mut received)?;
-        // The server's end, too: then this side has sent all that it ever sends.
+        // Waits until the server closes its side: then this side has sent everything.
         ensure!(stream.read(&mut [0])? == 0, "the server goes on");
         Ok(u64::from_be_bytes(received))
     })?;
@@ -97,7 +97,7 @@ pub fn upload(lab: &Lab, server: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// Question and answer over UDP, one after the other.
+/// Sends questions over UDP one after the other, and waits for each answer.
 pub fn exchange(lab: &Lab, server: IpAddr) -> Result<()> {
     let address = SocketAddr::new(server, UDP_PORT);
     let socket = lab.server.enter(|| UdpSocket::bind(address))??;

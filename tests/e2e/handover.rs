@@ -1,5 +1,5 @@
-//! From one weir to the next under a real systemd: restarts and crashes beside traffic. The programs stay on the
-//! interface, and each packet is in exactly one report, or is declared to be lost with what was killed.
+//! The handover from one weir to the next under a real systemd: restarts and crashes during traffic. The programs stay
+//! on the interface, and each packet is in exactly one report, or is declared lost with the killed weir.
 
 use std::{
     collections::BTreeSet,
@@ -32,14 +32,14 @@ use crate::{
 alone![restarts_lose_no_packet, what_a_killed_weir_had_read_is_declared];
 tests![a_start_that_fails_detaches_nothing, a_weir_that_hangs_is_ended_and_the_next_one_goes_on];
 
-/// Packets a second beside restarts.
+/// Packets a second during restarts.
 pub const RATE: u32 = 20_000;
-/// How often weir ends and begins in a test, unless `scripts/soak handover` says otherwise.
+/// How often weir is restarted in a test, unless `scripts/soak handover` sets another number.
 const TIMES: u32 = 8;
-/// How long weir takes to begin again, about.
+/// About how long weir takes to start again.
 const ABOUT_A_START: Duration = Duration::from_millis(700);
 
-/// What a run of a test has seen.
+/// The results of a test run.
 struct Outcome {
     sent: Tally,
     flows: u64,
@@ -55,7 +55,7 @@ fn settings() -> String {
     settings_of(&format!("{{name: {INTERFACE}, mode: native, direction: both}}"))
 }
 
-/// More for the unit: systemd starts it again at once.
+/// A drop-in for the unit: systemd restarts weir at once.
 pub const fn at_once() -> Installed<'static> {
     const AT_ONCE: &str = "[Service]\nRestartSec=50ms\n";
     Installed { path: "etc/systemd/system/weir.service.d/at-once.conf", content: AT_ONCE.as_bytes(), mode: 0o644 }
@@ -71,8 +71,8 @@ pub fn settings_of(interfaces: &str) -> String {
     )
 }
 
-/// Sends packets while `end` ends weir again and again, and stops it when all are reported. There is a program on the
-/// interface at each moment until then, and never after.
+/// Sends packets while the command `end` restarts or kills weir again and again. Stops weir when all packets are
+/// reported. A program must be on the interface at each moment until then, and none after that.
 fn beside_traffic(end: &str, (pause, seed): (Duration, u64)) -> Result<Outcome> {
     let machine = service::boot(&settings(), &[at_once()])?;
     let pair = Lab::quiet_pair_to(machine.init())?;
@@ -103,7 +103,7 @@ fn beside_traffic(end: &str, (pause, seed): (Duration, u64)) -> Result<Outcome> 
         watcher.join().expect("it does not panic").context("while weir was ended and began")?;
         ended.and(sent)
     })?;
-    // Two whole windows without a packet: all that will ever be reported is.
+    // After two whole windows without a packet, everything has been reported.
     let is_quiet = || {
         let reports = service.reports()?;
         Ok((reports.len() > 2 && seen(&reports[reports.len() - 2..])? == 0).then_some(()))
@@ -122,8 +122,9 @@ fn seen(reports: &[Value]) -> Result<u64> {
 }
 
 impl Outcome {
-    /// Each packet is in exactly one report, each report follows the one before, and windows have no gap. So many
-    /// reports may be missing that a killed weir had made and not delivered: the next one names it.
+    /// Each packet is in exactly one report, each report follows the one before, and windows have no gap. Up to
+    /// `missing_most` reports may be missing, which a killed weir had made and not delivered; the next report names its
+    /// predecessor.
     fn is_whole(&self, missing_most: usize) -> Result<()> {
         let Self { sent, flows: _, reports, log } = self;
         let mut missing = 0;
@@ -137,14 +138,14 @@ impl Outcome {
         }
         ensure!(missing <= missing_most, "{missing} reports are missing\n{log}");
         let received = seen_in(INTERFACE, "ingress", reports)?;
-        // One that is missing may be of a second in which nothing came.
+        // A missing report may be of a second without packets.
         let all = if missing == 0 { received == *sent } else { received.packets <= sent.packets };
         ensure!(all, "{sent:?} were sent and {received:?} are in reports, of which {missing} are missing\n{log}");
-        // One that is killed early has no report.
+        // A weir that is killed early has no report.
         let runs: BTreeSet<_> = reports.iter().map(run_of).collect();
         ensure!(runs.len() > times() as usize / 4, "only {} runs have reported\n{log}", runs.len());
         let keys: BTreeSet<_> = reports.iter().map(|report| report["key_id"].to_string()).collect();
-        // Midnight may have been meanwhile.
+        // The test may run over midnight.
         ensure!(keys.len() <= 2, "{} keys: what was seen before is not known any more", keys.len());
         for one in reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten() {
             let coverage = one["coverage"].as_f64();
@@ -161,7 +162,7 @@ fn restarts_lose_no_packet() -> Result<()> {
     let outcome = beside_traffic("systemctl restart weir", (Duration::from_millis(400), 95))?;
     outcome.is_whole(0)?;
     account::check(&outcome.reports, Loss::None).context(outcome.log.clone())?;
-    // No flow is new twice.
+    // No flow is counted as new twice.
     let new: u64 = outcome.reports.iter().filter_map(|report| report["new_flows"]["lower"].as_u64()).sum();
     ensure!(new <= outcome.flows, "{new} of {} flows are new\n{}", outcome.flows, outcome.log);
     Ok(())
@@ -169,15 +170,15 @@ fn restarts_lose_no_packet() -> Result<()> {
 
 fn what_a_killed_weir_had_read_is_declared() -> Result<()> {
     let outcome = beside_traffic("systemctl kill -s KILL weir", (Duration::from_millis(700), 96))?;
-    // It takes some milliseconds of each second to deliver one.
+    // A report takes some milliseconds of each second to be delivered.
     outcome.is_whole(1 + times() as usize / 20)?;
     let lost = account::check(&outcome.reports, Loss::Provoked(&["restart"])).context(outcome.log.clone())?.all_lost();
     ensure!(lost.packets < outcome.sent.packets, "{lost:?} of {:?} are lost", outcome.sent);
     Ok(())
 }
 
-/// The watchdog ends what does not answer. What came meanwhile is counted by the programs, and reported by the next
-/// weir.
+/// The watchdog ends a weir that does not answer. The programs count the packets that come meanwhile, and the next weir
+/// reports them.
 fn a_weir_that_hangs_is_ended_and_the_next_one_goes_on() -> Result<()> {
     const WATCHDOG: &str = "[Service]\nWatchdogSec=3s\nTimeoutAbortSec=1s\nRestartSec=50ms\n";
     let path = "etc/systemd/system/weir.service.d/watchdog.conf";
@@ -188,7 +189,7 @@ fn a_weir_that_hangs_is_ended_and_the_next_one_goes_on() -> Result<()> {
     let mut all = 0;
     send((&service, &pair), 85, &mut all)?;
     let before = service.property("MainPID")?;
-    // Longer than the watchdog waits: a weir that is well is left alone.
+    // Waits longer than the watchdog does: it must not end a healthy weir.
     thread::sleep(Duration::from_secs(4));
     ensure!(service.property("MainPID")? == before, "the watchdog has bitten too soon\n{}", machine.log());
     machine.done("systemctl kill -s STOP weir")?;
@@ -204,7 +205,7 @@ fn a_weir_that_hangs_is_ended_and_the_next_one_goes_on() -> Result<()> {
     machine.done("systemctl stop weir")?;
     let reports = service.reports()?;
     ensure!(seen(&reports)? == all, "{} of {all} packets are in reports\n{}", seen(&reports)?, machine.log());
-    // What the hung weir had read was reported before it hung, or it had read none.
+    // The stopped weir had read no packets that it had not reported.
     check_accounts(&reports, Loss::Possible(&["restart"])).with_context(|| machine.log()).map(drop)
 }
 
@@ -224,7 +225,7 @@ fn a_start_that_fails_detaches_nothing() -> Result<()> {
     machine.done("systemctl start weir")?;
     let mut all = 0;
     send((&service, &pair), 80, &mut all)?;
-    // XDP in the driver is not to be had there.
+    // The driver of this interface has no native XDP.
     let wrong =
         settings_of(&format!("{{name: {INTERFACE}, mode: native, direction: both}}, {{name: lo, mode: native}}"));
     fs::write(machine.path("etc/weir/weir.yaml"), wrong)?;

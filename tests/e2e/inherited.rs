@@ -42,19 +42,20 @@ tests![
 
 const CONFIG: &str = "etc/weir/weir.yaml";
 
-/// More for the unit, before the machine boots.
+/// A drop-in for the unit, installed before the machine boots.
 const fn drop_in(content: &str) -> Installed<'_> {
     let path = "etc/systemd/system/weir.service.d/test.conf";
     Installed { path, content: content.as_bytes(), mode: 0o644 }
 }
 
-/// What docs/SECURITY.md has the unit permit where packet sockets are wanted.
+/// The drop-in of docs/SECURITY.md that lets the unit use packet sockets.
 const PACKET_SOCKETS: &str = "[Service]\nAmbientCapabilities=CAP_NET_RAW\nCapabilityBoundingSet=CAP_NET_RAW\n\
                               RestrictAddressFamilies=AF_PACKET\n";
 
 fn another_mode_may_come_with_a_restart() -> Result<()> {
     let alone = |mode: &str| format!("{{name: {INTERFACE}, mode: {mode}}}");
-    // A packet socket, and a program on an interface without traffic, so that there is something to hand over.
+    // weir uses a packet socket, and also a program on an interface without traffic, so that there is something to hand
+    // over.
     let beside_a_program = alone("afpacket") + ", {name: silent0, mode: tcx}";
     let steps = [
         (alone("native"), "xdp-native"),
@@ -66,7 +67,7 @@ fn another_mode_may_come_with_a_restart() -> Result<()> {
         (alone("native"), "xdp-native"),
         (alone("afpacket"), "afpacket"),
     ];
-    // Long enough to send packets meanwhile.
+    // systemd waits long enough before the restart to send packets meanwhile.
     let machine = service::boot(&settings_of(&steps[0].0), &[drop_in(&format!("{PACKET_SOCKETS}RestartSec=3s\n"))])?;
     let pair = Lab::quiet_pair_to(machine.init())?;
     pair.observer.ip("link add silent0 type veth peer name silent1")?;
@@ -80,7 +81,8 @@ fn another_mode_may_come_with_a_restart() -> Result<()> {
     for (seed, (interfaces, obtained)) in (70..).zip(&steps) {
         fs::write(machine.path(CONFIG), settings_of(interfaces))?;
         if *obtained == "afpacket" {
-            // Packets that come before the next weir are in the maps of the killed one. These must be read once.
+            // Packets that come before the next weir starts are in the maps of the killed one, and must be read exactly
+            // once.
             let killed = service.kill()?;
             send(seed + 100)?;
             ensure!(service.property("MainPID")? == "0", "it was back too soon: this tests nothing");
@@ -95,7 +97,7 @@ fn another_mode_may_come_with_a_restart() -> Result<()> {
     machine.done("systemctl stop weir")?;
     let reports = service.reports()?;
     check_accounts(&reports, Loss::None).with_context(|| machine.log())?;
-    // Sizes, too, which are of all interfaces together.
+    // This also checks packet sizes, which are over all interfaces.
     judge("all modes together", oracle.check_reports(&reports)).with_context(|| machine.log())?;
     let seen = seen_in(INTERFACE, "ingress", &reports)?.packets;
     ensure!(seen == all, "{seen} of {all} packets are in reports\n{}", machine.log());
@@ -105,11 +107,11 @@ fn another_mode_may_come_with_a_restart() -> Result<()> {
     Ok(())
 }
 
-/// The interface gets one name while weir runs, and another one while none does.
+/// The interface is renamed while weir runs, and again while no weir runs.
 fn an_interface_may_have_another_name() -> Result<()> {
     const NAMES: [&str; 3] = [INTERFACE, "obs8", "obs9"];
     let settings = settings_of("{name: \"obs*\", mode: native, direction: both}");
-    // Long enough to rename an interface meanwhile.
+    // systemd waits long enough before the restart to rename an interface meanwhile.
     let machine = service::boot(&settings, &[drop_in("[Service]\nRestartSec=4s\n")])?;
     let pair = Lab::quiet_pair_to(machine.init())?;
     let service = Service { machine: &machine, observer: &pair.observer };
@@ -151,7 +153,7 @@ fn an_interface_may_have_another_name() -> Result<()> {
     clock::wait_for("reports of all packets", TIMEOUT, all_seen).with_context(|| machine.log())?;
     machine.done("systemctl stop weir")?;
     let reports = service.reports()?;
-    // It was killed with what it had read since its last report.
+    // The killed weir had read packets since its last report.
     check_accounts(&reports, Loss::Possible(&["restart"])).with_context(|| machine.log())?;
     ensure!(seen(&reports)? == all, "{} of {all} packets are in reports\n{}", seen(&reports)?, machine.log());
     let coverage = account::coverage(&reports)?;
@@ -189,7 +191,7 @@ fn ifindex(pair: &QuietPair) -> Result<u64> {
     shown[0]["ifindex"].as_u64().with_context(|| format!("no ifindex in {shown}"))
 }
 
-/// The unit gets another network namespace, where an interface of the same name and number is another one.
+/// The unit moves to another network namespace, which has a different interface with the same name and number.
 fn another_network_namespace_has_interfaces_of_its_own() -> Result<()> {
     let settings = settings_of(&format!("{{name: {INTERFACE}, mode: native, direction: both}}"));
     let machine = service::boot(&settings, &[])?;
@@ -212,7 +214,7 @@ fn another_network_namespace_has_interfaces_of_its_own() -> Result<()> {
     let second = Service { machine: &machine, observer: &after.observer };
     first.is_attached(false).context("in the namespace that weir has left")?;
     second.is_attached(true).context("in the namespace that weir is in now")?;
-    // No weir counts these.
+    // No weir counts these packets.
     let plan = Plan { seed: 51, packets: 2_000, ..Plan::default() };
     watch::send(&before, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?;
     send((&second, &after), 52, &mut all)?;
@@ -225,7 +227,7 @@ fn another_network_namespace_has_interfaces_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// weir stands still beyond the end of a window, closes it late, and is killed before the next one ends.
+/// weir is stopped beyond the end of a window, closes the window late, and is killed before the next one ends.
 fn a_window_after_a_late_one_begins_where_that_one_ended() -> Result<()> {
     const INTERVAL_MS: u64 = 5_000;
     /// More than a clock may drift within a window.
@@ -240,7 +242,7 @@ fn a_window_after_a_late_one_begins_where_that_one_ended() -> Result<()> {
         let since = clock::since_epoch().as_millis() as u64 % INTERVAL_MS;
         Duration::from_millis(INTERVAL_MS - since)
     };
-    // Stopped some time before the end of a window.
+    // weir is stopped some time before the end of a window.
     let ahead = Duration::from_millis(500);
     thread::sleep((until_edge() + Duration::from_millis(INTERVAL_MS)).saturating_sub(ahead));
     signal("STOP")?;
@@ -262,7 +264,7 @@ fn a_window_after_a_late_one_begins_where_that_one_ended() -> Result<()> {
     machine.done("systemctl stop weir").map(drop)
 }
 
-/// What is sent each time.
+/// The number of packets sent each time.
 const SOME: u64 = 600;
 
 fn send_some(pair: &QuietPair, seed: u64, packets: u64) -> Result<()> {
@@ -270,8 +272,9 @@ fn send_some(pair: &QuietPair, seed: u64, packets: u64) -> Result<()> {
     watch::send(pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(RATE), &mut Oracle::new()).map(drop)
 }
 
-/// weir is killed with some packets unreported. While none runs, for four seconds, something is done to the interface,
-/// which then carries some packets. Gives what the next weir has said of each window, once it has seen some more.
+/// weir is killed with some packets unreported. For four seconds no weir runs; meanwhile `act` changes the interface,
+/// which then carries some packets. Returns the interface's part of each report of the next weir, after some more
+/// packets, and the log.
 fn behind_its_back<T>(act: impl FnOnce(&QuietPair) -> Result<T>) -> Result<(Vec<Value>, String)> {
     let settings = settings_of(&format!("{{name: {INTERFACE}, mode: tcx}}"));
     let machine = service::boot(&settings, &[drop_in("[Service]\nRestartSec=4s\n")])?;
@@ -301,13 +304,13 @@ fn behind_its_back<T>(act: impl FnOnce(&QuietPair) -> Result<T>) -> Result<(Vec<
     Ok((windows.collect(), log))
 }
 
-/// The first window says what was missed, and for how long; the others say nothing of the kind.
+/// Checks that the first window states what was missed and for how long, and that the others state no loss.
 fn is_declared((windows, log): &(Vec<Value>, String), most: u64) -> Result<()> {
     let (first, others) = windows.split_first().context("no window")?;
     let (lost, seconds) = (&first["ledger"]["lost"]["blind"]["packets"], &first["blind_seconds"]);
     let is_right = lost.as_u64().is_some_and(|lost| (SOME..=most).contains(&lost));
     ensure!(is_right, "{lost} packets were missed, and not {SOME} to {most}: {first}\n{log}");
-    // No weir ran for so long.
+    // No weir ran for four seconds.
     ensure!(seconds.as_f64().is_some_and(|seconds| seconds >= 4.0), "blind for {seconds} s: {first}\n{log}");
     for one in others {
         ensure!(one["blind_seconds"].is_null(), "it was blind: {one}\n{log}");
@@ -348,6 +351,6 @@ fn what_an_interface_carries_that_was_made_anew_is_declared() -> Result<()> {
 
 fn a_program_that_came_in_front_meanwhile_makes_blind_since_the_last_window() -> Result<()> {
     let stand = |pair: &QuietPair| Foreign::stand_first(&pair.observer, INTERFACE, TcAttachType::Ingress, PASS);
-    // What is sent last may come before weir has moved to the front.
+    // The last packets may come before weir has moved to the front.
     is_declared(&behind_its_back(stand)?, 2 * SOME)
 }

@@ -1,4 +1,4 @@
-//! Interfaces that are missing, vanish, come back, or have a foreign program.
+//! Interfaces that are missing, disappear, come back, or have a foreign program.
 
 use std::thread;
 
@@ -55,7 +55,7 @@ fn an_interface_that_comes_later_is_waited_for() -> Result<()> {
         let plan = Plan { seed, packets: 5_000, mix: Mix::odd(), ..Plan::default() };
         watch::send(&pair, link, Traffic::new(plan)?, Pace::Unlimited, &mut oracle)
     };
-    // What is there is measured meanwhile.
+    // Meanwhile the existing interface is measured.
     let on_first = send(QUIET_LINK, 57)?;
     let while_absent = daemon.wait_for_reports(3, TIMEOUT)?;
     ensure!(modes(far, &while_absent) == ["absent"; 3][..], "{:?}", modes(far, &while_absent));
@@ -151,7 +151,7 @@ fn make_slow_links(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Interfaces come, and one of weir's programs is removed, while the kernel's lock is held.
+/// Interfaces appear, and one of weir's programs is removed, while the kernel's lock is held.
 fn windows_end_while_somebody_holds_the_kernels_lock() -> Result<()> {
     const SECONDS_MAX: f64 = 1.6;
     let pair = Lab::quiet_pair()?;
@@ -181,7 +181,7 @@ fn windows_end_while_somebody_holds_the_kernels_lock() -> Result<()> {
     Ok(())
 }
 
-/// Each TCX link takes the kernel a grace period, and windows end meanwhile.
+/// The kernel needs a grace period for each TCX link. Windows must end in time meanwhile.
 fn windows_end_while_many_interfaces_are_attached() -> Result<()> {
     const LINKS: usize = 150;
     const ALL: &str = "all interfaces are measured that can be";
@@ -201,7 +201,7 @@ fn windows_end_while_many_interfaces_are_attached() -> Result<()> {
     judge("all interfaces together", oracle.check_reports(&reports))
 }
 
-/// More directions of interfaces than there are accounts.
+/// There are more interface directions than accounts.
 fn what_finds_no_account_is_measured_among_the_others() -> Result<()> {
     const ACCOUNTS: usize = 255;
     const LINKS: usize = 150;
@@ -217,7 +217,7 @@ fn what_finds_no_account_is_measured_among_the_others() -> Result<()> {
         let plan = Plan { seed, packets: 3_000, mix: Mix::odd(), ..Plan::default() };
         watch::send(&pair, [&near, &far], Traffic::new(plan)?, Pace::Unlimited, &mut oracle)
     };
-    // TCX would keep others from configuring the kernel for a while with each of so many.
+    // With so many interfaces, TCX would block other configuration of the kernel for a while.
     for nth in [0, 1] {
         let [_, far] = link(nth);
         let attached =
@@ -234,7 +234,7 @@ fn what_finds_no_account_is_measured_among_the_others() -> Result<()> {
     clock::wait_for("a report of all accounts", TIMEOUT, || {
         Ok(daemon.reports()?.last().is_some_and(|last| listed(last) == ACCOUNTS + 1).then_some(()))
     })?;
-    // One that goes leaves the account, and the rest stays in it.
+    // An interface that disappears leaves the shared account; the others stay in it.
     pair.generator.ip(&format!("link delete {}", link(LINKS - 1)[0]))?;
     daemon.wait_for_reports(reports.len() + 2, TIMEOUT)?;
     shared.add(send(LINKS - 2, 85)?);
@@ -271,7 +271,7 @@ fn a_foreign_program_stays_and_is_not_disturbed() -> Result<()> {
 
 fn an_alias_is_reported_and_followed() -> Result<()> {
     let pair = Lab::quiet_pair()?;
-    // Without text after the last blank, the interface has no alias any more.
+    // An empty alias removes the alias.
     let call = |alias: &str| pair.observer.ip(&format!("link set dev {INTERFACE} alias {alias}"));
     call("uplink")?;
     let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", native(INTERFACE));
@@ -288,7 +288,8 @@ fn an_alias_is_reported_and_followed() -> Result<()> {
     Ok(())
 }
 
-/// In the configuration and on the command line alike; the report has the kernel's name, and the other one.
+/// This works in the configuration and on the command line. The report has both the kernel's name and the alternative
+/// name.
 fn an_alternative_name_is_a_name() -> Result<()> {
     const NAME: &str = "uplink0-that-is-longer-than-15";
     let scratch = Scratch::new()?;
@@ -309,8 +310,8 @@ fn an_alternative_name_is_a_name() -> Result<()> {
     Ok(())
 }
 
-/// Under an XDP program in generic mode Linux allows none: ports have theirs first, whatever was made first, and
-/// whether the configuration names them or they fit a pattern.
+/// Linux allows no XDP program below one in generic mode. So weir attaches ports first, whatever was created first, and
+/// whether the configuration names them or they match a pattern.
 fn a_bridge_and_its_ports_have_generic_xdp() -> Result<()> {
     for names in [&["br7", "port7", "port*"][..], &["br7", "port*"]] {
         check_bridge(names).with_context(|| format!("{names:?}"))?;
@@ -320,7 +321,7 @@ fn a_bridge_and_its_ports_have_generic_xdp() -> Result<()> {
 
 fn check_bridge(names: &[&str]) -> Result<()> {
     let pair = Lab::quiet_pair()?;
-    // With its bridge from the first moment on: weir may look at any time.
+    // The port joins its bridge when it is created, because weir may notice it at any time.
     let join = |port: &str| pair.observer.ip(&format!("link add {port} master br7 type veth peer name far-{port}"));
     pair.observer.ip("link add br7 type bridge")?;
     join("port7")?;

@@ -1,4 +1,4 @@
-//! Collectors of flow records print the numbers of the reports: nfcapd and nfacctd over UDP, tshark what went over TCP.
+//! Collectors of flow records print the same numbers as the reports: nfcapd and nfacctd over UDP, and tshark over TCP.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ tests![
     over_tcp_nothing_is_missing_after_an_outage,
 ];
 
-/// What these tests need.
+/// The programs that these tests need.
 pub fn requirements_of_collectors() -> Result<(), String> {
     requirements()?;
     for (program, package) in [("nfcapd", "nfdump"), ("nfacctd", "pmacct"), ("tshark", "tshark")] {
@@ -45,7 +45,7 @@ pub fn requirements_of_collectors() -> Result<(), String> {
 }
 
 const PORT: u16 = 4739;
-/// A view that knows interfaces, over all that a flow record has.
+/// A view with the interface and all other fields of a flow record.
 const BY_INTERFACE: &str =
     "views: [{name: by_interface, by: [interface, src_ip, dst_ip, src_port, dst_port, proto], top: 30}]\n";
 
@@ -143,7 +143,7 @@ impl Drop for Program {
     }
 }
 
-/// weir on such a link, with a second sink that has these settings.
+/// Starts weir on this link, with a second sink that has these settings.
 fn start(pair: QuietPair, settings: &str, sink: &str) -> Result<Watch> {
     let interface = native(QuietPair::OBSERVER_INTERFACE);
     let mut daemon = Daemon::start(Some(&pair.observer), |reports| {
@@ -154,7 +154,7 @@ fn start(pair: QuietPair, settings: &str, sink: &str) -> Result<Watch> {
     Ok(Watch { pair, daemon })
 }
 
-/// Sends three different loads, each in windows of its own.
+/// Sends three different loads, each in separate windows.
 fn send(watch: &mut Watch) -> Result<()> {
     for seed in [91, 92, 93] {
         watch.send(Plan { seed, ..Plan::default() }, &mut Oracle::new())?;
@@ -170,7 +170,7 @@ fn nfcapd(pair: &QuietPair, scratch: &Scratch) -> Result<Program> {
     Program::start(&pair.observer, &command, scratch, "Startup nfcapd")
 }
 
-/// What nfdump prints of the files of nfcapd.
+/// The flows that nfdump prints from the files of nfcapd.
 fn nfdump(scratch: &Scratch) -> Result<Flows> {
     let output = Command::new("nfdump")
         .args(["-q", "-N", "-6", "-o", "fmt:%sa|%da|%sp|%dp|%pr|%pkt|%byt", "-R"])
@@ -293,7 +293,7 @@ fn over_tcp_nothing_is_missing_after_an_outage() -> Result<()> {
     watch.daemon.wait_for_reports(so_far + 2, TIMEOUT)?;
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT);
     let listener = watch.pair.observer.enter(|| TcpListener::bind(address))??;
-    // The first connection is cut off after a while, and the second one stays.
+    // The collector closes the first connection after a while, and keeps the second one.
     let reader = thread::spawn(move || -> std::io::Result<()> {
         let mut some = [0; 4096];
         for mut left in [3_usize, usize::MAX] {
@@ -315,8 +315,8 @@ fn over_tcp_nothing_is_missing_after_an_outage() -> Result<()> {
         serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
     let (mut found, expected) = (Flows::new(), of_rows(rows_by_interface(&reports), None)?);
     flows_of_tshark(&decoded, &mut found)?;
-    // Records that the collector had not acknowledged when it cut the connection are sent again: none is missing, and a
-    // few may be there twice.
+    // weir sends records again that the collector had not acknowledged when it closed the connection. So none is
+    // missing, and a few may be there twice.
     for (key, (packets, bytes)) in &expected {
         let (sent, sent_bytes) = found.get(key).copied().unwrap_or_default();
         ensure!(

@@ -14,7 +14,7 @@ use crate::watch::{ONE_WINDOW, ROOMY_RINGS, Watch, judge, measure, modes, one_wi
 alone![ordinary_traffic_is_exact, odd_traffic_is_exact, generic_mode_is_as_exact];
 tests![the_largest_of_100_000_flows_are_found, distinct_flows_beyond_100_000_are_counted_within_2_percent];
 
-/// What weir reports of a plan's packets, sent within one window, has to be true in every respect.
+/// Sends a plan's packets within one window, and checks everything in the report.
 fn check(watch: Watch, plan: Plan) -> Result<Checked> {
     let mut oracle = Oracle::new();
     watch.send(plan, &mut oracle)?;

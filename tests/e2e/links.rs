@@ -1,5 +1,5 @@
-//! weir's programs are removed, replaced, or preceded by other programs: weir notices, gets its place back, and reports
-//! what it did not see in the windows in which it was blind.
+//! weir's programs are removed, replaced, or preceded by other programs. weir notices, takes its place again, and
+//! reports the packets that it missed in the windows in which it was blind.
 
 use std::{net::Ipv4Addr, os::fd::AsFd as _, path::Path, process::Command};
 
@@ -61,7 +61,7 @@ fn send(watch: &Watch, packets: u64) -> Result<()> {
     send_out(watch, plan(packets), &mut Oracle::new()).map(drop)
 }
 
-/// While weir is stopped, does something to it, and sends `packets` both ways.
+/// Stops weir, runs `act`, sends `packets` in both directions, and lets weir go on.
 fn behind_its_back<T>(watch: &mut Watch, packets: u64, act: impl FnOnce(&Watch) -> Result<T>) -> Result<T> {
     watch.daemon.signal(Signal::STOP)?;
     let done = act(watch).and_then(|done| send(watch, packets).map(|()| done));
@@ -69,7 +69,8 @@ fn behind_its_back<T>(watch: &mut Watch, packets: u64, act: impl FnOnce(&Watch) 
     done
 }
 
-/// What is lost as not seen, in one direction, over all reports; and for how long it was blind.
+/// The packets of one direction that are lost because weir did not see them, over all reports, and how long weir was
+/// blind.
 fn blind_in(direction: &str, reports: &[Value]) -> Result<(Tally, f64)> {
     let (mut lost, mut seconds) = (Tally::default(), 0.0);
     for report in reports {
@@ -88,15 +89,15 @@ fn blind_in(direction: &str, reports: &[Value]) -> Result<(Tally, f64)> {
     Ok((lost, seconds))
 }
 
-/// Waits for the end of the window that is open. While packets flow, nobody knows to the packet how many of them the
-/// interface and weir have counted at its edge.
+/// Waits for the end of the window that is open. While packets flow, the counts of the interface and of weir at the
+/// edge of a window may differ by some packets.
 fn window_ends(watch: &mut Watch) -> Result<()> {
     let before = watch.daemon.reports()?.len();
     clock::wait_for("the end of a window", TIMEOUT, || Ok((watch.daemon.reports()?.len() > before).then_some(())))
 }
 
-/// Before weir was blind, while it was, and after that so many packets came each way: the ledgers have all of them, and
-/// those in the middle are lost.
+/// Checks the ledgers, given how many packets came in each direction before, while and after weir was blind: they have
+/// all packets, and those in the middle are lost.
 fn check(mut watch: Watch, ways: &[&str], [before, amid, after]: [u64; 3], own: [Tally; 2]) -> Result<()> {
     window_ends(&mut watch)?;
     send(&watch, after)?;
@@ -200,7 +201,7 @@ fn a_filter_that_ends_the_chain_is_passed() -> Result<()> {
     check(watch, &["ingress"], [1_000, 500, 2_000], own)
 }
 
-/// A TCX program before a classic filter: weir cannot move before it, and what is kept back is lost.
+/// A TCX program runs before a classic filter. weir cannot move before it, and the packets that it stops are lost.
 fn a_program_that_cannot_be_passed_is_named() -> Result<()> {
     let mut watch = watch_by("tc", METRICS)?;
     let foreign = Foreign::stand_first(&watch.pair.observer, INTERFACE, TcAttachType::Ingress, PASS)?;
@@ -212,7 +213,7 @@ fn a_program_that_cannot_be_passed_is_named() -> Result<()> {
     Ok(())
 }
 
-/// An XDP program before all else: what a firewall drops is not lost, but it is named.
+/// An XDP program runs before everything else. The packets that a firewall drops there are not lost, but weir names it.
 fn an_xdp_program_that_keeps_packets_back_is_named() -> Result<()> {
     for mode in ["tcx", "tc", "afpacket"] {
         let mut watch = watch_by(mode, METRICS)?;
@@ -224,7 +225,7 @@ fn an_xdp_program_that_keeps_packets_back_is_named() -> Result<()> {
     Ok(())
 }
 
-/// Sends while a program keeps all packets back: `/readyz` and a report name it, until it is gone.
+/// Sends packets while a program drops all of them. `/readyz` and a report name the program until it is gone.
 fn kept_back(watch: &mut Watch, foreign: Foreign) -> Result<Vec<Value>> {
     let who = format!("program {}", foreign.number()?);
     let ready = |watch: &Watch, status: u16, text: &str| {
@@ -278,7 +279,7 @@ fn a_fight_is_bounded_and_loud() -> Result<()> {
     for _ in 0..3 {
         let one = Foreign::stand_first(observer, INTERFACE, TcAttachType::Ingress, PASS)?;
         daemon.wait_for_line(&format!("program {} stands before weir's program", one.number()?), TIMEOUT)?;
-        // Were it still there, the next one would be named with it.
+        // If it were still there, it would be named together with the next one.
         drop(one);
     }
     let last = Foreign::stand_first(observer, INTERFACE, TcAttachType::Ingress, PASS)?;
@@ -327,7 +328,7 @@ fn a_window_that_was_blind_is_not_exact() -> Result<()> {
     };
     clock::wait_for("a window that is not all seen, and no readiness", TIMEOUT, blind)?;
     let reports = watch::stop(&mut watch.daemon, BLIND)?;
-    // In the window in which it is attached again nothing may be missing: its own count shows that.
+    // In the window in which it is attached again, no packet may be missing, according to the interface's own count.
     let is_blind = |report: &&Value| blind_in("ingress", &[(*report).clone()]).is_ok_and(|(lost, _)| lost.packets > 0);
     let blind: Vec<_> = reports.iter().filter(is_blind).collect();
     ensure!(

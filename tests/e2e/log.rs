@@ -23,7 +23,7 @@ tests![
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 
-/// weir with something in its environment, as a script; `variable` is written as shells have it.
+/// A script that runs weir with a variable in its environment; `variable` is in shell syntax.
 fn weir_with(variable: &str, scratch: &Scratch) -> Result<PathBuf> {
     let script = format!("#!/bin/sh\n{variable} exec '{}' \"$@\"\n", weir_binary()?.canonicalize()?.display());
     scratch.script(&script, "weir", 0o700)
@@ -31,9 +31,9 @@ fn weir_with(variable: &str, scratch: &Scratch) -> Result<PathBuf> {
 
 fn the_journal_gets_priorities() -> Result<()> {
     let (pair, scratch) = (Lab::quiet_pair()?, Scratch::new()?);
-    // As systemd names the file that is standard error.
+    // This is how systemd identifies the file of standard error.
     let program = weir_with("JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2)", &scratch)?;
-    // The second is not there, which is a warning.
+    // The second interface does not exist, which is a warning.
     let settings = format!("interfaces: [{INTERFACE}, absent0]\n");
     let mut daemon = Daemon::start_program(&program, Some(&pair.observer), |reports| config(&settings, reports))?;
     daemon.wait_for_line("<6>measuring ", TIMEOUT)?;
@@ -80,9 +80,9 @@ fn a_format_that_is_none_is_refused() -> Result<()> {
     weir(&["run", "--log-format", "xml"])?.check(2, &["possible values", "json"])
 }
 
-/// At the limit of open files what weir does each second fails each second.
+/// At the limit of open files, a task that weir repeats each second fails each second.
 fn a_failure_that_lasts_is_logged_when_it_begins_and_when_it_is_over() -> Result<()> {
-    /// More than weir tries it while these are reported, if it is tried each second.
+    /// Enough windows for weir to repeat the task several times.
     const WINDOWS: usize = 6;
     let pair = Lab::quiet_pair()?;
     let mut daemon = measure(&pair.observer, &format!("interfaces: [{INTERFACE}]\nreport: {{interval: 1s}}\n"))?;

@@ -1,7 +1,7 @@
 //! weir end to end: the real binary on the real kernel, judged by an oracle that knows every packet.
 //!
-//! One file per promise. Needs root, and is ignored without. Tests beside which nothing else may run come first, one
-//! after the other. Patient ones, which wait most of their time, follow side by side. `--test-threads` decides for all.
+//! One file per promise. The tests need root, and are ignored without it. Tests that must run alone come first, one
+//! after the other. Patient tests, which mostly wait, then run in parallel. `--test-threads` applies to all.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use weir_tests::{
 /// A test and its name.
 type Test = (&'static str, fn() -> Result<()>);
 
-/// Names the functions of a file that are patient tests: they wait most of their time, and others run beside them.
+/// Names the patient tests of a file: they mostly wait, and other tests run at the same time.
 macro_rules! tests {
     ($($test:ident),+ $(,)?) => {
         /// This file's patient tests.
@@ -23,7 +23,7 @@ macro_rules! tests {
     };
 }
 
-/// Names those beside which nothing else may run: they measure time, fill what has little room, or change the whole
+/// Names the tests that must run alone: they measure time, fill something with little room, or change the whole
 /// machine.
 macro_rules! alone {
     ($($test:ident),+ $(,)?) => {
@@ -83,7 +83,7 @@ mod views;
 mod watch;
 mod windows;
 
-/// The tests of one file, and what they cannot run without.
+/// The tests of one file, and their requirements.
 struct Suite {
     name: &'static str,
     tests: &'static [Test],
@@ -161,7 +161,7 @@ const PATIENT: [Suite; 43] = [
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    // Only where there is a package to look at.
+    // These run only if there is a package to test.
     let package = Suite { name: "package", tests: package::tests(), requirements: systemd::machine_requirements };
     let others = merged::trials().into_iter().chain(modes::kinds());
     let patient = PATIENT.iter().chain([&package]).flat_map(Suite::trials).chain(others).collect::<Vec<_>>();
@@ -173,7 +173,7 @@ fn main() -> ExitCode {
     run(&arguments, groups)
 }
 
-/// The exit code of tests that failed, as `cargo test` knows it.
+/// The exit code of failed tests, as `cargo test` expects it.
 const FAILED: u8 = 101;
 
 /// Runs the groups of tests one after the other, each with this many tests side by side. A filter may leave a group

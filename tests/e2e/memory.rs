@@ -26,12 +26,13 @@ const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 const RSS_MAX: u64 = 64 << 20;
 /// How much the resident set may change, as a share.
 const CHANGE_MAX: f64 = 0.02;
-/// Every packet makes a record, and the default ring has room for those of 150 ms: the daemon waits less for its turn.
+/// Every packet makes a record, and the default ring holds the records of 150 ms. The daemon waits less than that for a
+/// CPU.
 const FLOOD_PACE: Pace = Pace::PacketsPerSecond(100_000);
 /// One packet in this many belongs to a heavy hitter.
 const HEAVY_EVERY: usize = 10;
 
-/// Small sketches hide nothing of what loading the programs takes.
+/// The sketches are small, so that the memory for loading the programs shows.
 fn the_smallest_configuration_stays_within_its_plan_from_the_start() -> Result<()> {
     let settings = "estimates: {unique_error: 0.05, top_error: 0.01, top_candidates: 64}\n\
                     seen_flows: {capacity: 1000}\ndatapath: {ring: 64KiB, cache_flows: 256}\n\
@@ -44,7 +45,7 @@ fn the_smallest_configuration_stays_within_its_plan_from_the_start() -> Result<(
     watch.stop(Loss::None).map(drop)
 }
 
-/// Between large sketches and small ones, back and forth: what is freed is given back.
+/// Reloads switch between large and small sketches; freed memory is returned to the system.
 fn it_follows_the_plan_from_reload_to_reload() -> Result<()> {
     const ROUNDS: usize = 4;
     let settings = |error: &str| format!("report: {{interval: 1s}}\nestimates: {{top_error: {error}}}\n");
@@ -57,7 +58,7 @@ fn it_follows_the_plan_from_reload_to_reload() -> Result<()> {
         fs::write(directory.join("weir.yaml"), config(&all, &directory.join("reports.ndjson")))?;
         watch.daemon.signal(Signal::HUP)?;
         wait_until_in_force(&watch.daemon, nth + 1)?;
-        // The last sketches of the configuration before are freed when the next window ends.
+        // The last sketches of the previous configuration are freed when the next window ends.
         let reported = watch.daemon.reports()?.len();
         watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
     }
@@ -78,7 +79,7 @@ fn a_million_spoofed_flows_take_no_more_memory() -> Result<()> {
     watch.daemon.wait_for_reports(calm, TIMEOUT)?;
     let before = resident(watch.daemon.pid())?;
 
-    // Drawn out of four million, 1,200,000 packets belong to more than a million flows.
+    // The flows of 1,200,000 packets are drawn from four million, so there are more than a million flows.
     let small = Mix { damaged: 0.0, ..Mix::plain() };
     let flood = Plan { seed: 72, packets: 1_200_000, flows: 4_000_000, zipf: 0.0, mix: small, ..Plan::default() };
     let heavy = Plan { seed: 73, packets: flood.packets, flows: 10, zipf: 1.0, mix: small, ..Plan::default() };
@@ -112,7 +113,7 @@ fn resident(pid: u32) -> Result<u64> {
     status(pid, "VmRSS:")
 }
 
-/// A number of a process that the kernel has in KiB, in bytes.
+/// A field of `/proc/PID/status` that the kernel states in KiB, in bytes.
 fn status(pid: u32, name: &str) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;

@@ -29,7 +29,7 @@ use crate::{
     watch::{self, ONE_WINDOW, ROOMY_PACKET_RINGS, TIMEOUT, measure, one_window, seen_in},
 };
 
-/// Short messages, each of which is merged, and then as much as goes at once.
+/// Short messages, each of which is merged, and then a large amount at once.
 const MESSAGE: usize = 3_000;
 const MESSAGES: usize = 200;
 const BULK: usize = 8 << 20;
@@ -37,7 +37,7 @@ const BULK: usize = 8 << 20;
 const OUTER: [&str; 2] = ["10.97.0.1", "10.97.0.2"];
 const OUTER_V6: [&str; 2] = ["fd97::1", "fd97::2"];
 const INNER: [&str; 2] = ["10.98.0.1", "10.98.0.2"];
-/// Ethernet's header. Whether an interface counts it depends on how packets come to it.
+/// Ethernet's header. Whether an interface counts this header depends on how packets reach it.
 const ETHERNET_BYTES: u64 = 14;
 const TUNNEL: &str = "tun7";
 /// With the headers of any tunnel around it, a packet still fits the link.
@@ -52,11 +52,11 @@ const GENEVE: Kind = ("geneve id 7", 14 + 20 + 8 + 8 + 14);
 const GRETAP: Kind = ("gretap", 14 + 20 + 4 + 14);
 const GRE: Kind = ("gre", 14 + 20 + 4);
 const IPIP: Kind = ("ipip", 14 + 20);
-/// TCP's header with its timestamps, and how much longer that of the first segment is.
+/// The TCP header with timestamps, and how much longer the header of the first segment is.
 const TCP_BYTES: u64 = 32;
 const FIRST_MORE: u64 = 8;
 
-/// The tests of this file; each is ignored where the kernel lacks what it is about.
+/// The tests of this file; each is ignored if the kernel lacks the feature that it tests.
 pub fn trials() -> Vec<Trial> {
     let namespaces = needed(netns::requirements());
     let kind = |name: &str, test: fn() -> Result<()>, found: Result<(), String>| {
@@ -79,13 +79,13 @@ fn has_device(kind: &str) -> Result<(), String> {
     probe().map(drop).map_err(|_| format!("this kernel has no tunnels of {kind}"))
 }
 
-/// What makes a tunnel; geneve takes no address of its own.
+/// The arguments of `ip` that create a tunnel; geneve takes no local address.
 fn tunnel(kind: &str, [local, remote]: [&str; 2]) -> String {
     let local = if kind.starts_with("geneve") { String::new() } else { format!("local {local} ") };
     format!("link add {TUNNEL} type {kind} {local}remote {remote}")
 }
 
-/// Whether a veth can have buffers that IPv6 cannot tell the length of (Linux 5.19).
+/// Whether a veth can have buffers whose length does not fit the IPv6 header (Linux 5.19).
 fn has_big_tcp() -> Result<(), String> {
     let probe = || enlarge(&Lab::quiet_pair()?.observer, OBSERVER);
     probe().map_err(|error| format!("this kernel has no BIG TCP: {error:#}"))
@@ -104,11 +104,11 @@ fn enlarge(namespace: &Namespace, interface: &str) -> Result<()> {
     Ok(())
 }
 
-/// Two ends of a link that know each other's addresses, so that no packet passes but those of a test.
+/// Two ends of a link that know each other's addresses, so that only the packets of a test pass.
 struct Link {
     pair: QuietPair,
-    /// Programs in the drivers: with these a veth passes no merged buffers on. It splits them, and merges again what
-    /// comes in.
+    /// Programs in the drivers. With these a veth does not pass on merged buffers: it splits them, and merges received
+    /// packets again.
     _programs: Vec<Foreign>,
 }
 
@@ -118,7 +118,7 @@ impl Link {
         let link = Self { pair, _programs: Vec::new() };
         for (nth, (namespace, interface)) in link.ends().into_iter().enumerate() {
             namespace.ip(&format!("link set {interface} address {}", mac(nth)))?;
-            // All headers of TCP are of one length, then.
+            // Then all TCP headers have the same length.
             namespace.set("ipv4/tcp_sack", "0")?;
             let is_v6 = addresses[nth].contains(':');
             if is_v6 {
@@ -132,12 +132,12 @@ impl Link {
         Ok(link)
     }
 
-    /// The two ends, the one that sends first before the other.
+    /// The two ends; the one that sends first comes first.
     fn ends(&self) -> [(&Namespace, &'static str); 2] {
         [(&self.pair.generator, GENERATOR), (&self.pair.observer, OBSERVER)]
     }
 
-    /// Has the driver split and merge.
+    /// Makes the driver split and merge buffers.
     fn split(&mut self) -> Result<()> {
         let programs: Result<_> = self
             .ends()
@@ -151,7 +151,7 @@ impl Link {
         Ok(())
     }
 
-    /// What each end has received, when no more comes.
+    /// What each end has received, once no more packets come.
     fn received(&self) -> Result<[Tally; 2]> {
         let read = || -> Result<[Tally; 2]> {
             let [one, other] = self.ends().map(|(namespace, interface)| namespace.counters(interface));
@@ -167,7 +167,7 @@ impl Link {
         })
     }
 
-    /// What weir sees at each end, both ways, while `traffic` runs; and what each end has received.
+    /// Returns what weir sees at each end in both directions while `traffic` runs, and what each end has received.
     fn measure(&self, traffic: impl FnOnce() -> Result<()>) -> Result<BothEnds> {
         one_window();
         let start = |(namespace, interface): (&Namespace, &str)| {
@@ -185,7 +185,7 @@ impl Link {
     }
 }
 
-/// What there was at both ends.
+/// The results at both ends.
 struct BothEnds {
     /// What weir reported at each.
     reports: Vec<Vec<Value>>,
@@ -224,7 +224,7 @@ fn neighbour(address: &str, nth: usize, interface: &str) -> String {
     format!("{family}neighbour replace {address} lladdr {} dev {interface} nud permanent", mac(nth))
 }
 
-/// TCP through a tunnel of this kind: where the drivers split what was merged, and where they pass it on.
+/// Sends TCP through a tunnel of this kind: with drivers that split merged buffers, and with drivers that pass them on.
 fn through(kind: Kind) -> Result<()> {
     through_link(kind, true)?;
     through_link(kind, false)
@@ -257,7 +257,7 @@ fn through_link((kind, headers): Kind, is_split: bool) -> Result<()> {
     }
     for (from, to) in WAYS {
         let [sent, repeated] = [0, 1].map(|nth| after[from][nth] - before[from][nth]);
-        // Each end has begun one connection, and accepted one.
+        // Each end has opened one connection and accepted one.
         let bytes = (MESSAGES * MESSAGE + BULK) as u64 + sent * (headers + INNER_BYTES + TCP_BYTES) + 2 * FIRST_MORE;
         for (at, direction) in [(from, "egress"), (to, "ingress")] {
             let there = seen_in(link.ends()[at].1, direction, &seen.reports[at])?;
@@ -280,7 +280,7 @@ fn make_tunnel(namespace: &Namespace, kind: &str, nth: usize) -> Result<()> {
     if has_addresses {
         namespace.ip(&format!("link set {TUNNEL} address {}", mac(nth)))?;
     }
-    // Else the first packets may be cut into fragments: the tunnel does not know the way's MTU yet.
+    // Otherwise the first packets may be fragmented, because the tunnel does not know the path's MTU yet.
     namespace.ip(&format!("link set {TUNNEL} up mtu {TUNNEL_MTU}"))?;
     if has_addresses {
         namespace.ip(&neighbour(INNER[1 - nth], 1 - nth, TUNNEL))?;
@@ -288,7 +288,7 @@ fn make_tunnel(namespace: &Namespace, kind: &str, nth: usize) -> Result<()> {
     Ok(())
 }
 
-/// IPv6 packets whose length is beyond what their header can say (RFC 2675, as Linux has it for its own buffers).
+/// IPv6 packets whose length does not fit their header (RFC 2675, as Linux uses it for its own buffers).
 fn buffers_beyond_64_kib() -> Result<()> {
     /// Ethernet, IPv6 and TCP.
     const HEADERS: u64 = 14 + 40 + TCP_BYTES;
@@ -324,7 +324,7 @@ fn buffers_beyond_64_kib() -> Result<()> {
     Ok(())
 }
 
-/// SCTP, whose buffers are of packets of different lengths.
+/// SCTP, whose buffers hold packets of different lengths.
 fn sctp() -> Result<()> {
     let mut link = Link::new(OUTER, 24)?;
     link.split()?;
@@ -337,10 +337,10 @@ fn sctp() -> Result<()> {
     seen.is_what_was_counted()
 }
 
-/// The ways that packets go, from one end to the other.
+/// The two directions, from one end to the other.
 const WAYS: [(usize, usize); 2] = [(0, 1), (1, 0)];
 
-/// Sends messages one by one, and then all the rest at once, by TCP; returns when it has arrived.
+/// Sends messages one by one over TCP, and then the rest at once; returns when all of it has arrived.
 fn send(link: &Link, (from, to): (usize, usize), address: &str, messages: usize) -> Result<()> {
     let address: SocketAddr = SocketAddr::new(address.parse()?, TCP_PORT);
     let ends = link.ends();
@@ -368,7 +368,7 @@ fn send(link: &Link, (from, to): (usize, usize), address: &str, messages: usize)
     Ok(())
 }
 
-/// The same by SCTP.
+/// The same over SCTP.
 fn send_by_sctp(link: &Link, (from, to): (usize, usize)) -> Result<()> {
     /// Longer than a packet, and not longer than what SCTP takes at once.
     const LONG: usize = 40_000;

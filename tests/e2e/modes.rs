@@ -1,5 +1,5 @@
-//! Combinations of modes: the ledger is the interface's own count, however weir sees the packets and whatever other
-//! program sees them too.
+//! Combinations of modes: the ledger equals the interface's own count, in whatever mode weir measures and whatever
+//! other programs see the packets.
 
 use std::{
     fmt,
@@ -79,7 +79,8 @@ fn send_to_all(router: &Namespace) -> Result<u64> {
     }
     let all = || -> Result<u64> {
         let mut copies = 0;
-        // Each has a port of its own: a process that begins just now holds a socket a little longer than this one.
+        // Each socket has its own port: a process that is just being started may keep an earlier socket open a little
+        // longer.
         for (port, (to, own)) in (FIRST_PORT..).zip(ways) {
             let (gets, sends) = sockets((to, port), own)?;
             for length in LENGTHS {
@@ -121,23 +122,24 @@ const BELOW: [(&str, bool); 8] = [
     ("tc", true),
     ("afpacket", true),
 ];
-/// How it measures the upper interface. Only drivers of network cards and the like have the native mode.
+/// How it measures the upper interface. Only drivers of network cards, and similar ones such as veth, have the native
+/// mode.
 const ABOVE: &[&str] = &["generic", "tcx", "tc", "afpacket"];
 const OF_A_CABLE: &[&str] = &["native", "generic", "tcx", "tc", "afpacket"];
 /// The VLAN of the frames.
 const TAG: [u8; 4] = [0x81, 0x00, 0, 5];
 
-/// Interfaces that lie on others.
+/// An interface that is stacked on another one.
 struct Stacked {
-    /// The kind of the upper one, in words.
+    /// The kind of the upper interface, in words.
     name: &'static str,
     /// Arguments of `ip`; `LOWER` and `UPPER` stand for the names.
     make: &'static [&'static str],
-    /// The modes of the upper one.
+    /// The modes of the upper interface.
     modes: &'static [&'static str],
     /// Whether packets on the lower interface have a tag.
     is_tagged: bool,
-    /// Whether they are the ends of one cable, and none lies on the other.
+    /// Whether the two are the ends of one cable, and neither is stacked on the other.
     is_cable: bool,
 }
 
@@ -148,7 +150,7 @@ const MACVLAN: Stacked = Stacked {
     is_tagged: false,
     is_cable: false,
 };
-/// It has the address to which all traffic is sent, so that everything comes up to it.
+/// The bridge has the address that all traffic is sent to, so that it receives everything.
 const BRIDGE: Stacked = Stacked {
     name: "a bridge",
     make: &[
@@ -189,7 +191,7 @@ const CABLE: Stacked = Stacked {
     is_cable: true,
 };
 
-/// Kinds of interfaces that not every kernel has.
+/// Tests with kinds of interfaces that not every kernel has.
 pub fn kinds() -> Vec<Trial> {
     let root = needed(netns::requirements());
     let [vlan, bond] = [VLAN, BOND].map(|kind| optional(kind.requirement()));
@@ -203,7 +205,7 @@ pub fn kinds() -> Vec<Trial> {
 }
 
 impl Stacked {
-    /// Why this kernel cannot make one.
+    /// An error that says why this kernel cannot create such an interface.
     fn requirement(&self) -> Result<(), String> {
         let made = self.told(self.make[0], "lower", "upper");
         let script = format!("ip link add lower type veth peer name far && ip {made}");
@@ -227,8 +229,8 @@ impl Stacked {
     }
 }
 
-/// For all pairs of modes, the ledgers of both interfaces are the interfaces' own counts. All pairs run at once, each
-/// with a cable of its own.
+/// For all pairs of modes, the ledgers of both interfaces equal the interfaces' own counts. All pairs run at once, each
+/// with its own cable.
 fn check_stack(kind: &Stacked) -> Result<()> {
     one_window();
     let pair = Lab::quiet_pair()?;
@@ -313,7 +315,7 @@ impl Pair {
         self.far.as_ref().map_or((observer, &*self.lower), |far| (generator, &**far))
     }
 
-    /// Frames go both ways, up to the upper interface and down from it.
+    /// Sends frames in both directions, up to the upper interface and down from it.
     fn exchange(&self, QuietPair { generator, observer }: &QuietPair, kind: &Stacked) -> Result<()> {
         const PACKETS: u64 = 60;
         const ELSEWHERE: [u8; 6] = [2, 0x78, 0, 0, 0, 9];
@@ -325,7 +327,7 @@ impl Pair {
         there.enter(|| inject::send(far, frames, Pace::Unlimited))??;
         let mut frames: Vec<_> = Traffic::new(plan(92))?.map(|packet| packet.frame).collect();
         for frame in &mut frames {
-            // A bridge sends nothing to itself.
+            // The destination must not be the bridge itself, which would not send such a frame on.
             frame[..6].copy_from_slice(&ELSEWHERE);
         }
         observer.enter(|| inject::send(&self.upper, frames, Pace::Unlimited))??;
@@ -337,7 +339,7 @@ impl Pair {
         clock::wait_for("the arrival of all packets", watch::TIMEOUT, all)
     }
 
-    /// Nothing but these frames has passed since the interfaces were made.
+    /// Checks both ledgers: nothing but these frames has passed since the interfaces were created.
     fn check(&self, observer: &Namespace, reports: &[Value]) -> Result<()> {
         for (name, mode) in [(&self.lower, self.below.0), (&self.upper, self.above)] {
             let counted = observer.counters(name)?;

@@ -1,5 +1,6 @@
-//! An interface moves to another network namespace and back, or is deleted and made again under its name, with another
-//! index or the same: weir measures it again, says for how long it may have been blind, and counts nothing twice.
+//! An interface moves to another network namespace and back, or is deleted and created again under its name, with
+//! another index or the same one. weir measures it again, states for how long it may have been blind, and counts
+//! nothing twice.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -23,7 +24,7 @@ tests![
 
 const NEAR: &str = QUIET_LINK[0];
 const INTERFACE: &str = QUIET_LINK[1];
-/// Packets while weir watches, while it is stopped, and after that.
+/// Numbers of packets while weir runs, while it is stopped, and after that.
 const SENT: [u64; 3] = [1_000, 500, 2_000];
 
 fn send(pair: &QuietPair, packets: u64) -> Result<()> {
@@ -48,7 +49,7 @@ fn wait_until_up(pair: &QuietPair) -> Result<()> {
     pair.observer.wait_until_up(INTERFACE)
 }
 
-/// What weir says of windows in which it may have been blind: never that it saw everything.
+/// Whether a window states that weir may have been blind; if so, it must not claim that weir saw everything.
 fn is_said(report: &Value) -> Result<bool> {
     let mut is_blind = false;
     for one in list(&report["interfaces"])? {
@@ -57,10 +58,11 @@ fn is_said(report: &Value) -> Result<bool> {
     Ok(is_blind)
 }
 
-/// If the interface is another one (`is_another`), weir saw all its packets of a window or none: its coverage is never
-/// below 1, and the packets that it counted before weir was attached are lost, exactly.
+/// If the interface is a new one (`is_another`), weir saw all of its packets in a window or none. So its coverage is
+/// never below 1, and exactly the packets that it counted before weir was attached are lost.
 ///
-/// Packets come, something happens to the interface behind weir's back and packets come, and packets come again.
+/// Packets come; then weir is stopped, `act` changes the interface, and packets come; then weir goes on, and packets
+/// come again.
 fn check(mode: &str, is_another: bool, act: impl Fn(&QuietPair) -> Result<()>) -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let settings = format!("interfaces: [{{name: {INTERFACE}, mode: {mode}}}]\n{INTERVAL}{ROOMY_RINGS}");
@@ -86,7 +88,7 @@ fn check(mode: &str, is_another: bool, act: impl Fn(&QuietPair) -> Result<()>) -
         let flows = &report["unique"]["flows"];
         ensure!(flows["upper"].as_u64() > flows["value"].as_u64(), "{mode}: {flows} is exact\n{log}");
     }
-    // What was lost is in `seen`, where it is known.
+    // Known losses are included in `seen`.
     let seen = seen_in(INTERFACE, "ingress", &reports)?.packets;
     let mut lost = 0;
     for one in reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten() {
@@ -112,7 +114,7 @@ fn an_interface_that_moves_away_and_back_is_measured_again() -> Result<()> {
     Ok(())
 }
 
-/// Deletes it and makes it again.
+/// Deletes the interface and creates it again.
 fn make_again(pair: &QuietPair, with: &str) -> Result<()> {
     pair.generator.ip(&format!("link delete {NEAR}"))?;
     let name = pair.generator.name();
@@ -136,7 +138,7 @@ fn an_interface_that_is_made_again_under_its_index_is_measured_again() -> Result
     for mode in ["native", "tcx", "tc", "afpacket"] {
         check(mode, true, |pair| {
             let before = index(pair)?;
-            // It cannot be told by its address either.
+            // Its hardware address is also the same.
             make_again(pair, &format!(" index {before} address {}", address(pair)?))?;
             ensure!(index(pair)? == before, "it has another index");
             Ok(())

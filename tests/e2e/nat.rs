@@ -1,4 +1,4 @@
-//! Where the router translates addresses: which lists name the clients, and that weir tells it.
+//! A router that translates addresses: which lists name the clients, and that weir logs the translation.
 
 use std::{fs, net::UdpSocket, path::Path, process::Command};
 
@@ -15,7 +15,7 @@ use crate::watch::{Ended, TIMEOUT, list, measure, number, stop};
 
 tests![the_views_of_the_example_name_the_client, it_is_told_where_addresses_are_translated];
 
-/// Behind the router that translates: the laboratory's server, which asks here.
+/// The client behind the translating router: in this test the laboratory's server sends the requests.
 const CLIENT: &str = "10.77.2.2";
 /// The router's address on the other side.
 const ROUTER: &str = "10.77.1.1";
@@ -24,14 +24,14 @@ const PEER: &str = "10.77.1.2:9000";
 /// Datagrams in each direction.
 const DATAGRAMS: u64 = 40;
 
-/// Network namespaces, and the command that sets rules.
+/// These tests need network namespaces and the `nft` command.
 pub fn requirements() -> Result<(), String> {
     netns::requirements()?;
     let found = Command::new("nft").arg("--version").output();
     found.map(drop).map_err(|error| format!("cannot run nft: {error} (scripts/setup installs it)"))
 }
 
-/// Has the router translate what leaves by its outer interface.
+/// Makes the router translate packets that leave by its outer interface.
 fn translate(router: &Namespace) -> Result<()> {
     const RULES: &str =
         "table ip lab { chain out { type nat hook postrouting priority 100; oifname wan0 masquerade; }; }";
@@ -86,7 +86,7 @@ fn the_views_of_the_example_name_the_client() -> Result<()> {
         ensure!(seen == DATAGRAMS, "{view}: {CLIENT} has {seen} packets of {DATAGRAMS}");
         ensure!(packets(views(view), field, ROUTER)? == 0, "{view} names the router");
     }
-    // What the page says of the other lists.
+    // The other lists are as the page describes them.
     let top = |name: &'static str| reports.iter().map(move |report| &report["top"][name]);
     ensure!(packets(top("sources"), "src_ip", CLIENT)? == DATAGRAMS, "questions are seen before they are translated");
     let answers = packets(top("destinations"), "dst_ip", ROUTER)?;
@@ -104,7 +104,7 @@ fn it_is_told_where_addresses_are_translated() -> Result<()> {
         Ok(Ended::of(command.args(arguments).arg("--config").arg(&config))?.out)
     };
     const TOLD: &str = "this machine translates addresses (nftables chain ip lab out)";
-    // Lines of the doctor are broken where they are long.
+    // `weir doctor` wraps long lines.
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     for arguments in [&["check"][..], &["doctor"]] {
         ensure!(!words(told(arguments)?).contains("translates addresses ("), "{arguments:?} without a rule");

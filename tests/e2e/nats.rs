@@ -17,7 +17,7 @@ use crate::watch::{Ended, TIMEOUT, check_accounts, number, weir_with};
 
 tests![a_stream_has_each_report_once_and_in_order];
 
-/// What this needs.
+/// The programs that this test needs.
 pub fn requirements() -> Result<(), String> {
     weir_tests::netns::requirements()?;
     weir_tests::nats::requirements()
@@ -55,8 +55,8 @@ impl Delivery {
         Ok(daemon)
     }
 
-    /// The ids of what waits on the disk for the server. The file has a spool of its own, and a report that is in there
-    /// may have been only half written for the server when weir was killed.
+    /// The ids of the reports that wait on disk for the server. The spool of the file sink is left out: a report in
+    /// there may have been only half written for the server when weir was killed.
     fn waiting(&self) -> Result<BTreeSet<String>> {
         let mut command = Command::new(weir_binary()?);
         let listed = Ended::of(command.args(["spool", "ls", "--json", "--path"]).arg(self.state.file("spool")))?;
@@ -93,7 +93,7 @@ fn a_stream_has_each_report_once_and_in_order() -> Result<()> {
         weir = delivery.weir()?;
         start(&mut delivery.server, &delivery.pair)?;
         weir.wait_for_line("the sink accepts reports again", TIMEOUT).or_else(|error| {
-            // It may not have failed at all.
+            // Perhaps no delivery has failed.
             if delivery.waiting()?.is_empty() { Ok(String::new()) } else { Err(error) }
         })?;
     }

@@ -36,7 +36,7 @@ impl Service {
         Ok(Self { socket, program, _scratch: scratch })
     }
 
-    /// The next message within `timeout`, if there is one, besides descriptors that it is to keep.
+    /// The next message within `timeout`, if there is one. Messages that hand over descriptors are skipped.
     fn told(&self, timeout: Duration) -> Result<Option<String>> {
         let mut message = [0; 4096];
         self.socket.set_read_timeout(Some(timeout))?;
@@ -67,7 +67,7 @@ fn ready_once_attached_and_stopping_at_the_end() -> Result<()> {
     ensure!(ready.lines().any(|line| line == status), "{ready}");
     let reports = stop(&mut daemon, Loss::None)?;
     ensure!(!reports.is_empty(), "it reported nothing");
-    // A window may have ended in between, which has a status of its own.
+    // A window may have ended in between, which sends another status.
     loop {
         let told = service.told(TIMEOUT)?.context("it did not say that it stops")?;
         if told.lines().any(|line| line == "STOPPING=1") {
@@ -80,7 +80,7 @@ fn ready_once_attached_and_stopping_at_the_end() -> Result<()> {
 fn never_ready_where_it_cannot_attach() -> Result<()> {
     let service = Service::new()?;
     let pair = Lab::quiet_pair()?;
-    // XDP in the driver is not to be had there.
+    // The driver of this interface has no native XDP.
     let settings = format!("interfaces: [{INTERFACE}, {{name: lo, mode: native}}]\n");
     let mut daemon =
         Daemon::start_program(&service.program, Some(&pair.observer), |reports| config(&settings, reports))?;
@@ -96,7 +96,7 @@ fn a_systemd_that_does_not_read_stops_no_report() -> Result<()> {
     let settings = format!("interfaces: [{}]\nreport: {{interval: 1s}}\n", native(INTERFACE));
     let mut daemon =
         Daemon::start_program(&service.program, Some(&pair.observer), |reports| config(&settings, reports))?;
-    // Each window it is told something, and its queue has room for a few messages.
+    // weir sends a message for each window, and the queue has room for only a few.
     let most = fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen")?.trim().parse::<usize>()?;
     daemon.wait_for_reports(most.min(15), TIMEOUT)?;
     stop(&mut daemon, Loss::None).map(drop)

@@ -1,5 +1,5 @@
-//! A receiver of OTLP that knows nothing of weir gets the numbers of each report, exactly once. It decodes with the
-//! official definitions of OpenTelemetry.
+//! An independent OTLP receiver gets the numbers of each report exactly once. It decodes with the official definitions
+//! of OpenTelemetry.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -107,7 +107,7 @@ impl Receiver {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             text => text?,
         };
-        // The last one may be half written.
+        // The last line may be half written.
         let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         whole.map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
@@ -120,7 +120,7 @@ impl Receiver {
         })
     }
 
-    /// Whether all that was sent was OTLP.
+    /// Checks that all requests were valid OTLP.
     fn check_requests(&self) -> Result<()> {
         for request in self.lines("requests")? {
             let why = &request["why"];
@@ -132,7 +132,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// What arrived. What came twice came with the same numbers.
+    /// The reports that arrived. Repeated reports must have the same numbers.
     fn arrived(&self) -> Result<Arrived> {
         self.check_requests()?;
         let mut arrived = Arrived::default();
@@ -160,21 +160,21 @@ impl Receiver {
     }
 }
 
-/// Replaces a file at once.
+/// Replaces a file atomically.
 fn write(path: &Path, text: &str) -> Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, text)?;
     Ok(fs::rename(&new, path)?)
 }
 
-/// What a receiver has.
+/// The content of a receiver.
 #[derive(Default)]
 struct Arrived {
     /// By id.
     reports: BTreeMap<String, Points>,
-    /// Ids, and why.
+    /// Ids of lost reports, with the reason.
     lost: BTreeMap<String, String>,
-    /// How many reports came, repetitions included.
+    /// How many reports arrived, including repetitions.
     times: usize,
 }
 
@@ -218,7 +218,7 @@ impl Points {
         self.metrics.get(name).into_iter().flatten().filter(has).collect()
     }
 
-    /// The only one.
+    /// The value of the only such point.
     fn one(&self, name: &str, attributes: &[(&str, &str)]) -> Result<Value> {
         let found = self.all(name, attributes);
         let [one] = found[..] else {
@@ -228,7 +228,7 @@ impl Points {
     }
 }
 
-/// A text attribute of a point, or another one as text.
+/// An attribute of a point, as text.
 fn attribute(point: &Value, key: &str) -> Option<String> {
     let all = point["attributes"].as_array()?;
     let value = &all.iter().find(|attribute| attribute["key"] == key)?["value"];
@@ -250,7 +250,7 @@ fn nanoseconds(time: &Value) -> Result<u64> {
     Ok(u64::try_from(time.as_nanosecond())?)
 }
 
-/// Holds what arrived of a report to the report itself.
+/// Compares the received points of a report with the report itself.
 fn compare(report: &Value, points: &Points) -> Result<()> {
     let (start, end) = (nanoseconds(&report["window"]["start"])?, nanoseconds(&report["window"]["end"])?);
     for (name, all) in &points.metrics {
@@ -313,7 +313,7 @@ fn compare(report: &Value, points: &Points) -> Result<()> {
     estimate("weir.new_flows", &[], &report["new_flows"])?;
     for view in list(&report["views"])? {
         let name = view["name"].as_str().context("name")?;
-        // Addresses that nobody asked for are not told.
+        // Addresses are exported only for views of the configuration.
         if name == "talkers" {
             ensure!(points.all("weir.view.bytes", &[("view", name)]).is_empty(), "{name} are told");
             continue;
@@ -348,7 +348,7 @@ fn an_independent_receiver_has_the_numbers_of_the_reports() -> Result<()> {
     let url = receiver.url();
     let mut daemon = Daemon::start(Some(&pair.observer), |reports| {
         let mut text = config(&settings, reports);
-        // Each in a place of its own: the same receiver under another query.
+        // Two sinks send to the same receiver with different queries, so each has its own spool.
         for (nth, compress) in ["gzip", "none"].into_iter().enumerate() {
             text +=
                 &format!("  - {{type: otlp, url: \"{url}\", compress: {compress}, headers: {{X-Nth: \"{nth}\"}}}}\n");
@@ -429,7 +429,7 @@ fn a_real_collector_passes_on_the_numbers_of_the_reports() -> Result<()> {
     let mut oracle = Oracle::new();
     watch.send(Plan { seed: 93, mix: Mix::odd(), ..Plan::default() }, &mut oracle)?;
     watch.daemon.wait_for_reports(3, TIMEOUT)?;
-    // It answers when it has a request, and passes it on after that.
+    // The collector answers a request before it passes it on.
     let arrived = clock::wait_for("two reports by way of the collector", TIMEOUT, || {
         let arrived = receiver.arrived()?.reports;
         Ok((arrived.len() >= 2).then_some(arrived))
@@ -456,7 +456,7 @@ fn start(pair: &QuietPair, state: &Scratch, receiver: &Receiver) -> Result<Daemo
     Ok(daemon)
 }
 
-/// What is in the spool: ids by what they are.
+/// The ids in the spool that have this state.
 fn spooled(state: &Scratch, what: &str) -> Result<BTreeSet<String>> {
     let mut command = Command::new(weir_binary()?);
     let listed = Ended::of(command.args(["spool", "ls", "--json", "--path"]).arg(state.file("spool")))?;
@@ -506,7 +506,7 @@ fn every_report_comes_once_however_often_weir_is_killed() -> Result<()> {
     ensure!(numbers.len() == arrived.reports.len(), "a number is there twice: {:?}", arrived.reports.keys());
     let (first, last) = (numbers.first().context("reports")?, numbers.last().context("reports")?);
     let missing = last - first + 1 - numbers.len() as u64;
-    // A window that was open, or that was not on the disk yet, dies with its weir.
+    // A window that was open or not on disk yet is lost with the killed weir.
     ensure!(missing <= u64::from(kills), "{missing} numbers are missing after {kills} kills");
     Ok(())
 }

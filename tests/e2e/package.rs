@@ -1,5 +1,5 @@
-//! The Debian packages, in a small Debian with a real systemd: they are installed, upgraded and purged as an operator
-//! does it. `scripts/package --check` makes the packages and runs this.
+//! The Debian packages in a small Debian with a real systemd: they are installed, upgraded and purged as an operator
+//! would do it. `scripts/package --check` makes the packages and runs this.
 
 use std::{env, fs, path::PathBuf, thread, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     watch::{self, QUIET_LINK, TIMEOUT, check_accounts, judge, number},
 };
 
-/// Tests of the packages that are at hand; without them there are none.
+/// The tests of the packages; none if the packages are not given.
 pub fn tests() -> &'static [crate::Test] {
     const TESTS: &[crate::Test] = &[("it_is_installed_upgraded_and_purged", it_is_installed_upgraded_and_purged)];
     if package(WEIR).is_some() { TESTS } else { &[] }
@@ -59,7 +59,7 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
     ensure!(machine.done("zcat /usr/share/man/man1/weir-report.1.gz")?.contains("\\-\\-full"));
     ensure!(machine.done("cat /usr/share/bash-completion/completions/weir")?.contains("--full"));
     ensure!(machine.done("weir check /etc/weir/weir.yaml")?.contains("# memory, fixed"));
-    // Without an edit it measures what carries the default route, both ways.
+    // With the configuration as shipped, weir measures both directions of the interface with the default route.
     let told = status(&machine)?;
     ensure!(told["interval_seconds"] == 60, "{told}");
     let log = machine.log();
@@ -71,13 +71,13 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
         ensure!(attached, "{INTERFACE} {direction} is not measured:\n{log}");
     }
 
-    // Nobody waits a minute here: another interval, by a reload.
+    // A reload sets a shorter interval, so that the test does not wait a minute.
     let text = fs::read_to_string(machine.path(CONFIG))?.replace("interval: 1m", "interval: 1s");
     fs::write(machine.path(CONFIG), &text)?;
     machine.done("systemctl restart weir")?;
     measures(&machine, &pair, 81)?;
 
-    // The same package again is an upgrade to a rebuilt one. What was edited stays.
+    // Installing the same package again is an upgrade to a rebuilt one. The edited configuration stays.
     let pid = status(&machine)?["pid"].clone();
     if has_tcx()? {
         upgrades_beside_traffic(&machine, &pair)?;
@@ -139,7 +139,7 @@ fn has_programs(pair: &QuietPair) -> Result<bool> {
         || crate::systemd::service::sends_through_a_program(&pair.observer)?)
 }
 
-/// Files whose names tell of weir, but for those of the test itself and what the package manager logs.
+/// Files with weir in their names, except for those of the test itself and logs of the package manager.
 fn files(machine: &Machine) -> Result<Vec<String>> {
     let found = machine.done("find / -xdev -name *weir* -not -path /proc/* -not -path /sys/* -not -path /root/*")?;
     Ok(found.lines().map(str::to_owned).collect())
@@ -181,10 +181,10 @@ fn reports(machine: &Machine) -> Result<Vec<Value>> {
     complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-/// Sends packets, and waits until the run that measures now has reported them, right to the packet.
+/// Sends packets, and waits until the run that measures now has reported them, exactly.
 fn measures(machine: &Machine, pair: &QuietPair, seed: u64) -> Result<()> {
     let known = clock::wait_for("a report", TIMEOUT, || {
-        // By this run: it has attached both directions.
+        // A report of this run shows that both directions are attached.
         let all = reports(machine)?;
         Ok(all.last().is_some_and(|last| last["window"]["seconds"].as_f64() < Some(2.0)).then_some(all.len()))
     });

@@ -1,4 +1,4 @@
-//! Once it measures, weir has no capability any more but one where it is needed, and goes on in that state.
+//! Once it measures, weir has given up all capabilities except for one that it may still need, and goes on that way.
 
 use std::{fs, path::PathBuf};
 
@@ -21,12 +21,12 @@ use crate::{
 
 tests![without_capabilities_it_measures_what_comes_later, what_is_still_needed_stays_and_is_told];
 
-/// Root's rights to files that are not its own (`CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH`), which threads that write or
-/// read files keep. A service has none.
+/// Root's access to files of other users (`CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH`). Threads that read or write files
+/// keep it. A service does not have it.
 const FILES: u64 = 0b110;
 const NET_ADMIN: u64 = 1 << 12;
 
-/// The effective capabilities of each thread, with its name. All other sets have none that is not effective.
+/// The effective capabilities of each thread, with its name. Fails if another set has more than these.
 fn capabilities(pid: u32) -> Result<Vec<(String, u64)>> {
     let threads = PathBuf::from(format!("/proc/{pid}/task"));
     let mut all = Vec::new();
@@ -47,8 +47,8 @@ fn capabilities(pid: u32) -> Result<Vec<(String, u64)>> {
     Ok(all)
 }
 
-/// Compares every thread with what it may have: `keeper` has `CAP_NET_ADMIN`. A thread gives up the rest when it gets
-/// its first turn on a CPU.
+/// Checks the capabilities of every thread: only `keeper` may have `CAP_NET_ADMIN`. A thread gives up the others when
+/// it first runs.
 fn check(daemon: &Daemon, keeper: &str) -> Result<()> {
     let settled = || Ok(check_now(daemon, keeper).ok());
     clock::wait_for("threads without capabilities", TIMEOUT, settled).or_else(|_| check_now(daemon, keeper))
@@ -85,7 +85,7 @@ fn without_capabilities_it_measures_what_comes_later() -> Result<()> {
         daemon.wait_for_line(&format!("attached interface={}", names[1]), TIMEOUT)?;
         send(names, seed)?;
     }
-    // Another one, of which the configuration that it was started with did not know.
+    // An interface that the first configuration did not name.
     link(&pair, ["gen3", "new3"])?;
     let directory = daemon.directory().to_owned();
     let text = config(&settings(", {name: new3, mode: native}"), &directory.join("reports.ndjson"));

@@ -29,11 +29,11 @@ tests![
     scrapers_that_hang_or_send_garbage_cost_nothing
 ];
 
-/// With the programs of Prometheus.
+/// Tests that use the programs of Prometheus.
 pub const WITH_PROMETHEUS: &[crate::Test] =
     &[("promtool_finds_no_fault", promtool_finds_no_fault), ("prometheus_scrapes_it", prometheus_scrapes_it)];
 
-/// What those need.
+/// The requirements of those tests.
 pub fn requirements_of_prometheus() -> Result<(), String> {
     requirements()?;
     let found = Command::new("promtool").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -51,7 +51,7 @@ fn start() -> Result<Watch> {
     Watch::start(&format!("{INTERVAL}{SETTINGS}"))
 }
 
-/// What weir answers inside the namespace: status, head and body.
+/// weir's answer to a request inside the namespace: status, head and body.
 pub fn get(namespace: &Namespace, path: &str, accept: &str) -> Result<(u16, String, String)> {
     namespace.enter(|| {
         let mut stream = TcpStream::connect(ADDRESS)?;
@@ -143,7 +143,7 @@ fn a_scrape_is_packed_for_whoever_asks_for_that() -> Result<()> {
         format!("GET /metrics HTTP/1.1\r\nHost: {ADDRESS}\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n");
     let seen = of_interface("seen_packets", "");
     let sent = oracle.sent().packets;
-    // The head may say that the body comes in chunks: an answer of 1.0 never does.
+    // An HTTP/1.0 request never gets a chunked answer.
     let request = request.replace("HTTP/1.1", "HTTP/1.0");
     let (packed, text) = clock::wait_for("all packets in the sums", TIMEOUT, || {
         let answer = answer(&watch.pair.observer, &request)?;
@@ -161,7 +161,7 @@ fn a_scrape_is_packed_for_whoever_asks_for_that() -> Result<()> {
     judge("all windows", oracle.check_reports(&watch.stop(Loss::None)?))
 }
 
-/// By a name that anybody may have lead here, in whichever way a request can have it.
+/// The host is a name that anybody could point at this address (DNS rebinding), in every form that a request allows.
 fn a_request_for_another_host_is_refused() -> Result<()> {
     let watch = start()?;
     for (target, hosts, status) in [
@@ -183,7 +183,7 @@ fn a_request_for_another_host_is_refused() -> Result<()> {
 fn scrapers_that_hang_or_send_garbage_cost_nothing() -> Result<()> {
     let watch = start()?;
     let pid = watch.daemon.pid();
-    // A thread has its name a moment after it has begun.
+    // A new thread gets its name only after a moment.
     let metrics = clock::wait_for("the thread for it", TIMEOUT, || {
         let threads = fs::read_dir(format!("/proc/{pid}/task"))?.filter_map(Result::ok).map(|thread| thread.path());
         let is_it =
@@ -192,7 +192,7 @@ fn scrapers_that_hang_or_send_garbage_cost_nothing() -> Result<()> {
         Ok((!metrics.is_empty()).then_some(metrics))
     })?;
     let [thread] = &metrics[..] else { anyhow::bail!("there is one thread for it: {metrics:?}") };
-    // It drops them before it takes its first connection.
+    // The thread drops its capabilities before it accepts its first connection.
     clock::wait_for("a thread without capabilities", TIMEOUT, || {
         let status = fs::read_to_string(thread.join("status"))?;
         let has_none = |set| status.contains(&format!("{set}:\t0000000000000000"));
@@ -206,7 +206,7 @@ fn scrapers_that_hang_or_send_garbage_cost_nothing() -> Result<()> {
             let _ = stream.write_all(beginning);
             Ok(stream)
         };
-        // These are answered and closed. Until then they would hold places for those that ask.
+        // These connections are answered and closed. Until then they would occupy slots of other clients.
         let refused: [&[u8]; 2] = [
             b"\x16\x03\x01\x02\x00\x01\x00 garbage\r\n\r\n",
             b"POST /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\nx",
@@ -215,11 +215,11 @@ fn scrapers_that_hang_or_send_garbage_cost_nothing() -> Result<()> {
             let mut stream: TcpStream = begin(beginning)?;
             stream.set_read_timeout(Some(TIMEOUT))?;
             let mut answer = Vec::new();
-            // It may be cut off, because weir has not read all of it.
+            // weir may close the connection before it has read the whole request.
             let _ = stream.read_to_end(&mut answer);
             ensure!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&answer));
         }
-        // These stay. The last one asks, and never reads.
+        // These connections stay open. The last one sends a request and never reads the answer.
         let hanging: [&[u8]; 3] = [b"", b"GET /metrics HTT", b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"];
         hanging.into_iter().cycle().take(100).map(begin).collect()
     })??;
@@ -308,7 +308,7 @@ fn prometheus_scrapes_it() -> Result<()> {
             stream.read_to_string(&mut answer)?;
             Ok(answer)
         })?;
-        // It takes a moment to start.
+        // Prometheus takes a moment to start.
         let Ok(answer) = answer else { return Ok(None) };
         let Some((_, body)) = answer.split_once("\r\n\r\n") else { return Ok(None) };
         let Ok(body) = serde_json::from_str::<Value>(body) else { return Ok(None) };

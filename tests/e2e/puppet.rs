@@ -1,5 +1,5 @@
-//! A thread of another process that makes the system calls that a test asks for, as if an attacker had taken that
-//! process over.
+//! A thread of another process that makes the system calls that a test asks for, as if an attacker had taken over that
+//! process.
 
 use std::fs;
 
@@ -16,13 +16,13 @@ use nix::{
 
 /// The instruction that makes a system call, on x86-64.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// Unused bytes below the stack pointer, and how many of them there are for arguments.
+/// How far below the stack pointer arguments are written, and the room for them, in bytes.
 const BELOW_THE_STACK: u64 = 8192;
 const ROOM: usize = 4096;
 /// Errors are the last numbers: see `MAX_ERRNO` of Linux.
 const ERRORS: i64 = 4095;
 
-/// A thread that waits in a system call, and is held there. It goes on where it was when this is dropped.
+/// A thread that is stopped while it waits in a system call. When this is dropped, the thread continues where it was.
 pub struct Puppet {
     thread: Pid,
     before: user_regs_struct,
@@ -39,7 +39,7 @@ pub enum Argument<'a> {
 }
 
 impl Puppet {
-    /// Holds a thread.
+    /// Stops a thread.
     pub fn hold(thread: u32) -> Result<Self> {
         let thread = Pid::from_raw(thread.try_into()?);
         ptrace::seize(thread, ptrace::Options::empty())?;
@@ -53,7 +53,7 @@ impl Puppet {
         Ok(puppet)
     }
 
-    /// Has it make a system call. Gives what the kernel answers.
+    /// Makes the thread perform a system call, and returns the kernel's answer.
     pub fn call(&mut self, number: c_long, arguments: &[Argument<'_>]) -> Result<i64> {
         self.written = 0;
         let mut values = [0; 6];
@@ -67,7 +67,7 @@ impl Puppet {
         let registers = user_regs_struct {
             rip: self.before.rip - SYSCALL.len() as u64,
             rax: number as u64,
-            // No call that is to begin anew.
+            // The kernel must not restart the interrupted call.
             orig_rax: u64::MAX,
             rdi,
             rsi,
@@ -83,7 +83,7 @@ impl Puppet {
         Ok(ptrace::getregs(self.thread)?.rax as i64)
     }
 
-    /// Puts bytes where the thread can read them. Gives their address.
+    /// Copies bytes into the thread's memory, and returns their address.
     fn write(&mut self, bytes: &[u8]) -> Result<u64> {
         let first = (self.before.rsp - BELOW_THE_STACK) & !0xff;
         let address = first + self.written as u64;
@@ -113,7 +113,7 @@ fn wait(thread: Pid) -> Result<()> {
     }
 }
 
-/// What a call gave: a number, or an error by its name.
+/// The result of a call: a number or an error.
 pub fn answer(result: i64) -> Result<i64, nix::Error> {
     if (-ERRORS..0).contains(&result) { Err(nix::Error::from_raw(-result as i32)) } else { Ok(result) }
 }

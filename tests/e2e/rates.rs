@@ -29,7 +29,7 @@ fn a_burst_at_a_packet_socket() -> Result<()> {
 fn check(watch: Watch) -> Result<()> {
     // The window begins with the daemon.
     thread::sleep(Duration::from_millis(1_500));
-    // The burst must fit into a second, which may take some attempts on a busy machine.
+    // The burst must fit into one second; on a busy machine this may take several attempts.
     let mut bursts = 0_u64;
     loop {
         let since = clock::since_epoch().subsec_millis();

@@ -1,4 +1,4 @@
-//! Another configuration for a weir that runs: no packet uncounted, and nothing changes where it is wrong.
+//! A running weir gets another configuration: every packet is still counted, and a wrong configuration changes nothing.
 
 use std::{
     fs,
@@ -43,12 +43,12 @@ tests![
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
-/// Reloads beside traffic, unless `scripts/soak handover` says otherwise.
+/// Reloads during traffic, unless `scripts/soak handover` sets another number.
 const RELOADS: u32 = 60;
-/// Packets a second beside reloads.
+/// Packets a second during reloads.
 const RATE: u32 = 20_000;
 
-/// weir on a quiet link whose configuration can be written anew.
+/// weir on a quiet link, with a configuration file that can be rewritten.
 struct Reloaded {
     watch: Watch,
     scratch: Scratch,
@@ -83,13 +83,13 @@ impl Reloaded {
         self.scratch.file("control.sock")
     }
 
-    /// Waits until what was reloaded is in force, the `nth` time.
+    /// Waits until a reloaded configuration is in force for the `nth` time.
     fn wait_for(&mut self, nth: usize) -> Result<()> {
         wait_until_in_force(&self.watch.daemon, nth)
     }
 }
 
-/// Waits until another configuration is in force, the `nth` time.
+/// Waits until another configuration is in force for the `nth` time.
 pub fn wait_until_in_force(daemon: &Daemon, nth: usize) -> Result<()> {
     let times = || Ok((daemon.log()?.matches("the new configuration is in force").count() >= nth).then_some(()));
     clock::wait_for("another configuration", TIMEOUT, times)
@@ -141,7 +141,7 @@ fn reloads_beside_traffic_lose_no_packet() -> Result<()> {
                 let mut command = Command::new(weir_binary()?);
                 command.args(["reload", "--socket"]).arg(reloaded.scratch.file("control.sock"));
                 let ended = Ended::of(&mut command)?;
-                // Two may ask at the same time.
+                // Another reload may be in progress.
                 refused += u32::from(ended.code != Some(0));
             }
             thread::sleep(Duration::from_millis(200));
@@ -155,7 +155,7 @@ fn reloads_beside_traffic_lose_no_packet() -> Result<()> {
     ensure!(in_force >= 5, "only {in_force} configurations came into force:\n{log}");
     ensure!(program(&reloaded.watch.pair.observer, INTERFACE)? == attached, "another program is attached");
     ensure!(log.matches("attached interface=").count() == 1, "it was attached again:\n{log}");
-    // The last one is in force from the next window on.
+    // The last configuration is in force from the next window on.
     let reported = reloaded.watch.daemon.reports()?.len();
     reloaded.watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
     let reports = reloaded.watch.stop(Loss::None)?;
@@ -167,9 +167,9 @@ fn reloads_beside_traffic_lose_no_packet() -> Result<()> {
             pair[1]["window"]
         );
     }
-    // Which of the others were in force at the end of a window is chance; the last one has this view.
+    // Only the last configuration is certain to be in force at the end of a window; it has this view.
     ensure!(reports.iter().any(|report| view(report, "a").is_ok()), "no report has the view of the last configuration");
-    // Flows that were seen stay known, so that no flow is new twice.
+    // Seen flows stay known, so no flow is counted as new twice.
     let new: u64 = reports.iter().filter_map(|report| report["new_flows"]["lower"].as_u64()).sum();
     let flows = oracle.distinct(Dimension::Flows);
     ensure!(new <= flows, "{new} new flows of {flows}");
@@ -263,14 +263,14 @@ fn interfaces_come_and_go_and_the_others_stay_attached() -> Result<()> {
     let listed = |report: &Value| Ok::<_, anyhow::Error>(list(&report["interfaces"])?.len());
     let counts: Vec<usize> = reports.iter().map(listed).collect::<Result<_>>()?;
     ensure!(counts.first() == Some(&1) && counts.last() == Some(&3) && counts.contains(&3), "{counts:?}");
-    // What leaves is in the report of its last window, and what comes is not in one before it was asked for.
+    // A removed interface is in the report of its last window, and an added one is in no earlier report.
     let mut steps = counts.clone();
     steps.dedup();
     ensure!(steps == [1, 3, 1, 3], "{counts:?}");
     Ok(())
 }
 
-/// Waits until something was attached to the interface so often, and no oftener.
+/// Waits until weir has attached to the interface `expected` times, and checks that it was not more often.
 fn attached_times(daemon: &Daemon, interface: &str, expected: usize) -> Result<()> {
     let times = || anyhow::Ok(daemon.log()?.matches(&format!("attached interface={interface} ")).count());
     clock::wait_for("what is to be attached", TIMEOUT, || Ok((times()? >= expected).then_some(())))
@@ -304,13 +304,14 @@ fn another_sampling_rate_is_in_force_and_told() -> Result<()> {
     let mut oracle = Oracle::new();
     let plan = |seed| Plan { seed, packets: 8_000, mix: Mix::PLAIN, ..Plan::default() };
     let quarter = reloaded.watch.send(plan(95), &mut oracle)?;
-    // A window may have ended whose report is still to come, so the packets are in one of the next two at the latest.
+    // The report of a window that has just ended may still be missing, so the packets are in one of the next two
+    // reports at the latest.
     let open = reloaded.watch.daemon.reports()?.len();
     let first = reloaded.watch.daemon.wait_for_reports(open + 2, TIMEOUT)?.len();
     reloaded.write(&format!("{INTERVAL}sampling: {{packets: 2}}\n"))?;
     reloaded.reload(&[])?.check(0, &[])?;
     reloaded.wait_for(1)?;
-    // Each CPU has drawn at the old rate which packet it takes next. After these packets that is over.
+    // Each CPU has drawn its next packet at the old rate. After these packets it draws at the new one.
     for cpu in online_cpus()? {
         send_on(cpu, &reloaded.watch, Plan { packets: 500, ..plan(96) }, &mut oracle)?;
     }
@@ -320,7 +321,7 @@ fn another_sampling_rate_is_in_force_and_told() -> Result<()> {
     let reports = reloaded.watch.stop(Loss::None)?;
     for (rate, reports, sent) in [(4, &reports[..first], quarter), (2, &reports[last..], half)] {
         check_one_in(rate, reports, sent)?;
-        // A window that saw nothing has no rate, and says 1.
+        // A window without packets states a rate of 1.
         let busy =
             reports.iter().map(|report| &report["interfaces"][0]).filter(|link| link["ledger"]["seen"]["packets"] != 0);
         let told: Vec<&Value> = busy.map(|link| &link["sampling"]).collect();
@@ -343,7 +344,7 @@ fn a_key_is_looked_up_in_the_views_of_its_window() -> Result<()> {
     reloaded.write("report: {interval: 2s}\nviews: [{name: w, by: [dscp]}]\n")?;
     reloaded.reload(&[])?.check(0, &[])?;
     reloaded.wait_for(1)?;
-    // The window that has just ended was measured by the views before.
+    // The window that has just ended was measured with the previous views.
     ask()?.check(0, &[])?;
     let reported = reloaded.watch.daemon.reports()?.len();
     reloaded.watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
@@ -351,7 +352,7 @@ fn a_key_is_looked_up_in_the_views_of_its_window() -> Result<()> {
     stop(&mut reloaded.watch.daemon, Loss::None).map(drop)
 }
 
-/// The YAML parser alone takes minutes for so many brackets within each other.
+/// The YAML parser alone would take minutes for so many nested brackets.
 fn a_hostile_file_is_refused_at_once() -> Result<()> {
     let mut reloaded = Reloaded::start(INTERVAL)?;
     let path = reloaded.watch.daemon.directory().join("weir.yaml");
@@ -413,11 +414,11 @@ fn it_detaches_when_it_is_told_and_attaches_for_other_interfaces() -> Result<()>
     ended.check(0, &[])?;
     ensure!(ended.out.contains(&format!("{INTERFACE} (ingress): detached")), "{}", ended.out);
     ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "its program is still there");
-    // No weir counts these: it leaves the interface alone.
+    // These packets are not counted: weir is detached from the interface.
     thread::sleep(Duration::from_millis(1_500));
     reloaded.watch.send(plan(98), &mut Oracle::new())?;
     ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "it has attached again by itself");
-    // Nor does it by the same file, nor by one with other settings for the same interfaces.
+    // It does not attach again after a reload of the same file, or of one with other settings for the same interfaces.
     for (nth, settings) in [INTERVAL, "report: {interval: 1s, top: 7}\n"].into_iter().enumerate() {
         reloaded.write(settings)?;
         reloaded.reload(&[])?.check(0, &[])?;

@@ -1,6 +1,6 @@
 //! A router forwards numbered packets while its weir is started, restarted, reloaded, killed and stopped under a real
-//! systemd. Each packet comes through, once. Between the start and the stop the programs stay attached, and each packet
-//! is in exactly one report, or declared to be lost with what was killed.
+//! systemd. Each packet arrives exactly once. Between the start and the stop the programs stay attached, and each
+//! packet is in exactly one report, or is declared lost with a killed weir.
 
 use std::{
     fs,
@@ -29,8 +29,8 @@ use crate::{
 
 alone![forwarding_never_notices_weir];
 
-/// How often weir is restarted and killed, unless `scripts/soak handover` says otherwise. It is reloaded ten times as
-/// often.
+/// How often weir is restarted and killed, unless `scripts/soak handover` sets another number. It is reloaded ten times
+/// as often.
 const TIMES: u32 = 3;
 /// How long weir measures before it is killed.
 const LIFE: Duration = Duration::from_millis(300);
@@ -38,7 +38,7 @@ const LIFE: Duration = Duration::from_millis(300);
 const WAN: &str = Lab::router_interfaces()[0];
 const CONFIG: &str = "etc/weir/weir.yaml";
 
-/// Windows of a second, and the numbered packets in a view of their own. `top` makes configurations different.
+/// Windows of a second, and a view of only the numbered packets. `top` makes configurations differ.
 fn settings(top: u32) -> String {
     let interfaces = Lab::router_interfaces().map(watch::native).join(", ");
     format!(
@@ -101,7 +101,7 @@ fn forwarding_never_notices_weir() -> Result<()> {
     let (counted, lost) = (numbered(reports)?, lost_with_killed(reports)?);
     let missing = reports.iter().zip(&reports[1..]).filter(|(before, after)| after["previous"] != before["id"]).count();
     ensure!(counted <= killed.sent, "{killed}; {counted} are in reports: some twice\n{}", machine.log());
-    // One that was killed between its report and the disk: the next report names it.
+    // A weir may be killed before its report is on disk; the next report then names the missing one.
     ensure!(missing <= 1 + times as usize / 20, "{missing} reports are missing\n{}", machine.log());
     ensure!(
         missing > 0 || counted + lost >= killed.sent,
@@ -111,8 +111,8 @@ fn forwarding_never_notices_weir() -> Result<()> {
     Ok(())
 }
 
-/// Sends numbered packets while something happens to weir. Each of them comes through, and there is a program at each
-/// moment.
+/// Sends numbered packets while something happens to weir. Each of them must arrive, and programs must be attached at
+/// each moment.
 fn beside(lab: &Lab, machine: &Machine, happens: impl FnOnce() -> Result<()>) -> Result<Passed> {
     let is_over = AtomicBool::new(false);
     let passed = thread::scope(|scope| {
@@ -135,8 +135,8 @@ fn beside(lab: &Lab, machine: &Machine, happens: impl FnOnce() -> Result<()>) ->
     Ok(passed)
 }
 
-/// Waits for two whole windows without a numbered packet, after the first of these reports: all that will ever be
-/// reported is.
+/// Waits for two whole windows without a numbered packet after the first `after` reports: then everything has been
+/// reported.
 fn all_reported(service: &Service<'_>, after: usize) -> Result<()> {
     let is_quiet = || {
         let reports = service.reports()?;

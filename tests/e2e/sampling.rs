@@ -1,5 +1,5 @@
-//! Sampling in the running daemon: `auto` takes fewer packets when the daemon uses too much CPU, and later takes all
-//! again.
+//! Sampling in the running daemon: `auto` samples fewer packets when the daemon uses too much CPU, and later measures
+//! all again.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::watch::{ROOMY_RINGS, TIMEOUT, Watch};
 
 alone![one_packet_in_ten_is_taken_and_the_rest_is_counted, a_budget_closes_the_valve_and_rest_opens_it,];
 
-/// Nearly every packet a flow of its own, which costs the daemon most.
+/// Nearly every packet belongs to a different flow, which costs the daemon most.
 fn flood(packets: u64) -> Plan {
     let mix = Mix { damaged: 0.0, ..Mix::plain() };
     Plan { seed: 81, packets, flows: 4_000_000, zipf: 0.0, mix, ..Plan::default() }
@@ -31,7 +31,7 @@ pub fn check_one_in(rate: u64, reports: &[Value], sent: Tally) -> Result<()> {
     let Ledger { seen, attributed, sampled_out, .. } = account::add_up(reports)?;
     ensure!(seen == sent, "{seen:?} of {sent:?} were seen");
     ensure!(attributed.packets + sampled_out.packets == sent.packets, "{attributed:?} taken, {sampled_out:?} left out");
-    // Binomial, and so many draws are as good as normal.
+    // The number is binomial, which for so many draws is close to normal.
     let expected = sent.packets as f64 / rate as f64;
     let most = chance::deviations(chance::FALSE_ALARM) * (expected * (1.0 - 1.0 / rate as f64)).sqrt();
     let taken = attributed.packets;
@@ -55,7 +55,7 @@ fn a_budget_closes_the_valve_and_rest_opens_it() -> Result<()> {
     let sent = watch.send(flood(400_000), &mut Oracle::new())?;
     watch.daemon.wait_for_line("not keeping up: taking one packet in 2", TIMEOUT)?;
     watch.daemon.wait_for_line("there is room: taking one packet in 1", TIMEOUT)?;
-    // A window says the highest rate that it had. Soon there is one that only had the lowest, on all CPUs.
+    // A window states the highest rate that was in force. Waits for a window with only the lowest rate on all CPUs.
     let so_far = watch.daemon.reports()?.len();
     for count in so_far + 1..so_far + 30 {
         let reports = watch.daemon.wait_for_reports(count, TIMEOUT)?;

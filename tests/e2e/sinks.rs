@@ -101,7 +101,7 @@ fn a_sink_that_fails_costs_only_its_own_reports() -> Result<()> {
     }
     watch.send(Plan { seed: 63, ..Plan::default() }, &mut oracle)?;
     for (behaviour, collector) in &failing {
-        // More than were waiting: newer ones arrive too.
+        // More reports than were waiting, so newer ones arrive, too.
         collector.wait_for(4, TIMEOUT).with_context(|| format!("after {behaviour:?}"))?;
     }
     let reports = stop(&mut watch.daemon, Loss::None)?;
@@ -155,7 +155,7 @@ fn account<'a>(report: &'a Value, collector: &Collector) -> Result<&'a Value> {
         .with_context(|| format!("no account of {address}"))
 }
 
-/// Every way by which weir tells something, while a collector refuses its token, takes it, and quotes it in its
+/// Checks all output of weir for secrets, while a collector refuses its token, accepts it, and quotes it in its
 /// answers.
 fn secrets_are_told_to_the_collector_alone() -> Result<()> {
     const IN_HEADER: &str = "s3cret-in-a-header";
@@ -172,7 +172,7 @@ fn secrets_are_told_to_the_collector_alone() -> Result<()> {
     pair.observer.enter(|| collector.behave(Behaviour::Refuse(401)))??;
     let scratch = Scratch::new()?;
     let weir = weir_binary()?.canonicalize()?;
-    // Its configuration has a secret in it.
+    // The configuration contains a secret, so only its owner may read it.
     let (state_path, weir) = (state.path().display(), weir.display());
     let script = format!("#!/bin/sh\nchmod o= \"$3\"\nSTATE_DIRECTORY='{state_path}' exec '{weir}' \"$@\"\n");
     let program = scratch.script(&script, "weir", 0o700)?;

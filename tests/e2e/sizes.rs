@@ -1,5 +1,5 @@
-//! Packets are counted by size for each interface and direction: those of a router, whose interfaces carry other sizes
-//! each way, in every mode.
+//! Packets are counted by size for each interface and direction, in every mode. The traffic passes a router whose
+//! interfaces carry different sizes in each direction.
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -25,7 +25,7 @@ tests![
 ];
 
 const PORT: u16 = 7200;
-/// The sizes of frames that are sent: on both sides of each edge of the classes.
+/// The sizes of the frames: both sides of each class edge.
 const FRAMES: [u64; 8] = [255, 256, 511, 512, 1023, 1024, 1518, 1519];
 /// How many packets of each size go from the client to the server, and how many come back.
 const SENT: Range<u64> = 20..28;
@@ -62,7 +62,7 @@ fn check(mode: &str, direction: &str, settings: &str) -> Result<()> {
     one_window();
     let [wan, lan] = Lab::router_interfaces();
     let lab = Lab::new()?;
-    // With room for the longest frames.
+    // The MTU has room for the longest frames.
     for (namespace, interface) in [(&lab.client, "eth0"), (&lab.router, wan), (&lab.router, lan), (&lab.server, "eth0")]
     {
         namespace.ip(&format!("link set {interface} mtu 1600"))?;
@@ -104,7 +104,7 @@ fn check_sizes(report: &Value, (name, direction): (&str, &str), counts: Range<u6
     Ok(())
 }
 
-/// Datagrams of all sizes to this address of the server, one after the other, and then others back.
+/// Sends datagrams of all sizes to this address of the server, one after the other, and then answers back.
 fn exchange(lab: &Lab, server: IpAddr) -> Result<()> {
     const ETHERNET: u64 = 14;
     const UDP: u64 = 8;

@@ -51,7 +51,7 @@ fn a_signal_that_comes_twice_is_one() -> Result<()> {
     let mut watch = Watch::one_window("")?;
     let mut oracle = Oracle::new();
     watch.send(Plan { seed: 42, ..Plan::default() }, &mut oracle)?;
-    // It finds both when it goes on: no order of threads can make one of them late.
+    // weir finds both signals when it continues, so the order of threads does not matter.
     watch.daemon.signal(Signal::STOP)?;
     watch.daemon.signal(Signal::TERM)?;
     watch.daemon.signal(Signal::INT)?;
@@ -63,7 +63,7 @@ fn a_signal_that_comes_twice_is_one() -> Result<()> {
 }
 
 fn a_later_signal_ends_it_at_once() -> Result<()> {
-    /// After this the second signal is no double of the first.
+    /// After this time the second signal is not taken for a duplicate of the first.
     const LATER: Duration = Duration::from_millis(1_100);
     const INTERRUPTED: i32 = 130;
     one_window();
@@ -76,12 +76,12 @@ fn a_later_signal_ends_it_at_once() -> Result<()> {
     })?;
     daemon.wait_for_line("measuring every packet", TIMEOUT)?;
     daemon.signal(Signal::TERM)?;
-    // Once the last report is in the file, it is only the collector that it waits for.
+    // Once the last report is in the file, weir waits only for the collector.
     daemon.wait_for_reports(1, TIMEOUT)?;
     thread::sleep(LATER);
     daemon.signal(Signal::INT)?;
     let status = daemon.wait(TIMEOUT)?;
-    // Had it waited for the collector, it would have ended as after one signal.
+    // If it had waited for the collector, it would have ended as after one signal.
     ensure!(status.code() == Some(INTERRUPTED), "it ended with {status}");
     ensure!(!has_program(&pair.observer, INTERFACE)?, "a program is left on {INTERFACE}");
     Ok(())
@@ -105,7 +105,7 @@ fn killed_it_leaves_no_program_and_packets_pass() -> Result<()> {
     let round_trips = AtomicU64::new(0);
     let killed = thread::scope(|scope| {
         let talking = scope.spawn(|| -> Result<()> {
-            // One conversation that weir's death falls into.
+            // One round trip; weir is killed during one of them.
             for _ in 0..4_000 {
                 stream.write_all(b"?")?;
                 stream.read_exact(&mut [0]).context("no answer through the router")?;
@@ -115,7 +115,7 @@ fn killed_it_leaves_no_program_and_packets_pass() -> Result<()> {
             Ok(())
         });
         let killed = (|| {
-            // Any moment will do, and each run has another.
+            // Any moment is as good as another, and each run has a different one.
             thread::sleep(Duration::from_millis(300 + u64::from(clock::since_epoch().subsec_millis())));
             daemon.signal(Signal::KILL)?;
             let status = daemon.wait(TIMEOUT)?;

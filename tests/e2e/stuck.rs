@@ -1,4 +1,4 @@
-//! A stuck worker, CPU or pipe does not stop reports: they go on, and late packets come in a later one.
+//! A stuck worker, CPU or pipe does not stop reports. Late packets are in a later report.
 
 use std::{
     fs::{self, File},
@@ -54,7 +54,8 @@ fn threads(pid: u32, name: &str) -> Result<Vec<i32>> {
     Ok(found)
 }
 
-/// One thread of another process that gets no time until this is dropped. The thread that makes this has to drop it.
+/// One thread of another process that is stopped until this is dropped. It must be dropped by the thread that created
+/// it.
 struct StoppedThread(Pid);
 
 impl StoppedThread {
@@ -90,7 +91,7 @@ fn a_worker_that_gets_no_time_holds_up_no_report() -> Result<()> {
         for cpu in 0..2 {
             send_on(cpu, &watch, plan(51 + 2 * seed + u64::from(cpu)), &mut oracle)?;
         }
-        // Several windows end without it.
+        // Several windows end without the worker.
         let reported = watch.daemon.reports()?.len();
         watch.daemon.wait_for_reports(reported + 4, TIMEOUT)?;
         drop(held);

@@ -37,7 +37,7 @@ pub mod service;
 
 tests![the_unit_is_understood, the_unit_exposes_little];
 
-/// Those that need a systemd of their own.
+/// The tests that boot their own systemd.
 pub const IN_A_MACHINE: &[crate::Test] = &[
     ("it_is_started_killed_restarted_and_stopped", it_is_started_killed_restarted_and_stopped),
     ("an_interface_that_comes_late_is_measured", an_interface_that_comes_late_is_measured),
@@ -46,7 +46,7 @@ pub const IN_A_MACHINE: &[crate::Test] = &[
 
 const ANALYZE: &str = "systemd-analyze";
 
-/// Why the unit cannot be looked at here.
+/// Why the unit cannot be checked here.
 pub fn requirements() -> Result<(), String> {
     let found = Command::new(ANALYZE).arg("--version").output();
     found.map(drop).map_err(|error| format!("{ANALYZE} (Debian: apt-get install systemd): {error}"))
@@ -63,7 +63,7 @@ fn unit() -> PathBuf {
 
 fn the_unit_is_understood() -> Result<()> {
     let text = fs::read_to_string(unit())?;
-    // The binary is not installed: the one that was built stands in for it.
+    // The binary is not installed, so the unit names the one that was built.
     let (installed, built) = ("/usr/bin/weir", weir_binary()?.canonicalize()?);
     ensure!(text.contains(&format!("ExecStart={installed} run")), "ExecStart= is another one");
     let scratch = Scratch::new()?;
@@ -76,7 +76,7 @@ fn the_unit_is_understood() -> Result<()> {
 }
 
 fn the_unit_exposes_little() -> Result<()> {
-    /// In tenths: an exposure of 1.7 out of 10.
+    /// The maximum exposure in tenths: 1.7 out of 10.
     const EXPOSURE_MAX: &str = "--threshold=17";
     let ended = Ended::of(Command::new(ANALYZE).args(["security", "--offline=true", EXPOSURE_MAX]).arg(unit()))?;
     let verdict = ended.out.lines().last().context("it judged nothing")?;
@@ -84,8 +84,8 @@ fn the_unit_exposes_little() -> Result<()> {
     Ok(())
 }
 
-/// What an operator does with it, and what a crash does: each packet of a run that ends as asked is in a report, the
-/// run after a crash is another one, and nothing is left on the interface by any of them.
+/// Starts, kills, restarts and stops the service. Each packet of a run that is stopped normally is in a report, a crash
+/// is followed by a new run, and nothing is left on the interface in the end.
 fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     let config = format!(
         "interfaces: [{{name: {INTERFACE}, mode: native, direction: both}}]\n\
@@ -93,7 +93,7 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
          hash_key: {{file: /run/credentials/weir.service/hash.key}}\n\
          sinks: [{{type: file, path: /var/lib/weir/reports.ndjson}}]\n"
     );
-    // As the unit's comment and config/examples/fleet.yaml have it: the key is root's, and systemd hands it over.
+    // As in the unit's comment and in config/examples/fleet.yaml, root owns the key, and systemd passes it on.
     let drop_in = "[Service]\nLoadCredential=hash.key:/etc/weir/hash.key\n";
     let key = "00112233445566778899aabbccddeeff\n";
     let machine = service::boot(
@@ -137,7 +137,7 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     watch::send(&pair, QUIET_LINK, Traffic::new(Plan::default())?, Pace::Unlimited, &mut Oracle::new()).map(drop)
 }
 
-/// All runs have the key of the file: one for each day.
+/// All runs use the key from the file, so there is one derived key for each day.
 fn one_key_a_day(reports: &[Value]) -> Result<()> {
     let mut keys = BTreeMap::new();
     for report in reports {
@@ -149,7 +149,7 @@ fn one_key_a_day(reports: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// How late an interface is: some windows, or as many seconds as `WEIR_LATE` says.
+/// After how long the interface appears: some windows, or the seconds in `WEIR_LATE`.
 fn late() -> Result<Duration> {
     const SECONDS: u64 = 3;
     let told = env::var("WEIR_LATE").ok();
@@ -157,7 +157,7 @@ fn late() -> Result<Duration> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// At boot an interface may not be there yet: weir starts without it, gives its rights up, and attaches to it later.
+/// At boot an interface may not exist yet. weir starts without it, gives up its capabilities, and attaches to it later.
 fn an_interface_that_comes_late_is_measured() -> Result<()> {
     let config = format!(
         "interfaces: [{{name: {INTERFACE}, mode: native, direction: both}}]\n\
@@ -168,7 +168,7 @@ fn an_interface_that_comes_late_is_measured() -> Result<()> {
     let pair = Lab::quiet_pair_to(machine.init())?;
     let service = Service { machine: &machine, observer: &pair.observer };
     let rename = |from: &str, to: &str| -> Result<()> {
-        // Before Linux 6.2 an interface has to be down for that.
+        // Before Linux 6.2 an interface has to be down to be renamed.
         for change in [format!("{from} down"), format!("{from} name {to}"), format!("{to} up")] {
             pair.observer.ip(&format!("link set {change}"))?;
         }
@@ -199,8 +199,8 @@ fn an_interface_that_comes_late_is_measured() -> Result<()> {
     Ok(())
 }
 
-/// A router boots: nobody starts weir, its interface is not there yet, and its collector does not answer. Later both
-/// come. Each report arrives there once, those among them that were made before.
+/// A router boots: systemd starts weir, the interface does not exist yet, and the collector does not answer. Later both
+/// are there. Each report arrives once, including those that were made before.
 fn it_starts_at_boot_and_reports_to_a_collector() -> Result<()> {
     let port = 9_400;
     let config = format!(
@@ -230,8 +230,8 @@ fn it_starts_at_boot_and_reports_to_a_collector() -> Result<()> {
 }
 
 impl Service<'_> {
-    /// Compares each of its threads with what it may have once it measures, from Linux 6.6 on: nothing but what it
-    /// takes to see which programs stand before weir's at the tc hook.
+    /// Checks the capabilities of each thread once weir measures, from Linux 6.6 on: only the one for seeing which
+    /// programs run before weir's at the tc hook is left.
     fn sees_the_tc_hook_only(&self) -> Result<()> {
         if !has_tcx()? {
             return Ok(());
@@ -249,7 +249,7 @@ impl Service<'_> {
         Ok(())
     }
 
-    /// The unit lets weir take from itself what it does not need.
+    /// Checks that the unit lets weir give up what it does not need.
     fn is_closed_in(&self) -> Result<()> {
         let journal = self.machine.done("journalctl --no-pager --unit=weir")?;
         ensure!(!journal.contains("keeps all system calls"), "{journal}");
@@ -257,7 +257,7 @@ impl Service<'_> {
         Ok(())
     }
 
-    /// Takes another configuration, and refuses a wrong one, without an end of this run.
+    /// Reloads another configuration and refuses a wrong one, without ending this run.
     fn reloads(&self, config: &str) -> Result<()> {
         let Self { machine, .. } = self;
         let (path, pid) = (machine.path("etc/weir/weir.yaml"), self.property("MainPID")?);
@@ -281,7 +281,7 @@ impl Service<'_> {
         self.is_attached(true).context("after reloads")
     }
 
-    /// The run that reports now, which is another one than `before`.
+    /// The run that reports now, which must differ from `before`.
     fn reports_of(&self, before: Option<&str>) -> Result<String> {
         let found = clock::wait_for("a report of this run", TIMEOUT, || {
             let run = self.reports()?.last().map(run_of);
@@ -290,7 +290,7 @@ impl Service<'_> {
         found.with_context(|| self.machine.log())
     }
 
-    /// Sends packets, and waits until this run has reported them, right to the packet. Gives the run.
+    /// Sends packets, and waits until this run has reported exactly these. Returns the run.
     fn measures(&self, pair: &QuietPair, seed: u64, run: &str) -> Result<String> {
         let mut oracle = Oracle::new();
         let plan = Plan { seed, packets: 5_000, mix: Mix::odd(), ..Plan::default() };
@@ -305,7 +305,7 @@ impl Service<'_> {
         judge(format_args!("run {run}"), oracle.check_reports(&reports))?;
         let modes = modes(INTERFACE, &reports);
         let sent = if has_tcx()? { "tcx" } else { "tc" };
-        // At boot the interface may come after the first window, and have its turn after the next one.
+        // At boot the interface may appear after the first window, and be attached after the next one.
         let mut attached =
             modes.chunks(2).skip_while(|modes| modes.iter().all(|mode| ["absent", "waiting"].contains(mode)));
         ensure!(attached.all(|modes| *modes == ["xdp-native", sent]), "{modes:?}");

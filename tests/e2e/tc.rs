@@ -1,5 +1,5 @@
-//! The classic tc hook: as exact as TCX, on any kernel. What weir attaches there outlives its process, so it is removed
-//! by weir itself, and nothing else is touched.
+//! The classic tc hook: as exact as TCX, on any kernel. Filters there outlive the process, so weir removes its own
+//! filters, and touches nothing else.
 
 use std::{fs, process::Command};
 
@@ -73,7 +73,7 @@ fn shown(observer: &Namespace) -> Result<Shown> {
     let mut filters = Vec::new();
     for way in if discipline == Some("clsact") { &["ingress", "egress"][..] } else { &["ingress"] } {
         let text = tc(&["filter", "show", "dev", INTERFACE, way])?;
-        // A `u32` filter calls its handle `fh`, and its tables have one, too.
+        // A `u32` filter has its handle in `fh`, and so have its hash tables.
         let is_filter = |line: &&str| line.contains(" handle ") || line.contains(" fh ") && line.contains(" order ");
         filters.extend(text.lines().filter(is_filter).map(str::to_owned));
     }
@@ -97,7 +97,7 @@ fn detach(observer: &Namespace, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// `weir detach` where other processes are not to be seen.
+/// Runs `weir detach` where other processes are not visible.
 fn detach_in_a_container(observer: &Namespace) -> Result<String> {
     let mut command = observer.command("unshare");
     command.args(["--pid", "--fork", "--mount-proc"]).arg(weir_binary()?).arg("detach");
@@ -110,7 +110,7 @@ fn plan(packets: u64) -> Plan {
     Plan { seed: 71, packets, mix: Mix::odd(), ..Plan::default() }
 }
 
-/// weir measures both directions by the classic hook.
+/// Starts weir on both directions of the classic hook.
 fn both() -> Result<Watch> {
     let watch = watch_by("tc", "both")?;
     let there = shown(&watch.pair.observer)?;
@@ -118,7 +118,7 @@ fn both() -> Result<Watch> {
     Ok(watch)
 }
 
-/// Nothing at the hook but the empty discipline: to remove it would drop packets.
+/// Checks that only the empty discipline is at the hook: removing it would drop packets.
 fn ensure_clean(observer: &Namespace) -> Result<()> {
     let there = shown(observer)?;
     ensure!(there == Shown { discipline: Some("clsact".to_owned()), weir: Vec::new(), others: 0 }, "{there:?}");
@@ -179,7 +179,7 @@ fn detach_removes_what_a_killed_weir_left_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// A process that may not list filters cannot know whether one is left.
+/// A process that may not list filters cannot tell whether one is left.
 fn detach_without_rights_does_not_say_that_nothing_is_left() -> Result<()> {
     let pair = kill(both()?)?;
     let before = shown(&pair.observer)?;
@@ -197,7 +197,7 @@ fn a_filter_that_somebody_removes_is_attached_again() -> Result<()> {
     tc(&watch.pair.observer, "qdisc del dev INTERFACE clsact")?;
     let there = || Ok((shown(&watch.pair.observer)?.weir.len() == 2).then_some(()));
     weir_tests::clock::wait_for("both filters again", watch::TIMEOUT, there)?;
-    // The log says so before the packets come.
+    // Waits for the line in the log before packets are sent.
     for _direction in 0..2 {
         watch.daemon.wait_for_line("another process has removed weir's program", watch::TIMEOUT)?;
     }

@@ -1,4 +1,4 @@
-//! At the tc hook packets count as they were on the wire, in both directions, also if offloads merged them.
+//! At the tc hook packets are counted as they were on the wire, in both directions, even if offloads have merged them.
 
 use std::fs;
 
@@ -35,12 +35,12 @@ tests![
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 
-/// weir on a quiet link by its own choice of mode, in one window.
+/// Starts weir on a quiet link in the mode that it chooses, with one window.
 fn watch(direction: &str) -> Result<Watch> {
     watch_by("auto", direction)
 }
 
-/// The same in a mode.
+/// The same in a given mode.
 pub fn watch_by(mode: &str, direction: &str) -> Result<Watch> {
     one_window();
     let pair = Lab::quiet_pair()?;
@@ -67,10 +67,10 @@ fn received_packets_are_exact() -> Result<()> {
     check_received(watch("ingress")?, "tcx")
 }
 
-/// Odd packets that are received are all seen, as they were on the wire.
+/// Checks that all odd packets that are received are counted as they were on the wire.
 pub fn check_received(watch: Watch, mode: &str) -> Result<()> {
     let mut oracle = Oracle::new();
-    // With tags, which the kernel moves out of the frame before the tc hook.
+    // The kernel moves VLAN tags out of the frame before the tc hook.
     watch.send(Plan { seed: 61, packets: 60_000, flows: 5_000, mix: Mix::odd(), ..Plan::default() }, &mut oracle)?;
     let reports = watch.stop(Loss::None)?;
     judge("what was received", oracle.check_report(&reports[0]))?;
@@ -83,7 +83,7 @@ fn sent_packets_are_exact() -> Result<()> {
     check_sent(watch("egress")?)
 }
 
-/// Odd packets that are sent are all seen, and none that is received.
+/// Checks that all odd packets that are sent are counted, and none that is received.
 pub fn check_sent(watch: Watch) -> Result<()> {
     let mut oracle = Oracle::new();
     watch.send(Plan { seed: 62, packets: 1_000, ..Plan::default() }, &mut Oracle::new())?;
@@ -113,8 +113,8 @@ pub fn check_both(watch: Watch) -> Result<()> {
     judge("both directions together", oracle.check_report(&reports[0]))
 }
 
-/// Segments that the namespace's TCP has sent, the repeated ones too, and how many were repeated: `/proc/net/snmp` has
-/// names in one line and numbers in the next.
+/// The number of segments that the namespace's TCP has sent, including retransmitted ones, and the number of those.
+/// `/proc/net/snmp` has names in one line and numbers in the next.
 pub fn segments_sent(namespace: &Namespace) -> Result<[u64; 2]> {
     let text = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/snmp"))??;
     let lines: Vec<Vec<&str>> =
@@ -153,7 +153,7 @@ pub fn check_merged(mode: &str) -> Result<()> {
         let (buffers, [segments, repeated]) = (buffers()? - buffers_before, segments_sent(&lab.client)?);
         let (segments, repeated) = (segments - segments_before, repeated - repeated_before);
         let reports = watch::stop(&mut daemon, Loss::None)?;
-        // They have the mean size of those that were merged with them, and no larger one.
+        // The packets of a merged buffer count with their mean size, which is at most a full segment.
         let larger = sizes(&reports[0]["interfaces"][0])?.into_iter().filter(|(edge, _)| *edge > 1518);
         ensure!(
             larger.clone().all(|(_, packets)| packets == 0),
@@ -165,7 +165,7 @@ pub fn check_merged(mode: &str) -> Result<()> {
             let flow = |measure| sum_flow(&reports, measure, client, server, TCP_PORT, "tcp");
             let (packets, bytes) = (flow("packets")?, flow("bytes")?);
             let expected = UPLOAD as u64 + packets * HEADERS[nth] + FIRST_MORE;
-            // What was sent again came again.
+            // Retransmitted segments are counted again.
             let is_right = if repeated == 0 { bytes == expected } else { bytes >= expected };
             ensure!(is_right, "{interface} {direction}: {bytes} bytes in {packets} packets, not {expected}");
             packets_seen += packets;
@@ -182,7 +182,7 @@ fn a_device_without_link_headers_is_exact() -> Result<()> {
     check_without_link_headers("auto", "tcx")
 }
 
-/// Packets of a tun device, which begin with their IP header, are all seen.
+/// Checks that all packets of a tun device are counted, which begin with their IP header.
 pub fn check_without_link_headers(mode: &str, obtained: &str) -> Result<()> {
     const ETHERNET_BYTES: usize = 14;
     const DEVICE: &str = "tun0";

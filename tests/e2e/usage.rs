@@ -1,4 +1,4 @@
-//! What weir tells its users: how to correct each mistake, and how much memory a configuration needs.
+//! Messages for users: how to correct each mistake, and how much memory a configuration needs.
 
 use std::{
     ffi::OsString,
@@ -34,13 +34,13 @@ tests![
 /// A user without any rights.
 pub const NOBODY: u32 = 65_534;
 
-/// A copy of the binary, and a configuration, where everybody may read them.
+/// A copy of the binary and a configuration that all users may read.
 pub struct Public {
     scratch: Scratch,
 }
 
 impl Public {
-    /// Makes them.
+    /// Creates both.
     pub fn new(config: &str) -> Result<Self> {
         let scratch = Scratch::new()?;
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
@@ -50,12 +50,12 @@ impl Public {
         Ok(Self { scratch })
     }
 
-    /// Where the binary is.
+    /// The path of the binary.
     pub fn binary(&self) -> PathBuf {
         self.scratch.file("weir")
     }
 
-    /// Where the configuration is.
+    /// The path of the configuration.
     pub fn config(&self) -> PathBuf {
         self.scratch.file("weir.yaml")
     }
@@ -93,7 +93,7 @@ fn the_capabilities_of_the_unit_are_enough() -> Result<()> {
         "interfaces: [{{name: {interface}, mode: native, direction: both}}]\nreport: {{interval: 1s}}\n"
     ))?;
     let mut command = pair.observer.command("timeout");
-    // In the foreground: else it signals weir, and then the group that weir is in, which is to be told twice.
+    // With `--foreground`, `timeout` signals weir only once. Otherwise it signals weir and then its process group.
     command.args(["--foreground", "--preserve-status", "--signal=TERM", "5", "setpriv", "--clear-groups"]);
     command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
     for set in ["inh-caps", "ambient-caps", "bounding-set"] {
@@ -165,7 +165,7 @@ fn check_prints_what_is_in_force_and_its_memory() -> Result<()> {
     }
     ensure!(!ended.out.contains("00112233"), "the key is shown:\n{}", ended.out);
 
-    // What it says about the defaults is what the running daemon plans with, to the unit that it prints.
+    // The memory that it prints for the defaults is what the running daemon plans.
     let empty = scratch.file("empty.yaml");
     let interface = QuietPair::OBSERVER_INTERFACE;
     fs::write(&empty, format!("interfaces: [{interface}]\nsinks: [{{type: file, path: /dev/null}}]\n"))?;
@@ -241,7 +241,7 @@ fn check_says_of_sinks_what_the_start_says() -> Result<()> {
         weir(&["check", "--config", &config])?.check(1, &["sinks[0]: ", why, "will wait until that is fixed"])?;
         daemon.wait_for_line(WAITS, TIMEOUT)?;
         ensure!(daemon.log()?.lines().any(|line| line.contains(WAITS) && line.contains(why)), "{}", daemon.log()?);
-        // It would wait for its sink first.
+        // A normal stop would wait for the sink first.
         daemon.signal(Signal::KILL)?;
         daemon.wait(TIMEOUT)?;
     }

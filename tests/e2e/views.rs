@@ -1,4 +1,4 @@
-//! Views of live traffic: those that tell interfaces apart have every packet of each, and all others have it once.
+//! Views of live traffic: those by interface have every packet of each interface, and all others have each packet once.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,7 @@ views:
   - {name: pairs, by: [src_ip, dst_ip], per: interface, top: 100}
 ";
 
-/// Views that have a table for each interface: those that are there by default and list all that there is, and one
-/// more.
+/// Views with a table for each interface: the default ones that list all keys, and one more.
 const WHOLE: [&str; 4] = ["ip_versions", "protocols", "dscp", "pairs"];
 /// The longest table of the default view `talkers`.
 const TALKERS: usize = 5;
@@ -161,7 +160,7 @@ fn views_find_who_scans() -> Result<()> {
     lab.client.enter(|| -> Result<()> {
         let socket = UdpSocket::bind((client, 0))?;
         for port in 1..=PORTS {
-            // A port without a listener answers with an error, which the next packet would return.
+            // A port without a listener answers with an error, which the next call on the same socket would return.
             _ = socket.send_to(b"anybody?", (server, 10_000 + port));
             _ = socket.send_to(b"anybody?", (server, 10_000 + port));
         }

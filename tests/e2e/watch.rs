@@ -1,4 +1,4 @@
-//! What the tests share: weir on a quiet link, traffic for it, and the check of each report's ledger.
+//! Shared by the tests: weir on a quiet link, traffic for it, and the check of each report's ledger.
 
 use std::{
     fmt::Display,
@@ -24,8 +24,8 @@ use weir_tests::{
 
 pub use weir_tests::quiet::{ONE_WINDOW, QUIET_LINK, TIMEOUT, one_window, send};
 
-/// Rings with room for a million records each: a test that sends no more loses none of them, however long the daemon
-/// has to wait for its turn on a busy machine.
+/// Rings with room for a million records each. A test that sends no more than that loses none, however long the daemon
+/// has to wait for a CPU on a busy machine.
 pub const ROOMY_RINGS: &str = "datapath: {ring: 64MiB}\n";
 /// The same for packet sockets: room for some hundred thousand packets.
 pub const ROOMY_PACKET_RINGS: &str = "datapath: {packet_ring: 64MiB}\n";
@@ -41,8 +41,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Makes a link and starts weir with these settings, which name no interfaces and no sinks. It is measured by XDP
-    /// in the driver, as network cards are.
+    /// Makes a link and starts weir with these settings, which name no interfaces and no sinks. weir measures the link
+    /// with native XDP, as it does with network cards.
     pub fn start(settings: &str) -> Result<Self> {
         let pair = Lab::quiet_pair()?;
         let daemon =
@@ -67,7 +67,7 @@ impl Watch {
     }
 }
 
-/// The configuration of an interface with XDP in the driver, which weir does not choose by itself on a veth.
+/// The configuration of an interface with native XDP, which weir does not choose by itself on a veth.
 pub fn native(interface: &str) -> String {
     format!("{{name: {interface}, mode: native}}")
 }
@@ -209,7 +209,7 @@ impl Ended {
         Ok(Self { code: output.status.code(), out, err })
     }
 
-    /// Compares the exit code and parts of what it wrote to its standard error with what they should be.
+    /// Checks the exit code, and that the standard error contains these parts.
     pub fn check(&self, code: i32, parts: &[&str]) -> Result<()> {
         let Self { code: actual, out, err } = self;
         ensure!(*actual == Some(code), "it ended with {actual:?} and not with {code}; it wrote:\n{err}{out}");

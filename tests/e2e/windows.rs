@@ -51,7 +51,7 @@ fn a_window_cut_while_packets_flow_balances() -> Result<()> {
     check_cut(Watch::start(&format!("report: {{interval: 1s}}\n{ROOMY_RINGS}"))?, Pace::Unlimited)
 }
 
-/// Windows of a second that are cut, and an end, in the midst of packets.
+/// Sends packets all the time while windows of a second end, and while weir is stopped.
 pub fn check_cut(Watch { pair, mut daemon }: Watch, pace: Pace) -> Result<()> {
     let received = || anyhow::Ok(pair.observer.counters(INTERFACE)?.received.packets);
     let done = AtomicBool::new(false);
@@ -77,7 +77,7 @@ pub fn check_cut(Watch { pair, mut daemon }: Watch, pace: Pace) -> Result<()> {
     check_accounts(&reports, Loss::None)?;
     ensure!(reports.len() >= 3, "{} reports of 2.3 s", reports.len());
     let seen = seen_on(INTERFACE, &reports)?.packets;
-    // It was attached before the first packet and detached between the two looks at the interface's own counter.
+    // weir was attached before the first packet, and detached between the two readings of the interface's own counter.
     ensure!((before..=after).contains(&seen), "seen {seen}; arrived {before} before the stop and {after} after it");
     check_edges(&reports)
 }
@@ -88,7 +88,7 @@ fn a_flow_is_new_once() -> Result<()> {
     let plan = Plan { seed: 23, packets: 120_000, flows: 60_000, zipf: 0.5, ..Plan::default() };
     let mut oracle = Oracle::new();
     watch.send(plan, &mut oracle)?;
-    // The window in which the last packet came is closed once two more are reported.
+    // The window of the last packet has ended once two more windows are reported.
     let reported = watch.daemon.reports()?.len();
     let first = watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?.len();
     watch.send(plan, &mut oracle)?;

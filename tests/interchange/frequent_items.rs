@@ -8,11 +8,11 @@ use weir_sketch::{Estimate, datasketches::FrequentItems};
 
 use crate::peer;
 
-/// More than the least table holds, at the very edge of the next, one less, and many.
+/// Numbers of items: few, at both sides of the limit of the smallest table, and many.
 const COUNTS: [u64; 5] = [0, 1, 12, 13, 3_000];
 /// The weight of the whole stream.
 const TOTAL: u64 = 1 << 40;
-/// Between an item's bounds, and the most of an absent one.
+/// The distance between an item's bounds, and the maximum of an absent item.
 const ERROR: u64 = 2;
 
 pub fn the_package_reads_longs() -> Result<()> {

@@ -15,7 +15,7 @@ use crate::peer;
 /// `peer.py` joins each sketch with these.
 const JOINED: std::ops::Range<u64> = 1_000..4_000;
 
-/// The hash is fixed, so no estimate depends on chance: what passes once passes always.
+/// The hash is fixed, so no estimate depends on chance, and the result is always the same.
 pub fn the_package_reads_ours() -> Result<()> {
     let mut images = BTreeMap::new();
     let mut truths = Vec::new();
@@ -45,7 +45,7 @@ pub fn the_package_reads_ours() -> Result<()> {
     Ok(())
 }
 
-/// With a key of its own a sketch is still counted, and joined with others of that key.
+/// The package can count a sketch with a secret key, and join it with others of the same key.
 pub fn the_package_reads_keyed_ones() -> Result<()> {
     const COUNT: u64 = 20_000;
     let key = Key([8, 9]);
@@ -67,7 +67,7 @@ impl PeerEstimate<'_> {
         self.0[field].as_f64().with_context(|| format!("{field} is no number in {}", self.0))
     }
 
-    /// Within four standard errors, and one more: the package's estimate of a handful in few registers is coarse.
+    /// The margin is four standard errors plus one, because the package's estimate of a few items is coarse.
     fn is_about(&self, field: &str, truth: u64, sketch: &HyperLogLog) -> Result<()> {
         let (number, truth) = (self.number(field)?, truth as f64);
         let margin = 4.0 * sketch.relative_error() * truth + 1.0;

@@ -1,8 +1,8 @@
-//! Sketches leave the machine and come back: what weir writes is read by Apache `DataSketches`' own Python package, and
-//! what that writes is read by weir.
+//! Sketches are exchanged in both directions: Apache `DataSketches`' own Python package reads the sketches that weir
+//! writes, and weir reads those that the package writes.
 //!
-//! `scripts/setup` brings the package into the target folder. Without it the tests are ignored; what the package wrote
-//! once is read by `weir-sketch`'s unit tests all the same.
+//! `scripts/setup` brings the package into the target folder. Without it the tests are ignored; the unit tests of
+//! `weir-sketch` still read stored images of the package.
 
 use std::process::ExitCode;
 

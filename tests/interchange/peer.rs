@@ -10,11 +10,12 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::scratch::Scratch;
 
-/// The Python that has the package, if `scripts/setup` could bring it. It leaves the list beside it when all is there.
+/// The Python with the package, if `scripts/setup` has installed it. The list of packages beside it shows that the
+/// installation is complete.
 ///
 /// # Errors
 ///
-/// It is missing, or another list's.
+/// It is missing, or was installed from another list.
 pub fn python() -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("datasketches");
     let python = folder.join("bin/python");

@@ -81,7 +81,7 @@ fn only_what_is_injected_arrives() -> Result<()> {
     let packets = Traffic::new(plan)?.inspect(|packet| oracle.add(&packet.truth));
     let sent = pair.generator.enter(|| inject::send(QuietPair::GENERATOR_INTERFACE, packets, Pace::Unlimited))??;
     ensure!(sent == oracle.sent(), "sent {sent:?} of {:?}", oracle.sent());
-    // Long enough for a kernel that has something to say of its own.
+    // Long enough for packets that the kernel might send by itself.
     std::thread::sleep(Duration::from_secs(2));
     let observed = pair.observer.counters(QuietPair::OBSERVER_INTERFACE)?;
     ensure!(observed.received == sent, "observed {observed:?} of {sent:?}");
@@ -143,7 +143,7 @@ fn a_collector_listens_inside() -> Result<()> {
     clock::wait_for("a closed port", TIMEOUT, || Ok(closed()?.then_some(())))
 }
 
-/// A stand-in that behaves as `weir run --config F` does from outside.
+/// A stand-in that looks like `weir run --config F` from outside.
 fn stand_in(scratch: &Scratch, script: &str) -> Result<PathBuf> {
     let path = scratch.file("weir");
     fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
@@ -154,7 +154,7 @@ fn stand_in(scratch: &Scratch, script: &str) -> Result<PathBuf> {
 fn a_daemon_is_started_read_and_stopped() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let scratch = Scratch::new()?;
-    // Its "config" is the file to write reports to, in its first line. It reports which interfaces it sees.
+    // The first line of its "config" is the path to write reports to. It reports which interfaces it sees.
     let script = r#"
         [ "$1 $2" = "run --config" ] || exit 2
         reports=$(head -n 1 "$3")

@@ -1,5 +1,4 @@
-//! The sink `nats` and its spool against the real `nats-server`: what a report goes through until a stream has it, once
-//! and in order.
+//! The sink `nats` and its spool against the real `nats-server`: each report is in the stream once and in order.
 
 mod login;
 mod proxy;
@@ -106,7 +105,7 @@ impl Router {
         waited.with_context(|| format!("{:?}", self.metrics()))
     }
 
-    /// Waits until the first sink says this of an attempt that has failed.
+    /// Waits until the error of the first sink's last attempt contains `part`.
     fn wait_for_error(&self, part: &str) -> Result<String> {
         let waited =
             clock::wait_for(part, TIMEOUT, || Ok(self.metrics().last_error.filter(|said| said.contains(part))));
@@ -114,7 +113,7 @@ impl Router {
     }
 }
 
-/// The report of a number, with so many bytes of a field that only makes it larger.
+/// The report with this number, with an extra field of `padding` bytes.
 fn encoded(number: u64, padding: usize) -> Encoded {
     let mut line = line(number);
     if padding > 0 {
@@ -125,7 +124,7 @@ fn encoded(number: u64, padding: usize) -> Encoded {
     Encoded { id: id(number), line: Arc::from(line.as_bytes()) }
 }
 
-/// A report of weir's own: the number of its run has eight digits.
+/// A report with an id as weir makes it: its run has eight digits.
 fn line(number: u64) -> String {
     report(number).replace("b41d", "0000b41d")
 }
@@ -185,7 +184,7 @@ fn each_comes_once_and_in_order_however_it_dies() -> Result<()> {
             }
         });
         for kill in 0..KILLS {
-            // Always another moment.
+            // Each kill comes at a different moment.
             thread::sleep(Duration::from_millis(120 + kill * 7919 % 97));
             server.kill()?;
             server.begin("")?;
@@ -212,7 +211,7 @@ fn a_lost_acknowledgement_makes_no_duplicate() -> Result<()> {
     })?;
     drop(first);
 
-    // All of them go at once, and are stored, and neither this sink nor the next one hears of it.
+    // All of them are sent at once and stored, but neither this sink nor the next one gets an acknowledgement.
     let proxy = Proxy::start(address, server.address())?;
     for _ in 0..2 {
         let deaf = router()?;
@@ -305,7 +304,7 @@ fn what_is_too_large_is_put_aside() -> Result<()> {
     let answer = answers(&router.spool)?;
     ensure!(answer.contains(&format!("has {} bytes, and the server takes {LARGEST}", LARGEST + 1)), "{answer}");
 
-    // What a stream itself does not take is put aside, too.
+    // A message that the stream itself refuses is put aside, too.
     talk.stream("UPDATE", SUBJECT, &json!({"max_msg_size": 1024}))?;
     router.offer_one(&encoded(4, 2048));
     router.offer(5..=5);
@@ -357,7 +356,7 @@ fn a_connection_stays_while_nothing_is_sent() -> Result<()> {
     router.offer(1..=1);
     router.wait_for(1)?;
     let before = number("total_connections")?;
-    // The server asks some five times meanwhile, and closes a connection that does not answer two times.
+    // Meanwhile the server sends some five pings, and closes a connection that leaves two of them unanswered.
     thread::sleep(Duration::from_secs(5));
     router.offer(2..=2);
     router.wait_for(2)?;

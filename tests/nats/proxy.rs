@@ -1,4 +1,4 @@
-//! Stands between a client and a server, and may keep acknowledgements to itself.
+//! A proxy between a client and a server that may drop acknowledgements.
 
 use std::{
     io::{Read, Write},
@@ -18,7 +18,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Begins to take connections at `address` for a server, and swallows what it acknowledges.
+    /// Accepts connections at `address` for a server, and drops the server's acknowledgements.
     pub fn start(address: SocketAddr, server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind(address)?;
         let swallows = Arc::new(AtomicBool::new(true));
@@ -35,7 +35,7 @@ impl Proxy {
         Ok(Self { swallows })
     }
 
-    /// From now on acknowledgements go through, too: they are all messages that a server sends to a sink.
+    /// Stops dropping acknowledgements, which are the only messages that a server sends to a sink.
     pub fn let_through(&self) {
         self.swallows.store(false, Ordering::SeqCst);
     }

@@ -31,7 +31,7 @@ use crate::frame::{IPV4, TOS, ethernet, ipv4, tcp};
 
 /// The smallest cache and the smallest ring that may be configured.
 const TINY: Plan = Plan { cache_flows: 256, ring_bytes: 64 << 10, ..PLAN };
-/// The kernel puts this much before each entry of a ring.
+/// The bytes of the header that the kernel puts before each entry of a ring.
 const ENTRY_HEADER: usize = 8;
 
 /// A TCP packet of the flow that has this source port.
@@ -104,7 +104,7 @@ pub fn a_collision_evicts() -> Result<()> {
     })
 }
 
-/// Packets come while the window is closing: none of them may be counted in it, and none be lost.
+/// Packets come while the window is closing. None of them may be counted in this window, and none may be lost.
 pub fn the_edge_separates_the_windows() -> Result<()> {
     Object::load(PLAN, |object| {
         for port in 1..=1_000 {
@@ -117,7 +117,7 @@ pub fn the_edge_separates_the_windows() -> Result<()> {
             let (state, mut of_cache) = object.flush()?;
             flushed = state;
             during.append(&mut of_cache);
-            // Old flows and new ones; some of them find their slot still taken by the closed window.
+            // The packets are of old and new flows; the slots of some are still taken by the closed window.
             for port in [1, 500, 1_000, 3_000 + after as u16] {
                 object.pass(&packet(port, 0x10, 200))?;
                 after += 1;
@@ -156,7 +156,7 @@ pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
     let slot_key = SlotKey::new(TINY.slot_key);
     Object::load(TINY, |object| {
         for round in 0..3 {
-            // Nobody reads the ring. What finds it full is known from the hash.
+            // Nobody reads the ring. The hash tells which records find it full.
             let (mut cache, mut evicted) = (HashMap::<u32, (FlowKey, Tally)>::new(), Vec::new());
             let mut seen = Tally::default();
             for Packet { frame, truth } in Traffic::new(TrafficPlan { seed: round, ..plan })? {
@@ -172,9 +172,9 @@ pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
                 held.1.add(one);
             }
             ensure!(evicted.len() > 2 * room, "only {} evictions", evicted.len());
-            // The records that the ring had no room for, except the evicted ones that still wait for room.
+            // The lost records are those that the ring had no room for, except for evicted ones that still wait.
             let lost: Tally = evicted[room + EVICTED_MAX..].iter().copied().sum();
-            // The window is closed all the same: what is in the cache does not go through the ring.
+            // The window is still closed, because the cache is not emptied through the ring.
             let mut of_cache = Vec::new();
             loop {
                 let (flushed, records) = object.flush()?;
@@ -196,7 +196,7 @@ pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
     })
 }
 
-/// A packet may interrupt `flush` inside the cache, because the kernel does not block softirqs there.
+/// A packet may interrupt `flush` while it empties the cache, because the kernel does not block softirqs then.
 pub fn while_flush_is_in_the_cache_each_packet_is_a_record() -> Result<()> {
     Object::load(PLAN, |object| {
         for _ in 0..3 {
@@ -236,7 +236,7 @@ pub fn a_packet_that_is_half_counted_is_left_alone() -> Result<()> {
         for _ in 0..3 {
             ensure!(object.flush()? == (Flush::Busy, vec![]));
         }
-        // That packet ends, and the next one is still of the same window: nothing was begun.
+        // That packet is finished, and the next one still belongs to the same window, because `flush` did nothing.
         object.pass(&packet(2, 0x02, 200))?;
         let (state, _) = object.flush()?;
         ensure!(state == Flush::Again, "a packet that is through has taken its flag along");
@@ -254,8 +254,8 @@ pub fn a_packet_that_is_half_counted_is_left_alone() -> Result<()> {
     })
 }
 
-/// The window of a CPU that is offline is closed from another one. The CPU comes back in the midst of it: its packets
-/// leave the cache alone until all is done.
+/// The window of an offline CPU is closed from another CPU. The CPU comes back meanwhile: its packets do not use the
+/// cache until the window is closed.
 pub fn an_offline_cpu_is_closed_from_elsewhere() -> Result<()> {
     Object::load(PLAN, |object| {
         for port in 1..=1_000 {
@@ -292,7 +292,7 @@ pub fn an_offline_cpu_is_closed_from_elsewhere() -> Result<()> {
     })
 }
 
-/// Beyond the number at which the epochs in keys begin anew.
+/// This is more windows than there are epochs in keys.
 pub fn three_hundred_windows_stay_exact() -> Result<()> {
     let traffic = TrafficPlan { packets: 300 * 400, flows: 3_000, mix: Mix::odd(), ..TrafficPlan::default() };
     let mut packets = Traffic::new(traffic)?;
@@ -300,7 +300,7 @@ pub fn three_hundred_windows_stay_exact() -> Result<()> {
         for nth in 0..300_u32 {
             let (mut seen, mut attributed) = (Tally::default(), Tally::default());
             let mut records = Vec::new();
-            // Some windows are empty, and few are as full as others.
+            // Some windows are empty, and the others differ in size.
             let size = [0, 1, 50, 400, 700][nth as usize % 5];
             for Packet { frame, truth } in packets.by_ref().take(size) {
                 object.pass(&frame)?;
@@ -340,8 +340,8 @@ fn marked(tos: u8, control: u16, flags: u8) -> Vec<u8> {
     frame
 }
 
-/// Packets of one flow come with every TOS byte and every VLAN, in turn: sums of their records by each are exact, and
-/// the flow does not evict its own records.
+/// Packets of one flow come with every TOS byte and every VLAN in turn. The sums of their records by TOS and by VLAN
+/// are exact, and the flow does not evict its own records.
 pub fn counts_by_tos_and_by_vlan_are_exact() -> Result<()> {
     const VLANS: [u16; 7] = [0, 1, 2, 7, 100, 2048, 4095];
     const ROUNDS: usize = 20;
@@ -350,13 +350,13 @@ pub fn counts_by_tos_and_by_vlan_are_exact() -> Result<()> {
         for round in 0..ROUNDS {
             marks.extend((0..=u8::MAX).map(|tos| (tos, VLANS[(usize::from(tos) + round) % VLANS.len()])));
         }
-        // So many with one TOS that hundreds of them have the slot of another VLAN.
+        // There are so many packets with one TOS byte that hundreds of them use the slot of another VLAN.
         marks.extend((0..4096).map(|vlan| (0, vlan)));
         let (mut by_tos, mut by_vlan) = (HashMap::<u8, Tally>::new(), HashMap::<u16, Tally>::new());
         let mut records = Vec::new();
         for marks in marks.chunks(256) {
             for &(tos, vlan) in marks {
-                // With a priority, which is not in the sum.
+                // The tag has a priority, which is not part of the VLAN.
                 let frame = marked(tos, if vlan == 0 { 0 } else { 0xa000 | vlan }, 0x10);
                 object.pass(&frame)?;
                 let one = Tally::new(1, frame.len() as u64);
@@ -376,25 +376,25 @@ pub fn counts_by_tos_and_by_vlan_are_exact() -> Result<()> {
         ensure!(found_vlan == by_vlan, "by VLAN: {found_vlan:?}\nshould be {by_vlan:?}");
         let identity = records[0].key.without_scope();
         ensure!(records.iter().all(|record| record.key.without_scope() == identity), "it is one flow");
-        // 1,792 combinations in 16,384 slots, and then 4,096: some share one. With one slot for all, each packet would
-        // be a record.
+        // There are 1,792 combinations in 16,384 slots, and then 4,096; some share a slot. If all shared one slot, each
+        // packet would be a record.
         ensure!(records.len() < 1_792 * 3 / 2 + 4_096, "{} records of {} packets", records.len(), marks.len());
         Ok(())
     })
 }
 
-/// Every combination of flags, through the short cut and on the long way.
+/// Every combination of flags, on the fast path and on the full one.
 pub fn connections_are_counted_exactly() -> Result<()> {
     Object::load(PLAN, |object| {
         let mut expected = TcpPackets::default();
         for flags in 0..=u8::MAX {
-            // More of those with ACK: equal numbers would hide that two are swapped.
+            // There are more packets with ACK: equal numbers would hide a mix-up.
             let more = u64::from(flags >> 4 & 1);
             for (control, times) in [(0, 2 + more), (7, 3 + more)] {
                 for _ in 0..times {
                     object.pass(&marked(0, control, flags))?;
                 }
-                // Said anew: by the names of the flags.
+                // The definition is repeated here with the names of the flags.
                 let [fin, syn, rst, _, ack] = [0, 1, 2, 3, 4].map(|bit| flags >> bit & 1 == 1);
                 expected.syn += if syn && !ack { times } else { 0 };
                 expected.syn_ack += if syn && ack { times } else { 0 };
@@ -402,7 +402,7 @@ pub fn connections_are_counted_exactly() -> Result<()> {
                 expected.fin += if fin { times } else { 0 };
             }
         }
-        // No TCP, a piece of a packet, and a packet without its flags.
+        // These do not count: a packet that is not TCP, a fragment, and a packet cut before its flags.
         let mut udp = marked(0, 0, 0xff);
         udp[23] = 17;
         let piece = ethernet(&[], IPV4, &ipv4(6, 0x2000, 0, &tcp(0xff)));
@@ -414,7 +414,7 @@ pub fn connections_are_counted_exactly() -> Result<()> {
         let (window, _) = object.close()?;
         let found = window.edge.counters[0].tcp;
         ensure!(found == expected, "{found:?}\nshould be {expected:?}");
-        // The next window counts anew, and while `flush` has the cache too.
+        // The next window starts at zero, also for packets that come while `flush` uses the cache.
         object.pass(&marked(0, 0, 0x02))?;
         object.pass(&marked(0, 7, 0x02))?;
         object.change(|cpu| cpu.busy = 1)?;
@@ -431,7 +431,7 @@ pub fn connections_are_counted_exactly() -> Result<()> {
 }
 
 /// The kernel's program and its twin in userspace: the same records to the last bit, in the same order, and the same
-/// counters. The cache is small, time jumps to and fro, and flows change their TOS.
+/// counters. The cache is small, time jumps back and forth, and flows change their TOS byte.
 pub fn kernel_and_userspace_make_the_same_records() -> Result<()> {
     const WINDOWS: u32 = 6;
     let traffic = TrafficPlan { packets: 40_000, flows: 1_500, zipf: 1.1, mix: Mix::odd(), ..TrafficPlan::default() };
@@ -472,7 +472,7 @@ pub fn kernel_and_userspace_make_the_same_records() -> Result<()> {
                 let differ = kernels.iter().zip(&twins).find(|(kernel, twin)| kernel != twin);
                 ensure!(differ.is_none(), "window {window}: {differ:?}");
                 ensure!(kernels.len() == twins.len(), "window {window}: {} and {}", kernels.len(), twins.len());
-                // Below the classes that have several sizes, the kernel does not note the largest packet.
+                // The kernel does not note the largest packet if it is below the size classes.
                 let [kernel, twin] = [closed.edge.largest, edge.largest].map(|bytes| bytes.max(EXACT));
                 ensure!(kernel == twin, "window {window}: the largest packets are {kernel} and {twin} bytes");
                 let edge = Edge { largest: closed.edge.largest, ..edge };
@@ -492,8 +492,8 @@ pub fn kernel_and_userspace_make_the_same_records() -> Result<()> {
     Ok(())
 }
 
-/// Each window another draw: on average the packets that were taken stand for all that came, and in each the ledger
-/// says exactly how many were left out.
+/// Each window is a new draw. On average the scaled sample equals all packets, and each ledger counts exactly how many
+/// were left out.
 pub fn sampling_is_unbiased() -> Result<()> {
     const WINDOWS: usize = 200;
     const RATE: u32 = 8;

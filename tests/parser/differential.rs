@@ -1,6 +1,6 @@
 //! The kernel's parser against its twin in userspace, packet by packet, and both against the generator's truth.
 //!
-//! With `busy` set, each packet that has a key leaves a record of its own at once.
+//! With `busy` set, each packet with a key makes a separate record at once.
 
 use std::fmt::Debug;
 
@@ -23,10 +23,10 @@ use crate::frame::{IPV4, IPV6, chain, ethernet, ipv4, ipv6, ports, tcp};
 /// Frames of three seeds together.
 const FRAMES: u64 = 30_000;
 const SEEDS: [u64; 3] = [3, 5, 8];
-/// Frames that are cut everywhere, and frames with bits flipped.
+/// Numbers of frames that are cut at every offset, and of frames with flipped bits.
 const CUT: u64 = 300;
 const FLIPPED: u64 = 5_000;
-/// Beyond this the parser does not look: cutting there changes nothing.
+/// The parser does not read beyond this length, so cutting later changes nothing.
 const CUT_MAX: usize = 530;
 /// Metadata and packet have to fit a page.
 const CAPTURED_MAX: usize = 2048;
@@ -63,7 +63,7 @@ pub fn frames_with_flipped_bits() -> Result<()> {
         let mut random = Random::new(21);
         for Packet { mut frame, .. } in odd(21, FLIPPED)? {
             for _ in 0..random.between(1, 8) {
-                // Mostly in the headers, where it matters.
+                // Most flips are in the headers, where they matter.
                 let bits = if random.chance(0.9) { frame.len().min(100) } else { frame.len() } * 8;
                 let bit = random.between(0, bits - 1);
                 frame[bit / 8] ^= 1 << (bit % 8);
@@ -137,7 +137,7 @@ pub fn tags_of_all_kinds() -> Result<()> {
             for nth in 0..2_000 {
                 let mut content: Vec<_> = (0..random.between(1, 5))
                     .flat_map(|_| {
-                        // Often what such a tag has, and of the types that follow one of these again.
+                        // The content is often a typical one, and the next type is often one of these again.
                         let wild = random.bits().to_be_bytes();
                         let known: [&[u8]; 6] = [
                             &[0xaa, 0xaa, 3, 0, 0, 0],
@@ -163,7 +163,7 @@ pub fn tags_of_all_kinds() -> Result<()> {
     })
 }
 
-/// MPLS stacks, and what may be behind them.
+/// MPLS stacks with different payloads.
 pub fn stacks_of_labels() -> Result<()> {
     let (v4, v6) = (ipv4(6, 0, 0, &tcp(2)), ipv6(17, &ports(8)));
     let mut wrong = ipv4(6, 0, 40, &tcp(2));
@@ -190,7 +190,7 @@ pub fn stacks_of_labels() -> Result<()> {
             for payload in &payloads {
                 let mut stack = [0, 1, 0, 64].repeat(labels);
                 for bottom in 0..=labels {
-                    // Somewhere, or nowhere, is the bottom of the stack.
+                    // The bottom of the stack is at any label, or missing.
                     for (nth, label) in stack.chunks_exact_mut(4).enumerate() {
                         label[2] = u8::from(nth == bottom);
                     }
@@ -206,7 +206,7 @@ pub fn stacks_of_labels() -> Result<()> {
     })
 }
 
-/// Up to four tunnels, one inside the other; whole, cut and damaged. Whole, their keys are known.
+/// Up to four nested tunnels; whole, cut and damaged. The keys of whole ones are known.
 pub fn nested_tunnels() -> Result<()> {
     const FRAMES: u64 = 20_000;
     Comparison::run(|comparison| {
@@ -243,7 +243,7 @@ pub fn nested_tunnels() -> Result<()> {
     })
 }
 
-/// What the other link types of captures begin with.
+/// Packets with the other link types of captures.
 pub fn every_link_type() -> Result<()> {
     const ETHERNET: usize = 14;
     const BEGINNINGS: [&[u8]; 11] = [
@@ -295,7 +295,7 @@ fn odd(seed: u64, packets: u64) -> Result<Traffic> {
     Traffic::new(Plan { seed, packets, flows: 20_000, zipf: 0.8, mix: Mix::odd(), ..Plan::default() })
 }
 
-/// What userspace counts while the kernel does.
+/// The counts of userspace, kept beside those of the kernel.
 struct Comparison<'a, 'b> {
     object: &'a mut Object<'b>,
     tunnels: Tunnels,
@@ -304,8 +304,8 @@ struct Comparison<'a, 'b> {
 }
 
 impl Comparison<'_, '_> {
-    /// Compares each packet that `test` lets both parsers see, and in the end what they counted; with and without a
-    /// look into tunnels.
+    /// Compares the results of both parsers for each packet of `test`, and in the end their counters, with and without
+    /// looking into tunnels.
     fn run(test: impl Fn(&mut Comparison<'_, '_>) -> Result<()> + Send + Sync) -> Result<()> {
         Self::run_with(Tunnels::Outer, &test)?;
         Self::run_with(Tunnels::Inner, &test).context("inside tunnels")
@@ -331,7 +331,7 @@ impl Comparison<'_, '_> {
         self.found(frame).map(drop)
     }
 
-    /// The same, and what both found in it.
+    /// The same; returns the result of both parsers.
     fn found(&mut self, frame: &[u8]) -> Result<Result<Parsed, Skip>> {
         self.object.pass(frame)?;
         self.compare(Link::Ethernet, frame.len() as u64, frame)

@@ -1,18 +1,18 @@
-//! Frames by hand, byte by byte: what a table can show, and what no stack would send.
+//! Builds frames by hand, byte by byte, including frames that no network stack would send.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_tests::traffic::checksum;
 
-/// Where every IPv4 packet comes from.
+/// The source of every IPv4 packet.
 pub const SRC4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// Where it goes.
 pub const DST4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
-/// Where every IPv6 packet comes from.
+/// The source of every IPv6 packet.
 pub const SRC6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 /// Where it goes.
 pub const DST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 2);
-/// The source port of whatever has ports.
+/// The source port of every packet with ports.
 pub const SRC_PORT: u16 = 51_000;
 /// The destination port.
 pub const DST_PORT: u16 = 443;
@@ -69,7 +69,7 @@ pub fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// An IPv6 extension header of `units` times eight bytes, full of padding, before what `next` says.
+/// An IPv6 extension header of `units` times eight bytes, full of padding, before a header of type `next`.
 pub fn extension(next: u8, units: u8, rest: &[u8]) -> Vec<u8> {
     let mut header = vec![0; usize::from(units) * 8];
     header[0] = next;
@@ -78,8 +78,7 @@ pub fn extension(next: u8, units: u8, rest: &[u8]) -> Vec<u8> {
     header
 }
 
-/// As many extension headers of type `kind` as `depth` says, then what `next` says; returns the first header's type
-/// too.
+/// `depth` extension headers of type `kind`, then a header of type `next`; returns also the type of the first header.
 pub fn chain(kind: u8, depth: usize, next: u8, rest: &[u8]) -> (u8, Vec<u8>) {
     (0..depth).fold((next, rest.to_vec()), |(next, rest), _| (kind, extension(next, 1, &rest)))
 }
@@ -100,7 +99,7 @@ pub fn fragment(next: u8, offset: u16, more: bool, rest: &[u8]) -> Vec<u8> {
     header
 }
 
-/// As many MPLS labels (RFC 3032 section 2.1), the last of which is the bottom of the stack.
+/// `depth` MPLS labels (RFC 3032 section 2.1); the last one is the bottom of the stack.
 pub fn labels(depth: usize, rest: &[u8]) -> Vec<u8> {
     let mut stack: Vec<_> = (1..=depth).flat_map(|nth| [0, 6, 0x40 | u8::from(nth == depth), 64]).collect();
     stack.extend_from_slice(rest);

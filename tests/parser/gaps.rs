@@ -1,4 +1,4 @@
-//! How many packets sampling leaves out between two that it takes: by one law in the kernel and in userspace.
+//! How many packets sampling skips between two that it takes: the kernel and userspace draw from the same distribution.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ use weir_tests::{
 use crate::frame::{IPV4, ethernet, ipv4, tcp};
 
 const RATE: u32 = 8;
-/// Each has a source port of its own, by which its record tells its place.
+/// Each packet has a different source port, which shows its place in the sequence.
 const PACKETS: u16 = 60_000;
 /// How many gaps are judged, from the first one on. Some 7,500 are expected, with a standard deviation of 81.
 const GAPS: usize = 7_000;
 
 /// The gaps of both follow the geometric distribution: for each bin of gaps the number of them is compared with the
 /// binomial distribution, and so is the number of short gaps that follow short ones, because gaps must not depend on
-/// each other. All of it together fails by chance once in a million runs.
+/// each other. All comparisons together fail by chance once in a million runs.
 pub fn kernel_and_userspace_draw_by_one_law() -> Result<()> {
     let plan = Plan { sampling: Packets::OneIn(RATE), interfaces: 1, ..PLAN };
     let found = [in_userspace(&plan), in_the_kernel(plan)?];
@@ -33,7 +33,7 @@ pub fn kernel_and_userspace_draw_by_one_law() -> Result<()> {
     for (found, place) in found.iter().zip(["userspace", "the kernel"]) {
         judge(found).map_err(|fault| anyhow::anyhow!("{place}: {fault}"))?;
     }
-    // The judge tells another law: every eighth packet, or one in nine.
+    // The judge must reject other distributions: every eighth packet, or one in nine.
     ensure!(judge(&[RATE as u16 - 1; GAPS]).is_err(), "a constant gap passes for a random one");
     let rarer = UserspaceProgram::new(&Plan { sampling: Packets::OneIn(RATE + 1), ..plan });
     ensure!(judge(&through(rarer)).is_err(), "one in nine passes for one in eight");
@@ -112,7 +112,7 @@ fn in_the_kernel(plan: Plan) -> Result<Vec<u16>> {
     Ok(gaps(&taken))
 }
 
-/// The packets between those that were taken, and before the first.
+/// The numbers of packets between those that were taken, and before the first.
 fn gaps(taken: &[Record]) -> Vec<u16> {
     let mut ports: Vec<u16> = taken.iter().map(|record| record.key.src_port()).collect();
     ports.sort_unstable();

@@ -1,6 +1,6 @@
 //! weir's parser, flow cache and window edge through the object that the kernel really runs, one packet at a time.
 //!
-//! `weir_common` tests the same parser in userspace; here it has been compiled for the kernel, and passed its verifier.
+//! `weir_common` tests the same parser in userspace; here it is compiled for the kernel and has passed the verifier.
 //! Tests that need the kernel need root; without it they are ignored.
 
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Merged buffers at the tc hook, through the programs that the kernel runs: each packet has all headers. What
-//! `weir_common` tests of every kind of header is held here for some.
+//! Merged buffers at the tc hook, through the programs that the kernel runs: each packet counts with all its headers.
+//! `weir_common` tests every kind of header; this tests some of them in the kernel.
 
 use anyhow::{Result, ensure};
 use weir_common::ledger::{Tally, Uncertain};
@@ -16,7 +16,7 @@ const SEGMENT: usize = 1_000;
 fn stacks() -> [(&'static str, Vec<u8>); 5] {
     const VXLAN: [u8; 16] = [0xc0, 1, 0x21, 0x18, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 7, 0];
     let payload = [0; PAYLOAD];
-    // With the payload, so that all lengths are right; it is cut off below.
+    // The payload is included so that all lengths are right; it is cut off below.
     let transport = [&tcp(0x10)[..], &payload].concat();
     let plain = ipv4(6, 0, 0, &transport);
     let vxlan = [&VXLAN[..], &ethernet(&[], IPV4, &plain)].concat();
@@ -54,7 +54,7 @@ pub fn each_packet_has_all_headers() -> Result<()> {
     })
 }
 
-/// What it is may not be certain; then the least is counted, and the ledger has bounds.
+/// The size of the headers may be uncertain. Then the smallest is counted, and the ledger has bounds.
 pub fn what_is_not_certain_has_bounds() -> Result<()> {
     const PACKETS: u64 = PAYLOAD.div_ceil(SEGMENT) as u64;
     let of = |headers: usize, more: usize| PAYLOAD as u64 + PACKETS * (headers + more) as u64;
@@ -65,7 +65,7 @@ pub fn what_is_not_certain_has_bounds() -> Result<()> {
     Object::load(PLAN, |object| {
         for (name, stack, told, truths) in [
             ("ESP, without and with what follows the payload", &encrypted, PACKETS, vec![esp, esp + PACKETS * 40]),
-            // Fragments have no UDP header but the first; those of IPv6 have another one in its place.
+            // Only the first fragment has a UDP header; IPv6 fragments have a fragment header instead.
             ("UDP datagrams or fragments", &udp, 0, vec![one, one - 8 * (PACKETS - 1)]),
             ("the same over IPv6", &udp_v6, 0, vec![other, other + 8]),
         ] {

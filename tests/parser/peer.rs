@@ -44,7 +44,7 @@ pub fn etherparse_finds_the_same_flows() -> Result<()> {
     Ok(())
 }
 
-/// The flow that etherparse finds in a frame; nothing if it stops before the transport header for any reason.
+/// The flow that etherparse finds in a frame; `None` if it stops before the transport header for any reason.
 fn opinion(frame: &[u8]) -> Option<ComparedFields> {
     let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
     let (src, dst, tos, payload): (IpAddr, IpAddr, _, _) = match packet.net.as_ref()? {

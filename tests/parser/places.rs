@@ -13,7 +13,7 @@ use crate::frame::{IPV4, ethernet, ipv4, tcp};
 
 const BYTES: usize = 100;
 
-/// Keys of other interfaces, all of which have the places of this one.
+/// Keys of other interfaces that hash to the same places as this one.
 fn in_the_way_of(key: u32) -> impl Iterator<Item = u32> {
     let first = InterfaceSlot::place(key, 0);
     (2..1 << 31).filter(move |other| *other != key && InterfaceSlot::place(*other, 0) == first)
@@ -29,7 +29,7 @@ fn window(object: &mut Object<'_>) -> Result<Window> {
     Ok(object.close()?.0)
 }
 
-/// One account has one packet, another one two, and there are no more.
+/// Checks that one account has one packet, another one has two, and all others have none.
 fn check(window: &Window, received: usize, sent: usize) -> Result<()> {
     for (slot, counters) in window.edge.counters.iter().enumerate() {
         let packets = u64::from(slot == received) + 2 * u64::from(slot == sent);
@@ -57,7 +57,7 @@ pub fn the_worst_set_of_interfaces_finds_its_slots() -> Result<()> {
         check(&window(object)?, slot as usize, slot as usize + 1)?;
         object.take_slot(LOOPBACK)?;
         check(&window(object)?, OTHERS as usize, slot as usize + 1)?;
-        // Places that become free again are no trap for one that stands beside them.
+        // Freed places do not make weir find a wrong slot for an interface that is next to them.
         for other in in_the_way_of(keys[1]).take(INTERFACE_PROBES as usize) {
             object.take_slot(other)?;
         }

@@ -1,4 +1,5 @@
-//! By table: each kind of packet through the program `weir`, and the record or the counter that it has to make.
+//! A table of packets of each kind, which the program `weir` measures, with the record or the counter that each must
+//! produce.
 
 use anyhow::{Context, Result, ensure};
 use weir_common::{
@@ -38,7 +39,7 @@ struct Case {
 
 #[derive(Clone, Copy)]
 enum Expect {
-    /// Its VLAN is what its frame says: see [`vlan`].
+    /// The VLAN is taken from the frame: see [`vlan`].
     Flow {
         key: Key,
         tcp_flags: u8,
@@ -51,7 +52,7 @@ pub fn every_kind_of_packet_makes_its_record_or_its_counter() -> Result<()> {
     run(Tunnels::Outer, cases().into_iter().chain(tunnelled().into_iter().map(|(outer, _)| outer)))
 }
 
-/// Tunnels are looked into, and everything else is as it is without.
+/// weir looks into tunnels; all other packets give the same result as without.
 pub fn every_kind_of_tunnel_shows_what_is_inside() -> Result<()> {
     run(Tunnels::Inner, cases().into_iter().chain(tunnelled().into_iter().map(|(_, inner)| inner)))
 }
@@ -80,7 +81,8 @@ pub fn tunnels_at_other_ports() -> Result<()> {
     run_plan(Features::of_this_kernel(), Plan { tunnels: Tunnels::Inner, tunnel_ports, ..PLAN }, cases.into_iter())
 }
 
-/// Kernels refuse what takes their verifier more than a million instructions, and older ones take more for the same.
+/// A kernel refuses a program if its verifier processes more than a million instructions, and older kernels process
+/// more for the same program.
 pub fn the_verifier_has_little_to_do() -> Result<()> {
     const PLENTY: u32 = 400_000;
     for (tunnels, most_of_weir) in [(Tunnels::Outer, 50_000), (Tunnels::Inner, 150_000)] {
@@ -122,7 +124,7 @@ pub fn generic_mode_leaves_out_what_the_router_sends() -> Result<()> {
     Ok(())
 }
 
-/// The same through the program that is loaded where the kernel knows no packets in several pieces.
+/// The same with the program for kernels that do not support packets in several pieces.
 pub fn the_same_on_the_oldest_kernels() -> Result<()> {
     run_with(Features::FLOOR, Tunnels::Outer, cases().into_iter())
 }
@@ -255,7 +257,7 @@ fn tagged() -> Vec<Row> {
     readable.chain(deep).chain([priority]).collect()
 }
 
-/// Every bit of TOS and of the outer tag, whose upper four are no part of the VLAN.
+/// Every bit of the TOS byte and of the outer tag; the upper four bits of the tag are not part of the VLAN.
 fn marked() -> Vec<Row> {
     let (v4, v6) = (ipv4(6, 0, 0, &tcp(SYN)), ipv6(6, &tcp(SYN)));
     let mut rows = Vec::new();
@@ -315,14 +317,14 @@ fn shims() -> Vec<Row> {
     ]);
     for (kind, ip, key, protocol) in [(IPV4, &v4, key4(6), 0x21), (IPV6, &v6, key6(6), 0x57)] {
         let whole = pppoe(0, protocol, ip);
-        // Without the first byte of the protocol, and with the fields that PPP over Ethernet leaves out.
+        // The protocol may lack its first byte, and the fields that PPP over Ethernet leaves out may be present.
         let short = [&whole[..6], &whole[7..]].concat();
         let framed = [&whole[..6], &[0xff, 0x03], &whole[6..]].concat();
         let both = [&whole[..6], &[0xff, 0x03], &whole[7..]].concat();
         for (nth, payload) in [short, framed, both].into_iter().enumerate() {
             rows.push(row(format!("PPP in form {nth} of {protocol:#04x}"), ethernet(&[], SESSION, &payload), syn(key)));
         }
-        // Ethernet in a pseudowire, whose first address begins with what may be IP's version or a control word.
+        // Ethernet in a pseudowire; its first address begins like an IP version or a control word.
         for first in [0x02, 0x45, 0x4c, 0x60, 0x6c, 0x12] {
             for tags in [&[][..], &[VLAN]] {
                 let mut frame = ethernet(tags, kind, ip);
@@ -457,7 +459,8 @@ fn version_6() -> Vec<Row> {
             without_ports(key6(59)),
         ),
     ]);
-    // RFC 6275 section 6.1.1, RFC 7401 section 5.1, RFC 5533 section 5.3: these three may be what the packet is about.
+    // These three headers may be the payload itself (RFC 6275 section 6.1.1, RFC 7401 section 5.1, RFC 5533 section
+    // 5.3).
     rows.extend([135, 139, 140].map(|kind| {
         row(
             format!("{kind} at the end"),
@@ -494,7 +497,7 @@ fn protocols() -> Vec<Row> {
             ),
         ]
     });
-    // IPv4 has no extension headers but AH: there IPv6's numbers are protocols like any other.
+    // IPv4 has no extension header except AH. The other numbers are ordinary protocols there.
     let only_v4 = [0, 43, 44, 59, 60, 135].into_iter().map(|proto| {
         let frame = ethernet(&[], IPV4, &ipv4(proto, 0, 0, &[6, 0, 0, 0, 0, 0, 0, 0]));
         row(format!("protocol {proto} over IPv4"), frame, without_ports(key4(proto)))
@@ -604,7 +607,7 @@ fn malformed() -> Vec<Row> {
     rows
 }
 
-/// Frames with a tunnel: what they show from outside, and inside.
+/// Frames with a tunnel, with the expected result outside and inside.
 fn tunnelled() -> Vec<(Case, Case)> {
     let (v4, v6) = (ipv4(6, 0, 0, &tcp(SYN)), ipv6(6, &tcp(SYN)));
     let (frame4, frame6) = (ethernet(&[], IPV4, &v4), ethernet(&[PROVIDER, VLAN], IPV6, &v6));
@@ -729,11 +732,11 @@ fn far() -> Vec<Row> {
         row(format!("a frame of {bytes} bytes"), frame, flow(key4(17)))
     };
     let mut rows: Vec<_> = [60, 1514, 3000, 3500, 4096, 4097, 9018, 40_000].map(jumbo).into();
-    // 14 bytes of Ethernet and 40 of IPv6: at 512 less those the last byte within reach is the transport header's
-    // first.
+    // Ethernet has 14 bytes and IPv6 has 40. With this many bytes of extension headers, only the first byte of the
+    // transport header is within the reach of 512 bytes.
     for (fill, expect) in [
         (54, syn(key6(6))),
-        // TCP's flags lie beyond, its ports within.
+        // The TCP flags are beyond the reach, and the ports within.
         (55, flow(key6(6))),
         (56, flow(key6(6).without_ports(Lacks::Transport))),
         (57, flow(key6(6).without_ports(Lacks::Transport))),

@@ -1,9 +1,9 @@
 //! Attackers send packets, read every report, and adapt. What they learn helps them on the same day, as far as
 //! `docs/SECURITY.md` states, and not at all after midnight UTC.
 //!
-//! A router here is a secret (a seed). Each window is a replay of its own: windows start fresh, and keys follow from
-//! the secret, the day and the start of the window. For the filter of seen flows, a replay of its own stands for a pause in which the
-//! filter forgets.
+//! A router here is a secret (a seed). Each window is a separate replay: windows start empty, and keys are derived from
+//! the secret, the day and the start of the window. For the filter of seen flows, a new replay is like a pause after
+//! which the filter has forgotten everything.
 
 use std::{cell::Cell, collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
@@ -67,7 +67,7 @@ fn number(value: &Value) -> Result<u64> {
     value.as_u64().with_context(|| format!("{value} is no number"))
 }
 
-/// Removes as much from a set as it can do without, as far as `works` tells.
+/// Removes as many elements from a set as possible, as long as `works` returns true.
 fn least<T: Copy>(mut set: Vec<T>, mut works: impl FnMut(&[T]) -> Result<bool>) -> Result<Vec<T>> {
     let mut size = set.len().div_ceil(2);
     loop {
@@ -98,17 +98,18 @@ fn attacker(nth: u32) -> Ipv4Addr {
 }
 
 /// A window in which the attackers send first, `packets` each in turn, and then the victim. In between the attackers
-/// push all records out of the flow cache by many small flows of one source, so that theirs come to the sketches first.
+/// evict all records from the flow cache with many small flows of one source, so that their own records reach the
+/// sketches first.
 fn against_the_victim(attackers: &[u32], packets: usize, bytes: usize) -> Vec<(Udp, usize)> {
     const PUSHING: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
     let turns = (0..packets).flat_map(|_| attackers.iter().map(|nth| (from(attacker(*nth)), bytes)));
-    // Ten for each slot: one slot in 20,000 is left out.
+    // There are ten flows for each slot, so one slot in 20,000 is missed.
     let pushing = (0..2_560).map(|port| (Udp { ports: (port, 53), ..from(PUSHING) }, 60));
     turns.chain(pushing).chain([(from(VICTIM), BYTES); VICTIM_PACKETS]).collect()
 }
 
-/// The distance of the victim's bounds as a share of all bytes; `None` if it is not in the list. Every bound of the
-/// list has to hold.
+/// The distance of the victim's bounds as a share of all bytes; `None` if it is not in the list. Fails if a bound of
+/// the list does not hold.
 fn width(report: &Value, packets: &[(Udp, usize)]) -> Result<Option<f64>> {
     let mut truth = BTreeMap::new();
     for (flow, bytes) in packets.iter() {
@@ -128,8 +129,8 @@ fn width(report: &Value, packets: &[(Udp, usize)]) -> Result<Option<f64>> {
     Ok(victim)
 }
 
-/// Sources that widen the victim's bounds a little together, found by watching them; none of them can be spared. Also
-/// the number of reports that it took.
+/// The smallest set of sources that together widen the victim's bounds a little, found by watching the bounds. Also
+/// returns the number of reports that the search took.
 fn those_that_widen(router: &Router) -> Result<(Vec<u32>, u64)> {
     let mut windows = 0;
     let widens = |set: &[u32]| {
@@ -137,19 +138,19 @@ fn those_that_widen(router: &Router) -> Result<(Vec<u32>, u64)> {
         let packets = against_the_victim(set, 1, 100);
         Ok(width(&router.window(0, &packets)?, &packets)?.is_none_or(|width| width > 0.0))
     };
-    // Some twenty for each of fifty blocks.
+    // There are some twenty sources for each of fifty blocks.
     Ok((least((0..1_000).collect(), widens)?, windows))
 }
 
-/// What attacks on the victim's place in the list came to.
+/// The results of attacks on the victim's place in the list.
 #[derive(Debug, Default)]
 struct Outcome {
     attempts: u64,
-    /// It is not in the list, where it belongs.
+    /// How often the victim was not in the list, where it belongs.
     missing: u64,
-    /// Its bounds are further apart than the configured error.
+    /// How often its bounds were further apart than the configured error.
     wide: u64,
-    /// The widest, as a share of all bytes.
+    /// The largest distance of its bounds, as a share of all bytes.
     widest: f64,
 }
 
@@ -175,11 +176,11 @@ impl Outcome {
 
 /// (a) and (b): tries to push the victim out of the list, or to make its bounds wide.
 ///
-/// To widen the victim's bounds, an attacker needs sources that fill the victim's bucket, and others that share its cell
-/// there. A report tells which these may be. But in the next window other sources share its cell, so he searches for
-/// something that is not there any longer when he has its name.
+/// To widen the victim's bounds, an attacker needs sources that fill the victim's bucket, and others that share its
+/// cell there. A report shows which these may be. But in the next window other sources share the cell, so what the
+/// attacker has learned is out of date.
 pub fn the_lists() -> Result<()> {
-    // A quarter of what the victim sends, each: it belongs at the head of the list.
+    // Each attacker sends a quarter of what the victim sends, so the victim belongs at the head of the list.
     let less = VICTIM_PACKETS / 4;
     let (mut reports, mut sources) = (0, 0);
     let [mut learned, mut blind, mut later, mut flood] = [(); 4].map(|()| Outcome::default());
@@ -191,7 +192,7 @@ pub fn the_lists() -> Result<()> {
         let others: Vec<u32> = (5_000..).take(found.len()).collect();
         blind.attack(&router, 0, &others, less)?;
         later.attack(&router, 1, &found, less)?;
-        // As many packets, each from a source of its own.
+        // As many packets, each from a different source.
         let many: Vec<u32> = (10_000..).take(found.len() * less).collect();
         flood.attack(&router, 0, &many, 1)?;
     }
@@ -201,13 +202,13 @@ pub fn the_lists() -> Result<()> {
         ensure!(outcome.attempts == 5 * ROUTERS / 2, "{who}: {outcome:?}");
         ensure!(outcome.harmless(), "{who}: {outcome:?}");
     }
-    // What docs/SECURITY.md says of an attacker who reads reports. The seeds fix all of it.
+    // These are the figures in docs/SECURITY.md for an attacker who reads reports. The seeds make them repeatable.
     let [reports, sources] = [reports, sources].map(|sum| sum / (ROUTERS / 2));
     ensure!(reports > 300 && sources > 100, "it took {reports} reports to find {sources} sources");
     Ok(())
 }
 
-/// A flow that nobody had before.
+/// A flow that did not occur before.
 fn flow(nth: u32) -> (Udp, usize) {
     let ports = (1_024 + (nth % 50_000) as u16, 53);
     (Udp { ports, ..from(Ipv4Addr::from_bits(0x0a00_0000 + nth / 50_000)) }, 100)
@@ -226,7 +227,7 @@ pub fn the_filter_of_seen_flows() -> Result<()> {
     let mut worst = 0.0_f64;
     for seed in 0..ROUTERS / 2 {
         let router = Router::new(seed, config.clone())?;
-        // In the second window, after the filter was filled in the first.
+        // The first window fills the filter, and the second one has the flows.
         let hidden = |days, flows: &[u32]| {
             let fill = (0..FILL).map(flow).collect::<Vec<_>>();
             let flows: Vec<_> = flows.iter().copied().map(flow).collect();
@@ -258,7 +259,7 @@ pub fn the_filter_of_seen_flows() -> Result<()> {
     }
     ensure!(worst < 0.11, "the filter is fuller than planned: {worst}");
     ensure!(hidden_learned == known && known > 20, "{hidden_learned} of {known} learned flows are hidden");
-    // Fewer than the rate at the end says, which is the highest of the window.
+    // The stated rate is that at the end of the window, which is its highest.
     let alarm = |trials| chance::failures_that_alarm(trials, worst);
     ensure!(hidden_blind < alarm(tried), "{hidden_blind} of {tried} flows are hidden from a blind attacker's count");
     ensure!(hidden_later < alarm(known), "{hidden_later} of {known} learned flows are hidden on the next day");
@@ -268,7 +269,7 @@ pub fn the_filter_of_seen_flows() -> Result<()> {
 /// (d): finds a flow in the victim's slot of the flow cache, by the share of packets that found their flow there.
 pub fn the_flow_cache(kernel: bool) -> Result<()> {
     let victim = flow(0);
-    // For each window the kernel looks at all programs anew: one of its routers takes longer than all the others.
+    // The kernel verifies all programs again for each window: one router in the kernel takes longer than all others.
     let routers = if kernel { 1 } else { ROUTERS / 2 };
     for seed in 0..routers {
         let router = Router { kernel, ..Router::new(seed, small())? };
@@ -276,7 +277,7 @@ pub fn the_flow_cache(kernel: bool) -> Result<()> {
             let report = router.window(0, packets)?;
             report["self"]["cache_hit_rate"].as_f64().context("no rate")
         };
-        // The victim between any two of them: it misses once, and once more for each that has its slot.
+        // The victim's packets are between the others: it misses once, and once more for each flow in its slot.
         let disturbs = |flows: &[u32]| {
             let packets: Vec<_> = flows.iter().flat_map(|nth| [victim, flow(*nth)]).chain([victim]).collect();
             let misses = (1.0 - hit_rate(&packets)?) * packets.len() as f64;

@@ -1,4 +1,4 @@
-//! Whatever the timestamps of a capture are: each packet is counted once, and reports are few and say what is odd.
+//! Whatever timestamps a capture has, each packet is counted once, and there are few reports, which state what is odd.
 
 use std::{fs::File, io::BufWriter, path::Path, time::Duration};
 
@@ -74,11 +74,11 @@ pub fn one_time_in_the_future_disturbs_no_window() -> Result<()> {
     Ok(())
 }
 
-/// A packet that comes 1 s late is in its own window, also where the capture begins and after a pause.
+/// A packet that comes 1 s late is in its own window, also at the beginning of the capture and after a pause.
 pub fn a_late_packet_is_in_its_own_window_after_a_pause() -> Result<()> {
     let at = |seconds: f64| Duration::from_secs_f64(START.as_secs_f64() + seconds);
     for (times, due) in [
-        // It begins at 22:13:20, which is the begin of a window.
+        // It begins at 22:13:20, which is the start of a window.
         (&[0.1, -0.1, 3.0][..], &[1, 2][..]),
         (&[0.0, 100.0, 99.0, 103.0], &[1, 1, 2]),
         (&[0.0, 100.0, 103.0, 99.0, 93.5, 120.0, 111.0], &[1, 2, 2, 1, 1]),
@@ -95,7 +95,7 @@ pub fn a_late_packet_is_in_its_own_window_after_a_pause() -> Result<()> {
     Ok(())
 }
 
-/// No time is later than the capture's format can say.
+/// This is the latest time that the format can hold.
 pub fn the_latest_time_of_all_is_a_window() -> Result<()> {
     let latest = Duration::new(u64::from(u32::MAX), 999_999_999);
     ensure!(reports(&["--window", "1h"], vec![latest; 1_000])?.len() == 1);
@@ -113,7 +113,7 @@ pub fn a_capture_without_packets_says_so() -> Result<()> {
     let ended = weir_replay([text(&file)])?;
     let tables = String::from_utf8(ended.out)?;
     ensure!(ended.code == Some(DONE) && tables.contains("no packets: the capture has none"), "{tables}");
-    // Another capture beside it has packets, and then there is nothing to say.
+    // With another capture that has packets, there is no message.
     let other = scratch.file("something.pcap");
     capture(&other, [START])?;
     let reports = weir_replay(["--json", text(&file), text(&other), text(&file)])?.reports(DONE)?;

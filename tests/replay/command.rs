@@ -1,4 +1,4 @@
-//! `weir replay` as its user has it: what it prints where, and how it ends.
+//! `weir replay` as a user runs it: its output and its exit codes.
 
 use std::{
     ffi::OsStr,
@@ -29,7 +29,7 @@ pub const DONE: i32 = 0;
 const BROKEN: i32 = 1;
 const USAGE: i32 = 2;
 const IMPOSSIBLE: i32 = 3;
-/// The user that owns nothing.
+/// The user without any files.
 const NOBODY: u32 = 65_534;
 
 /// Writes a capture of 10 s of a plan's packets, and returns the truth about it.
@@ -37,7 +37,7 @@ pub fn capture(path: &Path, plan: Plan) -> Result<Oracle> {
     capture_again_and_again(path, plan, 1)
 }
 
-/// How long [`capture`]'s traffic takes. It begins with a window of this length.
+/// How long the traffic of [`capture`] takes. It starts with a window of this length.
 pub const CAPTURE_TIME: Duration = Duration::from_secs(10);
 
 /// The same traffic this many times, one after the other; and the truth about one of them.
@@ -74,7 +74,7 @@ impl From<Output> for Ended {
 }
 
 impl Ended {
-    /// Its reports, where it had to end with `code`.
+    /// Its reports, if it has ended with `code`.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Ended {
         Ok(reports)
     }
 
-    /// What it said, where it had to end with `code` and without a report.
+    /// Its error message, if it has ended with `code` and without a report.
     fn refusal(&self, code: i32) -> Result<&str> {
         let reports = self.reports(code)?;
         ensure!(reports.is_empty(), "{} reports", reports.len());
@@ -176,7 +176,7 @@ pub fn a_broken_capture_is_reported_as_far_as_it_goes() -> Result<()> {
     ensure!(read.packets == sent.packets - 1, "{read:?} of {sent:?}");
     says(&ended.log, &[text(&cut), "after 9999 packets", "at byte", "ends inside"])?;
 
-    // What follows is read all the same.
+    // The following captures are still read.
     let files = [&cut, &nothing, &whole].map(|path| text(path));
     let ended = weir_replay(["--json", "--window", "all"].iter().chain(&files))?;
     let reports = ended.reports(BROKEN)?;
@@ -203,7 +203,7 @@ pub fn what_is_no_capture_is_named() -> Result<()> {
         says(ended.refusal(BROKEN)?, &[&[text(&file)], parts].concat())?;
         ensure!(ended.log.lines().count() == 1, "{}", ended.log);
     }
-    // A directory is there, and cannot be read.
+    // A directory exists, but cannot be read as a capture.
     says(weir_replay(["--json", text(scratch.path())])?.refusal(BROKEN)?, &[text(scratch.path())])
 }
 
@@ -222,7 +222,7 @@ pub fn packed_captures_and_standard_input_are_read() -> Result<()> {
     for file in [&gzipped, &zstandard] {
         let ended = weir_replay(["--json", "--window", "all", text(file)])?;
         ensure!(packets(&ended, DONE)? == sent.packets && ended.log.is_empty(), "{}", ended.log);
-        // The same by standard input, alone and beside a file.
+        // The same over standard input, alone and together with a file.
         for beside in [&[][..], &[text(&plain)]] {
             let arguments = [&["--json", "--window", "all", "-"], beside].concat();
             let ended = weir_replay_from(file, arguments)?;
@@ -319,7 +319,7 @@ pub fn without_privilege_only_the_kernel_is_refused() -> Result<()> {
     let scratch = Scratch::new()?;
     let file = scratch.file("traffic.pcap");
     capture(&file, Plan::default())?;
-    // Where nobody can reach it.
+    // The folder is one that other users cannot enter.
     let weir = scratch.file("weir");
     fs::copy(weir_binary()?, &weir)?;
     for (path, mode) in [(scratch.path(), 0o755), (&weir, 0o755), (&file, 0o644)] {
@@ -338,7 +338,7 @@ pub fn without_privilege_only_the_kernel_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Where a program is in the search path; nothing if it is not installed.
+/// The path of a program in the search path; `None` if it is not installed.
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())

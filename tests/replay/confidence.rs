@@ -1,5 +1,5 @@
-//! Unique counts are as exact as was asked for. Their bounds and those of new flows hold as often as the report says
-//! that they do: many replays of one capture, each with other hash keys.
+//! Unique counts are as exact as configured, and their bounds and those of new flows hold as often as the report
+//! states. This is shown by many replays of one capture, each with other hash keys.
 
 use anyhow::{Context, Error, Result, ensure};
 use weir::replay::Windows;
@@ -15,11 +15,11 @@ use crate::{
     library::{run_with, small},
 };
 
-/// Replays, each of which draws the sketches' errors anew.
+/// Replays; each is a new draw of the sketches' errors.
 const SEEDS: u64 = 400;
 const NEW: &str = "/new_flows";
 
-/// All flows are new, six times as many as the filter of seen flows is made for: it misses one in three of the last.
+/// All flows are new, and six times as many as the filter of seen flows is made for: at the end it misses one in three.
 ///
 /// For each count, the number of failures is compared with the binomial distribution: replays are independent of each
 /// other, but the counts of one replay may not be. Bounds half as wide as they should be fail some 40 times. Bounds
@@ -63,7 +63,7 @@ pub fn unique_counts_are_as_exact_and_as_sure_as_they_say() -> Result<()> {
     let confidence = stated.context("nothing was stated")?;
     ensure!((0.9..1.0).contains(&confidence), "a confidence of {confidence}");
     let alarm = chance::failures_that_alarm(SEEDS, 1.0 - confidence);
-    // From n draws the standard error is known to one part in the square root of 2n.
+    // The standard error of n draws is known to one part in the square root of 2n.
     let slack = 1.0 + chance::deviations(chance::FALSE_ALARM) / (2.0 * SEEDS as f64).sqrt();
     for ((((name, _), failures), errors), width) in COUNTS.into_iter().zip(failures).zip(errors).zip(widths) {
         ensure!(

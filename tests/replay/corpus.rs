@@ -1,4 +1,4 @@
-//! Captures of the real world: nothing in them stops a replay, and its account of them is exact.
+//! Captures of real networks: nothing in them stops a replay, and every packet is counted exactly.
 
 use std::{collections::BTreeMap, path::PathBuf, process::Command, sync::Mutex, time::Duration};
 
@@ -17,14 +17,14 @@ use crate::{
 
 /// Captures that are replayed through the kernel together: loading the programs takes longer than most captures.
 const TOGETHER: usize = 32;
-/// tshark reads one in this many of the real captures, too. Each takes a process.
+/// tshark also reads one in this many of the real captures; each needs a process.
 const TSHARK_STEP: usize = 5;
 
 fn files() -> Result<Vec<PathBuf>> {
     captures::all().map_err(anyhow::Error::msg)
 }
 
-/// Replays each by itself, in userspace.
+/// Replays each capture separately, in userspace.
 pub fn each_makes_a_report() -> Result<()> {
     let validator = validator()?;
     let (mut whole, mut broken_ones) = (0, 0);
@@ -37,7 +37,7 @@ pub fn each_makes_a_report() -> Result<()> {
             is_valid(&validator, report).with_context(named)?;
             read.add(tally(&report["totals"])?);
         }
-        // Counted without weir's datapath: what the reader hands over.
+        // The packets of the reader, counted without weir's datapath.
         let mut handed_over = Tally::default();
         if let Ok(mut capture) = Capture::open(&file) {
             while let Ok(Some(packet)) = capture.next_packet() {
@@ -57,7 +57,7 @@ pub fn each_makes_a_report() -> Result<()> {
     Ok(())
 }
 
-/// In one process, as a user would with all of them.
+/// Replays all captures in one process, as a user would.
 pub fn all_in_one_command() -> Result<()> {
     let files = files()?;
     let ended = weir_replay([&["--json".into(), "--window=1h".into()][..], &files].concat())?;
@@ -65,7 +65,7 @@ pub fn all_in_one_command() -> Result<()> {
     ensure!(reports.len() > 1, "{} reports", reports.len());
     let (mut broken, mut cut) = (0, 0);
     for file in &files {
-        // Opened and read once more, to know which have to be named.
+        // All captures are read once more, to find those that must be named.
         let end = Capture::open(file).and_then(|mut capture| {
             while capture.next_packet()?.is_some() {}
             Ok(())
@@ -81,7 +81,8 @@ pub fn all_in_one_command() -> Result<()> {
     Ok(())
 }
 
-/// The same reports through the kernel and in userspace: some captures as one, and all of them cut into windows.
+/// The kernel and userspace make the same reports: for groups of captures as one window, and for all captures cut into
+/// windows.
 pub fn the_kernel_makes_the_same_reports() -> Result<()> {
     let files = files()?;
     let mut config = small();
@@ -130,7 +131,8 @@ pub fn tshark_counts_the_same() -> Result<()> {
     Ok(())
 }
 
-/// What tshark counts in a file; nothing if it refuses it, or a packet claims a length that it cannot hold.
+/// The packets and bytes that tshark counts in a file; `None` if it refuses the file, or if a packet claims an
+/// impossible length.
 fn tshark(file: &PathBuf) -> Result<Option<Tally>> {
     let output = Command::new("tshark").args(["-n", "-T", "fields", "-e", "frame.len", "-r"]).arg(file).output()?;
     if !output.status.success() {

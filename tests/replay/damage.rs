@@ -1,4 +1,4 @@
-//! Captures with seeded damage: whatever is in a file, a replay of it ends, and accounts for what it read.
+//! Captures with seeded damage: whatever a file contains, its replay ends, and accounts for all that was read.
 
 use std::{fs, panic, path::PathBuf, time::Duration};
 
@@ -16,12 +16,12 @@ use crate::{
 };
 
 const FILES: u64 = 2_000;
-/// A file larger than this is cut: damage is as likely in what is left, and each is read whole.
+/// Larger files are cut to this size, so that each is read quickly to its end.
 const BYTES_MAX: usize = 64 << 10;
-/// No small file may take longer to be read.
+/// Reading a file of this size may take no longer.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Of generated captures.
+/// Damages generated captures.
 pub fn no_damage_stops_a_replay() -> Result<()> {
     let scratch = Scratch::new()?;
     let mut files = Vec::new();
@@ -32,7 +32,7 @@ pub fn no_damage_stops_a_replay() -> Result<()> {
     replays_end(&files)
 }
 
-/// Of captures of real networks, and of those that were made to be broken.
+/// Damages captures of real networks, and those that were made to be broken.
 pub fn no_damage_of_real_captures_stops_a_replay() -> Result<()> {
     replays_end(&captures::all().map_err(Error::msg)?)
 }
@@ -57,12 +57,12 @@ fn replays_end(originals: &[PathBuf]) -> Result<()> {
         packets += replayed.reports.iter().filter_map(|report| report["totals"]["packets"].as_u64()).sum::<u64>();
         broken += replayed.broken.len();
     }
-    // Neither so little damage that nothing is broken, nor so much that nothing is read.
+    // Some files must be broken, and some packets must be read.
     ensure!(packets > FILES * 5 && broken as u64 > FILES / 10, "{packets} packets, {broken} broken");
     Ok(())
 }
 
-/// The files' first bytes; none of what has not even a header.
+/// The first bytes of each file; files without a whole header are left out.
 fn beginnings(files: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
     let read = |path: &PathBuf| -> Result<Vec<u8>> {
         let mut bytes = fs::read(path)?;
@@ -81,13 +81,13 @@ fn damaged(random: &mut Random, whole: &[Vec<u8>]) -> Vec<u8> {
         let Some(last) = bytes.len().checked_sub(1) else { break };
         let at = random.between(0, last);
         match random.between(0, 5) {
-            // In the headers of file and first packets, where it matters most.
+            // Damage in the headers of the file and of the first packets matters most.
             0 => flip(random, &mut bytes, 64),
             1 => flip(random, &mut bytes, usize::MAX),
             2 => bytes.truncate(at.max(1)),
             3 => drop(bytes.drain(at..(at + random.between(1, 40)).min(bytes.len()))),
             4 => {
-                // An extreme number where one may be.
+                // Puts an extreme number at a random place.
                 let number = random.pick(&[0, 1, 0x7fff_ffff, 0x8000_0000, u32::MAX, 0x0001_0000, 12]);
                 let at = at / 4 * 4;
                 let end = (at + 4).min(bytes.len());

@@ -1,4 +1,4 @@
-//! The kernel's datapath and its twin in userspace make the same reports, and true ones.
+//! The kernel's datapath and its twin in userspace make the same reports, and these are true.
 
 use std::{
     fs::{self, File},
@@ -83,7 +83,7 @@ fn write(path: &Path, plan: &Plan) -> Result<Vec<Vec<weir_tests::truth::Truth>>>
     Ok(seconds)
 }
 
-/// Judges one report of everything, or one of each second.
+/// Judges one report of everything, or one report for each second.
 fn is_true(seconds: &[Vec<weir_tests::truth::Truth>], reports: &[Value]) -> Result<()> {
     ensure!([1, seconds.len()].contains(&reports.len()), "{} reports", reports.len());
     let each = seconds.len() / reports.len();
@@ -106,7 +106,7 @@ pub fn validator() -> Result<Validator> {
     jsonschema::validator_for(&schema).map_err(|error| anyhow::anyhow!("the schema: {error}"))
 }
 
-/// Holds a report to the schema.
+/// Checks a report against the schema.
 pub fn is_valid(validator: &Validator, report: &Value) -> Result<()> {
     let errors: Vec<_> =
         validator.iter_errors(report).map(|error| format!("{}: {error}", error.instance_path())).collect();

@@ -1,4 +1,5 @@
-//! The example views that ship: each runs over a capture with traffic for it, and each row is compared with the truth.
+//! The example views that are shipped: each is run over a capture with traffic for it, and each row is compared with
+//! the truth.
 
 use std::{
     collections::HashMap,
@@ -239,7 +240,7 @@ fn country(side: &str, ip: IpAddr) -> Value {
 fn packets() -> Result<Vec<Packet>> {
     let everything = Plan { packets: 60_000, flows: 20_000, ..Plan::default() };
     let tcp = Mix { tcp: 1.0, udp: 0.0, ..Mix::PLAIN };
-    // Only those with SYN alone are sent: one in sixteen.
+    // Only packets with SYN alone are sent, which are one in sixteen.
     let scan = Plan {
         seed: 2,
         packets: 200_000,
@@ -341,7 +342,7 @@ fn run(
         ensure!(view.name == *name && answer["name"] == *name, "{name} is {} and {}", view.name, answer["name"]);
         judge(view, *says, answer, seen).with_context(|| (*name).to_owned())?;
     }
-    // A view of the example takes the place of a standard one with its name.
+    // A view of the example replaces the standard view with the same name.
     let (own, standard) = answers.split_at(views.len());
     for (name, keys) in STANDARD {
         let has_name = |answer: &&Value| answer["name"] == name;

@@ -1,5 +1,5 @@
-//! One key is one row: over generated views and odd packets, no list shows a key twice, fields in another order say
-//! the same, and every row of a list can be asked for.
+//! One key is one row: with generated views and odd packets, no list shows a key twice, the order of fields makes no
+//! difference, and every row of a list can be asked for.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -46,7 +46,7 @@ const FIELDS: [&str; 24] = [
     "dst_country",
     "dst_as",
 ];
-/// Fields of the flow: the order of the standard list is among those that are drawn.
+/// The fields of a flow: the order of the standard list is among the drawn ones.
 const FLOW: [&str; 5] = ["src_ip", "dst_ip", "src_port", "dst_port", "proto"];
 const MEASURES: [&str; 6] =
     ["bytes", "packets", "flows", "new_flows", "{distinct: dst_ip}", "{distinct: [src_port, proto]}"];
@@ -54,7 +54,7 @@ const MATCHES: [&str; 4] =
     ["", "match: {fragment: true}, ", "match: {proto: [udp, icmp]}, ", "match: {not: {vlan: 0}}, "];
 /// Pairs of a view and the same view with its fields in another order.
 const PAIRS: usize = 12;
-/// The amounts that a row may have.
+/// The measures that a row may have.
 const AMOUNTS: [&str; 5] = ["packets", "bytes", "flows", "new_flows", "distinct"];
 
 /// A number below `limit`, from a stream of them.
@@ -75,7 +75,7 @@ impl Draw {
     }
 }
 
-/// Few flows with every oddity, so that flows have whole packets, fragments and damaged ones.
+/// A few flows with every oddity, so that a flow has whole packets, fragments and damaged ones.
 fn plan(seed: u64) -> Plan {
     Plan { seed, packets: 20_000, flows: 400, mix: Mix::odd(), ..Plan::default() }
 }
@@ -106,7 +106,7 @@ fn config(draw: &mut Draw) -> Result<Config> {
             let name = format!("view{}", config.views.len());
             config.parse_view(&view, "a test", &name)
         });
-        // What makes no sense, such as two lengths of one address, is refused.
+        // Views that make no sense, such as two prefix lengths of one address, are refused.
         let [Ok(one), Ok(mut other)] = views else { continue };
         other.name = format!("view{}", config.views.len() + 1);
         config.views.extend([one, other]);
@@ -129,7 +129,7 @@ fn report(config: &Config, path: &Path, asks: Vec<String>) -> Result<Value> {
     library::reports(&lines)?.pop().context("a report")
 }
 
-/// A list of the report: the view that it is of, what stands above it, and its rows.
+/// A list of the report: its view, the heading fields of its table, and its rows.
 struct List<'a> {
     view: &'a str,
     above: Map<String, Value>,
@@ -157,14 +157,14 @@ fn lists(report: &Value) -> Vec<List<'_>> {
     all
 }
 
-/// What a row shows of its key.
+/// The key of a row.
 fn key(row: &Value) -> Map<String, Value> {
     let mut key = row.as_object().cloned().unwrap_or_default();
     key.retain(|name, _| !AMOUNTS.contains(&&**name) && !["rank", "view", "beyond", "members"].contains(&&**name));
     key
 }
 
-/// The row as somebody asks for it.
+/// The key of a row in the form for `--ask`.
 fn asked(List { view, above, .. }: &List<'_>, row: &Value) -> String {
     let fields = above.clone().into_iter().chain(key(row));
     let fields: Vec<_> = fields
@@ -222,7 +222,7 @@ pub fn no_list_shows_a_key_twice() -> Result<()> {
     Ok(())
 }
 
-/// Whether flows without ports have both, so that a key that tells them apart has two rows.
+/// Whether a flow has both whole packets and fragments, so that a key that tells them apart has two rows.
 fn has_fragments_beside_whole_packets(oracle: &Oracle) -> bool {
     let classes = oracle.grouped(|flow| vec![*flow]).len() as u64;
     classes > oracle.distinct(Dimension::Flows) + 10
@@ -249,14 +249,14 @@ pub fn every_listed_row_can_be_asked_for() -> Result<()> {
         for list in &lists {
             for row in list.rows {
                 let mut wanted: Map<String, Value> = list.above.clone().into_iter().chain(key(row)).collect();
-                // A list of networks calls its key by another name than views do.
+                // The field of the key has another name in lists of networks than in views.
                 if let Some(prefix) = wanted.remove("prefix") {
                     let side = if list.view == "source_prefixes" { "src_ip" } else { "dst_ip" };
                     wanted.insert(side.to_owned(), prefix);
                 }
                 let wanted = json!(wanted).to_string();
                 let own = answers.get(&(list.view, wanted.clone()));
-                // A view that shares the sketch of another one lets that one answer.
+                // If two views share a sketch, only one of them answers.
                 let others = answers.iter().filter(|((_, key), _)| *key == wanted).flat_map(|(_, found)| found);
                 let found: Vec<&&Value> = own.map_or_else(|| others.collect(), |own| own.iter().collect());
                 let agrees = |answer: &&&Value| {

@@ -1,4 +1,4 @@
-//! Replay in this process, through the library, and what every report of it has to satisfy.
+//! Replays in this process, through the library, and checks every report.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ use weir_tests::{
 /// Fixes the hash keys of every run.
 pub const SEED: u64 = 7;
 
-/// What a replay came to.
+/// The result of a replay.
 pub struct Replayed {
     /// The reports, in order.
     pub reports: Vec<Value>,
@@ -24,11 +24,11 @@ pub struct Replayed {
     pub broken: Vec<Broken>,
 }
 
-/// Replays captures; every report must be JSON, its ledgers balance, and nothing is lost: a file waits.
+/// Replays captures. Every report must be JSON with balanced ledgers and no losses, because a file can wait.
 ///
 /// # Errors
 ///
-/// The replay failed as a whole, or a report is not as every report has to be.
+/// The replay failed as a whole, or a report fails these checks.
 pub fn run(config: &Config, files: &[PathBuf], windows: Windows, kernel: bool) -> Result<Replayed> {
     run_with(config, files, windows, kernel, SEED)
 }
@@ -50,7 +50,7 @@ pub fn run_with(config: &Config, files: &[PathBuf], windows: Windows, kernel: bo
     Ok(Replayed { reports, broken })
 }
 
-/// Judges windows together, as `weir report --last` shows them: as many as it keeps, from each report on.
+/// Judges unions of windows as `weir report --last` shows them: from each report on, as many windows as weir keeps.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ pub fn reports(lines: &[u8]) -> Result<Vec<Value>> {
     text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("no JSON: {line}"))).collect()
 }
 
-/// A configuration with little memory, which is quickly set up, and little room, which is quickly used up.
+/// A configuration with little memory, so that it is set up quickly and filled quickly.
 pub fn small() -> Config {
     let mut config = Config::default();
     config.estimates.unique_error = 0.05;
@@ -85,7 +85,7 @@ pub fn small() -> Config {
     config
 }
 
-/// Compares reports field by field, but for what each says of the run itself.
+/// Compares reports field by field, except for the fields about the run itself.
 ///
 /// # Errors
 ///

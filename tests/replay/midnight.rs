@@ -1,4 +1,4 @@
-//! The key of a day: what changes at midnight UTC, and what must not.
+//! The key of a day: what changes at midnight UTC, and what must stay the same.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -15,11 +15,11 @@ use crate::{
 
 /// 2026-11-21T00:00:00Z.
 const MIDNIGHT: u64 = 1_795_219_200;
-/// Seconds before it that the captures begin, and as many after it that they end.
+/// Captures begin this many seconds before midnight, and end as many after it.
 const AROUND: u64 = 30;
 const SECOND: Windows = Windows::Every(Duration::from_secs(1));
 
-/// A flow that never ends, and one in every second that never came before.
+/// A capture of a flow that never ends, and of one new flow in every second.
 fn capture(scratch: &Scratch) -> Result<PathBuf> {
     let file = scratch.file("midnight.pcap");
     let steady = Udp { source: [192, 0, 2, 1].into(), destination: [198, 51, 100, 7].into(), ports: (1, 53) };
@@ -33,7 +33,7 @@ fn capture(scratch: &Scratch) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Generations of this length, the first from the first window on.
+/// A configuration with generations of this length, which start with the first window.
 fn generations(seconds: u64) -> Config {
     let mut config = small();
     config.seen_flows.generation = Duration::from_secs(seconds);
@@ -59,11 +59,11 @@ pub fn the_key_changes_with_the_first_window_of_the_day() -> Result<()> {
     ensure!(before[0] != after[0], "the same key on two days: {}", before[0]);
     let is_hex = |id: &str| id.len() == 16 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
     ensure!(is_hex(&before[0]), "{}", before[0]);
-    // A window that spans midnight keeps the key of its begin.
+    // A window that spans midnight keeps the key of its start.
     ensure!(ids(Windows::All, 7)? == before[..1], "one window of everything");
     // 40 s: windows begin at 23:59:20 and at 00:00:00.
     ensure!(ids(Windows::Every(Duration::from_secs(40)), 7)? == [&before[0], &after[0]].map(String::as_str));
-    // 7 s divide no day: the window that begins at 23:59:57 ends on the next.
+    // A day is no multiple of 7 s: the window that begins at 23:59:57 ends on the next day.
     let sevens = ids(Windows::Every(Duration::from_secs(7)), 7)?;
     let begin = |nth: u64| (MIDNIGHT - AROUND) / 7 * 7 + 7 * nth;
     for (nth, id) in (0..).zip(&sevens) {
@@ -75,8 +75,8 @@ pub fn the_key_changes_with_the_first_window_of_the_day() -> Result<()> {
     Ok(())
 }
 
-/// Rotations happen at the end of windows: shortly before midnight, at midnight, and shortly after it; also with
-/// every window, so that two keys are in use for one window only.
+/// Rotations happen at the end of windows: shortly before midnight, at midnight, and shortly after it; also at the end
+/// of every window, so that two keys are in use for only one window.
 pub fn a_steady_flow_is_not_new_at_midnight(kernel: bool) -> Result<()> {
     let scratch = Scratch::new()?;
     let files = [capture(&scratch)?];
@@ -84,7 +84,7 @@ pub fn a_steady_flow_is_not_new_at_midnight(kernel: bool) -> Result<()> {
         let reports = run_with(&generations(generation), &files, SECOND, kernel, 7)?.reports;
         ensure!(reports.len() == 2 * AROUND as usize, "{} reports", reports.len());
         for (nth, report) in reports.iter().enumerate() {
-            // The new flow of this second; the steady one is new in the first.
+            // Each second has one new flow; the steady flow is new in the first second.
             let expected = if nth == 0 { 2 } else { 1 };
             let new = &report["new_flows"]["value"];
             ensure!(*new == expected, "generations of {generation} s, window {nth}: {new} new flows, not {expected}");
@@ -93,8 +93,8 @@ pub fn a_steady_flow_is_not_new_at_midnight(kernel: bool) -> Result<()> {
     Ok(())
 }
 
-/// A flow that comes again before it is forgotten is known, whichever key it was remembered by; after two generations
-/// it is forgotten, whichever key the filter has by then.
+/// A flow that comes again within its generations is known, even if the key has changed. After two generations it is
+/// forgotten, whichever key the filter has then.
 pub fn what_was_seen_before_midnight_is_known_after_it_until_it_is_forgotten() -> Result<()> {
     const GENERATION: u64 = 10;
     let scratch = Scratch::new()?;
@@ -104,7 +104,7 @@ pub fn what_was_seen_before_midnight_is_known_after_it_until_it_is_forgotten() -
     for last in (MIDNIGHT - 2 * GENERATION..MIDNIGHT).step_by(3) {
         for silence in [1, 4, 9, 21, 25] {
             let again = last + silence;
-            // Something in every second, so that there are windows and rotations.
+            // There is a packet in every second, so that windows end and generations rotate.
             let clock = (MIDNIGHT - 60..MIDNIGHT + 60).map(|second| {
                 let what = if second == last || second == again { flow } else { other(second + 60 - MIDNIGHT) };
                 (Duration::from_secs(second), what.frame(100))
@@ -120,7 +120,7 @@ pub fn what_was_seen_before_midnight_is_known_after_it_until_it_is_forgotten() -
     Ok(())
 }
 
-/// However long nothing came, flows are forgotten by time: as if windows without packets had gone by.
+/// Flows are forgotten by time, even if no packets come: as if windows without packets had passed.
 pub fn what_was_seen_before_a_long_silence_is_forgotten() -> Result<()> {
     const GENERATION: u64 = 60;
     const FLOWS: u16 = 35;

@@ -1,4 +1,4 @@
-//! Lists of prefixes: a prefix is listed for what it has beyond those of its addresses that are listed.
+//! Lists of prefixes: a prefix is ranked by its traffic beyond that of its listed addresses.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -27,8 +27,8 @@ const LISTED: u8 = 10;
 const SEEDS: u64 = 100;
 const CONFIDENCE: f64 = 0.999;
 
-/// Hosts that are listed, each in a network of its own that has little besides; two crowds of small hosts in one
-/// network; and single hosts in many others. Each host sends and receives.
+/// Packets of listed hosts, each in a separate network with little other traffic; of two networks with crowds of small
+/// hosts; and of single hosts in many other networks. Each host sends and receives.
 fn crowds_and_elephants() -> Vec<(Udp, usize)> {
     const PEER: (u16, u16) = (4_000, 53);
     let v4 = |network: u16, host: u8| -> IpAddr {
@@ -91,7 +91,7 @@ fn written(scratch: &Scratch, packets: &[(Udp, usize)]) -> Result<PathBuf> {
 
 const LISTS: [(&str, &str); 2] = [("source_prefixes", "sources"), ("destination_prefixes", "destinations")];
 
-/// A crowd comes before the network of a listed host, which has more in all; every number is true.
+/// A crowd is listed before the network of a listed host, although that network has more in all. Every number is true.
 pub fn a_crowd_comes_before_the_network_of_a_listed_host(kernel: bool) -> Result<()> {
     let packets = crowds_and_elephants();
     let scratch = Scratch::new()?;
@@ -145,7 +145,7 @@ pub fn without_the_lists_of_addresses() -> Result<()> {
     Ok(())
 }
 
-/// Bounds hold as often as they say where packets are sampled: those of `beyond` where both lists' do.
+/// With sampling, bounds hold as often as stated; those of `beyond` hold if the bounds of both lists do.
 pub fn bounds_hold_when_sampled() -> Result<()> {
     let scratch = Scratch::new()?;
     let file = scratch.file("traffic.pcap");

@@ -1,4 +1,4 @@
-//! Rates: the seconds of a capture, by the times of its packets.
+//! Rates: the seconds of a capture, by the timestamps of its packets.
 
 use std::{
     fs::{self, File},
@@ -23,7 +23,7 @@ use crate::{
 /// Packets of each second, one of which has none.
 const PACKETS: [u64; 6] = [10, 300, 0, 70, 70, 5];
 
-/// Every packet is in the second in which it came, whichever datapath counted it; seconds without any are there, too.
+/// Every packet counts in the second in which it came, in both datapaths. Seconds without packets count, too.
 pub fn every_second_is_true(kernel: bool) -> Result<()> {
     let scratch = Scratch::new()?;
     let path = scratch.file("rates.pcap");
@@ -32,7 +32,7 @@ pub fn every_second_is_true(kernel: bool) -> Result<()> {
     let mut bytes = [0; PACKETS.len()];
     for ((second, packets), bytes) in (1_700_000_001..).zip(PACKETS).zip(&mut bytes) {
         for (nth, packet) in (0..packets).zip(&mut traffic) {
-            // The first at the very beginning, the last at the very end.
+            // The first packet is at the very beginning of the second, and the last one at the very end.
             let within = Duration::from_nanos(nth * 999_999_999 / packets.saturating_sub(1).max(1));
             writer.write(Duration::from_secs(second) + within, &packet.frame)?;
             *bytes += packet.frame.len() as u64;
@@ -49,7 +49,7 @@ pub fn every_second_is_true(kernel: bool) -> Result<()> {
             for (rate, truth) in [("packets", packets), ("bytes", bytes)] {
                 let (rate, most, least) = (&rates[rate], truth.iter().max(), truth.iter().min().copied().unwrap_or(0));
                 ensure!(rate["max"].as_u64().as_ref() == most, "{rate}, not {truth:?}");
-                // Above 16 a histogram tells numbers apart by their first four bits.
+                // Above 16 a histogram distinguishes numbers only by their first four bits.
                 let min = rate["min"].as_u64().unwrap_or(u64::MAX);
                 ensure!((least - least / 16..=least).contains(&min), "{rate}, not {truth:?}");
                 ensure!(rate["count"] == json!(truth.len()), "{rate} of {truth:?}");
@@ -86,7 +86,7 @@ fn are_even(report: &Value, packets: u64, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Two taps, one of which is late by so much; also over the ends of windows.
+/// Two taps, one of which lags; some packets lag beyond the end of a window.
 pub fn a_tap_that_lags_moves_no_packet_to_another_second() -> Result<()> {
     let scratch = Scratch::new()?;
     let file = scratch.file("lag.pcap");
@@ -129,7 +129,7 @@ pub fn captures_of_one_time_are_merged() -> Result<()> {
     are_even(&replay(&files, "all")?[0], 200, 20)
 }
 
-/// Packets without a time, and those in a partial second, are in the ledger and in no rate.
+/// Packets without a timestamp, and those in a partial second, are in the ledger but in no rate.
 pub fn what_has_no_second_is_in_none() -> Result<()> {
     let scratch = Scratch::new()?;
     let file = scratch.file("untimed.pcapng");

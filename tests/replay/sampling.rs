@@ -22,23 +22,23 @@ use crate::{
 };
 
 const SEEDS: u64 = 200;
-/// This many windows of the same traffic are replayed at once: packets are drawn anew in each.
+/// This many windows of the same traffic are replayed at once; each is a new draw.
 const WINDOWS: u32 = 20;
 /// Replays through the kernel, each of which begins with loading programs.
 const KERNEL_REPLAYS: u64 = 2;
 const RATE: u32 = 10;
-/// The largest sources, by what they really sent: those are judged.
+/// The number of judged sources: the largest by what they really sent.
 const CHOSEN: usize = 3;
 
 /// The bounds of a list hold for the keys that the list shows, which are those that the draw favoured.
 ///
-/// Traffic of many small keys is where that tells: of 2,000 flows of one packet each, those are listed that were taken
-/// at all. Bounds for a key chosen beforehand fail in nearly every such list.
+/// This matters for traffic of many small keys: of 2,000 flows with one packet each, only the sampled ones are listed.
+/// Bounds that hold only for a key chosen beforehand fail in nearly every such list.
 pub fn lists_hold_as_a_whole() -> Result<()> {
     lists_hold(SEEDS / u64::from(WINDOWS), false)
 }
 
-/// The same where the kernel draws.
+/// The same with the kernel's draws.
 pub fn lists_hold_through_the_kernel() -> Result<()> {
     lists_hold(KERNEL_REPLAYS, true)
 }
@@ -87,8 +87,7 @@ fn lists_hold(replays: u64, kernel: bool) -> Result<()> {
     Ok(())
 }
 
-/// For keys that were chosen by their size alone, sampled sums are right on average, and bounds hold as often as they
-/// say.
+/// For keys that are chosen only by their size, sampled sums are right on average, and bounds hold as often as stated.
 pub fn two_hundred_draws() -> Result<()> {
     let scratch = Scratch::new()?;
     let file = scratch.file("traffic.pcap");
@@ -129,7 +128,8 @@ pub fn two_hundred_draws() -> Result<()> {
         ensure!(report["top"]["confidence"].as_f64() == Some(CONFIDENCE), "{}", report["top"]["confidence"]);
     }
     let unbiased = |estimates: &[f64], truth: u64| chance::unbiased(estimates, truth as f64).map_err(Error::msg);
-    // Of each source by itself, for each measure: its packets and its bytes depend on each other, draws do not.
+    // Each source and each measure is judged separately: packets and bytes of a source depend on each other, but draws
+    // do not.
     let alarm = chance::failures_that_alarm(SEEDS, 1.0 - CONFIDENCE);
     for ((source, truth), judged) in chosen.iter().zip(&judged) {
         for ((name, by), Samples { estimates, failures }) in MEASURES.into_iter().zip(judged) {
@@ -149,7 +149,7 @@ const MEASURES: [(&str, By); 2] = [("packets", By::Packets), ("bytes", By::Bytes
 const UNIQUE: [(&str, Dimension); 3] =
     [("src_ip", Dimension::Sources), ("dst_ip", Dimension::Destinations), ("flows", Dimension::Flows)];
 
-/// What all draws said of one number.
+/// All draws of one number.
 #[derive(Default)]
 struct Samples {
     estimates: Vec<f64>,
@@ -170,7 +170,7 @@ impl Bounds {
     }
 }
 
-/// A window from which nothing was taken says so as well: no bound may look certain.
+/// A window from which no packet was taken must not have exact bounds.
 pub fn a_window_that_is_left_out_says_so() -> Result<()> {
     left_out(false)
 }
@@ -197,15 +197,15 @@ fn left_out(kernel: bool) -> Result<()> {
     Ok(())
 }
 
-/// In a window that left nothing out, a packet that was drawn stands for itself, and nothing is left to chance. Every
-/// window says the rate in force.
+/// If sampling left out no packet of a window, each packet counts once, and the numbers are exact. Every window states
+/// the rate in force.
 pub fn a_window_that_left_nothing_out_is_certain() -> Result<()> {
     let scratch = Scratch::new()?;
     let file = scratch.file("traffic.pcap");
     crate::command::capture(&file, Plan { packets: 1_000, mix: Mix::plain(), ..Plan::default() })?;
     let mut config = small();
     config.sampling.packets = Packets::OneIn(3);
-    // The packets of the capture fill ten seconds: two or so in a window.
+    // The packets of the capture fill ten seconds, about two in each window.
     let windows = Windows::Every(Duration::from_millis(20));
     let reports = library::run_with(&config, slice::from_ref(&file), windows, false, 5)?.reports;
     let (mut certain, mut left_out) = (0, 0);
@@ -233,8 +233,8 @@ pub fn a_window_that_left_nothing_out_is_certain() -> Result<()> {
     Ok(())
 }
 
-/// Bounds of bytes go by the largest packet. Here most bytes are in one packet of half a mebibyte, which is larger than
-/// the last size class begins.
+/// Bounds of bytes depend on the largest packet. Here most bytes are in one packet of half a mebibyte, which is in the
+/// last size class.
 pub fn lists_of_large_packets_hold() -> Result<()> {
     const LARGE: u64 = 512 << 10;
     const SMALL: u64 = 400;

@@ -1,4 +1,4 @@
-//! `weir top` on a terminal: what it shows, and that it leaves the terminal as it was.
+//! `weir top` on a terminal: it shows the right numbers, and leaves the terminal as it was.
 
 use std::{
     fs::File,
@@ -21,7 +21,7 @@ use weir_tests::{clock, daemon::weir_binary};
 /// How long weir may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Switches to the other screen, and back; hides the cursor, and shows it.
+/// The sequences that switch to the alternate screen and hide the cursor, and those that restore both.
 const TAKES: [&str; 2] = ["\x1b[?1049h", "\x1b[?25l"];
 const GIVES_BACK: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
 
@@ -79,7 +79,7 @@ impl Screen {
         .with_context(|| format!("shown was {:?}", self.shown))
     }
 
-    /// weir ends, and the terminal is as it was.
+    /// Waits for the end of weir, and checks that the terminal is as it was.
     fn ends(mut self) -> Result<()> {
         let status = clock::wait_for("the end", TIMEOUT, || Ok(self.weir.try_wait()?))?;
         self.has(&GIVES_BACK)?;
@@ -100,7 +100,7 @@ impl Drop for Screen {
 
 const REPLAY: [&str; 4] = ["--replay", "tests/corpus/demo.pcap", "--speed", "1000"];
 
-/// The numbers are those of the README, which `weir replay` prints of the same capture.
+/// The numbers are those of the README, which `weir replay` prints for the same capture.
 pub fn a_key_leaves_the_terminal_as_it_was() -> Result<()> {
     let mut screen = Screen::new(&REPLAY)?;
     screen.has(&TAKES)?;

@@ -1,4 +1,4 @@
-//! Views: every row of many questions against the truth about a capture.
+//! Views: every row of the answers to many questions is compared with the truth about a capture.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,10 +28,10 @@ use crate::{
     library,
 };
 
-/// A question, and what the truth about a flow says to it: the keys for which it counts, as rows of reports have them.
+/// A question, with a function that returns the keys for which a flow counts, in the form of report rows.
 struct Question {
     view: &'static str,
-    /// Rows at most.
+    /// Maximum number of rows.
     top: usize,
     by: By,
     keys: fn(&Key) -> Vec<Value>,
@@ -89,7 +89,7 @@ const QUESTIONS: [Question; 15] = [
         },
     },
     Question {
-        // Both addresses of a packet may be in one such network.
+        // Both addresses of a packet may be in the same network.
         view: "{by: [host/0], match: {ip_version: 4}}",
         top: 1,
         by: By::Bytes,
@@ -187,7 +187,7 @@ fn plan() -> Plan {
     Plan { packets: 60_000, flows: 20_000, ..Plan::default() }
 }
 
-/// The key of a row: all that is no number of it.
+/// The key of a row: all fields that are not measures.
 fn key(row: &Value) -> Result<Value> {
     let mut key: Map<String, Value> = row.as_object().context("a row is an object")?.clone();
     for other in ["rank", "packets", "bytes", "flows", "new_flows", "distinct"] {
@@ -223,7 +223,7 @@ pub fn every_row_is_true() -> Result<()> {
     Ok(())
 }
 
-/// Views that are fed the same share a sketch: each answers as if it were alone.
+/// Views with the same input share a sketch: each answers as if it were alone.
 pub fn views_that_share_a_sketch_answer_as_alone() -> Result<()> {
     const SHARING: [&str; 4] = [
         "{by: [src_ip], match: {proto: tcp}, measure: bytes}",
@@ -252,7 +252,7 @@ fn judge(question: &Question, answer: &Value, oracle: &Oracle) -> Result<()> {
     judge_sums(answer["rows"].as_array().context("rows")?, question.top, question.by, &truths)
 }
 
-/// Whether an entropy has the truth between its bounds, which say something.
+/// Checks that the truth is within the bounds of an entropy, and that the bounds are close.
 pub fn judge_entropy(entropy: &Value, by: By, truths: &HashMap<String, Tally>) -> Result<()> {
     let truth = bits(truths.values().map(|truth| by.of(*truth)));
     let number = |name: &str| entropy["bits"][name].as_f64().with_context(|| format!("no {name} in {entropy}"));
@@ -272,7 +272,7 @@ fn bits(sizes: impl Iterator<Item = u64> + Clone) -> f64 {
     sizes.map(|size| size as f64 / total).filter(|part| *part > 0.0).map(|part| -part * part.log2()).sum()
 }
 
-/// Small domains are counted exactly, others within bounds; also with one packet in ten.
+/// Small domains are counted exactly, others within bounds. This also holds with one packet in ten.
 pub fn entropies_hold() -> Result<()> {
     type Keys = fn(&Key) -> Vec<Value>;
     let questions: [(&str, By, Keys); 4] = [
@@ -309,13 +309,13 @@ pub fn entropies_hold() -> Result<()> {
     Ok(())
 }
 
-/// Whether packets and bytes are these, without doubt.
+/// Whether packets and bytes have exactly these values, with equal bounds.
 fn is_exactly(sums: &Value, truth: Tally) -> bool {
     let exact = |number: u64| json!({"value": number, "lower": number, "upper": number});
     sums["packets"] == exact(truth.packets) && sums["bytes"] == exact(truth.bytes)
 }
 
-/// A list may lack one of the truly largest keys for every 50 rows.
+/// A list may lack one of the truly largest keys per this many rows.
 const MISSING_PER_ROWS: usize = 50;
 
 /// Whether these rows are the largest, in order, and true.
@@ -332,8 +332,8 @@ pub fn judge_sums(rows: &[Value], top: usize, by: By, truths: &HashMap<String, T
     }
     let value = |row: &Value| row[by.name()]["value"].as_u64().unwrap_or(0);
     ensure!(rows.is_sorted_by(|one, next| value(one) >= value(next)), "the rows are in no order");
-    // A key that has more than the upper bound of the last row must be listed. Chance decides which keys become
-    // candidates, so a long list may lack a few.
+    // A key that has more than the upper bound of the last row must be listed. Which keys become candidates depends on
+    // chance, so a long list may lack a few.
     let last = rows.last().and_then(|row| row[by.name()]["upper"].as_u64()).unwrap_or(0);
     let missing: Vec<_> = truths.iter().filter(|(key, truth)| by.of(**truth) > last && !listed.contains(key)).collect();
     ensure!(missing.len() <= top / MISSING_PER_ROWS, "{missing:?} are not listed");
@@ -360,7 +360,7 @@ pub fn judge_distinct(rows: &[Value], truths: &HashMap<String, u64>) -> Result<(
     Ok(())
 }
 
-/// With one packet in ten, totals have bounds that hold as often as they say, and are right on average.
+/// With one packet in ten, totals are right on average, and their bounds hold as often as stated.
 pub fn totals_hold_with_sampling() -> Result<()> {
     const SEEDS: u64 = 100;
     const RATE: u64 = 10;
@@ -454,7 +454,7 @@ pub fn distinct_counts_are_as_exact_as_asked() -> Result<()> {
     Ok(())
 }
 
-/// As long as all keys have counters, small counts are exact: all but a few values are told from each other.
+/// As long as all keys have counters, small counts are nearly exact: all but a few values are distinguished.
 pub fn few_keys_are_counted_exactly() -> Result<()> {
     const VALUES_MAX: u64 = 3_000;
     let scratch = Scratch::new()?;
@@ -538,17 +538,17 @@ pub fn any_key_can_be_asked_for() -> Result<()> {
     let sources = oracle.grouped(|flow| vec![flow.src]);
     let mut some: Vec<_> = sources.iter().collect();
     some.sort_by_key(|(ip, _)| **ip);
-    // Large and small ones, and one that was never there.
+    // Asks for large and small keys, and for one that did not occur.
     let asked: Vec<(IpAddr, Tally)> = some.iter().step_by(97).take(30).map(|(ip, tally)| (**ip, **tally)).collect();
     let nobody: IpAddr = "192.0.2.7".parse()?;
     let all: Vec<(IpAddr, Tally)> = asked.into_iter().chain([(nobody, Tally::default())]).collect();
     let asks: Vec<String> = all.iter().map(|(ip, _)| format!("src_ip={ip}")).collect();
     let mut args: Vec<&str> = asks.iter().flat_map(|ask| ["--ask", ask.as_str()]).collect();
-    // The second knows less than all, and says so by its name.
+    // The second view has only some of the traffic, and its name shows that.
     args.extend(["--ask", "src_ip=0.0.0.0/0", "--ask", "dst_port=443", "--ask", "proto=tcp,port=443"]);
     let views = ["{name: all, by: [src_ip/0]}", "{name: web, by: [dst_port], match: {proto: tcp}}"];
     let report = report(&path, &views.map(str::to_owned), &args)?;
-    // Other lists know something of these keys as well, and answer, too.
+    // Other lists with these keys answer, too.
     let of_sums = |answer: &&Value| !answer["bytes"].is_null();
     let answers: Vec<&Value> = report["answers"].as_array().context("answers")?.iter().filter(of_sums).collect();
     ensure!(answers.len() == all.len() + 3, "{} answers", answers.len());

@@ -1,4 +1,4 @@
-//! The ledger of every report: the sum that must be exact, stated once for all tests, and what a run may lose.
+//! The ledger of every report: the exact sum, stated once for all tests, and the losses that a run may have.
 //!
 //! weir checks the same sum in `weir_common::ledger`. It is written a second time here, for the JSON that a collector
 //! receives, so that the tests share no code with the daemon that they judge.
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_common::ledger::Tally;
 
-/// What a run may lose: reasons are named as in the ledger's `lost`.
+/// The losses that a run may have, with reasons named as in the ledger's `lost`.
 #[derive(Clone, Copy, Debug)]
 pub enum Loss {
-    /// Nothing. A test that provokes no loss says so, and paces its traffic or has room for all of it.
+    /// No losses. Such a test paces its traffic or has room for all of it.
     None,
     /// The test provokes loss: at least one packet is lost, for these reasons and no others.
     Provoked(&'static [&'static str]),
@@ -20,18 +20,18 @@ pub enum Loss {
     Possible(&'static [&'static str]),
 }
 
-/// One interface's ledger, as a report says it.
+/// One interface's ledger in a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Every packet.
     pub seen: Tally,
-    /// Those in flows.
+    /// Packets in flows.
     pub attributed: Tally,
-    /// Those that sampling left out.
+    /// Packets that sampling left out.
     pub sampled_out: Tally,
-    /// Those that have no flow, by reason.
+    /// Packets without a flow, by reason.
     pub skipped: BTreeMap<String, Tally>,
-    /// Those that may have had one, and are missing, by reason.
+    /// Missing packets, by reason; they may have had a flow.
     pub lost: BTreeMap<String, Tally>,
 }
 
@@ -39,8 +39,7 @@ impl Ledger {
     /// Reads the ledger of an element of `interfaces`.
     ///
     /// # Errors
-    ///
-    /// The part that is not there.
+    /// A part of the ledger is missing.
     pub fn read(interface: &Value) -> Result<Self> {
         let ledger = &interface["ledger"];
         let part = |name: &str| tally(&ledger[name]).with_context(|| name.to_owned());
@@ -61,7 +60,7 @@ impl Ledger {
         })
     }
 
-    /// What the law says that `seen` is: attributed, sampled out, skipped and lost.
+    /// The sum that `seen` must equal: attributed, sampled out, skipped and lost.
     pub fn accounted(&self) -> Tally {
         let parts = [self.attributed, self.sampled_out].into_iter();
         parts.chain(self.skipped.values().copied()).chain(self.lost.values().copied()).sum()
@@ -86,12 +85,13 @@ impl Ledger {
     }
 }
 
-/// Adds up the ledgers of reports. Each balances, and each report's totals are what its interfaces saw, without what
-/// has fed them on another interface. Each interface's packet sizes are those of all packets that it saw.
+/// Adds up the ledgers of reports. Checks that each ledger balances; that each report's totals are the packets of its
+/// interfaces, without those that were already counted on another interface; and that each interface's packet sizes
+/// cover all its packets.
 ///
 /// # Errors
 ///
-/// The first that is not so, with the report's id and the interface.
+/// The first check that fails, with the report's id and the interface.
 pub fn add_up<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<Ledger> {
     let (mut all, mut behind) = (Ledger::default(), Behind::default());
     for report in reports {
@@ -119,11 +119,12 @@ pub fn add_up<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<Ledger
 }
 
 /// How many packets weir saw, per packet that the interfaces counted, over all windows. The two counts of one window
-/// are not read at one instant; over all windows that is nothing. Windows in which nothing was seen are left out.
+/// are not read at the same instant; over all windows the difference vanishes. Windows in which nothing was seen are
+/// left out.
 ///
 /// # Errors
 ///
-/// No window says its coverage.
+/// No window states its coverage.
 pub fn coverage(reports: &[Value]) -> Result<f64> {
     let (mut seen, mut counted) = (0.0, 0.0);
     for interface in reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten() {
@@ -139,8 +140,8 @@ pub fn coverage(reports: &[Value]) -> Result<f64> {
     Ok(seen / counted)
 }
 
-/// How many packets each interface's packet sizes are behind: a CPU that is late tells them in a later report. What a
-/// packet socket dropped has no size.
+/// How many packets are missing from each interface's packet sizes: a late CPU adds its sizes in a later report.
+/// Packets that a socket dropped have no size.
 #[derive(Default)]
 struct Behind(BTreeMap<(String, String), i128>);
 
@@ -164,17 +165,17 @@ impl Behind {
 ///
 /// # Errors
 ///
-/// They are no such list.
+/// The field is not such a list.
 pub fn sizes(interface: &Value) -> Result<Vec<(u64, u64)>> {
     let sizes = &interface["packet_sizes"];
     serde_json::from_value(sizes.clone()).with_context(|| format!("packet_sizes are {sizes}"))
 }
 
-/// Adds up the ledgers of a run's reports, and compares what they say is lost with what the test allows.
+/// Adds up the ledgers of a run's reports, and compares their losses with those that the test allows.
 ///
 /// # Errors
 ///
-/// As for [`add_up`]; and packets are lost that may not be, or none is where the test provokes it.
+/// As for [`add_up`]; or packets are lost that may not be, or the test provokes a loss and none occurs.
 pub fn check(reports: &[Value], loss: Loss) -> Result<Ledger> {
     let all = add_up(reports)?;
     let (allowed, least) = match loss {
@@ -193,8 +194,7 @@ pub fn check(reports: &[Value], loss: Loss) -> Result<Ledger> {
 /// The packets and bytes of a part of a report.
 ///
 /// # Errors
-///
-/// It has none.
+/// The part has no packets and bytes.
 pub fn tally(value: &Value) -> Result<Tally> {
     let [packets, bytes] = ["packets", "bytes"].map(|name| value[name].as_u64());
     let (Some(packets), Some(bytes)) = (packets, bytes) else {

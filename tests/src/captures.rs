@@ -1,4 +1,4 @@
-//! Captures of real networks, where they are present. They are not part of the project.
+//! Captures of real networks, if they are present. They are not part of the project.
 
 use std::{
     env, fs,
@@ -13,12 +13,12 @@ const BESIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/captures
 ///
 /// # Errors
 ///
-/// There are none: where they should be.
+/// There are no captures; the error names the expected directory.
 pub fn real() -> Result<Vec<PathBuf>, String> {
     list(&["real"])
 }
 
-/// Those, and the ones that were made to be broken (`malformed/`).
+/// The captures of real networks, and those that were made to be broken (`malformed/`).
 ///
 /// # Errors
 ///

@@ -4,8 +4,8 @@
 /// How often a test that judges by chance may fail although nothing is wrong: once in a million runs.
 pub const FALSE_ALARM: f64 = 1e-6;
 
-/// The smallest number of failures among `trials` independent ones that is a fault: this many or more happen with a
-/// probability below [`FALSE_ALARM`] where each fails with the probability `failure`.
+/// The smallest number of failures among `trials` independent ones that is a fault: this many or more occur with a
+/// probability below [`FALSE_ALARM`] if each trial fails with the probability `failure`.
 pub fn failures_that_alarm(trials: u64, failure: f64) -> u64 {
     (0..=trials).find(|&failures| at_least(failures, trials, failure) < FALSE_ALARM).unwrap_or(trials + 1)
 }
@@ -21,7 +21,7 @@ pub fn at_least(least: u64, trials: u64, failure: f64) -> f64 {
     if failure >= 1.0 {
         return 1.0;
     }
-    // By logarithms: the coefficients are beyond what a number holds long before the terms are.
+    // This uses logarithms, because the coefficients overflow long before the terms do.
     let odds = (failure / (1.0 - failure)).ln();
     let mut term = trials as f64 * (-failure).ln_1p();
     let mut tail = 0.0;
@@ -34,9 +34,9 @@ pub fn at_least(least: u64, trials: u64, failure: f64) -> f64 {
     tail.min(1.0)
 }
 
-/// Standard deviations that a normal variable is off by, on either side, with this probability.
+/// The distance in standard deviations that a normal variable exceeds, on either side, with this probability.
 pub fn deviations(probability: f64) -> f64 {
-    /// Beyond, the probability is less than the smallest number.
+    /// Beyond this distance, the probability is below the smallest floating-point number.
     const MOST: f64 = 38.0;
     // The probability falls with the distance, so halving finds it.
     let (mut near, mut far) = (0.0, MOST);
@@ -51,7 +51,7 @@ pub fn deviations(probability: f64) -> f64 {
 ///
 /// By its density, integrated with Simpson's rule.
 fn both_tails(deviations: f64) -> f64 {
-    /// Beyond this many more, nothing is left to add up.
+    /// Beyond this many more standard deviations, the rest is negligible.
     const REACH: f64 = 12.0;
     const STEPS: u32 = 2_000;
     let width = REACH / f64::from(STEPS);
@@ -69,8 +69,8 @@ fn both_tails(deviations: f64) -> f64 {
 ///
 /// # Errors
 ///
-/// It is further away than one in a million means is by chance; or all estimates are the same, so that nothing was
-/// drawn at all.
+/// The difference is larger than chance explains in one of a million cases; or all estimates are the same, so nothing
+/// was random.
 pub fn unbiased(estimates: &[f64], truth: f64) -> Result<(), String> {
     let count = estimates.len() as f64;
     let mean = estimates.iter().sum::<f64>() / count;
@@ -106,7 +106,7 @@ mod tests {
             let found = at_least(least, trials, failure);
             assert!((found - probability).abs() < 1e-12, "{least} of {trials}: {found}");
         }
-        // Many and rare: as Poisson's, of which the mean is 1.
+        // Many rare failures: like the Poisson distribution with mean 1.
         assert!((at_least(1, 1_000_000, 1e-6) - (1.0 - (-1.0_f64).exp())).abs() < 1e-6);
         assert_eq!([at_least(6, 5, 0.5), at_least(3, 5, 0.0), at_least(3, 5, 1.0)], [0.0, 0.0, 1.0]);
     }

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 /// How long to sleep between two looks at something awaited.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The variable that says by how much longer tests wait, on an emulated machine.
+/// The variable with the factor by which tests wait longer on an emulated machine.
 const PATIENCE_VARIABLE: &str = "WEIR_PATIENCE";
 static PATIENCE: LazyLock<u32> =
     LazyLock::new(|| env::var(PATIENCE_VARIABLE).ok().and_then(|factor| factor.parse().ok()).unwrap_or(1));
@@ -32,7 +32,7 @@ pub fn since_epoch() -> Duration {
 ///
 /// # Errors
 ///
-/// What `look` fails with, at once; or that `what` did not happen within `timeout`.
+/// The error of `look`, at once; or `what` did not happen within `timeout`.
 pub fn wait_for<T>(what: &str, timeout: Duration, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let (start, timeout) = (now(), timeout * *PATIENCE);
     loop {

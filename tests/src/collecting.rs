@@ -18,7 +18,7 @@ use crate::{clock, daemon::weir_binary};
 
 /// How long the collector may take for anything.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
-/// What a post of reports has as its headers.
+/// The headers of a request with reports.
 pub const NDJSON: &str = "Content-Type: application/x-ndjson\r\n";
 
 /// A running `weir collect` on loopback; killed on drop.
@@ -41,7 +41,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The ids that the collector says it has.
+    /// The ids that the collector has acknowledged.
     pub fn stored(&self) -> Vec<String> {
         let ids = self.body["stored"].as_array().into_iter().flatten();
         ids.filter_map(Value::as_str).map(str::to_owned).collect()
@@ -53,7 +53,7 @@ impl Collecting {
     ///
     /// # Errors
     ///
-    /// It cannot be started, or says why it ends.
+    /// It cannot be started, or it ends; the error has its log.
     pub fn start(folder: &Path, arguments: &[&str]) -> Result<Self> {
         Self::start_in(Command::new(weir_binary()?), folder, folder, arguments)
     }
@@ -63,7 +63,7 @@ impl Collecting {
     ///
     /// # Errors
     ///
-    /// It cannot be started, or says why it ends.
+    /// It cannot be started, or it ends; the error has its log.
     pub fn start_in(mut command: Command, folder: &Path, inside: &Path, arguments: &[&str]) -> Result<Self> {
         let log = folder.join("collect.log");
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -101,7 +101,7 @@ impl Collecting {
         self.child.id()
     }
 
-    /// What it said so far.
+    /// Its log so far.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl Collecting {
     ///
     /// # Errors
     ///
-    /// It had ended, or did not end.
+    /// It had already ended, or did not end in time.
     pub fn end(&mut self, signal: Signal) -> Result<ExitStatus> {
         kill_process(Pid::from_child(&self.child), signal).context("the collector has ended before")?;
         clock::wait_for("the end of the collector", TIMEOUT, || Ok(self.child.try_wait()?))
@@ -178,7 +178,7 @@ pub fn say(address: SocketAddr, head: &[u8], body: &[u8]) -> Result<Answer> {
 ///
 /// # Errors
 ///
-/// It fails: what it says.
+/// The command fails; the error has its output.
 pub fn query(folder: &Path, arguments: &[&str]) -> Result<Vec<Value>> {
     query_by(Command::new(weir_binary()?), folder, arguments)
 }
@@ -187,7 +187,7 @@ pub fn query(folder: &Path, arguments: &[&str]) -> Result<Vec<Value>> {
 ///
 /// # Errors
 ///
-/// It fails: what it says.
+/// The command fails; the error has its output.
 pub fn query_by(mut command: Command, folder: &Path, arguments: &[&str]) -> Result<Vec<Value>> {
     command.args(["collect", "query", "--json", "--database"]).arg(database(folder)).args(arguments);
     let Output { status, stdout, stderr } = command.output()?;
@@ -196,7 +196,7 @@ pub fn query_by(mut command: Command, folder: &Path, arguments: &[&str]) -> Resu
     lines.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-/// The report of this number, as small as reports may be.
+/// The smallest report with this number.
 pub fn report(seq: u64) -> String {
     let previous = if seq > 1 { format!(r#""previous":"7f3c9a52/b41d/{}","#, seq - 1) } else { String::new() };
     let second = seq % 60;

@@ -1,8 +1,8 @@
 //! A small collector, to which weir's HTTP sink sends its reports.
 //!
 //! It accepts what usual collectors accept (`POST` of `application/x-ndjson`, plain or gzip, one report a line) and
-//! keeps it. It is a webhook, too: a message of an alert is `application/json`. A test can make it fail in the ways in
-//! which collectors fail.
+//! keeps it. It is also a webhook: an alert message is `application/json`. A test can make it fail in the ways in which
+//! collectors fail.
 
 use std::{
     collections::VecDeque,
@@ -33,7 +33,7 @@ pub enum Behaviour {
     Accept,
     /// Answers this status to everything, and keeps nothing.
     Refuse(u16),
-    /// Takes requests and does not answer them; when it does something else again, those are answered 503.
+    /// Takes requests and does not answer them. When its behaviour changes, they are answered with 503.
     Hang,
     /// Does not listen: connections are refused.
     Down,
@@ -41,15 +41,15 @@ pub enum Behaviour {
     Slow,
     /// Reads the beginning of a request, and closes the connection.
     Reset,
-    /// Answers something that is no HTTP.
+    /// Answers with something that is not HTTP.
     Garbage,
     /// Accepts reports, and closes the connection without an answer.
     Lost,
-    /// Accepts reports, and its answer does not end.
+    /// Accepts reports, and sends an endless answer.
     Endless,
-    /// Answers 429, and wants to be left alone for a second.
+    /// Answers with 429, and asks weir to wait for a second.
     Busy,
-    /// Sends to another place.
+    /// Redirects to another URL.
     Redirect,
 }
 
@@ -138,7 +138,7 @@ impl Collector {
     ///
     /// # Errors
     ///
-    /// The port did not close, or was taken by somebody else while it was.
+    /// The port did not close, or another process took it while it was closed.
     pub fn behave(&self, behaviour: Behaviour) -> Result<()> {
         let mut state = self.shared.lock();
         state.wanted = behaviour;
@@ -151,7 +151,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Everything received so far, repetitions included.
+    /// Everything received so far, including repetitions.
     pub fn received(&self) -> Vec<Received> {
         self.shared.lock().received.clone()
     }
@@ -287,7 +287,7 @@ fn serve(shared: &Shared, listener: TcpListener, address: SocketAddr) {
             }
             if wanted == Behaviour::Down {
                 drop(listening.take());
-                // If the port stays open, the old behaviour stays, and the waiting test is told.
+                // If the port stays open, the old behaviour stays, and the waiting test fails.
                 if wait_until_refused(address).is_err() {
                     break;
                 }

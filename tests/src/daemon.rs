@@ -29,7 +29,7 @@ const LOG: &str = "stderr";
 ///
 /// # Errors
 ///
-/// There is none: where it was looked for.
+/// There is no binary; the error names the place.
 pub fn weir_binary() -> Result<PathBuf> {
     if let Some(path) = env::var_os(BINARY_VARIABLE) {
         let path = PathBuf::from(path);
@@ -46,8 +46,8 @@ pub fn weir_binary() -> Result<PathBuf> {
 
 /// A running `weir run`; killed on drop.
 ///
-/// It has a directory of its own for its config, its reports and what it writes. When a test panics, what the daemon
-/// wrote to its standard error is printed.
+/// It has its own directory for its config, its reports and its output. If a test panics, the daemon's standard error
+/// is printed.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -81,7 +81,7 @@ impl Daemon {
         let path = scratch.file(CONFIG);
         let mut config = config(&scratch.file(REPORTS));
         if !config.contains("control:") {
-            // Many run at the same time: there is one default socket, and no test means that one.
+            // Many daemons run at the same time, so none of them may use the default socket.
             config += "\ncontrol: {socket: none}\n";
         }
         fs::write(&path, config).with_context(|| format!("cannot write {}", path.display()))?;
@@ -129,14 +129,14 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// It did not come within `timeout`, or the daemon ended before; what it wrote instead.
+    /// The line did not come within `timeout`, or the daemon ended before. The error has its standard error.
     pub fn wait_for_line(&mut self, part: &str, timeout: Duration) -> Result<String> {
         let what = format!("a line with \"{part}\"");
         let found = clock::wait_for(&what, timeout, || {
-            // In this order: whatever it wrote before it ended is there once it has ended.
+            // The order matters: once it has ended, everything that it wrote is there.
             let ended = self.child.try_wait()?;
             let log = self.log()?;
-            // Without its end, a line may be half of one.
+            // A line without a line break may be incomplete.
             let complete = log.rsplit_once('\n').map_or("", |(complete, _)| complete);
             if let Some(line) = complete.lines().find(|line| line.contains(part)) {
                 return Ok(Some(line.to_owned()));
@@ -165,8 +165,7 @@ impl Daemon {
     /// Waits for it to end.
     ///
     /// # Errors
-    ///
-    /// It did not within `timeout`.
+    /// It did not end within `timeout`.
     pub fn wait(&mut self, timeout: Duration) -> Result<ExitStatus> {
         let ended = clock::wait_for("the end of weir", timeout, || Ok(self.child.try_wait()?));
         ended.with_context(|| self.last_words())
@@ -176,7 +175,7 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// It had ended already, or did not within `timeout`.
+    /// It had already ended, or did not end within `timeout`.
     pub fn stop(&mut self, timeout: Duration) -> Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         self.wait(timeout)
@@ -184,11 +183,11 @@ impl Daemon {
 
     /// The reports that it wrote so far; none if there is no file yet.
     ///
-    /// A last line without its end is left out while it runs, and is a mistake afterwards.
+    /// An incomplete last line is left out while the daemon runs, and is an error afterwards.
     ///
     /// # Errors
     ///
-    /// A line is no JSON: which.
+    /// A line is not JSON; the error has the line.
     pub fn reports(&mut self) -> Result<Vec<Value>> {
         let ended = self.child.try_wait()?.is_some();
         let path = self.scratch.file(REPORTS);
@@ -232,7 +231,7 @@ impl Daemon {
 
     /// What it wrote to its standard error, for an error message.
     fn last_words(&self) -> String {
-        /// Of a long log, the end; in bytes.
+        /// The maximum length in bytes; of a longer log, only the end is shown.
         const WORDS_MAX: usize = 8 << 10;
         let log = self.log().unwrap_or_default();
         let from = (log.len().saturating_sub(WORDS_MAX)..=log.len()).find(|at| log.is_char_boundary(*at));

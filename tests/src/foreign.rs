@@ -1,4 +1,4 @@
-//! Programs that are not weir's, a few instructions long, and what their owners may do to weir's links.
+//! Small programs that are not weir's, and what their owners may do to weir's links.
 
 use std::{
     fs,
@@ -46,12 +46,13 @@ impl Foreign {
     ///
     /// # Errors
     ///
-    /// The kernel does not take it, or there is no such interface.
+    /// The kernel does not accept it, or there is no such interface.
     pub fn attach(namespace: &Namespace, interface: &str, does: Does) -> Result<Self> {
         Self::attach_xdp(namespace, interface, (b"xdp", does), XdpMode::Driver)
     }
 
-    /// Attaches one that passes every packet by XDP in generic mode, in as many pieces as it has (from Linux 5.18 on).
+    /// Attaches a program by XDP in generic mode that passes every packet, including those in several pieces (from
+    /// Linux 5.18 on).
     ///
     /// # Errors
     ///
@@ -76,7 +77,7 @@ impl Foreign {
         Ok(Self { loaded: loaded.with_context(|| format!("{does:?} on {interface}"))? })
     }
 
-    /// Attaches one that does nothing to the tc hook for what is received, by TCX.
+    /// Attaches a program that does nothing to the ingress tc hook, by TCX.
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ impl Foreign {
         Self::attach_by(namespace, interface, TcAttachOptions::TcxOrder(LinkOrder::default()))
     }
 
-    /// The same, by a classic filter; there has to be a queueing discipline for it.
+    /// The same by a classic filter; its queueing discipline must exist.
     ///
     /// # Errors
     ///
@@ -94,7 +95,7 @@ impl Foreign {
         Self::attach_by(namespace, interface, TcAttachOptions::Netlink(NlOptions::default()))
     }
 
-    /// Attaches one by TCX before all others, which returns this for every packet.
+    /// Attaches a program by TCX before all others, which returns this value for every packet.
     ///
     /// # Errors
     ///
@@ -104,7 +105,7 @@ impl Foreign {
         Self::classify(namespace, interface, (way, returns), options)
     }
 
-    /// The same by a classic filter of the first priority, the newest of which comes first.
+    /// The same by a classic filter with the first priority; the newest of these filters runs first.
     ///
     /// # Errors
     ///
@@ -140,13 +141,12 @@ impl Foreign {
     /// The program's number.
     ///
     /// # Errors
-    ///
-    /// It is not loaded.
+    /// The program is not loaded.
     pub fn number(&self) -> Result<u32> {
         Ok(self.loaded.program(NAME).context("no program")?.info()?.id())
     }
 
-    /// Has weir's link run this program.
+    /// Makes weir's link run this program instead.
     ///
     /// # Errors
     ///
@@ -157,11 +157,11 @@ impl Foreign {
     }
 }
 
-/// The links of a process that runs programs on interfaces, as anybody with the right to it can have them.
+/// The links with which a process runs programs on interfaces. Any process with the permission can get them.
 ///
 /// # Errors
 ///
-/// The process is gone, or is not to be looked into.
+/// The process is gone, or may not be inspected.
 pub fn links_of(pid: u32) -> Result<Vec<OwnedFd>> {
     let process = pidfd_open(Pid::from_raw(pid as i32).context("no process")?, PidfdFlags::empty())?;
     let mut links = Vec::new();
@@ -179,7 +179,7 @@ pub fn links_of(pid: u32) -> Result<Vec<OwnedFd>> {
 
 /// `TCX_NEXT`, which is `TC_ACT_UNSPEC`: the next program decides.
 pub const NEXT: i32 = -1;
-/// `TC_ACT_OK`: the packet passes, and no further program meets it.
+/// `TC_ACT_OK`: the packet passes, and no further program sees it.
 pub const PASS: i32 = 0;
 
 const NAME: &str = "foreign";

@@ -14,30 +14,30 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use crate::{clock, netns::Lab};
 
-/// Packets that are sent in a second, from the client to the server.
+/// Packets that the client sends to the server in a second.
 pub const PACKETS_PER_SECOND: u64 = 20_000;
-/// Their port on both sides, of UDP.
+/// Their UDP port on both sides.
 pub const PORT: u16 = 7_000;
 /// Packets that are sent together.
 const BURST: u64 = 20;
-/// How long packets may be on their way.
+/// How long packets may take to arrive.
 const SILENCE: Duration = Duration::from_millis(500);
-/// Room for two seconds of packets, where the receiver gets no time.
+/// A socket buffer for two seconds of packets, in case the receiver gets no CPU time.
 const BUFFER_BYTES: usize = 64 << 20;
 
-/// What came through the router.
+/// The packets that came through the router.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
     /// Packets that were sent.
     pub sent: u64,
-    /// Of these, those that did not come.
+    /// Those of them that did not arrive.
     pub missing: u64,
-    /// Those that came more than once.
+    /// Those that arrived more than once.
     pub twice: u64,
 }
 
 impl Passed {
-    /// Whether each packet came once.
+    /// Whether each packet arrived once.
     pub const fn is_whole(&self) -> bool {
         self.sent > 0 && self.missing == 0 && self.twice == 0
     }
@@ -54,7 +54,7 @@ impl fmt::Display for Passed {
 ///
 /// # Errors
 ///
-/// A socket fails; or what `meanwhile` says.
+/// A socket fails; or the error of `meanwhile`.
 pub fn through(lab: &Lab, meanwhile: impl FnOnce() -> Result<()>) -> Result<Passed> {
     let address = |ip: &str| anyhow::Ok(SocketAddr::new(ip.parse::<IpAddr>()?, PORT));
     let (here, there) = (address(Lab::CLIENT[0])?, address(Lab::SERVER[0])?);
@@ -85,7 +85,7 @@ fn send(socket: &UdpSocket, is_over: &AtomicBool) -> Result<u64> {
     let mut sent = 0;
     while !is_over.load(Relaxed) {
         let due = start.elapsed().as_micros() as u64 * PACKETS_PER_SECOND / 1_000_000;
-        // A late sender does not catch up: that would be a burst.
+        // A late sender does not catch up, because that would be a burst.
         for _ in 0..due.saturating_sub(sent).min(BURST) {
             socket.send(&sent.to_be_bytes()).context("cannot send")?;
             sent += 1;
@@ -113,7 +113,7 @@ fn receive(socket: &UdpSocket, is_over: &AtomicBool) -> Result<Vec<u8>> {
                     return Ok(seen);
                 }
             }
-            // A socket with a timeout is not read again by itself (signal(7)).
+            // The kernel does not restart reads of a socket with a timeout (signal(7)).
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error).context("cannot receive"),
         }

@@ -1,7 +1,7 @@
 //! Live traffic: sends frames on an interface, unchanged.
 //!
-//! Through an `AF_PACKET` socket, which takes a whole frame with its Ethernet header. What it sends arrives at the
-//! other end of a virtual cable.
+//! It uses an `AF_PACKET` socket, which takes a whole frame with its Ethernet header. The frames arrive at the other
+//! end of a virtual cable.
 
 use std::{io, thread, time::Duration};
 
@@ -18,7 +18,7 @@ pub const PACKETS_MAX: u64 = 100_000_000;
 const RETRY_INTERVAL: Duration = Duration::from_micros(50);
 /// How often one frame is tried again: for about ten seconds.
 const RETRIES_MAX: u32 = 200_000;
-/// Above this, pacing waits after every few packets rather than after each: sleeping takes some 60 us.
+/// Above this rate, pacing waits only after every few packets, because a sleep takes some 60 us.
 const PACED_SINGLY_MAX: u32 = 1_000;
 
 /// How fast to send.
@@ -32,7 +32,7 @@ pub enum Pace {
 
 /// Sends frames on `interface` of the network namespace that the calling thread is in, and returns what was sent.
 ///
-/// A frame for which there is no room is tried again, so that none is left out.
+/// If there is no room for a frame, it is tried again, so that none is left out.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub fn send<F: AsRef<[u8]>>(interface: &str, frames: impl IntoIterator<Item = F>
 }
 
 impl Pace {
-    /// How long after the start packet `nth` is due, if it is one to wait for.
+    /// When packet `nth` is due after the start; `None` if the sender does not wait for it.
     fn due(self, nth: u64) -> Option<Duration> {
         let Self::PacketsPerSecond(rate) = self else { return None };
         let rate = rate.max(1);

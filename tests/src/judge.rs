@@ -1,4 +1,4 @@
-//! Judges one report without knowing the traffic: do its parts, totals, ledgers and sizes agree?
+//! Judges a report without knowing the traffic: do its parts, totals, ledgers and sizes agree?
 //!
 //! So it can judge every report that a test sees: live, replayed, sampled, over several windows, with lost packets. It
 //! reads JSON, as a collector does, and shares no code with the daemon.
@@ -15,13 +15,13 @@ mod lists;
 mod sizes;
 mod sums;
 
-/// Judges these reports, each by itself.
+/// Judges each of these reports separately.
 ///
 /// # Errors
 ///
 /// All contradictions, one per line, each with its place in the report.
 pub fn judge<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<()> {
-    // Packets of a CPU that is late are counted by size when it is read, in a later report.
+    // Packets of a late CPU are counted by size in a later report, when the CPU is read.
     let mut has_sizes = true;
     for report in reports {
         has_sizes &= report["self"]["late_cpus"].as_array().is_none_or(Vec::is_empty);
@@ -33,7 +33,7 @@ pub fn judge<'a>(reports: impl IntoIterator<Item = &'a Value>) -> Result<()> {
 }
 
 /// All contradictions in a report, or in a report of several windows (`weir.union/1`). Sizes are checked only if
-/// `has_sizes`: if they are those of the report's own packets.
+/// `has_sizes`, which means that they are the sizes of the report's own packets.
 pub fn faults(report: &Value, has_sizes: bool) -> Vec<String> {
     let mut faults = Faults::default();
     faults.walk("", report);
@@ -126,7 +126,7 @@ impl Sums {
         Self { packets: Range::read(&value["packets"]), bytes: Range::read(&value["bytes"]) }
     }
 
-    /// This many, and up to `beyond` more.
+    /// The counted packets and bytes, and up to `beyond` more.
     fn at_least(counted: Tally, beyond: Tally) -> Self {
         let range = |counted, beyond| Range { value: counted, lower: counted, upper: counted + beyond };
         Self { packets: range(counted.packets, beyond.packets), bytes: range(counted.bytes, beyond.bytes) }
@@ -138,7 +138,7 @@ impl Sums {
     }
 }
 
-/// How many packets and bytes more than counted an interface may have had.
+/// How many more packets and bytes an interface may have had than were counted.
 fn beyond(interface: &Value) -> Tally {
     let more = |name: &str| {
         let range = Range::read(&interface["ledger"]["uncertain"][name]);
@@ -155,9 +155,9 @@ struct Whole {
     each: Sums,
     /// Whether some packets are counted on two interfaces.
     has_repeated: bool,
-    /// Packets that a socket dropped, or that weir did not see: their sizes are not known.
+    /// Packets of unknown size, which a socket dropped or weir did not see.
     sizeless: u64,
-    /// Whether a CPU's counters come later.
+    /// Whether the counters of a CPU come later.
     is_late: bool,
 }
 
@@ -166,7 +166,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Each row's key, as it is printed.
+/// The key of a row, as it is printed.
 fn key(row: &Value) -> String {
     const NUMBERS: [&str; 9] =
         ["rank", "view", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members"];
@@ -174,7 +174,7 @@ fn key(row: &Value) -> String {
     fields.map(|(name, value)| format!("{name}={value} ")).collect()
 }
 
-/// No printed key is listed twice.
+/// Checks that no printed key is listed twice.
 fn judge_keys(place: &str, rows: &[Value], faults: &mut Faults) {
     let mut known = HashSet::new();
     for row in rows {

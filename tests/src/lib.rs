@@ -1,10 +1,10 @@
 //! The laboratory that weir's tests and its demo are built on.
 //!
 //! [`traffic`] makes packets and knows everything about them ([`truth`]); [`oracle`] adds that up exactly and judges
-//! reports by it; [`judge`] checks each report by itself, [`account`] checks the sum of every ledger, and what a
-//! run may lose; [`chance`] tells a fault from bad luck. [`pcap`] writes packets to a file and [`inject`] sends them;
-//! [`story`] is the demo's traffic. [`captures`] finds captures of real networks. [`netns`] builds small networks out
-//! of namespaces, [`forwarded`] sends numbered packets through their router, [`daemon`] runs the real weir in them,
+//! reports by it; [`judge`] checks each report by itself, [`account`] checks the sum of every ledger, and what a run
+//! may lose; [`chance`] distinguishes a fault from bad luck. [`pcap`] writes packets to a file and [`inject`] sends
+//! them; [`story`] is the demo's traffic. [`captures`] finds captures of real networks. [`netns`] builds small networks
+//! out of namespaces, [`forwarded`] sends numbered packets through their router, [`daemon`] runs the real weir in them,
 //! [`foreign`] is an XDP program beside weir's, [`collector`] receives what it reports, and [`collecting`] runs the
 //! real one; [`nats`] runs a server and reads its stream; [`trial`] ignores a test that lacks something, or fails it.
 //! [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real browser.

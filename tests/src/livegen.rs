@@ -1,10 +1,10 @@
 //! Live traffic at more than a million packets a second from one CPU.
 //!
 //! The kernel makes the packets itself. `BPF_PROG_TEST_RUN` with live frames (Linux 5.18) runs a program on frames of
-//! the kernel, and does with each frame what the program returns. The program here (`program`) writes a packet of
-//! another flow each time and redirects it to an interface, where it leaves as if it had been forwarded. The other end
-//! of a virtual cable takes such frames only if it polls (NAPI): by an XDP program there, or by `ethtool -K <interface>
-//! gro on`.
+//! the kernel, and handles each frame according to the return value. The program here (`program`) writes a packet of a
+//! different flow each time and redirects it to an interface, where it leaves as if it had been forwarded. The other
+//! end of a virtual cable takes such frames only if it polls (NAPI): by an XDP program there, or by `ethtool -K
+//! <interface> gro on`.
 //!
 //! If the other end has no room for a frame, the frame is dropped, as at the end of a real cable. The sender does not
 //! learn of it.
@@ -25,14 +25,15 @@ use crate::{clock, netns::Namespace};
 
 mod program;
 
-/// Frames that the kernel makes at a time: its default, and a device's weight in polling.
+/// Frames that the kernel makes in a batch: its default, and the weight of a device when polling.
 const BATCH: u32 = 64;
-/// The lowest rate that a generator keeps, in packets a second: it waits no longer with a batch.
+/// The lowest rate that a generator can keep, in packets a second, because its program can wait only for a limited
+/// time.
 pub const RATE_MIN: f64 = 400_000.0;
 /// No call sends more packets than this.
 pub const PACKETS_MAX: u32 = 100_000_000;
 
-/// What is sent.
+/// The flows that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flows {
     /// UDP over IPv4 in [`ZIPF_FLOWS`] flows from as many sources of 10.64.0.0/15 to 198.18.0.0/24; the nth largest has
@@ -51,9 +52,9 @@ pub const ZIPF_FLOWS: u32 = (1 << ZIPF_LEVELS) - 1;
 pub const HEAVY_EVERY: u32 = 16;
 /// Heavy flows of [`Flows::Flood`]: a power of two.
 pub const HEAVY_FLOWS: u32 = 4;
-/// Where all packets of [`Flows::Zipf`] go.
+/// The destinations of all packets of [`Flows::Zipf`].
 pub const ZIPF_DESTINATIONS: &str = "198.18.0.0/24";
-/// Where all packets of [`Flows::Flood`] go.
+/// The destinations of all packets of [`Flows::Flood`].
 pub const FLOOD_DESTINATIONS: &str = "2001:db8:d::/64";
 
 /// The source of a heavy flow of [`Flows::Flood`], below [`HEAVY_FLOWS`], as reports write it.
@@ -82,7 +83,7 @@ pub struct Sent {
     pub tally: Tally,
     /// How long it took.
     pub elapsed: Duration,
-    /// The CPU time that it took, with all that followed from the packets on the same CPU in softirqs of its own.
+    /// The CPU time that it took, including all processing of the packets in softirqs on the same CPU.
     pub cpu_time: Duration,
 }
 
@@ -92,7 +93,7 @@ impl<'a> Generator<'a> {
     ///
     /// # Errors
     ///
-    /// There is no such interface, the rate is below [`RATE_MIN`], or the kernel does not take the program.
+    /// There is no such interface, the rate is below [`RATE_MIN`], or the kernel does not accept the program.
     pub fn new(
         namespace: &'a Namespace,
         interface: &str,
@@ -117,7 +118,7 @@ impl<'a> Generator<'a> {
         Ok(Self { namespace, loaded, frame })
     }
 
-    /// Sends packets, at the rate if that is set, or as fast as one CPU makes them; goes on with the flows where the
+    /// Sends packets, at the rate if one is set, or as fast as one CPU makes them. Continues with the flows where the
     /// last call has ended.
     ///
     /// # Errors

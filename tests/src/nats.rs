@@ -1,6 +1,6 @@
 //! Runs the real `nats-server`, and speaks its protocol
-//! (<https://docs.nats.io/reference/reference-protocols/nats-protocol>) without weir's client, so that
-//! the code that reads a stream is not the code that wrote it.
+//! (<https://docs.nats.io/reference/reference-protocols/nats-protocol>) without weir's client, so that a stream is read
+//! with other code than it was written.
 
 use std::{
     fs::{self, File},
@@ -22,7 +22,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(20);
 /// The stream of the tests.
 pub const STREAM: &str = "WEIR";
 
-/// What tests with a server need: the server, and a weir that was built with NATS.
+/// The requirements of tests with a server: the server, and a weir that was built with NATS.
 ///
 /// # Errors
 ///
@@ -47,13 +47,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that is not started yet, with its files in `folder`, and this address.
+    /// A server with this address and its files in `folder`, not started yet.
     pub fn new(folder: &Path, address: SocketAddr, namespace: Option<&Namespace>) -> Self {
         let namespace = namespace.map(|namespace| namespace.name().to_owned());
         Self { child: None, folder: folder.to_owned(), address, namespace }
     }
 
-    /// A server with these settings besides, on a free port.
+    /// Starts a server with these additional settings on a free port.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts it with these settings besides.
+    /// Starts it with these additional settings.
     ///
     /// # Errors
     ///
@@ -95,11 +95,11 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it takes connections.
+    /// Waits until it accepts connections.
     ///
     /// # Errors
     ///
-    /// It does not, or has ended; what it said.
+    /// It does not, or has ended; the error has its log.
     pub fn wait(&mut self) -> Result<()> {
         let waited = clock::wait_for("nats-server to listen", TIMEOUT, || {
             if let Some(status) = self.child.as_mut().map(Child::try_wait).transpose()?.flatten() {
@@ -130,7 +130,7 @@ impl Server {
         self.address
     }
 
-    /// Speaks with it as nobody in particular.
+    /// Connects to it without credentials.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody is left to hear of a failure.
+        // A failure cannot be reported any more.
         let _ = self.kill();
     }
 }
@@ -163,12 +163,12 @@ pub struct Talk {
     asked: u32,
 }
 
-/// What came.
+/// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Its headers, each with its value.
     pub headers: Vec<(String, String)>,
-    /// The rest.
+    /// Its payload.
     pub payload: Vec<u8>,
 }
 
@@ -185,20 +185,20 @@ impl Message {
 }
 
 impl Talk {
-    /// Begins one; `login` has what `CONNECT` has to say besides.
+    /// Connects; `login` has additional fields for `CONNECT`.
     ///
     /// # Errors
     ///
-    /// The server does not let this happen.
+    /// The server refuses.
     pub fn begin(address: SocketAddr, login: &Value) -> Result<Self> {
         Self::answering(address, |_| Ok(login.clone()))
     }
 
-    /// Begins one; `login` knows by what the server says of itself what `CONNECT` has to say besides.
+    /// Connects; `login` returns additional fields for `CONNECT`, given the server's `INFO`.
     ///
     /// # Errors
     ///
-    /// The server does not let this happen.
+    /// The server refuses.
     pub fn answering(address: SocketAddr, login: impl FnOnce(&Value) -> Result<Value>) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -227,7 +227,7 @@ impl Talk {
         Ok(line)
     }
 
-    /// Asks, and returns the answer.
+    /// Sends a request, and returns the answer.
     ///
     /// # Errors
     ///
@@ -263,7 +263,7 @@ impl Talk {
         }
     }
 
-    /// Asks the interface of JetStream, and returns its answer.
+    /// Sends a request to the JetStream API, and returns its answer.
     ///
     /// # Errors
     ///
@@ -275,7 +275,7 @@ impl Talk {
         Ok(answer)
     }
 
-    /// Makes the stream of the tests, which takes a subject, with these settings besides; or changes it.
+    /// Creates or changes the stream of the tests, with this subject and these additional settings.
     ///
     /// # Errors
     ///
@@ -293,17 +293,17 @@ impl Talk {
     ///
     /// # Errors
     ///
-    /// The server does not say.
+    /// The server does not answer.
     pub fn count(&mut self) -> Result<u64> {
         let info = self.jetstream(&format!("STREAM.INFO.{STREAM}"), &json!({}))?;
         info["state"]["messages"].as_u64().with_context(|| info.to_string())
     }
 
-    /// All that the stream has, in its order.
+    /// All messages of the stream, in order.
     ///
     /// # Errors
     ///
-    /// The server does not say.
+    /// The server does not answer.
     pub fn messages(&mut self) -> Result<Vec<Message>> {
         let info = self.jetstream(&format!("STREAM.INFO.{STREAM}"), &json!({}))?;
         let seq = |name: &str| info["state"][name].as_u64().with_context(|| info.to_string());

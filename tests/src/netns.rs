@@ -24,7 +24,7 @@ use weir_common::ledger::Tally;
 
 use crate::clock;
 
-/// Why there can be no laboratory here: not root, no `ip` command, or a root that may not make namespaces.
+/// Why there can be no laboratory here: not root, no `ip` command, or no permission to create namespaces.
 ///
 /// # Errors
 ///
@@ -90,7 +90,7 @@ impl Namespace {
 
     /// Runs `inside` on a new thread that has entered the namespace, and waits for it.
     ///
-    /// Sockets that it opens and threads that it starts stay in the namespace. `/sys` is still the machine's.
+    /// Sockets that it opens and threads that it starts stay in the namespace. `/sys` still shows the machine.
     ///
     /// # Errors
     ///
@@ -135,12 +135,11 @@ impl Namespace {
 
     /// Waits until an interface that was set up, on both ends of its cable, passes packets.
     ///
-    /// The kernel gets to it in its own time. Until then what is sent is dropped, and the sender is told that it was
-    /// sent.
+    /// The kernel brings it up asynchronously. Until then packets are dropped, although sending them succeeds.
     ///
     /// # Errors
     ///
-    /// It did not within ten seconds, or there is no such interface.
+    /// It did not come up within ten seconds, or there is no such interface.
     pub fn wait_until_up(&self, interface: &str) -> Result<()> {
         let up = || {
             let text = self.ip(&format!("-j link show dev {interface}"))?;
@@ -150,13 +149,13 @@ impl Namespace {
         clock::wait_for(&format!("{interface} of {} to be up", self.name), Duration::from_secs(10), up)
     }
 
-    /// A namespace without IPv6, where interfaces that come up later say nothing on their own.
+    /// Switches IPv6 off, so that interfaces that come up later send no packets by themselves.
     fn hush(&self) -> Result<()> {
         self.set("ipv6/conf/all/disable_ipv6", "1")?;
         self.set("ipv6/conf/default/disable_ipv6", "1")
     }
 
-    /// Settings of an ordinary host of the laboratory: addresses work at once, and answers may take another way.
+    /// The settings of an ordinary host of the laboratory: addresses work at once, and answers may take another path.
     fn settle(&self) -> Result<()> {
         for (setting, value) in [
             ("ipv6/conf/all/accept_dad", "0"),
@@ -197,7 +196,7 @@ impl Drop for Namespace {
 
 /// What the kernel counted on an interface since it was made.
 ///
-/// Its count of dropped packets is left out: it includes those that arrived and that no protocol wanted.
+/// Its count of dropped packets is left out, because it includes packets that arrived but that no protocol handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceCounters {
     /// What came in.
@@ -233,7 +232,7 @@ impl Lab {
     /// The client's addresses.
     pub const CLIENT: [&str; 2] = ["10.77.1.2", "fd77:1::2"];
 
-    /// Builds it; packets pass at once.
+    /// Builds the network; packets pass at once.
     ///
     /// # Errors
     ///
@@ -335,7 +334,7 @@ impl QuietPair {
     pub const OBSERVER_INTERFACE: &'static str = "obs0";
 }
 
-/// A number that no other network of this process has.
+/// A number that is unique among the networks of this process.
 fn number() -> u32 {
     static MADE: AtomicU32 = AtomicU32::new(0);
     MADE.fetch_add(1, Ordering::Relaxed)

@@ -25,7 +25,8 @@ const XDP_PASS: u32 = 2;
 pub const LOOPBACK: u32 = 1;
 /// Test-run wants at least an Ethernet header.
 pub const FRAME_MIN: usize = 14;
-/// The longest packet for a test run: a page less headroom and tail in one piece, the rest in 17 pages of fragments.
+/// The longest packet for a test run: one piece of a page minus headroom and tail, and the rest in 17 pages of
+/// fragments.
 const FRAME_MAX: usize = 64 << 10;
 /// The longest packet for a test run in one piece, rounded down: a page without headroom and tail.
 const PIECE_MAX: usize = 3500;
@@ -52,11 +53,11 @@ pub struct Object<'a> {
     out: Vec<u8>,
 }
 
-/// A window that was closed.
+/// A closed window.
 pub struct Window {
-    /// What came out of the ring for it, in order.
+    /// Its records from the ring, in order.
     pub records: Vec<Record>,
-    /// What was counted.
+    /// Its counters.
     pub edge: Edge,
 }
 
@@ -67,7 +68,7 @@ impl Window {
     }
 }
 
-/// Loads every program that this kernel should take; says how many instructions its verifier went through for each.
+/// Loads every program that this kernel should accept; returns how many instructions its verifier processed for each.
 ///
 /// # Errors
 ///
@@ -85,7 +86,7 @@ pub fn load_all(plan: &Plan) -> Result<Vec<LoadedProgram>> {
 
 /// Every kernel takes the programs for the tc hook, with TCX or without.
 fn load_tc(kernel: &mut Kernel) -> Result<()> {
-    /// The end of the verifier's log says what it refused; all of it fills pages.
+    /// Only the end of the verifier's log is shown, which names the problem; the whole log would fill pages.
     const LOG_END: usize = 2_000;
     let mut parts = kernel.parts()?;
     for (link, way) in [Link::Ethernet, Link::RawIp].into_iter().flat_map(|link| Way::ALL.map(|way| (link, way))) {
@@ -132,7 +133,7 @@ impl Object<'_> {
     ///
     /// # Errors
     ///
-    /// The kernel did not take the object, or those of `test`.
+    /// The kernel did not accept the object, or the error of `test`.
     pub fn load_on<T: Send>(cpu: u32, plan: Plan, test: impl FnOnce(&mut Object<'_>) -> Result<T> + Send) -> Result<T> {
         Self::pinned(cpu, Features::of_this_kernel(), plan, test)
     }
@@ -165,7 +166,7 @@ impl Object<'_> {
         self.features.fragments || bytes <= PIECE_MAX
     }
 
-    /// Lets `weir` see a frame, and tells what became of it.
+    /// Runs `weir` on a frame, and returns the outcome.
     ///
     /// # Errors
     ///
@@ -183,7 +184,7 @@ impl Object<'_> {
         Ok(self.parts.interfaces.insert(key, slot, Feeds::All)?)
     }
 
-    /// Takes its slot away.
+    /// Takes the interface's slot away.
     ///
     /// # Errors
     ///
@@ -192,18 +193,18 @@ impl Object<'_> {
         Ok(self.parts.interfaces.remove(key)?)
     }
 
-    /// Lets `weir_ingress` or `weir_egress` see a frame on the loopback interface.
+    /// Runs `weir_ingress` or `weir_egress` on a frame of the loopback interface.
     ///
     /// # Errors
     ///
-    /// The kernel refused the program, or to run it.
+    /// The kernel refused to load the program or to run it.
     pub fn pass_at_tc(&mut self, way: Way, frame: &[u8]) -> Result<()> {
         let program = self.parts.tc.get(Link::Ethernet, way)?.context("there is no such program")?;
         program.test_run(TestRunOptions { data_in: Some(frame), ..TestRunOptions::new() }).context("test-run")?;
         Ok(())
     }
 
-    /// Lets the program for generic mode see a frame.
+    /// Runs the program for generic mode on a frame.
     ///
     /// # Errors
     ///
@@ -212,20 +213,20 @@ impl Object<'_> {
         passes(self.parts.xdp.generic()?, frame, None, &mut self.out)
     }
 
-    /// Lets `weir` see a frame.
+    /// Runs `weir` on a frame.
     ///
     /// # Errors
     ///
-    /// It did not pass, or was changed.
+    /// The packet did not pass, or was changed.
     pub fn pass(&mut self, frame: &[u8]) -> Result<()> {
         passes(self.parts.xdp.native, frame, None, &mut self.out)
     }
 
-    /// Lets `replay` see a captured packet that was `wire_bytes` long.
+    /// Runs `replay` on a captured packet that was `wire_bytes` long.
     ///
     /// # Errors
     ///
-    /// It did not pass, or was changed.
+    /// The packet did not pass, or was changed.
     pub fn pass_captured(&mut self, link: Link, wire_bytes: u32, captured: &[u8]) -> Result<()> {
         self.pass_captured_at(0, link, wire_bytes, captured)
     }
@@ -234,7 +235,7 @@ impl Object<'_> {
     ///
     /// # Errors
     ///
-    /// It did not pass, or was changed.
+    /// The packet did not pass, or was changed.
     pub fn pass_captured_at(&mut self, tick: u32, link: Link, wire_bytes: u32, captured: &[u8]) -> Result<()> {
         let header = ReplayHeader { wire_bytes, captured: captured.len() as u32, link: link as u32, tick };
         let mut input = [header.as_bytes(), captured].concat();
@@ -245,7 +246,7 @@ impl Object<'_> {
         passes(self.parts.replay, &input, Some(context.as_bytes()), &mut self.out)
     }
 
-    /// Lets the program of the tc hook see a buffer in which an offload merged packets: `segments` of them, or an
+    /// Runs the program of the tc hook on a buffer in which an offload merged packets: `segments` of them, or an
     /// unknown number if that is 0, with `segment` bytes of payload each.
     ///
     /// # Errors
@@ -266,7 +267,7 @@ impl Object<'_> {
         Ok(())
     }
 
-    /// What is in the ring.
+    /// The records in the ring.
     ///
     /// # Errors
     ///
@@ -277,7 +278,8 @@ impl Object<'_> {
         Ok(records)
     }
 
-    /// Takes what is in the ring; faster than [`Object::records`], for `records` keeps its memory.
+    /// Takes the records in the ring. This is faster than [`Object::records`], because it reuses the memory of
+    /// `records`.
     ///
     /// # Errors
     ///
@@ -289,7 +291,7 @@ impl Object<'_> {
         Ok(())
     }
 
-    /// Goes on closing the window, without a look into the ring; returns what was in the cache.
+    /// Calls `flush` once, without reading the ring; returns the records from the cache.
     ///
     /// # Errors
     ///
@@ -299,7 +301,7 @@ impl Object<'_> {
         self.handed_over(flushed)
     }
 
-    /// The same as for a CPU that is offline.
+    /// The same, as for an offline CPU.
     ///
     /// # Errors
     ///
@@ -315,7 +317,8 @@ impl Object<'_> {
         Ok((flushed.state, records))
     }
 
-    /// Closes the window, or goes on with it; returns what came out of cache and ring, and how many calls it took.
+    /// Closes the window, or continues to close it. Returns the records from cache and ring, and how many calls it
+    /// took.
     ///
     /// # Errors
     ///
@@ -335,7 +338,7 @@ impl Object<'_> {
         unreachable!("2^32 calls")
     }
 
-    /// What was counted in the window that was closed last.
+    /// The counters of the window that was closed last.
     ///
     /// # Errors
     ///
@@ -348,7 +351,7 @@ impl Object<'_> {
         Ok(edge)
     }
 
-    /// Changes what the kernel keeps for this CPU, on which no packet is measured now.
+    /// Changes the kernel's state for this CPU, on which no packet is being measured.
     ///
     /// # Errors
     ///
@@ -363,7 +366,7 @@ impl Object<'_> {
 pub struct Outcome {
     /// Its return value was `XDP_PASS`.
     pub passed: bool,
-    /// Not a byte of it is another, and none is missing.
+    /// The packet came back unchanged.
     pub unchanged: bool,
 }
 

@@ -21,7 +21,7 @@ mod verdict;
 pub use prefixes::prefixes_hold;
 pub use verdict::lists::Truths;
 
-/// What top lists are about.
+/// The kinds of top lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     /// Flows.
@@ -32,8 +32,7 @@ pub enum Dimension {
     Destinations,
     /// Pairs of source and destination address.
     Pairs,
-    /// Pairs of protocol and the lower of the two ports; packets that have no port count under port 0, and so does
-    /// ICMP.
+    /// Pairs of protocol and the lower of the two ports. ICMP and packets without ports count under port 0.
     Services,
 }
 
@@ -97,7 +96,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// What top lists are ordered by.
+/// The order of top lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Bytes.
@@ -127,19 +126,19 @@ impl By {
 /// The upper edges of the size classes in which reports count an interface's packets. The last has all that is larger.
 pub const SIZE_EDGES: [u64; 8] = [64, 127, 255, 511, 1023, 1518, 2047, 1 << 20];
 
-/// Everything about one window's packets, exactly; and of earlier windows, which flows there were.
+/// Everything about one window's packets, exactly, and the flows of earlier windows.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
-    /// Whole packets and fragments apart, so that views can be asked for either.
+    /// Whole packets and fragments are separate, because views may select either.
     flows: HashMap<Key, Tally>,
     skipped: BTreeMap<&'static str, Tally>,
     sizes: BTreeMap<u64, u64>,
-    /// By name in reports, packets with these TCP flags.
+    /// Packets with certain TCP flags, by their names in reports.
     tcp: BTreeMap<&'static str, u64>,
     known: HashSet<Key>,
 }
 
-/// The packets that reports count by their TCP flags: a name, the flags that count, and what these have to be.
+/// The packets that reports count by their TCP flags: a name, the mask of flags, and their values.
 const TCP: [(&str, u8, u8); 4] =
     [("syn", 0x12, 0x02), ("syn_ack", 0x12, 0x12), ("rst", 0x04, 0x04), ("fin", 0x01, 0x01)];
 
@@ -149,7 +148,7 @@ impl Oracle {
         Self::default()
     }
 
-    /// Takes note of a packet.
+    /// Adds a packet.
     pub fn add(&mut self, truth: &Truth) {
         let tally = match truth.flow {
             Ok(key) => self.flows.entry(key).or_default(),
@@ -162,7 +161,7 @@ impl Oracle {
         }
     }
 
-    /// Forgets the window's packets, but not which flows there were.
+    /// Forgets the window's packets, but not its flows.
     pub fn next_window(&mut self) {
         self.known.extend(self.flows.drain().map(|(key, _)| key.flow()));
         self.skipped.clear();
@@ -177,12 +176,12 @@ impl Oracle {
         sent
     }
 
-    /// Those that have a flow.
+    /// The packets that have a flow.
     pub fn attributed(&self) -> Tally {
         self.attributed_where(|_| true)
     }
 
-    /// Those of certain flows.
+    /// The packets of chosen flows.
     pub fn attributed_where(&self, chosen: impl Fn(&Key) -> bool) -> Tally {
         self.flows.iter().filter(|(key, _)| chosen(key)).map(|(_, tally)| *tally).sum()
     }
@@ -212,7 +211,7 @@ impl Oracle {
         groups.into_iter().map(|(key, values)| (key, values.len() as u64)).collect()
     }
 
-    /// Those that have none, by reason; reasons that did not occur are left out.
+    /// The packets without a flow, by reason; reasons that did not occur are left out.
     pub fn skipped(&self) -> &BTreeMap<&'static str, Tally> {
         &self.skipped
     }
@@ -242,7 +241,7 @@ impl Oracle {
         self.size_of_nth((share * self.sent().packets as f64).ceil() as u64)
     }
 
-    /// The size of the `nth` smallest packet, counted from 1; of the nearest there is if there is none.
+    /// The size of the `nth` smallest packet, counted from 1; of the nearest existing one if there are fewer.
     fn size_of_nth(&self, nth: u64) -> Option<u64> {
         let mut passed = 0;
         let found = self.sizes.iter().find(|(_, count)| {
@@ -272,7 +271,7 @@ impl Oracle {
         tallies
     }
 
-    /// The largest `count`, largest first; among equals in the order of their names.
+    /// The `count` largest, in descending order; equal ones are ordered by name.
     pub fn top(&self, dimension: Dimension, by: By, count: usize) -> Vec<(Subject, Tally)> {
         let mut ranked: Vec<_> = self.tallies(dimension).into_iter().collect();
         ranked.sort_unstable_by_key(|(subject, tally)| (std::cmp::Reverse(by.of(*tally)), *subject));
@@ -280,7 +279,7 @@ impl Oracle {
         ranked
     }
 
-    /// The truth as JSON, with top lists of `count` entries: what a report would say that made no errors.
+    /// The truth as JSON, with top lists of `count` entries: a report without errors.
     pub fn to_json(&self, count: usize) -> Value {
         let top = |by: By| {
             let lists = Dimension::ALL.map(|dimension| {

@@ -24,7 +24,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Whatever `out` fails with.
+    /// The error of `out`.
     pub fn new(mut out: W, snaplen: u32) -> io::Result<Self> {
         let snaplen = snaplen.min(SNAPLEN_MAX);
         let [major, minor] = VERSION;
@@ -41,7 +41,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// A time after 2106, a frame above 4 GiB, or whatever `out` fails with.
+    /// The time is after 2106, the frame is larger than 4 GiB, or `out` fails.
     pub fn write(&mut self, time: Duration, frame: &[u8]) -> io::Result<()> {
         let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let seconds = u32::try_from(time.as_secs())
@@ -55,21 +55,21 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&frame[..kept as usize])
     }
 
-    /// Ends the capture and gives back where it went, flushed.
+    /// Ends the capture, flushes `out`, and returns it.
     ///
     /// # Errors
     ///
-    /// Whatever `out` fails with.
+    /// The error of `out`.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
     }
 }
 
-/// Times of packets that come evenly.
+/// Times of evenly spaced packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
-    /// The first packet's, since the epoch.
+    /// The time of the first packet since the epoch.
     pub start: Duration,
     /// How many come in a second; 0 counts as 1.
     pub packets_per_second: u32,
@@ -79,7 +79,7 @@ impl Schedule {
     /// The time of packet `nth`, counted from 0, since the epoch.
     pub fn at(&self, nth: u64) -> Duration {
         let rate = u64::from(self.packets_per_second.max(1));
-        // What is left after whole seconds is below 2^32, so that its product with 10^9 fits.
+        // The remainder after whole seconds is below 2^32, so its product with 10^9 fits.
         let nanos = nth % rate * 1_000_000_000 / rate;
         self.start + Duration::from_secs(nth / rate) + Duration::from_nanos(nanos)
     }

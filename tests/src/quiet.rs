@@ -1,4 +1,4 @@
-//! Traffic over a quiet link into a single window: what tests and soaks of the running daemon share.
+//! Traffic over a quiet link into a single window; shared by tests and soaks of the running daemon.
 
 use std::{thread, time::Duration};
 
@@ -13,11 +13,11 @@ use crate::{
     traffic::Packet,
 };
 
-/// Far longer than anything takes that works; only what fails waits for it.
+/// Far longer than anything takes; only a failing test waits for it.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// Settings for a window that nobody outlives; see [`one_window`].
+/// Settings for a window that lasts longer than the test; see [`one_window`].
 pub const ONE_WINDOW: &str = "report: {interval: 1h, first_window: 1h}\nseen_flows: {generation: 1h}\n";
-/// A quiet link's ends: where frames are injected, and where they arrive.
+/// The ends of a quiet link: frames are injected at the first and arrive at the second.
 pub const QUIET_LINK: [&str; 2] = [QuietPair::GENERATOR_INTERFACE, QuietPair::OBSERVER_INTERFACE];
 
 /// Waits until the next full hour is some minutes away, if it is not: then a window of an hour is cut only by the end
@@ -31,8 +31,8 @@ pub fn one_window() {
     }
 }
 
-/// Sends packets over a link of the pair, tells the oracle of each, and waits until all have arrived. Gives what was
-/// sent.
+/// Sends packets over a link of the pair, adds each to the oracle, and waits until all have arrived. Returns the sum of
+/// what was sent.
 ///
 /// # Errors
 ///

@@ -43,14 +43,14 @@ impl Scratch {
         self.path.join(name)
     }
 
-    /// Puts a copy of a program into it that these users may run: `0o700` means its owner.
+    /// Copies a program into it with this mode: with `0o700`, only its owner may run it.
     ///
-    /// A process of its own writes it. What another thread starts at this moment inherits every file that this process
-    /// has open, and a program that anybody has open for writing cannot be run ("Text file busy").
+    /// A separate process writes the copy. Otherwise a process that another thread starts at the same time would
+    /// inherit the open file, and a program that is open for writing cannot be run ("Text file busy").
     ///
     /// # Errors
     ///
-    /// It cannot be copied: what `install` said.
+    /// It cannot be copied; the error has the output of `install`.
     pub fn program(&self, from: &Path, name: &str, mode: u32) -> Result<PathBuf> {
         let path = self.file(name);
         let mut command = Command::new("install");

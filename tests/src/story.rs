@@ -1,5 +1,5 @@
-//! The traffic of the demo and of the bundled capture: ordinary traffic, and in its middle one source that opens a new
-//! flow with nearly every packet, as a scan does.
+//! The traffic of the demo and of the bundled capture: ordinary traffic, and in the middle of it a source that opens a
+//! new flow with nearly every packet, like a scan.
 
 use std::{
     io::{self, Write},
@@ -13,7 +13,7 @@ use crate::{
     traffic::{HEADERS_MAX, Mix, Packet, Plan, Traffic},
 };
 
-/// A few talkers have most of it, and everything that a router sees occurs.
+/// A few talkers have most of this traffic, and everything that a router sees occurs.
 const MORNING: Plan = Plan {
     seed: 1898, // of Bazin's formula for the flow over a weir
     packets: 2_200,
@@ -23,7 +23,7 @@ const MORNING: Plan = Plan {
     flows_per_destination: 8,
     mix: Mix { non_ip: 0.015, damaged: 0.005, ..Mix::ROUTER },
 };
-/// One source, 60,000 flows that it could open, 250 destinations.
+/// The scan has one source, 60,000 possible flows, and 250 destinations.
 const SCAN: Plan = Plan {
     seed: 1899,
     packets: 400,
@@ -33,11 +33,11 @@ const SCAN: Plan = Plan {
     flows_per_destination: 240,
     mix: Mix::PLAIN,
 };
-/// When the scan begins, in packets; it takes turns with the morning.
+/// After how many packets the scan begins; it then alternates with the ordinary traffic.
 const SCAN_FROM: usize = 1_000;
-/// When the capture begins: at a minute.
+/// When the capture begins: at a full minute.
 const START: Duration = Duration::from_secs(1_700_000_040);
-/// Packets a second in the capture, which so lasts nearly ten seconds.
+/// Packets a second in the capture, which therefore lasts nearly ten seconds.
 const PACKETS_PER_SECOND: u32 = 265;
 
 /// The packets, in order; always the same.
@@ -55,7 +55,7 @@ pub fn packets() -> Result<Vec<Packet>> {
     Ok(packets)
 }
 
-/// Writes the bundled capture: of each packet all headers, and no more.
+/// Writes the bundled capture with all headers of each packet, and no more.
 ///
 /// # Errors
 ///

@@ -10,7 +10,7 @@ use rustix::system::uname;
 use weir_datapath::online_cpus;
 pub use weir_system::numbers::grouped as thousands;
 
-/// Writes a table: the first column to the left, all others to the right.
+/// Writes a table with the first column aligned left, and all others aligned right.
 ///
 /// # Errors
 ///

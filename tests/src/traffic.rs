@@ -23,24 +23,24 @@ use random::{Random, Zipf};
 /// What traffic to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// What makes this traffic differ from other traffic of the same plan.
+    /// The seed: it makes this traffic differ from other traffic of the same plan.
     pub seed: u64,
     /// How many packets.
     pub packets: u64,
-    /// Out of how many flows (not all of them need come up).
+    /// The number of possible flows (not all of them need occur).
     pub flows: u32,
-    /// The exponent of Zipf's law by which flows are chosen; 0 for all alike.
+    /// The exponent of Zipf's law by which flows are chosen; 0 makes all equally likely.
     pub zipf: f64,
     /// How many flows share a source, at most [`FLOWS_PER_SOURCE_MAX`].
     pub flows_per_source: u32,
     /// How many flows share a destination, on average.
     pub flows_per_destination: u32,
-    /// What the packets consist of.
+    /// The composition of the packets.
     pub mix: Mix,
 }
 
 impl Default for Plan {
-    /// 10,000 packets of 1,000 flows from 250 sources, of everything that a router sees.
+    /// 10,000 packets of 1,000 flows from 250 sources, with everything that a router sees.
     fn default() -> Self {
         Self {
             seed: 1,
@@ -75,7 +75,7 @@ impl Plan {
     }
 }
 
-/// What traffic consists of: shares from 0 to 1.
+/// The composition of traffic, as shares from 0 to 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     /// Flows that are IPv6.
@@ -151,7 +151,7 @@ impl Mix {
         Self::PLAIN
     }
 
-    /// As many rarities as there is room for.
+    /// Traffic with as many rare kinds of packets as possible.
     pub fn odd() -> Self {
         Self {
             ipv6: 0.5,
@@ -190,7 +190,7 @@ impl Mix {
         ] {
             ensure!((0.0..=1.0).contains(&share), "mix.{name}: {share} is not a share from 0 to 1");
         }
-        // Shares such as 0.7 and 0.3 add up to a little more than 1.
+        // Because of rounding, shares such as 0.7 and 0.3 may add up to a little more than 1.
         const ONE: f64 = 1.0 + 1e-9;
         ensure!(tcp + udp + icmp + sctp <= ONE, "mix: tcp, udp, icmp and sctp add up to more than 1");
         ensure!(vlan + qinq <= ONE, "mix: vlan and qinq add up to more than 1");
@@ -203,7 +203,7 @@ impl Mix {
 pub struct Packet {
     /// The Ethernet frame, from [`FRAME_MIN`] to [`FRAME_MAX`] bytes, without the frame check sequence.
     pub frame: Vec<u8>,
-    /// What weir has to find out about it.
+    /// What weir must find in it.
     pub truth: Truth,
 }
 
@@ -239,7 +239,7 @@ impl Traffic {
     ///
     /// # Errors
     ///
-    /// The plan asks for what there is not: the field, its value and the limit.
+    /// The plan is impossible; the error has the field, its value and the limit.
     pub fn new(plan: Plan) -> Result<Self> {
         Ok(Self {
             population: plan.population()?,
@@ -292,12 +292,12 @@ fn non_ip(random: &mut Random) -> Packet {
     Packet::skipped(kind.encode(vlans, wanted), kind.reason())
 }
 
-/// A packet that has a key, and what may make that hard to see.
+/// A packet with a key, perhaps with fragments, options or other headers that make the key hard to find.
 fn ordinary(random: &mut Random, mix: &Mix, flow: Flow) -> Packet {
     let mut datagram = Datagram::plain(flow);
     datagram.tcp_flags = tcp_flags(random);
     if flow.is_v6() {
-        // Behind an extension header, "no next header" would make the key's protocol that header's number.
+        // After an extension header, "no next header" would make that header's number the protocol of the key.
         if flow.key.proto != proto::NO_NEXT_HEADER && random.chance(mix.extensions) {
             datagram.extensions = extensions(random);
         }
@@ -309,7 +309,7 @@ fn ordinary(random: &mut Random, mix: &Mix, flow: Flow) -> Packet {
             datagram.extensions = vec![Extension::Authentication(random.between(2, 3) as u8)];
         }
     }
-    // The pieces of an IPv4 packet say of themselves what its first header is.
+    // Each fragment of an IPv4 packet states the protocol of its first header.
     let begins_otherwise = !flow.is_v6() && !datagram.extensions.is_empty();
     if flow.key.proto != proto::NO_NEXT_HEADER && !begins_otherwise && random.chance(mix.fragments) {
         datagram.piece = piece(random);
@@ -322,7 +322,7 @@ fn ordinary(random: &mut Random, mix: &Mix, flow: Flow) -> Packet {
     Packet::new(frame, flow.key, tcp_flags, &flow)
 }
 
-/// FIN and SYN now and then, some urgency, mostly acknowledgements (RFC 9293 section 3.1, RFC 3168).
+/// Mostly ACK, sometimes SYN, FIN or URG (RFC 9293 section 3.1, RFC 3168).
 fn tcp_flags(random: &mut Random) -> u8 {
     const LIKELY: [u8; 16] =
         [0x10, 0x10, 0x10, 0x10, 0x10, 0x10, 0x10, 0x18, 0x18, 0x18, 0x18, 0x02, 0x12, 0x11, 0x04, 0xd0];
@@ -330,7 +330,7 @@ fn tcp_flags(random: &mut Random) -> u8 {
 }
 
 fn piece(random: &mut Random) -> Piece {
-    /// Behind it a fragment would reach beyond the largest datagram, in units of eight bytes.
+    /// With a larger offset, in units of eight bytes, a fragment would exceed the largest datagram.
     const OFFSET_MAX: usize = (65_535 - FRAME_MAX) / 8;
     if random.chance(0.4) {
         return Piece::First;
@@ -338,7 +338,7 @@ fn piece(random: &mut Random) -> Piece {
     Piece::Later { offset: random.between(1, OFFSET_MAX) as u16, more: random.chance(0.5) }
 }
 
-/// One to eight headers in the order that RFC 8200 section 4.1 recommends, or just as many as may be.
+/// One to eight headers in the order that RFC 8200 section 4.1 recommends, or in any order.
 fn extensions(random: &mut Random) -> Vec<Extension> {
     const DEPTH_MAX: usize = 7; // a fragment header may follow, and eight are walked
     if random.chance(0.05) {
@@ -360,7 +360,7 @@ fn extensions(random: &mut Random) -> Vec<Extension> {
     chain
 }
 
-/// A frame's size in bytes, as its flow's packets have them.
+/// The size of a frame in bytes, by the size distribution of its flow.
 fn size(random: &mut Random, sizes: Sizes) -> usize {
     let (often, common, rare) = match sizes {
         Sizes::Bulk => (0.8, (FRAME_MAX, FRAME_MAX), (FRAME_MIN, FRAME_MAX)),
@@ -371,15 +371,15 @@ fn size(random: &mut Random, sizes: Sizes) -> usize {
     random.between(from, to)
 }
 
-/// A packet of the flow with something broken.
+/// A damaged packet of the flow.
 fn damaged(random: &mut Random, flow: Flow) -> Packet {
-    /// Where the IPv4 header's first byte can be told to claim the longest header, 60 bytes.
+    /// The first byte of an IPv4 header that claims the maximum length, 60 bytes.
     const LONGEST: u8 = 0x4f;
-    /// More than a parser that unwraps four tags can take.
+    /// More tags than the parser reads, which is four.
     const TAGS: (usize, usize) = (5, 8);
-    /// More than a parser that walks eight headers can take.
+    /// More headers than the parser reads, which is eight.
     const HEADERS: (usize, usize) = (9, 12);
-    // Behind MPLS, the version is what tells IP from anything else.
+    // After MPLS labels, only the version distinguishes IP from other protocols.
     let mut datagram = Datagram { shim: Shim::None, ..Datagram::plain(flow) };
     let ip_at = datagram.ip_at();
     let wanted = size(random, flow.sizes);
@@ -494,7 +494,7 @@ mod tests {
                 *met.entry(kind).or_default() += 1;
             }
         }
-        // No capture of whole Ethernet frames has these two.
+        // These two reasons do not occur in captures of whole Ethernet frames.
         let met_in_frames =
             Skip::ALL.iter().map(|skip| skip.name()).filter(|name| !["truncated_link", "link_type"].contains(name));
         let lacking = ["Nothing v4", "Nothing v6", "Fragment v4", "Fragment v6", "Transport v4", "Transport v6"];
@@ -503,7 +503,7 @@ mod tests {
         }
     }
 
-    /// The second opinion, where pnet can have one: it does not walk options, tags and extension headers.
+    /// A second opinion from pnet for simple frames: it does not read options, tags and extension headers.
     #[test]
     fn pnet_reads_the_same_out_of_simple_frames() {
         let mut compared = 0;

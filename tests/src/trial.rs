@@ -1,5 +1,5 @@
-//! Tests that need something that may be missing. Then they count as ignored and say why; they never count as passed.
-//! Where nothing may be missing, as in CI, they fail.
+//! Tests with requirements that may be missing. Then they count as ignored, with a reason, and never as passed. If
+//! nothing may be missing, as in CI, they fail.
 
 use std::{env, process::ExitCode};
 
@@ -7,26 +7,26 @@ use anyhow::Result;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use rustix::process::geteuid;
 
-/// How many tests run side by side unless the command line says another number. They often wait: for the kernel to load
-/// and to free programs, for packets, for the end of a window.
+/// How many tests run in parallel by default. Tests often wait: for the kernel to load and free programs, for packets,
+/// or for the end of a window.
 pub const SIDE_BY_SIDE: usize = 6;
 
-/// The variable that makes what a test lacks a failure: `1` where nothing may be lacking.
+/// The variable that makes a missing requirement a failure, if it is `1`.
 pub const REQUIRE_ALL: &str = "WEIR_REQUIRE_ALL";
 
-/// What a test lacks.
+/// A missing requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// A right, a package or an interface that every machine can have: in CI it has to be there.
+    /// A permission, a package or an interface that every machine can have, and CI must have.
     Needed(String),
-    /// Something that is no part of the project and that nobody has to have.
+    /// Something that is not part of the project and is never required.
     Optional(String),
 }
 
-/// Whether what a test needs is there.
+/// Whether a requirement of a test is present.
 pub type Need = Result<(), Lack>;
 
-/// What has to be there, by the reason why it is not.
+/// A requirement that must be present, or the reason why it is not.
 ///
 /// # Errors
 ///
@@ -35,7 +35,7 @@ pub fn needed<T>(found: Result<T, String>) -> Need {
     found.map(drop).map_err(Lack::Needed)
 }
 
-/// What may be there, by the reason why it is not.
+/// A requirement that may be missing, or the reason why it is.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub fn optional<T>(found: Result<T, String>) -> Need {
     found.map(drop).map_err(Lack::Optional)
 }
 
-/// A test that does not run if it lacks something of `needs`: it is ignored, or fails, and says what it lacks.
+/// A test that does not run if one of `needs` is missing: it is ignored or fails, and names what is missing.
 pub fn trial(name: impl Into<String>, test: fn() -> Result<()>, needs: &[&Need]) -> Trial {
     let verdict = verdict(needs, env::var_os(REQUIRE_ALL).is_some_and(|value| value == "1"));
     Trial::ignorable_test(name, move || match verdict {
@@ -64,7 +64,7 @@ pub fn run(trials: Vec<Trial>) -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// What is to be done with a test.
+/// What to do with a test.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Run,
@@ -93,11 +93,11 @@ fn verdict(needs: &[&Need], all_required: bool) -> Verdict {
     }
 }
 
-/// What needs eBPF programs loaded needs root.
+/// The requirement to be root, for tests that load eBPF programs.
 ///
 /// # Errors
 ///
-/// This process is not root's.
+/// This process does not run as root.
 pub fn root() -> Need {
     if geteuid().is_root() { Ok(()) } else { Err(Lack::Needed("loading eBPF programs needs root".to_owned())) }
 }

@@ -7,7 +7,7 @@ use weir_common::{
     packet::Parsed,
 };
 
-/// What a packet's flow key has to be: the meaning of [`FlowKey`], stated anew.
+/// The flow key that a packet must have: the meaning of [`FlowKey`], stated independently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// Source address.
@@ -20,7 +20,7 @@ pub struct Key {
     pub dst_port: u16,
     /// IP protocol number (IANA).
     pub proto: u8,
-    /// What the packet should have had and has not.
+    /// The part that the packet should have and lacks.
     pub lacks: Lacks,
 }
 
@@ -36,7 +36,7 @@ pub enum Lacks {
 }
 
 impl Key {
-    /// What makes a flow: what a packet lacks is no part of it.
+    /// The identity of the flow: what a packet lacks is not part of it.
     #[must_use]
     pub fn flow(self) -> Self {
         Self { lacks: Lacks::Nothing, ..self }
@@ -62,27 +62,27 @@ impl From<Key> for FlowKey {
     }
 }
 
-/// Everything that weir has to find out about a packet.
+/// Everything that weir must find in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truth {
-    /// Whose packet it is; or the reason, by its name in reports, why it is nobody's.
+    /// The key of its flow, or the reason, by its name in reports, why it has none.
     pub flow: Result<Key, &'static str>,
-    /// The TCP flags; 0 for other protocols and where the TCP header is not in the packet.
+    /// The TCP flags; 0 for other protocols, and if the TCP header is not in the packet.
     pub tcp_flags: u8,
-    /// The TOS byte, or the traffic class of IPv6; 0 for a packet that is nobody's.
+    /// The TOS byte, or the traffic class of IPv6; 0 for a packet without a flow.
     pub tos: u8,
-    /// The outermost VLAN; 0 if there is none, and for a packet that is nobody's.
+    /// The outermost VLAN; 0 if there is none, and for a packet without a flow.
     pub vlan: u16,
     /// The length of the frame, without the frame check sequence.
     pub bytes: u64,
 }
 
 impl Truth {
-    /// What weir's parser has to find.
+    /// The result that weir's parser must return.
     ///
     /// # Errors
     ///
-    /// The reason why it has to find no flow.
+    /// The reason why the packet has no flow.
     pub fn parsed(&self) -> Result<Parsed, &'static str> {
         let &Self { flow, tcp_flags, tos, vlan, bytes: _ } = self;
         Ok(Parsed { key: flow?.into(), tcp_flags, tos, vlan })

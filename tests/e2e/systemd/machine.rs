@@ -1,4 +1,4 @@
-//! A Debian with a real systemd as process 1, in namespaces of its own: up in seconds, gone with its owner.
+//! A Debian with a real systemd as process 1, in its own namespaces. It boots in seconds, and ends when it is dropped.
 
 use std::{
     env, fs,
@@ -14,12 +14,12 @@ use weir_tests::{clock, scratch::Scratch};
 
 use crate::watch::{Ended, TIMEOUT};
 
-/// Where the Debian is kept that machines are booted from: made once, and only read afterwards.
+/// The Debian that machines are booted from: created once, and only read afterwards.
 const KEPT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/debian");
 const BOOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/systemd/boot.sh");
 const SWEEP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/systemd/sweep.sh");
 const MAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/systemd/debian.sh");
-/// Of util-linux, but for the first.
+/// The programs that are needed, with their packages.
 const PROGRAMS: [(&str, &str); 4] =
     [("debootstrap", "debootstrap"), ("unshare", "util-linux"), ("nsenter", "util-linux"), ("setpriv", "util-linux")];
 
@@ -42,16 +42,16 @@ pub struct Machine {
 
 /// A file that is installed before the machine boots.
 pub struct Installed<'a> {
-    /// Where, without the first slash.
+    /// Its path, without the first slash.
     pub path: &'a str,
-    /// What.
+    /// Its content.
     pub content: &'a [u8],
-    /// For whom.
+    /// Its mode.
     pub mode: u32,
 }
 
 impl Machine {
-    /// Boots one that has these files, and returns when systemd says that it runs.
+    /// Boots a machine with these files, and returns when systemd reports that it is running.
     pub fn boot(files: &[Installed<'_>]) -> Result<Self> {
         let debian = debian()?;
         let folder = Scratch::new()?;
@@ -63,7 +63,7 @@ impl Machine {
             fs::set_permissions(&path, fs::Permissions::from_mode(*mode))?;
         }
         let log = fs::File::create(folder.file("log"))?;
-        // Should this process be killed, the machine is, too.
+        // If this process is killed, the machine is killed, too.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private", "sh", BOOT]);
         command.arg(debian).arg(folder.path()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -73,8 +73,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Shuts it down as an operator does, and boots it again. What it has on disk stays. Its network is
-    /// new, so links into the old one must be made again.
+    /// Shuts it down as an operator does, and boots it again. Its disk stays. Its network is new, so links into the old
+    /// one must be created again.
     pub fn reboot(&mut self) -> Result<()> {
         let before = self.init;
         // The machine may end before the command does.
@@ -82,13 +82,13 @@ impl Machine {
         self.wait_until_it_runs(before).with_context(|| self.log())
     }
 
-    /// Waits until it is up, with another process 1 than `before`.
+    /// Waits until the machine is up, with another process 1 than `before`.
     fn wait_until_it_runs(&mut self, before: u32) -> Result<()> {
         self.init = clock::wait_for("process 1 of the machine", TIMEOUT, || {
             ensure!(self.process.try_wait()?.is_none(), "it ended");
-            // Below the script is the process that makes the namespaces, and below that process 1.
+            // The script's child creates the namespaces, and its child is process 1.
             let init = only_child(self.process.id()).and_then(only_child).filter(|init| *init != before);
-            // Before, it is still the script that mounts what it needs.
+            // Before that, the script is still mounting file systems.
             let name =
                 |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "systemd\n");
             Ok(init.filter(name))
@@ -105,13 +105,13 @@ impl Machine {
         self.init
     }
 
-    /// Runs a command line of words that are separated by single spaces, inside.
+    /// Runs a command line in the machine; its words are separated by single spaces.
     pub fn run(&self, line: &str) -> Result<Ended> {
         let init = self.init.to_string();
         Ended::of(Command::new("nsenter").args(["--target", &init, "--all"]).args(line.split(' ')))
     }
 
-    /// The same, which has to succeed; returns what it wrote.
+    /// Runs a command that has to succeed, and returns its output.
     pub fn done(&self, line: &str) -> Result<String> {
         let Ended { code, out, err } = self.run(line)?;
         ensure!(code == Some(0), "{line}: {code:?}\n{err}{out}\n{}", self.log());
@@ -123,7 +123,7 @@ impl Machine {
         Path::new("/proc").join(self.init.to_string()).join("root").join(inside)
     }
 
-    /// What it said while it booted, and the end of its journal.
+    /// The boot messages, and the end of the journal.
     pub fn log(&self) -> String {
         let boot = fs::read_to_string(self.folder.file("log")).unwrap_or_default();
         let journal = match self.init {
@@ -142,8 +142,8 @@ fn only_child(process: u32) -> Option<u32> {
 impl Drop for Machine {
     #[expect(clippy::print_stderr, reason = "a drop has no other way to say that it left something behind")]
     fn drop(&mut self) {
-        // Process 1 of the machine goes with its parent, and takes all others with it. Neither call fails but for a
-        // process that has ended and was waited for.
+        // Process 1 of the machine ends with its parent, and ends all others. Both calls fail only for a process that
+        // has ended and was waited for.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let ended = clock::wait_for("the end of the machine", TIMEOUT, || {
@@ -162,7 +162,7 @@ impl Drop for Machine {
     }
 }
 
-/// The Debian that machines are booted from; made when it is first needed, which takes a minute.
+/// The Debian that machines are booted from. It is created when it is first needed, which takes a minute.
 fn debian() -> Result<&'static Path> {
     // Several tests may need it at the same time.
     static MAKING: Mutex<()> = Mutex::new(());

@@ -37,7 +37,7 @@ pub fn boot(config: &str, more: &[Installed<'_>]) -> Result<Machine> {
     Machine::boot(&files)
 }
 
-/// Which run of the daemon a report is of.
+/// The run of the daemon that made a report.
 pub fn run_of(report: &Value) -> String {
     let id = report["id"].as_str().unwrap_or_default();
     id.rsplit_once('/').map_or(id, |(run, _)| run).to_owned()
@@ -49,7 +49,7 @@ impl Service<'_> {
         Ok(shown.trim_end().to_owned())
     }
 
-    /// Compares the interface with what it should have: a program for either direction, or none.
+    /// Checks the interface: it must have a program for each direction, or none.
     pub fn is_attached(&self, expected: bool) -> Result<()> {
         let there = [has_program(self.observer, INTERFACE)?, sends_through_a_program(self.observer)?];
         ensure!(there == [expected; 2], "programs for what is received and sent: {there:?}\n{}", self.machine.log());
@@ -82,7 +82,7 @@ impl Service<'_> {
     }
 }
 
-/// Whether there is a program on what the interface sends: by TCX, or by a filter of tc before Linux 6.6.
+/// Whether there is a program on the egress of the interface: by TCX, or by a tc filter before Linux 6.6.
 pub fn sends_through_a_program(namespace: &Namespace) -> Result<bool> {
     if !has_tcx()? {
         let filters = Ended::of(namespace.command("tc").args(["filter", "show", "dev", INTERFACE, "egress"]))?;

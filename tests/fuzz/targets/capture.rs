@@ -1,4 +1,4 @@
-//! Any bytes as a capture: reading it ends, in a packet, at the end, or in a reason.
+//! Reads any bytes as a capture: each read returns a packet, the end, or an error.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use weir_datapath::capture::{BLOCK_BYTES_MAX, Capture};
 fuzz_target!(|input: &[u8]| {
     let Ok(mut capture) = Capture::new(input, "fuzz") else { return };
     let mut bytes = 0;
-    // Packed bytes may be many more than are there.
+    // Compressed bytes may unpack to many more.
     let is_packed = matches!(input, [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]);
     while let Ok(Some(packet)) = capture.next_packet() {
         assert!(packet.captured.len() <= BLOCK_BYTES_MAX as usize);

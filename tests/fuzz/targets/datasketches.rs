@@ -1,4 +1,5 @@
-//! Any bytes as an image of Apache `DataSketches`: refused, or read as what is the same when written and read again.
+//! Reads any bytes as an image of Apache `DataSketches`. They are refused, or the sketch is the same after it is
+//! written and read again.
 
 #![no_main]
 

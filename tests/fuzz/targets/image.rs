@@ -1,5 +1,5 @@
-//! Any bytes as an image of any sketch: refused, or a sketch that can be used and written again. Half of the inputs get
-//! the right length and checksum first, as from a forger.
+//! Reads any bytes as an image of any sketch. They are refused, or the sketch can be used and written again. Half of
+//! the inputs first get the right length and checksum, as a forger would do.
 
 #![no_main]
 
@@ -13,12 +13,12 @@ use weir_sketch::{
 };
 
 const MEMORY_MAX: usize = 1 << 20;
-/// Length and checksum.
+/// The place of length and checksum in an image.
 const LENGTH: std::ops::Range<usize> = 16..24;
 const CHECKSUM: usize = 4;
-/// A filter that grows may do so, once, by no more than its growth and tightening.
+/// How many bytes a scalable filter may grow by, once.
 const GROWTH_MAX: usize = 40;
-/// All over the range.
+/// Hashes from the whole range.
 const HASHES: [u64; 4] = [0, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, u64::MAX];
 
 /// Adds a weight for each key, and asks for its bounds.

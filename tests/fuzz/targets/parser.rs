@@ -1,4 +1,4 @@
-//! Any bytes as a packet: the parser ends, its short cut leads to the same, and its keys keep their promises.
+//! Parses any bytes as a packet: the parser ends, its fast path gives the same result, and its keys are valid.
 
 #![no_main]
 
@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(parsed, parse(reach, link, tunnels), "something beyond reach was read");
         parsed.inspect(keeps_its_promises)
     });
-    // Looking into tunnels neither costs a packet its key nor gives it one.
+    // A packet has a key inside tunnels exactly if it has one without looking into them.
     assert_eq!(outer.err(), inner.err());
     // The VLAN is the frame's, whatever is inside.
     assert_eq!(outer.map(|parsed| parsed.vlan), inner.map(|parsed| parsed.vlan));

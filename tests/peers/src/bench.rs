@@ -1,19 +1,19 @@
-//! One run: its settings, what came out, and which answers were wrong.
+//! One run: its settings, its results, and the wrong answers.
 
 use crate::{markdown, report::Group, settings::Settings};
 
 /// The state of a run.
 pub struct Bench {
-    /// What the user asks for.
+    /// The user's settings.
     pub settings: Settings,
-    /// What was measured.
+    /// The measurements.
     pub groups: Vec<Group>,
-    /// Answers that no right sketch gives.
+    /// Answers that no correct sketch gives.
     pub wrong: Vec<String>,
 }
 
 impl Bench {
-    /// A run that has not begun.
+    /// A run without results yet.
     pub const fn new(settings: Settings) -> Self {
         Self { settings, groups: Vec::new(), wrong: Vec::new() }
     }
@@ -24,7 +24,7 @@ impl Bench {
         self.groups.push(group);
     }
 
-    /// Takes note of an answer unless it is right.
+    /// Notes a complaint about an answer, unless it is right.
     pub fn check(&mut self, right: bool, complaint: impl FnOnce() -> String) {
         if !right {
             self.wrong.push(complaint());

@@ -1,9 +1,9 @@
-//! Time: of a piece of work, and the median of many.
+//! Measures the time of a piece of work, and the median of many times.
 
 use std::time::Instant;
 
-/// Keys that are timed together: long enough for the clock, and so short that most pieces are not interrupted. The
-/// median of all pieces is then what an undisturbed one takes.
+/// Keys that are timed together: enough for the clock, and so few that most pieces are not interrupted. So the median
+/// of all pieces is the time of an undisturbed one.
 const PIECE: usize = 8192;
 
 /// Does some work on all keys, and adds to `times` the nanoseconds that each key of a piece took.
@@ -21,7 +21,7 @@ pub fn nanoseconds(work: impl FnOnce()) -> f64 {
     start.elapsed().as_nanos() as f64
 }
 
-/// The middle of some numbers; not-a-number of none.
+/// The median of some numbers; NaN if there are none.
 pub fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_unstable_by(f64::total_cmp);
     let middle = numbers.len() / 2;
@@ -32,7 +32,8 @@ pub fn median(mut numbers: Vec<f64>) -> f64 {
     }
 }
 
-/// The time of a load that depends on the one before, in memory of this size. It shows which cache the memory fits.
+/// The time of a load that depends on the previous one, in memory of this size. It shows which cache the memory fits
+/// into.
 pub fn dependent_load_nanoseconds(bytes: usize) -> f64 {
     const LOADS: usize = 1_000_000;
     let mut next: Vec<[u32; 16]> = vec![[0; 16]; (bytes / 64).max(2)];

@@ -1,24 +1,24 @@
 //! A sketch under test, ours or a peer's, as the measurement sees it.
 
-/// A sketch that takes keys in batches. What it answers is with each family of rows.
+/// A sketch that takes keys in batches. Each family of rows has a trait for its answers.
 pub trait Subject<K> {
-    /// Forgets everything, so that it is as new and its pages are resident.
+    /// Clears it, so that it is empty but its pages are resident.
     fn clear(&mut self);
 
     /// Inserts, adds or counts each key.
     fn put(&mut self, keys: &[K]);
 
-    /// The sum of the answers about these keys: how many are found, or all that they had.
+    /// The sum of the answers about these keys: how many were found, or the sum of their counts.
     fn ask(&self, keys: &[K]) -> u64;
 
-    /// Forgets each key, where the structure can.
+    /// Removes each key, if the structure can.
     fn remove(&mut self, _keys: &[K]) {}
 
-    /// What it occupies.
+    /// The memory that it occupies.
     fn memory_bytes(&self) -> usize;
 }
 
-/// Who competes in a row.
+/// A competitor in a row.
 pub struct Contender<K> {
     /// The type or the crate.
     pub name: &'static str,

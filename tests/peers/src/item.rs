@@ -1,4 +1,4 @@
-//! What goes into the sketches: keys of 8, 13 and 40 bytes, or ready hashes.
+//! The items for the sketches: keys of 8, 13 and 40 bytes, or ready hashes.
 
 use std::hash::{Hash, Hasher};
 
@@ -6,7 +6,7 @@ use weir_sketch::hash::{KeyedHash, mix};
 
 /// One key as all contenders see it.
 pub trait Item: Copy + Default + Eq + Ord + Hash + Send + Sync + 'static {
-    /// What the tables call it.
+    /// Its name in the tables.
     const NAME: &'static str;
     /// Whether it is a ready hash: then only sketches that take hashes compete, and no hash is paid for.
     const IS_HASH: bool = false;
@@ -70,7 +70,7 @@ impl<const N: usize> Default for Bytes<N> {
 }
 
 impl<const N: usize> Hash for Bytes<N> {
-    /// As a `u64` where it is as long as one, which is what every hash is fastest at.
+    /// A key of eight bytes is hashed as a `u64`, which every hash does fastest.
     #[inline(always)]
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self.0.first_chunk() {
@@ -116,7 +116,7 @@ impl Default for Text {
 }
 
 impl Hash for Text {
-    /// As a `&str` does it.
+    /// Hashes like a `&str`.
     #[inline(always)]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(&self.0);

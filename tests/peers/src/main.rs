@@ -1,8 +1,8 @@
 //! weir's sketches beside the best ones in the Rust registry, in one run: `scripts/bench sketches`.
 //!
 //! All contenders of a row get the same keys and about the same memory, take turns, and pay for hashing: weir's
-//! sketches with its keyed hash, peers with the hash that they come with or, where they take ready hashes, with weir's
-//! too. Columns named "ready hash" leave hashing out on both sides. Every answer is checked; a wrong one fails the run.
+//! sketches with its keyed hash, peers with the hash that they come with or also with weir's if they take ready hashes.
+//! Columns named "ready hash" leave hashing out on both sides. Every answer is checked; a wrong one fails the run.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people at a terminal")]
 
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What the tables mean on this machine.
+/// Explains the tables of this machine.
 fn legend(settings: &Settings) -> String {
     let Settings { near_bytes, far_bytes, .. } = *settings;
     let (near, far) = (near_bytes >> 10, far_bytes >> 20);

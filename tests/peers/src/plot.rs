@@ -25,7 +25,7 @@ const GRID: &str = "#e4e7eb";
 const OURS: &str = "#0b7a75";
 const PEER: &str = "#c8553d";
 
-/// A structure with its operations: at most one group for each place.
+/// A structure with its operations, with at most one group for each memory level.
 struct Section<'a> {
     structure: &'static str,
     operations: &'static [&'static str],

@@ -1,6 +1,6 @@
-//! What was measured: one group for each structure and place, printed as one table and drawn as one line.
+//! The measurements: one group for each structure and memory level, printed as one table and drawn as one line.
 
-/// Where a structure lies.
+/// Where in the memory hierarchy a structure is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MemoryLevel {
     /// In a core's own second-level cache.
@@ -9,21 +9,21 @@ pub enum MemoryLevel {
     Far,
 }
 
-/// A structure at one place.
+/// A structure at one memory level.
 pub struct Group {
     /// Which structure, and how it was built.
     pub structure: &'static str,
-    /// Where it lies.
+    /// Its memory level.
     pub place: MemoryLevel,
-    /// What was timed, in the order of [`Line::nanoseconds`].
+    /// The timed operations, in the order of [`Line::nanoseconds`].
     pub operations: &'static [&'static str],
-    /// What [`Line::error`] is.
+    /// The meaning of [`Line::error`].
     pub error: &'static str,
     /// Whether errors differ between items, and each is printed.
     pub error_by_item: bool,
     /// The kinds of items, in the order of [`Line::nanoseconds`].
     pub items: Vec<&'static str>,
-    /// Who competed, ours first.
+    /// The contenders, ours first.
     pub lines: Vec<Line>,
 }
 
@@ -35,7 +35,7 @@ pub struct Line {
     pub ours: bool,
     /// Nanoseconds by item and operation; none for an item that it does not take.
     pub nanoseconds: Vec<Option<Vec<f64>>>,
-    /// What it occupies.
+    /// The memory that it occupies.
     pub memory_bytes: usize,
     /// Its measured error, as text: of the last item, or of each, if [`Group::error_by_item`].
     pub error: String,
@@ -49,14 +49,14 @@ pub struct Outcome {
     pub ours: bool,
     /// Nanoseconds by operation.
     pub nanoseconds: Vec<f64>,
-    /// What it occupies.
+    /// The memory that it occupies.
     pub memory_bytes: usize,
     /// Its measured error, as text.
     pub error: String,
 }
 
 impl Group {
-    /// A group that nobody has competed in yet.
+    /// A group without contenders yet.
     pub const fn new(
         structure: &'static str,
         place: MemoryLevel,
@@ -66,7 +66,7 @@ impl Group {
         Self { structure, place, operations, error, error_by_item: false, items: Vec::new(), lines: Vec::new() }
     }
 
-    /// Adds what came out with one more kind of item.
+    /// Adds the outcomes with one more kind of item.
     pub fn add(&mut self, item: &'static str, outcomes: Vec<Outcome>) {
         for outcome in outcomes {
             let Outcome { name, ours, nanoseconds, memory_bytes, error } = outcome;

@@ -1,4 +1,4 @@
-//! What the user asks for.
+//! The command line.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use crate::report::MemoryLevel;
 pub struct Settings {
     /// Fewer rounds and smaller structures.
     pub quick: bool,
-    /// Only structures whose name has this in it.
+    /// Only structures whose name contains this text.
     pub only: Option<String>,
     /// Where to write the picture.
     pub plot: Option<PathBuf>,
-    /// The size of structures inside a core's L2, beside the keys that pass through it.
+    /// The size of structures inside a core's L2, which keys also pass through.
     pub near_bytes: usize,
-    /// The size of structures beyond it.
+    /// The size of structures beyond L2.
     pub far_bytes: usize,
 }
 

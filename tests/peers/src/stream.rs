@@ -1,8 +1,8 @@
-//! Streams of keys: each key as often as Zipf's law has it, or all alike.
+//! Streams of keys, by Zipf's law or all equally often.
 
 use weir_sketch::hash::mix;
 
-/// How often the keys of a stream come.
+/// The distribution of the keys of a stream.
 pub struct Zipf {
     cumulative: Vec<f64>,
 }
@@ -38,8 +38,8 @@ pub fn counts(stream: &[u64], numbers: usize) -> Vec<u64> {
     counts
 }
 
-/// The numbers that come most often, and those that come as often as the last of them: which of these a sketch names is
-/// all the same.
+/// The numbers that come most often, and those that come as often as the last of these, because a sketch may name any
+/// of them.
 pub fn largest(counts: &[u64], how_many: usize) -> Vec<u64> {
     let mut sorted = counts.to_vec();
     sorted.sort_unstable_by_key(|count| std::cmp::Reverse(*count));

@@ -24,7 +24,7 @@ struct Arguments {
 }
 
 fn main() -> Result<()> {
-    /// It runs until it is stopped from outside; between reports it only waits.
+    /// How long to wait for a report. The collector runs until it is stopped from outside.
     const WAIT: Duration = Duration::from_secs(3600);
     let Arguments { listen, out } = Arguments::parse();
     let cannot = || format!("cannot write {}", out.display());

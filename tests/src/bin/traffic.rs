@@ -1,4 +1,4 @@
-//! Seeded traffic for the demo and for trying things: into a capture, or live.
+//! Seeded traffic for the demo and for experiments: written to a capture, or sent live.
 
 use std::{
     fs::{self, File},
@@ -19,7 +19,7 @@ use weir_tests::{
     traffic::{Mix, Packet, Plan, Traffic},
 };
 
-/// How long the top lists of an expectation are.
+/// The length of the top lists of an expectation.
 const EXPECTED_TOP: usize = 50;
 
 /// Make traffic of which everything is known; the same seed makes the same packets.

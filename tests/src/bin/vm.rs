@@ -1,7 +1,7 @@
-//! What `scripts/vm` runs on each kernel: do the programs load, attach and count there as they do here?
+//! The checks that `scripts/vm` runs on each kernel: do the programs load, attach and count as on this machine?
 //!
-//! Writes a line per check, fields separated by tabs: `check`, its name, `ok` or `failed`, and what is worth knowing.
-//! It ends with exit code 1 if one failed.
+//! Writes a line per check, fields separated by tabs: `check`, its name, `ok` or `failed`, and a detail. It ends with
+//! exit code 1 if one failed.
 
 use std::{
     io::{self, Write},
@@ -34,12 +34,12 @@ struct Arguments {
     e2e: PathBuf,
 }
 
-/// Emulated, everything takes some thirty times as long.
+/// Under emulation everything takes some thirty times as long.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// The settings of `mode:` for an interface, and what the report calls what was obtained.
+/// The settings of `mode:` for an interface, and the mode that the report states.
 const MODES: [(&str, &str); 5] =
     [("native", "xdp-native"), ("generic", "xdp-generic"), ("tcx", "tcx"), ("tc", "tc"), ("afpacket", "afpacket")];
-/// Half of what verifiers look at is for the next changes of the programs.
+/// Half of the verifier's limit, to leave room for changes of the programs.
 const VERIFIED_MAX: u32 = 500_000;
 /// The parser's trials for which test-run before Linux 5.18 is too old: they need metadata, or frames beyond a page.
 const BEYOND_OLD_TEST_RUN: [&str; 3] = ["every_link_type", "cut_at_every_offset", "every_length_and_type"];
@@ -87,14 +87,14 @@ fn main() -> ExitCode {
     if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Loads every program that this kernel should take; says how many instructions its verifier looked at for each.
+/// Loads every program that this kernel should accept; returns how many instructions its verifier processed for each.
 fn load(tunnels: Tunnels) -> Result<String> {
     let loaded = load_all(&Plan { tunnels, ..PLAN })?;
     for LoadedProgram { name, verified_instructions } in &loaded {
         let count = verified_instructions.unwrap_or_default();
         ensure!(count <= VERIFIED_MAX, "{name}: {count} instructions verified are too near to the million allowed");
     }
-    // Kernels before 5.16 do not say how many.
+    // Kernels before 5.16 do not report the number.
     let count = |LoadedProgram { name, verified_instructions }| match verified_instructions {
         Some(count) => format!("{name}={count}"),
         None => format!("{name}=?"),
@@ -102,7 +102,7 @@ fn load(tunnels: Tunnels) -> Result<String> {
     Ok(loaded.into_iter().map(count).collect::<Vec<_>>().join(" "))
 }
 
-/// weir's verdict on the kernel must agree with the other checks: it can measure here.
+/// `weir doctor` must agree with the other checks that weir can measure here.
 fn doctor() -> Result<String> {
     let output = Command::new(weir_binary()?).arg("doctor").output()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -114,7 +114,7 @@ fn doctor() -> Result<String> {
     Ok(format!("lacks: {}", lacks.collect::<Vec<_>>().join(", ")))
 }
 
-/// Measures some odd traffic on a veth in one mode; the one report has to be true in every respect.
+/// Measures some odd traffic on a veth in one mode, and checks everything in the report.
 fn attach(mode: &str, obtained: &str) -> Result<String> {
     let pair = Lab::quiet_pair()?;
     let interface = QuietPair::OBSERVER_INTERFACE;
@@ -151,7 +151,7 @@ fn seen(interface: &Value) -> Result<Tally> {
     Ok(Tally::new(count("packets")?, count("bytes")?))
 }
 
-/// The trials of one file of the parser's tests. Captures are another matter.
+/// Runs the trials of one file of the parser's tests, except for those with captures.
 fn parser_trials(parser: &Path, suite: &str) -> Result<String> {
     let mut skipped = vec!["captured"];
     if !Features::of_this_kernel().fragments {
@@ -161,7 +161,7 @@ fn parser_trials(parser: &Path, suite: &str) -> Result<String> {
     trials(parser, &skips.chain([suite]).collect::<Vec<_>>())
 }
 
-/// Runs the trials of a test binary that the arguments pick; says how many passed.
+/// Runs the trials of a test binary that match the arguments; returns how many passed.
 fn trials(binary: &Path, arguments: &[&str]) -> Result<String> {
     let output =
         Command::new(binary).args(arguments).output().with_context(|| format!("cannot run {}", binary.display()))?;

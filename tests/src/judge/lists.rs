@@ -34,7 +34,7 @@ enum Kind {
     Shared,
 }
 
-/// No row exceeds its total, nor does the sum of the rows, if each packet is in one row only.
+/// Checks that no row exceeds its total, and also not the sum of the rows if each packet is in only one row.
 fn sums(place: &str, rows: &[Value], whole: Sums, kind: Kind, faults: &mut Faults) {
     judge_keys(place, rows, faults);
     for (name, whole) in whole.each() {
@@ -52,7 +52,7 @@ fn sums(place: &str, rows: &[Value], whole: Sums, kind: Kind, faults: &mut Fault
     }
 }
 
-/// Rows are ranked from 1, the largest first. In a report of several windows the lower bound decides.
+/// Checks that rows are ranked from 1, the largest first. In a report of several windows, the lower bound decides.
 fn ordered(place: &str, rows: &[Value], by: &str, report: &Value, faults: &mut Faults) {
     let is_union = report["schema"] == "weir.union/1";
     let amount = |row: &Value| {
@@ -65,7 +65,7 @@ fn ordered(place: &str, rows: &[Value], by: &str, report: &Value, faults: &mut F
     }
 }
 
-/// The part of a prefix beyond its members is at most its whole.
+/// Checks that the part of a prefix beyond its members is at most its whole.
 fn beyond(place: &str, rows: &[Value], listed: u64, top: &Value, faults: &mut Faults) {
     let mut members = 0;
     for (nth, row) in rows.iter().enumerate() {

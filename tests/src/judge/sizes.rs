@@ -1,4 +1,4 @@
-//! Packet sizes: classes, quantiles, and the bytes that they make.
+//! Packet sizes: classes, quantiles, and the bytes that follow from them.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ const COARSE: usize = 7;
 pub(super) fn judge(report: &Value, whole: &Whole, faults: &mut Faults) {
     let histogram = &report["histograms"]["packet_size_bytes"];
     if histogram.is_null() {
-        // Several windows together have none.
+        // Unions of several windows have no sizes.
         return;
     }
     let place = ".histograms.packet_size_bytes";
@@ -34,8 +34,8 @@ pub(super) fn judge(report: &Value, whole: &Whole, faults: &mut Faults) {
     }
 }
 
-/// The packets of all buckets have as many bytes as the ledger says, as far as buckets tell. Packets that an offload
-/// merged have their mean size, of which a fraction of a byte is cut off.
+/// Checks that the bytes of the ledger are possible with these buckets. Packets that an offload merged count with their
+/// mean size, rounded down to a byte.
 fn bytes_of(buckets: &[(u64, u64)], max: u64, bytes: u64, faults: &mut Faults) {
     let (mut least, mut most, mut low) = (0_u128, 0_u128, 0_u64);
     for (edge, packets) in buckets {
@@ -53,7 +53,7 @@ fn bytes_of(buckets: &[(u64, u64)], max: u64, bytes: u64, faults: &mut Faults) {
     });
 }
 
-/// The classes of the interfaces add up to those of all packets.
+/// Checks that the classes of the interfaces add up to those of all packets.
 fn coarse(report: &Value, buckets: &[(u64, u64)], faults: &mut Faults) {
     let all: Vec<Vec<(u64, u64)>> = list(&report["interfaces"])
         .iter()

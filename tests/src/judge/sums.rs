@@ -7,7 +7,7 @@ use weir_common::ledger::Tally;
 use super::{Faults, Range, Sums, Whole, account, list};
 use crate::account::Ledger;
 
-/// Reasons for which packets are lost before anybody knows their sizes.
+/// Reasons for losing packets whose sizes are not known.
 const SIZELESS: [&str; 2] = ["socket_drop", "blind"];
 
 pub(super) fn judge(report: &Value, faults: &mut Faults) -> Whole {
@@ -82,7 +82,7 @@ fn ledgers(report: &Value, faults: &mut Faults) -> Whole {
     }
 }
 
-/// Packets by version and by protocol are parts of all, and each is of one version and one protocol.
+/// Checks the packets by version and by protocol: each packet has one version and one protocol.
 fn protocols(report: &Value, all: Range, faults: &mut Faults) {
     const VERSIONS: [&str; 2] = ["ipv4_packets", "ipv6_packets"];
     const PROTOCOLS: [&str; 4] = ["tcp_packets", "udp_packets", "icmp_packets", "other_packets"];

@@ -33,16 +33,16 @@ const PORTS: [u8; 4] = [0xc0, 0x01, 0x01, 0xbb];
 /// The first source of [`Flows::Zipf`], less one: 10.64.0.0.
 const SOURCES: i32 = 0x0a40_0000;
 
-/// How late a batch may be and still catch up, in nanoseconds: what a deep queue would hold.
+/// How late a batch may be and still catch up, in nanoseconds: about the content of a deep queue.
 const BEHIND_MAX: i32 = 1 << 26;
 
-// Where things are in a frame.
+// Offsets in a frame.
 const IPV4_CHECKSUM: i16 = 24;
 const IPV4_SOURCE: i16 = 26;
 const IPV4_DESTINATION_LAST: i16 = 33;
 const IPV6_SOURCE_LOWER: i16 = 30;
 
-/// The frame that is sent, but for what varies, which is 0. Its length is a multiple of 4.
+/// The frame that is sent; the parts that vary are 0. Its length is a multiple of 4.
 pub fn frame(flows: Flows, to: [u8; 6]) -> Vec<u8> {
     let mut frame = [to, MAC].concat();
     match flows {
@@ -64,7 +64,7 @@ pub fn frame(flows: Flows, to: [u8; 6]) -> Vec<u8> {
     frame
 }
 
-/// A UDP header without a checksum and this much of zeros. Nothing on the way looks at the checksum.
+/// A UDP header without a checksum, and `payload` zeros. Nothing on the path checks the checksum.
 fn udp(payload: u8) -> Vec<u8> {
     let mut datagram = PORTS.to_vec();
     datagram.extend([0, 8 + payload, 0, 0]);
@@ -72,13 +72,13 @@ fn udp(payload: u8) -> Vec<u8> {
     datagram
 }
 
-/// The sum that the IPv4 header checksum (RFC 791) begins with: of what does not vary.
+/// The part of the IPv4 header checksum (RFC 791) over the fields that do not vary.
 fn ipv4_sum(frame: &[u8]) -> i32 {
     frame[14..34].chunks_exact(2).map(|pair| i32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum()
 }
 
 /// An object with the program, as a compiler would write it. `step` is the time from one batch to the next, in
-/// nanoseconds; without it none waits.
+/// nanoseconds; without it, batches do not wait.
 pub fn elf(flows: Flows, frame: &[u8], ifindex: u32, step: Option<i32>) -> Result<Vec<u8>> {
     let Code { bytes, state } = assemble(flows, frame, ifindex, step);
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
@@ -108,7 +108,7 @@ pub fn elf(flows: Flows, frame: &[u8], ifindex: u32, step: Option<i32>) -> Resul
     Ok(object.write()?)
 }
 
-/// Instructions, and where among them the state's address is to be filled in.
+/// Instructions, and the places where the state's address must be filled in.
 #[derive(Default)]
 struct Code {
     bytes: Vec<u8>,
@@ -125,7 +125,7 @@ enum R {
     A = 4,
     B = 5,
     Frame = 6,
-    /// The packet's end; once that is checked, how often to look at the clock.
+    /// The packet's end; after it is checked, the number of remaining looks at the clock.
     End = 7,
     State = 8,
     Nth = 9,
@@ -260,8 +260,8 @@ fn wait(code: &mut Code, step: i32) {
     code.store(Width::Eight, R::State, DUE, R::A);
 }
 
-/// The value: a random one for each number, and another one for another number (Steele, Lea and Flood, "Fast splittable
-/// pseudorandom number generators", 2014).
+/// Computes a different random value for each number (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014).
 fn splitmix(code: &mut Code) {
     code.wide(R::Value, 0x9e37_79b9_7f4a_7c15);
     code.with(Do::Mul, R::Value, R::Nth);
@@ -321,7 +321,7 @@ fn flood(code: &mut Code) {
     code.by(Do::Right, R::Value, HEAVY_EVERY.ilog2() as i32);
     code.by(Do::And, R::Value, HEAVY_FLOWS as i32 - 1);
     code.by(Do::Add, R::Value, 1);
-    // Into the last byte on the wire.
+    // The number of the heavy flow goes into the last byte on the wire.
     code.by(Do::Left, R::Value, 56);
     code.store(Width::Eight, R::Frame, IPV6_SOURCE_LOWER, R::Value);
 }

@@ -33,7 +33,7 @@ pub(super) const LISTS: [List; 2] = [
     List { name: "destination_prefixes", addresses: Dimension::Destinations, field: "dst_ip" },
 ];
 
-/// Up to this many prefixes are all candidates. Then they are counted exactly, unless packets are missing.
+/// Up to this number, all prefixes are candidates, so they are counted exactly unless packets are missing.
 const CERTAIN_MAX: usize = 200;
 
 /// Whether all bounds of both lists of prefixes of a top list hold, whatever their order.
@@ -140,7 +140,8 @@ impl Oracle {
                     }
                 }
             }
-            // If everything is exact, the rows are the truly largest; if there are few, all of them are listed.
+            // If everything is exact, the rows must be the truly largest; if there are few prefixes, all must be
+            // listed.
             if is_complete && is_exact && prefixes.len() <= CERTAIN_MAX {
                 let least = if rows.is_empty() { 0 } else { last };
                 for (prefix, all) in prefixes.iter().filter(|(prefix, _)| !seen.contains(prefix.as_str())) {

@@ -1,6 +1,6 @@
 //! Names of IP protocols, as reports and other programs write them.
 
-/// Protocols that reports name, by all names in use.
+/// Protocols that reports name, with all their names in use.
 const PROTOS: [(u8, &[&str]); 14] = [
     (1, &["icmp"]),
     (2, &["igmp"]),
@@ -26,7 +26,7 @@ pub fn name(proto: u8) -> String {
 
 /// The number of a protocol that has this name, or whose number this is.
 pub fn number(name: &str) -> Option<u8> {
-    /// Named by some, and not by [`name`].
+    /// Protocols that other programs name, but [`name`] does not.
     const MORE: [(u8, &str); 17] = [
         (8, "egp"),
         (9, "igp"),

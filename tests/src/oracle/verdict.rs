@@ -46,8 +46,8 @@ impl Oracle {
         verdict.result()
     }
 
-    /// Compares the sums over reports of consecutive windows with what is known about all packets. Also checks that
-    /// each ledger adds up.
+    /// Compares the sums over reports of consecutive windows with the truth about all packets. Also checks that each
+    /// ledger adds up.
     ///
     /// This is for live traffic, where it is not known exactly which packet fell into which window.
     ///
@@ -113,7 +113,7 @@ impl Oracle {
     }
 }
 
-/// What the ledgers declare as missing from the records.
+/// Packets and bytes that the ledgers declare as missing from the records.
 #[derive(Clone, Copy)]
 struct Missing {
     lost: Tally,
@@ -188,7 +188,7 @@ impl Verdict {
         }
     }
 
-    /// A count that may be less than the truth by what is missing.
+    /// Compares a count that may be below the truth by the number of missing packets.
     fn short_by(&mut self, place: &str, truth: u64, reported: u64, missing: u64) {
         let nearest = reported.clamp(truth.saturating_sub(missing), truth);
         self.equal(place, nearest, reported);

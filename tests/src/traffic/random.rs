@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats.
+//! Random numbers that are repeatable by a seed.
 
 use weir_sketch::hash::mix;
 
@@ -46,7 +46,7 @@ impl Random {
     }
 }
 
-/// Another number of `bits` bits for each number of `bits` bits: no two share one.
+/// Maps each number of `bits` bits to a different number of `bits` bits.
 ///
 /// Multiplication by an odd number, addition and a right shift folded in are each reversible.
 pub const fn scatter(number: u64, bits: u32, key: u64) -> u64 {
@@ -64,7 +64,7 @@ pub const fn scatter(number: u64, bits: u32, key: u64) -> u64 {
 
 /// Ranks by Zipf's law: rank `r`, counted from 0, comes up in proportion to `1 / (r + 1)^s`.
 ///
-/// By a table of cumulated weights: 8 bytes a rank, one binary search a draw.
+/// It uses a table of cumulative weights: 8 bytes a rank, and one binary search a draw.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     cumulated: Vec<f64>,
@@ -81,11 +81,11 @@ impl Zipf {
         Self { cumulated: cumulated.collect() }
     }
 
-    /// A rank.
+    /// Draws a rank.
     pub fn rank(&self, random: &mut Random) -> u32 {
         let last = self.cumulated.len() - 1;
         let target = random.unit() * self.cumulated[last];
-        // Rounding may carry the target to the very end.
+        // Rounding may put the target beyond the last weight.
         self.cumulated.partition_point(|sum| *sum <= target).min(last) as u32
     }
 }

@@ -1,4 +1,4 @@
-//! Tunnels around packets: for each tunnel, the header of its specification, and the flow key of the tunnel itself.
+//! Tunnels around packets: for each kind of tunnel its header, as specified, and the flow key of the tunnel itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -162,7 +162,7 @@ fn udp(random: &mut Random, dst_port: u16, payload: &[u8]) -> (Vec<u8>, Key) {
     (frame, Key { src_port, dst_port, ..key })
 }
 
-/// IP of either version between two tunnel ends, of which there are only a few.
+/// IP of either version between two tunnel ends; there are only a few ends.
 fn outer(random: &mut Random, proto: u8, payload: &[u8]) -> (Vec<u8>, Key) {
     let mut frame = vec![2; 12];
     let (from, to) = (random.between(1, 250) as u8, random.between(1, 250) as u8);

@@ -1,4 +1,4 @@
-//! What a disk may do to files.
+//! Damage that a disk may do to files.
 
 use std::{
     fs,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The most places of a file that are damaged. They are spread evenly.
+/// Maximum number of places of a file that are damaged. They are spread evenly.
 const PLACES_MAX: u64 = 200;
 /// The bytes that a disk writes or loses at once.
 const SECTOR: u64 = 512;

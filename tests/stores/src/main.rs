@@ -1,4 +1,4 @@
-//! How much damage to a file costs in weir's spool and in embedded databases. Each of them keeps the same reports, each
+//! What a damaged file costs in weir's spool and in embedded databases. Each of them keeps the same reports, each
 //! report synced. Then one place of one file is damaged, the store is opened and read, and so on for every kind of
 //! damage and many places.
 
@@ -29,7 +29,7 @@ const REFUSED: i32 = 3;
 #[derive(Default)]
 struct Outcome {
     tried: u64,
-    /// The store said that it cannot be opened, or read to its end.
+    /// The store returned an error when it was opened or read.
     refused: u64,
     /// The program crashed: it panicked, or ran out of memory.
     crashed: u64,
@@ -37,12 +37,12 @@ struct Outcome {
     lost_several: u64,
     /// The most reports that were missing in a store that could be read.
     lost_most: u64,
-    /// A report had another content than was kept.
+    /// A report had other content than was stored.
     wrong: u64,
 }
 
-/// Without arguments it tries all stores. With the name of a store and a folder it reads that one, and prints how many
-/// reports are missing and how many are wrong: in a process of its own, because some damage crashes it.
+/// Without arguments it tries all stores. With the name of a store and a folder, it reads that one, and prints how many
+/// reports are missing and how many are wrong. It runs itself in this way, because some damage crashes the process.
 fn main() -> Result<ExitCode> {
     let arguments: Vec<_> = env::args().skip(1).collect();
     match &arguments[..] {
@@ -110,7 +110,7 @@ fn try_store<S: Store>(folder: &Path) -> Result<()> {
 }
 
 impl Outcome {
-    /// Reads a store in a process of its own, and counts the outcome.
+    /// Reads a store in a separate process, and counts the outcome.
     fn read<S: Store>(&mut self, folder: &Path) -> Result<()> {
         let mut reader = Command::new(env::current_exe()?);
         let ended = reader.arg(S::NAME).arg(folder).stderr(Stdio::null()).output()?;

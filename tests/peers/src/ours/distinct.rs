@@ -5,7 +5,7 @@ use weir_sketch::Distinct;
 use super::{hash, in_batches};
 use crate::{contender::Subject, item::Item};
 
-/// A counter that gets one key after the other.
+/// A counter that gets keys one by one.
 pub struct OneByOne<D>(pub D);
 
 impl<K: Item, D: Distinct> Subject<K> for OneByOne<D> {

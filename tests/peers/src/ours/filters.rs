@@ -5,7 +5,7 @@ use weir_sketch::{Filter, Keyed, Remove};
 use super::{BATCH, hash, in_batches};
 use crate::{contender::Subject, item::Item};
 
-/// A filter that gets one key after the other.
+/// A filter that gets keys one by one.
 pub struct OneByOne<F>(pub F);
 
 impl<K: Item, F: Filter> Subject<K> for OneByOne<F> {
@@ -27,11 +27,11 @@ impl<K: Item, F: Filter> Subject<K> for OneByOne<F> {
     }
 }
 
-/// A filter that gets one item after the other and hashes it.
+/// A filter that gets items one by one and hashes each.
 pub struct Keys<F, const REMOVES: bool = false>(pub Keyed<F>);
 
 impl<F> Keys<F, true> {
-    /// One that forgets items, too.
+    /// A filter that also removes items.
     pub const fn removable(filter: Keyed<F>) -> Self {
         Self(filter)
     }
@@ -96,11 +96,11 @@ impl<K: Item, F: Filter> Subject<K> for InBatches<F> {
     }
 }
 
-/// A filter that gets its keys in batches, and forgets them in batches.
+/// A filter that gets keys in batches, and also removes them in batches.
 pub struct Removable<F>(InBatches<F>);
 
 impl<F> Removable<F> {
-    /// This filter.
+    /// Wraps this filter.
     pub const fn new(filter: F) -> Self {
         Self(InBatches(filter))
     }
@@ -128,7 +128,7 @@ impl<K: Item, F: Remove> Subject<K> for Removable<F> {
 
 /// The filter with the lowest rate of false positives that fits into this memory; `build` takes the keys and the rate.
 pub fn within<F: Filter>(bytes: usize, keys: u64, build: impl Fn(u64, f64) -> F) -> F {
-    // Small ones are tried: what fits does not depend on the size.
+    // Small filters are tried, because the memory per key does not depend on the size.
     const TRIED: u64 = 10_000;
     let bytes = bytes as u64 * TRIED / keys;
     let (mut too_low, mut fits) = (1e-6, 0.5);

@@ -1,4 +1,5 @@
-//! Lists of the largest keys, with bounds for every key: candidates with a count-min beside them, and both in one.
+//! Lists of the largest keys, with bounds for every key: candidates with a separate count-min, and both in one
+//! structure.
 
 use weir_sketch::{
     BlockedCountMin, Bounds, CandidateBuckets, CountAndSum, Rest, TopK, Weight, candidate_buckets::Packed,
@@ -45,14 +46,13 @@ impl List for CandidateBuckets<Key, CountAndSum> {
 /// How many keys wait for the count-min.
 const TOGETHER: usize = 32;
 
-/// A table of candidates, and a count-min of everything that they do not hold: what weir's lists were before they were
-/// buckets.
+/// A table of candidates, and a count-min of everything else. weir's lists had this structure before they had buckets.
 pub struct Apart {
     candidates: TopK<Key, CountAndSum>,
     rest: Counts,
 }
 
-/// The count-min, and keys waiting for it: many are added at once, long after their cells were prefetched.
+/// The count-min, with keys that wait for it: many are added at once, long after their cells were prefetched.
 struct Counts {
     counts: BlockedCountMin<CountAndSum, Plain>,
     waiting: usize,
@@ -61,7 +61,7 @@ struct Counts {
 }
 
 impl Apart {
-    /// As weir's defaults have it.
+    /// The sizes are weir's defaults.
     pub fn new() -> Self {
         let rest = Counts {
             counts: BlockedCountMin::plain_with_error(0.001, KEY.id()),

@@ -20,7 +20,7 @@ pub const KEY: Key = Key([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
 /// How many keys are hashed before a sketch gets them.
 const BATCH: usize = 256;
 
-/// The hash of this run: of weir's sketches, and of peers that take ready hashes.
+/// The hash of this run, for weir's sketches and for peers that take ready hashes.
 #[inline(always)]
 pub fn hash() -> &'static KeyedHash {
     static HASH: LazyLock<KeyedHash> = LazyLock::new(|| KeyedHash::new(KEY));

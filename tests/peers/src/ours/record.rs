@@ -1,4 +1,5 @@
-//! weir's sketches as a worker uses them, each record hashed once and in batches, but of packets alone, as peers count.
+//! weir's sketches as a worker uses them: each record is hashed once, in batches. Only packets are counted, as peers
+//! do.
 
 use weir_sketch::{BlockedBloom, Bounds, HyperLogLog};
 
@@ -9,12 +10,12 @@ use crate::{
     rows::record::{Flow, RecordPath},
 };
 
-/// Flows that go through one sketch after the other together. The filter's lines of as many more are on their way.
+/// Flows that go together through one sketch after the other. The filter's cache lines for as many more are prefetched.
 const BATCH: usize = 128;
-/// A filter of no more stays within a core's second-level cache, where asking for lines ahead would only cost time.
+/// A filter up to this size stays in a core's second-level cache, where prefetching would only cost time.
 const NEAR_BYTES: usize = 1 << 20;
 
-/// Filter, distinct counter, and a table that has the counts of all and the largest.
+/// A filter, a distinct counter, and a table with the counts of all keys and the largest keys.
 pub struct Ours {
     seen: BlockedBloom,
     new: u64,

@@ -29,7 +29,7 @@ impl<K: Item> Subject<K> for SimpleHll {
     }
 }
 
-/// HyperLogLog with 2^14 registers of six bits, exact and small for a few.
+/// HyperLogLog with 2^14 registers of six bits; exact and small for a few items.
 pub struct CardinalityEstimatorCrate<K: Item>(CardinalityEstimator<K, wyhash::WyHash, 14, 6>);
 
 impl<K: Item> CardinalityEstimatorCrate<K> {
@@ -65,20 +65,20 @@ impl<K: Item> Subject<K> for CardinalityEstimatorCrate<K> {
 
 /// HyperLogLog with 2^14 registers of a byte, of Apache DataSketches. It hashes by itself.
 ///
-/// While one stream goes in, it adds up how likely each change of a register was ("HIP"). That is more exact than what
-/// the registers alone tell, and it is gone after merging.
+/// While it counts one stream, it adds up how likely each change of a register was ("HIP"). That is more exact than the
+/// registers alone, and is lost by merging.
 pub struct DataSketchesHll {
     sketch: HllSketch,
     is_hip: bool,
 }
 
 impl DataSketchesHll {
-    /// As it answers about one stream.
+    /// Answers as about one stream.
     pub fn hip() -> Self {
         Self { sketch: empty_hll(), is_hip: true }
     }
 
-    /// As it answers after merging: from the registers alone.
+    /// Answers as after merging: from the registers alone.
     pub fn composite() -> Self {
         Self { sketch: empty_hll(), is_hip: false }
     }

@@ -7,7 +7,7 @@ use fastbloom_rs::{Deletable, Membership};
 
 use crate::{contender::Subject, item::Item, ours::hash};
 
-/// Split-block Bloom filter with eight words of 32 bits, as Apache Parquet's. Takes ready hashes.
+/// Split-block Bloom filter with eight words of 32 bits, as in Apache Parquet. Takes ready hashes.
 pub struct SbbfRsSafe(sbbf_rs_safe::Filter);
 
 impl SbbfRsSafe {
@@ -36,7 +36,7 @@ impl<K: Item> Subject<K> for SbbfRsSafe {
     }
 }
 
-/// Bloom filter whose bits lie anywhere.
+/// Classic Bloom filter, whose bits may be anywhere.
 pub struct Fastbloom<S = fastbloom::DefaultHasher>(fastbloom::BloomFilter<S>);
 
 impl Fastbloom<ahash::RandomState> {
@@ -184,11 +184,11 @@ impl Cuckoofilter {
 
 impl<K: Item> Subject<K> for Cuckoofilter {
     fn clear(&mut self) {
-        // It cannot be emptied.
+        // It cannot be cleared, so a new one replaces it.
         self.0 = cuckoofilter::CuckooFilter::with_capacity(self.1);
     }
     fn put(&mut self, keys: &[K]) {
-        // What it cannot take in it loses, which the check of all answers sees.
+        // It loses keys that do not fit, which the check of all answers notices.
         for key in keys.iter() {
             drop(self.0.add(key));
         }
@@ -210,7 +210,7 @@ impl<K: Item> Subject<K> for Cuckoofilter {
 pub struct Qfilter(qfilter::Filter);
 
 impl Qfilter {
-    /// For this many keys at this rate; it rounds slots up to a power of two.
+    /// A filter for this many keys at this rate; it rounds the slots up to a power of two.
     pub fn with_capacity(keys: u64, rate: f64) -> Self {
         Self(qfilter::Filter::new(keys, rate).expect("capacity and rate are in range"))
     }

@@ -15,13 +15,13 @@ where
     C: Counter;
 
 impl<C: Counter, W: Width> AsapSketchlib<C, W> {
-    /// This many counters.
+    /// A sketch with this many counters.
     pub fn with_cells(rows: usize, columns: usize) -> Self {
         Self(CountMinSketch::with_dimensions(rows, columns))
     }
 }
 
-/// What it counts in.
+/// The type of its counters.
 pub trait Counter: Copy + Default + PartialOrd + From<i32> + AddAssign + TryInto<u64, Error: Debug> {}
 
 impl Counter for i32 {}
@@ -49,9 +49,9 @@ impl<K: Item, C: Counter, W: Width> Subject<K> for AsapSketchlib<C, W> {
     }
 }
 
-/// A hash wide enough for the column of each row: it cuts them from its bits.
+/// A hash that is wide enough to hold the column of each row in its bits.
 pub trait Width: MatrixFastHash + Debug + 'static {
-    /// As many bits out of 64.
+    /// Makes this hash from 64 bits.
     fn of(hash: u64) -> Self;
 }
 
@@ -69,7 +69,7 @@ impl Width for u128 {
     }
 }
 
-/// Tells the crate that hashes are made elsewhere.
+/// Tells the crate that the keys are already hashed.
 #[derive(Clone, Debug)]
 pub struct Ready<W>(PhantomData<W>);
 
@@ -96,14 +96,14 @@ impl<W: Width> SketchHasher for Ready<W> {
 /// Plain count-min of Apache DataSketches. It hashes by itself, once for each row.
 pub struct DataSketchesCountMin<U: Unsigned>(DataSketchesSketch<U>);
 
-/// What it counts in.
+/// The type of its counters.
 pub trait Unsigned: UnsignedCountMinValue + Into<u64> {}
 
 impl Unsigned for u32 {}
 impl Unsigned for u64 {}
 
 impl<U: Unsigned> DataSketchesCountMin<U> {
-    /// This many counters.
+    /// A sketch with this many counters.
     pub fn with_cells(rows: usize, columns: usize) -> Self {
         Self(DataSketchesSketch::new(rows as u8, columns as u32).expect("the settings are in range"))
     }
@@ -111,7 +111,7 @@ impl<U: Unsigned> DataSketchesCountMin<U> {
 
 impl<K: Item, U: Unsigned> Subject<K> for DataSketchesCountMin<U> {
     fn clear(&mut self) {
-        // It has no way to forget. A new one would have to fetch its pages while it is measured.
+        // It cannot be cleared. The pages of a new one would be faulted in while it is measured.
         self.0.decay(1e-18);
     }
     fn put(&mut self, keys: &[K]) {
@@ -133,7 +133,7 @@ pub struct CountMinSketchCrate<K: Item>(CountMinSketch64<K>, usize);
 impl<K: Item> CountMinSketchCrate<K> {
     /// Four rows of this many columns.
     pub fn with_columns(columns: usize) -> Self {
-        // Its width is twice the capacity over the tolerance; each row halves the probability.
+        // Its width is twice the capacity divided by the tolerance; each row halves the probability.
         let sketch = CountMinSketch64::new(columns / 2, 0.94, 1.0).expect("the settings are in range");
         Self(sketch, columns * 4 * size_of::<u64>())
     }

@@ -1,5 +1,5 @@
-//! The peers: each at its fastest that its documentation offers, with the hash that it comes with or, where it takes
-//! ready hashes, weir's.
+//! The peers: each in the fastest way that its documentation offers, with its own hash or, if it takes ready hashes,
+//! with weir's.
 
 pub mod distinct;
 pub mod filters;

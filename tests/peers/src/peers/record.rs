@@ -1,4 +1,5 @@
-//! The best crates for each part of a record's path, together: what takes ready hashes gets one that is made once.
+//! The best crates for each part of a record's path, together. Those that take ready hashes share one hash for each
+//! record.
 
 use asap_sketchlib::{CountMinSketch, FastPath, Vector2D};
 use simple_hll::HyperLogLog;
@@ -11,7 +12,7 @@ use crate::{
 
 /// Rows of counters.
 const ROWS: usize = 4;
-/// Flows that go through one sketch after the other together: the loops are shorter, and all are faster for it.
+/// Flows that go together through one sketch after the other: shorter loops make all of them faster.
 const BATCH: usize = 256;
 
 /// Filter, distinct counter, counts of all, and the largest.
@@ -60,7 +61,7 @@ impl<L: Subject<Flow>> Subject<Flow> for Together<L> {
             for hash in hashes.iter() {
                 self.counts.update_with_hash(hash);
             }
-            // It hashes by itself, which cannot be helped.
+            // This crate always hashes by itself.
             self.largest.put(flows);
         }
     }

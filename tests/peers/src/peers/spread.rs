@@ -1,4 +1,4 @@
-//! No crate answers "which keys touch many?": this is one distinct counter for each key.
+//! No crate answers "which keys touch many?", so the peer here is one distinct counter for each key.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub struct OneEach(HashMap<Bytes<8>, Counter, ahash::RandomState>);
 
 impl Subject<Contact> for OneEach {
     fn clear(&mut self) {
-        // Its room stays, which spares it to grow.
+        // The map keeps its capacity, so it need not grow again.
         self.0.clear();
     }
     fn put(&mut self, contacts: &[Contact]) {
@@ -33,7 +33,7 @@ impl Subject<Contact> for OneEach {
         self.touched(&keys).iter().map(|(touched, _)| touched).sum()
     }
     fn memory_bytes(&self) -> usize {
-        // An entry of its table and a byte beside it, of which it fills seven eighths.
+        // A table entry and one control byte; the table is filled to at most seven eighths.
         let table = self.0.capacity() * 8 / 7 * (size_of::<(Bytes<8>, Counter)>() + 1);
         let beside = |counter: &Counter| counter.size_of() - size_of::<Counter>();
         table + self.0.values().map(beside).sum::<usize>()

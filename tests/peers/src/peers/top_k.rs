@@ -1,4 +1,4 @@
-//! Crates that answer "which are the largest?": one has three variants with one interface.
+//! Crates that answer "which are the largest?". One of them has three variants with the same interface.
 
 use std::collections::HashSet;
 
@@ -52,9 +52,9 @@ macro_rules! variants {
 variants! {
     /// `HeavyKeeper` as in the paper: rows of buckets, counts decay.
     HeavyKeeper = TopK;
-    /// All cells of a key in one bucket.
+    /// `HeavyKeeper` with all cells of a key in one bucket.
     HeavyKeeperBucketed = BucketedTopK;
-    /// A lobby and slots that do not decay, in one of two buckets.
+    /// The cuckoo variant: a key is in one of two buckets, each with a lobby and with slots that do not decay.
     HeavyKeeperCuckoo = CuckooTopK;
 }
 
@@ -65,9 +65,9 @@ pub struct DataSketchesFrequentItems<K: Item> {
 }
 
 impl<K: Item> DataSketchesFrequentItems<K> {
-    /// Its table has a power of two of slots: the one whose memory comes nearest to this.
+    /// The number of slots is the power of two whose memory is nearest to this size.
     pub fn with_bytes(k: usize, bytes: usize) -> Self {
-        /// Beside the key a slot has its count, and how far it is from where it belongs.
+        /// Besides the key a slot has its count, and the distance to its preferred slot.
         const BESIDE: usize = size_of::<u64>() + size_of::<u16>();
         let slots = bytes as f64 / (size_of::<Option<K>>() + BESIDE) as f64;
         let sketch = FrequentItemsSketch::new(1 << slots.log2().round() as u32).expect("the size is in range");

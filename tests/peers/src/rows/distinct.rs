@@ -1,6 +1,6 @@
-//! "How many distinct?": the root of the mean squared relative error over many sets of keys is beside each time.
+//! "How many distinct?": next to each time is the root mean square of the relative error over many sets of keys.
 //!
-//! These structures are a few KiB and always in a cache: there is no row far away.
+//! These structures have a few KiB and are always in a cache, so there is no row beyond the cache.
 
 use weir_sketch::{HyperLogLog, UltraLogLog};
 
@@ -22,12 +22,12 @@ pub fn run(bench: &mut Bench) {
 
 /// A kind of distinct counter.
 trait Row {
-    /// What it is called, and how it is built.
+    /// Its name, and how it is built.
     const STRUCTURE: &'static str;
     /// Its standard error by theory.
     const STANDARD_ERROR: f64;
 
-    /// All that compete.
+    /// All contenders.
     fn contenders<K: Item>() -> Vec<Contender<K>>;
 }
 
@@ -102,7 +102,7 @@ fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group) {
     }
     let outcomes = contenders.iter().zip(times).zip(squares).map(|((contender, times), squares)| {
         let error = f64::sqrt(squares / rounds as f64);
-        // Of right answers, one in 10,000 exceeds this: chi-squared with 64 or more degrees of freedom.
+        // One in 10,000 correct results exceeds this: chi-squared with 64 or more degrees of freedom.
         bench.check(error < 1.35 * R::STANDARD_ERROR, || {
             format!("{}: {} with {} is off by {:.2} %", R::STRUCTURE, contender.name, K::NAME, error * 100.0)
         });

@@ -1,6 +1,6 @@
-//! "Seen before?": every filter is filled to its plan, asked for keys that it has and for keys that it has not.
+//! "Seen before?": every filter is filled as planned, and then asked for present and absent keys.
 //!
-//! A false negative is a wrong answer, and so is a rate of false positives beyond what the structure may have.
+//! A false negative is a wrong answer. So is a rate of false positives above the structure's limit.
 
 use weir_sketch::{BlockedBloom, Bloom, CountingBloom, Cuckoo, Quotient, ScalableBloom, TwoChoice, hash::mix};
 
@@ -27,20 +27,20 @@ pub fn run(bench: &mut Bench) {
 
 /// A kind of filter.
 pub(super) trait Row {
-    /// What it is called, and how it is built.
+    /// Its name, and how it is built.
     const STRUCTURE: &'static str;
     /// Whether keys can be removed; then the last quarter of insertions, where room is short, is timed by itself.
     const REMOVABLE: bool = false;
-    /// Whether all kinds of items are measured far away, and not only the shortest. Filling takes minutes with slow
-    /// peers.
+    /// Whether all kinds of items are measured beyond the cache, and not only the shortest. Slow peers take minutes to
+    /// fill.
     const ALL_ITEMS_FAR: bool = false;
-    /// The highest rate of false positives that is right.
+    /// The highest allowed rate of false positives.
     const RATE_AT_MOST: f64;
 
-    /// How many keys filters of this size are filled with.
+    /// The number of keys for filters of this size.
     fn keys(bytes: usize) -> u64;
 
-    /// All that compete, each of about this size.
+    /// All contenders, each of about this size.
     fn contenders<K: Item>(bytes: usize) -> Vec<Contender<K>>;
 }
 
@@ -121,7 +121,7 @@ impl Row for ScalableRow {
     const RATE_AT_MOST: f64 = 0.012;
 
     fn keys(bytes: usize) -> u64 {
-        // What the peer takes; it fills each of its filters to a half.
+        // The number of keys that the peer takes; it fills each of its filters to a half.
         (bytes as f64 * 8.0 / 36.0) as u64
     }
 
@@ -137,7 +137,7 @@ impl Row for ScalableRow {
     }
 }
 
-/// What a filter of 16-bit fingerprints is filled to.
+/// The load of a filter with 16-bit fingerprints.
 const CUCKOO_LOAD: f64 = 0.945;
 
 struct CuckooRow;
@@ -168,7 +168,7 @@ struct TwoChoiceRow;
 impl Row for TwoChoiceRow {
     const STRUCTURE: &'static str = "Two-choice filter of 16 bits, filled to 94.5 %";
     const REMOVABLE: bool = true;
-    // The peer's, with 8 bits.
+    // The limit of the peer, which has fingerprints of 8 bits.
     const RATE_AT_MOST: f64 = CuckooRow::RATE_AT_MOST;
 
     fn keys(bytes: usize) -> u64 {
@@ -213,7 +213,7 @@ impl Row for QuotientRow {
 
 const OPERATIONS: [&str; 5] = ["insert", "absent", "present", "insert when nearly full", "remove"];
 
-/// Measures one kind of filter at both places with all kinds of items.
+/// Measures one kind of filter at both memory levels with all kinds of items.
 fn row<R: Row>(bench: &mut Bench) {
     if !bench.settings.wants(R::STRUCTURE) {
         return;
@@ -235,7 +235,7 @@ fn row<R: Row>(bench: &mut Bench) {
 struct Schedule {
     /// How often it is filled anew.
     fills: usize,
-    /// In how many pieces; contenders take turns after each.
+    /// In how many pieces it is filled; contenders take turns after each piece.
     slices: u64,
     /// How many rounds of questions follow a fill.
     asks: u64,
@@ -314,7 +314,7 @@ fn measure<R: Row, K: Item>(contenders: &mut [Contender<K>], keys: u64, schedule
         for round in 0..schedule.asks {
             let numbers = round * schedule.asked..(round + 1) * schedule.asked;
             let absent: Vec<K> = numbers.clone().map(|n| K::nth(ABSENT + n)).collect();
-            // In no order, so that a key is not near the one before.
+            // The order is random, so that a key is not near the previous one.
             let present = numbers.map(|n| K::nth(((u128::from(mix(n)) * u128::from(keys)) >> 64) as u64));
             let present: Vec<K> = present.collect();
             for (contender, record) in contenders.iter_mut().zip(&mut records) {
@@ -355,7 +355,7 @@ fn remove_last_quarter<K: Item>(
     }
 }
 
-/// Some questions that nobody times, after which the filter is in the cache again.
+/// Asks some untimed questions, which bring the filter back into the cache.
 fn warm<K>(contender: &Contender<K>, keys: &[K], schedule: &Schedule) {
     if schedule.warm {
         std::hint::black_box(contender.subject.ask(&keys[..keys.len() / 4]));

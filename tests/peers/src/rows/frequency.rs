@@ -1,6 +1,6 @@
 //! "How much?": a stream by Zipf's law goes in, and every key's estimate is compared with its true count.
 //!
-//! An estimate below the truth is a wrong answer, and so are too many far above it.
+//! An estimate below the truth is a wrong answer. So are too many estimates far above it.
 
 use std::hint::black_box;
 
@@ -29,20 +29,20 @@ pub fn run(bench: &mut Bench) {
 /// Rows of counters.
 const ROWS: usize = 4;
 
-/// A probability of more than the error for which weir takes as many rows.
+/// The probability of exceeding the error for which weir uses this number of rows.
 const PROBABILITY: f64 = 0.02;
 
-/// The error for which weir takes this many columns.
+/// The error for which weir uses this many columns.
 fn error(columns: usize) -> f64 {
     std::f64::consts::E / (columns as f64 - 0.5)
 }
 
 /// A kind of count-min sketch.
 trait Row {
-    /// What it is called, and how it is built.
+    /// Its name, and how it is built.
     const STRUCTURE: &'static str;
 
-    /// All that compete, each with [`ROWS`] times `columns` counters.
+    /// All contenders, each with [`ROWS`] times `columns` counters.
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>>;
 }
 
@@ -63,7 +63,7 @@ impl Row for OneLineRow {
     const STRUCTURE: &'static str = "Count-min in one cache line, 32-bit counters, in as much memory as 4 rows";
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
-        // Counters half as wide, and twice as many.
+        // The counters are half as wide, so there are twice as many.
         let columns = 2 * columns;
         let ours = BlockedCountMin::<u32, Plain>::plain_with_error(error(columns), KEY.id());
         plain::<i32, u32, K>(Contender::ours("BlockedCountMin, plain", ours), columns)
@@ -81,7 +81,7 @@ impl Row for TwoLinesRow {
     }
 }
 
-/// weir's, a peer that takes ready hashes, and one that does not.
+/// weir's sketch, a peer that takes ready hashes, and one that does not.
 fn plain<C: peers::Counter + 'static, U: peers::Unsigned + 'static, K: Item>(
     ours: Contender<K>,
     columns: usize,
@@ -94,7 +94,7 @@ fn plain<C: peers::Counter + 'static, U: peers::Unsigned + 'static, K: Item>(
 }
 
 fn plain_peer<C: peers::Counter + 'static, K: Item>(columns: usize) -> Contender<K> {
-    // It takes the columns of four rows and a bit each from the hash: 64 bits are faster if they suffice.
+    // It takes the columns of four rows from the hash, with one bit more for each: 64 bits are faster if they suffice.
     if columns.ilog2() < 16 {
         Contender::peer("asap_sketchlib", peers::AsapSketchlib::<C, u64>::with_cells(ROWS, columns))
     } else {
@@ -125,7 +125,7 @@ impl Row for HeavyLightRow {
     const STRUCTURE: &'static str = "Heavy and light counters";
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
-        // As much memory as four rows of counters, whatever it makes of it.
+        // It has as much memory as four rows of counters.
         let memory = HeavyLight::<u64>::with_error(error(columns), KEY.id()).memory_bytes();
         let share = memory as f64 / (columns * ROWS * size_of::<u64>()) as f64;
         let ours = HeavyLight::<u64>::with_error(error(columns) * share, KEY.id());
@@ -137,7 +137,8 @@ impl Row for HeavyLightRow {
     }
 }
 
-/// What comes in: a million keys by Zipf's law inside L2; far away all keys alike, so that they are everywhere.
+/// The input: a million keys by Zipf's law inside L2; beyond it, all keys equally often, so that they are spread over
+/// the memory.
 struct Traffic {
     stream: Vec<u64>,
     numbers: usize,
@@ -191,7 +192,7 @@ fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group, columns: usize
         let error = Error::of(contender, traffic, columns);
         let who = || format!("{}: {} with {}", R::STRUCTURE, contender.name, K::NAME);
         bench.check(error.too_low == 0, || format!("{} says too little of {} keys", who(), error.too_low));
-        // By the promise e^-4; twice as many are no chance.
+        // The promised share is e^-4; twice as many are more than chance.
         let share = error.too_high as f64 / error.keys as f64;
         bench.check(share < 2.0 * f64::exp(-4.0), || format!("{} breaks its bound for {share:.3} of keys", who()));
         Outcome {

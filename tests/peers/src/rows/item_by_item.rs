@@ -1,5 +1,5 @@
-//! Items one by one, each hashed when it comes, with a secret key: texts of 60 bytes and numbers of 8. That is how a
-//! program begins with a filter, and what most programs stay with.
+//! Items one by one, each hashed when it comes, with a secret key: texts of 60 bytes and numbers of 8. Most programs
+//! use a filter in this way.
 
 use weir_sketch::{BlockedBloom, Cuckoo, Quotient, TwoChoice};
 

@@ -1,8 +1,8 @@
-//! What the five lists of a router's traffic cost a record: flows, sources, destinations, pairs and services, each with
-//! bounds for every key. Candidates with a count-min beside them, and candidate buckets in the same memory.
+//! The cost per record of the five lists of a router's traffic: flows, sources, destinations, pairs and services, each
+//! with bounds for every key. Compares candidates with a separate count-min to candidate buckets in the same memory.
 //!
-//! Records are hashed before the clock starts, as they are hashed once for all of a router's sketches. A wrong answer
-//! is a key whose truth is not within its bounds.
+//! Records are hashed before the clock starts, because a router hashes each record once for all its sketches. A wrong
+//! answer is a key whose truth is not within its bounds.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ use crate::{
 const STRUCTURE: &str = "Five lists, keys of 40 bytes, packets and bytes";
 const LISTS: usize = 5;
 const RECORDS: usize = 1 << 19;
-/// Records that are added together: as a worker's batch.
+/// Records that are added together, as in a worker's batch.
 const BATCH: usize = 256;
 /// Batches that are timed together.
 const PIECE: usize = 32;
@@ -67,7 +67,7 @@ fn flood(random: u64) -> [Key; LISTS] {
     keys(random & 0xffff_ffff, 1, random >> 48 << 16 | 443)
 }
 
-/// Records, by list.
+/// The keys of all records, by list.
 struct Records {
     keys: [Vec<Key>; LISTS],
     hashes: [Vec<u64>; LISTS],
@@ -83,7 +83,7 @@ impl Records {
         Self { keys, hashes, weights }
     }
 
-    /// Copies of the records from number `at` on, in the nearest cache: where they are once they were hashed.
+    /// Copies of the records from number `at` on, which are then in the nearest cache, as after hashing.
     fn batch(&self, at: usize, buffer: &mut Buffer) {
         for list in 0..LISTS {
             buffer.keys[list].copy_from_slice(&self.keys[list][at..at + BATCH]);
@@ -114,7 +114,7 @@ fn compete(bench: &mut Bench, group: &mut Group, item: &'static str, records: &R
     group.add(item, outcomes);
 }
 
-/// Fills new lists; adds the nanoseconds a record took in each piece.
+/// Fills new lists, and adds to `times` the nanoseconds per record of each piece.
 fn time<L: List>(lists: &mut [L; LISTS], records: &Records, times: &mut Vec<f64>) {
     lists.iter_mut().for_each(L::clear);
     let mut buffer = Box::new(Buffer {

@@ -1,4 +1,4 @@
-//! The rows: which structures compete, on what, and what must be true of their answers.
+//! The rows: the competing structures, their input, and the checks of their answers.
 
 mod distinct;
 mod filters;

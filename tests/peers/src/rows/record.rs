@@ -1,8 +1,8 @@
-//! The whole path of a record through one worker's sketches: was the flow seen, how many are there, how large is each,
-//! which are the largest?
+//! The whole path of a record through one worker's sketches: Was the flow seen before? How many flows are there? How
+//! large is each? Which are the largest?
 //!
-//! A flow that was put in and is not found, a count outside its bounds, and a number of flows that is far off are wrong
-//! answers.
+//! Wrong answers are: an added flow that is not found, a count outside its bounds, and a number of flows that is far
+//! off.
 
 use crate::{
     bench::Bench,
@@ -23,7 +23,7 @@ const STRUCTURE: &str = "The whole record path, flows of 13 bytes";
 const K: usize = 1_000;
 /// The memory for the largest and for all counts together.
 const COUNTS_BYTES: usize = 512 << 10;
-/// The same of weir's: less, and its counts are still closer than the peers'.
+/// The same memory in weir: less, and its counts are still closer than those of the peers.
 const OURS_COUNTS_BYTES: usize = 320 << 10;
 /// Bits of a filter for each flow that it is planned for.
 const BITS_PER_FLOW: f64 = 10.5;
@@ -33,7 +33,7 @@ const STANDARD_ERROR: f64 = 1.04 / 128.0;
 /// A flow of IPv4: addresses, ports and protocol.
 pub type Flow = Bytes<13>;
 
-/// Sketches that take records and answer all four questions. [`Subject::ask`] says how many flows are among the K
+/// Sketches that take records and answer all four questions. [`Subject::ask`] returns how many flows are among the K
 /// largest.
 pub trait RecordPath: Subject<Flow> {
     /// How many of these flows were not seen.
@@ -45,7 +45,7 @@ pub trait RecordPath: Subject<Flow> {
     /// How many flows there are.
     fn unique(&self) -> u64;
 
-    /// Between what a flow's number of packets lies.
+    /// The bounds of a flow's number of packets.
     fn packets(&self, flow: &Flow) -> (u64, u64);
 }
 
@@ -57,7 +57,7 @@ pub fn run(bench: &mut Bench) {
     for place in [MemoryLevel::Near, MemoryLevel::Far] {
         let mut group =
             Group::new(STRUCTURE, place, &["record"], "of Zipf 1.05: flows off by; count too high by; precision");
-        // The last one's errors are printed: where all flows are alike, none is the largest.
+        // The errors of the last input are printed: with equal flows, none is the largest.
         compete(bench, &mut group, place, "all new", &Records::all_new());
         compete(bench, &mut group, place, "Zipf 1.05", &Records::popular());
         bench.finish(group);
@@ -83,7 +83,7 @@ fn contenders(filter_bytes: usize) -> Vec<(&'static str, bool, Box<dyn RecordPat
     ]
 }
 
-/// What comes in.
+/// The input.
 struct Records {
     flows: Vec<Flow>,
     /// Every flow once.
@@ -102,7 +102,8 @@ impl Records {
         Self::of(&Zipf::new(1_000_000, 1.05).stream(3, Self::LENGTH))
     }
 
-    /// No flow comes twice: a flood from spoofed addresses. No more than the smaller filter is planned for.
+    /// No flow comes twice: a flood from spoofed addresses. There are no more flows than the smaller filter is planned
+    /// for.
     fn all_new() -> Self {
         Self::of(&(0..390_000).collect::<Vec<_>>())
     }
@@ -138,18 +139,18 @@ fn compete(bench: &mut Bench, group: &mut Group, place: MemoryLevel, item: &'sta
     group.add(item, outcomes);
 }
 
-/// Compares all answers with the truth; says how far off they are.
+/// Compares all answers with the truth; returns their errors as text.
 fn check(bench: &mut Bench, name: &str, subject: &dyn RecordPath, records: &Records) -> String {
     let flows = records.distinct.len() as f64;
     let unseen = subject.unseen(&records.distinct);
     bench.check(unseen == 0, || format!("{STRUCTURE}: {name} has not seen {unseen} flows"));
 
-    // Some are taken for seen: at the rate of a full filter at most, and it fills only with the last ones.
+    // Some new flows are taken for seen, at most at the rate of a full filter, and the filter is full only at the end.
     let new = subject.new_flows() as f64 / flows;
     bench.check((0.99..=1.0).contains(&new), || format!("{STRUCTURE}: {name} finds {new:.4} of flows new"));
 
     let unique = subject.unique() as f64 / flows - 1.0;
-    // A right one is beyond it once in 10,000 times.
+    // A correct result exceeds this once in 10,000 times.
     bench.check(unique.abs() < 4.0 * STANDARD_ERROR, || {
         format!("{STRUCTURE}: {name} is off by {:.2} % of flows", unique * 100.0)
     });

@@ -18,7 +18,7 @@ use crate::{
 const STRUCTURE: &str = "Spread, 1 M keys";
 /// Keys that touch many.
 const LARGE: u64 = 1_000;
-/// Keys that touch from one item to four.
+/// Keys that touch one to four items.
 const SMALL: u64 = 1_000_000;
 /// How many items the smallest of the large keys touches; the largest touches eight times as many.
 const RESOLUTION: u64 = 1_000;

@@ -1,4 +1,4 @@
-//! "Which are the largest?": of streams by Zipf's law, how many of the true thousand are found.
+//! "Which are the largest?": how many of the true thousand largest keys of streams by Zipf's law are found.
 
 use crate::{
     bench::Bench,
@@ -12,13 +12,13 @@ use crate::{
 };
 
 const STRUCTURE: &str = "Top 1,000 of Zipf 1.05, 256 KiB";
-/// How many are sought.
+/// How many of the largest are asked for.
 const K: usize = 1_000;
 /// The memory of each contender.
 const BYTES: usize = 256 << 10;
-/// Streams, each a round: one by itself tells the precision to 0.001 only.
+/// Streams, one for each round: a single one shows the precision only in steps of 0.001.
 const STREAMS: u64 = 5;
-/// The keys that there are.
+/// The number of different keys.
 const NUMBERS: u32 = 1_000_000;
 
 /// Measures all of them.

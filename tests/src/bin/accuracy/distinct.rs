@@ -1,4 +1,4 @@
-//! Distinct keys by the hash that the daemon uses, from one to ten million, random ones and rows.
+//! Counts of distinct keys with the daemon's hash, from one to ten million; random and consecutive keys.
 
 use core::net::Ipv6Addr;
 

@@ -17,7 +17,7 @@ use crate::{
     views::{Statement, Truths},
 };
 
-/// What is true of a window.
+/// The truth about a window.
 pub struct Judge {
     dimensions: [HashMap<Subject, Tally>; 5],
     /// The bytes of the tenth largest flow, and the ten largest flows' sum.
@@ -47,7 +47,7 @@ impl Judge {
         }
     }
 
-    /// Judges everything that a summary says of packets that were taken at this rate, at this confidence.
+    /// Judges everything in a summary of packets that were sampled at this rate, at this confidence.
     pub fn summary(&self, plan: &Views, summary: &Summary, (rate, confidence): (Rate, f64), cell: &mut Cell) {
         let empty = Ranking::default();
         let list = |nth: usize| summary.views.get(nth).and_then(Answer::ranking).unwrap_or(&empty);
@@ -81,7 +81,7 @@ impl Judge {
         })
     }
 
-    /// How well the largest flows are known, and found.
+    /// Measures how exactly the largest flows are counted, and whether they are found.
     fn largest(&self, plan: &Views, flows: &Ranking<ViewKey>, cell: &mut Cell) {
         let mut found = 0;
         for ranked in &flows.by_bytes {
@@ -100,7 +100,7 @@ impl Judge {
     }
 }
 
-/// What a row of the `nth` list is about, in the words of the oracle.
+/// The key of a row of the `nth` list, as the oracle names it.
 pub fn subject(plan: &Views, nth: usize, key: &ViewKey) -> Subject {
     let key = plan.questions[nth].by.flow(key);
     match Dimension::ALL[nth] {

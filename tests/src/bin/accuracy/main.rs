@@ -1,5 +1,5 @@
-//! How accurate reports are, behind `scripts/accuracy`: much traffic of which everything is known, through the
-//! measurement and into bounds, which must hold as often as they say.
+//! How accurate reports are (`scripts/accuracy`): known traffic is measured again and again, and the bounds must hold
+//! as often as stated.
 
 use std::{
     fs,
@@ -52,12 +52,12 @@ struct Options {
     plots: Option<PathBuf>,
 }
 
-/// The most seeds a cell: where one bound in a thousand may fail, so many tell it from two in a thousand.
+/// Maximum number of seeds for each cell: enough to tell one failure in a thousand from two.
 const SEEDS: u64 = 10_000;
 
 fn main() -> Result<ExitCode> {
     let Options { minutes, quick, only, seed, plots } = Options::parse();
-    // The last tasks end after the time is over, and pictures and tables follow.
+    // Some time is kept for the last tasks, and for pictures and tables.
     let time = Duration::from_secs(if quick { 105 } else { 60 * minutes - 15 });
     let tallies = measure(seed, time, &tasks(quick, only))?;
     print::tables(&tallies)?;
@@ -84,7 +84,7 @@ enum Section {
     Spread,
 }
 
-/// A part of a seed's work.
+/// A part of the work for a seed.
 #[derive(Clone, Copy)]
 enum Task {
     Cells(&'static Scenario),
@@ -104,7 +104,7 @@ impl Task {
     }
 }
 
-/// What is done for each seed. Two minutes are too short for lists of a million.
+/// The tasks for each seed. Two minutes are too short for lists of a million.
 fn tasks(is_quick: bool, only: Option<Section>) -> Vec<Task> {
     let is_wanted =
         |part| only.map_or(!is_quick || !matches!(part, Section::Largest | Section::Spread), |only| only == part);
@@ -113,7 +113,7 @@ fn tasks(is_quick: bool, only: Option<Section>) -> Vec<Task> {
     all.filter(|task| is_wanted(task.part())).collect()
 }
 
-/// All tasks of one seed after those of the one before, on all CPUs, until the time is over.
+/// Runs all tasks of one seed after the other, on all CPUs, until the time is over.
 fn measure(seed: u64, time: Duration, tasks: &[Task]) -> Result<Tallies> {
     let end = clock::now().monotonic + time;
     let (next, all) = (AtomicU64::new(0), Mutex::new(Tallies::default()));
@@ -124,7 +124,7 @@ fn measure(seed: u64, time: Duration, tasks: &[Task]) -> Result<Tallies> {
             if round == SEEDS || clock::now().monotonic >= end {
                 return Ok(());
             }
-            // A run's traffic, and its keys, are those of no other run.
+            // Each run has different traffic and keys.
             let seed = seed.wrapping_mul(SEEDS) + round;
             let mut found = Tallies::default();
             match task {

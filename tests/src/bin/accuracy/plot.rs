@@ -9,12 +9,12 @@ use crate::{
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 420.0;
-/// Where the axes are; names of lines stand to the right.
+/// The position of the axes; the names of lines are to the right.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 520.0;
 const TOP: f64 = 45.0;
 const BOTTOM: f64 = 365.0;
-/// Told apart by everybody (Okabe and Ito, "Color universal design", 2008).
+/// Colours that everybody can distinguish (Okabe and Ito, "Color universal design", 2008).
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442"];
 
 /// A line: its name, and its points.
@@ -82,7 +82,7 @@ pub fn all(tallies: &Tallies) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Values below this are drawn here: zero has no logarithm.
+/// Smaller values are drawn at this value, because zero has no logarithm.
 const LEAST: f64 = 0.001;
 
 fn picture(title: &str, below: &str, lines: &[Line]) -> String {

@@ -86,7 +86,7 @@ pub fn tables(tallies: &Tallies) -> Result<()> {
     tens(tallies)
 }
 
-/// Whether lists have the true ten.
+/// Prints whether lists have the true ten.
 fn tens(tallies: &Tallies) -> Result<()> {
     let row = |(list, tens): (&&'static str, &Tens)| {
         let Tens { incomplete, missing } = *tens;

@@ -1,4 +1,4 @@
-//! Whether lists show the true ten: the largest of a million flows, and who touches most among a million keys.
+//! Whether lists show the true ten: the largest of a million flows, and those of a million keys that touch most items.
 
 use std::sync::Arc;
 
@@ -36,14 +36,15 @@ use crate::{
 const TOP: usize = 10;
 /// Flows, and keys that touch others.
 const MANY: u32 = 1_000_000;
-/// By which packets choose flows, and by which keys touch others.
+/// The exponent of Zipf's law, for the flows of packets and for the items of keys.
 const ZIPF: f64 = 1.1;
 /// Packets of a window.
 const PACKETS: u64 = 500_000;
-/// Touches in a batch.
+/// How many pairs of key and item are in a batch.
 const TOGETHER: usize = 4_096;
 
-/// Measures a window of a million flows with the default settings: is each of the five lists, by bytes, the oracle's?
+/// Measures a window of a million flows with the default settings, and compares each of the five lists by bytes with
+/// the oracle.
 pub fn largest(seed: u64, found: &mut Tallies) -> Result<()> {
     let config = Config::default();
     let views = Views::built_in(&config.estimates, TOP);
@@ -61,7 +62,7 @@ pub fn largest(seed: u64, found: &mut Tallies) -> Result<()> {
         let truths = oracle.tallies(dimension);
         let mut largest: Vec<u64> = truths.values().map(|tally| tally.bytes).collect();
         ensure!(largest.len() > TOP, "there are only {} {}", largest.len(), dimension.name());
-        // Equals may stand for each other.
+        // Keys of equal size may replace each other.
         let (_, tenth, _) = largest.select_nth_unstable_by_key(TOP - 1, |bytes| std::cmp::Reverse(*bytes));
         let listed = summary.views.get(nth).and_then(Answer::ranking).context("a list")?;
         let subject = |key: &ViewKey| judge::subject(&views, nth, key);
@@ -78,8 +79,8 @@ pub fn largest(seed: u64, found: &mut Tallies) -> Result<()> {
 const SPREADS: [Standard; 3] =
     [Standard::SourcesPerDestination, Standard::DestinationsPerSource, Standard::PortsPerSource];
 
-/// The numbers below `count`, each once, in random order: Feistel's rounds over all numbers of as many bits, of which
-/// those that are too large are left out.
+/// The numbers below `count`, each once, in random order: a Feistel network over all numbers with as many bits, without
+/// those that are too large.
 fn shuffled(count: u64, seed: u64) -> impl Iterator<Item = u64> {
     const ROUNDS: u64 = 4;
     let half = (u64::BITS - count.leading_zeros()).div_ceil(2);
@@ -91,9 +92,9 @@ fn shuffled(count: u64, seed: u64) -> impl Iterator<Item = u64> {
     (0..1 << (2 * half)).map(move |nth| (0..ROUNDS).fold(nth, round)).filter(move |number| *number < count)
 }
 
-/// A million keys, of which the nth touches a share by Zipf's law, and the last one or so touch one item: does one of
-/// the lists, by turns, show the ten that touch most? Its sketch has its default size and the daemon's hashes. The
-/// items of one key are all different. All touches come in random order.
+/// Checks whether a list shows the ten keys that touch most items, of a million keys by Zipf's law; the smallest keys
+/// touch one item. The list changes with the seed. Its sketch has its default size and the daemon's hashes. The items
+/// of one key are all different, and all pairs come in random order.
 pub fn spread(seed: u64, found: &mut Tallies) -> Result<()> {
     let standard = SPREADS[(seed % SPREADS.len() as u64) as usize];
     let views: Arc<Views> = Views::built_in(&Config::default().estimates, TOP);
@@ -105,7 +106,7 @@ pub fn spread(seed: u64, found: &mut Tallies) -> Result<()> {
     let key = Key([seed, 0x7370_7265]);
     let hash = KeyedHash::new(key);
     let mut sketch = Spreaders::new(pairs, smallest, (held, error), key.id());
-    // There are no more ports than this.
+    // There are only this many ports.
     let most = if standard == Standard::PortsPerSource { f64::from(u16::MAX) } else { f64::from(MANY).powf(ZIPF) };
     let touched = |rank: u32| (most * f64::from(rank).powf(-ZIPF)).round().max(1.0) as u64;
     let record = |rank: u32, nth: u64| {

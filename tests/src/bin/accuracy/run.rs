@@ -1,4 +1,4 @@
-//! One seed's traffic through the measurement: packets into collectors, their shards into a summary.
+//! Runs one seed's traffic through the measurement: packets go into collectors, and their shards into a summary.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,10 +23,10 @@ use crate::{
     views::{self, INTERFACES},
 };
 
-/// Measures a scenario at every rate with every size, and judges what comes out.
+/// Measures a scenario at every rate with every size, and judges the results.
 pub fn all(scenario: &'static Scenario, seed: u64, found: &mut Tallies) -> Result<()> {
     let packets = scenario.packets(seed)?;
-    // The first third only makes flows known.
+    // The first third of the packets only makes flows known.
     let (before, window) = packets.split_at(packets.len() / 3);
     let mut oracle = Oracle::new();
     oracle.extend(before.iter().map(|packet| &packet.truth));
@@ -36,7 +36,7 @@ pub fn all(scenario: &'static Scenario, seed: u64, found: &mut Tallies) -> Resul
     for (nth, (geometry, rate)) in Geometry::ALL.into_iter().flat_map(|size| RATES.map(|rate| (size, rate))).enumerate()
     {
         let key = Key([seed, nth as u64]);
-        // One worker's window can be merged again and again; that of two, only once.
+        // The window of one worker can be merged repeatedly; that of two workers only once.
         let workers = 1 + (seed as usize + nth) % 2;
         let Measured { mut window, seen, memory } = measure(geometry, rate, key, workers, (before, window))?;
         let asked = FilterState::steadily(&seen);
@@ -71,7 +71,7 @@ fn measure(
     Ok(meter.close())
 }
 
-/// What measures a window.
+/// The workers that measure a window.
 pub struct Meter<'a> {
     config: &'a Config,
     views: &'a Arc<Views>,
@@ -80,7 +80,7 @@ pub struct Meter<'a> {
     seen: Arc<Seen>,
 }
 
-/// A window that was measured.
+/// A measured window.
 pub struct Measured {
     pub window: Vec<Closed>,
     pub seen: Arc<Seen>,
@@ -89,7 +89,7 @@ pub struct Measured {
 }
 
 impl<'a> Meter<'a> {
-    /// This many workers, which know the flows of earlier packets.
+    /// A meter with this many workers, which know the flows of earlier packets.
     pub fn new<'p>(
         config: &'a Config,
         views: &'a Arc<Views>,
@@ -115,7 +115,7 @@ impl<'a> Meter<'a> {
         Self { config, views, key, collectors, seen }
     }
 
-    /// The workers measure packets by turns.
+    /// Measures a packet; the workers take turns.
     pub fn measure(&mut self, nth: usize, packet: &Packet) {
         let tally = Tally::new(1, packet.truth.bytes);
         let (headers, link) = (&packet.frame[..], Link::Ethernet);

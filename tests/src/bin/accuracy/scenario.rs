@@ -13,12 +13,12 @@ use crate::views;
 pub struct Scenario {
     /// Its name.
     pub name: &'static str,
-    /// Its flows, and the exponent of Zipf's law by which packets choose among them.
+    /// The number of flows, and the exponent of Zipf's law by which packets belong to them.
     flows: u32,
     zipf: f64,
     /// How many flows share a source.
     per_source: u32,
-    /// How many packets of flows of their own come behind each of these packets.
+    /// How many packets of separate flows follow each of these packets.
     flood: u64,
     /// How many of those flows share a destination, on average.
     per_victim: u32,
@@ -26,7 +26,7 @@ pub struct Scenario {
 
 /// Packets of a run, before those of a flood.
 const PACKETS: u64 = 20_000;
-/// So many flows that hardly two packets share one.
+/// So many flows that hardly any two packets share one.
 const ONE_EACH: u32 = 1_000_000;
 
 /// Every kind.
@@ -38,7 +38,7 @@ pub const ALL: [Scenario; 8] = [
     Scenario { name: "one packet a flow", flows: ONE_EACH, zipf: 0.0, ..PLAIN },
     Scenario { name: "thirty flows", flows: 30, zipf: 1.0, ..PLAIN },
     Scenario { name: "flood over 20 flows", flows: 20, zipf: 1.0, flood: 3, ..PLAIN },
-    // Four sources scan; five destinations get packets from very many.
+    // Four sources scan, and five destinations get packets from very many sources.
     Scenario {
         name: "scans and floods",
         flows: 20_000,
@@ -71,12 +71,13 @@ impl Scenario {
     }
 }
 
-/// Which packets are taken.
+/// How packets are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rate {
     /// One packet in this many.
     OneIn(u32),
-    /// Every packet at first; then ever fewer, as `auto` does for a reader that starves; then more again.
+    /// Every packet at first, then fewer and fewer, as `auto` does if a reader gets too little CPU time; then more
+    /// again.
     Auto,
 }
 
@@ -106,7 +107,7 @@ impl Rate {
     }
 
     /// The rate from the `nth` of `packets` packets on, if it changes there: it doubles nine times, and is halved as
-    /// often. The changes begin in another place with each seed.
+    /// often. With each seed the changes begin at a different packet.
     pub fn change(self, nth: usize, packets: usize, seed: u64) -> Option<u32> {
         const STEPS: usize = 18;
         let each = packets / (STEPS + 4);
@@ -120,9 +121,9 @@ impl Rate {
 /// A size of sketches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Geometry {
-    /// The one that weir has unless told.
+    /// weir's default.
     Default,
-    /// The least that can be configured.
+    /// The smallest that can be configured.
     Smallest,
 }
 

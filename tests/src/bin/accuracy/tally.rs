@@ -1,4 +1,4 @@
-//! What all seeds came to, and whether that is a fault.
+//! The results of all seeds, and whether they show a fault.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::scenario::{Geometry, Rate};
 
 /// The confidence that reports state.
 pub const STATED: f64 = 0.999;
-/// Those at which bounds are judged. At the lower ones some must fail.
+/// The confidences at which bounds are judged. At the lower ones, some bounds must fail.
 pub const CONFIDENCES: [f64; 3] = [STATED, 0.9, 0.5];
 
-/// What a statement is about. A statement fails if any of its bounds does.
+/// What a statement is about. A statement fails if any of its bounds fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum About {
     /// Both lists of a dimension.
@@ -27,7 +27,7 @@ pub enum About {
 }
 
 impl About {
-    /// Whether nothing is left to chance while every packet is taken.
+    /// Whether the statement is certain if every packet is taken.
     const fn is_sum(self) -> bool {
         matches!(self, Self::List(_) | Self::Sums(_))
     }
@@ -52,7 +52,7 @@ impl Failures {
     }
 }
 
-/// A mean of a sum.
+/// A mean, kept as a sum and a count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mean {
     sum: f64,
@@ -70,21 +70,21 @@ impl Mean {
         self.count += other.count;
     }
 
-    /// NaN if there is nothing to take it of.
+    /// The mean; NaN if there are no values.
     pub fn value(self) -> f64 {
         self.sum / self.count as f64
     }
 }
 
-/// What all seeds of a cell came to. Statements go by their confidence in ten-thousandths.
+/// The results of all seeds of a cell. Statements are keyed by their confidence in ten-thousandths.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     pub statements: BTreeMap<(u32, About), Failures>,
-    /// Of the ten largest flows by bytes: the distance between bounds, as a share of the truth.
+    /// The distance between the bounds of the ten largest flows by bytes, as a share of the truth.
     pub width: Mean,
-    /// And that of the value from the truth.
+    /// The distance of their values from the truth, as a share of it.
     pub error: Mean,
-    /// The share of listed flows that belong there, and of flows that belong there which are listed.
+    /// The share of listed flows that belong into the list, and the share of flows belonging there that are listed.
     pub precision: Mean,
     pub recall: Mean,
     pub memory: usize,
@@ -117,7 +117,8 @@ pub struct Tens {
 }
 
 impl Tens {
-    /// The top lists have to have all ten in 999 of 1,000 windows, and the lists of floods and scans in such a share.
+    /// The share of windows in which the lists of floods and scans must have all ten. For the top lists it is 999 of
+    /// 1,000.
     const FOUND: f64 = 0.95;
     /// Rows of a list.
     const ROWS: u64 = 10;
@@ -133,10 +134,10 @@ pub fn per_10_000(confidence: f64) -> u32 {
     (confidence * 10_000.0).round() as u32
 }
 
-/// Which cell: the scenario, the size of sketches, the sampling rate.
+/// The key of a cell: the scenario, the size of sketches, the sampling rate.
 pub type CellKey = (&'static str, Geometry, Rate);
 
-/// What all cells came to.
+/// The results of all cells.
 #[derive(Clone, Debug, Default)]
 pub struct Tallies {
     pub cells: BTreeMap<CellKey, Cell>,
@@ -144,19 +145,19 @@ pub struct Tallies {
     pub distinct: BTreeMap<(&'static str, u64, u32), Failures>,
     /// By family of keys and their number: the square of the relative error.
     pub squares: BTreeMap<(&'static str, u64), Mean>,
-    /// By list: the largest of a million flows, and who touches most among a million keys.
+    /// By list: the largest of a million flows, and those of a million keys that touch most items.
     pub tens: BTreeMap<&'static str, Tens>,
 }
 
 impl Tallies {
-    /// The cell at this place, with sketches that take so much memory.
+    /// The cell with this key, whose sketches take `memory` bytes.
     pub fn cell(&mut self, place: CellKey, memory: usize) -> &mut Cell {
         let cell = self.cells.entry(place).or_default();
         cell.memory = memory;
         cell
     }
 
-    /// A list had this many of the true ten.
+    /// Notes that a list had `found` of the true ten.
     pub fn ten(&mut self, list: &'static str, found: u64) {
         let missing = Failures { failed: Tens::ROWS - found.min(Tens::ROWS), trials: Tens::ROWS };
         let incomplete = Failures { failed: u64::from(missing.failed > 0), trials: 1 };
@@ -178,8 +179,8 @@ impl Tallies {
         }
     }
 
-    /// The lists of all cells with a steady sampling rate, at a confidence of 0.5. (Where the rate changed, bounds
-    /// allow for more than happened.)
+    /// The lists of all cells with a steady sampling rate, at a confidence of 0.5. (If the rate changed, bounds are
+    /// wider than necessary.)
     fn sampled_lists(&self) -> Failures {
         let mut all = Failures::default();
         for ((_, _, rate), cell) in &self.cells {
@@ -193,9 +194,10 @@ impl Tallies {
         all
     }
 
-    /// Every statement with its name, its confidence and, if it must fail at that, in which share of cases at least.
+    /// Every statement with its name, its confidence and, if it must sometimes fail at that confidence, the minimum
+    /// share of failures.
     fn statements(&self) -> impl Iterator<Item = (String, u32, Failures, Option<f64>)> {
-        /// Fewer distinct keys than registers are known better than the bounds allow for.
+        /// Fewer distinct keys than registers are counted more exactly than the bounds state.
         const MANY: u64 = 65_536;
         let of_cells = self.cells.iter().flat_map(|((scenario, geometry, rate), cell)| {
             cell.statements.iter().map(move |((confidence, about), failures)| {
@@ -209,7 +211,7 @@ impl Tallies {
             let must_fail = (*count >= MANY && *confidence == per_10_000(0.5)).then_some(0.25);
             (format!("{count} {family}"), *confidence, *failures, must_fail)
         });
-        // Bounds of lists hold for all keys, listed or not, so they fail more seldom than they may.
+        // Bounds of lists hold for all keys, listed or not, so they fail less often than stated.
         let lists = ("all sampled lists".to_owned(), per_10_000(0.5), self.sampled_lists(), Some(0.01));
         let of_tens = self.tens.iter().map(|(list, Tens { incomplete, missing: _ })| {
             let is_top = Dimension::ALL.iter().any(|dimension| dimension.name() == *list);
@@ -241,9 +243,9 @@ impl Tallies {
         self.statements().count()
     }
 
-    /// What chance does not explain: all of it together happens once in a million runs if nothing is wrong.
+    /// Results that chance does not explain. If nothing is wrong, any of them occurs in one of a million runs.
     pub fn alarms(&self) -> Vec<String> {
-        // Bonferroni: each statement gets its part, half of it for either side.
+        // Bonferroni correction: each statement gets its part of the probability, half of it for each side.
         let each = chance::FALSE_ALARM / (2 * self.judged().max(1)) as f64;
         let mut alarms = Vec::new();
         for (name, confidence, Failures { failed, trials }, must_fail) in self.statements() {

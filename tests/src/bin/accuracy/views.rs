@@ -1,4 +1,4 @@
-//! Views of several kinds, and the lists of floods and scans: what is asked, and what is true.
+//! Views of several kinds, and the lists of floods and scans: the questions, and the true answers.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -19,14 +19,14 @@ use weir_tests::{oracle::Oracle, truth::Key};
 
 use crate::judge::holds;
 
-/// The key of a row, stated anew: the address or its network, and the other fields in their order.
+/// The key of a row, defined independently of weir: the address or its network, and the other fields in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Row {
     ip: Option<IpAddr>,
     numbers: [u16; 2],
 }
 
-/// What is counted distinct.
+/// The value that is counted as distinct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Item {
     Ip(IpAddr),
@@ -43,7 +43,7 @@ enum Counted {
 /// A question.
 struct ViewCase {
     name: &'static str,
-    /// As the configuration has it; nothing for a standard view.
+    /// The view as in the configuration; `None` for a standard view.
     view: &'static str,
     counted: Counted,
 }
@@ -142,10 +142,10 @@ const ALL: [ViewCase; 16] = [
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// The networks with names. One lies in another.
+/// The networks with names. One is inside another.
 const NETWORKS: [(&str, &str); 3] = [("low", "10.0.0.0/9"), ("quarter", "10.64.0.0/10"), ("six", "2001:db8::/32")];
 
-/// The number of the named network of a source, 0 where there is none.
+/// The number of the named network of a source; 0 if there is none.
 fn named(src: IpAddr) -> u16 {
     match src {
         IpAddr::V6(_) => 3,
@@ -206,7 +206,7 @@ pub enum Statement {
     Spread,
 }
 
-/// What is true of every question's rows.
+/// The true rows of every question.
 pub struct Truths(Vec<Truth>);
 
 enum Truth {
@@ -224,8 +224,8 @@ impl Truths {
         Self(ALL.iter().map(truth).collect())
     }
 
-    /// Every question: its name, what it states, and whether any bound of any of its rows fails. If nothing was left
-    /// out, exact structures have to be exact, too.
+    /// Returns for every question its name, its kind of statement, and whether any bound of any of its rows fails. If
+    /// nothing was left out, exact structures must be exact, too.
     pub fn judge(
         &self,
         plan: &Views,
@@ -233,8 +233,8 @@ impl Truths {
         is_every_packet: bool,
     ) -> Vec<(&'static str, Statement, bool)> {
         let numbered = plan.questions.iter().zip(answers);
-        // User views stand behind the standard ones, in the order in which they are listed here. (One of them may have
-        // taken the place of a standard one.)
+        // User views follow the standard ones, in the order of this list. (One of them may have replaced a standard
+        // view.)
         let own = ALL.iter().filter(|asked| !asked.view.is_empty()).count();
         let mut own = numbered.clone().skip(plan.questions.len() - own);
         let judged = ALL.iter().zip(&self.0).map(|(asked, truth)| {
@@ -247,7 +247,7 @@ impl Truths {
                 Structure::Spread { .. } => Statement::Spread,
                 _ => Statement::Sums,
             };
-            // A question that is not there has failed.
+            // A missing question has failed.
             let Some((question, answer)) = found else { return (asked.name, Statement::Sums, true) };
             (asked.name, statement(question), !is_true(question, answer, truth, is_every_packet))
         });
@@ -283,14 +283,14 @@ fn is_true(question: &Question, answer: &Answer, truth: &Truth, is_every_packet:
     })
 }
 
-/// Whether the rows are the largest there are, without any doubt.
+/// Whether the rows are exactly the largest ones.
 fn is_exactly(question: &Question, ranking: &Ranking<ViewKey>, sums: &HashMap<Row, Tally>) -> bool {
     let is_by_packets = question.view.measure == Measure::Packets;
     let value = |tally: &Tally| if is_by_packets { tally.packets } else { tally.bytes };
     let mut largest: Vec<u64> = sums.values().map(value).collect();
     largest.sort_unstable_by_key(|value| std::cmp::Reverse(*value));
     largest.truncate(question.view.top);
-    // A sum of nothing is a row, too.
+    // A sum over nothing also has a row.
     if question.structure == Structure::Total && largest.is_empty() {
         largest.push(0);
     }

@@ -1,5 +1,6 @@
 //! How long it takes from the end of a window until the collector has acknowledged its report: workers, merging, the
-//! report, the spool and the network. The collector is `weir collect`. A relay on its way notes when the answers pass.
+//! report, the spool and the network. The collector is `weir collect`. A relay between the two notes when the answers
+//! pass.
 
 use std::{
     io::{self, Read, Write},
@@ -21,12 +22,12 @@ use weir_tests::{
     scratch::Scratch,
 };
 
-/// Windows that are watched.
+/// Windows that are measured.
 const WINDOWS: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// From the end of each window to the acknowledgement of its report, with windows of a second on an interface without
-/// traffic.
+/// The times from the end of each window to the acknowledgement of its report, with windows of a second on an interface
+/// without traffic.
 ///
 /// # Errors
 ///
@@ -59,7 +60,7 @@ pub fn times(sync: bool) -> Result<Vec<Duration>> {
         answers.len(),
         reports.len()
     );
-    // What is set up once is in the way of the first report, and the last window is cut short.
+    // The first report is left out because it waits for the setup, and the last one because its window is cut short.
     let whole = 1..reports.len() - 1;
     reports[whole.clone()].iter().zip(&answers[whole]).map(|(report, &answer)| since_end(report, answer)).collect()
 }
@@ -95,7 +96,7 @@ fn relay(namespace: &Namespace, collector: SocketAddr) -> Result<(SocketAddr, Re
             }
             Ok(())
         });
-        // Ends when weir or the collector does.
+        // The loop ends when weir or the collector ends.
         io::copy(&mut weir, &mut up).map(drop)
     });
     Ok((address, receiver))

@@ -1,4 +1,4 @@
-//! What the end of a window costs: the shards of two workers become a summary, with 100 entries a list.
+//! The cost of the end of a window: the shards of two workers are merged into a summary, with 100 entries in each list.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ const ROUNDS: usize = 9;
 const WORKERS: u64 = 2;
 const RECORDS: u64 = 1 << 17;
 const BYTES: u64 = 1_000;
-/// Entries of each list: the most that can be configured.
+/// Entries of each list: the configurable maximum.
 const TOP: usize = 100;
 
 /// Measures and prints.

@@ -1,7 +1,7 @@
-//! What a packet costs in the kernel: test-run sends each kind of packet through a program a million times.
+//! The cost of a packet in the kernel: test-run sends each kind of packet through a program a million times.
 //!
 //! Kinds take turns, so that a disturbance of the machine affects all of them. After each turn the window is closed.
-//! Its ledger must balance and have the right number of packets: the time of a wrong answer says nothing.
+//! Its ledger must balance and have the right number of packets, because the time of a wrong answer is worthless.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -47,13 +47,13 @@ const PROGRAMS: [&str; 5] = ["baseline", "draw", "two_flows", "all_miss", "zipf"
 /// Whether and when the ring is read.
 #[derive(Clone, Copy, PartialEq)]
 enum Reading {
-    /// It need not be read: nothing is evicted.
+    /// The ring need not be read, because nothing is evicted.
     Needless,
-    /// This CPU, between the calls: the ring always has room.
+    /// This CPU reads it between the calls, so the ring always has room.
     Between,
-    /// Another CPU, all the time.
+    /// Another CPU reads it all the time.
     Beside(u32),
-    /// It is never read: it is full.
+    /// The ring is never read, so it is full.
     Nobody,
 }
 
@@ -68,7 +68,8 @@ struct Kind<'a> {
     over: &'static str,
 }
 
-/// Programs that do not measure: one does nothing, and one only draws a flow, which no real packet needs.
+/// Programs that do not measure: one does nothing, and one only draws a random flow, as the other programs of the
+/// benchmark do.
 const EMPTY: &str = "empty program";
 const DRAW: &str = "only draws a flow";
 
@@ -81,7 +82,7 @@ struct CacheOutcome {
 ///
 /// # Errors
 ///
-/// No privilege, or a ledger that is not as it has to be.
+/// No privilege, or a wrong ledger.
 pub fn bench() -> Result<()> {
     let cpus = online_cpus()?;
     let cpu = *cpus.last().context("no CPU is online")?;

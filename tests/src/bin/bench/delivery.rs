@@ -1,5 +1,5 @@
-//! How long a report takes to a collector, and how fast what has waited gets there. The collector is `weir collect`,
-//! which has a report on disk before it answers.
+//! How long the delivery of a report takes, and how fast waiting reports are delivered. The collector is `weir
+//! collect`, which writes a report to disk before it answers.
 
 use std::{
     collections::BTreeSet,
@@ -22,13 +22,13 @@ use crate::acknowledged;
 
 /// A report as weir makes it, with every field: 14 KB.
 const REPORT: &str = include_str!("../../../../daemon/report/tests/golden/report.json");
-/// Reports that have waited.
+/// Number of waiting reports.
 const WAITED: u64 = 10_000;
 /// Reports that are sent one by one.
 const ONE_BY_ONE: u64 = 500;
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Measures both, with a report on disk for certain and without.
+/// Measures both, with and without syncing reports to disk.
 ///
 /// # Errors
 ///
@@ -67,7 +67,7 @@ pub fn bench() -> Result<()> {
     table::write(heads, &rows)
 }
 
-/// The median, and what 99 % are below.
+/// The median and the 99th percentile.
 fn shares(mut times: Vec<Duration>) -> [String; 2] {
     times.sort_unstable();
     [0.5, 0.99].map(|share| format!("{:.1} ms", times[(times.len() as f64 * share) as usize].as_secs_f64() * 1e3))
@@ -98,7 +98,7 @@ fn outbox(collector: &Collecting, place: &SpoolRoot) -> Result<Outbox> {
     Ok(Outbox::start(Box::new(sink), 64, Addresses::Full, Some((place, &url)))?)
 }
 
-/// Each report once, in the collector's database.
+/// Checks that each report is in the collector's database once.
 fn check(folder: &Path, count: u64) -> Result<()> {
     let windows = collecting::query(folder, &["windows"])?;
     let different: BTreeSet<_> = windows.iter().map(ToString::to_string).collect();
@@ -124,7 +124,7 @@ fn one_by_one(sync: bool) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// Looks often: the end of a delivery is to be told to a tenth of a millisecond.
+/// Polls often, so that the end of a delivery is known to a tenth of a millisecond.
 fn wait_until(outbox: &Outbox, delivered: u64) -> Result<()> {
     let start = clock::now();
     while outbox.metrics().delivered < delivered {
@@ -147,13 +147,13 @@ fn fill(sync: bool) -> Result<f64> {
     Ok(1000.0 / start.elapsed().as_secs_f64())
 }
 
-/// How long it takes to open a spool where reports have waited, and how many of them a second a collector gets.
+/// How long it takes to open a spool with waiting reports, and how many of them a second are delivered.
 fn drain(sync: bool) -> Result<(Duration, f64)> {
     let (folder, spools) = (Scratch::new()?, Scratch::new()?);
     let collector = Collecting::start(folder.path(), &[])?;
     let url = format!("http://{}/", collector.address());
     {
-        // Filled without fsync: only what is done with it counts.
+        // The spool is filled without fsync, because only the delivery is measured.
         let spool = place(spools.path(), false)?.open(&url, &url, 64);
         for seq in 1..=WAITED {
             spool.keep(report(seq)?, 1)?;

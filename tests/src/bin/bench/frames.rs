@@ -1,8 +1,8 @@
-//! The packets that the datapath is measured with.
+//! The packets for measuring the datapath.
 
 use weir_common::packet::{EXTENSION_HEADERS_MAX, MPLS_LABELS_MAX, VLAN_TAGS_MAX};
 
-/// Addresses, ports and the like do not matter to the time: every packet has the same.
+/// Addresses and ports do not affect the time, so every packet has the same ones.
 const MACS: [u8; 12] = [2, 0x77, 0, 0, 0, 1, 2, 0x77, 0, 0, 0, 2];
 const PORTS: [u8; 4] = [0xc0, 0x01, 0x01, 0xbb];
 const FRAME_MIN: usize = 60;
@@ -22,8 +22,8 @@ pub fn udp_v6() -> Vec<u8> {
     frame(&[], 0x86dd, &[&ipv6(UDP, 8), &udp()])
 }
 
-/// The deepest that the parser goes: all VLAN tags, PPP over Ethernet, and all MPLS labels and extension headers that
-/// it walks.
+/// The deepest packet that the parser reads: all VLAN tags, PPP over Ethernet, and all MPLS labels and extension
+/// headers that it follows.
 pub fn deepest() -> Vec<u8> {
     let tags: Vec<_> = (1..=VLAN_TAGS_MAX as u16).collect();
     let mut chain = Vec::new();

@@ -1,5 +1,5 @@
-//! What a count-min in the buckets of a list's candidates is worth: how far bounds are apart, and which of the largest
-//! keys are found, by one worker and after ten were merged, beside a table of candidates alone.
+//! Compares the candidate buckets of a list, which have a count-min, to a table of candidates alone: how far bounds are
+//! apart, and which of the largest keys are found, by one worker and after merging ten.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ fn hash_of(key: &Wide) -> u64 {
     KeyedHash::new(KEY).words(*key)
 }
 
-/// What can be compared.
+/// The structures that are compared.
 trait Table {
     fn add(&mut self, hashes: &[u64], keys: &[Wide], tallies: &[Tally]);
     fn merge(&mut self, others: &[&Self]) -> Result<()>;

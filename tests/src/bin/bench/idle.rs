@@ -1,4 +1,4 @@
-//! What weir takes while there is no traffic: CPU time of one core, and memory.
+//! What weir uses without traffic: CPU time of one core, and memory.
 
 use std::{thread, time::Duration};
 
@@ -15,11 +15,11 @@ use crate::{
     tax::process::{cpu_time, resident},
 };
 
-/// How long each configuration is watched: ticks of 10 ms tell 0.01 % in that time.
+/// How long each configuration is measured: with ticks of 10 ms this resolves 0.01 %.
 const WATCHED: Duration = Duration::from_secs(100);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The windows that are tried, in seconds: the default, and the shortest.
+/// The measured window lengths in seconds: the default and the shortest.
 const INTERVALS: [u64; 2] = [10, 1];
 
 /// Runs weir on both directions of a quiet interface with each interval.

@@ -1,5 +1,5 @@
 //! Very many interfaces at once: how long windows become, how fast weir follows and stops, and how long other programs
-//! wait that ask the kernel about its configuration.
+//! wait when they query the kernel's configuration.
 
 use std::{
     fs,
@@ -20,10 +20,10 @@ use weir_tests::{
 use crate::table;
 
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// Nothing has changed for so long: weir is through.
+/// If nothing has changed for this long, weir has finished.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// What was measured while something happened.
+/// The measurements of one phase.
 struct Phase {
     what: &'static str,
     took: Duration,
@@ -33,11 +33,12 @@ struct Phase {
     longest: f64,
 }
 
-/// Lets this many interfaces be there before weir starts, then go, come and go again, all in both directions.
+/// Creates this many interfaces before weir starts, then deletes and creates them again. All are measured in both
+/// directions.
 ///
 /// # Errors
 ///
-/// Something could not be started, or weir did not measure them all.
+/// Something could not be started, or weir did not measure all interfaces.
 pub fn bench(links: usize, mode: &str) -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let namespace = &pair.observer;
@@ -75,7 +76,7 @@ fn row(phase: &Phase) -> [String; 7] {
     [(*what).to_owned(), format!("{:.2} s", took.as_secs_f64()), longest, ms(50), ms(90), ms(99), ms(100)]
 }
 
-/// Does something while another program asks for a route again and again.
+/// Runs `act` while another program asks for a route again and again.
 fn phase(namespace: &Namespace, what: &'static str, act: impl FnOnce() -> Result<()>) -> Result<Phase> {
     let is_over = AtomicBool::new(false);
     let ask = || -> Result<Vec<Duration>> {
@@ -101,7 +102,7 @@ fn phase(namespace: &Namespace, what: &'static str, act: impl FnOnce() -> Result
     })
 }
 
-/// Makes the interfaces, or deletes them.
+/// Creates or deletes the interfaces.
 fn change(namespace: &Namespace, links: usize, come: bool) -> Result<()> {
     let mut lines = String::new();
     for nth in 0..links {

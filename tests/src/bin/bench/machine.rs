@@ -1,9 +1,9 @@
-//! What the end of a window costs on a machine of many CPUs: few workers close it on many CPUs each, and their shards
-//! become a report.
+//! The cost of the end of a window on a machine with many CPUs: a few workers close it on many CPUs each, and their
+//! shards become a report.
 //!
-//! The CPUs are simulated: each has its records in memory, and its block of counters. What the kernel's `flush` takes
-//! is not in these figures. Workers run one after another here, each as if it had a CPU of its own: the slowest one
-//! counts.
+//! The CPUs are simulated: each has its records in memory, and its block of counters. The figures do not include the
+//! time of the kernel's `flush`. Workers run one after another here, each as if it had a CPU of its own: the slowest
+//! one counts.
 
 use std::{
     hint::black_box,

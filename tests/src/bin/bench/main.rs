@@ -33,12 +33,12 @@ enum Bench {
     HeavyHitters,
     /// Nanoseconds to find the network of an address
     Networks,
-    /// How long a report takes to a collector, and how fast what has waited gets there
+    /// How long the delivery of a report takes, and how fast waiting reports are delivered
     Delivery,
     /// CPU time and memory of the daemon while there is no traffic (needs root)
     Idle,
-    /// Very many interfaces that are there, go and come at once: how long windows become, and how long others wait that
-    /// ask the kernel about its configuration (needs root)
+    /// Very many interfaces at once: how long windows become, and how long other programs wait when they query the
+    /// kernel's configuration (needs root)
     Interfaces {
         /// How many, each in both directions
         #[arg(long, default_value_t = 1_000)]
@@ -51,7 +51,7 @@ enum Bench {
     Replay,
     /// weir and flowsketch on the same capture, with the same questions: time, memory, and how true the answers are
     Peers {
-        /// A checkout of flowsketch, which is built there; without one it is skipped
+        /// A checkout of flowsketch, which is built there; without one, flowsketch is skipped
         #[arg(long, value_name = "DIR")]
         flowsketch: Option<PathBuf>,
     },

@@ -1,4 +1,4 @@
-//! What it costs to find the network of an address.
+//! The cost of finding the network of an address.
 
 use std::{
     hint::black_box,
@@ -16,11 +16,11 @@ use crate::table::{self, least_and_median, thousands};
 const ROUNDS: usize = 101;
 /// Addresses of a round.
 const ADDRESSES: u64 = 1 << 16;
-/// Addresses that are looked up by hand as well.
+/// Addresses that are also looked up by a simple search.
 const CHECKED: usize = 200;
 const NETWORKS: usize = 10;
 
-/// Which prefixes there are.
+/// A set of prefixes.
 struct Case {
     name: &'static str,
     prefixes: u64,
@@ -65,7 +65,7 @@ fn v6_address(high: u64, low: u64) -> IpAddr {
     Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into()
 }
 
-/// Every second one in a prefix, the others anywhere near.
+/// Every second address is in a prefix; the others are anywhere near.
 fn address(nth: u64, taken: &[Prefix]) -> IpAddr {
     let random = mix(nth ^ 0xadd7);
     let prefix = taken[(random >> 1) as usize % taken.len()];

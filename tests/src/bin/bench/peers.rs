@@ -27,18 +27,18 @@ use questions::{QUESTIONS, Question};
 use truth::{Bytes, Truth};
 
 const ROUNDS: usize = 5;
-/// An error of the largest with which weir takes more memory than without asking.
+/// A configured error of the largest that is smaller than weir's default, and takes more memory.
 const CLOSE: f64 = 0.0002;
-/// The commit of flowsketch that the figures are of.
+/// The commit of flowsketch for which the figures hold.
 const COMMIT: &str = "148e30ea45ebdeff78748750487e71f2d484593b";
 
-/// What is measured in one row: some questions at once.
+/// One row: some questions that are asked at once.
 struct BenchRow {
     name: String,
     questions: &'static [Question],
     /// Whether weir answers its standard views as well.
     with_standard_views: bool,
-    /// What weir is told to take for the error of the largest.
+    /// The error of the largest that is configured in weir.
     error: Option<f64>,
     weir: Vec<Run>,
     flowsketch: Vec<Run>,
@@ -48,8 +48,7 @@ struct BenchRow {
 ///
 /// # Errors
 ///
-/// There is no binary, no room for the capture (some 170 MB), a tool that fails, or a bound of weir's that does not
-/// hold.
+/// There is no binary, there is no room for the capture (some 170 MB), a tool fails, or a bound of weir does not hold.
 pub fn bench(checkout: Option<&Path>) -> Result<()> {
     let weir = weir_binary()?;
     let flowsketch = checkout.map(build).transpose()?;
@@ -94,7 +93,7 @@ fn asked(name: &str, questions: &'static [Question], with_standard_views: bool) 
 }
 
 impl BenchRow {
-    /// Whether flowsketch is asked the same in another row.
+    /// Whether only weir is run for this row, because flowsketch answers the same questions in another row.
     const fn is_of_weir(&self) -> bool {
         self.with_standard_views || self.error.is_some()
     }
@@ -139,7 +138,7 @@ fn run_flowsketch(flowsketch: &Path, scratch: &Scratch, capture: &Path, question
     command.arg("replay").arg(capture).args(["--format", "json", "--seed", "1"]);
     for question in questions {
         let query = scratch.file(&format!("{}.yaml", question.name));
-        // One window that holds the capture, as in the replay.
+        // One window holds the whole capture, as in the replay.
         fs::write(&query, question.query())?;
         command.arg("--query").arg(query);
     }
@@ -155,7 +154,7 @@ fn print_costs(rows: &[BenchRow], packets: u64) -> Result<()> {
         let most = runs.iter().map(|run| run.peak_kib).max();
         most.map_or_else(String::new, |kib| format!("{:.1}", kib as f64 / 1024.0))
     };
-    // What flowsketch takes for the same stands beside both rows of weir's.
+    // The costs of flowsketch for the same questions are in both rows of weir.
     let asked_as = |row: &BenchRow| rows.iter().find(|other| !other.is_of_weir() && other.questions == row.questions);
     let lines = rows.iter().map(|row| {
         let flowsketch = &asked_as(row).unwrap_or(row).flowsketch;
@@ -175,7 +174,7 @@ fn print_costs(rows: &[BenchRow], packets: u64) -> Result<()> {
     ))
 }
 
-/// `close` has the same questions, with a smaller error of the largest.
+/// Prints how true the answers are. `close` has the same questions as `whole`, with a smaller error of the largest.
 fn print_answers(whole: &BenchRow, close: &BenchRow, truth: &Truth) -> Result<()> {
     let run = |runs: &[Run]| runs.last().map(|run| run.out.clone());
     let questions = whole.questions;

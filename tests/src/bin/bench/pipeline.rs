@@ -1,4 +1,4 @@
-//! What a record costs a worker: a shard's sketches, whole and part by part.
+//! The cost of a record in a worker: a shard's sketches, as a whole and part by part.
 
 use std::{collections::HashSet, hint::black_box, sync::Arc, time::Instant};
 
@@ -28,7 +28,7 @@ use crate::table::{self, least_and_median, thousands};
 
 const ROUNDS: usize = 7;
 const RECORDS: u64 = 1 << 19;
-/// As a worker's batch.
+/// The records of a batch, as in a worker.
 const BATCH: usize = 256;
 /// weir's defaults.
 pub const ESTIMATES: Estimates = Estimates { unique_error: 0.005, top_error: 0.0005, top_candidates: 1024 };
@@ -36,7 +36,7 @@ pub const ESTIMATES: Estimates = Estimates { unique_error: 0.005, top_error: 0.0
 pub const TOP: usize = 10;
 pub const KEY: Key = Key([7, 11]);
 
-/// Which flow each record is of.
+/// The flows of the records.
 struct Stream {
     name: &'static str,
     flow: fn(u64) -> FlowKey,
@@ -130,7 +130,7 @@ pub fn bench() -> Result<()> {
     standard_views()
 }
 
-/// What each standard view costs.
+/// Measures the cost of each standard view.
 fn standard_views() -> Result<()> {
     let records = records(STREAMS[1].flow);
     let with = |views: &[Standard]| -> Result<f64> {
@@ -141,7 +141,7 @@ fn standard_views() -> Result<()> {
     let none = with(&[])?;
     let mut rows = Vec::new();
     for view in Standard::ALL {
-        // Prefixes cost what their list of addresses takes longer.
+        // The cost of prefixes is the additional time of their list of addresses.
         let fed: Vec<_> = view.of_addresses().into_iter().collect();
         let all: Vec<_> = fed.iter().copied().chain([view]).collect();
         let without = if fed.is_empty() { none } else { with(&fed)? };
@@ -161,20 +161,21 @@ fn records(flow: fn(u64) -> FlowKey) -> Vec<Record> {
     (0..RECORDS).map(record).collect()
 }
 
-/// These standard views, and a view of the user's.
+/// A plan of these standard views, and of a view of the user.
 fn plan(standard: &[Standard], own: Option<&str>) -> Result<Arc<Views>> {
     let mut config = Config { standard_views: standard.to_vec(), estimates: ESTIMATES, ..Config::default() };
     config.report.top = TOP;
     if let Some(own) = own {
         config.views.push(config.parse_view(own, "bench", "own")?);
     }
-    // Two directions: one alone has no list of its own.
+    // There are two directions, because a single one has no separate lists.
     Ok(Views::new(&config, 2)?)
 }
 
 const PARTS: usize = 10;
 
-/// A window's records through a shard with all views, and with some: nanoseconds a record of each.
+/// Runs a window's records through a shard with all views, and through shards with some; returns the nanoseconds a
+/// record of each.
 fn round(records: &[Record]) -> Result<[f64; PARTS]> {
     let (whole, mut shard, seen) = through(&plan(&Standard::ALL, None)?, records)?;
     check(&mut shard, &seen, records)?;
@@ -197,7 +198,8 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
     ])
 }
 
-/// All records through a shard with these views: nanoseconds a record, the shard and its filter of seen flows.
+/// Runs all records through a shard with these views; returns the nanoseconds a record, the shard, and its filter of
+/// seen flows.
 fn through(plan: &Arc<Views>, records: &[Record]) -> Result<(f64, Shard, Seen)> {
     let mut shard = Shard::new(&ESTIMATES, plan, KEY);
     let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
@@ -213,7 +215,7 @@ fn through(plan: &Arc<Views>, records: &[Record]) -> Result<(f64, Shard, Seen)> 
     Ok((took, shard, seen))
 }
 
-/// What a record took before lists had a count-min, and before there were floods and scans.
+/// The time of a record without count-min sketches, and without the lists of floods and scans.
 fn without_count_min(records: &[Record]) -> f64 {
     fn table<K: Copy + Eq + Default>() -> TopK<K, Tally> {
         let mut table = TopK::with_error(ESTIMATES.top_error, ESTIMATES.top_candidates, KEY.id());

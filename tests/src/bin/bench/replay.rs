@@ -49,7 +49,7 @@ fn captures() -> [Capture; 2] {
 ///
 /// # Errors
 ///
-/// There is no binary, no room for the captures (some 250 MB), or a report that is not as it has to be.
+/// There is no binary, there is no room for the captures (some 250 MB), or a report is wrong.
 pub fn bench() -> Result<()> {
     let weir = weir_binary()?;
     let scratch = Scratch::new()?;
@@ -115,8 +115,7 @@ fn replay(weir: &Path, capture: &Path) -> Result<(Duration, Value)> {
 /// User and system time of all children that have ended.
 ///
 /// # Errors
-///
-/// The kernel does not tell.
+/// The kernel does not report it.
 pub fn children_time() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the time that children took")?;
     let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();

@@ -1,9 +1,9 @@
-//! What measuring costs a router: the forwarding that it loses, and the CPU that the tool takes; for weir and for
-//! others.
+//! The cost of measuring on a router: the lost forwarding rate, and the CPU time of the tool; for weir and for other
+//! tools.
 //!
 //! Everything runs in network namespaces ([`route`]). Tools take turns, so that a disturbance of the machine affects
-//! all of them. After each of weir's runs its ledger must balance, and it must have seen what the interface received:
-//! the time of a wrong answer says nothing. What other tools report is printed, but not checked.
+//! all of them. After each of weir's runs its ledger must balance, and it must have seen what the interface received,
+//! because the time of a wrong answer is worthless. What other tools report is printed, but not checked.
 
 use std::{fs, time::Duration};
 
@@ -27,9 +27,9 @@ use route::{Passed, Route};
 use tool::{Reported, Running, Tool};
 
 const ROUNDS: usize = 5;
-/// How long a run is to take without a tool.
+/// How long a run without a tool should take.
 const RUN: Duration = Duration::from_secs(3);
-/// Packets of a trial, which says how many packets such a run needs.
+/// Packets of a trial, which shows how many packets such a run needs.
 const TRIAL_PACKETS: u32 = 300_000;
 const TOOLS: [Tool; 9] = [
     Tool::Nothing,
@@ -43,7 +43,7 @@ const TOOLS: [Tool; 9] = [
     Tool::Pmacctd,
 ];
 
-/// What a run has shown.
+/// The results of a run.
 struct Run {
     /// Delivered packets a second.
     rate: f64,
@@ -59,7 +59,7 @@ struct Run {
 ///
 /// # Errors
 ///
-/// No privilege, a missing command, or an account of weir's that is not as it has to be.
+/// No privilege, a missing command, or a wrong ledger of weir.
 pub fn bench() -> Result<()> {
     let cpus = online_cpus()?;
     let cpu = *cpus.first().context("no CPU is online")?;
@@ -101,7 +101,7 @@ fn run(route: &Route, generator: &Generator<'_>, tool: Tool, packets: u32) -> Re
     })
 }
 
-/// Does `work` while a tool runs; `work` gets the tool's process. Returns also what the tool reported.
+/// Runs `work` while a tool runs, with the tool's process id. Also returns what the tool reported.
 fn with<T>(route: &Route, tool: Tool, work: impl FnOnce(Option<u32>) -> Result<T>) -> Result<(T, Reported)> {
     let before_start = route.received()?;
     let running = tool.start(route.router())?;
@@ -126,8 +126,8 @@ fn check(seen: Tally, least: Tally, most: Tally) -> Result<()> {
     Ok(())
 }
 
-/// The mean time of weir's program in the kernel, in nanoseconds per packet, as the kernel counts it. In a run of its
-/// own, because counting takes time too; the kernel counts until the file descriptor is closed.
+/// The mean time of weir's program in the kernel, in nanoseconds per packet, as the kernel counts it. This is measured
+/// in a separate run, because counting takes time, too. The kernel counts until the file descriptor is closed.
 fn in_kernel(route: &Route, generator: &Generator<'_>, tool: Tool) -> Result<Option<f64>> {
     let Tool::Weir("auto" | "native" | "generic") = tool else { return Ok(None) };
     let running = tool.start(route.router())?;

@@ -23,16 +23,15 @@ pub fn listen() -> Result<()> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed)).context("cannot listen for Ctrl-C")
 }
 
-/// Whether there was one.
+/// Whether there was an interrupt.
 pub fn happened() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Goes on only if there was none.
+/// Fails if there was an interrupt.
 ///
 /// # Errors
-///
-/// There was one.
+/// There was an interrupt.
 pub fn check() -> Result<()> {
     if happened() {
         bail!("interrupted");

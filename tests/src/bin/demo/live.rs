@@ -18,7 +18,7 @@ use crate::interrupt;
 /// Each round is a connection and some datagrams of each IP version.
 const ROUNDS: u32 = 8;
 const ROUND_PAUSE: Duration = Duration::from_millis(600);
-const CHUNK_BYTES: usize = 64 << 10; // fits the socket buffers: what is sent can be sent before any of it comes back
+const CHUNK_BYTES: usize = 64 << 10; // fits the socket buffers, so all of it can be sent before any of it comes back
 const CHUNKS: usize = 16; // 1 MiB a connection
 const DATAGRAMS: usize = 60;
 const DATAGRAM_BYTES: usize = 480;
@@ -26,10 +26,10 @@ const TCP_PORT: u16 = 7001;
 const UDP_PORT: u16 = 7002;
 /// How long anything may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How soon the server notices that it is over.
+/// How often the server checks whether it should end.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What came back to the client, equal to what it had sent.
+/// The data that came back to the client unchanged.
 #[derive(Clone, Copy, Default)]
 pub struct Returned {
     /// By TCP.
@@ -38,7 +38,7 @@ pub struct Returned {
     pub datagrams: u64,
 }
 
-/// Sends all of it, in some five seconds.
+/// Sends all data, which takes some five seconds.
 ///
 /// # Errors
 ///
@@ -103,7 +103,7 @@ fn datagrams(server: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that tell one piece from another.
+/// Bytes that differ from piece to piece.
 fn pattern(nth: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 + nth * 17) as u8).collect()
 }

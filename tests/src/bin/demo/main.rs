@@ -42,7 +42,7 @@ const COLLECTOR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8
 const PACE: Pace = Pace::PacketsPerSecond(420);
 /// How long weir may take to start, to report and to stop.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// A kernel that joins a network sends packets of its own for a while. After this long without a packet it is done.
+/// A kernel that joins a network sends some packets for a while. After this long without a packet it has finished.
 const QUIET: Duration = Duration::from_millis(600);
 /// How often to look for a report that came.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -159,7 +159,7 @@ struct Traffic {
     returned: Returned,
 }
 
-/// Sends everything, and shows the reports that come meanwhile.
+/// Sends all traffic, and shows the reports that come meanwhile.
 fn send(lab: &Lab, collector: &Collector, reports: &mut Vec<Report>) -> Result<Traffic> {
     let packets = story::packets()?;
     step(
@@ -188,7 +188,7 @@ fn send(lab: &Lab, collector: &Collector, reports: &mut Vec<Report>) -> Result<T
     })
 }
 
-/// Takes the next report, if one comes in time, and says what is in it.
+/// Takes the next report, if one comes in time, and prints its content.
 fn take_report(collector: &Collector, timeout: Duration, reports: &mut Vec<Report>) -> Result<bool> {
     let Some(received) = collector.next(timeout) else { return Ok(false) };
     let report: Report = serde_json::from_value(received.report).context("the collector received no report")?;
@@ -214,7 +214,7 @@ fn take_report(collector: &Collector, timeout: Duration, reports: &mut Vec<Repor
     Ok(true)
 }
 
-/// Says what was sent and what weir saw of it.
+/// Prints what was sent, and what weir saw of it.
 ///
 /// weir must have seen at least what the hosts sent while it certainly measured, and at most what they sent from before
 /// it attached until after it ended. The two are equal, except for packets that a kernel sends on its own in between.

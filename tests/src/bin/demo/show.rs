@@ -21,7 +21,7 @@ fn styled(code: &str, text: &str) -> String {
     if color() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// A line of narration: what it is about, and what there is to say.
+/// A line of narration: its topic and its text.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub fn heading(text: &str) -> Result<()> {
     write(&format!("\n{} {} {}\n", styled("2", "──"), styled("1", text), styled("2", &rule)))
 }
 
-/// A line as it is.
+/// Writes a line unchanged.
 pub fn write(text: &str) -> Result<()> {
     Ok(writeln!(io::stdout(), "{text}")?)
 }
@@ -55,7 +55,7 @@ pub fn beginning(json: &str, lines: usize) -> String {
     )
 }
 
-/// JSON, with a line for whatever fits one; fields keep their order.
+/// Formats JSON so that each value that fits a line is on one line; fields keep their order.
 ///
 /// # Errors
 ///
@@ -68,8 +68,8 @@ pub fn json(value: &impl Serialize) -> Result<String> {
     Ok(folded.join("\n"))
 }
 
-/// Each value of `lines` (all those at the first one's indent) becomes one line, if it fits; neighbours that do share
-/// lines, but for the objects of a list.
+/// Each value in `lines` (at the indent of the first one) becomes one line, if it fits. Neighbours that fit together
+/// share a line, except for the objects of a list.
 fn fold(lines: &[&str], folded: &mut Vec<String>) {
     let mut rest = lines;
     let mut shared = false;
@@ -96,7 +96,7 @@ fn fold(lines: &[&str], folded: &mut Vec<String>) {
     }
 }
 
-/// A value that takes several lines; the objects of a list do without lines for their braces alone.
+/// Formats a value that takes several lines. The objects of a list have no separate lines for their braces.
 fn fold_long(value: &[&str], folded: &mut Vec<String>) {
     let [open, inner @ .., close] = value else {
         folded.extend(value.iter().map(|line| (*line).to_owned()));

@@ -12,7 +12,7 @@ use weir_tests::{
     table,
 };
 
-/// Each of them. What the classic tc hook has outlives its daemon.
+/// All modes with programs. The filters of the classic tc hook outlive their daemon.
 const MODES: [&str; 4] = ["native", "generic", "tcx", "tc"];
 /// How long weir measures before it is killed, at most.
 const LIFE_MAX_MS: u64 = 200;
@@ -41,7 +41,7 @@ pub fn soak(kills: u32) -> Result<bool> {
 
 /// Starts weir on both interfaces of the router, and kills it a while after it has begun to measure.
 fn live(lab: &Lab, mode: &str) -> Result<()> {
-    // XDP has no hook for what is sent.
+    // XDP has no hook for sent packets.
     let direction = if mode.starts_with("tc") { "both" } else { "ingress" };
     let interface = |name| format!("{{name: {name}, mode: {mode}, direction: {direction}}}");
     let interfaces = Lab::router_interfaces().map(interface).join(", ");

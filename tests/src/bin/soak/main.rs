@@ -1,4 +1,4 @@
-//! Soaks: repeat the same check for so long that rare cases occur too.
+//! Soak tests: they repeat the same check for so long that rare cases occur, too.
 
 use std::{process::ExitCode, time::SystemTime};
 
@@ -28,7 +28,7 @@ enum Soak {
         #[arg(default_value_t = 100)]
         kills: u32,
     },
-    /// Bounds while the daemon gets hardly any time, and samples (needs root)
+    /// Bounds while the daemon gets hardly any CPU time and samples packets (needs root)
     Starved {
         /// How many floods, each measured by another daemon
         #[arg(default_value_t = 100)]

@@ -13,7 +13,7 @@ const SHORT: usize = 200;
 /// Values that often break parsers of lengths and types.
 const EXTREMES: [u8; 12] = [0, 1, 4, 6, 0x0f, 0x45, 0x60, 0x7f, 0x80, 0x81, 0xfe, 0xff];
 
-/// An endless sequence that its seed repeats.
+/// An endless sequence of frames, which depends only on its seed.
 pub struct Frames {
     random: Random,
     pool: Vec<Vec<u8>>,
@@ -25,7 +25,7 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// None that a plan of the generator's own could have.
+    /// This cannot fail with the plans of this module.
     pub fn new(seed: u64) -> Result<Self> {
         let mut random = Random::new(seed);
         let plan = Plan { seed, packets: POOL, flows: 2_000, zipf: 0.3, mix: Mix::odd(), ..Plan::default() };
@@ -36,7 +36,7 @@ impl Frames {
                 frame = random.pick(&Tunnel::ALL).wrap(&mut random, &frame).0;
             }
             if random.chance(0.98) {
-                // The headers of each tunnel before it come on top.
+                // Each outer tunnel adds its headers.
                 frame.truncate(SHORT + 60 * tunnels);
             }
             frame
@@ -59,7 +59,7 @@ impl Frames {
 }
 
 fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
-    // Behind the Ethernet addresses, and mostly in the first headers.
+    // Mutations are after the Ethernet addresses, and mostly in the first headers.
     let last = frame.len() - 1;
     let end = if random.chance(0.7) { last.min(80) } else { last };
     let at = random.between(12, end);
@@ -67,7 +67,7 @@ fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
         0..4 => frame[at] ^= 1 << random.between(0, 7),
         4 | 5 => frame[at] = random.pick(&EXTREMES),
         6 => frame[at] = random.bits() as u8,
-        // A header or a tag twice, or more often.
+        // Repeats a header or a tag once or more.
         7 => {
             let unit = random.pick(&[4, 4, 8, 8, 20, 40]);
             let piece = frame[at..(at + unit).min(frame.len())].to_vec();
@@ -110,7 +110,7 @@ mod tests {
             }
         }
         assert!(differ);
-        // Six classes, and every reason but that of captures.
+        // There are six classes, and every reason except for that of captures.
         assert_eq!(kinds.len(), 6 + weir_common::ledger::Skip::COUNT - 1, "{kinds:?}");
     }
 }

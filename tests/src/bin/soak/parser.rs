@@ -1,7 +1,7 @@
 //! Compares the kernel's parser with the same parser in userspace, over mutated frames, on every CPU at once.
 //!
-//! With `busy` set each frame that has a key leaves a record of its own at once, so that records come out of the ring
-//! in the order of the frames.
+//! With `busy` set, each frame with a key makes a separate record at once, so that records come out of the ring in the
+//! order of the frames.
 
 use std::{
     io::{self, Write},
@@ -25,14 +25,14 @@ use weir_tests::{
 
 use crate::mutate::Frames;
 
-/// Frames that a thread takes on at a time, with a seed of their own.
+/// Frames in a chunk, which a thread takes at once and which has its own seed.
 const CHUNK: u64 = 1 << 16;
 /// Frames between two looks into the ring, which has room for far more.
 const BATCH: u64 = 512;
 /// Frames that are shown when something is wrong with them.
 const SHOWN_MAX: u64 = 5;
 
-/// What was found.
+/// The results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Findings {
     frames: u64,
@@ -40,9 +40,9 @@ struct Findings {
     keys: u64,
     /// Runs that did not return `XDP_PASS`.
     not_passed: u64,
-    /// Frames that came back otherwise than they went in.
+    /// Frames that the program changed.
     changed: u64,
-    /// Frames of which the kernel, userspace, and userspace without the short cut did not find the same.
+    /// Frames for which the kernel, userspace, and userspace without the fast path did not agree.
     mismatches: u64,
 }
 
@@ -61,7 +61,8 @@ impl Findings {
     }
 }
 
-/// Half of the frames with a look into tunnels, half without; prints what was found. True if nothing was wrong.
+/// Compares half of the frames with a look into tunnels, and half without; prints the results. Returns true if nothing
+/// was wrong.
 ///
 /// # Errors
 ///
@@ -104,7 +105,7 @@ fn report(found: &Findings, seed: u64, seconds: f64, cpus: usize) -> Result<()> 
     Ok(writeln!(out, "time            {seconds:.0} s, {rate:.2} million frames a second on {cpus} CPUs")?)
 }
 
-/// What the threads share.
+/// The state that threads share.
 #[derive(Clone, Copy)]
 struct Work<'a> {
     tunnels: Tunnels,
@@ -137,7 +138,7 @@ struct Check<'a, 'b> {
     object: &'a mut Object<'b>,
     work: Work<'a>,
     found: Findings,
-    /// What userspace counts in this chunk.
+    /// The counters of userspace for this chunk.
     counters: Counters,
     expected: Vec<(Parsed, u64)>,
     records: Vec<Record>,
@@ -151,7 +152,7 @@ impl<'a, 'b> Check<'a, 'b> {
     }
 
     fn chunk(&mut self, seed: u64, count: u64) -> Result<()> {
-        // Closing the last chunk's window has cleared it.
+        // Closing the previous chunk's window has cleared the cache.
         self.object.change(|cpu| cpu.busy = 1)?;
         let mut frames = Frames::new(seed)?;
         let mut left = count;
@@ -164,7 +165,7 @@ impl<'a, 'b> Check<'a, 'b> {
             left -= batch;
             self.work.bar.inc(batch);
         }
-        // Whatever has no key must be under the same reason.
+        // Frames without a key must be counted under the same reason.
         let (window, _) = self.object.close()?;
         let kernel = window.edge.counters[0];
         let apart = disagreements(&kernel, &self.counters) + window.records.len() as u64;
@@ -199,7 +200,7 @@ impl<'a, 'b> Check<'a, 'b> {
         Ok(())
     }
 
-    /// The records since the last time, against what userspace found.
+    /// Compares the records since the last call with the results of userspace.
     fn compare(&mut self) -> Result<()> {
         self.object.take_records(&mut self.records)?;
         let mut wrong = self.records.len().abs_diff(self.expected.len()) as u64;
@@ -232,7 +233,7 @@ fn is(record: &Record, (parsed, bytes): &(Parsed, u64), epoch: u8) -> bool {
         && (record.tcp_flags, record.tos, record.vlan) == (parsed.tcp_flags, parsed.tos, parsed.vlan)
 }
 
-/// Packets by which two accounts differ; at least one if they differ in anything.
+/// The number of packets by which two accounts differ; at least one if they differ at all.
 fn disagreements(kernel: &Counters, userspace: &Counters) -> u64 {
     if kernel == userspace {
         return 0;

@@ -1,6 +1,6 @@
-//! Bounds while the daemon cannot keep up: `sampling: {packets: auto}` with hardly any time to read, in a flood; and
-//! again and again it is stopped. The rate changes within the window, and some records are lost while packets are
-//! sampled. Bounds must hold as often as stated.
+//! Bounds while the daemon cannot keep up: `sampling: {packets: auto}` in a flood, with hardly any CPU time; the daemon
+//! is stopped again and again. The rate changes within the window, and some records are lost while packets are sampled.
+//! Bounds must hold as often as stated.
 
 use std::{
     collections::BTreeMap,
@@ -23,12 +23,12 @@ use weir_tests::{
 };
 
 const PACKETS: u64 = 200_000;
-/// Room for all records, and a path that is soon full.
+/// One datapath with room for all records, and one that is soon full.
 const DATAPATHS: [&str; 2] = ["{ring: 64MiB}", "{ring: 64KiB, cache_flows: 256}"];
-/// How long the daemon stands still, and how long it may go on then.
+/// How long the daemon is stopped, and how long it then runs.
 const PAUSE: Duration = Duration::from_millis(15);
 
-/// How often something was said, and how often it was wrong.
+/// How often bounds were stated, and how often they were wrong.
 #[derive(Default)]
 struct Count {
     said: u64,
@@ -40,7 +40,7 @@ struct Count {
 ///
 /// # Errors
 ///
-/// Nothing was sampled, so that this says nothing; or a report is wrong otherwise.
+/// Nothing was sampled, so nothing was tested; or a report is wrong otherwise.
 pub fn soak(floods: u64, seed: u64) -> Result<bool> {
     let pair = Lab::quiet_pair()?;
     let (mut counts, mut sampled, mut with_loss) = (BTreeMap::<String, Count>::new(), 0, 0);
@@ -63,7 +63,7 @@ pub fn soak(floods: u64, seed: u64) -> Result<bool> {
     Ok(holds)
 }
 
-/// One window of one daemon, and the truth.
+/// Runs one daemon for one window; returns its report and the truth.
 fn flood(pair: &QuietPair, seed: u64, datapath: &str) -> Result<(Value, Oracle)> {
     one_window();
     let interface = QuietPair::OBSERVER_INTERFACE;

@@ -1,4 +1,4 @@
-//! Top lists: who is listed, in which order, within which bounds.
+//! Top lists: which keys are listed, in which order, within which bounds.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,7 +18,7 @@ use crate::{
 const TOP_RANKED: usize = 10;
 
 impl Oracle {
-    /// What every flow (or source, ...) did.
+    /// The traffic of every flow (or source, ...).
     pub fn truths(&self, dimension: Dimension) -> Truths {
         Truths { dimension, tallies: self.tallies(dimension) }
     }
@@ -40,7 +40,7 @@ impl Oracle {
     }
 }
 
-/// What every key of a dimension did.
+/// The traffic of every key of a dimension.
 pub struct Truths {
     dimension: Dimension,
     tallies: HashMap<Subject, Tally>,
@@ -86,7 +86,7 @@ impl Truths {
     }
 }
 
-/// One top list under judgement.
+/// The check of one top list.
 ///
 /// Of a key that truly had t, at least t - `slack` was counted. So the key at rank r truly had the amount of the r-th
 /// largest key, give or take `slack`. A key that had more than `slack` above the last rank must be listed.
@@ -104,7 +104,7 @@ impl TopCheck {
         let mut ranked: Vec<_> = self.truths.tallies.values().map(|tally| self.by.of(*tally)).collect();
         ranked.sort_unstable_by(|a, b| b.cmp(a));
         if let Some(slack) = self.slack {
-            // A key that had no more than what is missing may be missing itself.
+            // A key whose amount is at most the missing amount may not be listed at all.
             let expected = ranked.iter().take(TOP_RANKED).filter(|truth| **truth > slack).count();
             if list.len() < expected {
                 verdict.deviates(&self.place, &format!("{} entries; {expected} at least are true", list.len()));

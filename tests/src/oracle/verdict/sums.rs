@@ -1,4 +1,4 @@
-//! What adds up: ledgers, totals, packet sizes.
+//! Sums: ledgers, totals, packet sizes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Oracle {
-    /// Compares everything that adds up. Gives what the ledgers declare as missing.
+    /// Compares all sums. Returns what the ledgers declare as missing.
     pub(super) fn check_sums(&self, reports: &[Value], verdict: &mut Verdict) -> Missing {
         let mut sums = Sums::default();
         for report in reports {
@@ -51,14 +51,14 @@ impl Oracle {
         }
         for (name, truth) in self.tcp() {
             let (place, stated) = (format!(".tcp.{name}"), tcp.get(name).copied().unwrap_or_default());
-            // As for distinct counts: the bounds of many reports may not fail by chance.
+            // The bounds are stretched as for distinct counts, so that those of many reports do not fail by chance.
             if stated.is_exact() {
                 verdict.equal(&place, truth, stated.value);
             } else if !stated.stretched(super::stretch(1.0 - TCP_CONFIDENCE)).holds(truth) {
                 verdict.deviates(&place, &format!("{truth} is far outside of the bounds {stated}"));
             }
         }
-        // Which packets a socket dropped, nobody knows.
+        // It is unknown which packets a socket dropped.
         let unread = ["socket_drop", "blind"].iter().filter_map(|reason| lost.get(*reason));
         let mut dropped: u64 = unread.map(|tally| tally.packets).sum();
         for (edge, truth) in self.size_classes() {
@@ -79,7 +79,7 @@ impl Oracle {
     }
 }
 
-/// What reports say, added up.
+/// The sums over reports.
 #[derive(Default)]
 struct Sums {
     ledger: Ledger,
@@ -133,7 +133,8 @@ impl Sums {
         }
     }
 
-    /// Adds an interface's ledger, and checks that it balances. What has fed on another interface, that one's has.
+    /// Adds an interface's ledger, and checks that it balances. Packets that were already counted on another interface
+    /// are in that one's ledger.
     fn add_ledger(&mut self, nth: usize, interface: &Value, verdict: &mut Verdict) {
         let place = format!(".interfaces[{nth}].ledger");
         match Ledger::read(interface) {

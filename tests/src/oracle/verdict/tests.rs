@@ -18,7 +18,7 @@ fn oracle() -> Oracle {
     oracle
 }
 
-/// The report of a weir that makes no errors.
+/// A report without errors.
 fn report(oracle: &Oracle) -> Value {
     let mut report = oracle.to_json(20);
     let mut ledger = report["ledger"].take();
@@ -135,8 +135,8 @@ fn equals_may_change_places_and_bounds_may_be_wide() {
     assert_eq!(oracle.check_report(&report), Ok(()));
 }
 
-/// The report of a weir that makes no errors and lost some packets of UDP over IPv4, of 100 bytes each, that belong
-/// to no key that it lists.
+/// A report without errors, except that some packets of UDP over IPv4 with 100 bytes each were lost, of keys that are
+/// not listed.
 fn lossy(oracle: &Oracle, lost: u64) -> Value {
     let mut report = report(oracle);
     let less = |number: &mut Value, by: u64| *number = json!(number.as_u64().unwrap() - by);
@@ -196,7 +196,7 @@ fn sampling_leaves_the_order_to_chance_but_no_bound() {
     ledger["sampled_out"] = json!({"packets": 5, "bytes": 400});
     report["totals"]["udp_packets"] = json!(0);
     report["top"]["sources"].as_array_mut().unwrap().truncate(3);
-    // What is beyond the listed sources would be another number now.
+    // The traffic beyond the listed sources would be a different number now.
     report["top"]["source_prefixes"] = json!([]);
     assert_eq!(oracle.check_report(&report), Ok(()));
     report["top"]["sources"][2]["bytes"] = json!({"value": 5, "lower": 4, "upper": 6});

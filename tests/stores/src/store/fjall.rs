@@ -6,7 +6,7 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use super::{Reports, Store};
 use crate::damage;
 
-/// fjall, its journal synced after each report.
+/// fjall, with its journal synced after each report.
 pub struct Fjall;
 
 fn open(folder: &Path) -> fjall::Result<(Database, Keyspace)> {
@@ -22,7 +22,7 @@ impl Store for Fjall {
         let (database, keyspace) = open(folder)?;
         for (nth, (number, report)) in reports.iter().enumerate() {
             if nth == reports.len() / 2 {
-                // Half of them are in a table, and half in the journal.
+                // Half of the reports are in a table, and half in the journal.
                 keyspace.rotate_memtable_and_wait()?;
             }
             keyspace.insert(number.to_be_bytes(), report)?;

@@ -1,4 +1,4 @@
-//! What keeps reports.
+//! The stores that are compared.
 
 mod fjall;
 mod redb;
@@ -16,13 +16,13 @@ pub type Reports = BTreeMap<u64, Vec<u8>>;
 
 /// A place for reports on disk.
 pub trait Store {
-    /// What it is called.
+    /// Its name.
     const NAME: &str;
 
-    /// Keeps reports in a new folder, each one synced, and copies the folder while the store is still open: as it is
-    /// after SIGKILL.
+    /// Stores reports in a new folder, each one synced, and copies the folder while the store is still open, which is
+    /// its state after SIGKILL.
     fn fill(folder: &Path, reports: &Reports, copied: &Path) -> Result<()>;
 
-    /// Opens a folder, and reads all that it has.
+    /// Opens a folder, and reads all reports in it.
     fn read(folder: &Path) -> Result<Reports>;
 }

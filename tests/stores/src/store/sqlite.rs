@@ -23,7 +23,7 @@ impl Store for Sqlite {
         )?;
         for (nth, (number, report)) in reports.iter().enumerate() {
             if nth == reports.len() / 2 {
-                // Half of them are in the file of the database, and half in its log.
+                // Half of the reports are in the database file, and half in its log.
                 database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
             }
             database.execute("INSERT INTO reports VALUES (?1, ?2)", (i64::try_from(*number)?, report))?;

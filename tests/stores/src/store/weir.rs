@@ -29,7 +29,7 @@ impl Store for Weir {
         Ok(damage::copy(folder, copied)?)
     }
 
-    /// What is damaged is not among them: a tombstone says so.
+    /// Damaged reports are not returned: they have a tombstone.
     fn read(folder: &Path) -> Result<Reports> {
         let spool = open(folder)?;
         let mut reports = Reports::new();

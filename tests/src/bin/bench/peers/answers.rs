@@ -1,4 +1,4 @@
-//! What tools answered, and how true it is.
+//! The answers of the tools, and how true they are.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,17 +23,17 @@ pub struct Answer {
 pub struct Accuracy {
     /// Rows.
     pub rows: usize,
-    /// How many of the largest were sought.
+    /// How many of the largest rows were asked for.
     pub sought: usize,
-    /// How many of them are there.
+    /// How many of these the answer has.
     pub found: usize,
     /// Their mean error, as a share of the truth.
     pub mean_error: f64,
-    /// The largest.
+    /// Their largest error.
     pub largest_error: f64,
-    /// The mean distance of their bounds, as a share of the truth; none if a row has none.
+    /// The mean distance of their bounds, as a share of the truth; `None` if a row has no bounds.
     pub mean_width: Option<f64>,
-    /// Rows, of all, with the truth between their bounds.
+    /// The number of all rows with the truth between their bounds.
     pub held: usize,
 }
 
@@ -41,7 +41,7 @@ pub struct Accuracy {
 ///
 /// # Errors
 ///
-/// It is none, or its account does not balance.
+/// The output is not a report, or its ledger does not balance.
 pub fn of_weir(out: &[u8], questions: &[Question]) -> Result<Vec<Vec<Answer>>> {
     let report: Value = serde_json::from_slice(out).context("weir replay wrote no report")?;
     account::check(std::slice::from_ref(&report), Loss::None)?;
@@ -67,7 +67,7 @@ fn answer_of_weir(report: &Value, question: &Question) -> Result<Vec<Answer>> {
 ///
 /// # Errors
 ///
-/// The output is not as its documentation says.
+/// The output differs from its documentation.
 pub fn of_flowsketch(out: &[u8], questions: &[Question]) -> Result<Vec<Vec<Answer>>> {
     let estimates: Vec<Value> = serde_json::from_slice(out).context("flowsketch replay wrote no estimates")?;
     let windows: HashSet<_> = estimates.iter().map(|estimate| estimate["window_end_nanos"].as_u64()).collect();
@@ -98,11 +98,11 @@ fn key<'a>(question: &Question, value: impl Fn(usize) -> &'a Value) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// Compares an answer with the truth, of which this many of the largest rows are sought.
+/// Compares an answer with the truth. `sought` is the number of largest rows that were asked for.
 ///
 /// # Errors
 ///
-/// A row is about what there is not, or there are no rows.
+/// A row has a key that does not occur, or there are no rows.
 pub fn judge(answer: &[Answer], truths: &HashMap<String, f64>, sought: usize) -> Result<Accuracy> {
     ensure!(!answer.is_empty(), "an answer without rows");
     let mut largest: Vec<(&String, f64)> = truths.iter().map(|(key, truth)| (key, *truth)).collect();

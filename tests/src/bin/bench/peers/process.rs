@@ -1,4 +1,4 @@
-//! A tool's run, and what it took.
+//! A tool's run, and its costs.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::replay::children_time;
 
-/// A run that has ended well.
+/// A successful run.
 pub struct Run {
     /// User and system time.
     pub cpu: Duration,

@@ -1,21 +1,21 @@
-//! The questions, in the words of both tools, and what each asks of a flow.
+//! The questions in the syntax of both tools, and what each of them reads of a flow.
 
 use weir_tests::truth::Key;
 
-/// A question to both.
+/// A question to both tools.
 #[derive(Debug, PartialEq)]
 pub struct Question {
-    /// What reports call it; that of flowsketch's example, if it is one.
+    /// Its name in reports; for flowsketch's examples it is the example's name.
     pub name: &'static str,
-    /// Which flows.
+    /// Which flows it is about.
     pub only: Only,
-    /// What makes a row.
+    /// The fields that make a row.
     pub by: &'static [Field],
-    /// What of them.
+    /// What it counts.
     pub measure: Measure,
     /// Rows at most.
     pub rows: usize,
-    /// What weir is told to take for its error, if the usual one leaves bounds wider than flowsketch's.
+    /// The error that is configured in weir, if the default one makes bounds wider than those of flowsketch.
     pub error: Option<f64>,
 }
 
@@ -95,7 +95,8 @@ impl Question {
         Self { name, only: Only::All, by: &[Field::Src], measure: Measure::Distinct(of), rows: 40, error: None }
     }
 
-    /// In weir's words; sizes of packets are in every report. `error` is that of the largest, unless their own will do.
+    /// The view in weir's configuration; `None` for sizes of packets, which are in every report. `error` replaces the
+    /// question's own error of the largest.
     pub fn view(&self, error: Option<f64>) -> Option<String> {
         let Self { name, only, by, measure, rows, error: own } = self;
         let measure = match (measure, error.or(*own)) {
@@ -112,7 +113,7 @@ impl Question {
         Some(format!("{{name: {name}, {only}by: [{}], measure: {measure}, top: {rows}}}", by.join(", ")))
     }
 
-    /// In flowsketch's words, with the errors that its examples ask for.
+    /// The query of flowsketch, with the errors that its examples ask for.
     pub fn query(&self) -> String {
         let Self { name, only, by, measure, rows, error: _ } = self;
         let mut text = format!("name: {name}\nwindow: {{size: 60s}}\n");
@@ -147,7 +148,7 @@ impl Question {
         matches!(self.measure, Measure::Largest(_))
     }
 
-    /// What a row of weir's has the answer in; sizes have no rows.
+    /// The field of a row of weir that has the answer; sizes have no rows.
     pub const fn counted(&self) -> Option<&'static str> {
         match self.measure {
             Measure::Largest(amount) | Measure::Sum(amount) => Some(amount.name()),
@@ -169,7 +170,7 @@ impl Question {
 }
 
 impl Field {
-    /// In weir's words.
+    /// Its name in weir.
     pub const fn weir(self) -> &'static str {
         match self {
             Self::Src => "src_ip",
@@ -190,7 +191,7 @@ impl Field {
         }
     }
 
-    /// What a flow has there.
+    /// Its value in a flow.
     pub fn of(self, flow: &Key) -> String {
         match self {
             Self::Src => flow.src.to_string(),

@@ -27,7 +27,7 @@ const ORDINARY: Plan = Plan {
     flows_per_destination: 8,
     mix: Mix::PLAIN,
 };
-/// Twenty hosts that scan, each by IPv4 and by IPv6: forty sources.
+/// Twenty hosts that scan over IPv4 and IPv6, which makes forty sources.
 const SCAN: Plan = Plan {
     seed: 8,
     packets: 200_000,
@@ -38,12 +38,12 @@ const SCAN: Plan = Plan {
     mix: Mix { tcp: 1.0, udp: 0.0, ..Mix::PLAIN },
 };
 const SCANNERS: usize = 40;
-/// This many ordinary packets, then one of the scan.
+/// How many ordinary packets come before each packet of the scan.
 const ORDINARY_PER_SCAN: usize = 9;
-/// Twenty seconds, within a minute and not at its end: a window of a minute holds them all.
+/// Twenty seconds in the middle of a minute, so that a window of a minute holds all packets.
 const SCHEDULE: Schedule = Schedule { start: Duration::from_secs(1_700_000_000), packets_per_second: 100_000 };
 
-/// What the rows of a question have to be.
+/// The true rows of a question.
 type Rows = HashMap<String, f64>;
 
 /// The truth about a capture.
@@ -58,7 +58,7 @@ pub struct Truth {
 #[derive(Clone, Copy, Default)]
 struct Sum {
     packets: u64,
-    /// Of frames and of IP packets.
+    /// Bytes of frames and of IP packets.
     bytes: [u64; 2],
 }
 
@@ -73,8 +73,7 @@ impl Truth {
     /// Writes the capture.
     ///
     /// # Errors
-    ///
-    /// It cannot be written.
+    /// The capture cannot be written.
     pub fn write(path: &Path) -> Result<Self> {
         let cannot = || format!("cannot write {}", path.display());
         let file = BufWriter::new(File::create(path).with_context(cannot)?);
@@ -105,7 +104,7 @@ impl Truth {
         self.packets
     }
 
-    /// How many of the largest of these rows are sought.
+    /// How many of the largest rows are asked for.
     pub fn sought(question: &Question, rows: &Rows) -> usize {
         match question.measure {
             Measure::Largest(_) => question.rows,

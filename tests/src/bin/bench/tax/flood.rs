@@ -15,19 +15,19 @@ use super::{
 use crate::table::{self, thousands};
 
 const SPOOFED_FLOWS: u32 = 10_000_000;
-/// With the heavy flows' packets among them.
+/// All packets, including those of the heavy flows.
 const PACKETS: u32 = SPOOFED_FLOWS / (HEAVY_EVERY - 1) * HEAVY_EVERY + HEAVY_EVERY;
 const WARM_UP_PACKETS: u32 = 100_000;
 /// Windows are short, so that the flood fills several.
 const INTERVAL_SECONDS: u32 = 5;
-/// For reports: a busy CPU may keep a window open for long.
+/// How long to wait for reports: a busy CPU may keep a window open for long.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Floods a router without weir and with it, and prints what became of both.
+/// Floods a router without and with weir, and prints the results.
 ///
 /// # Errors
 ///
-/// No privilege, a ledger that is not exact, a heavy flow that is not found, or bounds that the truth is not within.
+/// No privilege, a wrong ledger, a heavy flow that is not found, or bounds that do not hold.
 pub fn bench() -> Result<()> {
     let cpu = *online_cpus()?.first().context("no CPU is online")?;
     introduce()?;
@@ -35,7 +35,7 @@ pub fn bench() -> Result<()> {
     let generator = route.generator(Flows::Flood, None)?;
     route.send(&generator, WARM_UP_PACKETS)?;
     let without = route.send(&generator, PACKETS)?;
-    // Begins anew, with packet 0.
+    // A new generator starts again with packet 0.
     let flooded = flooded(&route, &route.generator(Flows::Flood, None)?)?;
     report(&without, &flooded)
 }
@@ -45,12 +45,12 @@ struct Flooded {
     account: LedgerSums,
     resident: [u64; 2],
     planned: u64,
-    /// Packets of each window that the flood was in.
+    /// The packets of each window with a part of the flood.
     windows: Vec<u64>,
     heavy: Vec<Heavy>,
 }
 
-/// What weir said of a heavy source in all windows together, and the truth.
+/// The reported packets of a heavy source over all windows, and the truth.
 struct Heavy {
     source: String,
     truth: u64,
@@ -63,7 +63,7 @@ fn flooded(route: &Route, generator: &Generator<'_>) -> Result<Flooded> {
     let before_start = route.received()?;
     let mut daemon = tool::weir(route.router(), "auto", &format!("report: {{interval: {INTERVAL_SECONDS}s}}\n"))?;
     let started = route.received()?;
-    // After a window has closed, everything is in its place.
+    // After the first window everything is set up.
     daemon.wait_for_reports(1, TIMEOUT)?;
     let before = process::resident(daemon.pid())?;
     let passed = route.send(generator, PACKETS)?;
@@ -76,7 +76,8 @@ fn flooded(route: &Route, generator: &Generator<'_>) -> Result<Flooded> {
     check(account.seen, before_stop.since(started), route.received()?.since(before_start))?;
     let heavy: Result<Vec<_>> = (0..HEAVY_FLOWS).map(|nth| heavy(nth, &reports)).collect();
     let heavy = heavy?;
-    // What weir lost is in the bounds. What never reached the interface may have been of any source.
+    // The bounds include the packets that weir lost. Packets that did not reach the interface may have been of any
+    // source.
     let missing = u64::from(PACKETS).saturating_sub(passed.received.packets);
     for Heavy { source, truth, lower, upper, .. } in &heavy {
         ensure!(
@@ -93,14 +94,14 @@ fn flooded(route: &Route, generator: &Generator<'_>) -> Result<Flooded> {
     Ok(Flooded { passed, account, resident: [before, after], planned, windows: windows?, heavy })
 }
 
-/// Whether a window has some of the flood.
+/// Whether a window has a part of the flood.
 fn is_flooded(report: &Value) -> bool {
-    /// So many that every heavy flow is certainly among them, far before all others.
+    /// With this many packets every heavy flow is certainly among them, and far larger than all others.
     const PACKETS_MIN: u64 = 10_000;
     report["totals"]["packets"].as_u64().is_some_and(|packets| packets >= PACKETS_MIN)
 }
 
-/// Adds up what the lists by packets say of a source. In every window that has some of the flood it must be there.
+/// Adds up a source's packets in the lists by packets. It must be listed in every window with a part of the flood.
 fn heavy(nth: u32, reports: &[Value]) -> Result<Heavy> {
     let source = heavy_source(nth);
     let truth = u64::from(heavy_packets(nth, PACKETS));

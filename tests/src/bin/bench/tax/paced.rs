@@ -13,7 +13,7 @@ use super::{RUN, TRIAL_PACKETS, introduce, route::Route, tool::Tool, with};
 use crate::table::{self, least_and_median, thousands};
 
 const ROUNDS: usize = 5;
-/// Percent of what the router carries with nothing attached.
+/// Loads, in percent of the router's rate without a tool.
 const LOADS: [u32; 4] = [70, 80, 85, 90];
 const TOOLS: [Tool; 4] = [Tool::Nothing, Tool::Weir("auto"), Tool::Softflowd, Tool::Pmacctd];
 
@@ -74,7 +74,7 @@ fn capacity(route: &Route) -> Result<f64> {
 }
 
 impl Runs {
-    /// One more round: all loads, one after the other.
+    /// Runs one more round: all loads, one after the other.
     fn add(&mut self, route: &Route, loads: &[Load<'_>], tool: Tool) -> Result<()> {
         let (received, reported) = with(route, tool, |_| {
             let mut received = 0;

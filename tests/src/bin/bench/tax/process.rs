@@ -1,4 +1,4 @@
-//! What a process and its children take, as `/proc` tells it.
+//! The CPU time and memory of a process and its children, from `/proc`.
 
 use std::{collections::HashMap, fs, path::Path, thread, time::Duration};
 
@@ -9,11 +9,11 @@ use rustix::{
 };
 use weir_tests::clock;
 
-/// A process that takes no more than one tick in so long is at rest.
+/// A process that uses at most one tick in this time is at rest.
 const REST: Duration = Duration::from_millis(300);
 const REST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// User and system time that a process and those below it have taken so far, in the kernel's ticks of mostly 10 ms.
+/// User and system time that a process and its descendants have used so far, in the kernel's ticks of mostly 10 ms.
 ///
 /// # Errors
 ///
@@ -26,8 +26,8 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_secs_f64(sum as f64 / clock_ticks_per_second() as f64))
 }
 
-/// Waits until a process has done all that it had to do, and returns the time it has taken by then; gives up waiting
-/// after 20 s.
+/// Waits until a process has finished its work, but no longer than 20 s, and returns the CPU time that it has used by
+/// then.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub fn cpu_time_at_rest(pid: u32) -> Result<Duration> {
     }
 }
 
-/// Kills everything below a process.
+/// Kills all descendants of a process.
 pub fn kill_below(pid: u32) {
     let Ok(all) = all() else { return };
     for pid in below(pid, &all) {
@@ -70,11 +70,10 @@ pub fn resident(pid: u32) -> Result<u64> {
     Ok(kib << 10)
 }
 
-/// Runs of the eBPF program that a process has loaded and that ran most, and nanoseconds that they took.
+/// The number of runs of the eBPF program that ran most, of those that a process has loaded, and their nanoseconds.
 ///
 /// # Errors
-///
-/// It has loaded none.
+/// The process has loaded no program.
 pub fn busiest_program(pid: u32) -> Result<(u64, u64)> {
     let path = format!("/proc/{pid}/fdinfo");
     let mut runs = Vec::new();
@@ -107,7 +106,7 @@ fn all() -> Result<HashMap<u32, Process>> {
     Ok(all)
 }
 
-/// Behind the name in parentheses, `ppid`, `utime` and `stime` are fields 4, 14 and 15 of `proc_pid_stat(5)`.
+/// After the name in parentheses come `ppid`, `utime` and `stime`, which are fields 4, 14 and 15 of `proc_pid_stat(5)`.
 fn read(stat: &Path) -> Option<Process> {
     let stat = fs::read_to_string(stat).ok()?;
     let fields: Vec<_> = stat.rsplit(") ").next()?.split(' ').collect();

@@ -6,9 +6,9 @@
 //! generates              forwards               drops
 //! ```
 //!
-//! All three on one CPU: each batch that the generator makes is forwarded, up to the drop in the sink, in the softirq
-//! that ends the batch, and only then comes the next one. So packets come as fast as they are forwarded and no faster,
-//! and the rate shows how much a tool slows forwarding down.
+//! All three run on one CPU. Each batch of the generator is forwarded, and dropped in the sink, in the softirq that
+//! ends the batch; only then comes the next batch. So packets come as fast as they are forwarded and no faster, and the
+//! rate shows how much a tool slows forwarding down.
 
 use std::{thread, time::Duration};
 
@@ -21,15 +21,15 @@ use weir_tests::{
     netns::{Lab, Namespace},
 };
 
-/// The router's interface towards the generator: here tools listen.
+/// The router's interface towards the generator, where the tools measure.
 pub const WAN: &str = "wan0";
 const LAN: &str = "lan0";
 const FAR: &str = "eth0";
-/// The next hop's Ethernet address, which no interface has: the sink drops such packets first of all.
+/// The next hop's Ethernet address, which no interface has: the sink drops such packets immediately.
 const NOBODY: &str = "02:77:00:00:00:66";
 const NEXT_HOPS: [&str; 2] = ["10.77.2.66", "fd77:2::66"];
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Counters that do not move for so long have come to rest.
+/// If counters do not change for this long, they have come to rest.
 const REST: Duration = Duration::from_millis(100);
 
 /// The network.
@@ -46,7 +46,7 @@ pub struct Passed {
     pub sent: Sent,
     /// What the router's interface received.
     pub received: Tally,
-    /// What arrived at the sink.
+    /// The packets that arrived at the sink.
     pub delivered: Tally,
 }
 
@@ -56,14 +56,14 @@ impl Passed {
         self.delivered.packets as f64 / self.sent.elapsed.as_secs_f64()
     }
 
-    /// Packets that were made and did not arrive.
+    /// Packets that were sent and did not arrive.
     pub const fn undelivered(&self) -> u64 {
         self.sent.tally.packets.saturating_sub(self.delivered.packets)
     }
 }
 
 impl Route {
-    /// Builds it. Packets are to be made and forwarded on `cpu`.
+    /// Builds the network. Packets are generated and forwarded on `cpu`.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Route {
         &self.lab.router
     }
 
-    /// A generator that sends by the router to the sink, at a rate in packets a second or as fast as it can.
+    /// A generator that sends through the router to the sink, at a rate in packets a second or as fast as it can.
     ///
     /// # Errors
     ///
@@ -100,13 +100,12 @@ impl Route {
     /// What the router's interface has received.
     ///
     /// # Errors
-    ///
-    /// It is gone.
+    /// The interface is gone.
     pub fn received(&self) -> Result<Tally> {
         Ok(self.lab.router.counters(WAN)?.received)
     }
 
-    /// Makes packets that go nowhere.
+    /// Generates packets that the router does not receive.
     ///
     /// # Errors
     ///
@@ -118,12 +117,12 @@ impl Route {
         Ok(made)
     }
 
-    /// Lets the router poll for packets or not: where it does not, what the kernel makes does not arrive.
+    /// Switches polling on the router on or off. Without it, packets of the kernel's generator do not arrive.
     fn poll(&self, poll: bool) -> Result<()> {
         run(&self.lab.router, &["ethtool", "-K", WAN, "gro", if poll { "on" } else { "off" }])
     }
 
-    /// Sends packets and waits until nothing moves any more.
+    /// Sends packets, and waits until all counters are at rest.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The tools: how each is started on the router, and what it reports in the end.
+//! The tools: how each is started on the router, and what it reports at the end.
 
 use std::{
     fs::{self, File},
@@ -90,8 +90,7 @@ impl Tool {
     /// Starts it on the router's interface; it measures when this returns.
     ///
     /// # Errors
-    ///
-    /// What it says.
+    /// The tool does not start; the error has its output.
     pub fn start(self, router: &Namespace) -> Result<Running> {
         Ok(match self {
             Self::Nothing => Running::Nothing,
@@ -104,11 +103,10 @@ impl Tool {
     }
 }
 
-/// Starts weir with its defaults but for a mode and further settings.
+/// Starts weir with its defaults, except for a mode and further settings.
 ///
 /// # Errors
-///
-/// What it says.
+/// The tool does not start; the error has its output.
 pub fn weir(router: &Namespace, mode: &str, settings: &str) -> Result<Daemon> {
     let mut daemon = Daemon::start(Some(router), |reports| {
         let sinks = format!("sinks: [{{type: file, path: {}}}]", reports.display());
@@ -163,7 +161,7 @@ pub struct LedgerSums {
     pub seen: Tally,
     /// What is in its flows.
     pub attributed: Tally,
-    /// What it saw and could not take.
+    /// The packets that it saw and lost.
     pub lost: Tally,
 }
 
@@ -177,12 +175,13 @@ pub fn account(reports: &[Value]) -> Result<LedgerSums> {
     Ok(LedgerSums { seen: ledger.seen, attributed: ledger.attributed, lost: ledger.all_lost() })
 }
 
-/// Another tool that runs; killed on drop.
+/// Another running tool; killed on drop.
 pub struct Peer {
     tool: Tool,
     child: Child,
     scratch: Scratch,
-    /// Where flows are exported to: bound, so that nothing comes back, and never read.
+    /// The socket that flows are exported to. It is bound so that the kernel sends no errors back, and it is never
+    /// read.
     _export: Option<UdpSocket>,
 }
 
@@ -239,7 +238,7 @@ impl Peer {
 
     fn stop(mut self) -> Result<Reported> {
         let packets = match self.tool {
-            // It tells while it runs, and then would take up to minutes to export its flows: it is killed.
+            // It is asked while it runs, and then killed, because exporting its flows could take minutes.
             Tool::Softflowd => self.statistics()?,
             _ => {
                 kill_process(Pid::from_child(&self.child), Signal::INT)?;
@@ -250,7 +249,7 @@ impl Peer {
         Ok(Reported { seen: None, packets })
     }
 
-    /// What `softflowd` says that it has processed.
+    /// The number of packets that `softflowd` has processed, by its own statistics.
     fn statistics(&self) -> Result<u64> {
         let output = Command::new("softflowctl").arg("-c").arg(self.scratch.file(CONTROL)).arg("statistics").output();
         let text = String::from_utf8_lossy(&output.context("cannot run softflowctl")?.stdout).into_owned();
@@ -258,7 +257,7 @@ impl Peer {
         number.and_then(|number| number.trim().parse().ok()).with_context(|| format!("softflowctl: {text}"))
     }
 
-    /// The packets of all flows that `pmacctd` has printed, each time under a line of titles.
+    /// The packets of all flows that `pmacctd` has printed; each output begins with a line of titles.
     fn printed(&self) -> Result<u64> {
         let path = self.scratch.file(FLOWS);
         let text = fs::read_to_string(&path).unwrap_or_default();
