@@ -9,7 +9,7 @@ use weir_sketch::{Estimate, MergeError};
 
 use super::{
     beyond::RankedPrefixes,
-    entropy::{Distribution, Entropy, Others},
+    entropy::{Distribution, Entropy, UnlistedKeys},
     heavy_hitters::Held,
     order::Closed,
     ranking::{Ranked, Ranking, keep_largest},
@@ -257,9 +257,9 @@ fn entropy(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) 
     let [value, lower, upper] = [keys.value, keys.lower, keys.upper].map(|keys| keys.max(found));
     let others = if is_missing || sketch.has_strays() {
         let largest = Metric::each(|metric| sketch.light().map(|group| metric.of(group)).max().unwrap_or(0));
-        Others::Each(estimate(Tally::default(), Tally::default(), largest).upper)
+        UnlistedKeys::Each(estimate(Tally::default(), Tally::default(), largest).upper)
     } else {
-        Others::Groups(sketch.light().map(|group| metric.of(group)).collect())
+        UnlistedKeys::Groups(sketch.light().map(|group| metric.of(group)).collect())
     };
     let total = estimate(sketch.total, sketch.total, sketch.total);
     let confidence = if is_missing || has_sketch { confidence } else { 1.0 };

@@ -10,29 +10,29 @@ pub const TOGETHER: usize = 32;
 const _: () = assert!(TOGETHER <= u32::BITS as usize);
 
 /// A record on its way through the sketches.
-#[derive(Clone, Copy, Default)]
-pub struct Item {
+#[derive(Clone, Copy)]
+pub struct Item<'a> {
     /// The hashes of the flow and its parts.
     pub hashes: FlowHashes,
-    /// The record.
-    pub record: Record,
+    /// The record. It is not copied: that took a tenth of the time of a record.
+    pub record: &'a Record,
     /// Its packets and bytes, scaled by its sampling rate.
     pub tally: Tally,
 }
 
-impl Item {
+impl<'a> Item<'a> {
     /// A record with its hashes and its scaled tally.
     #[inline(always)]
-    pub fn new(hash: &KeyedHash, record: &Record) -> Self {
+    pub fn new(hash: &KeyedHash, record: &'a Record) -> Self {
         Self::with_hashes(FlowHashes::new(hash, &record.key), record)
     }
 
     /// The same with these hashes.
     #[inline(always)]
-    pub(super) fn with_hashes(hashes: FlowHashes, record: &Record) -> Self {
+    pub fn with_hashes(hashes: FlowHashes, record: &'a Record) -> Self {
         // Taken packets also stand for those that were left out.
         let (counted, rate) = (record.tally(), u64::from(record.sampling));
-        Self { hashes, record: *record, tally: Tally::new(counted.packets * rate, counted.bytes * rate) }
+        Self { hashes, record, tally: Tally::new(counted.packets * rate, counted.bytes * rate) }
     }
 }
 
@@ -40,7 +40,7 @@ impl Item {
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
     /// The records.
-    pub items: &'a [Item],
+    pub items: &'a [Item<'a>],
     /// What each adds.
     pub tallies: &'a [Tally],
     /// The same, packed.
@@ -64,7 +64,7 @@ pub struct Transposed {
 impl Transposed {
     /// The columns of at most [`TOGETHER`] records.
     #[inline]
-    pub fn columns<'a>(&'a mut self, items: &'a [Item]) -> Columns<'a> {
+    pub fn columns<'a>(&'a mut self, items: &'a [Item<'a>]) -> Columns<'a> {
         for (nth, item) in items.iter().enumerate().take(TOGETHER) {
             let FlowHashes { source, destination, pair, flow, service } = item.hashes;
             self.tallies[nth] = item.tally;

@@ -37,12 +37,12 @@ pub struct Distribution {
     /// How many keys there are, including the known ones.
     pub keys: Estimate,
     /// The other keys.
-    pub others: Others,
+    pub others: UnlistedKeys,
 }
 
 /// Keys that are not known by name.
 #[derive(Clone, Debug)]
-pub enum Others {
+pub enum UnlistedKeys {
     /// Each is in one of these groups, which have at most this sum each.
     Groups(Vec<u64>),
     /// Each has at most this.
@@ -130,12 +130,12 @@ impl Distribution {
             .collect();
         let of_others = |most: u64| most as f64 / least;
         let large = match &self.others {
-            Others::Groups(groups) => {
+            UnlistedKeys::Groups(groups) => {
                 let groups = groups.iter().filter(|group| **group > 0).map(|group| of_others(*group));
                 slopes.extend(groups.clone().map(|group| (group.min(1.0).log2(), group)));
                 groups.count() as f64
             }
-            Others::Each(largest) => {
+            UnlistedKeys::Each(largest) => {
                 let largest = of_others((*largest).max(1));
                 slopes.push((largest.min(1.0).log2(), f64::INFINITY));
                 (left / largest).ceil() + 1.0
@@ -224,7 +224,7 @@ mod tests {
             known: (0..).zip(held).map(|(nth, size)| around(100_000 + 2 * nth, *size)).collect(),
             total: if missing { around(3, total) } else { exactly(total) },
             keys: around(5, sizes.len() as u64),
-            others: if missing { Others::Each(largest + off(7, largest)) } else { Others::Groups(cells) },
+            others: if missing { UnlistedKeys::Each(largest + off(7, largest)) } else { UnlistedKeys::Groups(cells) },
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
                     assert!(lower <= truth && truth <= upper, "{seed}, {missing}: {lower} to {upper}, truly {truth}");
                     assert!(lower <= value && value <= upper && (0.0..=1.0).contains(&entropy.normalized()));
                     distribution.known.reverse();
-                    if let Others::Groups(groups) = &mut distribution.others {
+                    if let UnlistedKeys::Groups(groups) = &mut distribution.others {
                         groups.reverse();
                     }
                 }
@@ -254,13 +254,17 @@ mod tests {
         for sizes in [&[7][..], &[5, 5, 5, 5], &[1_000_000, 1], &[8, 4, 2, 1, 1]] {
             let known = sizes.iter().map(|size| exactly(*size)).collect();
             let (total, keys) = (exactly(sizes.iter().sum()), exactly(sizes.len() as u64));
-            let distribution = Distribution { known, total, keys, others: Others::Groups(Vec::new()) };
+            let distribution = Distribution { known, total, keys, others: UnlistedKeys::Groups(Vec::new()) };
             let Entropy { value, lower, upper, .. } = distribution.entropy(1.0).unwrap();
             let truth = truth(sizes);
             assert!((value - truth).abs() < 1e-6 && upper - lower < 1e-6, "{sizes:?}: {value}, truly {truth}");
         }
-        let nothing =
-            Distribution { known: Vec::new(), total: exactly(0), keys: exactly(0), others: Others::Groups(Vec::new()) };
+        let nothing = Distribution {
+            known: Vec::new(),
+            total: exactly(0),
+            keys: exactly(0),
+            others: UnlistedKeys::Groups(Vec::new()),
+        };
         assert_eq!(nothing.entropy(1.0), None);
     }
 
@@ -269,7 +273,7 @@ mod tests {
         for sizes in [&[50; 100][..], &[900, 50, 50, 1, 1], &[7]] {
             let (total, keys) = (exactly(sizes.iter().sum()), exactly(sizes.len() as u64));
             let truth = truth(sizes);
-            let others = [Others::Groups(sizes.to_vec()), Others::Each(sizes[0])];
+            let others = [UnlistedKeys::Groups(sizes.to_vec()), UnlistedKeys::Each(sizes[0])];
             let [groups, each] = others.map(|others| {
                 let entropy = Distribution { known: Vec::new(), total, keys, others }.entropy(1.0).unwrap();
                 assert!(entropy.lower <= truth && truth <= entropy.upper, "{sizes:?}: {entropy:?}, truly {truth}");
@@ -287,7 +291,7 @@ mod tests {
             known: vec![exactly(500); 100],
             total: exactly(100_000),
             keys: Estimate { value: 10_100, lower: 10_000, upper: 10_200 },
-            others: Others::Groups(vec![10; 6_000]),
+            others: UnlistedKeys::Groups(vec![10; 6_000]),
         };
         let Entropy { value, lower, upper, .. } = distribution.entropy(1.0).unwrap();
         let truth = truth(&[vec![500; 100], vec![5; 10_000]].concat());

@@ -12,9 +12,12 @@
 
 use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::{
-    Bounds, Candidate, CandidateBuckets, Listed, MergeError, TopK, Weight as _,
+    Bounds, CandidateBuckets, Listed, MergeError, Weight as _,
     candidate_buckets::{Packed, Rest},
 };
+
+/// How many records of a batch are prefetched before the batch is added: as many as a batch prefetches ahead.
+const PREFETCHED: usize = 12;
 
 /// Candidates and count-min.
 pub struct HeavyHitters<K> {
@@ -38,24 +41,13 @@ pub struct Held<K> {
     pub upper: Tally,
 }
 
-impl<K> From<Candidate<K, Tally>> for Held<K> {
-    fn from(held: Candidate<K, Tally>) -> Self {
-        Self { value: held.value(), lower: held.lower(), upper: held.upper(), key: held.key }
-    }
-}
-
 impl<K> From<Listed<K, Tally>> for Held<K> {
     fn from(Listed { key, value, lower, upper }: Listed<K, Tally>) -> Self {
         Self { key, value, lower, upper }
     }
 }
 
-impl<K: Copy + Eq + Default> Held<K> {
-    /// What the candidates alone know of any key.
-    pub fn of(candidates: &TopK<K, Tally>, hash: u64, key: &K) -> Self {
-        candidates.get(hash, key).map_or_else(|| Self::between(*key, candidates.bounds(hash, key)), Self::from)
-    }
-
+impl<K> Held<K> {
     /// A key that is no candidate may have anything up to its upper bound. Its value is half of that.
     fn between(key: K, Bounds { lower, upper }: Bounds<Tally>) -> Self {
         let value = Tally::new(lower.packets.midpoint(upper.packets), lower.bytes.midpoint(upper.bytes));
@@ -69,6 +61,14 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
     pub fn new(error: f64, candidates: usize, key_id: u64) -> Self {
         let buckets = CandidateBuckets::with_error(error, candidates, key_id);
         Self { buckets, places: 1, stray: Tally::default() }
+    }
+
+    /// Prefetches what the first records of a batch touch. Later ones are prefetched while the batch is added.
+    #[inline(always)]
+    pub fn prefetch_first(&self, hashes: &[u64]) {
+        for hash in hashes.iter().take(PREFETCHED) {
+            self.buckets.prefetch(*hash);
+        }
     }
 
     /// Adds to keys: `key(i)`, whose hash is `hashes[i]`, gets `tallies[i]`. `beside` is told what the candidates do

@@ -1,4 +1,4 @@
-//! The largest prefixes of addresses: top-k candidates, fed with what a list of addresses does not hold.
+//! The largest prefixes of addresses: heavy hitters, fed with what a list of addresses does not hold.
 //!
 //! The list of sources (or destinations) already sees every record. While an address is a candidate there, its records
 //! stay with it. The list passes the addresses of all other records on to the prefixes. So it does with the sum of an
@@ -8,8 +8,7 @@
 //!
 //! Without a list of addresses, each record adds to its prefix when it comes.
 //!
-//! **Errors**: those of [`TopK`], which hold for sure. There is no count-min: it would only help keys that are in no
-//! list.
+//! **Errors**: those of [`HeavyHitters`], which hold for sure.
 //!
 //! **Paper**: what a prefix has beyond its listed members makes it a hierarchical heavy hitter: Cormode, Korn,
 //! Muthukrishnan and Srivastava, "Finding hierarchical heavy hitters in data streams", 2003.
@@ -18,9 +17,13 @@ use std::fmt;
 
 use weir_common::{flow::Address, ledger::Tally};
 use weir_config::view::{Lengths, ViewKey, field::show_address};
-use weir_sketch::{Bounds, MergeError, TopK, candidate_buckets::Rest, hash::KeyedHash};
+use weir_sketch::{
+    MergeError,
+    candidate_buckets::{Packed, Rest},
+    hash::KeyedHash,
+};
 
-use super::heavy_hitters::Held;
+use super::heavy_hitters::{HeavyHitters, Held};
 
 /// How many prefixes wait to be added to the candidates together, after their memory was prefetched.
 const TOGETHER: usize = 32;
@@ -78,7 +81,7 @@ impl fmt::Display for Prefix {
 
 /// The largest prefixes.
 pub struct Prefixes {
-    table: TopK<Prefix, Tally>,
+    table: HeavyHitters<Prefix>,
     waiting: usize,
     prefixes: [Prefix; TOGETHER],
     tallies: [Tally; TOGETHER],
@@ -91,7 +94,7 @@ impl Prefixes {
     /// that is added.
     pub fn new(error: f64, candidates: usize, key_id: u64) -> Self {
         Self {
-            table: TopK::with_error(error, candidates, key_id),
+            table: HeavyHitters::new(error, candidates, key_id),
             waiting: 0,
             prefixes: [Prefix::default(); TOGETHER],
             tallies: [Tally::default(); TOGETHER],
@@ -123,16 +126,8 @@ impl Prefixes {
     #[inline(never)]
     fn settle(&mut self, hash: &KeyedHash) {
         let Self { table, waiting, prefixes, tallies, is_finished: _ } = self;
-        let mut hashes = [0; TOGETHER];
-        for (to, prefix) in hashes.iter_mut().zip(&*prefixes) {
-            *to = prefix.hash(hash);
-        }
-        let mut next = 0;
-        let part = |tally: &Tally| {
-            next += 1;
-            (prefixes[next - 1], *tally)
-        };
-        table.add_batch((&hashes[..*waiting], |hash| *hash), (&tallies[..*waiting], part));
+        let (hashes, packed) = (prefixes.map(|prefix| prefix.hash(hash)), tallies.map(Packed::from));
+        table.add_batch(&hashes[..*waiting], &packed[..*waiting], |nth| prefixes[nth % TOGETHER], &mut ());
         *waiting = 0;
     }
 
@@ -150,36 +145,29 @@ impl Prefixes {
 
     /// The candidates.
     pub fn iter(&self) -> impl Iterator<Item = Held<ViewKey>> + '_ {
-        self.table.iter().map(|held| Held {
-            key: held.key.key(),
-            value: held.value(),
-            lower: held.lower(),
-            upper: held.upper(),
-        })
+        self.table.iter().map(|Held { key, value, lower, upper }| Held { key: key.key(), value, lower, upper })
     }
 
-    /// The bounds of any prefix. One that is no candidate may have anything up to its upper bound; its value is half of
-    /// that.
+    /// The bounds of any prefix.
     pub fn look_up(&self, hash: &KeyedHash, key: &ViewKey) -> Held<ViewKey> {
         let prefix = Prefix::of(key);
-        let of = prefix.hash(hash);
-        let Bounds { lower, upper } = self.table.bounds(of, &prefix);
-        let half = Tally::new(lower.packets.midpoint(upper.packets), lower.bytes.midpoint(upper.bytes));
-        let value = self.table.get(of, &prefix).map_or(half, |held| held.value());
+        let Held { key: _, value, lower, upper } = self.table.look_up(prefix.hash(hash), &prefix);
         Held { key: *key, value, lower, upper }
     }
 
-    /// Merges another one into this one.
+    /// Merges all of these into this one.
     ///
     /// # Errors
     ///
-    /// It was built differently.
-    pub fn merge(&mut self, other: &Self, hash: &KeyedHash) -> Result<(), MergeError> {
-        let waiting = other.prefixes.iter().zip(&other.tallies).take(other.waiting);
-        for (prefix, tally) in waiting {
-            self.add(hash, *prefix, *tally);
+    /// One of them was built differently.
+    pub fn merge_all(&mut self, others: &[&Self], hash: &KeyedHash) -> Result<(), MergeError> {
+        for other in others {
+            for (prefix, tally) in other.prefixes.iter().zip(&other.tallies).take(other.waiting) {
+                self.add(hash, *prefix, *tally);
+            }
         }
-        self.table.merge(&other.table)
+        let tables: Vec<_> = others.iter().map(|other| &other.table).collect();
+        self.table.merge_all(&tables, |prefix| prefix.hash(hash), &mut ())
     }
 
     /// Empties it; every page stays resident.
@@ -189,9 +177,9 @@ impl Prefixes {
         self.is_finished = false;
     }
 
-    /// Makes an empty one ready for hashes of another key, with these coins.
-    pub const fn rekey(&mut self, key_id: u64, coins: u64) {
-        self.table.rekey(key_id, coins);
+    /// Makes an empty one ready for hashes of another key, with these coins and places.
+    pub const fn rekey(&mut self, key_id: u64, coins: u64, places: u64) {
+        self.table.rekey(key_id, coins, places);
     }
 
     /// The memory that it takes, in bytes.

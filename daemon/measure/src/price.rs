@@ -66,7 +66,8 @@ impl Prices {
     pub fn measured(mut self, views: &Views) -> Self {
         let key = Key([1, 2]);
         let hash = KeyedHash::new(key);
-        let items: Vec<Item> = (0..RECORDS).map(|nth| Item::new(&hash, &record(nth))).collect();
+        let records: Vec<Record> = (0..RECORDS).map(record).collect();
+        let items: Vec<Item<'_>> = records.iter().map(|record| Item::new(&hash, record)).collect();
         let time = TIME / self.views.len().max(1) as u32;
         let measure = |question: &Question, fed: Option<&Question>| {
             let new = |question| {

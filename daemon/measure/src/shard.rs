@@ -235,14 +235,14 @@ impl Shard {
 
     /// Adds records to all sketches.
     fn enter(&mut self, records: &[Record], seen: &Seen) {
-        let (mut items, mut all, mut others) =
-            ([Item::default(); TOGETHER], Transposed::default(), Transposed::default());
+        let Some(first) = records.first() else { return };
+        let empty = [Item::with_hashes(FlowHashes::default(), first); TOGETHER];
+        let (mut items, mut all, mut others) = (empty, Transposed::default(), Transposed::default());
         // Records of flows that did not come moments ago. They wait until a group is full.
-        let (mut fresh, mut waiting) = ([Item::default(); TOGETHER], 0);
+        let (mut fresh, mut waiting) = (empty, 0);
         for records in records.chunks(TOGETHER) {
-            // Records that feed come first, and among them those of flows that did not come moments ago. Of these the
-            // lists seldom have a candidate, of the others often; apart, their branches are predicted better.
-            let (mut new_here, mut feeding, mut repeated) = (0, 0, TOGETHER);
+            // Records that feed come first.
+            let (mut feeding, mut repeated) = (0, TOGETHER);
             for record in records {
                 self.account(record);
                 if record.key.scope().is_repeated() {
@@ -267,8 +267,6 @@ impl Shard {
                         self.absorb_fresh(&fresh, seen);
                         waiting = 0;
                     }
-                    items.swap(new_here, feeding);
-                    new_here += 1;
                 }
                 feeding += 1;
             }
@@ -276,6 +274,9 @@ impl Shard {
             let (columns, others) = (all.columns(items), others.columns(repeated));
             let facts = self.plan.facts();
             for (nth, question) in self.plan.questions.iter().enumerate() {
+                if let (Some(next), Some(view)) = (self.plan.questions.get(nth + 1), self.views.get(nth + 1)) {
+                    view.prefetch(next, columns);
+                }
                 if !question.is_fed_by_records() || question.view.measure == Measure::NewFlows {
                     continue;
                 }
@@ -295,11 +296,11 @@ impl Shard {
 
     /// Adds records of flows that did not come moments ago to everything that counts something distinct.
     #[inline(never)]
-    fn absorb_fresh(&mut self, items: &[Item], seen: &Seen) {
+    fn absorb_fresh(&mut self, items: &[Item<'_>], seen: &Seen) {
         let mut transposed = Transposed::default();
         let columns = transposed.columns(items);
         self.unique.insert_batch(columns);
-        let is_new = |item: &Item| seen.insert_by(|key_id| self.flow_hash(key_id, item));
+        let is_new = |item: &Item<'_>| seen.insert_by(|key_id| self.flow_hash(key_id, item));
         let new: u32 = (0..).zip(items).map(|(nth, item)| u32::from(is_new(item)) << nth).sum();
         self.new_flows += u64::from(new.count_ones());
         let facts = self.plan.facts();
@@ -317,8 +318,9 @@ impl Shard {
     /// so that it can be ranked by either.
     // A function of its own, so that the loop needs no stack for these records.
     #[inline(never)]
-    fn absorb_new(&mut self, fresh: &[Item], new: u32) {
-        let (mut items, mut count, mut columns) = ([Item::default(); TOGETHER], 0, Transposed::default());
+    fn absorb_new(&mut self, fresh: &[Item<'_>], new: u32) {
+        let Some(first) = fresh.first() else { return };
+        let (mut items, mut count, mut columns) = ([*first; TOGETHER], 0, Transposed::default());
         for (_, item) in fresh.iter().enumerate().filter(|(nth, _)| new >> nth & 1 == 1) {
             items[count] = Item { tally: Tally::new(1, 1), ..*item };
             count += 1;
@@ -333,13 +335,13 @@ impl Shard {
 
     /// The hash of a flow under the key with this fingerprint, nearly always the shard's own.
     #[inline(always)]
-    fn flow_hash(&self, key_id: u64, item: &Item) -> u64 {
+    fn flow_hash(&self, key_id: u64, item: &Item<'_>) -> u64 {
         if key_id == self.key_id { item.hashes.flow } else { self.earlier_hash(key_id, item) }
     }
 
     #[cold]
     #[inline(never)]
-    fn earlier_hash(&self, key_id: u64, item: &Item) -> u64 {
+    fn earlier_hash(&self, key_id: u64, item: &Item<'_>) -> u64 {
         let hash = self.earlier.iter().find(|(id, _)| *id == key_id).map_or(&self.hash, |(_, hash)| hash);
         FlowHashes::new(hash, &item.record.key).flow
     }

@@ -86,7 +86,7 @@ impl Ask {
 struct QueryTerms<'a> {
     /// Only this view.
     view: Option<&'a str>,
-    parts: Vec<Part>,
+    parts: Vec<Term>,
     of: OfInterface,
 }
 
@@ -98,7 +98,7 @@ impl<'a> QueryTerms<'a> {
                 asked.view = Some(known_view(name.trim(), views)?);
                 continue;
             }
-            let part = Part::parse(text, views.facts())?;
+            let part = Term::parse(text, views.facts())?;
             // Two addresses of unknown side are a pair.
             if asked.parts.iter().any(|known| known.field == part.field && !part.is_of_either_side()) {
                 return Err(format!("{} is there twice", part.field));
@@ -112,7 +112,7 @@ impl<'a> QueryTerms<'a> {
             }
             asked.parts.push(part);
         }
-        let mut versions = asked.parts.iter().filter_map(Part::is_v6);
+        let mut versions = asked.parts.iter().filter_map(Term::is_v6);
         if versions.next().is_some_and(|first| versions.any(|other| other != first)) {
             return Err("one address is IPv4 and the other IPv6: no packet has both".to_owned());
         }
@@ -137,13 +137,13 @@ impl<'a> QueryTerms<'a> {
             return None;
         }
         let mut sides = sides.iter().copied();
-        let parts: Vec<(&Part, Field)> = self
+        let parts: Vec<(&Term, Field)> = self
             .parts
             .iter()
             .map(|part| (part, if part.is_of_either_side() { part.field_on(sides.next()) } else { part.field }))
             .collect();
         let tells_interfaces = by.slots().is_some();
-        let is_known = |(part, field): &(&Part, Field)| {
+        let is_known = |(part, field): &(&Term, Field)| {
             let tells_interface = tells_interfaces && matches!(field, Field::Interface | Field::Direction);
             tells_interface || view.by.iter().any(|of| part.is_of(*field, *of))
         };
@@ -171,7 +171,7 @@ impl<'a> QueryTerms<'a> {
 
     /// Why no view answers, and what can be queried instead.
     fn refusal(&self, views: &Views) -> String {
-        let fields: Vec<_> = self.parts.iter().map(Part::wanted).collect();
+        let fields: Vec<_> = self.parts.iter().map(Term::wanted).collect();
         let fields = fields.join(", ");
         if let Some(view) = self.view {
             let own = views.questions.iter().find(|question| question.view.name == view);
@@ -209,7 +209,7 @@ fn known_interface(name: &str, interfaces: &[&str]) -> Result<String, String> {
 }
 
 /// `FIELD=VALUE`, or an address alone.
-struct Part {
+struct Term {
     field: Field,
     value: Value,
 }
@@ -224,7 +224,7 @@ enum Value {
     Number(u64),
 }
 
-impl Part {
+impl Term {
     fn parse(text: &str, facts: Facts<'_>) -> Result<Self, String> {
         let either = Field::Ip(Side::Host, Lengths::WHOLE);
         let Some((name, value)) = text.split_once('=') else {

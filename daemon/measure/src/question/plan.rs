@@ -26,14 +26,7 @@ pub enum Structure {
         /// The relative standard error of a `HyperLogLog` of all keys, if the view wants the entropy.
         distinct: Option<f64>,
     },
-    /// Only candidates.
-    Candidates {
-        /// The usual distance between the bounds, as a share of the whole.
-        error: f64,
-        /// The least number of candidates.
-        candidates: usize,
-    },
-    /// Candidates, fed with what the candidates of a list of addresses do not hold.
+    /// Count-min with candidates, fed with what the candidates of a list of addresses do not hold.
     Prefixes {
         /// The usual distance between the bounds, as a share of the whole.
         error: f64,
@@ -67,8 +60,8 @@ const HELD_MIN: usize = 32;
 const HELD_MAX: usize = 512;
 /// Candidates per listed row.
 const CANDIDATES_PER_ROW: usize = 8;
-/// How much wider the bounds of prefixes are than those of addresses. So all memory that is read for a prefix that is
-/// no candidate stays in the CPU's nearest cache. Listed prefixes became candidates early, and have much closer bounds.
+/// How much wider the bounds of prefixes are than those of addresses. So most of what is read for a prefix stays in the
+/// CPU's nearest cache. Listed prefixes became candidates early, and have much closer bounds.
 const PREFIXES_WIDER: f64 = 4.0;
 /// The most interface tables that candidates are provided for: there may be more interfaces, but few carry much.
 const TABLES_MAX: usize = 16;
@@ -83,7 +76,7 @@ impl Structure {
     /// The structure for a standard view that has a short list for each of this many interface slots.
     pub fn for_short_lists(view: &View, interfaces: usize) -> Self {
         let candidates = CANDIDATES_PER_ROW * view.top * interfaces.min(TABLES_MAX);
-        Self::Candidates { error: view.error, candidates }
+        Self::HeavyHitters { error: view.error, candidates, distinct: None }
     }
 
     /// The structure that answers both, if they are alike.
@@ -133,8 +126,8 @@ impl fmt::Display for Structure {
                 write!(f, "count-min and candidates: bounds usually within {} % of the whole", percent(*error))?;
                 if distinct.is_some() { write!(f, "; HyperLogLog for the entropy") } else { Ok(()) }
             }
-            Self::Candidates { error, candidates: _ } | Self::Prefixes { error, candidates: _ } => {
-                write!(f, "candidates: bounds usually within {} % of the whole", percent(*error))
+            Self::Prefixes { error, candidates: _ } => {
+                write!(f, "count-min and candidates: bounds usually within {} % of the whole", percent(*error))
             }
             Self::Unique { error } => write!(f, "HyperLogLog: standard error {} %", percent(*error)),
             Self::Spread { pairs: _, smallest, held, error } => {
@@ -202,10 +195,10 @@ mod tests {
         let views = Views::new(&config, 4).unwrap();
         let standard = |view| views.standard(view).map(|nth| views.questions[nth].structure);
         let talkers = standard(Standard::Talkers);
-        assert_eq!(talkers, Some(Structure::Candidates { error: 0.01, candidates: 160 }));
+        assert_eq!(talkers, Some(Structure::HeavyHitters { error: 0.01, candidates: 160, distinct: None }));
         let prefixes = standard(Standard::SourcePrefixes);
         assert_eq!(prefixes, Some(Structure::Prefixes { error: 0.002, candidates: 1_024 }));
-        let words = "candidates: bounds usually within 0.2 % of the whole";
+        let words = "count-min and candidates: bounds usually within 0.2 % of the whole";
         assert_eq!(prefixes.map(|structure| structure.to_string()), Some(words.to_owned()));
         let mut long = Config::default();
         (long.report.top, long.estimates.top_candidates) = (100, 64);

@@ -5,7 +5,7 @@ use weir_config::{
     names::Facts,
     view::{By, Kind, Narrow, Network, Side, ViewKey, by::of_interface},
 };
-use weir_sketch::{HyperLogLog, MergeError, TopK, candidate_buckets::Packed, hash::KeyedHash};
+use weir_sketch::{HyperLogLog, MergeError, candidate_buckets::Packed, hash::KeyedHash};
 
 use super::{Question, Structure};
 use crate::{
@@ -24,7 +24,7 @@ pub struct ViewSketch {
     /// The distinct keys, if the answers do not show how many there are.
     keys: Option<HyperLogLog>,
     answers: Answers,
-    batch: Batch,
+    batch: PickedRecords,
 }
 
 /// The structure that answers the question.
@@ -32,7 +32,6 @@ enum Answers {
     Total,
     Table(Box<[Tally]>),
     HeavyHitters(Box<HeavyHitters<ViewKey>>),
-    Candidates(TopK<ViewKey, Tally>),
     Prefixes(Box<Prefixes>),
     Unique(HyperLogLog),
     Spread(Box<Spreaders>),
@@ -45,7 +44,7 @@ impl Answers {
             Self::Total => return None,
             Self::Table(_) | Self::Prefixes(_) => (true, false),
             Self::Unique(_) => (false, false),
-            Self::HeavyHitters(_) | Self::Candidates(_) | Self::Spread(_) => (true, true),
+            Self::HeavyHitters(_) | Self::Spread(_) => (true, true),
         };
         Some(Needs { keys, hashes })
     }
@@ -53,7 +52,7 @@ impl Answers {
 
 /// The records of a batch that a view matches, in columns.
 #[derive(Default)]
-struct Batch {
+struct PickedRecords {
     /// The index of each record, and which of its addresses is the host.
     picked: Vec<(u8, Side)>,
     keys: Vec<ViewKey>,
@@ -64,7 +63,7 @@ struct Batch {
     items: Vec<u64>,
 }
 
-impl Batch {
+impl PickedRecords {
     /// Room for this many records. A record may count for both of its addresses.
     fn new(question: &Question, together: usize) -> Self {
         let room = if question.by.has_host() { 2 * together } else { together };
@@ -81,7 +80,7 @@ impl Batch {
     /// Picks the records whose bit is set. By `host`, a record counts for both of its addresses, but only once if their
     /// keys are the same.
     #[inline]
-    fn pick(&mut self, passing: u32, by: &By, items: &[Item]) {
+    fn pick(&mut self, passing: u32, by: &By, items: &[Item<'_>]) {
         let has_host = by.has_host();
         self.picked.clear();
         for (nth, item) in (0..).zip(items).filter(|(nth, _)| passing >> nth & 1 == 1) {
@@ -94,7 +93,7 @@ impl Batch {
 
     /// Fills the needed columns with the picked records.
     #[inline]
-    fn gather(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, items: &[Item], needs: Needs) {
+    fn gather(&mut self, question: &Question, hash: &KeyedHash, facts: Facts<'_>, items: &[Item<'_>], needs: Needs) {
         let picked = std::mem::take(&mut self.picked);
         let all = picked.iter().map(|(nth, host)| (&items[usize::from(*nth)], *host));
         self.tallies.clear();
@@ -112,12 +111,12 @@ impl Batch {
         question: &Question,
         hash: &KeyedHash,
         facts: Facts<'_>,
-        all: &(impl ExactSizeIterator<Item = (&'a Item, Side)> + Clone),
+        all: &(impl ExactSizeIterator<Item = (&'a Item<'a>, Side)> + Clone),
         needs: Needs,
     ) {
         let Question { by, of, .. } = question;
         let Self { picked: _, keys, hashes, tallies: _, packed: _, items: distinct } = self;
-        let records = all.clone().map(|(item, host)| (&item.record, host));
+        let records = all.clone().map(|(item, host)| (item.record, host));
         let flows = all.clone().map(|(item, _)| &item.hashes);
         let count = all.len();
         hashes.resize(count, 0);
@@ -162,7 +161,7 @@ fn add_runs(sums: &mut [Tally], columns: Columns<'_>, at: impl Fn(&Record) -> us
     let (mut place, mut run) = (0, Tally::default());
     let mut end = |place: usize, run: Tally| sums.get_mut(place).into_iter().for_each(|sum| sum.add(run));
     for (item, tally) in columns.items.iter().zip(columns.tallies) {
-        let next = at(&item.record);
+        let next = at(item.record);
         if next != place {
             end(place, run);
             (place, run) = (next, Tally::default());
@@ -186,9 +185,6 @@ impl ViewSketch {
             Structure::HeavyHitters { error, candidates, distinct: _ } => {
                 Answers::HeavyHitters(Box::new(HeavyHitters::new(error, candidates, key_id)))
             }
-            Structure::Candidates { error, candidates } => {
-                Answers::Candidates(TopK::with_error(error, candidates, key_id))
-            }
             Structure::Prefixes { error, candidates } => {
                 Answers::Prefixes(Box::new(Prefixes::new(error, candidates, key_id)))
             }
@@ -201,12 +197,20 @@ impl ViewSketch {
             Structure::HeavyHitters { distinct: Some(error), .. } => Some(HyperLogLog::with_error(error, key_id)),
             _ => None,
         };
-        let has_sums_of_slots =
-            question.view.per_interface && matches!(answers, Answers::HeavyHitters(_) | Answers::Candidates(_));
+        let has_sums_of_slots = question.view.per_interface && matches!(answers, Answers::HeavyHitters(_));
         let slots = question.by.slots().filter(|_| has_sums_of_slots).unwrap_or(0);
-        let batch = Batch::new(question, together);
+        let batch = PickedRecords::new(question, together);
         let by_slot = vec![Tally::default(); slots].into_boxed_slice();
         Self { total: Tally::default(), by_slot, keys, answers, batch }
+    }
+
+    /// Prefetches what the first of these records touch, if that is known without looking at them.
+    #[inline]
+    pub fn prefetch(&self, question: &Question, columns: Columns<'_>) {
+        let Answers::HeavyHitters(hitters) = &self.answers else { return };
+        if question.filter.is_empty() {
+            hitters.prefetch_first(columns.hashes(question.by.kind()).unwrap_or_default());
+        }
     }
 
     /// Adds the records that the view matches. `prefixes` is the view that it feeds, if any.
@@ -236,7 +240,7 @@ impl ViewSketch {
                 self.batch.fill(question, hash, facts, &all, needs);
             }
         } else {
-            let passing = question.filter.passing(&columns.items.iter().map(|item| &item.record), facts);
+            let passing = question.filter.passing(&columns.items.iter().map(|item| item.record), facts);
             if passing == 0 {
                 return;
             }
@@ -246,7 +250,7 @@ impl ViewSketch {
                 self.batch.gather(question, hash, facts, columns.items, needs);
             }
         }
-        let Batch { keys, hashes, tallies, packed, items, picked: _ } = &self.batch;
+        let PickedRecords { keys, hashes, tallies, packed, items, picked: _ } = &self.batch;
         let (tallies, packed) = if takes_all { (columns.tallies, columns.packed) } else { (&**tallies, &**packed) };
         match &mut self.answers {
             Answers::Total => (),
@@ -260,11 +264,6 @@ impl ViewSketch {
                 if let Some(distinct) = &mut self.keys {
                     distinct.insert_batch(hashes);
                 }
-            }
-            Answers::Candidates(candidates) => {
-                let mut keys = keys.iter();
-                let part = |tally: &Tally| (keys.next().copied().unwrap_or_default(), *tally);
-                candidates.add_batch_and((hashes, |hash| *hash), (tallies, part), &mut ());
             }
             Answers::Prefixes(prefixes) => {
                 for (key, tally) in keys.iter().zip(tallies) {
@@ -363,16 +362,11 @@ impl ViewSketch {
                 }
                 add_runs(&mut self.by_slot, columns, |record| record.key.interface().into());
             }
-            (Answers::Candidates(candidates), None) if by.kind() == Kind::PairOfInterface => {
-                let part = |item: &Item| (Kind::PairOfInterface.key(&item.record.key), item.tally);
-                candidates.add_batch((hashes, |hash| *hash), (items, part));
-                add_runs(&mut self.by_slot, columns, |record| record.key.interface().into());
-            }
             (Answers::Spread(spread), Some(of)) => {
                 let (mut keys, mut own) = ([ViewKey::default(); TOGETHER], [0; TOGETHER]);
                 let values = columns.hashes(of.kind()).unwrap_or_else(|| {
                     let (keys, own) = (&mut keys[..items.len()], &mut own[..items.len()]);
-                    of.write_keys(keys, items.iter().map(|item| (&item.record, Side::Src)), facts);
+                    of.write_keys(keys, items.iter().map(|item| (item.record, Side::Src)), facts);
                     of.write_hashes(own, hash, keys, items.iter().map(|item| &item.hashes));
                     own
                 });
@@ -427,28 +421,38 @@ impl ViewSketch {
         hash: &KeyedHash,
     ) -> Result<(), MergeError> {
         for other in others {
-            self.merge_one(other, hash)?;
+            self.merge_one(other)?;
         }
-        if let Answers::HeavyHitters(one) = &mut self.answers {
-            // All at once, so that their order does not matter.
-            let others: Vec<_> = others.iter().filter_map(|other| other.hitters()).collect();
-            let hash_of = |key: &ViewKey| by.hash_of(hash, key);
-            match prefixes.and_then(Self::prefixes) {
-                Some(prefixes) => {
-                    one.merge_all(&others, hash_of, &mut prefixes.rest(hash, |_| ViewKey::default(), &[]))?;
+        // All at once, so that their order does not matter.
+        match &mut self.answers {
+            Answers::HeavyHitters(one) => {
+                let others: Vec<_> = others.iter().filter_map(|other| other.hitters()).collect();
+                let hash_of = |key: &ViewKey| by.hash_of(hash, key);
+                match prefixes.and_then(Self::prefixes) {
+                    Some(prefixes) => {
+                        one.merge_all(&others, hash_of, &mut prefixes.rest(hash, |_| ViewKey::default(), &[]))
+                    }
+                    None => one.merge_all(&others, hash_of, &mut ()),
                 }
-                None => one.merge_all(&others, hash_of, &mut ())?,
             }
+            Answers::Prefixes(one) => {
+                let others: Vec<_> = others.iter().filter_map(|other| other.fed_prefixes()).collect();
+                one.merge_all(&others, hash)
+            }
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    fn fed_prefixes(&self) -> Option<&Prefixes> {
+        if let Answers::Prefixes(prefixes) = &self.answers { Some(prefixes) } else { None }
     }
 
     fn hitters(&self) -> Option<&HeavyHitters<ViewKey>> {
         if let Answers::HeavyHitters(hitters) = &self.answers { Some(hitters) } else { None }
     }
 
-    /// Merges everything of another sketch but heavy hitters.
-    fn merge_one(&mut self, other: &Self, hash: &KeyedHash) -> Result<(), MergeError> {
+    /// Merges everything of another sketch but heavy hitters and prefixes.
+    fn merge_one(&mut self, other: &Self) -> Result<(), MergeError> {
         self.total.add(other.total);
         for (sum, other) in self.by_slot.iter_mut().zip(&other.by_slot) {
             sum.add(*other);
@@ -462,8 +466,6 @@ impl ViewSketch {
                     cell.add(*other);
                 }
             }
-            (Answers::Candidates(one), Answers::Candidates(other)) => one.merge(other)?,
-            (Answers::Prefixes(one), Answers::Prefixes(other)) => one.merge(other, hash)?,
             (Answers::Unique(one), Answers::Unique(other)) => one.merge(other)?,
             (Answers::Spread(one), Answers::Spread(other)) => one.merge(other)?,
             _ => (),
@@ -493,7 +495,6 @@ impl ViewSketch {
                 Box::new(used.map(move |(index, sum)| exact(By::at(index), *sum)))
             }
             Answers::HeavyHitters(hitters) => Box::new(hitters.iter()),
-            Answers::Candidates(candidates) => Box::new(candidates.iter().map(Held::from)),
             Answers::Prefixes(prefixes) => Box::new(prefixes.iter()),
             Answers::Unique(_) | Answers::Spread(_) => Box::new([].into_iter()),
         }
@@ -506,7 +507,6 @@ impl ViewSketch {
             Answers::Total => Some(exact(self.total)),
             Answers::Table(cells) => Some(exact(cells.get(By::index(key)).copied().unwrap_or_default())),
             Answers::HeavyHitters(hitters) => Some(hitters.look_up(by.hash_of(hash, key), key)),
-            Answers::Candidates(candidates) => Some(Held::of(candidates, by.hash_of(hash, key), key)),
             Answers::Prefixes(prefixes) => Some(prefixes.look_up(hash, key)),
             Answers::Unique(_) | Answers::Spread(_) => None,
         }
@@ -531,7 +531,6 @@ impl ViewSketch {
     pub fn light(&self) -> Box<dyn Iterator<Item = Tally> + '_> {
         match &self.answers {
             Answers::HeavyHitters(hitters) => Box::new(hitters.light()),
-            Answers::Candidates(candidates) => Box::new(candidates.light()),
             _ => Box::new([].into_iter()),
         }
     }
@@ -558,7 +557,6 @@ impl ViewSketch {
             Answers::Total => (),
             Answers::Table(cells) => cells.fill(Tally::default()),
             Answers::HeavyHitters(hitters) => hitters.clear(),
-            Answers::Candidates(candidates) => candidates.clear(),
             Answers::Prefixes(prefixes) => prefixes.clear(),
             Answers::Unique(distinct) => distinct.clear(),
             Answers::Spread(spread) => spread.clear(),
@@ -573,8 +571,7 @@ impl ViewSketch {
         match &mut self.answers {
             Answers::Total | Answers::Table(_) => (),
             Answers::HeavyHitters(hitters) => hitters.rekey(key_id, coins, places),
-            Answers::Candidates(candidates) => candidates.rekey(key_id, coins),
-            Answers::Prefixes(prefixes) => prefixes.rekey(key_id, coins),
+            Answers::Prefixes(prefixes) => prefixes.rekey(key_id, coins, places),
             Answers::Unique(distinct) => distinct.rekey(key_id),
             Answers::Spread(spread) => spread.rekey(key_id),
         }
@@ -586,7 +583,6 @@ impl ViewSketch {
             Answers::Total => 0,
             Answers::Table(cells) => size_of_val(&**cells),
             Answers::HeavyHitters(hitters) => hitters.memory_bytes(),
-            Answers::Candidates(candidates) => candidates.memory_bytes(),
             Answers::Prefixes(prefixes) => prefixes.memory_bytes(),
             Answers::Unique(distinct) => distinct.memory_bytes(),
             Answers::Spread(spread) => spread.memory_bytes(),

@@ -229,7 +229,7 @@ fn without_count_min(records: &[Record]) -> f64 {
     let (hash, mut total, mut space) = (KeyedHash::new(KEY), Tally::default(), Transposed::default());
     let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
     seen.clear();
-    let mut items = [Item::default(); TOGETHER];
+    let mut items = [Item::new(&hash, &records[0]); TOGETHER];
     let (mut new, mut protocols) = (0_u64, [0_u64; 256]);
     let took = timed(|| {
         for records in records.chunks(TOGETHER) {
@@ -244,7 +244,7 @@ fn without_count_min(records: &[Record]) -> f64 {
             unique.insert_batch(space.columns(items));
             new += items.iter().map(|item| u64::from(seen.insert(item.hashes.flow))).sum::<u64>();
             let host =
-                |address: Address, item: &Item| ((address.0[0], address.0[1], item.record.key.is_v6()), item.tally);
+                |address: Address, item: &Item<'_>| ((address.0[0], address.0[1], item.record.key.is_v6()), item.tally);
             flows.add_batch((items, |item| item.hashes.flow), (items, |item| (item.record.key.identity(), item.tally)));
             sources.add_batch((items, |item| item.hashes.source), (items, |item| host(item.record.key.src, item)));
             destinations
