@@ -18,6 +18,7 @@ const REPORT: &str = "docs/REPORT.md";
 /// name that the schema leaves open.
 ///
 /// # Errors
+///
 /// The schema is not valid.
 pub fn of_schema() -> Result<BTreeSet<String>> {
     let schema: Value = serde_json::from_str(&report_schema())?;

@@ -23,7 +23,7 @@ use weir_tests::{
 use crate::watch::{INTERVAL, ROOMY_RINGS, TIMEOUT, Watch, judge, number, seen_on};
 
 alone![
-    what_a_cpu_left_that_went_offline_is_reported,
+    records_of_a_cpu_that_went_offline_are_reported,
     a_cpu_that_comes_later_is_measured_from_its_first_packet_on,
     an_affinity_smaller_than_the_machine_is_no_reason_to_stop
 ];
@@ -124,18 +124,18 @@ pub fn check_numbers(reports: &[Value]) -> Result<()> {
     Ok(())
 }
 
-fn what_a_cpu_left_that_went_offline_is_reported() -> Result<()> {
+fn records_of_a_cpu_that_went_offline_are_reported() -> Result<()> {
     let mut watch = Watch::start(&format!("{INTERVAL}{ROOMY_RINGS}"))?;
     let mut oracle = Oracle::new();
     let mut sent = Tally::default();
     for seed in [31, 32] {
         let plan = |packets| Plan { seed, packets, flows: 300, ..Plan::default() };
-        // Few flows: almost everything is still in the cache of the CPU when it goes.
+        // There are only a few flows, so almost all packets are still in the CPU's cache when it goes offline.
         sent.add(send_on(CPU, &watch, plan(4_000), &mut oracle)?);
         let offline = Offline::new()?;
         let reported = watch.daemon.reports()?.len();
         sent.add(send_on(0, &watch, plan(3_000), &mut oracle)?);
-        // A whole window without that CPU.
+        // Waits for a whole window without that CPU.
         watch.daemon.wait_for_reports(reported + 3, TIMEOUT)?;
         let seen = seen_on(INTERFACE, &watch.daemon.reports()?)?;
         ensure!(seen == sent, "{seen:?} of {sent:?} were reported while the CPU was away");

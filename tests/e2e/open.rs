@@ -1,4 +1,5 @@
-//! The open window, read while it is measured: its lists hold what was sent so far, and readers cost no packet.
+//! The open window, read while it is measured: its lists have everything that was sent so far, and readers cost no
+//! packet.
 
 use std::{
     io::{Read as _, Write as _},
@@ -34,7 +35,7 @@ tests![
     readers_of_the_open_window_cost_no_packet,
 ];
 
-/// Fewer candidates than there are sources, so that bounds have to be bounds.
+/// There are fewer candidates than sources, so that values are estimates with bounds.
 const FEW: &str = "estimates: {top_error: 0.02, top_candidates: 135}\n";
 
 fn settings(socket: &Path) -> String {
@@ -48,7 +49,7 @@ fn connect(socket: &Path, request: &Value) -> Result<UnixStream> {
     Ok(stream)
 }
 
-/// The answer; `None` if there is none now.
+/// The answer; `None` if there is no answer now.
 fn ask(socket: &Path, request: &Value) -> Result<Option<Value>> {
     let mut line = String::new();
     connect(socket, request)?.read_to_string(&mut line)?;
@@ -61,7 +62,7 @@ fn live() -> Value {
     json!({"version": 1, "command": "live"})
 }
 
-/// Reads the open window until it has all that was sent. It never has more.
+/// Reads the open window until it has everything that was sent. Fails if it has more.
 fn read_until(socket: &Path, sent: Tally) -> Result<Value> {
     clock::wait_for("all packets in the open window", TIMEOUT, || {
         let Some(live) = ask(socket, &live())? else { return Ok(None) };
@@ -72,7 +73,7 @@ fn read_until(socket: &Path, sent: Tally) -> Result<Value> {
     })
 }
 
-/// The bounds of all rows hold, and the largest source is listed.
+/// Checks that the bounds of all rows hold, and that the largest source is listed.
 fn check(live: &Value, oracle: &Oracle) -> Result<()> {
     ensure!(live["schema"] == "weir.live/1" && live["window"]["seconds"].as_f64() > Some(0.0), "{live}");
     for top in ["top", "top_by_packets"] {
@@ -93,7 +94,7 @@ fn check(live: &Value, oracle: &Oracle) -> Result<()> {
     Ok(())
 }
 
-/// What weir prints of a source in the open window.
+/// The answer of weir about a source in the open window.
 fn asked(socket: &Path, source: IpAddr) -> Result<Value> {
     let mut command = Command::new(weir_binary()?);
     let output =
@@ -110,7 +111,7 @@ fn the_open_window_holds_what_was_sent_so_far_and_its_report_agrees() -> Result<
     let watch = Watch::one_window(&format!("{FEW}{ROOMY_RINGS}{}", settings(&socket)))?;
     let (mut oracle, mut sent, mut last) = (Oracle::new(), Tally::default(), Value::Null);
     for seed in [51, 52] {
-        // Few packets of many flows: most of them are in the flow cache until the window is read.
+        // A few packets of many flows are sent, most of which are in the flow cache until the window is read.
         sent.add(watch.send(Plan { seed, packets: 8_000, flows: 3_000, ..Plan::default() }, &mut oracle)?);
         last = read_until(&socket, sent)?;
         check(&last, &oracle)?;
@@ -127,7 +128,7 @@ fn the_open_window_holds_what_was_sent_so_far_and_its_report_agrees() -> Result<
             ensure!(bounds.contains(&truth), "{source} has {truth} {name}: {row}");
         }
     }
-    // Nothing was sent since: the report of this window says the same.
+    // Nothing was sent since then, so the report of this window must agree.
     let reports = watch.stop(Loss::None)?;
     let [report] = &reports[..] else { return Err(anyhow!("{} reports", reports.len())) };
     for total in ["packets", "bytes", "ipv4_packets", "tcp_packets", "udp_packets"] {
@@ -153,7 +154,7 @@ fn packet_sockets_have_an_open_window_too() -> Result<()> {
     watch::judge("after readings", oracle.check_reports(&watch::stop(&mut daemon, Loss::None)?))
 }
 
-/// Many ask and never read the answer, one asks as often as it can, and windows end all the time.
+/// Many clients ask and never read the answer, one client asks as often as it can, and windows end meanwhile.
 fn readers_of_the_open_window_cost_no_packet() -> Result<()> {
     let scratch = Scratch::new()?;
     let socket = scratch.file("control.sock");
@@ -180,7 +181,7 @@ fn readers_of_the_open_window_cost_no_packet() -> Result<()> {
     })?;
     ensure!(answers > 0, "nobody was answered");
     for one in &deaf {
-        // They may have been disconnected.
+        // weir may have disconnected them.
         let _ = one.shutdown(Shutdown::Both);
     }
     watch::judge("with readers", oracle.check_reports(&watch.stop(Loss::None)?))

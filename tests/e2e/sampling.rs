@@ -13,7 +13,7 @@ use weir_tests::{
 
 use crate::watch::{ROOMY_RINGS, TIMEOUT, Watch};
 
-alone![one_packet_in_ten_is_taken_and_the_rest_is_counted, a_budget_closes_the_valve_and_rest_opens_it,];
+alone![one_packet_in_ten_is_taken_and_the_rest_is_counted, auto_samples_when_the_cpu_budget_is_used_up_and_stops_later,];
 
 /// Nearly every packet belongs to a different flow, which costs the daemon most.
 fn flood(packets: u64) -> Plan {
@@ -49,7 +49,7 @@ pub fn check_one_in_ten(watch: Watch) -> Result<()> {
     Ok(())
 }
 
-fn a_budget_closes_the_valve_and_rest_opens_it() -> Result<()> {
+fn auto_samples_when_the_cpu_budget_is_used_up_and_stops_later() -> Result<()> {
     let settings = format!("report: {{interval: 1s}}\nsampling: {{packets: auto, cpu: 0.03}}\n{ROOMY_RINGS}");
     let mut watch = Watch::start(&settings)?;
     let sent = watch.send(flood(400_000), &mut Oracle::new())?;

@@ -40,7 +40,7 @@ fn items(count: u64) -> impl Iterator<Item = (u64, Estimate)> {
     (0..count).map(|n| (n, Estimate { value: n + 1 + ERROR, lower: n + 1, upper: n + 1 + ERROR }))
 }
 
-/// What the package says of each count's image.
+/// The package's answer about the image of each count.
 fn said(kind: &str, image: impl Fn(u64) -> Vec<u8>) -> Result<Vec<Value>> {
     let name = |count| format!("{kind}-{count}.sk");
     let images: BTreeMap<_, _> = COUNTS.map(|count| (name(count), image(count))).into();

@@ -1,4 +1,4 @@
-//! The official Python package, and `peer.py`, which speaks for it.
+//! Runs the official Python package through `peer.py`.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ pub fn written() -> Result<BTreeMap<String, Vec<u8>>> {
     files(scratch.path())
 }
 
-/// What the package says of images, by file name; the names begin with the kind.
+/// The package's answers about images, by file name; each name begins with the kind.
 pub fn said(images: &BTreeMap<String, Vec<u8>>) -> Result<BTreeMap<String, Value>> {
     let scratch = Scratch::new()?;
     for (name, image) in images {

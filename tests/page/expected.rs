@@ -1,4 +1,4 @@
-//! What the page has to show of a report.
+//! The content that the page must show of a report.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub fn report_of(shown: &Value) -> Result<String> {
     Ok(about.split("report ").nth(1).with_context(|| format!("no report in {about:?}"))?.to_owned())
 }
 
-/// Compares all that is shown with the report.
+/// Compares everything that the page shows with the report.
 pub fn compare(shown: &Value, report: &Value, by: &str) -> Result<()> {
     totals(shown, report)?;
     distinct(shown, report)?;
@@ -25,7 +25,8 @@ pub fn compare(shown: &Value, report: &Value, by: &str) -> Result<()> {
     Ok(())
 }
 
-/// Compares the totals and the rows that are shown with the answer about several windows, and its totals with theirs.
+/// Compares the shown totals and rows with the answer about several windows, and the totals of this answer with the sum
+/// over the reports.
 pub fn compare_span(shown: &Value, span: &Value, reports: &[Value], by: &str) -> Result<()> {
     for unit in ["packets", "bytes"] {
         let sum: u64 = reports.iter().filter_map(|report| report["totals"][unit].as_u64()).sum();
@@ -35,7 +36,7 @@ pub fn compare_span(shown: &Value, span: &Value, reports: &[Value], by: &str) ->
     rows(shown, span, by)
 }
 
-/// How many rows of an open window are in its report, none of them smaller than it was before.
+/// Counts the rows of an open window that are also in its report. Fails if a row has become smaller.
 pub fn grows(shown: &Value, report: &Value) -> Result<usize> {
     let mut common = 0;
     let all = &list(report, "sources", "bytes")?.rows;
@@ -88,7 +89,7 @@ fn same_bounds(found: &Value, expected: &Value) -> Result<()> {
 }
 
 fn ledger(shown: &Value, report: &Value) -> Result<()> {
-    // There is one interface.
+    // The report has one interface.
     let ledger = &report["interfaces"][0]["ledger"];
     let mut all = vec![("seen".to_owned(), &ledger["seen"]), ("attributed".to_owned(), &ledger["attributed"])];
     all.push(("sampled_out".to_owned(), &ledger["sampled_out"]));
@@ -109,7 +110,7 @@ fn ledger(shown: &Value, report: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The rows of a list in the report, all packets and bytes of which they are parts, and whether they only count.
+/// A list of the report: its rows, their total, and whether the rows only have distinct counts.
 struct List<'r> {
     rows: Vec<&'r Value>,
     whole: &'r Value,
@@ -137,7 +138,7 @@ fn list<'r>(report: &'r Value, name: &str, by: &str) -> Result<List<'r>> {
     if let Some(spread) = spread {
         return Ok(of(&report["spread"][spread], &report["totals"], true));
     }
-    // A view, or a view and an interface.
+    // The name is that of a view, perhaps followed by an interface.
     let mut views = report["views"].as_array().into_iter().flatten();
     let view = views.find(|view| view["name"].as_str().is_some_and(|of| name.split(' ').next() == Some(of)));
     let view = view.with_context(|| format!("no view {name}"))?;
@@ -176,7 +177,7 @@ fn rows(shown: &Value, report: &Value, by: &str) -> Result<()> {
     Ok(())
 }
 
-/// The question about a row: its key, in the order of the report.
+/// The key of a row in the syntax of a query, in the order of the report.
 fn key_of(row: &Value) -> String {
     const NO_KEY: [&str; 8] = ["rank", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members"];
     const ORDER: [&str; 7] = ["src_ip", "dst_ip", "src_port", "dst_port", "proto", "port", "prefix"];

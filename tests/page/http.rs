@@ -1,4 +1,4 @@
-//! The page's server without a browser: rights, names, tokens, and clients that stall.
+//! The page's server without a browser: capabilities, host names, tokens, and clients that stall.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use crate::Watched;
 
 const ADDRESS: &str = "127.0.0.1:9470";
 
-/// What weir answers inside the namespace: status, head and body.
+/// weir's answer to a request inside the namespace: status, head and body.
 fn get_at(namespace: &Namespace, address: &str, path: &str, headers: &str) -> Result<(u16, String, String)> {
     let address: SocketAddr = address.parse()?;
     namespace.enter(|| {
@@ -40,23 +40,23 @@ fn get_at(namespace: &Namespace, address: &str, path: &str, headers: &str) -> Re
     })?
 }
 
-/// What weir answers on loopback inside the namespace: status, head and body.
+/// weir's answer on loopback inside the namespace: status, head and body.
 pub fn get(namespace: &Namespace, path: &str) -> Result<(u16, String, String)> {
     get_at(namespace, ADDRESS, path, "")
 }
 
-/// The messages of a stream, as they come.
+/// The messages of a stream, in order of arrival.
 pub struct Stream {
     messages: Receiver<Value>,
     stream: TcpStream,
 }
 
-/// Begins to read the page's stream.
+/// Starts to read the page's stream.
 pub fn seconds(namespace: &Namespace) -> Result<Stream> {
     let stream = namespace.enter(|| TcpStream::connect(ADDRESS))??;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let mut writer = stream.try_clone()?;
-    // Without chunks between the lines.
+    // An HTTP/1.0 request gets no chunks, so each line is a message.
     writer.write_all(format!("GET /api/seconds HTTP/1.0\r\nHost: {ADDRESS}\r\n\r\n").as_bytes())?;
     let lines = BufReader::new(stream.try_clone()?).lines();
     let (tell, messages) = channel();
@@ -97,7 +97,7 @@ pub fn its_thread_has_no_right() -> Result<()> {
             Ok((none && is_confined).then_some(()))
         })?;
     }
-    // Under the sandbox, with both ports, everything is answered.
+    // With the sandbox and both ports, every request is answered.
     let namespace = &watched.pair.observer;
     ensure!(get(namespace, "/")?.0 == 200);
     let (status, _, metrics) = get_at(namespace, "127.0.0.1:9469", "/", "")?;
@@ -149,7 +149,7 @@ pub fn browsers_that_stall_cost_no_packet() -> Result<()> {
     let stalled = namespace.enter(|| -> Result<Vec<TcpStream>> {
         let begin = |request: &str| {
             let mut stream = TcpStream::connect(ADDRESS)?;
-            // A connection that was closed for a newer one cannot be written to.
+            // Writing fails on a connection that weir has closed for a newer one.
             let _ = stream.write_all(request.replace("HOST", &format!("Host: {ADDRESS}")).as_bytes());
             Ok(stream)
         };

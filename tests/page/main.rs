@@ -1,5 +1,5 @@
-//! The page in a browser: real Chromium, a real weir in a network namespace, real packets. What the page shows is what
-//! the report says, number by number.
+//! The page in a browser: real Chromium, a real weir in a network namespace, real packets. The page shows the same
+//! numbers as the report.
 
 mod expected;
 mod http;
@@ -50,11 +50,11 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Where the page is, inside the namespace.
+/// The address of the page inside the namespace.
 const PAGE: &str = "http://127.0.0.1:9470/";
 const SETTINGS: &str = "web: {listen: 127.0.0.1:9470}\n";
 const OBSERVED: &str = QuietPair::OBSERVER_INTERFACE;
-/// Every width that the page is made for, light and dark.
+/// All widths that the page is designed for, light and dark.
 const SCREENS: [Screen; 6] = [
     Screen { width: 390, height: 844, is_dark: false },
     Screen { width: 390, height: 844, is_dark: true },
@@ -63,10 +63,10 @@ const SCREENS: [Screen; 6] = [
     Screen { width: 1920, height: 1080, is_dark: false },
     Screen { width: 1920, height: 1080, is_dark: true },
 ];
-/// An expression for what the page shows.
+/// A JavaScript expression for the content of the page.
 const SHOWN: &str = include_str!("shown.js");
 
-/// A weir with a page, on a quiet link.
+/// weir with a page, on a quiet link.
 struct Watched {
     pair: QuietPair,
     daemon: Daemon,
@@ -85,7 +85,7 @@ impl Watched {
         Ok(Self { pair, daemon })
     }
 
-    /// Sends packets all the time that `test` takes.
+    /// Sends packets while `test` runs.
     fn with_traffic(&mut self, test: impl FnOnce(&QuietPair, &mut Daemon) -> Result<()>) -> Result<()> {
         let Self { pair, daemon } = self;
         let plan = Plan { seed: 90, packets: 10_000_000, mix: Mix::odd(), ..Plan::default() };
@@ -104,7 +104,7 @@ impl Watched {
     }
 }
 
-/// The report with this id, once it is written.
+/// Waits for the report with this id.
 fn report(daemon: &mut Daemon, id: &str) -> Result<Value> {
     clock::wait_for(&format!("the report {id}"), TIMEOUT, || {
         Ok(daemon.reports()?.into_iter().find(|report| report["id"] == id))
@@ -169,7 +169,7 @@ fn rates_are_those_of_the_stream() -> Result<()> {
         let bytes: Vec<_> =
             told.iter().filter_map(|second| second["interfaces"][0]["counted"]["bytes"].as_u64()).collect();
         let missing: Vec<_> = shown.iter().filter(|rate| !bytes.contains(rate)).collect();
-        // The two streams do not begin with the same second.
+        // The two streams may begin with different seconds.
         ensure!(missing.len() <= 1, "{missing:?} of {shown:?} are not among {bytes:?}");
         Ok(())
     })
@@ -183,7 +183,7 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
             let time = report["window"][edge].as_str().context("no time")?;
             anyhow::Ok(time.replace(".000000", ""))
         };
-        // Windows that have ended, so that all who ask are told the same.
+        // These windows have ended, so every query gets the same answer.
         let chosen = &reports[1..5];
         let [from, to] = [time(&chosen[0], "start")?, time(&chosen[3], "end")?];
         let (status, _, span) = http::get(&pair.observer, &format!("/api/span?from={from}&to={to}"))?;
@@ -215,7 +215,7 @@ fn the_open_window_is_shown_before_its_end() -> Result<()> {
         let rows = "document.querySelectorAll('#list tbody tr').length >= 5";
         let since = browser.wait_for("rows of an open window", &format!("{rows} && {since}"))?;
         let shown = browser.value(SHOWN)?;
-        // Another one may have begun meanwhile.
+        // Another window may have begun meanwhile.
         let about = shown["listAbout"].as_str().and_then(|about| about.split(' ').nth(3));
         let since = about.or(since.as_str()).context("no time")?.to_owned();
         let report = clock::wait_for("the report of that window", TIMEOUT, || {
@@ -264,7 +264,7 @@ fn the_keyboard_alone_suffices() -> Result<()> {
         browser.press("?", false)?;
         browser.wait_for("the help", "document.getElementById('help').open")?;
         browser.press("Escape", false)?;
-        // A span is chosen on a chart.
+        // Selects a span on a chart.
         browser.wait_for("a minute's worth", "document.querySelector('.chart')")?;
         browser.value("document.querySelector('.chart').focus()")?;
         browser.press("ArrowLeft", false)?;
@@ -275,7 +275,7 @@ fn the_keyboard_alone_suffices() -> Result<()> {
         hash(&mut browser, "from=")?;
         browser.press("l", false)?;
         browser.wait_for("now", "!location.hash.includes('from=')")?;
-        // Everything that can be clicked can be reached, and says what it is.
+        // All controls can be reached with the keyboard, and have a name.
         let nameless = "[...document.querySelectorAll('a, button, input, select, [tabindex=\"0\"]')].filter((one) => \
                         !(one.textContent.trim() || one.getAttribute('aria-label') || one.labels?.[0]?.textContent.trim())).length";
         ensure!(browser.value(nameless)? == 0, "something has no name for a screen reader");
@@ -298,7 +298,7 @@ fn a_row_tells_everything_about_itself() -> Result<()> {
             .wait_for("answers", &format!("(() => {{ const all = {answers}; return all.length && all; }})()"))?;
         let yaml = browser.value("document.querySelector('.yaml pre').textContent")?;
         let yaml = yaml.as_str().context("no view")?.to_owned();
-        // The same question on the terminal.
+        // Asks the same question on the terminal.
         let socket = daemon.directory().join("control.sock");
         let mut command = Command::new(weir_binary()?);
         command.args(["ask", "--json", "--socket"]).arg(&socket).arg(&key);
@@ -309,7 +309,7 @@ fn a_row_tells_everything_about_itself() -> Result<()> {
         let views: Vec<_> = rows.iter().map(|row| row["view"].clone()).collect();
         let shown_views: Vec<_> = shown.as_array().into_iter().flatten().map(|row| row["view"].clone()).collect();
         ensure!(views == shown_views, "the page knows {shown_views:?}, weir ask {views:?}");
-        // What it proposes is a configuration.
+        // The proposed view must be a valid configuration.
         let file = daemon.directory().join("view.yaml");
         fs::write(&file, format!("interfaces: [lo]\n{yaml}"))?;
         let checked = Command::new(weir_binary()?).args(["check", "--config"]).arg(&file).output()?;
@@ -345,7 +345,7 @@ fn a_connection_that_breaks_is_told() -> Result<()> {
     Ok(())
 }
 
-/// For a minute of traffic if somebody wants the picture: `scripts/pictures`.
+/// `scripts/pictures` runs this with a minute of traffic to make a picture.
 fn a_picture_shows_the_page() -> Result<()> {
     const MINUTE: Duration = Duration::from_secs(70);
     let [one, all] = ["WEIR_PICTURE", "WEIR_PICTURES"].map(|name| env::var_os(name).map(PathBuf::from));

@@ -31,7 +31,7 @@ struct Router {
     config: Config,
     kernel: bool,
     scratch: Scratch,
-    /// Seconds of windows since noon: no two windows begin at the same time.
+    /// The seconds since noon of all windows so far, so that no two windows begin at the same time.
     passed: Cell<u64>,
 }
 
@@ -294,7 +294,8 @@ pub fn the_flow_cache(kernel: bool) -> Result<()> {
     Ok(())
 }
 
-/// (d) without a report: flows that differ in the highest bits of their addresses alone shared a slot with every key.
+/// (d) without a report: flows that differ only in the highest bits of their addresses must not share a slot with every
+/// key, as they once did.
 pub fn flows_of_one_slot_under_every_key(kernel: bool) -> Result<()> {
     let v6 = |source: u128, destination: u128| {
         let [source, destination] = [source, destination].map(|ip| std::net::Ipv6Addr::from_bits(ip).into());

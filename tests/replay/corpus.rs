@@ -103,7 +103,7 @@ fn same_through_the_kernel(config: &Config, files: &[PathBuf], windows: Windows)
         .with_context(|| format!("{windows:?}, userspace and kernel, over {files:?}"))
 }
 
-/// Packets and bytes of each as tshark counts them.
+/// tshark counts the same packets and bytes in each capture.
 pub fn tshark_counts_the_same() -> Result<()> {
     let files: Vec<_> = captures::real().map_err(anyhow::Error::msg)?.into_iter().step_by(TSHARK_STEP).collect();
     let compared = Mutex::new(BTreeMap::new());

@@ -95,7 +95,7 @@ pub fn a_steady_flow_is_not_new_at_midnight(kernel: bool) -> Result<()> {
 
 /// A flow that comes again within its generations is known, even if the key has changed. After two generations it is
 /// forgotten, whichever key the filter has then.
-pub fn what_was_seen_before_midnight_is_known_after_it_until_it_is_forgotten() -> Result<()> {
+pub fn flows_seen_before_midnight_are_known_until_they_are_forgotten() -> Result<()> {
     const GENERATION: u64 = 10;
     let scratch = Scratch::new()?;
     let file = scratch.file("again.pcap");
@@ -121,13 +121,13 @@ pub fn what_was_seen_before_midnight_is_known_after_it_until_it_is_forgotten() -
 }
 
 /// Flows are forgotten by time, even if no packets come: as if windows without packets had passed.
-pub fn what_was_seen_before_a_long_silence_is_forgotten() -> Result<()> {
+pub fn flows_seen_before_a_long_silence_are_forgotten() -> Result<()> {
     const GENERATION: u64 = 60;
     const FLOWS: u16 = 35;
     let scratch = Scratch::new()?;
     let file = scratch.file("silence.pcap");
     let flow = |port| Udp { source: [192, 0, 2, 1].into(), destination: [198, 51, 100, 7].into(), ports: (port, 53) };
-    // Also over midnight, when the key changes.
+    // The silence may span midnight, when the key changes.
     for start in [MIDNIGHT, MIDNIGHT - 3_600] {
         for (silence, expected) in
             [(10, 0), (GENERATION, 0), (2 * GENERATION + 5, FLOWS), (7_200, FLOWS), (200_000, FLOWS)]

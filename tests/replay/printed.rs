@@ -1,4 +1,4 @@
-//! What a terminal gets of a replay: one screen, colours, the pager, and no progress among the tables.
+//! The output of a replay on a terminal: one screen, colours, the pager, and no progress among the tables.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::command::{capture, text};
 /// Returns to the start of the line and clears it.
 const CLEAR: &str = "\r\u{1b}[K";
 
-/// What a terminal of this size shows of `weir replay`, with these settings of variables.
+/// The output of `weir replay` on a terminal of this size, with these environment variables.
 fn on_terminal(columns: u16, lines: u16, variables: &str, arguments: &str) -> Result<String> {
     let line = format!("stty cols {columns} rows {lines}; {variables} '{}' replay {arguments}", text(&weir_binary()?));
     let mut command = Command::new("script");
@@ -29,7 +29,7 @@ fn traffic(file: &Path, packets: u64) -> Result<()> {
     capture(file, Plan { packets, ..Plan::default() }).map(drop)
 }
 
-/// Without the sequences that colour it.
+/// The text without colour sequences.
 fn plain(shown: &str) -> String {
     let mut parts = shown.split("\u{1b}[");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -77,7 +77,7 @@ pub fn what_is_longer_than_the_screen_goes_to_the_pager() -> Result<()> {
     let tables = fs::read_to_string(&paged)?;
     ensure!(tables.contains("TOP SOURCES BY BYTES") && !shown.contains("TOP SOURCES"), "{shown}");
     fs::remove_file(&paged)?;
-    // No pager where nothing is too long, or nobody reads; and none is no reason to show nothing.
+    // There is no pager if the output is short or not on a terminal. Without a pager the output is still shown.
     for (lines, pager, arguments) in [
         (400, pager.as_str(), full.clone()),
         (40, pager.as_str(), format!("{full} | cat")),
@@ -98,7 +98,7 @@ pub fn the_progress_is_in_no_table() -> Result<()> {
     let shown = on_terminal(100, 40, "", &format!("--window 1s '{}'", text(&file)))?;
     ensure!(shown.contains(" left") && shown.contains("pkt/s, "), "no progress:\n{shown}");
     for line in shown.lines() {
-        // What is cleared is seen no more.
+        // Cleared text is not visible any more.
         let seen = line.rsplit(CLEAR).next().unwrap_or_default();
         ensure!(!seen.contains(" left"), "{line:?} of\n{shown}");
     }

@@ -39,6 +39,7 @@ impl Ledger {
     /// Reads the ledger of an element of `interfaces`.
     ///
     /// # Errors
+    ///
     /// A part of the ledger is missing.
     pub fn read(interface: &Value) -> Result<Self> {
         let ledger = &interface["ledger"];
@@ -194,6 +195,7 @@ pub fn check(reports: &[Value], loss: Loss) -> Result<Ledger> {
 /// The packets and bytes of a part of a report.
 ///
 /// # Errors
+///
 /// The part has no packets and bytes.
 pub fn tally(value: &Value) -> Result<Tally> {
     let [packets, bytes] = ["packets", "bytes"].map(|name| value[name].as_u64());

@@ -25,7 +25,7 @@ use crate::{clock, netns::Namespace, scratch::Scratch};
 /// How long Chromium may take for anything: a busy machine starts it in some ten seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What tests with Chromium need.
+/// The requirements of tests with Chromium.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub fn requirements() -> Result<(), String> {
     }
 }
 
-/// How large a window is, and of which colours.
+/// The size of a window, and its colour scheme.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
     /// Its width in pixels.
@@ -56,7 +56,7 @@ pub struct Browser {
     scratch: Scratch,
     to: File,
     from: File,
-    /// What has arrived of the next message.
+    /// The part of the next message that has arrived.
     arrived: Vec<u8>,
     session: Option<String>,
     last: u64,
@@ -75,7 +75,7 @@ impl Browser {
         for pipe in [&to, &from] {
             mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).context("cannot make a pipe")?;
         }
-        // Opened for both, so that nobody waits for the other side.
+        // The pipes are opened for reading and writing, so that opening does not wait for the other side.
         let open = |path| OpenOptions::new().read(true).write(true).open(path);
         let (to_file, from_file) = (open(&to)?, open(&from)?);
         let script = format!(
@@ -174,7 +174,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", &features).map(drop)
     }
 
-    /// Opens an address, in a page that knows nothing of the one before.
+    /// Opens an address in a new page.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl Browser {
         }
     }
 
-    /// The value of an expression, for which it waits if it is a promise.
+    /// The value of an expression; if it is a promise, waits for its result.
     ///
     /// # Errors
     ///
@@ -203,11 +203,11 @@ impl Browser {
         }
     }
 
-    /// Waits until an expression is true, or anything else that JavaScript takes for it.
+    /// Waits until an expression has a value that JavaScript treats as true.
     ///
     /// # Errors
     ///
-    /// It did not become so; what the page shows instead.
+    /// It did not become true in time; the error has the content of the page.
     pub fn wait_for(&mut self, what: &str, expression: &str) -> Result<Value> {
         let test = format!("(() => {{ const value = {expression}; return value ? value : null; }})()");
         let found = clock::wait_for(what, PATIENCE, || {
@@ -226,7 +226,7 @@ impl Browser {
     ///
     /// Chromium refuses it.
     pub fn press(&mut self, key: &str, has_shift: bool) -> Result<()> {
-        // Without `text` a key that writes would write nothing.
+        // A printable key needs `text` to write something.
         let text = if key.chars().count() == 1 {
             json!(key)
         } else if key == "Enter" {
@@ -265,13 +265,13 @@ impl Browser {
         fs::write(path, BASE64_STANDARD.decode(text)?).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The addresses of all requests since the last time.
+    /// The addresses of all requests since the last call.
     pub fn requests(&mut self) -> Vec<String> {
         self.take_events("Network.requestWillBeSent", |event| event["request"]["url"].as_str().map(str::to_owned))
     }
 
-    /// Everything that went wrong in the page since the last time, such as exceptions and what the policy forbade. That
-    /// an answer is no success is none of that.
+    /// Errors in the page since the last call, such as exceptions and violations of the content security policy, but
+    /// not answers with an error status.
     pub fn mistakes(&mut self) -> Vec<String> {
         let mut all = self.take_events("Runtime.exceptionThrown", |event| Some(event.to_string()));
         all.extend(self.take_events("Log.entryAdded", |event| {

@@ -165,6 +165,7 @@ impl Daemon {
     /// Waits for it to end.
     ///
     /// # Errors
+    ///
     /// It did not end within `timeout`.
     pub fn wait(&mut self, timeout: Duration) -> Result<ExitStatus> {
         let ended = clock::wait_for("the end of weir", timeout, || Ok(self.child.try_wait()?));

@@ -141,6 +141,7 @@ impl Foreign {
     /// The program's number.
     ///
     /// # Errors
+    ///
     /// The program is not loaded.
     pub fn number(&self) -> Result<u32> {
         Ok(self.loaded.program(NAME).context("no program")?.info()?.id())

@@ -1,6 +1,6 @@
 //! Runs the real `nats-server`, and speaks its protocol
-//! (<https://docs.nats.io/reference/reference-protocols/nats-protocol>) without weir's client, so that a stream is read
-//! with other code than it was written.
+//! (<https://docs.nats.io/reference/reference-protocols/nats-protocol>) without weir's client, so that different code
+//! reads and writes a stream.
 
 use std::{
     fs::{self, File},

@@ -20,8 +20,7 @@ pub const ONE_WINDOW: &str = "report: {interval: 1h, first_window: 1h}\nseen_flo
 /// The ends of a quiet link: frames are injected at the first and arrive at the second.
 pub const QUIET_LINK: [&str; 2] = [QuietPair::GENERATOR_INTERFACE, QuietPair::OBSERVER_INTERFACE];
 
-/// Waits until the next full hour is some minutes away, if it is not: then a window of an hour is cut only by the end
-/// of the daemon.
+/// If the next full hour is near, waits until it has passed. So a window of an hour ends only when the daemon ends.
 pub fn one_window() {
     const HOUR_SECONDS: u64 = 3600;
     const ENOUGH_SECONDS: u64 = 120;
@@ -36,7 +35,7 @@ pub fn one_window() {
 ///
 /// # Errors
 ///
-/// Those of [`inject::send`]; or not all have arrived.
+/// The errors of [`inject::send`], or not all packets have arrived.
 pub fn send(
     pair: &QuietPair,
     [from, to]: [&str; 2],

@@ -59,7 +59,7 @@ pub fn packets() -> Result<Vec<Packet>> {
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_capture(packets: &[Packet], out: impl Write) -> io::Result<()> {
     let schedule = Schedule { start: START, packets_per_second: PACKETS_PER_SECOND };
     let mut writer = Writer::new(out, HEADERS_MAX as u32)?;

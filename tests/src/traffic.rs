@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_cannot_be_is_refused_with_the_value() {
+    fn an_impossible_plan_is_refused_with_the_value() {
         let refused = |plan: Plan| Traffic::new(plan).unwrap_err().to_string();
         assert_eq!(refused(Plan { flows: 0, ..Plan::default() }), "flows: 0 is below the minimum of 1");
         assert_eq!(refused(Plan { zipf: f64::NAN, ..Plan::default() }), "zipf: NaN is not a number from 0 up");

@@ -93,6 +93,7 @@ impl StoreHandle {
     /// Stores the lines of a body. On return they are on disk.
     ///
     /// # Errors
+    ///
     /// Nothing of the body was stored.
     pub async fn keep(&self, body: Checked) -> Answer {
         let (answer, kept) = oneshot::channel();
@@ -116,6 +117,7 @@ impl Checked {
     /// Unpacks a body and parses its lines.
     ///
     /// # Errors
+    ///
     /// The body is too large, or cannot be unpacked.
     pub fn read(body: &Bytes, packing: Packing) -> Result<Self, BodyError> {
         let mut lines = Lines::new(body, packing)?;

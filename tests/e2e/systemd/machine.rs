@@ -100,7 +100,7 @@ impl Machine {
         })
     }
 
-    /// The number that its process 1 has outside.
+    /// The process number of its process 1, as seen from outside.
     pub const fn init(&self) -> u32 {
         self.init
     }

@@ -61,7 +61,7 @@ fn coarse(report: &Value, buckets: &[(u64, u64)], faults: &mut Faults) {
         .collect();
     let edges: Vec<_> = all.first().into_iter().flatten().take(COARSE).map(|(edge, _)| *edge).collect();
     if !buckets.iter().zip(&edges).all(|((edge, _), coarse)| edge == coarse) {
-        // Not those that weir has.
+        // The classes differ from weir's, so nothing can be compared.
         return;
     }
     for (edge, packets) in buckets.iter().take(COARSE) {

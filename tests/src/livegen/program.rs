@@ -239,7 +239,7 @@ fn assemble(flows: Flows, frame: &[u8], ifindex: u32, step: Option<i32>) -> Code
 /// [`BEHIND_MAX`].
 fn wait(code: &mut Code, step: i32) {
     const CLOCK: i32 = 5; // `bpf_ktime_get_ns`
-    /// Looks at the clock, each some 30 ns; the verifier follows no more than 8,192 jumps.
+    /// Maximum number of looks at the clock. Each takes some 30 ns, and the verifier follows no more than 8,192 jumps.
     const LOOKS_MAX: i32 = 8_000;
     const JUMP_IF_NOT_ABOVE: u8 = 0xbd;
     const JUMP_IF_NOT_ABOVE_IMMEDIATE: u8 = 0xb5;

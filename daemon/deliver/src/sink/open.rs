@@ -47,6 +47,7 @@ fn open_one(sink: &config::Sink, spool: Option<(&SpoolRoot, &str)>, has_tables: 
 /// Opens the webhook, which gets alert messages, on its own thread with its own queue.
 ///
 /// # Errors
+///
 /// The webhook cannot be opened.
 pub fn open_webhook(webhook: &config::Webhook) -> Result<Outbox, OpenError> {
     let target = Http::webhook(webhook)?;

@@ -12,7 +12,7 @@ use weir_report::{Report, Style, write_overview};
 use super::{DeliveryError, Sink, write_line};
 use crate::spool::Item;
 
-/// How to see more than one screen has.
+/// A hint on how to see more than fits one screen.
 const MORE: &str = "live: weir top   all of it: weir report --full";
 
 /// Standard output without a buffer: a delivered report has been written.

@@ -31,7 +31,7 @@ const ROUNDS: usize = 11;
 const TURN: (u32, u32) = (8, 1 << 17);
 /// The same if the ring is read between the calls: the records of a call must fit into the ring.
 const TURN_DRAINED: (u32, u32) = (8, 1 << 17);
-/// As in the default configuration.
+/// The size of the cache in the default configuration.
 const CACHE_FLOWS: u32 = 16384;
 /// Large enough for a call of many runs: after the wait before a call the CPU's caches are cold.
 const RING_BYTES: u32 = 16 << 20;

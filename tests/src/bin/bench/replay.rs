@@ -115,6 +115,7 @@ fn replay(weir: &Path, capture: &Path) -> Result<(Duration, Value)> {
 /// User and system time of all children that have ended.
 ///
 /// # Errors
+///
 /// The kernel does not report it.
 pub fn children_time() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the time that children took")?;

@@ -31,6 +31,7 @@ pub fn happened() -> bool {
 /// Fails if there was an interrupt.
 ///
 /// # Errors
+///
 /// There was an interrupt.
 pub fn check() -> Result<()> {
     if happened() {

@@ -77,7 +77,7 @@ fn a_file_moved_or_deleted_is_created_anew() {
     sink.deliver(&parcels([4])).unwrap();
     assert_eq!((ids(&old), ids(&path)), (vec![id(3)], vec![id(4)]));
 
-    // Rotation by copying: the same file, truncated.
+    // Another program may rotate by copying, which truncates the same file.
     fs::write(&path, "").unwrap();
     sink.deliver(&parcels([5])).unwrap();
     assert_eq!(ids(&path), [id(5)]);
@@ -110,7 +110,7 @@ fn a_file_that_is_large_enough_is_renamed_and_the_oldest_goes() {
     let names = ["reports.ndjson", "reports.ndjson.1", "reports.ndjson.2"].map(|name| directory.0.join(name));
     assert_eq!(names.map(|name| ids(&name)), [vec![id(9)], vec![id(7), id(8)], vec![id(5), id(6)]]);
     assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 3);
-    // The next run appends to the existing file; a report that is too large gets a file of its own.
+    // The next run appends to the existing file; a report that is too large gets a separate file.
     drop(sink);
     File::new(&path, Some(plain(2 * line, 2))).deliver(&parcels([8])).unwrap();
     assert_eq!(ids(&path), [id(9), id(8)]);
@@ -161,7 +161,7 @@ fn the_target_of_a_link_is_neither_compressed_nor_written() {
     fs::write(&secret, "only root may read this\n").unwrap();
     let mut sink = File::new(&path, Some(Rotation { max_size: 1, keep: 3, compress: Compress::Gzip }));
     sink.deliver(&parcels([1])).unwrap();
-    // The owner of the folder puts these there.
+    // The owner of the folder creates these links.
     symlink("secret", of(".unfinished")).unwrap();
     sink.deliver(&parcels([2])).unwrap();
     assert_eq!(ids(&of(".1.gz")), [id(1)]);

@@ -23,8 +23,8 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Logs rejected points and warnings of the receiver. OTLP says not to send them again. An answer in another format
-    /// is ignored: it may come from a proxy, or a receiver that answers in JSON.
+    /// Logs rejected points and warnings of the receiver. According to OTLP, they must not be sent again. An answer in
+    /// another format is ignored: it may come from a proxy, or a receiver that answers in JSON.
     pub fn judge(&mut self, sink: &str, answer: &[u8]) {
         let now = clock::now().monotonic;
         if let Some(line) = self.line(answer, now) {

@@ -23,7 +23,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// What is not tried again until a report is accepted.
+    /// The places in line that are not tried again until a report is accepted.
     pub const fn held_back(&self) -> &BTreeSet<u64> {
         &self.held_back
     }

@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// What was promised until the power failed.
+/// The state that was guaranteed when the power failed.
 #[derive(Default)]
 struct Promised {
     /// Reports that are on disk according to the spool.

@@ -269,7 +269,7 @@ fn a_full_disk_has_room_for_the_newest_even_if_all_others_are_in_flight() {
     let all: BTreeSet<u64> = after.reports.iter().copied().chain(after.lost_numbers()).collect();
     assert_eq!(all, (1..=9).collect(), "{after:?}");
     assert!(after.lost.iter().all(|(.., reason)| *reason == Reason::SpoolFull) && after.reports.ends_with(&[8, 9]));
-    // Or the attempt succeeded after all: then there is nothing to report.
+    // If the attempt succeeds after all, there is no tombstone to deliver.
     spool.delivered(&tried);
     let after = Received::drain(&spool, 10);
     assert!(after.lost_numbers().all(|seq| seq > 6) && after.reports.last() == Some(&9), "{after:?}");

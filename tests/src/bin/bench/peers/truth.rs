@@ -73,6 +73,7 @@ impl Truth {
     /// Writes the capture.
     ///
     /// # Errors
+    ///
     /// The capture cannot be written.
     pub fn write(path: &Path) -> Result<Self> {
         let cannot = || format!("cannot write {}", path.display());

@@ -73,6 +73,7 @@ pub fn resident(pid: u32) -> Result<u64> {
 /// The number of runs of the eBPF program that ran most, of those that a process has loaded, and their nanoseconds.
 ///
 /// # Errors
+///
 /// The process has loaded no program.
 pub fn busiest_program(pid: u32) -> Result<(u64, u64)> {
     let path = format!("/proc/{pid}/fdinfo");

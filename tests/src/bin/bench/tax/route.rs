@@ -100,6 +100,7 @@ impl Route {
     /// What the router's interface has received.
     ///
     /// # Errors
+    ///
     /// The interface is gone.
     pub fn received(&self) -> Result<Tally> {
         Ok(self.lab.router.counters(WAN)?.received)

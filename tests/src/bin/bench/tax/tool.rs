@@ -90,6 +90,7 @@ impl Tool {
     /// Starts it on the router's interface; it measures when this returns.
     ///
     /// # Errors
+    ///
     /// The tool does not start; the error has its output.
     pub fn start(self, router: &Namespace) -> Result<Running> {
         Ok(match self {
@@ -106,6 +107,7 @@ impl Tool {
 /// Starts weir with its defaults, except for a mode and further settings.
 ///
 /// # Errors
+///
 /// The tool does not start; the error has its output.
 pub fn weir(router: &Namespace, mode: &str, settings: &str) -> Result<Daemon> {
     let mut daemon = Daemon::start(Some(router), |reports| {
