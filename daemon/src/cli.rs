@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, builder::Resettable};
-use weir_report::REPORTS_KEPT;
+use jiff::{SignedDuration, Timestamp, civil, tz::TimeZone};
 use weir_system::log::Format;
 
 use weir_common::control::CPUS_MAX;
@@ -219,8 +219,17 @@ pub struct TopArgs {
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Print the last windows together instead, as many as this: sums, and bounds for the rows of lists
-    #[arg(long, value_name = "1-5", value_parser = clap::value_parser!(u32).range(1..=REPORTS_KEPT as i64))]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub last: Option<u32>,
+    /// Print all windows together of this long until now, such as `20m` or `3h`
+    #[arg(long, value_name = "LENGTH", value_parser = length, conflicts_with_all = ["last", "from"])]
+    pub since: Option<Duration>,
+    /// Print all windows together from this time on: `14:30` of today, `2026-11-26 14:30`, in UTC, or RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "last")]
+    pub from: Option<Timestamp>,
+    /// The same until this time
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "last")]
+    pub to: Option<Timestamp>,
     /// Print all of it, not one screen; in the pager if it is longer than the terminal
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
@@ -357,14 +366,48 @@ fn speed(text: &str) -> Result<f64, String> {
     speed.ok_or_else(|| "expected a number from 0.001 to 1000000".to_owned())
 }
 
+/// A length of time until now.
+fn length(text: &str) -> Result<Duration, String> {
+    let length = text.parse().ok().and_then(|length: SignedDuration| Duration::try_from(length).ok());
+    length.filter(|length| !length.is_zero()).ok_or_else(|| "expected a length such as 20m or 3h".to_owned())
+}
+
+/// A time in UTC, of today if it has no date, or with an offset.
+fn time(text: &str) -> Result<Timestamp, String> {
+    let now = weir_system::clock::now().wall;
+    let today = now.to_zoned(TimeZone::UTC).date();
+    let with_offset = text.parse::<Timestamp>().ok();
+    let with_date = || text.parse::<civil::DateTime>().ok();
+    let without_date = || Some(today.to_datetime(text.parse::<civil::Time>().ok()?));
+    let civil = || with_date().or_else(without_date)?.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp());
+    with_offset.or_else(civil).ok_or_else(|| {
+        "expected a time such as 14:30, 2026-11-26 14:30 (both in UTC) or 2026-11-26T14:30:00+01:00".to_owned()
+    })
+}
+
 fn windows(text: &str) -> Result<Windows, String> {
     if text == "all" {
         return Ok(Windows::All);
     }
-    let length: jiff::SignedDuration =
-        text.parse().map_err(|_| "expected `all` or a length such as 10s or 5m".to_owned())?;
+    let length: SignedDuration = text.parse().map_err(|_| "expected `all` or a length such as 10s or 5m".to_owned())?;
     match Duration::try_from(length) {
         Ok(length) if !length.is_zero() => Ok(Windows::Every(length)),
         _ => Err("a window must be longer than 0s".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_in_utc_or_have_an_offset() {
+        let read = |text: &str| time(text).map(|time| time.to_string());
+        assert_eq!(read("2026-11-26 14:30").unwrap(), "2026-11-26T14:30:00Z");
+        assert_eq!(read("2026-11-26T14:30:05").unwrap(), "2026-11-26T14:30:05Z");
+        assert_eq!(read("2026-11-26T14:30:00+01:00").unwrap(), "2026-11-26T13:30:00Z");
+        assert!(read("14:30").unwrap().ends_with("T14:30:00Z"), "today");
+        assert!(read("yesterday").unwrap_err().contains("such as 14:30"));
+        assert_eq!((length("20m"), length("0s").is_err()), (Ok(Duration::from_secs(1200)), true));
     }
 }

@@ -30,6 +30,7 @@ use weir::{
         bundle::{self, BundleInput},
     },
     external::{self, COLLECT, ExternalError},
+    history,
     memory::{Memory, allocator},
     pipeline::{self, RunError, Start},
     reload::{Read, Reloaded, aside},
@@ -319,6 +320,9 @@ fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
             plan += &format!("  {rule}\n");
         }
     }
+    if let Some(history) = config.history {
+        plan += &format!("\n# history\n{}", weir_history::Reach::new(history.memory, config.report.interval));
+    }
     Ok(format!("{plan}\n# memory, fixed\n{memory}").trim_end().to_owned())
 }
 
@@ -382,11 +386,13 @@ fn status(StatusArgs { socket: args, json }: &StatusArgs) -> Result<Exit, Failur
     Ok(Exit::Done)
 }
 
-fn report(ReportArgs { last, full, socket: args, json }: &ReportArgs) -> Result<Exit, Failure> {
-    let (socket, form) = (socket(args)?, Form { json: *json, full: *full });
-    match last {
-        Some(last) => show::report::together(&socket, *last, form)?,
-        None => show::report::last(&socket, form)?,
+fn report(args: &ReportArgs) -> Result<Exit, Failure> {
+    let ReportArgs { last, full, socket: whom, json, .. } = args;
+    let (socket, form) = (socket(whom)?, Form { json: *json, full: *full });
+    match (history::asked_for(args, clock::now().wall), last) {
+        (Some(span), _) => show::report::past(&socket, span, form)?,
+        (None, Some(last)) => show::report::together(&socket, *last, form)?,
+        (None, None) => show::report::last(&socket, form)?,
     }
     Ok(Exit::Done)
 }

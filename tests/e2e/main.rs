@@ -48,6 +48,7 @@ mod feeds;
 mod following;
 mod forwarding;
 mod handover;
+mod history;
 mod inherited;
 mod interfaces;
 mod ipfix;
@@ -109,7 +110,7 @@ const ALONE: [Suite; 13] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
 /// so that none of them is left over at the end.
-const PATIENT: [Suite; 43] = [
+const PATIENT: [Suite; 44] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
@@ -130,6 +131,7 @@ const PATIENT: [Suite; 43] = [
     Suite::in_namespaces("reload", reload::TESTS),
     Suite::in_namespaces("interfaces", interfaces::TESTS),
     Suite::in_namespaces("endings", endings::TESTS),
+    Suite::in_namespaces("history", history::TESTS),
     Suite::in_namespaces("afpacket", afpacket::TESTS),
     Suite::in_namespaces("control", control::TESTS),
     Suite::in_namespaces("windows", windows::TESTS),

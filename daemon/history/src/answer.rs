@@ -50,3 +50,40 @@ fn together(windows: Vec<PastWindow>, points: usize) -> Vec<PastWindow> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        block::Told,
+        seconds::{Carried, Counts},
+        testing::{START, add, at, report},
+    };
+
+    #[test]
+    fn an_hour_is_told_in_steps_of_whole_seconds() {
+        let (mut seconds, mut windows) = (Seconds::default(), Windows::new(1 << 20, Told::All));
+        let nothing = history(&seconds, &windows, &Time::default(), 10);
+        assert_eq!((nothing.windows, nothing.interfaces, nothing.step_seconds), (vec![], vec![], 1));
+        for second in 1..=600 {
+            let counts = Some(Counts { packets: 3, bytes: 180, lost: 0 });
+            let interface = Carried { name: "eth0", direction: Some("ingress"), counts };
+            seconds.add(at(second), [interface].into_iter());
+        }
+        for nth in 0..60 {
+            add(&mut windows, &report(nth, &[(1, 30)]));
+        }
+        let all = history(&seconds, &windows, &Time::default(), 7);
+        assert_eq!((all.from, all.to, all.step_seconds), (at(0), at(7 * 86), 86));
+        let packets = &all.interfaces[0].packets;
+        assert_eq!(packets.iter().flatten().sum::<u64>(), 1800);
+        assert_eq!((packets.len(), all.windows.len()), (7, 7));
+        assert_eq!(all.windows.iter().map(|past| past.packets).sum::<u64>(), 1800);
+        assert_eq!(all.reaches_back_to, Reach { seconds: Some(at(0)), windows: Some(at(0)) });
+        let time = Time { from: Some(at(-50)), to: Some(at(50)) };
+        let part = history(&seconds, &windows, &time, 100);
+        assert_eq!((part.from.as_second() - START, part.step_seconds), (-50, 1));
+        assert_eq!(part.interfaces[0].bytes[49..51], [None, Some(180)]);
+        assert_eq!(part.windows.len(), 5);
+    }
+}

@@ -44,3 +44,42 @@ fn times(confidence: &mut f64, windows: u64) -> f64 {
 fn widened(distance: u64, times: f64) -> u64 {
     if times <= 1.0 { distance } else { ((distance as f64 + 1.0) * times).ceil() as u64 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::report;
+
+    /// The normal distribution has the thinnest tails of those that the rule is for: its own bounds are closer.
+    #[test]
+    fn bounds_of_a_day_are_wide_enough_for_normal_errors() {
+        // 3.29 and 5.42 deviations: two-sided tails of 0.001 and of 0.001 / 16,667.
+        let mut confidence = 0.999;
+        let times = times(&mut confidence, 16_667);
+        assert!((1.0 - confidence - 6e-8).abs() < 1e-9, "{confidence}");
+        assert!(times >= 5.42 / 3.29 && times < 2.5, "{times}");
+    }
+
+    #[test]
+    fn a_day_of_windows_holds_with_the_confidence_of_one() {
+        let mut union = Union::one(&report(0, &[(1, 5)]));
+        raise(&mut union, 8640);
+        let failures = 8640.0 * (1.0 - union.unique.src_ip.confidence);
+        assert!((failures - 0.001).abs() < 1e-6, "{failures}");
+        let Distinct { value, lower, upper, .. } = union.unique.src_ip;
+        assert!(lower < 984 && upper > 1016 && value == 1000 && lower > 900, "{lower} to {upper}");
+        assert!(
+            union.new_flows.lower == 50 && union.new_flows.upper > 50,
+            "one more is as rare as was stated, two are not"
+        );
+        let (mut joined, before) = (Union::join(&[union.clone(), union.clone()]).unwrap(), union.clone());
+        raise(&mut joined, 8640);
+        assert_eq!(joined.unique, Union::join(&[before.clone(), before]).unwrap().unique, "only once");
+        raise(&mut union, 1);
+        let certain = &mut union.unique.flows;
+        (certain.confidence, certain.lower, certain.upper) = (1.0, 1000, 1000);
+        let before = union.clone();
+        raise(&mut union, 8640);
+        assert_eq!(union.unique.flows, before.unique.flows, "what always holds stays as it is");
+    }
+}

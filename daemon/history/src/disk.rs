@@ -328,3 +328,6 @@ impl Disk {
         warn!("{}: {why}, so the history lacks what was in it: {what}", path.display());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! [`seconds`] has the exact counters of each interface. [`windows`] has the windows: [`packed`] says how they become
-//! small, [`block`] what a few of them look like in memory and on disk, [`ring`] how the oldest make room. [`confidence`]
+//! small, [`block`] what a few of them look like in memory and on disk, [`ring`] how the oldest make room, and [`reach`] how far back that is. [`confidence`]
 //! keeps the bounds of many windows together meaningful. [`disk`] keeps both across restarts. [`answer`] is what clients
 //! get, and [`recorder`] the thread.
 
@@ -17,6 +17,7 @@ mod block;
 mod confidence;
 mod disk;
 mod packed;
+mod reach;
 mod recorder;
 mod ring;
 mod seconds;
@@ -25,12 +26,13 @@ mod testing;
 mod windows;
 
 pub use block::Told;
+pub use reach::Reach;
 pub use recorder::{Answer, Asker, History, Query, Settings};
 pub use seconds::{Carried, Counts, TRACKS_MAX};
 pub use windows::Time;
 
 /// What the thread needs besides: an open block, one that is unpacked, and some windows that are joined.
-const WORKING_BYTES: u64 = 6 << 20;
+const WORKING_BYTES: u64 = 4 << 20;
 
 /// The memory of a history in bytes, at most: with this much for windows, and this many interfaces and directions.
 pub fn memory_bytes(windows: u64, slots: usize) -> u64 {

@@ -71,6 +71,8 @@ pub enum Query {
     History(Time, Option<usize>),
     /// The union of the windows in this time.
     Span(Time),
+    /// The union of the last windows, as many as this.
+    Last(u32),
 }
 
 /// A query that waits.
@@ -277,10 +279,14 @@ impl Recorder {
             }
             Query::Span(time) => {
                 check(time)?;
-                let Some(union) = self.windows.span(time) else { return Err(self.nothing()) };
-                json(&union)
+                self.span(time)
             }
+            Query::Last(windows) => self.span(&self.windows.last((*windows).into())),
         }
+    }
+
+    fn span(&self, time: &Time) -> Answer {
+        json(&self.windows.span(time).ok_or_else(|| self.nothing())?)
     }
 
     fn nothing(&self) -> String {

@@ -3,7 +3,10 @@
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
-use weir_report::{Distinct, Estimate, Interface, Ledger, NewFlows, Report, TopSource, Unique};
+use weir_report::{
+    Distinct, Estimate, Interface, Ledger, NewFlows, Report, Top, TopDestination, TopFlow, TopPair, TopService,
+    TopSource, Unique,
+};
 
 use crate::{
     block::Told,
@@ -32,9 +35,15 @@ impl Random {
 
 /// The report of the window of ten seconds with this number. Each source sent so many packets.
 pub fn report(nth: i64, sources: &[(u32, u64)]) -> Report {
+    report_of(nth, 10, sources)
+}
+
+/// The same with windows of another length, in seconds.
+pub fn report_of(nth: i64, length: i64, sources: &[(u32, u64)]) -> Report {
     let mut report = GOLDEN.clone();
     report.id = format!("7f3c9a52/b41d0c11/{}", nth + 1);
-    (report.window.start, report.window.end, report.window.seconds) = (at(nth * 10), at(nth * 10 + 10), 10.000_023);
+    (report.window.start, report.window.end) = (at(nth * length), at(nth * length + length));
+    report.window.seconds = length as f64 + 0.000_023;
     report.window.clock_step_seconds = None;
     report.addresses = None;
     let packets = sources.iter().map(|(_, packets)| packets).sum();
@@ -74,6 +83,45 @@ pub fn usual(nth: i64, random: &mut Random) -> Report {
 pub fn flooded(nth: i64, random: &mut Random) -> Report {
     let sources: Vec<_> = (0..40).map(|_| (random.below(1 << 32) as u32, random.below(90) + 1)).collect();
     report(nth, &sources)
+}
+
+/// The same, if every row of every list is new, as long as it can be, and wide: packets are sampled, or lost.
+pub fn worst(nth: i64, random: &mut Random) -> Report {
+    let mut report = report(nth, &[]);
+    (report.totals.packets, report.totals.bytes) = (1 << 40, 1 << 50);
+    for top in [&mut report.top, &mut report.top_by_packets] {
+        let mut address = || {
+            let bits = u128::from(random.below(u64::MAX >> 33)) << 96 | u128::from(random.below(u64::MAX >> 33)) << 65;
+            let bits = bits | u128::from(random.below(u64::MAX >> 33)) << 34 | u128::from(random.below(u64::MAX >> 33));
+            std::net::IpAddr::from(std::net::Ipv6Addr::from(bits))
+        };
+        let keys: Vec<_> = (1..=10).map(|rank| (rank, [address(), address(), address(), address()])).collect();
+        let mut estimate = || {
+            let value = 1_000_000 + random.below(1 << 30);
+            let (lower, upper) = (value - random.below(1_000_000), value + random.below(1_000_000));
+            Estimate { value, lower, upper, sampled: None }
+        };
+        let mut counts = || (estimate(), estimate());
+        let proto = std::borrow::Cow::Borrowed("udp");
+        *top = Top { confidence: 0.99, ..top.clone() };
+        (top.flows, top.pairs, top.sources) = (Vec::new(), Vec::new(), Vec::new());
+        (top.destinations, top.services) = (Vec::new(), Vec::new());
+        for (rank, [src_ip, dst_ip, other_source, other_destination]) in keys {
+            let [src_port, dst_port, port] = [1, 2, 3].map(|_| counts().0.value as u16);
+            let proto = proto.clone();
+            let (packets, bytes) = counts();
+            top.services.push(TopService { rank, proto: proto.clone(), port, packets, bytes });
+            let (packets, bytes) = counts();
+            top.flows.push(TopFlow { rank, src_ip, dst_ip, src_port, dst_port, proto, packets, bytes });
+            let (packets, bytes) = counts();
+            top.pairs.push(TopPair { rank, src_ip: other_source, dst_ip, packets, bytes });
+            let (packets, bytes) = counts();
+            top.sources.push(TopSource { rank, src_ip: other_source, packets, bytes });
+            let (packets, bytes) = counts();
+            top.destinations.push(TopDestination { rank, dst_ip: other_destination, packets, bytes });
+        }
+    }
+    report
 }
 
 pub fn add(windows: &mut Windows, report: &Report) -> Closed {

@@ -1,8 +1,7 @@
 //! A day of windows in a fixed number of bytes.
 //!
 //! Of each report the first rows of each list stay, and what can be added up: a [`Union`] of one window. The last hours
-//! are kept window by window. Of five minutes at a time there is also one union, with more rows; those reach back a day
-//! and more. A row that its window does not keep widens the bounds of its key, and makes none of them wrong.
+//! are kept window by window. Of five minutes at a time there is also one union; those reach back a day and more. A row that its window does not keep widens the bounds of its key, and makes none of them wrong.
 
 use jiff::Timestamp;
 use weir_report::{Gap, Interface, PastWindow, REPORTS_KEPT, Report, Union};
@@ -16,7 +15,7 @@ use crate::{
 /// Rows of each list of a window.
 const ROWS: usize = 10;
 /// Rows of each list of five minutes.
-const ROWS_OF_MANY: usize = 20;
+const ROWS_OF_MANY: usize = 10;
 /// Rows of each list of an answer, where there are only a few lists, and of all lists together.
 const ROWS_OF_ANSWER: usize = 100;
 const ROWS_OF_ALL_LISTS: usize = 4096;
@@ -69,8 +68,7 @@ pub struct Closed {
 impl Windows {
     /// No windows yet, in at most this many bytes.
     pub fn new(memory: u64, told: Told) -> Self {
-        // A day of five minutes takes less than an eighth of the default memory.
-        let many = memory / 8;
+        let many = share_of_many(memory);
         let (single, many) = (Ring::new(memory - many), Ring::new(many));
         Self { single, many, pending: None, told_of_pending: told, told }
     }
@@ -194,6 +192,17 @@ impl Windows {
         all
     }
 
+    /// The time of the last windows, at least as many as this.
+    pub fn last(&self, windows: u64) -> Time {
+        let all = self.index(&Time::default());
+        let mut known = 0;
+        let is_enough = |past: &&PastWindow| {
+            known += past.windows;
+            known >= windows
+        };
+        Time { from: all.iter().rev().find(is_enough).or(all.first()).map(|past| past.start), to: None }
+    }
+
     /// The union of all windows that touch this time; `None` if there are none.
     pub fn span(&self, time: &Time) -> Option<Union> {
         let mut cut = self.first_single();
@@ -241,6 +250,12 @@ impl Windows {
         let single = self.single.all().filter(move |block| block.next() > cut).map(move |block| (block, cut, u64::MAX));
         many.chain(single).filter(|(block, ..)| block.told <= self.told && time.touches(block))
     }
+}
+
+/// How much of the memory is for unions of five minutes. With half of the default memory a day of them fits whatever is
+/// measured, if the lists are the usual ones.
+pub const fn share_of_many(memory: u64) -> u64 {
+    memory / 2
 }
 
 /// A time that is asked for.

@@ -55,6 +55,9 @@ pub enum Command {
         /// The end, RFC 3339; now without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
+        /// The last windows instead, as many as this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last: Option<u32>,
     },
     /// Read the configuration again.
     Reload,
@@ -172,7 +175,7 @@ mod tests {
             Command::Live { list: Some("sources".to_owned()) },
             Command::Subscribe,
             Command::History { from: Some("2026-11-20T08:00:00Z".to_owned()), to: None, points: Some(60) },
-            Command::Span { from: None, to: None },
+            Command::Span { from: None, to: None, last: Some(30) },
             Command::Reload,
             detach,
         ] {

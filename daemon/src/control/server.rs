@@ -323,7 +323,9 @@ impl Server {
             Ok(Command::History { from, to, points }) => {
                 return self.remember(history::history(from.as_deref(), to.as_deref(), points));
             }
-            Ok(Command::Span { from, to }) => return self.remember(history::span(from.as_deref(), to.as_deref())),
+            Ok(Command::Span { from, to, last }) => {
+                return self.remember(history::span(from.as_deref(), to.as_deref(), last));
+            }
             Ok(Command::Detach { interfaces }) => match (self.others.release)(interfaces) {
                 Ok(from) => answered(&Detached { pid: std::process::id(), from }),
                 Err(why) => Response::Refused(why),

@@ -277,11 +277,7 @@ impl fmt::Display for Memory {
         }
         line("the open window, when read", self.live, String::from("for `weir top` and `weir ask --live`"))?;
         if self.history > 0 {
-            line(
-                "history",
-                self.history,
-                String::from("an hour of seconds, and windows; `history` says how far back"),
-            )?;
+            line("history", self.history, String::from("an hour of seconds, windows, and room to pack and join them"))?;
         }
         if self.web > 0 {
             line("the page", self.web, String::from("connections of browsers, and answers that are on their way"))?;

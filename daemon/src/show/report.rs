@@ -39,6 +39,19 @@ pub fn together(socket: &Path, last: u32, form: Form) -> Result<(), ShowError> {
     Union::of(&reports).map_or(Ok(()), |together| union(&together, form))
 }
 
+/// Shows windows of the history together: those that this command asks for.
+///
+/// # Errors
+///
+/// There is none, or they cannot be shown.
+pub fn past(socket: &Path, span: Command, form: Form) -> Result<(), ShowError> {
+    let answer = client::ask(socket, span)?;
+    if form.json {
+        return line(answer.get());
+    }
+    union(&understood(&answer)?, form)
+}
+
 /// Shows a report.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::testing::{Random, add, at, flooded, report, usual};
+use crate::testing::{Random, add, at, flooded, report, report_of, usual, worst};
 
 const MIB: u64 = 1 << 20;
 
@@ -31,6 +31,9 @@ fn a_span_has_the_windows_that_it_touches_and_says_what_is_missing() {
         assert_eq!(numbers(&union), (count, sum(expected), 10.0 * count as f64), "{from} to {to}");
         let missing = if (from..to).contains(&705) { vec![Gap { start: at(700), end: at(710) }] } else { vec![] };
         assert_eq!(union.missing, missing, "{from} to {to}");
+    }
+    for (last, count) in [(1, 1), (7, 7), (99, 99), (500, 99)] {
+        assert_eq!(windows.span(&windows.last(last)).unwrap().windows, count);
     }
     let early = windows.span(&between(-100, 5)).unwrap();
     assert_eq!(early.missing, [Gap { start: at(-100), end: at(0) }]);
@@ -115,6 +118,44 @@ fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
         );
         assert_eq!(index.iter().map(|past| past.windows).sum::<u64>(), 8640 - first as u64);
     }
+}
+
+/// Five minutes are many blocks of windows of a second, and the oldest of these go one by one: no window is told of twice
+/// then, and none is missing. Windows of an hour are each a block.
+#[test]
+fn windows_of_every_length_are_told_of_once() {
+    for (length, count) in [(1, 4000_i64), (7, 2000), (60, 1000), (3600, 300)] {
+        let mut windows = Windows::new(MIB / 4, Told::All);
+        for nth in 0..count {
+            let sources: Vec<_> = (0..12).map(|key| (key * 7 + nth as u32, u64::from(key) + 1)).collect();
+            add(&mut windows, &report_of(nth, length, &sources));
+            if nth % 97 == 0 {
+                let index = windows.index(&Time::default());
+                assert!(index.windows(2).all(|pair| pair[0].end == pair[1].start), "{length} s, after {nth}");
+                let first = index[0].start.as_second() - crate::testing::START;
+                assert_eq!(index.iter().map(|past| past.windows as i64).sum::<i64>(), nth + 1 - first / length);
+                let union = windows.span(&Time::default()).unwrap();
+                assert_eq!((union.windows as i64, union.missing), (nth + 1 - first / length, vec![]), "{length} s");
+            }
+        }
+        assert!(windows.single.first() > 0, "{length} s: nothing had to go");
+    }
+}
+
+/// How many bytes a window takes, and five minutes, where every row is as bad as can be.
+#[test]
+fn the_worst_windows_take_no_more_than_planned() {
+    let (mut windows, mut random) = (Windows::new(64 * MIB, Told::All), Random(5));
+    for nth in 0..1440 {
+        add(&mut windows, &worst(nth, &mut random));
+    }
+    let [single, many] = [&windows.single, &windows.many].map(|ring| {
+        let kept = ring.blocks().map(|block| block.index().len()).sum::<usize>();
+        ring.bytes() as usize / kept
+    });
+    eprintln!("worst: {single} bytes a window, {many} bytes five minutes");
+    assert!(single <= crate::reach::WORST_BYTES as usize && many <= crate::reach::WORST_BYTES_OF_MANY as usize);
+    assert!(many as u64 * 288 <= 2 * MIB, "a day of five minutes fits half of the default memory");
 }
 
 #[test]
