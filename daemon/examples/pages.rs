@@ -8,6 +8,7 @@ use clap::CommandFactory;
 use clap_complete::{Shell, generate_to};
 use weir::cli::Cli;
 
+#[expect(clippy::print_stderr, reason = "it is a program of the build, without a log")]
 fn main() -> io::Result<ExitCode> {
     let Some(folder) = env::args_os().nth(1) else {
         eprintln!("usage: pages DIR");
@@ -22,7 +23,7 @@ fn write(folder: &Path) -> io::Result<()> {
     for folder in [&man, &completions] {
         fs::create_dir_all(folder)?;
     }
-    clap_mangen::generate_to(Cli::command(), man)?;
+    clap_mangen::generate_to(Cli::command().version(env!("CARGO_PKG_VERSION")), man)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         generate_to(shell, &mut Cli::command(), "weir", &completions)?;
     }

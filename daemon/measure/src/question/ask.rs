@@ -45,8 +45,8 @@ const VIEW: &str = "view";
 const PREFIX: &str = "prefix";
 
 impl Ask {
-    /// Reads `FIELD=VALUE,...`, an address or prefix alone, or what [`short::meant`] knows. `interfaces` has the names that are in the report. The
-    /// views that cover all packets come first.
+    /// Reads `FIELD=VALUE,...`, an address or prefix alone, or what [`short::meant`] knows. `interfaces` has the names
+    /// that are in the report. The views that cover all packets come first.
     ///
     /// # Errors
     ///
