@@ -198,6 +198,19 @@ pub struct ReplayHeader {
 // XDP metadata has a multiple of four bytes.
 const _: () = assert!(size_of::<ReplayHeader>() == 16);
 
+/// What stands in the XDP programs for two instructions that depend on the running kernel's types. Each placeholder
+/// loads a constant into register 0. The loader replaces both, or neither.
+pub mod placeholder {
+    /// For a call of `bpf_cast_to_kern_ctx`, which gives the kernel's own context of a packet.
+    pub const KERNEL_CONTEXT: i32 = i32::from_be_bytes(*b"cast");
+    /// For a load of the flags in this context. It has [`HAS_FRAGMENTS`], so that a packet may have some.
+    pub const FLAGS: i32 = i32::from_be_bytes(*b"flag");
+    /// The flag of packets with fragments (`XDP_FLAGS_HAS_FRAGS`).
+    pub const HAS_FRAGMENTS: u64 = 1;
+
+    const _: () = assert!(FLAGS as u64 & HAS_FRAGMENTS != 0);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

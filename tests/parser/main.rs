@@ -34,6 +34,7 @@ fn main() -> ExitCode {
     let trials = vec![
         kernel("table::every_kind_of_packet", table::every_kind_of_packet_makes_its_record_or_its_counter),
         kernel("table::on_the_oldest_kernels", table::the_same_on_the_oldest_kernels),
+        kernel("table::without_flags", table::the_same_without_flags_of_packets),
         kernel("table::every_kind_of_tunnel", table::every_kind_of_tunnel_shows_what_is_inside),
         kernel("table::generic_mode_leaves_out_copies", table::generic_mode_leaves_out_what_the_router_sends),
         kernel("table::the_verifier_has_little_to_do", table::the_verifier_has_little_to_do),

@@ -9,7 +9,7 @@ use weir_common::{
     record::{Record, Sample},
     size::size_class,
 };
-use weir_datapath::{Features, LoadedProgram, Plan};
+use weir_datapath::{Features, LoadedProgram, PacketFlags, Plan};
 use weir_tests::{
     object::{Object, PLAN, load_all},
     truth::{Key, Lacks},
@@ -85,7 +85,7 @@ pub fn tunnels_at_other_ports() -> Result<()> {
 /// more for the same program.
 pub fn the_verifier_has_little_to_do() -> Result<()> {
     const PLENTY: u32 = 400_000;
-    for (tunnels, most_of_weir) in [(Tunnels::Outer, 50_000), (Tunnels::Inner, 150_000)] {
+    for (tunnels, most_of_weir) in [(Tunnels::Outer, 50_000), (Tunnels::Inner, 200_000)] {
         for LoadedProgram { name, verified_instructions } in load_all(&Plan { tunnels, ..PLAN })? {
             let Some(verified) = verified_instructions else { continue };
             let most = if ["weir", "weir_generic"].contains(&name) { most_of_weir } else { PLENTY };
@@ -98,7 +98,7 @@ pub fn the_verifier_has_little_to_do() -> Result<()> {
 /// In generic mode a copy of a multicast or broadcast packet that the router sends has no link header, and counts
 /// nowhere. All other packets count as they do in native mode.
 pub fn generic_mode_leaves_out_what_the_router_sends() -> Result<()> {
-    for features in [Features::of_this_kernel(), Features::FLOOR] {
+    for features in [Features::of_this_kernel(), without_flags(), Features::FLOOR] {
         Object::load_with(features, PLAN, |object| {
             let frames: Vec<_> = cases().into_iter().map(|case| case.frame).collect();
             let frames: Vec<_> = frames.iter().filter(|frame| object.takes(frame.len())).collect();
@@ -127,6 +127,19 @@ pub fn generic_mode_leaves_out_what_the_router_sends() -> Result<()> {
 /// The same with the program for kernels that do not support packets in several pieces.
 pub fn the_same_on_the_oldest_kernels() -> Result<()> {
     run_with(Features::FLOOR, Tunnels::Outer, cases().into_iter())
+}
+
+/// The same where the kernel does not say which packets have fragments, or refuses the program that asks.
+pub fn the_same_without_flags_of_packets() -> Result<()> {
+    let no_function = PacketFlags { function: 1, offset: 0 };
+    for packet_flags in [None, Some(no_function)] {
+        run_with(Features { packet_flags, ..without_flags() }, Tunnels::Outer, cases().into_iter())?;
+    }
+    Ok(())
+}
+
+fn without_flags() -> Features {
+    Features { packet_flags: None, ..Features::of_this_kernel() }
 }
 
 fn run(tunnels: Tunnels, cases: impl Iterator<Item = Case> + Send) -> Result<()> {

@@ -93,6 +93,13 @@ pub trait Bytes {
         number
     }
 
+    /// Returns a number that is nearly always `USUAL`. The processor predicts that it is, and does not wait for the
+    /// read that the number comes from. Otherwise the offset of each header waits for the header before.
+    #[inline(always)]
+    fn predict<const USUAL: usize>(&self, number: usize) -> usize {
+        number
+    }
+
     /// An index into a table of 2^16 entries. Verifiers before Linux 6.0 do not know that a number is below 2^16 after
     /// its bytes were swapped.
     #[inline(always)]

@@ -112,8 +112,7 @@ fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, room: u16, parsed: Parse
             // Nothing comes after the end.
             return Ok(Layer { parsed, at: if at < end { at } else { REACH_MAX } });
         }
-        // No header is shorter than eight bytes. The offset of the next header depends only on this one's length, so
-        // that nothing else delays it.
+        // No header is shorter than eight bytes, and most of these are not longer.
         if at + 8 > end {
             return Err(Skip::TruncatedIp);
         }
@@ -131,7 +130,7 @@ fn behind<B: Bytes + ?Sized>(packet: &B, mut at: usize, room: u16, parsed: Parse
             }
             _ => units * 8,
         };
-        at = packet.forget(at + 8) + more;
+        at = packet.forget(at + 8 + packet.predict::<0>(more));
         this = next;
     }
     Err(Skip::ExtensionDepth)

@@ -46,7 +46,7 @@ pub(super) fn untag<B: Bytes + ?Sized>(packet: &B, mut payload: Payload) -> Resu
         if step == 0 {
             return Ok(payload);
         }
-        payload = with_type_at(packet, packet.forget(payload.at - 2 + step))?;
+        payload = with_type_at(packet, packet.forget(payload.at - 2 + packet.predict::<VLAN>(step)))?;
     }
     Err(Skip::VlanDepth)
 }

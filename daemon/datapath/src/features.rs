@@ -5,24 +5,29 @@ use aya::{
     sys::{BpfHelper, is_helper_supported},
 };
 
+use super::packet_flags::PacketFlags;
+
 /// The features that the programs may use. Each has a fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// Packets in several fragments, such as jumbo frames (Linux 5.18). Without this feature, native XDP cannot be
     /// attached to an interface whose MTU exceeds a page. Generic XDP can, because it sees such a packet in one piece.
     pub fragments: bool,
+    /// Where a packet says whether it has fragments (Linux 6.2). Without this, a helper is asked for the length of each
+    /// packet.
+    pub packet_flags: Option<PacketFlags>,
 }
 
 impl Features {
     /// The features that every kernel supported by weir has.
-    pub const FLOOR: Self = Self { fragments: false };
+    pub const FLOOR: Self = Self { fragments: false, packet_flags: None };
 
     /// The features of this kernel.
     ///
     /// If the kernel refuses to answer, this assumes all features. Loading the programs then fails for the same reason,
     /// with a better message.
     pub fn of_this_kernel() -> Self {
-        Self::ask().unwrap_or(Self { fragments: true })
+        Self::ask().unwrap_or(Self { fragments: true, packet_flags: None })
     }
 
     /// The features of this kernel, if it answers.
@@ -32,7 +37,8 @@ impl Features {
     /// Usually a missing privilege.
     pub fn ask() -> Result<Self, ProgramError> {
         let helper = BpfHelper::BPF_FUNC_xdp_get_buff_len;
-        Ok(Self { fragments: is_helper_supported(ProgramType::Xdp, helper)? })
+        let fragments = is_helper_supported(ProgramType::Xdp, helper)?;
+        Ok(Self { fragments, packet_flags: if fragments { PacketFlags::of_this_kernel() } else { None } })
     }
 
     /// The program that measures an interface's packets.

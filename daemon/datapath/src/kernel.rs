@@ -14,6 +14,7 @@ use aya::{
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::Serialize;
+use tracing::debug;
 use weir_common::{hash::SlotKey, packet::Tunnels};
 use weir_config::interface::Way;
 
@@ -115,6 +116,16 @@ impl Kernel {
     ///
     /// See [`KernelError`].
     pub fn load_object(object: &[u8], plan: &Plan, features: Features) -> Result<Self, KernelError> {
+        if let Some(flags) = features.packet_flags {
+            match Self::load_as_it_is(&flags.put_into(object), plan, features) {
+                Ok(kernel) => return Ok(kernel),
+                Err(error) => debug!("the program that reads a packet's flags is not loaded: {error}"),
+            }
+        }
+        Self::load_as_it_is(object, plan, Features { packet_flags: None, ..features })
+    }
+
+    fn load_as_it_is(object: &[u8], plan: &Plan, features: Features) -> Result<Self, KernelError> {
         let mut kernel = Self::with_maps(object, plan, features)?;
         load_programs(&mut kernel.ebpf, &[features.program()])?;
         Ok(kernel)

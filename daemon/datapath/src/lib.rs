@@ -25,6 +25,7 @@ pub mod kept;
 pub mod kernel;
 pub mod maps;
 mod object;
+mod packet_flags;
 mod places;
 pub mod plan;
 mod preemption;
@@ -44,6 +45,7 @@ pub use self::{
     kernel::{Kernel, LoadedProgram, Parts, Rings},
     maps::Blocks,
     object::object_sha256,
+    packet_flags::PacketFlags,
     plan::{Plan, Shares},
     preemption::Preemption,
     programs::FlushProgram,
