@@ -154,9 +154,9 @@ impl Delivery {
 /// What a collector has.
 #[derive(Default)]
 struct Arrived {
-    /// By id.
+    /// Reports and tombstones by their ids.
     lines: BTreeMap<String, Value>,
-    /// By number.
+    /// Reports by their numbers.
     reports: BTreeMap<u64, Value>,
     /// Ids of reports that tombstones are about.
     lost: BTreeSet<String>,

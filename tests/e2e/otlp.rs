@@ -170,7 +170,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
 /// The content of a receiver.
 #[derive(Default)]
 struct Arrived {
-    /// By id.
+    /// Reports by their ids.
     reports: BTreeMap<String, Points>,
     /// Ids of lost reports, with the reason.
     lost: BTreeMap<String, String>,
@@ -400,7 +400,7 @@ fn an_independent_receiver_has_the_numbers_of_the_reports() -> Result<()> {
     receiver.check_requests()
 }
 
-/// Starts Rotel in a namespace, where it listens at OTLP's own ports and passes on to the receiver.
+/// Starts Rotel in a namespace, where it listens on OTLP's standard ports and forwards everything to the receiver.
 fn start_rotel(namespace: &Namespace, receiver: &Receiver, scratch: &Scratch) -> Result<Running> {
     const FIND: &str = "import importlib.util as u; print(u.find_spec('rotel').submodule_search_locations[0])";
     let found = Ended::of(Command::new(folder().join("bin/python")).args(["-c", FIND]))?;
@@ -479,7 +479,7 @@ fn every_report_comes_once_however_often_weir_is_killed() -> Result<()> {
     for (kill, behaviour) in (0..kills).zip(SCRIPT.iter().cycle()) {
         receiver.behave(behaviour)?;
         let mut daemon = start(&pair, &state, &receiver)?;
-        // Always another moment of a window of one second.
+        // Each kill comes at a different moment of the window of one second.
         thread::sleep(Duration::from_millis(1500 + u64::from(kill * 6101 % 1000)));
         daemon.signal(Signal::KILL)?;
         daemon.wait(TIMEOUT)?;

@@ -33,7 +33,7 @@ const WHOLE: [&str; 4] = ["ip_versions", "protocols", "dscp", "pairs"];
 /// The longest table of the default view `talkers`.
 const TALKERS: usize = 5;
 
-/// By name and direction.
+/// Sums by interface name and direction.
 type Sums = BTreeMap<(String, String), Tally>;
 
 fn text(value: &Value, name: &str) -> Result<String> {

@@ -172,7 +172,7 @@ pub fn a_connection_is_encrypted_for_both() -> Result<()> {
         router.offer(1..=3);
         Ok(router)
     };
-    // A server whose certificate no trusted authority has signed, and a router without credentials.
+    // These must fail: a server whose certificate no trusted authority has signed, and a router without credentials.
     sink("stranger", "")?.wait_for_error("UnknownIssuer")?;
     let nobody = sink("nobody", &format!(", tls: {{ca_file: {folder}/ca.pem}}"))?;
     nobody.wait_for_error("ertificate")?;

@@ -49,7 +49,7 @@ pub fn deviations(probability: f64) -> f64 {
 
 /// The probability that a normal variable is off by more than this many standard deviations, on either side.
 ///
-/// By its density, integrated with Simpson's rule.
+/// It integrates the density with Simpson's rule.
 fn both_tails(deviations: f64) -> f64 {
     /// Beyond this many more standard deviations, the rest is negligible.
     const REACH: f64 = 12.0;

@@ -14,7 +14,7 @@ pub use weir_system::numbers::grouped as thousands;
 ///
 /// # Errors
 ///
-/// Those of standard output.
+/// The errors of standard output.
 pub fn write<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> Result<()> {
     let widths: [usize; N] = std::array::from_fn(|column| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -46,7 +46,7 @@ pub fn write<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> Result<(
 ///
 /// # Errors
 ///
-/// Those of standard output.
+/// The errors of standard output.
 pub fn say(text: impl AsRef<str>) -> Result<()> {
     Ok(writeln!(io::stdout(), "{}", text.as_ref())?)
 }

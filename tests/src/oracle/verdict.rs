@@ -26,8 +26,8 @@ impl Oracle {
     /// true ones; equal entries may change places.
     ///
     /// If the ledger declares packets lost, a count may be too small by that many packets, and two keys may change
-    /// places if they are no further apart. Bounds must hold all the same. If packets were sampled out, the order of
-    /// lists and the counts of protocols depend on chance and are not checked; ledgers and all bounds still are.
+    /// places if they are no further apart. Bounds must still hold. If packets were sampled out, the order of lists and
+    /// the counts of protocols depend on chance and are not checked; ledgers and all bounds still are.
     ///
     /// # Errors
     ///

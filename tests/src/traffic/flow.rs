@@ -10,7 +10,7 @@ use super::{
 };
 use crate::truth::{Key, Lacks};
 
-/// Protocol numbers (IANA) that the generator treats each in its way.
+/// Protocol numbers (IANA) that the generator treats specially.
 pub mod proto {
     #![allow(missing_docs, reason = "the names are IANA's")]
     pub const ICMP: u8 = 1;
@@ -29,24 +29,24 @@ pub mod proto {
     pub const UDP_LITE: u8 = 136;
 }
 
-/// Sources have this many bits of address in `10.0.0.0/8`, which limits how many there can be.
+/// Sources have this many address bits in `10.0.0.0/8`, which limits their number.
 pub const SOURCE_BITS: u32 = 24;
-/// Destinations have this many bits of address in `100.64.0.0/10`.
+/// Destinations have this many address bits in `100.64.0.0/10`.
 pub const DESTINATION_BITS: u32 = 22;
-/// Source ports are taken from 1024 up, each flow of one source its own.
+/// Source ports begin at 1024; each flow of a source has a different one.
 pub const FLOWS_PER_SOURCE_MAX: u32 = 65_536 - PORT_FIRST;
 const PORT_FIRST: u32 = 1024;
-/// Coprime to [`FLOWS_PER_SOURCE_MAX`], so that neighbouring flows' ports lie apart and never meet.
+/// Coprime to [`FLOWS_PER_SOURCE_MAX`], so that the ports of neighbouring flows are far apart and always different.
 const PORT_STRIDE: u32 = 10_007;
 
-/// The shape of a population of flows.
+/// The properties of a population of flows.
 #[derive(Clone, Copy, Debug)]
 pub struct Population {
     /// What makes this population differ from another.
     pub seed: u64,
     /// How many sources the flows share: flow `i` belongs to source `i % sources`.
     pub sources: u32,
-    /// How many destinations they share. Each flow of a protocol without ports has its own beyond them.
+    /// How many destinations they share. Each flow of a protocol without ports has a separate destination in addition.
     pub destinations: u32,
     /// The shares of protocols and versions.
     pub mix: Mix,
@@ -68,22 +68,22 @@ pub enum Sizes {
 pub struct Flow {
     /// The key of its whole packets.
     pub key: Key,
-    /// Who it comes from on the link.
+    /// The sender's link-layer address.
     pub src_mac: MacAddr,
     /// VLAN identifiers, outermost first; 0 where there is no tag.
     pub vlans: [u16; 2],
     /// The TOS byte of its packets, or their traffic class.
     pub tos: u8,
-    /// What is between the link layer and IP.
+    /// The headers between the link layer and IP.
     pub shim: Shim,
     /// How large its packets are.
     pub sizes: Sizes,
 }
 
-/// What is between the link layer and IP.
+/// The headers between the link layer and IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shim {
-    /// Nothing.
+    /// No header.
     None,
     /// A PPP-over-Ethernet session (RFC 2516).
     Pppoe,
@@ -97,7 +97,7 @@ impl Flow {
     /// Flow `index` of the population. Different indexes have different keys.
     ///
     /// The index is `source + sources * nth`. The source number is in the source address; `nth` is in the source port,
-    /// or in the destination address where the protocol has no ports.
+    /// or in the destination address if the protocol has no ports.
     pub fn new(population: &Population, index: u32) -> Self {
         let Population { seed, sources, destinations, mix } = *population;
         let mut random = Random::of(seed, u64::from(index));
@@ -130,7 +130,7 @@ impl Flow {
         self.key.src.is_ipv6()
     }
 
-    /// Whether the key takes something from the transport header: ports, or ICMP's type and code.
+    /// Whether the key has fields of the transport header: ports, or ICMP's type and code.
     pub fn reads_transport(&self) -> bool {
         has_ports(self.key.proto) || matches!(self.key.proto, proto::ICMP | proto::ICMPV6)
     }
@@ -183,7 +183,7 @@ fn port(source: u32, nth: u32, seed: u64) -> u16 {
     (u64::from(PORT_FIRST) + place) as u16
 }
 
-/// A destination port: a few are everywhere, and many are somewhere.
+/// A destination port: usually one of a few common ones, otherwise any.
 fn service(random: &mut Random, proto: u8) -> u16 {
     const TCP: [u16; 10] = [443, 443, 443, 443, 80, 80, 22, 25, 993, 8080];
     const UDP: [u16; 8] = [443, 443, 443, 53, 53, 123, 4500, 51820];
@@ -198,7 +198,7 @@ fn service(random: &mut Random, proto: u8) -> u16 {
     }
 }
 
-/// Type and code, of which either is not 0 unless it is an echo reply; zeros for protocols that have none.
+/// ICMP type and code; at least one is not 0, unless it is an echo reply. Zeros for other protocols.
 fn icmp(random: &mut Random, proto: u8) -> (u16, u16) {
     const V4: [(u16, u16); 6] = [(8, 0), (8, 0), (0, 0), (3, 1), (3, 4), (11, 0)];
     const V6: [(u16, u16); 6] = [(128, 0), (128, 0), (129, 0), (1, 4), (2, 0), (135, 0)];
@@ -233,7 +233,8 @@ fn ip(v4: u32, v6: u64, bits: u32, number: u32, is_v6: bool, seed: u64) -> IpAdd
     }
 }
 
-/// Mostly nothing; else ECN (RFC 3168), expedited forwarding, network control, some class (RFC 4594), or all bits.
+/// A TOS byte: mostly 0, otherwise ECN (RFC 3168), expedited forwarding, network control, a class (RFC 4594), or all
+/// bits.
 fn tos(random: &mut Random) -> u8 {
     const LIKELY: [u8; 12] = [0, 0, 0, 0, 0, 0, 0x01, 0x02, 0xb8, 0xc0, 0x2b, 0xff];
     random.pick(&LIKELY)

@@ -1,4 +1,4 @@
-//! Frames: turns what the generator decided into bytes.
+//! Frames: encodes the packets that the generator has chosen.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ use super::flow::{Flow, Shim, proto};
 pub const FRAME_MIN: usize = 60;
 /// The largest frame of an ordinary MTU, in bytes.
 pub const FRAME_MAX: usize = 1514;
-/// This many bytes of a frame are enough to tell its flow: they include all headers that it may have.
+/// This many bytes of a frame include all headers that it may have, so they are enough to find its flow.
 pub const HEADERS_MAX: usize = 256;
 /// The destination of all frames: a locally administered address that no interface has.
 const DST_MAC: MacAddr = MacAddr(0x02, 0x77, 0xff, 0, 0, 1);
@@ -35,7 +35,7 @@ const TAG: usize = 4;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const FRAGMENT: usize = 8;
-/// PPP over Ethernet and the PPP protocol behind it.
+/// PPP over Ethernet and the PPP protocol that follows.
 const PPPOE: usize = 8;
 const LABEL: usize = 4;
 /// PPP protocols (IANA).
@@ -47,7 +47,7 @@ const PPP_LCP: u16 = 0xc021;
 /// An IPv6 extension header, with its length in units of eight bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum Extension {
-    /// Hop-by-hop options (RFC 8200 section 4.3); only the first header may be that.
+    /// Hop-by-hop options (RFC 8200 section 4.3), which only the first header may be.
     HopByHop(u8),
     /// Routing (section 4.4).
     Routing(u8),
@@ -55,7 +55,7 @@ pub enum Extension {
     Destination(u8),
     /// Authentication (RFC 4302); at least two units.
     Authentication(u8),
-    /// Destination options that claim 2,048 bytes of which eight are there: whatever follows is beyond the frame.
+    /// Destination options that claim 2,048 bytes but have only eight, so the next header would be beyond the frame.
     Overlong,
 }
 
@@ -82,7 +82,7 @@ impl Extension {
 /// Which fragment of its datagram a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// All of it.
+    /// The whole datagram.
     Whole,
     /// The first fragment.
     First,
@@ -112,13 +112,13 @@ pub struct Datagram {
     pub flow: Flow,
     /// VLAN tags, outermost first.
     pub vlans: Vec<u16>,
-    /// What is between the tags and the IP header.
+    /// The headers between the tags and the IP header.
     pub shim: Shim,
     /// Bytes of IPv4 options: a multiple of 4, at most 40.
     pub options: usize,
     /// IPv6 extension headers, in order; over IPv4 only authentication headers.
     pub extensions: Vec<Extension>,
-    /// Which fragment.
+    /// Which fragment it is.
     pub piece: Piece,
     /// TCP flags.
     pub tcp_flags: u8,
@@ -209,7 +209,7 @@ impl Datagram {
         self.extensions.iter().map(|extension| extension.number()).chain([last]).collect()
     }
 
-    /// RFC 8200 section 4.5.
+    /// A fragment header (RFC 8200 section 4.5).
     fn append_fragment(&self, frame: &mut Vec<u8>) {
         let mut fragment = MutableFragmentPacket::new(append(frame, FRAGMENT)).expect("8 bytes are enough");
         fragment.set_next_header(IpNextHeaderProtocol(self.flow.key.proto));
@@ -217,7 +217,7 @@ impl Datagram {
         fragment.set_id(0x7e1f_0001);
     }
 
-    /// What the IP packet carries: the transport header, unless this is a later fragment, and payload.
+    /// The content of the IP packet: the transport header, unless this is a later fragment, and payload.
     fn body(&self, room: usize) -> Vec<u8> {
         let mut body = if self.piece.offset() == 0 { transport(&self.flow, self.tcp_flags, room) } else { Vec::new() };
         let mut length = room.max(body.len());
@@ -295,14 +295,14 @@ fn append_shim(frame: &mut Vec<u8>, shim: Shim, ip: EtherType, packet: usize) {
     }
 }
 
-/// RFC 2516 section 4, and the PPP protocol that it carries.
+/// The header of RFC 2516 section 4, and the PPP protocol that it carries.
 fn append_pppoe(frame: &mut Vec<u8>, code: u8, protocol: u16, payload: usize) {
     frame.extend_from_slice(&[0x11, code, 0, 7]);
     frame.extend_from_slice(&(payload as u16 + 2).to_be_bytes());
     frame.extend_from_slice(&protocol.to_be_bytes());
 }
 
-/// RFC 3032 section 2.1, with a time to live of 61.
+/// A label stack (RFC 3032 section 2.1), with a time to live of 61.
 fn label(value: u32, bottom: bool) -> [u8; LABEL] {
     (value << 12 | u32::from(bottom) << 8 | 61).to_be_bytes()
 }
@@ -365,13 +365,13 @@ fn transport(flow: &Flow, tcp_flags: u8, room: usize) -> Vec<u8> {
             icmp.set_icmpv6_type(Icmpv6Type(src_port as u8));
             icmp.set_icmpv6_code(Icmpv6Code(dst_port as u8));
         }
-        // SCTP, DCCP and UDP-Lite begin with the ports as UDP does; pnet knows none of them.
+        // SCTP, DCCP and UDP-Lite begin with the ports, like UDP; pnet does not support them.
         proto::SCTP | proto::DCCP | proto::UDP_LITE => {
             let bytes = append(&mut header, if flow.key.proto == proto::UDP_LITE { 8 } else { 12 });
             bytes[..2].copy_from_slice(&src_port.to_be_bytes());
             bytes[2..4].copy_from_slice(&dst_port.to_be_bytes());
         }
-        // RFC 6275 section 6.1.1: a header of eight bytes with nothing behind.
+        // RFC 6275 section 6.1.1: a header of eight bytes without a payload.
         proto::MOBILITY => append(&mut header, 8)[0] = proto::NO_NEXT_HEADER,
         _ => append(&mut header, 8).fill(PAYLOAD),
     }
@@ -397,7 +397,7 @@ pub enum NonIp {
     PppoeDiscovery,
     /// `MACsec`.
     Macsec,
-    /// The precision time protocol: some other `EtherType`.
+    /// The precision time protocol, as an example of another `EtherType`.
     Other,
 }
 

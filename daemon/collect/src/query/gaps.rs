@@ -261,7 +261,7 @@ mod tests {
                 "a 8-9 Unexplained"
             ]
         );
-        // Overlapping tombstones, and one for a report that arrived all the same.
+        // Tombstones may overlap, and may name a report that still arrived.
         assert_eq!(
             with(&[tombstone("a", 2, 5, "too_old"), tombstone("a", 4, 10, "spool_full"), follows("a", 8)]),
             ["a 2-5 Dropped too_old", "a 6-7 Dropped spool_full", "a 9-9 Dropped spool_full"]

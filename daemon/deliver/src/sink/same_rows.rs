@@ -1,7 +1,7 @@
 //! Merges rows of a list whose keys have become equal, because masking has removed what distinguished them.
 //!
 //! Counts and their bounds are added. Numbers of distinct values (`distinct`) cannot be added: two addresses of a
-//! network may have met the same values. The merged number is at least the larger of the two, and at most their sum.
+//! network may have values in common. The merged number is at least the larger of the two, and at most their sum.
 
 use std::{cmp::Reverse, collections::HashMap};
 

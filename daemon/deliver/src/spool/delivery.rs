@@ -135,7 +135,7 @@ impl Spool {
             if let Err(error) = files.remove(&name.to_string())
                 && error.kind() == ErrorKind::NotFound
             {
-                // It was removed while it was being delivered. It has arrived all the same.
+                // The report was removed while it was being delivered, but it has arrived.
                 let _ = files.remove(&removed(&name).to_string());
             }
         }

@@ -308,8 +308,8 @@ impl Spool {
             return true;
         }
         let is_file = |entry: &Entry| matches!(entry.what, EntryContent::File(..));
-        // If nothing else is left, a report in flight is dropped, too. If it arrives all the same, its tombstone is
-        // removed with it. If it does not, the tombstone names it, and later reports are kept.
+        // If nothing else is left, a report in flight is dropped, too. If it still arrives, its tombstone is removed
+        // with it. If it does not, the tombstone names it, and later reports are kept.
         let oldest = state.line.oldest(is_file).or_else(|| state.line.entries.iter().position(is_file));
         oldest.is_some_and(|oldest| self.bury(&mut state, oldest, Reason::SpoolFull).is_ok())
     }

@@ -49,7 +49,7 @@ pub const ALL: [Scenario; 8] = [
     },
 ];
 
-/// Neither scans nor a flood.
+/// Traffic with neither scans nor a flood.
 const PLAIN: Scenario = Scenario { name: "", flows: 1, zipf: 0.0, per_source: 4, flood: 0, per_victim: 8 };
 
 impl Scenario {

@@ -141,9 +141,9 @@ pub type CellKey = (&'static str, Geometry, Rate);
 #[derive(Clone, Debug, Default)]
 pub struct Tallies {
     pub cells: BTreeMap<CellKey, Cell>,
-    /// By family of keys, their number, and the confidence.
+    /// Failures by family of keys, number of keys, and confidence.
     pub distinct: BTreeMap<(&'static str, u64, u32), Failures>,
-    /// By family of keys and their number: the square of the relative error.
+    /// The squared relative error, by family of keys and number of keys.
     pub squares: BTreeMap<(&'static str, u64), Mean>,
     /// By list: the largest of a million flows, and those of a million keys that touch most items.
     pub tens: BTreeMap<&'static str, Tens>,

@@ -32,9 +32,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// The data that came back to the client unchanged.
 #[derive(Clone, Copy, Default)]
 pub struct Returned {
-    /// By TCP.
+    /// The data over TCP.
     pub stream_bytes: u64,
-    /// By UDP.
+    /// The data over UDP.
     pub datagrams: u64,
 }
 

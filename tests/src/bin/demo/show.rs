@@ -25,7 +25,7 @@ fn styled(code: &str, text: &str) -> String {
 ///
 /// # Errors
 ///
-/// Those of standard output, as for all here.
+/// The errors of standard output, as for all functions here.
 pub fn step(what: &str, text: impl Display) -> Result<()> {
     write(&format!("  {} {text}", styled("1", &format!("{what:<8}"))))
 }
@@ -59,7 +59,7 @@ pub fn beginning(json: &str, lines: usize) -> String {
 ///
 /// # Errors
 ///
-/// Those of serialising `value`.
+/// The errors of serialising `value`.
 pub fn json(value: &impl Serialize) -> Result<String> {
     let pretty = serde_json::to_string_pretty(value)?;
     let lines: Vec<_> = pretty.lines().collect();

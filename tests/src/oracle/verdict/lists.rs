@@ -88,7 +88,7 @@ impl Truths {
 
 /// The check of one top list.
 ///
-/// Of a key that truly had t, at least t - `slack` was counted. So the key at rank r truly had the amount of the r-th
+/// If a key truly had t, at least t - `slack` was counted. So the key at rank r truly had the amount of the r-th
 /// largest key, give or take `slack`. A key that had more than `slack` above the last rank must be listed.
 struct TopCheck {
     truths: Truths,

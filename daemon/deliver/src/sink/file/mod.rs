@@ -107,8 +107,8 @@ impl Open {
         Ok(metadata.is_file().then_some(metadata.len()))
     }
 
-    /// Removes the part of a line that a full disk has accepted, which would be in the way of later reports that fit.
-    /// Returns whether there was anything to remove.
+    /// Removes the part of a line that a full disk has accepted, to make room for later reports that fit. Returns
+    /// whether there was anything to remove.
     fn cut(&self, size: u64) -> io::Result<bool> {
         let is_longer = self.size()?.is_some_and(|now| now > size);
         if is_longer {

@@ -53,7 +53,7 @@ fn attributes(all: &[KeyValue]) -> BTreeMap<String, Value> {
     known
 }
 
-/// All points of a resource; each series once.
+/// All points of a resource. Fails if a series is there twice.
 fn points(resource: &ResourceMetrics) -> Points {
     let [scope] = &resource.scope_metrics[..] else { panic!("one scope") };
     let mut all: BTreeMap<String, Vec<_>> = BTreeMap::new();

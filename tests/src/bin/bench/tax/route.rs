@@ -110,7 +110,7 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// The generator's.
+    /// The errors of the generator.
     pub fn making(&self, generator: &Generator<'_>, packets: u32) -> Result<Sent> {
         self.poll(false)?;
         let made = generator.send(self.cpu, packets)?;
@@ -127,7 +127,7 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// The generator's, or nothing came to rest.
+    /// The errors of the generator, or the counters did not come to rest.
     pub fn send(&self, generator: &Generator<'_>, packets: u32) -> Result<Passed> {
         let delivered = || anyhow::Ok(self.lab.server.counters(FAR)?.received);
         let before = (self.received()?, delivered()?);
