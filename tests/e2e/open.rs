@@ -36,7 +36,7 @@ tests![
 ];
 
 /// There are fewer candidates than sources, so that values are estimates with bounds.
-const FEW: &str = "estimates: {top_error: 0.02, top_candidates: 135}\n";
+const FEW: &str = "estimates: {top_error: 0.01, top_candidates: 270}\n";
 
 fn settings(socket: &Path) -> String {
     format!("control: {{socket: {}}}\n", socket.display())

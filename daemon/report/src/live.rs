@@ -172,3 +172,46 @@ impl LiveAnswers {
         Window { start, end: self.time, seconds, clock_step_seconds, late_packets, untimed_packets }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Report;
+
+    /// The lists of the golden report, as those of an open window.
+    fn live() -> Live {
+        let golden = include_str!("../tests/golden/report.json");
+        let Report { window, totals, unique, new_flows, top, top_by_packets, views, .. } =
+            serde_json::from_str(golden).unwrap();
+        let (schema, not_yet) = (LIVE_SCHEMA.to_owned(), vec!["source_prefixes".to_owned()]);
+        let open = OpenWindow { start: window.start, seconds: 7.5 };
+        let (time, addresses) = (window.end, None);
+        Live { schema, time, window: open, addresses, totals, unique, new_flows, top, top_by_packets, views, not_yet }
+    }
+
+    #[test]
+    fn one_list_can_be_asked_for_and_a_wrong_name_is_told_which_there_are() {
+        let all = live();
+        let pairs = all.clone().only("pairs").unwrap();
+        assert_eq!((&pairs.top.pairs, &pairs.top_by_packets.pairs), (&all.top.pairs, &all.top_by_packets.pairs));
+        assert!(pairs.top.flows.is_empty() && pairs.top_by_packets.services.is_empty() && pairs.views.is_empty());
+        let view = all.clone().only(&all.views[0].name).unwrap();
+        assert!(view.views == all.views[..1] && view.top.pairs.is_empty());
+        assert!(all.clone().only("source_prefixes").unwrap_err().contains("when the window has ended"));
+        let why = all.clone().only("pair").unwrap_err();
+        assert!(
+            why.contains("flows, sources, destinations, pairs, services") && why.contains(&all.views[0].name),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written_and_as_its_schema_says() {
+        let live = live();
+        let text = serde_json::to_string(&live).unwrap();
+        assert_eq!(serde_json::from_str::<Live>(&text).unwrap(), live);
+        let schema: serde_json::Value = serde_json::from_str(&crate::live_schema()).unwrap();
+        let validator = jsonschema::draft202012::options().should_validate_formats(true).build(&schema).unwrap();
+        validator.validate(&serde_json::from_str(&text).unwrap()).unwrap();
+    }
+}
