@@ -48,7 +48,9 @@ pub fn all() -> Result<Vec<Page>> {
     for folder in ["docs", "docs/collectors"] {
         for entry in fs::read_dir(root().join(folder))? {
             let entry = entry?;
-            paths.extend(entry.file_type()?.is_file().then(|| Path::new(folder).join(entry.file_name())));
+            let is_picture = entry.path().extension().is_some_and(|extension| extension == "png");
+            let is_page = entry.file_type()?.is_file() && !is_picture;
+            paths.extend(is_page.then(|| Path::new(folder).join(entry.file_name())));
         }
     }
     for entry in fs::read_dir(root().join("tests"))? {

@@ -81,7 +81,7 @@ export class RateChart {
     const top = paths(data.up, x, yUp, base);
     const parts = [];
     const [largest, at] = up >= down ? [up, yUp] : [down, yDown];
-    const line = ceiling(largest * 0.6);
+    const line = ceiling(largest * 0.5);
     if (largest > 0 && line <= largest) {
       const y = at(line);
       parts.push(s("line", { class: "grid", x1: 0, x2: width, y1: y, y2: y }), s("text", { class: "label", x: 2, y: up >= down ? y - 3 : y + 11 }, scaled(line, data.unit)));
@@ -112,8 +112,9 @@ export class RateChart {
     const parts = [];
     for (let time = Math.ceil(data.start / step) * step; time <= data.start + span; time += step) {
       const at = x((time - data.start) / data.step);
-      if (at < 18 || at > width - 18) continue;
       const text = step < 60000 ? clock(time) : minute(time);
+      const half = text.length * 3.2;
+      if (at < half || at > width - half) continue;
       parts.push(s("line", { class: "tick", x1: at, x2: at, y1: height - BOTTOM, y2: height - BOTTOM + 3 }),
         s("text", { class: "label", x: at, y: height - 3, "text-anchor": "middle" }, text));
     }

@@ -16,7 +16,7 @@ const POINTS = 600;
 const PRESETS = [["5 min", 300], ["20 min", 1200], ["1 h", 3600], ["24 h", 86400]];
 
 const data = {
-  second: null, report: null, why: "waiting for the first answer", earlier: [], isLive: false, broken: null,
+  second: null, report: null, next: null, why: "waiting for the first answer", earlier: [], isLive: false, broken: null,
   live: null, liveWhy: null, span: null, spanWhy: null, spanOf: null, past: null, pastWhy: null, isOff: null, services: false,
 };
 const rates = new Rates();
@@ -62,12 +62,12 @@ function shown(of = state()) {
 async function loadReport() {
   try {
     // The first time with those before it.
-    const reports = data.report ? [await ask("api/report")] : await ask("api/report", { last: 5 });
+    const reports = data.next ? [await ask("api/report")] : await ask("api/report", { last: 5 });
     for (const report of reports.filter((one) => !data.earlier.some((known) => known.id === one.id))) data.earlier.push(report);
     data.earlier.splice(0, data.earlier.length - EARLIER);
-    data.report = data.earlier.at(-1);
+    data.next = data.earlier.at(-1);
   } catch (error) {
-    if (!data.report) data.why = error.status ? error.message : "weir does not answer";
+    if (!data.next) data.why = error.status ? error.message : "weir does not answer";
   }
   render();
 }
@@ -124,6 +124,8 @@ function render() {
   waiting = true;
   requestAnimationFrame(() => {
     waiting = false;
+    // All parts begin with a report at once.
+    data.report = data.next;
     renderHead();
     renderCharts();
     renderLists();
@@ -560,7 +562,7 @@ function start() {
       // Now, so that no second is missing between what is remembered and what comes.
       if (isFirst) loadPast();
       isFirst = false;
-      if (second.last_report && second.last_report.id !== data.report?.id) loadReport();
+      if (second.last_report && second.last_report.id !== data.next?.id) loadReport();
       loadLive();
       const of = state();
       if (!of.isSpan) renderCharts();

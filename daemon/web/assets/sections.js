@@ -221,7 +221,7 @@ export class Measure {
 
 const CHUNK = 30;
 // The classes of columns of another width.
-const COLUMNS = { "±": "error", share: "share", packets: "other", bytes: "other" };
+const COLUMNS = { rate: "strong", "±": "error", share: "share", packets: "other", bytes: "other" };
 
 // A list as a table. Its rows are filled in by parts, so that a long one does not hold up the page.
 export class Table {
