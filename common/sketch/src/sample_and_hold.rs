@@ -11,9 +11,9 @@
 //! ```
 //!
 //! 1. The hash of a pair decides, not a coin. So a pair that appears again has no second chance, and no random numbers
-//!   are needed.
+//!    are needed.
 //! 2. A new key inherits the score of the key that it replaces. So scores only grow, and pairs must be ever rarer: a
-//!   flood of small keys replaces some thousand keys, and does not continue to replace them.
+//!    flood of small keys replaces some thousand keys, and does not continue to replace them.
 //!
 //! **Errors**: the count since the key is held is exact up to some 0.4 items per register. Larger counts err in both
 //! directions, by 0.761 / sqrt(registers). Items that the key touched before are missing: the lower bound leaves them

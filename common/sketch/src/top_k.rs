@@ -11,10 +11,10 @@
 //! ```
 //!
 //! 1. The least score is looked up only if the coin shows head for an earlier least score. Scores only grow, so a tail
-//!   for the old score is also a tail for the new one.
+//!    for the old score is also a tail for the new one.
 //! 2. Light cells are one row, and not a count-min of two rows. A cell has so many small keys that the smaller of two
-//!   cells is hardly less than one cell of a row of twice the size. (For streams by Zipf's law, this makes bounds 14 %
-//!   closer, and adding is faster. The weight of a key before it became a candidate is known a little less well.)
+//!    cells is hardly less than one cell of a row of twice the size. (For streams by Zipf's law, this makes bounds 14 %
+//!    closer, and adding is faster. The weight of a key before it became a candidate is known a little less well.)
 //!
 //! **Errors**: the truth is within `[lower, upper]` for every key, held or not, with certainty. The lower bound of a
 //! candidate is its count since it became one. Its upper bound also includes the value of its light cell at that time.
