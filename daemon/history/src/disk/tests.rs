@@ -195,6 +195,7 @@ fn what_is_torn_or_of_somebody_else_is_put_aside() {
     for nth in 400..440 {
         next.add(nth, &mut random);
     }
+    next.write();
     assert_eq!(Writer::start(&directory, 1 << 20).windows(), next.windows());
     let other = Writer::start_as(&directory, 1 << 20, "00000000");
     assert_eq!((other.windows(), other.seconds.next()), (0, 0), "it is of another machine");
