@@ -102,7 +102,7 @@ fn asked(socket: &Path, source: IpAddr) -> Result<Value> {
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let told: Value = serde_json::from_slice(&output.stdout)?;
     let rows = list(&told["answers"])?.iter();
-    rows.cloned().find(|row| row["view"] == "sources").with_context(|| format!("{told}"))
+    rows.into_iter().find(|row| row["view"] == "sources").cloned().with_context(|| format!("{told}"))
 }
 
 fn the_open_window_holds_what_was_sent_so_far_and_its_report_agrees() -> Result<()> {

@@ -33,12 +33,12 @@ pub fn history(seconds: &Seconds, windows: &Windows, time: &Time, points: usize)
         step_seconds: step,
         reaches_back_to: reach,
         interfaces: seconds.sums(first, step, steps),
-        windows: together(windows.index(time), points),
+        windows: together(&windows.index(time), points),
     }
 }
 
 /// At most this many, with neighbours together.
-fn together(windows: Vec<PastWindow>, points: usize) -> Vec<PastWindow> {
+fn together(windows: &[PastWindow], points: usize) -> Vec<PastWindow> {
     let each = windows.len().div_ceil(points).max(1);
     let mut all = Vec::with_capacity(windows.len().div_ceil(each));
     for some in windows.chunks(each) {

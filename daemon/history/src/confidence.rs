@@ -57,7 +57,7 @@ mod tests {
         let mut confidence = 0.999;
         let times = times(&mut confidence, 16_667);
         assert!((1.0 - confidence - 6e-8).abs() < 1e-9, "{confidence}");
-        assert!(times >= 5.42 / 3.29 && times < 2.5, "{times}");
+        assert!((5.42 / 3.29..2.5).contains(&times), "{times}");
     }
 
     #[test]

@@ -576,7 +576,7 @@ mod tests {
                 match &request.what {
                     What::Lists { only: None } => request.answer(Ok((*b"{\"lists\":7}").into())),
                     What::Lists { only: Some(_) } => {
-                        request.answer(Err(Unanswered::Refused("no such list".to_owned())))
+                        request.answer(Err(Unanswered::Refused("no such list".to_owned())));
                     }
                     // It has no time.
                     What::Keys(_) => unanswered.push(request),

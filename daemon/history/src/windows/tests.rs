@@ -86,9 +86,6 @@ fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
             assert!(bytes <= memory, "{name}: {bytes} bytes after {nth} windows");
             assert!(windows.single.open().bytes() <= OPEN_MAX);
         }
-        let reach =
-            |ring: &Ring| (at(86_400).duration_since(ring.oldest().unwrap()).as_secs_f64() / 3600.0, ring.bytes());
-        eprintln!("{name}: windows {:?} h, five minutes {:?} h", reach(&windows.single), reach(&windows.many));
         let first = (windows.oldest().unwrap().as_second() - crate::testing::START) / 10;
         for (from, to) in [(first, 8640), (8640 - 300, 8640), (8640 - 2000, 8640 - 100), (8200, 8201)] {
             let union = windows.span(&between(from * 10, to * 10)).unwrap();
@@ -153,8 +150,8 @@ fn the_worst_windows_take_no_more_than_planned() {
         let kept = ring.blocks().map(|block| block.index().len()).sum::<usize>();
         ring.bytes() as usize / kept
     });
-    eprintln!("worst: {single} bytes a window, {many} bytes five minutes");
-    assert!(single <= crate::reach::WORST_BYTES as usize && many <= crate::reach::WORST_BYTES_OF_MANY as usize);
+    assert!(single <= crate::reach::WORST_BYTES as usize, "{single} bytes a window");
+    assert!(many <= crate::reach::WORST_BYTES_OF_MANY as usize, "{many} bytes five minutes");
     assert!(many as u64 * 288 <= 2 * MIB, "a day of five minutes fits half of the default memory");
 }
 
