@@ -38,14 +38,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let rate = by_filter.mistaken as f64 / VISITED as f64;
     println!(
-        "\nThe filter needs {} times less memory. The price: {:.2} % of new pages are taken for visited; by the bits \
-         that are set it expects {:.2} %.",
+        "\nThe filter needs {} times less memory. The price: {:.2} % of new pages are mistaken for visited \
+         ones; the filter expects {:.2} %, from the bits that are set.",
         set_bytes / filter_bytes,
         rate * 100.0,
         filter.false_positive_rate() * 100.0
     );
 
-    assert_eq!(by_filter.missed, 0, "what was visited is always found");
+    assert_eq!(by_filter.missed, 0, "a visited page is always found");
     assert!(rate < 1.1 * RATE, "there are no more mistakes than planned");
     assert!(filter_bytes * 10 < set_bytes, "it takes less than a tenth of the memory");
     assert!((1_190_000..=1_200_000).contains(&filter_bytes), "{filter_bytes} bytes instead of 1.2 MB");

@@ -5,6 +5,7 @@
 //! cell per key. Large keys never reach the light cells, so half the bits suffice there, and twice as many cells fit.
 //! That is why the sketch is more accurate. A key that outgrows the smallest of the four takes its place. The light
 //! cell of the key that leaves is raised to its count, so every estimate remains an upper bound.
+//!
 //! **Errors**: only upwards. The truth is never above `upper`. For a small key `lower` is 0. For a large key, `lower`
 //! is at most the weight since it became large. That fails only if another key has the same block and the same 32-bit
 //! fingerprint: one chance in 2^32 for each key of the block. The mean excess with 1 MiB of 32-bit counters, compared

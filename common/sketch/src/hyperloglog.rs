@@ -9,9 +9,9 @@
 //! them.
 //!
 //! **Papers**: Flajolet, Fusy, Gandouet and Meunier, "`HyperLogLog`: the analysis of a near-optimal cardinality
-//! estimation algorithm",
-//! 2007. The estimator: Ertl, "New cardinality estimation algorithms for `HyperLogLog` sketches", 2017 (the improved
-//!       raw estimator, section 2, which needs no switch between formulas and no table of biases).
+//! estimation algorithm", 2007. The estimator is from Ertl, "New cardinality estimation algorithms for `HyperLogLog`
+//! sketches", 2017: the improved raw estimator in section 2, which needs no switch between formulas and no table of
+//! biases.
 //!
 //! **Why not a crate**: this one takes hashes as input, keeps the fingerprint of their key, and states its bounds.
 //! Crates usually hash the item themselves, correct by tables or switch to linear counting, and state no bounds.
@@ -329,8 +329,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn the_error_is_as_planned_from_one_to_a_million() {
-        // 3.5 standard deviations are allowed: one check in 2,149 fails by chance, and one of 3 precisions x 8 counts
-        // with a chance of one in 89.
+        // 3.5 standard deviations are allowed, so one check in 2,149 fails by chance. With 3 precisions x 8 counts, one
+        // run of this test in 89 would fail by chance.
         for (precision, seed) in [(10, 1), (14, 2), (16, 3)] {
             let mut sketch = with_precision(precision);
             let mut fed = 0;

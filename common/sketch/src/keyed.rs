@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_items_are_their_items() {
+    fn a_batch_equals_its_items_one_by_one() {
         let mut one_by_one = BlockedBloom::with_key(KEY, 1_000, 0.001);
         let mut batched = one_by_one.clone();
         for name in names() {

@@ -109,8 +109,8 @@ impl Lawful for HyperLogLog {
     }
 }
 
-/// Two streams fit into a list of up to 240 slots, or need registers: 290 keys become registers, and an empty sketch is
-/// a list.
+/// The two forms are both tested: an empty sketch is a list, and the 290 keys of a stream do not fit into 240 slots and
+/// become registers.
 impl Lawful for CompactHyperLogLog {
     fn small(key_id: u64) -> Self {
         Self::with_precision(crate::test_size::of(11, 7), key_id)

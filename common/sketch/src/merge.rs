@@ -144,7 +144,7 @@ impl fmt::Display for MergeError {
             Self::Full { items, room } => {
                 write!(
                     f,
-                    "cannot merge filters that have {items} keys together into room for {room}: resize both before"
+                    "cannot merge: the filters have {items} keys together, but room for only {room}: resize both first"
                 )
             }
         }

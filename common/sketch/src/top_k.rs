@@ -326,8 +326,8 @@ fn admit<K: Clone + Eq, W: Weight>(
         block.light.add(block.tag(way), leaves.lower());
         rest.give_back(&leaves.key, leaves.lower());
     }
-    // A key that needs a coin waits on average until it has missed as much as the price. A key that needs no coin did
-    // not wait: before, it was as heavy and the price was lower. It nevertheless competes with the whole credit,
+    // A key that needs a coin waits on average until it has missed as much as the price. A key that needs no coin has
+    // not waited: it was as heavy before, when the price was lower. It nevertheless competes with the whole credit,
     // because otherwise one heavy key after the other would take the same place.
     let credit = price.min(missed.score());
     let missed = rest.at_most(hash, missed);

@@ -80,7 +80,8 @@ pub fn attach_methods(device: &Device, mode: Mode, way: Way, has_programs: bool)
     }
 }
 
-/// The same methods for many interfaces: attaching a filter holds the kernel's configuration lock only for a moment.
+/// The methods in the order for many interfaces: tc filters come first, because attaching one holds the kernel's
+/// configuration lock only for a moment.
 pub const fn for_many(attach_methods: &'static [Obtained]) -> &'static [Obtained] {
     use Obtained::{Generic, Native, Tc, Tcx};
     match attach_methods {

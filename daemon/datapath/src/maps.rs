@@ -21,8 +21,8 @@ use super::{
     syscall,
 };
 
-/// How many interfaces the programs can know whose packets also feed elsewhere. The rest of the map is reserved for
-/// interfaces that have a slot but no place in the table.
+/// The maximum number of interfaces that are known to feed others. The rest of the map is reserved for interfaces that
+/// have a slot but no place in the table.
 pub const FEEDING_MAX: usize = (PASSING_MAX - SLOTS_MAX) as usize;
 
 /// Lets the kernel programs look up an interface's slot by index and direction.
@@ -61,8 +61,8 @@ impl InterfaceTable {
         if left_out > 0 {
             if left_out > self.left_out {
                 warn!(
-                    "weir knows of at most {FEEDING_MAX} interfaces which packets count elsewhere, too. Of {left_out} further \
-                     ones packets count twice in totals and lists, and each interface's own account stays exact"
+                    "too many interfaces whose packets also arrive on others: {FEEDING_MAX} are possible. The packets of \
+                     {left_out} further ones count twice in totals and lists; each interface's own counts stay exact"
                 );
             }
             let mut indexes: Vec<u32> = self.feeding.keys().copied().collect();

@@ -343,35 +343,35 @@ pub struct Pulse {
 struct Slot {
     /// The time and value of the last reading. `None` before the first full second, because an incomplete second does
     /// not count.
-    looked: Option<(Duration, Tally)>,
+    last: Option<(Duration, Tally)>,
     rates: Rates,
 }
 
 impl Slot {
-    fn new(looked: Option<(Duration, Tally)>) -> Self {
-        Self { looked, rates: Rates::default() }
+    fn new(last: Option<(Duration, Tally)>) -> Self {
+        Self { last, rates: Rates::default() }
     }
 
     /// Notes that a full second has ended. After a late reading, the rest of its second is part of the next one.
-    fn look(&mut self, now: Duration, says: impl FnOnce() -> Tally) {
-        let Some((then, said)) = self.looked else {
-            self.looked = Some((now, says()));
+    fn look(&mut self, now: Duration, counters: impl FnOnce() -> Tally) {
+        let Some((then, before)) = self.last else {
+            self.last = Some((now, counters()));
             return;
         };
         let stretch = now.saturating_sub(then);
         if stretch >= LEAST {
-            let says = says();
-            self.rates.add(says.since(said), stretch);
-            self.looked = Some((now, says));
+            let counters = counters();
+            self.rates.add(counters.since(before), stretch);
+            self.last = Some((now, counters));
         }
     }
 }
 
 impl Pulse {
-    /// `said` are the counters at this monotonic time, which is `since_second` after a full second.
-    pub fn new(now: Duration, since_second: Duration, said: Vec<Tally>) -> Self {
+    /// `counters` are the values at this monotonic time, which is `since_second` after a full second.
+    pub fn new(now: Duration, since_second: Duration, counters: Vec<Tally>) -> Self {
         let is_full = since_second <= EARLY;
-        let slots = said.into_iter().map(|said| Slot::new(is_full.then_some((now, said)))).collect();
+        let slots = counters.into_iter().map(|first| Slot::new(is_full.then_some((now, first)))).collect();
         Self { due: next(now, since_second), slots }
     }
 
@@ -380,14 +380,14 @@ impl Pulse {
         self.due.saturating_sub(now)
     }
 
-    /// Reads the counters if it is time: `says` returns those of a slot. Returns whether it was time.
-    pub fn look(&mut self, now: Duration, since_second: Duration, says: impl Fn(usize) -> Tally) -> bool {
+    /// Reads the counters if it is time: `counters` returns those of a slot. Returns whether it was time.
+    pub fn look(&mut self, now: Duration, since_second: Duration, counters: impl Fn(usize) -> Tally) -> bool {
         if now + EARLY < self.due {
             return false;
         }
         self.due = next(now, since_second);
         for (nth, slot) in self.slots.iter_mut().enumerate() {
-            slot.look(now, || says(nth));
+            slot.look(now, || counters(nth));
         }
         true
     }

@@ -13,16 +13,16 @@ pub fn short(text: &str) -> String {
     }
 }
 
-/// A character that is safe to print on a terminal. It replaces control characters, characters that change the
-/// direction of the text around them (Unicode's bidirectional controls), and line breaks. A text may come from
-/// anywhere, and a terminal would obey such characters.
+/// Makes a character safe to print on a terminal. Replaces control characters, characters that change the direction of
+/// the text around them (Unicode's bidirectional controls), and line breaks. A text may come from anywhere, and a
+/// terminal would obey such characters.
 pub fn visible(character: char) -> char {
     let obeyed =
         matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if obeyed || character.is_control() { char::REPLACEMENT_CHARACTER } else { character }
 }
 
-/// A text in one line that is safe to print on a terminal: special characters are written as in Rust, `\u{1b}`.
+/// Makes a text safe to print on a terminal, in one line: special characters are written as in Rust, `\u{1b}`.
 pub fn escaped(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Handles the rare records with which a key may become a candidate, or a word is full.
+//! Handles two rare cases: a key may become a candidate, or a word is full.
 
 use core::hint::select_unpredictable;
 
@@ -56,7 +56,7 @@ impl<W: Weight> Counters<W> {
         let before = self.buckets[at].hashes[way];
         let counted_before = if before == 0 { W::default() } else { self.move_to(at, way, cell(before)) };
         // A key that needs a coin waits on average until it has missed as much as the price. A key that needs no coin
-        // did not wait: before, it was as heavy and the price was lower. It nevertheless competes with the whole
+        // has not waited: it was as heavy before, when the price was lower. It nevertheless competes with the whole
         // credit, because otherwise one heavy key after the other would take the same place.
         let credit = price.min(missed.score());
         let likely = if coin.is_needed(price) { credit } else { 0 };

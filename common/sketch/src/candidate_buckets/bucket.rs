@@ -44,8 +44,8 @@ impl Bucket {
     /// The way of the key with this hash; [`WAYS`] if it has none. The hash is not 0.
     #[inline(always)]
     pub fn way(&self, hash: u64) -> usize {
-        // All four are compared without a branch. Bit 0 is not used, because a compiler would make it from the
-        // comparison itself, treat one way unlike the others, and then compare one by one.
+        // All four are compared without a branch. Bit 0 is not used: with it, compilers treat one way differently from
+        // the others, and then compare the ways one by one.
         const BITS: [u32; WAYS] = [2, 4, 8, 16];
         let bit = |way: usize| if self.hashes[way] == hash { BITS[way] } else { 0 };
         let matches = bit(0) | bit(1) | bit(2) | bit(3);

@@ -193,8 +193,8 @@ fn refused_merges_change_nothing() {
 
 #[test]
 fn weights_that_do_not_fit_into_a_word_are_counted_exactly() {
-    // Records have 2^34 bytes, so a word is full after eight. There are sixteen keys more than candidates, which come
-    // and go.
+    // Records have 2^34 bytes, so a word is full after eight. There are sixteen more keys than places for candidates,
+    // so candidates come and go.
     let record = |random: &mut SplitMix64| CountAndSum::new(1 << 20, (1 << 34) + random.word() % 1_000);
     let (zipf, mut random) = (Zipf::new(40, 0.5), SplitMix64(1));
     let (mut parts, mut truth) = ([(); 3].map(|()| Buckets::with_buckets(6, 7)), Amounts::default());

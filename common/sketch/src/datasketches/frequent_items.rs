@@ -21,12 +21,12 @@ use crate::{
 
 const VERSION: u8 = 1;
 const FAMILY: u8 = 10;
-/// The preamble's length in 64-bit words.
+/// The preamble's length in 64-bit words: of an empty sketch, and of a filled one.
 const EMPTY: u8 = 1;
 const FILLED: u8 = 4;
 /// The flags of an empty sketch: two bits, because Java and C++ use different ones.
 const EMPTY_FLAGS: u8 = 1 | 4;
-/// A table of `DataSketches` has two to this power entries at least, and uses three quarters of them.
+/// A table of `DataSketches` has at least two to this power entries, and uses three quarters of them.
 const TABLE_LG_MIN: u8 = 3;
 const TABLE_LG_MAX: u8 = 31;
 /// The largest weight, because Java has no unsigned numbers.
@@ -114,7 +114,7 @@ impl<T: Item> FrequentItems<T> {
     pub fn read(image: &[u8]) -> Result<Self, ImageError> {
         let mut reader = Reader::new(image, 0);
         let words = reader.u8("the preamble's length")?;
-        reader.within("the form's version", VERSION..=VERSION, "1", Reader::u8)?;
+        reader.within("the format's version", VERSION..=VERSION, "1", Reader::u8)?;
         reader.within("the family", FAMILY..=FAMILY, "10 (frequent items)", Reader::u8)?;
         let most =
             reader.within("lg of the greatest table", TABLE_LG_MIN..=TABLE_LG_MAX, "from 3 to 31", Reader::u8)?;

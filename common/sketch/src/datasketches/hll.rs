@@ -12,8 +12,8 @@
 //! A sketch of keyed hashes has 12 more bytes: "weir" and the fingerprint of its key, little endian. `DataSketches`
 //! ignores bytes after an image, and does not copy them.
 //!
-//! **What is lost**: ranks beyond the highest that a hash of 64 bits can have here (one key in 2^46 or fewer). More
-//! than 2^18 registers are reduced to 2^18, as a union in `DataSketches` would do.
+//! **What is lost**: ranks above the maximum that a 64-bit hash can have in this crate; that concerns at most one key in
+//! 2^46. More than 2^18 registers are reduced to 2^18, as a union in `DataSketches` would do.
 //!
 //! **Source**: the documentation of the format and the C++ folder `hll` of `DataSketches`.
 
@@ -131,7 +131,7 @@ pub fn read(image: &[u8], key_id: u64) -> Result<HyperLogLog, ImageError> {
             coupons(&mut reader, preamble.table(count), raise)?;
         }
         _ => {
-            reader.take("what estimators need", 24)?;
+            reader.take("the data of the estimators", 24)?;
             reader.u32("the number of empty registers")?;
             let exceptions = reader.u32("the number of exceptions")?;
             match preamble.form {
@@ -183,7 +183,7 @@ impl Preamble {
                 return Err(ImageError::Value { field: "the preamble's length", at: 0, found: words.into(), expected });
             }
         };
-        reader.within("the form's version", VERSION..=VERSION, "1", Reader::u8)?;
+        reader.within("the format's version", VERSION..=VERSION, "1", Reader::u8)?;
         reader.within("the family", FAMILY..=FAMILY, "7 (HLL)", Reader::u8)?;
         let precision = reader.within("lg of the registers", PRECISIONS, "from 4 to 21", Reader::u8)?;
         let table_lg = reader.within("lg of the table", 0..=26, "at most 26", Reader::u8)?;
@@ -231,7 +231,7 @@ fn coupons(reader: &mut Reader, table: Table, mut raise: impl FnMut(u32, u8)) ->
         }
     }
     if taken != table.taken {
-        let expected = "the number that is said before";
+        let expected = "the number given before";
         return Err(ImageError::Value { field: "the number of coupons found", at, found: taken.into(), expected });
     }
     Ok(())
@@ -276,7 +276,7 @@ fn nibbles(
         }
     }
     if found != exceptions {
-        let expected = "the number that is said before";
+        let expected = "the number given before";
         return Err(ImageError::Value { field: "the number of exceptions found", at, found: found.into(), expected });
     }
     if exceptions == 0 {

@@ -3,6 +3,7 @@
 //!
 //! An item of up to eight words is hashed by a sum of products with secret 128-bit numbers, modulo 2^128 (multilinear
 //! hashing). The hash is the high half of the sum:
+//!
 //! ```text
 //! hash(w1 .. wn) = finish((offset[n] + w1 * key[1] + .. + wn * key[n]) >> 64)
 //! ```

@@ -44,8 +44,8 @@ impl<W: Weight> Block<W> {
         }
     }
 
-    /// Adds to a key that has no way: in its light cell, or, if it has outgrown the smallest large key, in the way of
-    /// that one.
+    /// Adds to a key that has no way. The weight goes to its light cell. If the key has outgrown the smallest large
+    /// key, it takes that key's way instead.
     #[inline(always)]
     fn add_outside(&mut self, fingerprint: u32, weight: W) -> W {
         let upper = self.outside(fingerprint).saturating_add(weight);

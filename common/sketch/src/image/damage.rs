@@ -1,4 +1,4 @@
-//! Damages images as may happen in transit.
+//! Damages images, as can happen in transit.
 
 use std::vec::Vec;
 

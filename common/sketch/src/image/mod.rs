@@ -143,9 +143,9 @@ pub trait Image: Sketch + Sized {
         image
     }
 
-    /// The sketch in these bytes, if it occupies at most `memory_max` bytes. It needs hashes of the key whose
-    /// fingerprint is its [`Sketch::key_id`]. Only the caller can compare that with its own key:
-    /// [`Keyed::from_image`](crate::Keyed::from_image) does.
+    /// The sketch in these bytes, if it occupies at most `memory_max` bytes. This does not check the key of its hashes:
+    /// the caller must compare [`Sketch::key_id`] with its own key. [`Keyed::from_image`](crate::Keyed::from_image)
+    /// does that.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ pub trait Image: Sketch + Sized {
         let mut header = Reader::new(image, memory_max);
         let magic = u32::from_le_bytes(MAGIC);
         header.within("the beginning", magic..=magic, "\"weir\"", Reader::u32)?;
-        header.within("the form's version", VERSION..=VERSION, "1", Reader::u8)?;
+        header.within("the format's version", VERSION..=VERSION, "1", Reader::u8)?;
         let kind = Self::KIND as u8;
         header.within("the kind of sketch", kind..=kind, Self::KIND.number_and_name(), Reader::u8)?;
         header.within("the reserved number", 0..=0, "0", Reader::u16)?;

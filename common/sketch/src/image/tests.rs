@@ -498,7 +498,7 @@ fn errors_say_what_and_where() {
         format!("{}", HyperLogLog::from_image(&image, PLENTY).unwrap_err())
     };
     assert!(with(0, b'W').ends_with("must be \"weir\""));
-    assert_eq!(with(4, 2), "byte 4: the form's version is 2, but must be 1");
+    assert_eq!(with(4, 2), "byte 4: the format's version is 2, but must be 1");
     assert_eq!(with(5, 2), "byte 5: the kind of sketch is 2, but must be 1 (`HyperLogLog`)");
     assert_eq!(with(19, 1), "byte 24: 16777281 bytes of the payload expected, but only 69 are left");
     assert!(with(30, 99).starts_with("the checksum is "));

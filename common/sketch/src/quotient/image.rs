@@ -63,7 +63,7 @@ impl Quotient {
             fingerprint = difference
                 .checked_mul(1 << (u64::BITS - self.fingerprint_bits))
                 .and_then(|difference| fingerprint.checked_add(difference))
-                .ok_or(refused("of no more bits than are said before"))?;
+                .ok_or(refused("of no more bits than given before"))?;
             take(self, self.place(fingerprint)).ok_or(refused("one for which there is room"))?;
         }
         Ok(())

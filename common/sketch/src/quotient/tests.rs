@@ -137,7 +137,7 @@ fn a_merge_that_does_not_fit_changes_nothing_until_there_is_room() {
     let error = ours.merge(&theirs).unwrap_err();
     let room = ours.items_max();
     assert_eq!(error, MergeError::Full { items: 2 * KEYS, room });
-    assert!(format!("{error}").contains(&format!("{} keys together into room for {room}", 2 * KEYS)), "{error}");
+    assert!(format!("{error}").contains(&format!("{} keys together, but room for only {room}", 2 * KEYS)), "{error}");
     assert_eq!(format!("{ours:?}"), before);
     [&mut ours, &mut theirs].into_iter().for_each(|filter| filter.resize(2 * KEYS).unwrap());
     ours.merge(&theirs).unwrap();

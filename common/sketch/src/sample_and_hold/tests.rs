@@ -188,8 +188,8 @@ fn a_key_that_is_not_held_is_bounded_by_the_smallest_held_key() {
     // It waits for one rare pair, which is one of 25 pairs.
     let waits = -libm::log(probability) * price as f64 / CHANCES as f64;
     assert_eq!(unheld(&hold, 3), Estimate { value: price, lower: 0, upper: libm::ceil(waits) as u64 });
-    // In each of two tables, with half of that probability. It also left once, with no more than the price and an
-    // error.
+    // With two tables, the key may wait in each of them, and each wait has half of that probability. The key was also
+    // held once, and left with a count of at most the price plus an error.
     hold.tables = 2;
     hold.count_leaver(hash(1, 3));
     let margin = hold.margin(9, FAILURE);

@@ -1,7 +1,7 @@
 //! One register of an `UltraLogLog`: the highest position so far, and whether the two positions before it occurred.
 //!
 //! It represents a set of positions below 64, of which only these three are stored: six bits for the highest position,
-//! and one bit for each of the two before it. Positions 0 and 1 never come first, so 0 is the empty set.
+//! and one bit for each of the two before it. The first position is always above 1, so 0 is the empty set.
 
 use crate::rank;
 
@@ -13,7 +13,7 @@ pub const fn highest(register: u8) -> u8 {
 
 /// Whether hashes can lead to this register, in a sketch of this precision.
 pub fn is_possible(register: u8, precision: u32) -> bool {
-    // Positions begin at that of rank 1, and the two low bits are for the two positions before the highest one.
+    // The lowest position is that of rank 1, and the two low bits are for the two positions before the highest one.
     let rank = u32::from(highest(register)).saturating_sub(precision - 2);
     let before = [0, 0b00, 0b10].get(rank as usize).copied().unwrap_or(0b11);
     register == 0 || (1..=rank::highest(precision)).contains(&rank) && register & 0b11 & !before == 0

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn other_routes_than_default_routes_of_the_main_table_are_recognized() {
+    fn routes_other_than_the_default_routes_of_the_main_table_are_recognized() {
         let one = number(RTA_OIF, 7);
         let to = |bytes: [u8; 4]| attribute(RTA_DST, &bytes);
         assert_eq!(told(&route(8, &[to([0; 4]), one.clone()])), Some(RouteKind::AtZero));

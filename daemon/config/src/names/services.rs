@@ -1,7 +1,7 @@
 //! Service names by port, for services that operators often see, as registered by IANA.
 //!
 //! weir does not use `/etc/services`: a container or a small router may not have that file, and all machines must show
-//! the same names. A name tells for what a port is registered, not what the packets contained.
+//! the same names. A name shows the registered use of a port, not what the packets contained.
 
 /// Flags for the protocols of a service. A service may use several.
 const TCP: u8 = 1;

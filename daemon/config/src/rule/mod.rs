@@ -24,7 +24,7 @@ pub const WINDOWS: u32 = 1;
 /// a share, a part of the distance from the limit to 1.
 const BACK: f64 = 0.1;
 
-/// A rule that tells when to raise an alert.
+/// A rule: when to raise an alert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// Its name.

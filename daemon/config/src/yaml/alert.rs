@@ -63,7 +63,7 @@ fn rules(field: &Field<'_>, names: &Names<'_>) -> Option<Vec<Rule>> {
 
 fn rule(field: &Field<'_>, names: &Names<'_>) -> Option<Rule> {
     field.section("{name: flood, when: totals.packets > 1 Mpkt/s}", |s| {
-        let name = s.require("name", "what reports call this rule", |f| view_name(&f, ALERT_NAME_BYTES));
+        let name = s.require("name", "the name of this rule in reports", |f| view_name(&f, ALERT_NAME_BYTES));
         let condition = s.require("when", "such as sources.bytes > 1 Gbit/s", |f| when(&f, names));
         let windows = s.get("for", WINDOWS, |f| windows(&f, names.config));
         let (interface, clear) = (s.field("interface"), s.field("clear"));

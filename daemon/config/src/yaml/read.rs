@@ -258,7 +258,8 @@ fn packets(field: &Field<'_>) -> Option<Packets> {
     field.count(ONE_IN).and_then(|rate| u32::try_from(rate).ok()).map(Packets::OneIn)
 }
 
-/// Checks that a value is a power of two. So are the limits, and therefore the suggested values are within them.
+/// Checks that a value is a power of two. The limits are powers of two as well, so the suggested values are within
+/// them.
 fn power_of_two(field: &Field<'_>, value: u64, show: &dyn Fn(u64) -> String) -> Option<u64> {
     if value.is_power_of_two() {
         return Some(value);

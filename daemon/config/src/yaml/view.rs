@@ -46,9 +46,9 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
     let view = field.section("{name: web, by: [src_ip], measure: bytes}", |s| {
         let own = match name {
             Some(default) => s.get("name", default.to_owned(), |f| view_name(&f, VIEW_NAME_BYTES)),
-            None => {
-                s.require("name", "what reports call this view", |f| view_name(&f, VIEW_NAME_BYTES)).unwrap_or_default()
-            }
+            None => s
+                .require("name", "the name of this view in reports", |f| view_name(&f, VIEW_NAME_BYTES))
+                .unwrap_or_default(),
         };
         let measure = s.get("measure", Measure::Bytes, |f| measure(&f));
         let by_field = s.field("by");
@@ -179,7 +179,7 @@ fn check_entropy(view: &View, at: &Field<'_>) {
 /// the record that weir reads first, so such fields cannot describe it.
 fn check_new_flows(view: &View, at: &Field<'_>, [by, conditions, per]: [Option<&Field<'_>>; 3]) {
     if let Some(per) = per.filter(|_| view.per_interface) {
-        per.refuse("a flow is new once, on whichever interface weir meets it first: leave `per` out");
+        per.refuse("a flow is new only on the interface where weir sees it first: leave `per` out");
     }
     let differs = |what: &str| {
         format!("`new_flows` counts flows, and packets of one flow may differ in {what}: leave it out, or use `flows`")
@@ -398,7 +398,7 @@ fn ranges_of(
         let (min, max) = (all.start(), all.end());
         match range {
             Some((first, last)) if first > last => {
-                item.refuse(format!("the range {text} is upside down: did you mean {last}-{first}?"));
+                item.refuse(format!("the range {text} is reversed: did you mean {last}-{first}?"));
                 None
             }
             Some((_, last)) if last > *max => {

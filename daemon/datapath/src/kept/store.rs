@@ -2,7 +2,7 @@
 //! next process of the service gets them. systemd closes them when the service is stopped, but not when it is
 //! restarted.
 
-#![expect(unsafe_code, reason = "to own what systemd hands over, nothing else may: only the number tells")]
+#![expect(unsafe_code, reason = "takes ownership of descriptors that systemd passes as numbers")]
 
 use std::{
     env,

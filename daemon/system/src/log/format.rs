@@ -27,7 +27,7 @@ const JOURNAL_STREAM: &str = "JOURNAL_STREAM";
 /// The formats that a user can choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// As the reader needs it: for the journal of systemd a priority and no time, else as `plain`
+    /// For the journal of systemd, text with a priority and without the time; otherwise as `plain`
     #[default]
     Auto,
     /// Text, with the time
@@ -258,7 +258,7 @@ mod tests {
             Style::new(Format::Json, true, true).line(Level::INFO, Timestamp::UNIX_EPOCH, &entry("gone", "wan0"));
         let expected = r#"<6>{"fields":{"shown":"wan0","text":"wan0"},"level":"info","message":"gone","time":"1970-01"#;
         assert_eq!(json, format!("{expected}-01T00:00:00.000000Z\"}}\n"));
-        assert_eq!(Style::new(Format::Plain, true, false), Style::default(), "plain text is plain text if configured");
+        assert_eq!(Style::new(Format::Plain, true, false), Style::default(), "a configured plain format stays plain");
     }
 
     #[test]

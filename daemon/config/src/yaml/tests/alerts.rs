@@ -5,7 +5,7 @@ use super::*;
 /// A rule and its mistake: the place, and a part of the message.
 const WRONG_RULES: &[(&str, &str, &str)] = &[
     ("flood", "1:18: alerts.rules[0]", "expected a map such as {name: flood"),
-    ("{when: lost > 0}", "1:18: alerts.rules[0].name", "is missing: what reports call this rule"),
+    ("{when: lost > 0}", "1:18: alerts.rules[0].name", "is missing: the name of this rule in reports"),
     ("{name: a}", "1:18: alerts.rules[0].when", "is missing: such as sources.bytes > 1 Gbit/s"),
     ("{name: a b, when: lost > 0}", "1:25: alerts.rules[0].name", "\"a b\" is not a valid name"),
     ("{name: a, whn: lost > 0}", "1:28: alerts.rules[0].whn", "did you mean when?"),

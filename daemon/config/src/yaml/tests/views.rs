@@ -5,7 +5,7 @@ use super::*;
 /// A view and its mistake: the place, and a part of the message.
 const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("web", "1:9: views[0]", "expected a map such as {name: web"),
-    ("{by: [src_ip]}", "1:9: views[0].name", "is missing: what reports call this view"),
+    ("{by: [src_ip]}", "1:9: views[0].name", "is missing: the name of this view in reports"),
     ("{name: ''}", "1:16: views[0].name", "1 to 64 letters"),
     ("{name: a b}", "1:16: views[0].name", "\"a b\" is not a valid name"),
     ("{name: 5}", "1:16: views[0].name", "put it in quotes"),
@@ -84,7 +84,7 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
     ("{name: w, match: {proto: tpc}}", "1:34: views[0].match.proto", "\"tpc\" is not a valid protocol"),
     ("{name: w, match: {proto: 256}}", "1:34: views[0].match.proto", "\"256\" is not a valid protocol"),
     ("{name: w, match: {proto: []}}", "1:34: views[0].match.proto", "an empty list matches nothing"),
-    ("{name: w, match: {dst_port: 9000-80}}", "1:37: views[0].match.dst_port", "upside down: did you mean 80-9000?"),
+    ("{name: w, match: {dst_port: 9000-80}}", "1:37: views[0].match.dst_port", "reversed: did you mean 80-9000?"),
     (
         "{name: w, match: {dst_port: 70000}}",
         "1:37: views[0].match.dst_port",
@@ -153,7 +153,7 @@ fn wrong_views_are_refused_at_their_place() {
             "src_as: AS",
             "2:35: views[0].match.src_as: \"AS\" is not a valid number of an autonomous system: expected 0 to 4294967295",
         ),
-        ("src_as: [AS64500-AS64496]", "2:36: views[0].match.src_as[0]: the range AS64500-AS64496 is upside down"),
+        ("src_as: [AS64500-AS64496]", "2:36: views[0].match.src_as[0]: the range AS64500-AS64496 is reversed"),
         (
             "dst_as: 4294967296",
             "2:35: views[0].match.dst_as: \"4294967296\" is not a valid number of an autonomous system",
