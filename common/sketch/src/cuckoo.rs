@@ -224,9 +224,8 @@ impl Cuckoo {
     ///
     /// The search is breadth first. The roots of its tree are the two choices, and the children of a bucket are the
     /// buckets to which its four fingerprints would move. Buckets are numbered level by level: the child `slot` of
-    /// bucket `n` has the number `2 + 4 * n + slot`. Nothing is moved before a bucket with room is found. No bucket is
-    /// twice on the way there: from its first occurrence the rest of the way would have been found earlier. So slots
-    /// still contain what the search read.
+    /// bucket `n` has the number `2 + 4 * n + slot`. Nothing is moved before a bucket with room is found. The way there
+    /// is the shortest one, so each bucket occurs only once on it, and slots still contain what the search read.
     #[cold]
     #[inline(never)]
     fn insert_by_moving(&mut self, place: Place) -> Result<(), Full> {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! held:      count the item
-//! not held:  if the pair's hash is rare enough (about CHANCES in as many pairs as the smallest held key has items):
+//! not held:  if the pair's hash is rare enough (about CHANCES of n pairs, where n is the smallest held key's items):
 //!                replace the smallest held key, whose count is dropped
 //!            else: ignore the pair
 //! ```
@@ -120,7 +120,7 @@ pub struct SampleAndHold<K> {
     key_id: u64,
 }
 
-/// How far off the bounds of some keys may be, so that all of them hold together.
+/// The margins that the bounds of some keys need, so that all of them hold together.
 #[derive(Clone, Debug)]
 pub struct Margin {
     /// How many rare pairs a key waits for at most, by how often it left before.
@@ -130,7 +130,7 @@ pub struct Margin {
     /// A normal variable is farther than this many standard deviations from its mean, on either side, with twice that
     /// probability.
     deviations: f64,
-    /// The price for which keys wait that are not held.
+    /// The price for which keys that are not held wait.
     price: u64,
 }
 

@@ -28,7 +28,7 @@ use super::{
 
 pub use super::split_block::{RATE_MAX, RATE_MIN};
 
-/// The default growth: how many times as many keys a stage takes as the one before.
+/// The default growth: the capacity of a stage divided by that of the one before.
 pub const GROWTH: u32 = 2;
 /// The largest growth.
 pub const GROWTH_MAX: u32 = 16;

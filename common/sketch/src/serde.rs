@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn other_data_than_an_image_is_refused() {
+    fn data_other_than_an_image_is_refused() {
         for (text, reason) in [
             ("\"7765\"", "byte 0: 4 bytes of the beginning expected"),
             ("\"776\"", "not in hexadecimal"),

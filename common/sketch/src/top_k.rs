@@ -336,7 +336,7 @@ fn admit<K: Clone + Eq, W: Weight>(
     let score = candidate.score();
     row.set(way, candidate);
     block.give(way, tag);
-    // It may have less than the smallest candidate had, because perhaps it missed nothing.
+    // Its score may be below that of the smallest candidate before, because it may have missed nothing.
     block.price = price.min(score);
     true
 }

@@ -172,7 +172,7 @@ impl<'a> Attachments<'a> {
         all.drive(attacher, strict)?;
         all.is_strict = false;
         all.begin_coverage();
-        all.tell_who_waits(Duration::ZERO);
+        all.report_waiting(Duration::ZERO);
         Ok((all, channels))
     }
 
@@ -197,14 +197,14 @@ impl<'a> Attachments<'a> {
             for one in done {
                 self.act(one)?;
                 if !std::mem::replace(&mut is_listed, true) {
-                    self.tell_who_is_absent(strict)?;
+                    self.report_absent(strict)?;
                 }
             }
         }
     }
 
     /// Reports which configured interfaces are not present.
-    fn tell_who_is_absent(&self, strict: bool) -> Result<(), AttachError> {
+    fn report_absent(&self, strict: bool) -> Result<(), AttachError> {
         for rule in &self.rules {
             if self.devices.iter().any(|device| covers(rule, device)) {
                 continue;
@@ -257,8 +257,8 @@ impl<'a> Attachments<'a> {
         }
         self.list();
         self.send();
-        self.tell_who_waits(WAIT);
-        self.tell_of_the_kernel();
+        self.report_waiting(WAIT);
+        self.report_held_up();
     }
 
     pub(super) fn list(&mut self) {
@@ -379,7 +379,7 @@ impl<'a> Attachments<'a> {
     }
 
     /// Logs once that interfaces have waited for this long, and once that none waits any more.
-    fn tell_who_waits(&mut self, long: Duration) {
+    fn report_waiting(&mut self, long: Duration) {
         let (waiting, now) = (self.waiting(), clock::now().monotonic);
         self.wait_since = (waiting > 0).then(|| self.wait_since.unwrap_or(now));
         let is_long = self.wait_since.is_some_and(|since| now.saturating_sub(since) >= long);
@@ -395,7 +395,7 @@ impl<'a> Attachments<'a> {
     }
 
     /// Logs once that another process blocks the kernel, and once that the kernel answers again.
-    fn tell_of_the_kernel(&mut self) {
+    fn report_held_up(&mut self) {
         let is_held_up = self.is_held_up();
         let before = std::mem::replace(&mut self.said_to_be_held_up, is_held_up);
         match (before, self.said_to_be_held_up) {

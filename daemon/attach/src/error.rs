@@ -76,7 +76,7 @@ pub enum AttachError {
     NoTcx(String),
     /// The classic tc hook only has room for received packets.
     #[error(
-        "what interface \"{0}\" sends cannot be measured at the classic tc hook: the interface has the queueing \
+        "packets that interface \"{0}\" sends cannot be measured at the classic tc hook: it has the queueing \
          discipline `ingress`, which leaves no room for `clsact`. Remove it (`tc qdisc del dev {0} ingress`), or measure \
          `direction: ingress`"
     )]

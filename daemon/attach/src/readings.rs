@@ -4,7 +4,6 @@
 //! take Linux's configuration lock, which other processes may hold for seconds. The file has names but no indexes, so
 //! weir asks the kernel for the index of each name, which needs no lock either. By then another interface may have the
 //! name.
-//! then.
 
 use std::{
     collections::HashMap,

@@ -50,7 +50,7 @@ impl Attachments<'_> {
         }
         let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
         self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
-        self.tell_of_generic(&devices);
+        self.warn_of_generic(&devices);
         self.begin_coverage();
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Attachments<'_> {
     }
 
     /// Warns once for each interface on which XDP in generic mode runs before the tc hook.
-    fn tell_of_generic(&mut self, devices: &[Device]) {
+    fn warn_of_generic(&mut self, devices: &[Device]) {
         let mut behind = HashSet::new();
         if devices.iter().any(GenericXdp::is_on) {
             for attachment in self.slots.iter().filter(|one| one.way == Way::Ingress && one.obtained.is_at_tc()) {
@@ -123,7 +123,7 @@ impl Attachments<'_> {
                     }
                     Some(Fate::Gone) => {
                         let is_released = self.released.has(&attachment.name);
-                        tell_that_it_is_gone(attachment, &self.rules[attachment.rule], is_released);
+                        log_gone(attachment, &self.rules[attachment.rule], is_released);
                         if !is_released && self.rules[attachment.rule].is_named() {
                             let ifindex = attachment.present.map_or(0, |present| present.ifindex);
                             attachment.leave(gone.get(&ifindex).copied().unwrap_or(Departure::Unknown));
@@ -303,7 +303,7 @@ impl Attachments<'_> {
 }
 
 /// Logs why a direction of an interface is no longer measured.
-fn tell_that_it_is_gone(attachment: &Attachment, rule: &Interface, is_released: bool) {
+fn log_gone(attachment: &Attachment, rule: &Interface, is_released: bool) {
     let (interface, direction) = (&attachment.name, attachment.way.name());
     if is_released {
         info!(%interface, direction, "detached by `weir detach`");

@@ -222,7 +222,7 @@ impl Attachments<'_> {
             }
             warn!(
                 interface = %attachment.name, direction = attachment.way.name(),
-                "the interface was made anew while no weir ran, or another process has removed weir's program: what it \
+                "the interface was created again while no weir ran, or another process has removed weir's program: what it \
                  carried until now was not seen"
             );
             attachment.is_made_anew(state, since, looked, attachment.reading(slot, &self.readings));

@@ -46,7 +46,7 @@ fn holder(pid: Option<u32>) -> String {
 
 /// A lock on a folder for the life of this process. The kernel releases it when the process ends for any reason.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "the lock goes with the file")] File);
+pub struct Lock(#[expect(dead_code, reason = "the lock ends when the file is closed")] File);
 
 impl Lock {
     /// Locks a folder by locking the file `name` in it, and writes the process id there.

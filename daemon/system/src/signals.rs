@@ -3,8 +3,8 @@
 //! | signal | the daemon |
 //! |---|---|
 //! | SIGINT, SIGTERM | ends: it closes the window and sends the last report |
-//! | another of them within a second | continues with that: `timeout`, `sudo` and shells signal twice |
-//! | another of them later | ends at once |
+//! | another one within a second | ends in the same way: `timeout`, `sudo` and shells send a signal twice |
+//! | another one later | ends immediately |
 //! | SIGHUP | reloads its configuration |
 
 use std::{io, thread, time::Duration};

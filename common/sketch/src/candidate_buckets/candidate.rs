@@ -43,7 +43,7 @@ impl<K: Copy, W: Weight> Candidate<K, W> {
         Bounds { lower: self.counted, upper: self.counted_at_most.saturating_add(self.entry.missed) }
     }
 
-    /// Its count, plus as much of the earlier weight as it usually takes to become a candidate.
+    /// Its count, plus the weight that a key usually needs to become a candidate.
     fn value(&self) -> W {
         let Entry { missed, likely, .. } = self.entry;
         let whole = u128::from(missed.score()).max(1);

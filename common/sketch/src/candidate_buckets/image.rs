@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// The image has the geometry and the coins, then one field after the other, each for all buckets, and at the end the
-/// keys of all candidates. The width of weights is not written. A number that is too large for the reader's weights becomes their
-/// maximum.
+/// keys of all candidates. The width of weights is not written. A number that is too large for the reader's weights
+/// becomes their maximum.
 ///
 /// With the state of the coins, a reader can continue where the writer stopped. The state also reveals later coins: see
 /// [`CandidateBuckets::rekey`].

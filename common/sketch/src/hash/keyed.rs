@@ -281,7 +281,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn two_items_share_a_cell_as_often_as_by_chance() {
-        // Over many keys, each pair is a fair coin of 1 in 64: 20,000 keys give 312 (standard deviation 17.5).
+        // Over many keys, each pair shares a cell with a probability of 1 in 64: 20,000 keys give 312 (standard
+        // deviation 17.5).
         for (one, other) in [([0, 0], [0, 1]), ([1, 2], [2, 1]), ([0, 0], [1 << 63, 1 << 63]), ([5, 5], [5, u64::MAX])]
         {
             let shared = (0..20_000).filter(|seed| {

@@ -2,8 +2,8 @@
 //!
 //! | hash | for | cost | promises |
 //! |---|---|---|---|
-//! | [`KeyedHash`] | the sketches | two multiplications a number, one for 16 bytes of a text; less in batches | two items that were chosen without the key share a register, a cell or a bit no more often than by chance |
-//! | [`sip`] | deriving keys, fingerprints | some 40 dependent instructions a word | a pseudo-random function: outputs say nothing about the key |
+//! | [`KeyedHash`] | the sketches | two multiplications per number, one per 16 bytes of a text; less in batches | two items that were chosen without the key share a register, a cell or a bit no more often than by chance |
+//! | [`sip`] | deriving keys, fingerprints | some 40 dependent instructions per word | a pseudo-random function: outputs reveal nothing about the key |
 
 #[cfg(test)]
 mod attacks;
@@ -107,7 +107,7 @@ impl fmt::Display for WrongKey {
                 "the sketch was made with a key of fingerprint {sketch:016x}, but this key has {key:016x}: use the key \
                  that it was made with"
             ),
-            Self::Public => f.write_str("the sketch was made of public hashes, which have no key: ask it with those"),
+            Self::Public => f.write_str("the sketch was made of public hashes, which have no key: query it with those"),
             Self::Older => f.write_str(
                 "the sketch was made with this key, but by an older version of this crate, which hashed items in another \
                  way: fill a new one",

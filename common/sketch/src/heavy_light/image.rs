@@ -11,8 +11,8 @@ use crate::{
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
 };
 
-/// The image has one field after the other, each for all blocks. The width of weights is not written. A number that is too large for the
-/// reader's weights becomes their maximum.
+/// The image has one field after the other, each for all blocks. The width of weights is not written. A number that is
+/// too large for the reader's weights becomes their maximum.
 impl<W: Weight> Image for HeavyLight<W> {
     const KIND: Kind = Kind::HeavyLight;
 

@@ -64,7 +64,7 @@ impl ImageKey for String {
         let at = payload.at();
         let bytes = payload.take(field, length)?;
         payload.allow::<u8>(field, bytes.len())?;
-        let refused = ImageError::Value { field, at, found: length, expected: "so many bytes of UTF-8" };
+        let refused = ImageError::Value { field, at, found: length, expected: "the length of a text in UTF-8" };
         core::str::from_utf8(bytes).map(Self::from).map_err(|_| refused)
     }
 }
@@ -132,6 +132,6 @@ mod tests {
         assert!(matches!(read(&writer.0, 4), Err(ImageError::TooLarge { needed: 5, .. })));
         assert!(matches!(read(&writer.0[..5], 5), Err(ImageError::Truncated { .. })));
         let error = read(b"\x02\xc3\xc3", 5).unwrap_err();
-        assert_eq!(std::format!("{error}"), "byte 1: a key is 2, but must be so many bytes of UTF-8");
+        assert_eq!(std::format!("{error}"), "byte 1: a key is 2, but must be the length of a text in UTF-8");
     }
 }

@@ -36,7 +36,7 @@ impl Image for Quotient {
         let at = payload.at();
         let mut counted = payload.clone();
         filter.read_places(&mut counted, items, |filter, place| filter.has_room(place).then(|| filter.count(place)))?;
-        let too_far = "so spread that no line has more than 65535 of earlier ones";
+        let too_far = "such that at most 65535 of them spill into one line";
         filter.spill().ok_or(ImageError::Value { field: "the fingerprints", at, found: items, expected: too_far })?;
         let mut next = 0;
         filter.read_places(payload, items, |filter, place| {

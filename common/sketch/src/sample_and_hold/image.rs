@@ -43,7 +43,7 @@ impl<K: PlainKey> Image for SampleAndHold<K> {
         let range = u64::from(PRECISION_MIN)..=u64::from(PRECISION_MAX);
         let precision = payload.within("the precision", range, "from 4 to 18", Reader::varint)? as u32;
         let length = K::BYTES as u64;
-        payload.within("a key's bytes", length..=length, "as many as those of the keys asked for", Reader::varint)?;
+        payload.within("a key's bytes", length..=length, "the size of the requested keys", Reader::varint)?;
         let price = payload.varint("the price")?;
         let admitted = payload.varint("the number of keys ever held")?;
         let tables = payload.within("the tables", 1..=u32::MAX.into(), "from 1 to 2^32 - 1", Reader::varint)? as u32;
@@ -75,7 +75,7 @@ impl<K: PlainKey> SampleAndHold<K> {
                 field: "a key's hash",
                 at,
                 found: hash,
-                expected: "that of one key alone",
+                expected: "different from those of other keys",
             });
         }
         let key = K::read(payload, "a key")?;

@@ -59,7 +59,7 @@ impl Missed {
     }
 }
 
-/// How many rare pairs a key may have waited for, if it left at most this many times. More have at most this
+/// How many rare pairs a key may have waited for, if it left at most this many times. A larger number has at most this
 /// probability.
 ///
 /// It waited for one more rare pair than it left. Each of its pairs was rare enough with a probability of [`CHANCES`] /
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(most(Missed::new(CHANCES, 9), 0.05), CHANCES + 1, "every pair was taken while the price was so low");
         let both = missed.and(Missed::new(40, 3));
         assert_eq!(both, Missed { before: 40, waited: PRICE + 40, times: 3 });
-        assert_eq!(most(Missed::new(PRICE, 4), 0.1), u64::MAX, "there is no plan for this many times");
+        assert_eq!(most(Missed::new(PRICE, 4), 0.1), u64::MAX, "so many times are not distinguished");
         assert_eq!(Missed::new(300, u8::MAX).times, 300, "this many times, or more");
         assert_eq!(Missed::new(300, u8::MAX).most(&waits(300, 0.1), 0.1), u64::MAX, "the number is unknown");
     }

@@ -27,8 +27,8 @@ impl Idle {
         self.sorted.last().is_none_or(|most| *most == 0.0)
     }
 
-    /// The mean content of those of a key's lines that have these ranks (0 is the lowest) exceeds this with at most
-    /// this probability, if the key touched nothing.
+    /// An upper bound of the mean content of a key's lines with these ranks (0 is the lowest), if the key touched
+    /// nothing. It fails with at most this probability.
     pub fn most(&self, ranks: Range<usize>, probability: f64) -> f64 {
         let each = probability / ranks.len() as f64;
         // A rank exceeds a level if its line and all higher ones do.
@@ -36,7 +36,7 @@ impl Idle {
         mean(ranks.map(level))
     }
 
-    /// The mean content of those of a key's lines that have these ranks is below this with at most this probability.
+    /// The same as a lower bound.
     pub fn least(&self, ranks: Range<usize>, probability: f64) -> f64 {
         let each = probability / ranks.len() as f64;
         mean(ranks.map(|rank| self.sorted[self.beyond(rank + 1, each)]))
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn levels_are_those_of_the_lines() {
-        // One line in a hundred contains 1,000. Two of four lines do with a probability of at most 6 / 10,000.
+        // One line in a hundred contains 1,000. The probability that two of four lines contain it is at most 6 / 10,000.
         let counts: Vec<f64> = (0..1_000).map(|line| if line % 100 == 0 { 1_000.0 } else { 1.0 }).collect();
         let idle = Idle::of(&counts, 4);
         assert_eq!((idle.most(2..3, 0.000_7), idle.most(2..3, 0.000_5)), (1.0, 1_000.0));

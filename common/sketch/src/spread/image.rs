@@ -34,7 +34,7 @@ impl<K: PlainKey> Image for Spread<K> {
         let range = LINES_MIN as u64..=LINES_MAX as u64;
         let count = payload.within("the lines", range, "from 2^8 to 2^22", Reader::varint)? as usize;
         let length = K::BYTES as u64;
-        payload.within("a key's bytes", length..=length, "as many as those of the keys asked for", Reader::varint)?;
+        payload.within("a key's bytes", length..=length, "the size of the requested keys", Reader::varint)?;
         payload.allow::<Line>("the lines", count)?;
         payload.allow::<Option<Sample<K>>>("the keys", count)?;
         let mut lines = vec![Line::EMPTY; count].into_boxed_slice();
@@ -108,10 +108,7 @@ mod tests {
         let image = spread.to_image();
         assert_eq!(Spread::from_image(&image, 1 << 20).as_ref(), Ok(&spread));
         let error = Spread::<u64>::from_image(&image, 1 << 20).unwrap_err();
-        assert_eq!(
-            format!("{error}"),
-            "byte 27: a key's bytes is 13, but must be as many as those of the keys asked for"
-        );
+        assert_eq!(format!("{error}"), "byte 27: a key's bytes is 13, but must be the size of the requested keys");
     }
 
     #[test]

@@ -116,8 +116,8 @@ fn a_key_that_touched_nothing_is_no_spreader() {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn the_largest_are_found() {
-    // A key at twice the resolution is not remembered with a probability of (1/5)^8: for one of 100 keys, once in 4,000
-    // tests.
+    // A key at twice the resolution is not remembered with a probability of (1/5)^8. That happens to one of 100 keys in
+    // one of 4,000 tests.
     for seed in 0..5 {
         let keys = keys(&mut SplitMix64(seed), 32, 5_000);
         let spread = fed(seed, 400, 0.04, &keys);

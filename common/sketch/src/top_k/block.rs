@@ -5,7 +5,7 @@ use crate::Weight;
 /// Candidates per block. Their tags fill a word.
 pub const WAYS: usize = 8;
 
-/// One cache line: everything that a key reads and writes that is not held. (Candidates are stored elsewhere.)
+/// One cache line with everything that a key reads and writes while it is not held. (Candidates are stored elsewhere.)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(super) struct Block<W: Weight> {

@@ -37,8 +37,8 @@ impl<K, W: Weight> Candidate<K, W> {
         self.counted.saturating_add(self.missed())
     }
 
-    /// The probable weight: the count since it became a candidate, plus as much of the earlier weight as it usually
-    /// takes to become one.
+    /// The probable weight: the count since it became a candidate, plus the weight that a key usually needs to become
+    /// one.
     pub fn value(&self) -> W {
         let (missed, likely) = (self.missed(), u128::from(self.likely));
         let whole = u128::from(missed.score()).max(1);

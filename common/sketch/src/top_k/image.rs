@@ -36,7 +36,7 @@ impl<K: ImageKey + Eq + Default, W: Weight> Image for TopK<K, W> {
         let most = (ENTRIES_MAX / WAYS) as u64;
         let count = payload.within("the blocks", 1..=most, "from 1 to 2^21", Reader::varint)? as usize;
         let length = K::BYTES as u64;
-        payload.within("a key's bytes", length..=length, "as many as those of the keys asked for", Reader::varint)?;
+        payload.within("a key's bytes", length..=length, "the size of the requested keys", Reader::varint)?;
         let (random, seed) = (payload.u64("the state of the coins")?, payload.u64("the seed of the coins")?);
         payload.allow::<Row<K, W>>("the candidates", count)?;
         payload.allow::<Block<W>>("the blocks", count)?;

@@ -86,8 +86,8 @@ fn lacking(entries: usize, streams: u64) -> usize {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn few_of_the_largest_keys_are_missing() {
-    // The average over 150 streams is 4.1 and 17.7 in 20 streams. If keys are missing independently, this many are
-    // missing once in 100,000.
+    // In 150 streams, an average of 4.1 and 17.7 keys were missing per 20 streams. If keys are missing independently,
+    // this many are missing once in 100,000.
     for (entries, most) in [(752, 16), (384, 40)] {
         let lacking = lacking(entries, 20);
         assert!(lacking <= most, "{entries} entries: {lacking} of 2,000 are lacking");

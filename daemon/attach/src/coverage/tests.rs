@@ -76,7 +76,7 @@ fn allowances_for_queues_at_both_ends_add_up() {
     for (own, seen) in [(20_000, 19_200), (40_000, 19_200), (60_000, 20_000)] {
         assert_eq!(coverage.edge(Some(own), saw(seen), SECOND).1, None, "{own}");
     }
-    // Each end has an allowance at its own rate: 2,000 packets for both, and 1,000 and 64 when traffic ends.
+    // Each end has an allowance at its own rate: twice 1,000 packets, or 1,000 plus 64 if traffic ends.
     let told = |missing: u64, last: u64| {
         let mut coverage = Case::new(Some(0));
         coverage.edge(Some(20_000), saw(20_000 - missing), SECOND);

@@ -252,7 +252,7 @@ mod tests {
         assert!(first.is_for_every_packet() && !second.is_for_every_packet());
         assert!(!Filter { protocol: 8, ..first.clone() }.is_for_every_packet());
         assert!(!Filter { chain: 1, ..first.clone() }.is_for_every_packet());
-        assert_eq!(read(&both), [first, second], "and what has no handle is no filter");
+        assert_eq!(read(&both), [first, second], "a message without a handle is not a filter");
     }
 
     #[test]

@@ -71,13 +71,13 @@ pub enum Reason {
     },
     /// A packet has more bytes than [`PACKET_BYTES_MAX`].
     #[error(
-        "the record says {} captured bytes, the limit is {}",
+        "the record claims {} captured bytes, but the limit is {}",
         grouped(u64::from(*.0)), grouped(u64::from(PACKET_BYTES_MAX))
     )]
     Captured(u32),
     /// A packet is larger than its block.
     #[error(
-        "the block says {} captured bytes, but has room for {}",
+        "the block claims {} captured bytes, but has room for {}",
         grouped(u64::from(*.captured)), grouped(u64::from(*.room))
     )]
     Overrun {
@@ -89,7 +89,7 @@ pub enum Reason {
     /// A block's length is impossible, or beyond [`BLOCK_BYTES_MAX`](super::BLOCK_BYTES_MAX) or
     /// [`DESCRIPTION_BYTES_MAX`](super::DESCRIPTION_BYTES_MAX).
     #[error(
-        "the block of type {kind:#010x} says {} bytes, possible are {smallest} to {}",
+        "the block of type {kind:#010x} claims {} bytes, but {smallest} to {} are possible",
         grouped(u64::from(*.bytes)), grouped(u64::from(*.largest))
     )]
     BlockLength {

@@ -6,9 +6,9 @@
 //! report dropped packets. A ring provides all of that, for hundreds of packets at a time. Its size needs no
 //! `CAP_NET_ADMIN`; that of a socket's receive buffer does.
 //!
-//! The kernel counts a packet and assigns its place in the ring under one lock. So reading the socket's statistics cuts
-//! exactly: weir knows how many of the earlier packets are still in the ring. The kernel counts drops after it has
-//! released that lock, so the next reading may include the last few. No drop is counted twice, and none is missed.
+//! The kernel counts a packet and assigns its place in the ring under one lock. So when weir reads the socket's
+//! statistics, it knows exactly how many of the earlier packets are still in the ring. The kernel counts drops after it
+//! has released that lock, so the next reading may include the last few. No drop is counted twice, and none is missed.
 #![expect(unsafe_code, reason = "the socket's statistics, and memory that is shared with the kernel")]
 
 use std::{

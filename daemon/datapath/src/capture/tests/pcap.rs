@@ -86,7 +86,7 @@ fn a_record_may_exceed_the_snapshot_length_but_not_the_limit() {
     assert_eq!(packets, [packet(0, Link::Ethernet, u32::MAX, &data)]);
     assert_eq!(
         end.unwrap_err().to_string(),
-        "x: at byte 262184, after 1 packet: the record says 262,145 captured bytes, the limit is 262,144"
+        "x: at byte 262184, after 1 packet: the record claims 262,145 captured bytes, but the limit is 262,144"
     );
 }
 

@@ -131,7 +131,7 @@ fn a_simple_packet_was_cut_at_the_snapshot_length() {
     let mut file = Writer::pcapng(Little);
     file.interface(1, 0, plain).simple(1_500, b"abcde");
     let complaint = complaint(&file.bytes);
-    assert!(complaint.ends_with("the block says 1,500 captured bytes, but has room for 8"), "{complaint}");
+    assert!(complaint.ends_with("the block claims 1,500 captured bytes, but has room for 8"), "{complaint}");
 }
 
 #[test]
@@ -139,9 +139,9 @@ fn a_packet_must_fit_its_block_and_the_limit() {
     let mut file = Writer::pcapng(Little);
     file.interface(1, 0, plain);
     for (captured, reason) in [
-        (9, "the block says 9 captured bytes, but has room for 8"),
-        (PACKET_BYTES_MAX + 1, "the record says 262,145 captured bytes, the limit is 262,144"),
-        (u32::MAX, "the record says 4,294,967,295 captured bytes, the limit is 262,144"),
+        (9, "the block claims 9 captured bytes, but has room for 8"),
+        (PACKET_BYTES_MAX + 1, "the record claims 262,145 captured bytes, but the limit is 262,144"),
+        (u32::MAX, "the record claims 4,294,967,295 captured bytes, but the limit is 262,144"),
     ] {
         let mut file = Writer { order: Little, bytes: file.bytes.clone() };
         file.block(6, |block| {
@@ -163,7 +163,7 @@ fn a_hostile_block_length_ends_the_file() {
             let (packets, end) = read(&file.bytes);
             let complaint = end.unwrap_err().to_string();
             assert_eq!(packets.len(), 1);
-            assert!(complaint.contains(" bytes, possible are "), "{kind:#x} {length} {complaint}");
+            assert!(complaint.contains(" are possible"), "{kind:#x} {length} {complaint}");
         }
         let mut file = Writer { order: Little, bytes: file.bytes.clone() };
         file.words(&[kind, 32, 0x1a2b_3c4d]).put([0; 16]).u32(36);
@@ -190,7 +190,7 @@ fn interfaces_are_bounded() {
     file.interface(1, 0, |block| block.bytes.resize(DESCRIPTION_BYTES_MAX as usize, 0));
     assert_eq!(
         complaint(&file.bytes),
-        "x: at byte 28, after 0 packets: the block of type 0x00000001 says 1,048,588 bytes, possible are 20 to 1,048,576"
+        "x: at byte 28, after 0 packets: the block of type 0x00000001 claims 1,048,588 bytes, but 20 to 1,048,576 are possible"
     );
     let mut file = Writer::pcapng(Little);
     for _ in 0..DESCRIPTIONS_MAX {
