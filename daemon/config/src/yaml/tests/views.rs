@@ -68,7 +68,7 @@ const WRONG_VIEWS: &[(&str, &str, &str)] = &[
         "1:26: views[0].match",
         "may differ in interface",
     ),
-    ("{name: w, measure: new_flows, per: interface}", "1:44: views[0].per", "new once"),
+    ("{name: w, measure: new_flows, per: interface}", "1:44: views[0].per", "is new only on the interface"),
     ("{name: w, top: 0}", "1:24: views[0].top", "below the minimum of 1"),
     ("{name: w, top: 101}", "1:24: views[0].top", "above the maximum of 100"),
     ("{name: w, top: ten}", "1:24: views[0].top", "expected a whole number"),
