@@ -101,8 +101,8 @@ fn asked(socket: &Path, source: IpAddr) -> Result<Value> {
         command.args(["ask", "--live", "--json", &format!("src_ip={source}"), "--socket"]).arg(socket).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let told: Value = serde_json::from_slice(&output.stdout)?;
-    let rows = list(&told["answers"])?.iter();
-    rows.into_iter().find(|row| row["view"] == "sources").cloned().with_context(|| format!("{told}"))
+    let mut rows = list(&told["answers"])?.iter();
+    rows.find(|row| row["view"] == "sources").cloned().with_context(|| format!("{told}"))
 }
 
 fn the_open_window_holds_what_was_sent_so_far_and_its_report_agrees() -> Result<()> {

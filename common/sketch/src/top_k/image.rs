@@ -71,7 +71,7 @@ fn read_candidates<K: ImageKey + Eq + Default, W: Weight>(
     let [mut credits, mut likely] = [(); 2].map(|()| vec![0; count]);
     payload.weights("a candidate's weight", count, |at, more| counted[at] = counted[at].saturating_add(more))?;
     payload.weights("the weight that a candidate missed", count, |at, more| {
-        missed[at] = missed[at].saturating_add(more)
+        missed[at] = missed[at].saturating_add(more);
     })?;
     for (field, column) in [("a candidate's credit", &mut credits), ("a candidate's likely weight", &mut likely)] {
         payload.numbers(field, Literal::Varint, count, |at, number| {
