@@ -2,12 +2,9 @@
 
 use std::{io, path::Path};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use weir_config::{Addresses, Config};
 use weir_history::{History, Query, Settings, Time, Told};
-use weir_report::REPORTS_KEPT;
-
-use crate::{cli::ReportArgs, control::protocol::Command};
 
 /// Starts it, if the configuration wants one. `state_directory` is where it is kept, if it is.
 ///
@@ -71,17 +68,5 @@ pub fn span(from: Option<&str>, to: Option<&str>, last: Option<u32>) -> Result<Q
         None => time(from, to).map(Query::Span),
         Some(windows) if from.is_none() && to.is_none() => Ok(Query::Last(windows)),
         Some(_) => Err("last: there is a time, too: give one of them".to_owned()),
-    }
-}
-
-/// What `weir report` asks for, if that is more than the last report; `None` if not.
-pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
-    let ReportArgs { last, since, from, to, .. } = args;
-    let text = |time: Timestamp| Some(time.to_string());
-    let start = since.map(|ago| now.checked_sub(SignedDuration::try_from(ago).ok()?).ok()).map_or(*from, |start| start);
-    match (last, start, to) {
-        (Some(last), ..) if *last as usize <= REPORTS_KEPT => None,
-        (None, None, None) => None,
-        (last, start, to) => Some(Command::Span { from: start.and_then(text), to: to.and_then(text), last: *last }),
     }
 }

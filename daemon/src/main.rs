@@ -30,7 +30,6 @@ use weir::{
         bundle::{self, BundleInput},
     },
     external::{self, COLLECT, ExternalError},
-    history,
     memory::{Memory, allocator},
     pipeline::{self, RunError, Start},
     reload::{Read, Reloaded, aside},
@@ -389,7 +388,7 @@ fn status(StatusArgs { socket: args, json }: &StatusArgs) -> Result<Exit, Failur
 fn report(args: &ReportArgs) -> Result<Exit, Failure> {
     let ReportArgs { last, full, socket: whom, json, .. } = args;
     let (socket, form) = (socket(whom)?, Form { json: *json, full: *full });
-    match (history::asked_for(args, clock::now().wall), last) {
+    match (show::report::asked_for(args, clock::now().wall), last) {
         (Some(span), _) => show::report::past(&socket, span, form)?,
         (None, Some(last)) => show::report::together(&socket, *last, form)?,
         (None, None) => show::report::last(&socket, form)?,

@@ -116,8 +116,8 @@ impl<'scope> Workers<'scope> {
         self.workers.len()
     }
 
-    /// Has every worker read its open window; the answers go to `reply`, which has room for one of each. Returns how many
-    /// will come. `None` if one of them is late, or still has an earlier reading to do: then no worker is asked.
+    /// Has every worker read its open window; the answers go to `reply`, which has room for one of each. Returns how
+    /// many will come. `None` if one of them is late, or still has an earlier reading to do: then no worker is asked.
     pub fn read(&self, number: u64, wanted: &Wanted, reply: &Sender<OpenPart>) -> Option<usize> {
         if self.workers.iter().any(|worker| worker.is_ordered || !worker.orders.is_empty()) {
             return None;

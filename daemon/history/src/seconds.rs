@@ -344,7 +344,8 @@ mod tests {
             seconds.add(at(second), names.iter().map(|name| carried(name, 1)));
         }
         assert_eq!(packets(&seconds, 0, 1, 3).len(), TRACKS_MAX);
-        // When those have been gone for an hour, which is in the last but one of these seconds, others get their places.
+        // When those have been gone for an hour, which is in the last but one of these seconds, others get their
+        // places.
         for second in 4..=4 + ROWS as i64 {
             seconds.add(at(second), [carried("new", 1)].into_iter());
         }

@@ -1,7 +1,8 @@
 //! A day of windows in a fixed number of bytes.
 //!
 //! Of each report the first rows of each list stay, and what can be added up: a [`Union`] of one window. The last hours
-//! are kept window by window. Of five minutes at a time there is also one union; those reach back a day and more. A row that its window does not keep widens the bounds of its key, and makes none of them wrong.
+//! are kept window by window. Of five minutes at a time there is also one union; those reach back a day and more. A row
+//! that its window does not keep widens the bounds of its key, and makes none of them wrong.
 
 use jiff::Timestamp;
 use weir_report::{Gap, Interface, PastWindow, REPORTS_KEPT, Report, Union};
@@ -243,8 +244,8 @@ impl Windows {
         numbered.filter(is_around).map(|(number, past)| number + past.windows).last().unwrap_or(first)
     }
 
-    /// The blocks that touch this time and may be told of, and from which number to which: unions before `cut`, and then
-    /// single windows.
+    /// The blocks that touch this time and may be told of, and from which number to which: unions before `cut`, and
+    /// then single windows.
     fn selected<'a>(&'a self, cut: u64, time: &'a Time) -> impl Iterator<Item = (Block, u64, u64)> {
         let many = self.many.all().filter(move |block| block.first < cut).map(move |block| (block, 0, cut));
         let single = self.single.all().filter(move |block| block.next() > cut).map(move |block| (block, cut, u64::MAX));

@@ -107,8 +107,8 @@ impl Account {
         self.ledgers.iter().map(of).sum()
     }
 
-    /// What is not known about the packets. At most `missed_flows` new flows were not counted; all bounds of a view hold
-    /// with the probability `confidence`.
+    /// What is not known about the packets. At most `missed_flows` new flows were not counted; all bounds of a view
+    /// hold with the probability `confidence`.
     pub fn uncertainty(&self, missed_flows: u64, confidence: f64) -> Uncertainty {
         let Self { ledgers, sizes, highest, is_steady, .. } = self;
         let dropped: Tally = ledgers.iter().map(Ledger::unread).sum();
@@ -131,7 +131,8 @@ impl Account {
         }
     }
 
-    /// The whole of some interfaces, with packets that others feed. Its scaled sum is known only if the rate was steady.
+    /// The whole of some interfaces, with packets that others feed. Its scaled sum is known only if the rate was
+    /// steady.
     fn everywhere(&self, ledgers: &[Ledger]) -> Whole {
         let taken = taken(ledgers);
         let scaled = Metric::each(|metric| metric.of(taken).saturating_mul(self.highest.into()));

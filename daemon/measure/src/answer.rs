@@ -9,9 +9,9 @@ use weir_sketch::{Estimate, MergeError};
 
 use super::{
     beyond::RankedPrefixes,
+    closed::Closed,
     entropy::{Distribution, Entropy, UnlistedKeys},
     heavy_hitters::Held,
-    order::Closed,
     ranking::{Ranked, Ranking, keep_largest},
     shard::with_prefixes,
     uncertainty::{Uncertainty, ViewUncertainty},

@@ -9,9 +9,9 @@ use weir_system::clock;
 
 use super::{
     batch::Batch,
+    closed::Closed,
     lane::{Batches, Lane, Source, Sum},
     open::{Content, Wanted},
-    order::Closed,
     sampling_control::SamplingControl,
     shard::Shard,
 };
@@ -66,8 +66,8 @@ impl<S: Source> Collector<S> {
         all
     }
 
-    /// Reads the open window, which goes on. For [`Wanted::Keys`], every CPU first hands over what is in its cache, so that
-    /// everything that has been seen is counted; one that is busy is not waited for.
+    /// Reads the open window, which goes on. For [`Wanted::Keys`], every CPU first hands over what is in its cache, so
+    /// that everything that has been seen is counted; one that is busy is not waited for.
     ///
     /// # Errors
     ///

@@ -237,8 +237,9 @@ impl<S: Source> Lane<S> {
         drained
     }
 
-    /// Has the CPU hand over what is in its cache, and its counters, for the open window, which goes on: it gets one more
-    /// epoch. Does not wait for a CPU that is busy: the rest comes with the next call, or when the window is closed.
+    /// Has the CPU hand over what is in its cache, and its counters, for the open window, which goes on: it gets one
+    /// more epoch. Does not wait for a CPU that is busy: the rest comes with the next call, or when the window is
+    /// closed.
     ///
     /// # Errors
     ///

@@ -5,7 +5,8 @@
 //! A [`worker`] reads rings through its [`collector`], which has a [`lane`] for each. A [`reader`] reads packet sockets
 //! through its [`userspace`] collector. Both fill a [`shard`] in a [`batch`] at a time, laid out in [`columns`], and
 //! sample as [`sampling_control`] decides. At the end of a [`window`] they get an [`order`] to close it, and their
-//! shards are merged into a [`summary`]; while it is [`open`], it can be read. Where packets were left out, [`sampling_error`] widens the bounds.
+//! shards are merged into a [`summary`]; while it is [`open`], it can be read. Where packets were left out,
+//! [`sampling_error`] widens the bounds.
 //!
 //! [`unique`] counts distinct addresses and flows; flows that came moments ago are [`recent`] and are not counted
 //! again. The filter of [`seen`] flows says which flows are new, and [`new_flows`] how many. [`protocols`] counts
@@ -15,8 +16,9 @@
 //! list. [`entropy`] says how evenly traffic is spread over the keys of a view. Bounds come from the tails of the
 //! [`binomial`] distribution.
 //!
-//! An [`account`] has what is exact. Records that sampling took are held until it is known whether anything was left out. Rows and totals are made to
-//! agree with their [`whole`], and [`uncertainty`] says how far off the numbers may be.
+//! An [`account`] has what is exact. Records that sampling took are held until it is known whether anything was left
+//! out. Rows and totals are made to agree with their [`whole`], and [`uncertainty`] says how far off the numbers may
+//! be.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +27,7 @@ pub mod answer;
 pub mod batch;
 pub mod beyond;
 pub mod binomial;
+pub mod closed;
 pub mod collector;
 pub mod columns;
 mod drawn;

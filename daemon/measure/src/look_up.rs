@@ -9,7 +9,7 @@ use weir_sketch::Estimate;
 use super::{
     answer::{Answer, Rows, counted, new_flows, order, parts},
     beyond::RankedPrefixes,
-    order::Closed,
+    closed::Closed,
     ranking::{Ranked, Ranking},
     shard::Shard,
     uncertainty::Uncertainty,

@@ -3,8 +3,8 @@
 //! The list of sources (or destinations) already sees every record. While an address is a candidate there, its records
 //! stay with it. The list passes the addresses of all other records on to the prefixes. So it does with the sum of an
 //! address that stops being a candidate. Each of these adds to its prefix at once. When the window closes, what the
-//! candidates still hold is added to their prefixes. So every packet and every byte reaches its prefix exactly once, and
-//! the records of candidates, which are most, cost nothing here.
+//! candidates still hold is added to their prefixes. So every packet and every byte reaches its prefix exactly once,
+//! and the records of candidates, which are most, cost nothing here.
 //!
 //! Without a list of addresses, each record adds to its prefix when it comes.
 //!
@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        beyond::RankedPrefix, new_flows::FilterState, order::Closed, question::Views, ranking::Ranked, shard::Shard,
+        beyond::RankedPrefix, closed::Closed, new_flows::FilterState, question::Views, ranking::Ranked, shard::Shard,
         summary::Summary,
     };
 

@@ -31,7 +31,8 @@ use weir_system::{
 };
 
 use super::{
-    order::{Change, CloseOrder, Closed, Order, WorkerError},
+    closed::Closed,
+    order::{Change, CloseOrder, Order, WorkerError},
     sampling_control::{Load, SamplingControl},
     shard::Shard,
     userspace::UserspaceCollector,

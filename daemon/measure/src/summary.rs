@@ -7,8 +7,8 @@ use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError};
 use super::{
     account::{Account, Part},
     answer::Answer,
+    closed::Closed,
     new_flows::{FilterState, NewFlows},
-    order::Closed,
     protocols::{self, Protocols},
     shard::Shard,
     sizes::Sizes,

@@ -12,8 +12,8 @@ use weir_sketch::Seen;
 
 use super::{
     batch::Batch,
+    closed::Closed,
     open::{Content, Wanted},
-    order::Closed,
     sampling_control::SamplingControl,
     shard::Shard,
 };

@@ -22,9 +22,10 @@ use weir_datapath::{error::KernelError, ring::Drained};
 use weir_system::clock;
 
 use super::{
+    closed::Closed,
     collector::Collector,
     lane::Source,
-    order::{Change, CloseOrder, Closed, Order, WorkerError},
+    order::{Change, CloseOrder, Order, WorkerError},
     sampling_control::{Load, SamplingControl},
 };
 

@@ -39,8 +39,8 @@ pub struct Live {
     pub unique: Unique,
     /// Estimate of the number of flows that were not seen before.
     pub new_flows: NewFlows,
-    /// The largest talkers by bytes. A key that is among the largest of all workers together, but of none of them alone,
-    /// may be missing.
+    /// The largest talkers by bytes. A key that is among the largest of all workers together, but of none of them
+    /// alone, may be missing.
     pub top: Top,
     /// The largest talkers by packets.
     pub top_by_packets: Top,

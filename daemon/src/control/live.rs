@@ -7,9 +7,6 @@ use weir_datapath::interface::MeasuredInterface;
 use weir_measure::question::{Ask, Views};
 use weir_system::waker::Waker;
 
-/// The most keys that one reading of the open window looks up for all clients, each view and interface counted.
-pub const LIVE_KEYS_MAX: usize = 4096;
-
 /// What a client wants to know of the open window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
@@ -92,8 +89,8 @@ impl LiveAsker {
         (Self(send), requests)
     }
 
-    /// Asks; does not wait. When the answer is in the returned channel, `waker` is woken, if there is one. The answer comes
-    /// within some seconds, unless weir stops.
+    /// Asks; does not wait. When the answer is in the returned channel, `waker` is woken, if there is one. The answer
+    /// comes within some seconds, unless weir stops.
     ///
     /// # Errors
     ///

@@ -32,7 +32,6 @@ use weir_sketch::{Seen, hash::Key};
 use weir_system::numbers::{grouped, mebibytes};
 
 pub use self::budget::{Change, Fitting, OverBudget};
-use crate::control::live::LIVE_KEYS_MAX;
 
 /// The program itself: code, thread stacks, TLS, allocator, and log lines that are not written yet.
 const BASE_BYTES: u64 = 18 << 20;
@@ -172,7 +171,7 @@ impl Memory {
             kept: if shares_reports { 0 } else { REPORTS_KEPT as u64 * report },
             listed: views.rows(interfaces) * LISTED_BYTES,
             // As rows, as JSON, and while it is written.
-            live: open::memory_bytes(&shard, interfaces as usize, threads, LIVE_KEYS_MAX) as u64 + 3 * report,
+            live: open::memory_bytes(&shard, interfaces as usize, threads, open::KEYS_MAX) as u64 + 3 * report,
             history: config
                 .history
                 .map_or(0, |history| weir_history::memory_bytes(history.memory, interfaces as usize)),

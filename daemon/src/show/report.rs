@@ -5,10 +5,14 @@ use std::{
     path::Path,
 };
 
-use weir_report::{Report, Union, write_overview, write_tables, write_union, write_union_overview};
+use jiff::{SignedDuration, Timestamp};
+use weir_report::{REPORTS_KEPT, Report, Union, write_overview, write_tables, write_union, write_union_overview};
 
 use super::{Form, ShowError, pager, style, understood};
-use crate::control::{client, protocol::Command};
+use crate::{
+    cli::ReportArgs,
+    control::{client, protocol::Command},
+};
 
 /// How to see more than the first screen.
 const MORE: &str = "all of it: weir report --full";
@@ -85,4 +89,16 @@ pub fn union(union: &Union, form: Form) -> Result<(), ShowError> {
 
 fn line(text: &str) -> Result<(), ShowError> {
     Ok(writeln!(io::stdout(), "{text}")?)
+}
+
+/// What `weir report` asks for, if that is more than the last report; `None` if not.
+pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
+    let ReportArgs { last, since, from, to, .. } = args;
+    let text = |time: Timestamp| Some(time.to_string());
+    let start = since.map(|ago| now.checked_sub(SignedDuration::try_from(ago).ok()?).ok()).map_or(*from, |start| start);
+    match (last, start, to) {
+        (Some(last), ..) if *last as usize <= REPORTS_KEPT => None,
+        (None, None, None) => None,
+        (last, start, to) => Some(Command::Span { from: start.and_then(text), to: to.and_then(text), last: *last }),
+    }
 }

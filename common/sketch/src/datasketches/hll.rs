@@ -12,8 +12,8 @@
 //! A sketch of keyed hashes has 12 more bytes: "weir" and the fingerprint of its key, little endian. `DataSketches`
 //! ignores bytes after an image, and does not copy them.
 //!
-//! **What is lost**: ranks above the maximum that a 64-bit hash can have in this crate; that concerns at most one key in
-//! 2^46. More than 2^18 registers are reduced to 2^18, as a union in `DataSketches` would do.
+//! **What is lost**: ranks above the maximum that a 64-bit hash can have in this crate; that concerns at most one key
+//! in 2^46. More than 2^18 registers are reduced to 2^18, as a union in `DataSketches` would do.
 //!
 //! **Source**: the documentation of the format and the C++ folder `hll` of `DataSketches`.
 

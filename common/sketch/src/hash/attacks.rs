@@ -134,8 +134,8 @@ fn an_attacker_cannot_make_texts_collide() {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn consecutive_addresses_are_counted_correctly() {
-    // Real networks have such addresses without any attack. If three registers had consecutive products, the count would
-    // be visibly wrong.
+    // Real networks have such addresses without any attack. If three registers had consecutive products, the count
+    // would be visibly wrong.
     for seed in 0..16 {
         let key = Key([seed, 77]);
         for stride in [1, 256, 1 << 16, 1 << 32, 1 << 47] {

@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn levels_are_those_of_the_lines() {
-        // One line in a hundred contains 1,000. The probability that two of four lines contain it is at most 6 / 10,000.
+        // One line in a hundred contains 1,000. The probability that two of four lines contain it is at most 6 /
+        // 10,000.
         let counts: Vec<f64> = (0..1_000).map(|line| if line % 100 == 0 { 1_000.0 } else { 1.0 }).collect();
         let idle = Idle::of(&counts, 4);
         assert_eq!((idle.most(2..3, 0.000_7), idle.most(2..3, 0.000_5)), (1.0, 1_000.0));

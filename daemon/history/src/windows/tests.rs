@@ -117,8 +117,8 @@ fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
     }
 }
 
-/// Five minutes are many blocks of windows of a second, and the oldest of these go one by one: no window is told of twice
-/// then, and none is missing. Windows of an hour are each a block.
+/// Five minutes are many blocks of windows of a second, and the oldest of these go one by one: no window is told of
+/// twice then, and none is missing. Windows of an hour are each a block.
 #[test]
 fn windows_of_every_length_are_told_of_once() {
     for (length, count) in [(1, 4000_i64), (7, 2000), (60, 1000), (3600, 300)] {

@@ -15,9 +15,9 @@ use weir_sketch::{
 use super::*;
 use crate::{
     answer::Rows,
+    closed::Closed,
     look_up::Known,
     new_flows::FilterState,
-    order::Closed,
     question::{Ask, Views, ask::OfInterface},
     ranking::Ranked,
     sampling_control::SamplingControl,
