@@ -108,7 +108,7 @@ fn it_is_the_sum_of_the_reports_and_survives_a_restart() -> Result<()> {
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let union: Value = serde_json::from_slice(&output.stdout)?;
         check(&union, sent, &oracle)?;
-        let tables = String::from_utf8(weir(&socket, &["report", "--last", "600"])?.stdout)?;
+        let tables = String::from_utf8(weir(&socket, &["report", "--last", "600", "--full"])?.stdout)?;
         ensure!(tables.contains(" windows   ") && tables.contains("INTERFACES"), "{tables}");
         let early = weir(&socket, &["report", "--to", "2020-01-01 00:00"])?;
         let why = String::from_utf8(early.stderr)?;
