@@ -43,6 +43,18 @@ pub fn together(socket: &Path, last: u32, form: Form) -> Result<(), ShowError> {
     Union::of(&reports).map_or(Ok(()), |together| union(&together, form))
 }
 
+/// What `weir report` asks for, if that is more than the last report; `None` if not.
+pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
+    let ReportArgs { last, since, from, to, .. } = args;
+    let text = |time: Timestamp| Some(time.to_string());
+    let start = since.map(|ago| now.checked_sub(SignedDuration::try_from(ago).ok()?).ok()).map_or(*from, |start| start);
+    match (last, start, to) {
+        (Some(last), ..) if *last as usize <= REPORTS_KEPT => None,
+        (None, None, None) => None,
+        (last, start, to) => Some(Command::Span { from: start.and_then(text), to: to.and_then(text), last: *last }),
+    }
+}
+
 /// Shows windows of the history together: those that this command asks for.
 ///
 /// # Errors

@@ -175,7 +175,7 @@ fn what_is_torn_or_of_somebody_else_is_put_aside() {
     fs::write(directory.path(&torn), &whole(&torn)[..1000]).unwrap();
     fs::write(directory.path(&foreign), "precious").unwrap();
     let mut bytes = whole(&changed);
-    bytes[40] ^= 1;
+    bytes[16] ^= 1;
     fs::write(directory.path(&changed), bytes).unwrap();
     let open = whole(OPEN);
     fs::write(directory.path(OPEN), &open[..open.len() - 5]).unwrap();
