@@ -42,6 +42,8 @@ use crate::{
     shard::Shard,
 };
 
+/// The most keys that one reading looks up for all clients, each view and interface counted.
+pub const ASKED_MAX: usize = 4096;
 /// Lists have their largest keys by bytes and by packets.
 const ORDERS: usize = 2;
 
@@ -94,7 +96,7 @@ pub fn memory_bytes(shard: &Shard, interfaces: usize, threads: usize, asked: usi
         keys += (ORDERS * KEYS_PER_ROW * rows_of_each(question, tables) * tables).min(domain);
         distinct += sketch.unique().map_or(0, HyperLogLog::memory_bytes);
     }
-    let all = threads * keys + asked;
+    let all = threads * keys + ASKED_MAX;
     let exact = (SLOTS_MAX as usize + SIZE_CLASSES) * size_of::<Tally>() + interfaces * size_of::<Counters>();
     threads * (keys * size_of::<ViewKey>() + all * size_of::<Held<ViewKey>>() + distinct + exact)
 }
