@@ -196,7 +196,8 @@ fn all_bytes() -> u64 {
 fn views_are_read_where_their_numbers_add_up() {
     let yaml = "standard_views: [services]\nviews:\n- {name: total, by: []}\n- {name: protocols2, by: [proto]}\n\
                 - {name: hosts, by: [], measure: {distinct: [dst_ip]}}\n\
-                - {name: new, by: [src_ip], measure: new_flows}\n- {name: scans, by: [src_ip], measure: {distinct: [dst_ip]}}";
+                - {name: new, by: [src_ip], measure: new_flows}\n\
+                - {name: scans, by: [src_ip], measure: {distinct: [dst_ip]}}";
     let config = Config::parse(yaml, "a test").unwrap();
     let (views, filter) = (Views::new(&config, 1).unwrap(), seen());
     let workers = workers(&views, &filter);
