@@ -85,7 +85,9 @@ pub fn tunnels_at_other_ports() -> Result<()> {
 /// more for the same program.
 pub fn the_verifier_has_little_to_do() -> Result<()> {
     const PLENTY: u32 = 400_000;
-    for (tunnels, most_of_weir) in [(Tunnels::Outer, 50_000), (Tunnels::Inner, 200_000)] {
+    // Inside tunnels Linux 6.1 processes 156,000 instructions where 6.12 and 6.18 process 47,000.
+    let most_inside = if Features::of_this_kernel().packet_flags.is_some() { 100_000 } else { 200_000 };
+    for (tunnels, most_of_weir) in [(Tunnels::Outer, 50_000), (Tunnels::Inner, most_inside)] {
         for LoadedProgram { name, verified_instructions } in load_all(&Plan { tunnels, ..PLAN })? {
             let Some(verified) = verified_instructions else { continue };
             let most = if ["weir", "weir_generic"].contains(&name) { most_of_weir } else { PLENTY };

@@ -14,7 +14,7 @@ use weir_datapath::interface::{Counts, MeasuredInterface, tell_apart};
 use weir_deliver::sink;
 use weir_measure::{
     new_flows::FilterState,
-    open::{Content, KEYS_MAX, KeysByQuestion, Numbers, OpenPart, OpenSummary, Wanted, add_asked, count_asked},
+    open::{ASKED_MAX, Content, KeysByQuestion, Numbers, OpenPart, OpenSummary, Wanted, add_asked, count_asked},
     question::{Ask, Views},
     window::Window,
 };
@@ -222,7 +222,7 @@ impl Readings {
 
     /// The questions that this reading answers: as many as it has room for. Adds their keys.
     fn take_questions(&mut self, keys: &mut KeysByQuestion, now: &Now<'_, '_>) -> Vec<Asked> {
-        let (mut asked, mut room) = (Vec::new(), KEYS_MAX);
+        let (mut asked, mut room) = (Vec::new(), ASKED_MAX);
         for request in std::mem::take(&mut self.waiting) {
             let asks = match request.asks(now.views, &now.names) {
                 Ok(asks) => asks,
@@ -238,10 +238,10 @@ impl Readings {
                     add_asked(keys, now.views, &asks, &now.names);
                     asked.push(Asked { request, asks });
                 }
-                None if count <= KEYS_MAX => self.waiting.push(request),
+                None if count <= ASKED_MAX => self.waiting.push(request),
                 None => request.answer(Err(Unanswered::Refused(format!(
                     "these are {count} keys in all views of all interfaces, and the open window is read for \
-                     {KEYS_MAX} at a time: ask for fewer"
+                     {ASKED_MAX} at a time: ask for fewer"
                 )))),
             }
         }

@@ -171,7 +171,7 @@ impl Memory {
             kept: if shares_reports { 0 } else { REPORTS_KEPT as u64 * report },
             listed: views.rows(interfaces) * LISTED_BYTES,
             // As rows, as JSON, and while it is written.
-            live: open::memory_bytes(&shard, interfaces as usize, threads, open::KEYS_MAX) as u64 + 3 * report,
+            live: open::memory_bytes(&shard, interfaces as usize, threads) as u64 + 3 * report,
             history: config
                 .history
                 .map_or(0, |history| weir_history::memory_bytes(history.memory, interfaces as usize)),

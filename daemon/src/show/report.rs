@@ -102,15 +102,3 @@ pub fn union(union: &Union, form: Form) -> Result<(), ShowError> {
 fn line(text: &str) -> Result<(), ShowError> {
     Ok(writeln!(io::stdout(), "{text}")?)
 }
-
-/// What `weir report` asks for, if that is more than the last report; `None` if not.
-pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
-    let ReportArgs { last, since, from, to, .. } = args;
-    let text = |time: Timestamp| Some(time.to_string());
-    let start = since.map(|ago| now.checked_sub(SignedDuration::try_from(ago).ok()?).ok()).map_or(*from, |start| start);
-    match (last, start, to) {
-        (Some(last), ..) if *last as usize <= REPORTS_KEPT => None,
-        (None, None, None) => None,
-        (last, start, to) => Some(Command::Span { from: start.and_then(text), to: to.and_then(text), last: *last }),
-    }
-}

@@ -28,9 +28,6 @@ use weir_common::{
 use weir_config::view::{Measure, ViewKey};
 use weir_sketch::HyperLogLog;
 
-/// The most keys that one reading of the open window looks up for all clients, each view and interface counted.
-pub const KEYS_MAX: usize = 4096;
-
 pub use self::{
     candidates::{KEYS_PER_ROW, candidates, rows_of_each},
     numbers::Numbers,
@@ -87,7 +84,7 @@ pub const fn is_readable(question: &Question) -> bool {
 
 /// The most memory that a reading takes in bytes, beside its answer: for shards like this one of so many threads, for
 /// so many interface slots and keys of clients.
-pub fn memory_bytes(shard: &Shard, interfaces: usize, threads: usize, asked: usize) -> usize {
+pub fn memory_bytes(shard: &Shard, interfaces: usize, threads: usize) -> usize {
     let questions = shard.plan().questions.iter().zip(&shard.views).filter(|(question, _)| is_readable(question));
     let (mut keys, mut distinct) = (0, shard.unique.memory_bytes());
     for (question, sketch) in questions {
