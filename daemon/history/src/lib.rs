@@ -5,10 +5,10 @@
 //! this thread: packs windows, writes both to the state directory, and answers
 //! ```
 //!
-//! [`seconds`] has the exact counters of each interface. [`windows`] has the windows: [`packed`] says how they become
-//! small, [`block`] what a few of them look like in memory and on disk, [`ring`] how the oldest make room, and
-//! [`reach`] how far back that is. [`confidence`] keeps the bounds of many windows together meaningful. [`disk`] keeps
-//! both across restarts. [`answer`] is what clients get, and [`recorder`] the thread.
+//! `seconds` has the exact counters of each interface. `windows` has the windows: `packed` says how they become
+//! small, `block` what a few of them look like in memory and on disk, `ring` how the oldest make room, and
+//! `reach` how far back that is. `confidence` keeps the bounds of many windows together meaningful. `disk` keeps
+//! both across restarts. `answer` is what clients get, and `recorder` the thread.
 
 #![forbid(unsafe_code)]
 

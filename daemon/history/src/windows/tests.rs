@@ -68,6 +68,7 @@ fn a_few_windows_are_as_their_reports_together() {
 /// A day of 8,640 windows, calm or flooded: memory stays within the plan, sums are exact as far back as it reaches, and
 /// every bound holds.
 #[test]
+#[expect(clippy::print_stderr, reason = "docs/HISTORY.md has these figures")]
 fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
     type Make = fn(i64, &mut Random) -> Report;
     for (name, memory, make) in
@@ -141,6 +142,7 @@ fn windows_of_every_length_are_told_of_once() {
 
 /// How many bytes a window takes, and five minutes, where every row is as bad as can be.
 #[test]
+#[expect(clippy::print_stderr, reason = "docs/HISTORY.md has these figures")]
 fn the_worst_windows_take_no_more_than_planned() {
     let (mut windows, mut random) = (Windows::new(64 * MIB, Told::All), Random(5));
     for nth in 0..1440 {
