@@ -147,11 +147,17 @@ impl Request {
             }
             None => return Err(format!("the request has no version: write \"version\":{VERSION}")),
         }
-        if let Some(command) = value.get("command").and_then(Value::as_str)
-            && !Command::NAMES.contains(&command)
-        {
-            let names = Command::NAMES.join(", ");
-            return Err(format!("there is no command {:?} (there are: {names})", weir_system::text::short(command)));
+        match value.get("command") {
+            Some(Value::String(command)) if !Command::NAMES.contains(&command.as_str()) => {
+                let names = Command::NAMES.join(", ");
+                return Err(format!(
+                    "there is no command {:?} (there are: {names})",
+                    weir_system::text::short(command)
+                ));
+            }
+            Some(Value::String(_)) | None => {}
+            // serde would take a number for the place of a command.
+            Some(other) => return Err(format!("the request is not complete: the command is {other}, not a name")),
         }
         serde_json::from_value(value).map_err(|error| format!("the request is not complete: {error}"))
     }
