@@ -1,7 +1,7 @@
 //! Aligned columns for a terminal.
 //!
 //! No crate, because these tables have no borders and no trailing spaces. What is left is padding, and wrapping what is
-//! too long: [`Pen`](pen::Pen).
+//! too long: `pen::Pen`.
 
 mod pen;
 
