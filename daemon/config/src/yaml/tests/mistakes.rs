@@ -59,8 +59,8 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "web: {hosts: ['a b', 'weir:9470', w]}",
         &[
-            "1:14: web.hosts[0]: \"a b\" is not a host name, such as weir.example.net: without a port",
-            "1:21: web.hosts[1]: \"weir:9470\" is not a host name, such as weir.example.net: without a port",
+            "1:15: web.hosts[0]: \"a b\" is not a host name, such as weir.example.net: without a port",
+            "1:22: web.hosts[1]: \"weir:9470\" is not a host name, such as weir.example.net: without a port",
         ],
     ),
     ("control: {socket: 7}", &["1:19: control.socket: expected text, found the number 7: put it in quotes"]),

@@ -40,7 +40,7 @@ fn the_shipped_file_states_the_limits() {
         ("name", told(limits::NAME_BYTES, usize::to_string)),
         ("site", told(limits::NAME_BYTES, usize::to_string)),
         ("interfaces", format!("at most {}", limits::INTERFACES_MAX)),
-        ("interfaces", format!("at most {}, that a default route", limits::DEFAULT_ROUTES_MAX)),
+        ("interfaces", format!("at most {}, that carries a default route", limits::DEFAULT_ROUTES_MAX)),
         ("networks", format!("at most {} networks", limits::NETWORKS_MAX)),
         ("networks", format!("{} bytes", told(limits::NETWORK_NAME_BYTES, usize::to_string))),
         ("networks", format!("at most {} prefixes", limits::PREFIXES_MAX)),
