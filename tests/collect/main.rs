@@ -189,7 +189,7 @@ fn much_work_of_some_holds_nobody_else_up() -> Result<()> {
     let line = String::from_utf8(reports(21..=21).0)?.trim_end().strip_suffix('}').context("an object")?.to_owned();
     let answer = collector.post(NDJSON, format!("{line},\"later\":{deep}}}\n").as_bytes())?;
     ensure!((answer.status, answer.stored().len()) == (400, 0), "{answer:?}");
-    ensure!(answer.body["error"].as_str().is_some_and(|error| error.contains("64 times")), "{answer:?}");
+    ensure!(answer.body["error"].as_str().is_some_and(|error| error.contains("64 levels")), "{answer:?}");
     check_ids(scratch.path(), &expected)
 }
 
