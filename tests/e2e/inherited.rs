@@ -343,7 +343,7 @@ fn what_an_interface_carries_that_was_made_anew_is_declared() -> Result<()> {
             Ok(())
         })?;
         is_declared(&found, SOME).with_context(|| format!("the same number: {is_same}"))?;
-        ensure!(found.1.contains("made anew"), "it is not logged\n{}", found.1);
+        ensure!(found.1.contains("created again"), "it is not logged\n{}", found.1);
         ensure!(found.0[0]["coverage"].is_null(), "the first window compares two interfaces: {}", found.0[0]);
     }
     Ok(())
