@@ -184,7 +184,7 @@ fn windows_end_while_somebody_holds_the_kernels_lock() -> Result<()> {
 /// The kernel needs a grace period for each TCX link. Windows must end in time meanwhile.
 fn windows_end_while_many_interfaces_are_attached() -> Result<()> {
     const LINKS: usize = 150;
-    const ALL: &str = "all interfaces are measured that can be";
+    const ALL: &str = "all interfaces that can be measured are measured";
     let pair = Lab::quiet_pair()?;
     make_links(&pair, LINKS)?;
     let settings = "interfaces: [{name: \"far*\", direction: both, mode: tcx}]\nreport: {interval: 1s}\n";

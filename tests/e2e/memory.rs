@@ -49,7 +49,7 @@ fn the_smallest_configuration_stays_within_its_plan_from_the_start() -> Result<(
 fn it_follows_the_plan_from_reload_to_reload() -> Result<()> {
     const ROUNDS: usize = 4;
     let settings = |error: &str| format!("report: {{interval: 1s}}\nestimates: {{top_error: {error}}}\n");
-    let (small, large) = (settings("0.005"), settings("0.0001"));
+    let (small, large) = (settings("0.005"), settings("0.00005"));
     let mut watch = Watch::start(&small)?;
     let directory = watch.daemon.directory().to_owned();
     for nth in 0..2 * ROUNDS {

@@ -248,7 +248,7 @@ fn check_says_of_sinks_what_the_start_says() -> Result<()> {
     write(b"s3cret\n", 0o600)?;
     for (settings, code, says) in [
         (format!("sinks: [{http}]"), 0, ""),
-        (format!("spool: {{path: /proc/x}}\nsinks: [{http}]"), 1, "spool.path: /proc has the kernel's own files"),
+        (format!("spool: {{path: /proc/x}}\nsinks: [{http}]"), 1, "spool.path: /proc is for the kernel's own files"),
         (format!("spool: {{path: {}}}\nsinks: [{http}]", token.display()), 1, "token is not a folder"),
     ] {
         let config = scratch.file("weir.yaml");
