@@ -3,8 +3,8 @@
 use std::{io, path::Path};
 
 use jiff::Timestamp;
-use weir_config::{Addresses, Config};
-use weir_history::{History, Query, Settings, Time, Told};
+use weir_config::Config;
+use weir_history::{History, Query, Settings, Time};
 
 /// Starts it, if the configuration wants one. `state_directory` is where it is kept, if it is.
 ///
@@ -17,18 +17,9 @@ pub fn start(config: &Config, state_directory: Option<&Path>, observer: &str) ->
         memory: history.memory,
         state_directory: state_directory.map(Path::to_owned),
         observer: observer.to_owned(),
-        told: told(config.addresses),
+        addresses: config.addresses,
     };
     History::start(settings).map(Some)
-}
-
-/// How much answers may tell of addresses.
-pub const fn told(addresses: Addresses) -> Told {
-    match addresses {
-        Addresses::Full => Told::All,
-        Addresses::Prefix => Told::Prefixes,
-        Addresses::None => Told::Nothing,
-    }
 }
 
 /// Reads the times of a query, RFC 3339.

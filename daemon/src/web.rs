@@ -9,7 +9,7 @@ use weir_web::{Answerer, Question, Refusal};
 use crate::{
     control::{
         keys::{Coordinator, look_up},
-        live::{LiveAsker, Unanswered, What},
+        live::{LiveAsker, LiveQuery, Unanswered},
         protocol::Response,
     },
     history,
@@ -53,7 +53,7 @@ impl Answers {
             Unanswered::Refused(why) => Refusal::Refused(why),
             why @ Unanswered::Busy => Refusal::Unavailable(why.text()),
         };
-        let answer = self.live.ask(What::Lists { only: None }, None).map_err(told)?;
+        let answer = self.live.ask(LiveQuery::Lists { only: None }, None).map_err(told)?;
         let answer = answer.recv_timeout(PATIENCE).unwrap_or(Err(Unanswered::Busy));
         answer.map(|json| json.to_vec()).map_err(told)
     }

@@ -12,6 +12,9 @@ use crate::{
 pub const POINTS: usize = 360;
 /// Maximum number of steps.
 pub const POINTS_MAX: usize = 3600;
+/// The most steps of all interfaces together: with more interfaces, steps are longer. So an answer fits into the
+/// memory that is planned for one.
+const CELLS_MAX: usize = 8 * POINTS_MAX;
 
 /// What is remembered of this time, in at most this many steps.
 pub fn history(seconds: &Seconds, windows: &Windows, time: &Time, points: usize) -> History {
@@ -23,6 +26,7 @@ pub fn history(seconds: &Seconds, windows: &Windows, time: &Time, points: usize)
     let first = from.as_millisecond().div_euclid(1000);
     let end = (to.as_millisecond() + 999).div_euclid(1000);
     let span = u64::try_from(end - first).unwrap_or(0);
+    let points = points.min(CELLS_MAX / seconds.tracks().max(1));
     let step = span.div_ceil(points as u64).max(1);
     let steps = span.div_ceil(step) as usize;
     let last = first.saturating_add_unsigned(steps as u64 * step);
@@ -53,16 +57,17 @@ fn together(windows: &[PastWindow], points: usize) -> Vec<PastWindow> {
 
 #[cfg(test)]
 mod tests {
+    use weir_config::Addresses;
+
     use super::*;
     use crate::{
-        block::Told,
         seconds::{Carried, Counts},
         testing::{START, add, at, report},
     };
 
     #[test]
     fn an_hour_is_told_in_steps_of_whole_seconds() {
-        let (mut seconds, mut windows) = (Seconds::default(), Windows::new(1 << 20, Told::All));
+        let (mut seconds, mut windows) = (Seconds::default(), Windows::new(1 << 20, Addresses::Full));
         let nothing = history(&seconds, &windows, &Time::default(), 10);
         assert_eq!((nothing.windows, nothing.interfaces, nothing.step_seconds), (vec![], vec![], 1));
         for second in 1..=600 {
@@ -85,5 +90,20 @@ mod tests {
         assert_eq!((part.from.as_second() - START, part.step_seconds), (-50, 1));
         assert_eq!(part.interfaces[0].bytes[49..51], [None, Some(180)]);
         assert_eq!(part.windows.len(), 5);
+    }
+
+    #[test]
+    fn many_interfaces_have_longer_steps() {
+        let (mut seconds, windows) = (Seconds::default(), Windows::new(1 << 20, Addresses::Full));
+        let names: Vec<_> = (0..64).map(|nth| format!("eth{nth}")).collect();
+        let counts = Some(Counts { packets: 1, bytes: 60, lost: 0 });
+        for second in 1..=3600 {
+            let all = names.iter().map(|name| Carried { name, direction: None, counts });
+            seconds.add(at(second), all);
+        }
+        let all = history(&seconds, &windows, &Time::default(), POINTS_MAX);
+        let cells: usize = all.interfaces.iter().map(|interface| interface.packets.len()).sum();
+        assert!(all.interfaces.len() == 64 && cells <= CELLS_MAX, "{cells} cells");
+        assert!(all.interfaces.iter().all(|one| one.packets.iter().flatten().sum::<u64>() == 3600));
     }
 }

@@ -9,7 +9,8 @@
 
 use jiff::Timestamp;
 use thiserror::Error;
-use weir_report::{PastWindow, Union};
+use weir_config::Addresses;
+use weir_report::{PastWindow, Report, Union};
 
 use crate::packed::Packer;
 
@@ -18,27 +19,10 @@ const HEAD: usize = 37;
 /// Bytes of an observer's identity.
 const OBSERVER: usize = 8;
 
-/// How much a window tells of addresses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
-    /// All addresses are 0.
-    Nothing,
-    /// Their last bits are 0.
-    Prefixes,
-    /// All of them.
-    #[default]
-    All,
-}
-
-impl Told {
-    /// What a report says of itself.
-    pub fn by(addresses: Option<&str>) -> Self {
-        match addresses {
-            None => Self::All,
-            Some("prefix") => Self::Prefixes,
-            Some(_) => Self::Nothing,
-        }
-    }
+/// How much of addresses a report has, by its own word.
+pub fn addresses_of(report: &Report) -> Addresses {
+    let Some(name) = &report.addresses else { return Addresses::Full };
+    Addresses::ALL.into_iter().find(|addresses| addresses.name() == name).unwrap_or(Addresses::None)
 }
 
 /// A window of the history, or a few together.
@@ -54,7 +38,7 @@ pub struct Kept {
 #[derive(Clone, Debug, Default)]
 pub struct Open {
     first: u64,
-    told: Told,
+    addresses: Addresses,
     index: Packer,
     body: Packer,
     /// How many windows they stand for.
@@ -69,9 +53,9 @@ impl Open {
     }
 
     /// Adds a window.
-    pub fn push(&mut self, kept: &Kept, told: Told) {
+    pub fn push(&mut self, kept: &Kept, addresses: Addresses) {
         let Kept { past, union } = kept;
-        self.told = if self.is_empty() { told } else { self.told.max(told) };
+        self.addresses = if self.is_empty() { addresses } else { self.addresses.min(addresses) };
         let text = |kept: Result<Vec<u8>, _>| kept.expect("it has text keys and is written into memory");
         self.index.push(&text(serde_json::to_vec(past)));
         self.body.push(&text(serde_json::to_vec(union)));
@@ -113,8 +97,8 @@ impl Open {
     /// The block, unless there is no window.
     pub fn pack(&self) -> Option<Block> {
         let (start, end) = self.times?;
-        let Self { first, told, windows, .. } = *self;
-        Some(Block { first, windows, told, start, end, index: self.index.pack(), body: self.body.pack() })
+        let Self { first, addresses, windows, .. } = *self;
+        Some(Block { first, windows, addresses, start, end, index: self.index.pack(), body: self.body.pack() })
     }
 }
 
@@ -126,7 +110,7 @@ pub struct Block {
     /// How many windows it stands for.
     pub windows: u64,
     /// How much any of them tells of addresses.
-    pub told: Told,
+    pub addresses: Addresses,
     /// When the first one began.
     pub start: Timestamp,
     /// When the last one ended.
@@ -194,7 +178,7 @@ impl Block {
         bytes.extend(MAGIC);
         bytes.extend(name(observer));
         bytes.extend(self.first.to_le_bytes());
-        bytes.push(self.told as u8);
+        bytes.push(self.addresses as u8);
         bytes.extend((self.index.len() as u32).to_le_bytes());
         bytes.extend((self.body.len() as u32).to_le_bytes());
         bytes.extend(checksum(&bytes, &self.index, &self.body).to_le_bytes());
@@ -223,11 +207,11 @@ impl Block {
             return Err(NoBlock::OfAnother);
         }
         let first = head[16..24].try_into().map(u64::from_le_bytes).map_err(|_| NoBlock::Torn)?;
-        let told = [Told::Nothing, Told::Prefixes].into_iter().find(|told| *told as u8 == head[24]);
-        let told = told.unwrap_or_default();
+        // An unknown one is shown only where whole addresses are.
+        let addresses = Addresses::ALL.into_iter().find(|addresses| *addresses as u8 == head[24]).unwrap_or_default();
         let (index, body) = (index.into(), body.into());
         let (start, end) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
-        let block = Self { first, windows: 0, told, start, end, index, body };
+        let block = Self { first, windows: 0, addresses, start, end, index, body };
         let all = block.index();
         let (Some(oldest), Some(newest)) = (all.first(), all.last()) else { return Err(NoBlock::Torn) };
         let windows = all.iter().fold(0_u64, |sum, past| sum.saturating_add(past.windows));

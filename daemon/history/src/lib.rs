@@ -25,7 +25,6 @@ mod seconds;
 mod testing;
 mod windows;
 
-pub use block::Told;
 pub use reach::Reach;
 pub use recorder::{Answer, Asker, History, Query, Settings};
 pub use seconds::{Carried, Counts, TRACKS_MAX};

@@ -12,12 +12,13 @@ use crossbeam::channel::{Receiver, Sender, TrySendError, bounded, select};
 use jiff::Timestamp;
 use serde::Serialize;
 use tracing::warn;
+use weir_config::Addresses;
 use weir_report::Report;
 use weir_system::{clock, privileges, sandbox};
 
 use crate::{
     answer::{self, POINTS, POINTS_MAX},
-    block::{Open, Told},
+    block::{Open, addresses_of},
     disk::Disk,
     seconds::{Carried, Seconds},
     windows::{Time, Windows, of_report},
@@ -41,27 +42,22 @@ pub struct Settings {
     pub state_directory: Option<PathBuf>,
     /// The identity of the observer.
     pub observer: String,
-    /// How much answers may tell of addresses.
-    pub told: Told,
+    /// How much of addresses answers may have.
+    pub addresses: Addresses,
 }
 
 /// The history of a running weir. It is written to disk when this is dropped.
 #[derive(Debug)]
 pub struct History {
     seconds: Arc<Mutex<Seconds>>,
-    orders: Option<Sender<Order>>,
+    /// How much of addresses answers may have.
+    addresses: Arc<Mutex<Addresses>>,
+    /// Reports, each a line of JSON.
+    reports: Option<Sender<Arc<[u8]>>>,
     asker: Asker,
     ended: Receiver<()>,
     /// Whether the last report was not taken.
     lags: bool,
-}
-
-/// What the thread has to do.
-enum Order {
-    /// Add this report, a line of JSON.
-    Add(Arc<[u8]>),
-    /// Tell only this much of addresses from now on.
-    MayTell(Told),
 }
 
 /// What is asked for.
@@ -112,18 +108,19 @@ impl History {
     ///
     /// It cannot be started.
     pub fn start(settings: Settings) -> io::Result<Self> {
-        let (orders, orders_out) = bounded(REPORTS_MAX);
+        let (reports, reports_out) = bounded(REPORTS_MAX);
         let (queries, queries_out) = bounded(QUERIES_MAX);
         let (end, ended) = bounded(1);
         let seconds = Arc::new(Mutex::new(Seconds::default()));
-        let shared = seconds.clone();
+        let addresses = Arc::new(Mutex::new(settings.addresses));
+        let shared = (seconds.clone(), addresses.clone());
         thread::Builder::new().name("weir-history".to_owned()).spawn(move || {
             privileges::give_up_all_but_files();
             sandbox::pass();
-            Recorder::new(&settings, shared).run(&orders_out, &queries_out);
+            Recorder::new(&settings, shared.0, shared.1).run(&reports_out, &queries_out);
             let _ = end.send(());
         })?;
-        Ok(Self { seconds, orders: Some(orders), asker: Asker(queries), ended, lags: false })
+        Ok(Self { seconds, addresses, reports: Some(reports), asker: Asker(queries), ended, lags: false })
     }
 
     /// Asks the thread.
@@ -138,25 +135,23 @@ impl History {
 
     /// Adds a report, as it is sent. A thread that lags behind misses it.
     pub fn add(&mut self, line: Arc<[u8]>) {
-        let Some(orders) = &self.orders else { return };
-        let lags = orders.try_send(Order::Add(line)).is_err();
+        let Some(reports) = &self.reports else { return };
+        let lags = reports.try_send(line).is_err();
         if lags && !std::mem::replace(&mut self.lags, lags) {
             warn!("the history misses windows: its thread does not keep up, or waits for the disk");
         }
         self.lags = lags;
     }
 
-    /// Answers may tell only this much of addresses from now on.
-    pub fn may_tell(&self, told: Told) {
-        if let Some(orders) = &self.orders {
-            let _ = orders.send_timeout(Order::MayTell(told), PATIENCE);
-        }
+    /// From now on answers have only this much of addresses.
+    pub fn mask(&self, addresses: Addresses) {
+        *lock(&self.addresses) = addresses;
     }
 }
 
 impl Drop for History {
     fn drop(&mut self) {
-        drop(self.orders.take());
+        drop(self.reports.take());
         if self.ended.recv_timeout(PATIENCE).is_err() {
             warn!("the disk does not answer: the last minute of the history is lost");
         }
@@ -164,14 +159,15 @@ impl Drop for History {
 }
 
 /// The content is consistent at any time, so a thread that panicked with the lock held does no harm.
-fn lock(seconds: &Mutex<Seconds>) -> MutexGuard<'_, Seconds> {
-    seconds.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The thread's side.
 struct Recorder {
     windows: Windows,
     seconds: Arc<Mutex<Seconds>>,
+    addresses: Arc<Mutex<Addresses>>,
     disk: Option<Disk>,
     /// The windows that are not written yet.
     minute: Open,
@@ -180,8 +176,8 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn new(settings: &Settings, seconds: Arc<Mutex<Seconds>>) -> Self {
-        let mut windows = Windows::new(settings.memory, settings.told);
+    fn new(settings: &Settings, seconds: Arc<Mutex<Seconds>>, addresses: Arc<Mutex<Addresses>>) -> Self {
+        let mut windows = Windows::new(settings.memory, settings.addresses);
         let mut disk = settings.state_directory.as_ref().map(|folder| Disk::new(folder, &settings.observer));
         if let Some(disk) = &mut disk {
             // The coordinator does not wait while the disk is read.
@@ -193,21 +189,24 @@ impl Recorder {
             *seconds = earlier;
         }
         let minute = Open::new(windows.single().next());
-        Self { windows, seconds, disk, minute, due: clock::now().monotonic + WRITTEN_EVERY }
+        Self { windows, seconds, addresses, disk, minute, due: clock::now().monotonic + WRITTEN_EVERY }
     }
 
-    fn run(mut self, orders: &Receiver<Order>, queries: &Receiver<Waiting>) {
+    fn run(mut self, reports: &Receiver<Arc<[u8]>>, queries: &Receiver<Waiting>) {
         loop {
             let left = self.due.saturating_sub(clock::now().monotonic);
             select! {
-                recv(orders) -> order => match order {
-                    Ok(order) => self.take(order),
+                recv(reports) -> line => match line {
+                    Ok(line) => self.take(&line),
                     Err(_) => break,
                 },
                 recv(queries) -> waiting => {
                     // Every report that was published before the question is in the answer.
-                    orders.try_iter().for_each(|order| self.take(order));
+                    for line in reports.try_iter() {
+                        self.take(&line);
+                    }
                     let Ok(Waiting { query, reply, wake }) = waiting else { break };
+                    self.windows.mask(*lock(&self.addresses));
                     // The client may have gone.
                     let _ = reply.send(self.answer(&query));
                     wake();
@@ -221,20 +220,17 @@ impl Recorder {
         self.write();
     }
 
-    fn take(&mut self, order: Order) {
-        match order {
-            Order::MayTell(told) => self.windows.may_tell(told),
-            Order::Add(line) => match serde_json::from_slice(&line) {
-                Ok(report) => self.add(&report),
-                Err(error) => warn!("the history misses a window: its report is not readable: {error}"),
-            },
+    fn take(&mut self, line: &[u8]) {
+        match serde_json::from_slice(line) {
+            Ok(report) => self.add(&report),
+            Err(error) => warn!("the history misses a window: its report is not readable: {error}"),
         }
     }
 
     fn add(&mut self, report: &Report) {
-        let (kept, told) = (of_report(report), Told::by(report.addresses.as_deref()));
+        let (kept, addresses) = (of_report(report), addresses_of(report));
         let number = self.windows.single().next();
-        let closed = self.windows.add(&kept, told);
+        let closed = self.windows.add(&kept, addresses);
         let Some(disk) = &mut self.disk else { return };
         if let Some(block) = &closed.single {
             disk.write_single(block, &self.windows);
@@ -250,7 +246,7 @@ impl Recorder {
             if self.minute.is_empty() {
                 self.minute = Open::new(number);
             }
-            self.minute.push(&kept, told);
+            self.minute.push(&kept, addresses);
         }
     }
 
@@ -275,7 +271,9 @@ impl Recorder {
                 if !(1..=POINTS_MAX).contains(&points) {
                     return Err(format!("{points} points: ask for 1 to {POINTS_MAX}"));
                 }
-                json(&answer::history(&lock(&self.seconds), &self.windows, time, points))
+                // The coordinator needs the seconds, too: they are free again before this is written as JSON.
+                let history = answer::history(&lock(&self.seconds), &self.windows, time, points);
+                json(&history)
             }
             Query::Span(time) => {
                 check(time)?;

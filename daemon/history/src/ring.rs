@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 
-use crate::block::{Block, Kept, Open, Told};
+use weir_config::Addresses;
+
+use crate::block::{Block, Kept, Open};
 
 /// An open block that takes as many bytes is closed.
 pub const OPEN_MAX: usize = 768 << 10;
@@ -66,8 +68,8 @@ impl Ring {
     }
 
     /// Adds a window to the open block.
-    pub fn push(&mut self, kept: &Kept, told: Told) {
-        self.open.push(kept, told);
+    pub fn push(&mut self, kept: &Kept, addresses: Addresses) {
+        self.open.push(kept, addresses);
     }
 
     /// Closes the open block, and returns it.

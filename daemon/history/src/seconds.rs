@@ -176,6 +176,11 @@ impl Seconds {
         self.ends.front().and_then(|end| Timestamp::from_second(*end).ok())
     }
 
+    /// How many interfaces and directions are remembered.
+    pub const fn tracks(&self) -> usize {
+        self.tracks.len()
+    }
+
     /// When the newest row ended.
     pub fn newest(&self) -> Option<Timestamp> {
         self.ends.back().and_then(|end| Timestamp::from_second(*end + 1).ok())

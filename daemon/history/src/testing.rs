@@ -9,7 +9,7 @@ use weir_report::{
 };
 
 use crate::{
-    block::Told,
+    block::addresses_of,
     windows::{Closed, Windows, of_report},
 };
 
@@ -125,6 +125,6 @@ pub fn worst(nth: i64, random: &mut Random) -> Report {
 }
 
 pub fn add(windows: &mut Windows, report: &Report) -> Closed {
-    let told = Told::by(report.addresses.as_deref());
-    windows.add(&of_report(report), told)
+    let addresses = addresses_of(report);
+    windows.add(&of_report(report), addresses)
 }

@@ -5,10 +5,11 @@
 //! that its window does not keep widens the bounds of its key, and makes none of them wrong.
 
 use jiff::Timestamp;
+use weir_config::Addresses;
 use weir_report::{Gap, Interface, PastWindow, REPORTS_KEPT, Report, Union};
 
 use crate::{
-    block::{Block, Kept, Told},
+    block::{Block, Kept},
     confidence,
     ring::{OPEN_MAX, Ring},
 };
@@ -52,9 +53,9 @@ pub struct Windows {
     many: Ring,
     /// The windows since the last union of five minutes, together.
     pending: Option<Kept>,
-    told_of_pending: Told,
-    /// How much answers may tell of addresses.
-    told: Told,
+    addresses_of_pending: Addresses,
+    /// How much of addresses answers may have.
+    addresses: Addresses,
 }
 
 /// The blocks that were closed when a window was added.
@@ -68,15 +69,15 @@ pub struct Closed {
 
 impl Windows {
     /// No windows yet, in at most this many bytes.
-    pub fn new(memory: u64, told: Told) -> Self {
+    pub fn new(memory: u64, addresses: Addresses) -> Self {
         let many = share_of_many(memory);
         let (single, many) = (Ring::new(memory - many), Ring::new(many));
-        Self { single, many, pending: None, told_of_pending: told, told }
+        Self { single, many, pending: None, addresses_of_pending: addresses, addresses }
     }
 
-    /// Answers may tell only this much of addresses from now on.
-    pub fn may_tell(&mut self, told: Told) {
-        self.told = told;
+    /// From now on answers have only this much of addresses.
+    pub fn mask(&mut self, addresses: Addresses) {
+        self.addresses = addresses;
     }
 
     /// The windows themselves.
@@ -90,13 +91,13 @@ impl Windows {
     }
 
     /// Adds what stays of a report.
-    pub fn add(&mut self, kept: &Kept, told: Told) -> Closed {
+    pub fn add(&mut self, kept: &Kept, addresses: Addresses) -> Closed {
         let is_other = |(start, _)| part_of_day(start) != part_of_day(kept.past.start);
         let mut closed = Closed::default();
         if self.single.open().times().is_some_and(is_other) {
             closed = self.close();
         }
-        self.single.push(kept, told);
+        self.single.push(kept, addresses);
         let open = self.single.open();
         let is_full = open.count() >= WINDOWS_OF_BLOCK || open.bytes() >= OPEN_MAX;
         if is_full && closed.single.is_none() {
@@ -120,7 +121,7 @@ impl Windows {
         self.single.begin(block.first);
         let next = self.single.next();
         for kept in block.kept(|number, _| number >= next) {
-            self.single.push(&kept, block.told);
+            self.single.push(&kept, block.addresses);
         }
     }
 
@@ -155,7 +156,8 @@ impl Windows {
         for kept in &mut all {
             confidence::raise(&mut kept.union, WINDOWS_OF_A_DAY);
         }
-        self.told_of_pending = if self.pending.is_none() { block.told } else { self.told_of_pending.max(block.told) };
+        self.addresses_of_pending =
+            if self.pending.is_none() { block.addresses } else { self.addresses_of_pending.min(block.addresses) };
         self.pending = joined(self.pending.take(), all);
         if part_of_day(block.end) != part_of_day(block.start) {
             closed = self.finish_pending().or(closed);
@@ -166,7 +168,7 @@ impl Windows {
     fn finish_pending(&mut self) -> Option<Block> {
         let mut kept = self.pending.take()?;
         kept.union.trim(ROWS_OF_MANY, INTERFACES_MAX);
-        self.many.push(&kept, self.told_of_pending);
+        self.many.push(&kept, self.addresses_of_pending);
         let open = self.many.open();
         let is_full = open.count() >= UNIONS_OF_BLOCK || open.bytes() >= OPEN_MAX;
         if is_full { self.many.close() } else { None }
@@ -249,7 +251,7 @@ impl Windows {
     fn selected<'a>(&'a self, cut: u64, time: &'a Time) -> impl Iterator<Item = (Block, u64, u64)> {
         let many = self.many.all().filter(move |block| block.first < cut).map(move |block| (block, 0, cut));
         let single = self.single.all().filter(move |block| block.next() > cut).map(move |block| (block, cut, u64::MAX));
-        many.chain(single).filter(|(block, ..)| block.told <= self.told && time.touches(block))
+        many.chain(single).filter(|(block, ..)| block.addresses >= self.addresses && time.touches(block))
     }
 }
 

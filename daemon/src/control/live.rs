@@ -9,7 +9,7 @@ use weir_system::waker::Waker;
 
 /// What a client wants to know of the open window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum LiveQuery {
     /// All lists, or the one with this name.
     Lists {
         /// Its name.
@@ -46,7 +46,7 @@ pub type LiveAnswer = Result<Arc<[u8]>, Unanswered>;
 #[derive(Debug)]
 pub struct LiveRequest {
     /// What the client wants to know.
-    pub what: What,
+    pub query: LiveQuery,
     reply: Sender<LiveAnswer>,
     /// Woken when the answer is there.
     waker: Option<Waker>,
@@ -63,7 +63,7 @@ impl LiveRequest {
 
     /// The keys that it asks for, as text.
     pub fn keys(&self) -> &[String] {
-        if let What::Keys(keys) = &self.what { keys } else { &[] }
+        if let LiveQuery::Keys(keys) = &self.query { keys } else { &[] }
     }
 
     /// The keys that it asks for, by view.
@@ -95,9 +95,9 @@ impl LiveAsker {
     /// # Errors
     ///
     /// Too many questions wait.
-    pub fn ask(&self, what: What, waker: Option<Waker>) -> Result<Receiver<LiveAnswer>, Unanswered> {
+    pub fn ask(&self, query: LiveQuery, waker: Option<Waker>) -> Result<Receiver<LiveAnswer>, Unanswered> {
         let (reply, answer) = bounded(1);
-        match self.0.try_send(LiveRequest { what, reply, waker }) {
+        match self.0.try_send(LiveRequest { query, reply, waker }) {
             Ok(()) => Ok(answer),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Unanswered::Busy),
         }

@@ -15,7 +15,7 @@ use weir_measure::question::Views;
 use weir_report::{Encoded, Report, SinkMetrics, alerting::notice, observer::Last};
 use weir_system::notify::notify;
 
-use crate::{history, reload::Prepared, state::LastReportFile};
+use crate::{reload::Prepared, state::LastReportFile};
 
 /// How long a sink has to deliver what is queued, once it is not used any more.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -137,7 +137,7 @@ impl Publisher {
             exporter.change(now.report.interval);
         }
         if let Some(history) = self.history.as_ref().filter(|_| now.addresses != before.addresses) {
-            history.may_tell(history::told(now.addresses));
+            history.mask(now.addresses);
         }
     }
 

@@ -23,7 +23,7 @@ use weir_sketch::{Seen, hyperloglog::CONFIDENCE};
 use weir_system::clock::Moment;
 
 use crate::{
-    control::live::{LiveRequest, Unanswered, What},
+    control::live::{LiveQuery, LiveRequest, Unanswered},
     workers::Workers,
 };
 
@@ -115,7 +115,7 @@ impl Readings {
 
     /// A client asks. If the last answer is not too old, it is for this client, too.
     pub fn ask(&mut self, now: Moment, request: LiveRequest) {
-        if let (What::Lists { only }, Some(last)) = (&request.what, &self.last)
+        if let (LiveQuery::Lists { only }, Some(last)) = (&request.query, &self.last)
             && now.monotonic.saturating_sub(last.at) < SHARED
         {
             let answer = last.of(only.as_deref());
@@ -266,9 +266,9 @@ impl Readings {
         let encoded = serde_json::to_vec(&live).unwrap_or_default().into();
         let last = Last { at: now.now.monotonic, live, encoded };
         for Asked { request, asks } in asked {
-            let answer = match &request.what {
-                What::Lists { only } => last.of(only.as_deref()),
-                What::Keys { .. } => {
+            let answer = match &request.query {
+                LiveQuery::Lists { only } => last.of(only.as_deref()),
+                LiveQuery::Keys { .. } => {
                     let answers = LiveAnswers::new(at, now.views, &open, &asks, &now.names);
                     Ok(serde_json::to_vec(&answers).unwrap_or_default().into())
                 }
@@ -428,14 +428,14 @@ mod tests {
     }
 
     impl Room<'_> {
-        fn ask(&mut self, what: What, now: Moment) -> Receiver<LiveAnswer> {
-            let answer = self.asker.ask(what, None).unwrap();
+        fn ask(&mut self, query: LiveQuery, now: Moment) -> Receiver<LiveAnswer> {
+            let answer = self.asker.ask(query, None).unwrap();
             self.readings.ask(now, self.requests.recv().unwrap());
             answer
         }
 
         fn lists(&mut self, now: Moment) -> Receiver<LiveAnswer> {
-            self.ask(What::Lists { only: None }, now)
+            self.ask(LiveQuery::Lists { only: None }, now)
         }
 
         /// What the coordinator does until nothing is to be done.
@@ -496,9 +496,9 @@ mod tests {
     fn what_workers_have_adds_up_and_keys_are_asked_for_at_most_once_a_second() {
         with_room(|mut room| {
             let now = clock::now();
-            let (lists, one) = (room.lists(now), room.ask(What::Lists { only: Some("sources".to_owned()) }, now));
-            let keys = room.ask(What::Keys(vec!["src_ip=1.0.0.0".to_owned()]), now);
-            let wrong = room.ask(What::Keys(vec!["src_ip=x".to_owned()]), now);
+            let (lists, one) = (room.lists(now), room.ask(LiveQuery::Lists { only: Some("sources".to_owned()) }, now));
+            let keys = room.ask(LiveQuery::Keys(vec!["src_ip=1.0.0.0".to_owned()]), now);
+            let wrong = room.ask(LiveQuery::Keys(vec!["src_ip=x".to_owned()]), now);
             room.turn(now);
             let lists = json(&lists);
             assert_eq!(lists["totals"]["packets"], 20);
@@ -511,7 +511,7 @@ mod tests {
             );
             assert_eq!(json(&keys)["answers"][0]["packets"]["lower"], 10);
             assert!(matches!(wrong.try_recv().unwrap(), Err(Unanswered::Refused(why)) if why.contains("no address")));
-            let early = room.ask(What::Keys(vec!["dst_ip=9.0.0.0".to_owned()]), later(now, 500));
+            let early = room.ask(LiveQuery::Keys(vec!["dst_ip=9.0.0.0".to_owned()]), later(now, 500));
             room.turn(later(now, 500));
             assert!(early.try_recv().is_err());
             assert_eq!(room.readings.left(later(now, 500)), Duration::from_millis(400));
@@ -546,7 +546,7 @@ mod tests {
         let now = clock::now();
         let mut readings = Readings::new(1);
         let (asker, requests) = LiveAsker::new(8);
-        let answer = asker.ask(What::Lists { only: None }, None).unwrap();
+        let answer = asker.ask(LiveQuery::Lists { only: None }, None).unwrap();
         readings.ask(now, requests.recv().unwrap());
         readings.step = Step::Keys(1, Vec::new());
         readings.due = now.monotonic + PATIENCE;

@@ -47,7 +47,7 @@ impl Mistakes {
     /// Mistakes in the content of `file`. `list` has the ones to show, and `unlisted` is the number of the others.
     pub(super) fn in_content(file: &str, mut list: Vec<Mistake>, unlisted: usize) -> Self {
         list.sort_by_key(|mistake| mistake.place.map_or((1, Position { line: 0, column: 0 }), |place| (0, place)));
-        let advice = "the weir.yaml that comes with weir explains every setting; `weir check --config FILE` checks \
+        let advice = "the weir.yaml that comes with weir explains every setting; `weir check FILE` checks \
                       a file without starting weir";
         Self { file: file.to_owned(), list, unlisted, advice }
     }

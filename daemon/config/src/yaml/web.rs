@@ -38,7 +38,7 @@ pub(super) fn web(s: &mut Section<'_>) -> Web {
         && !listen.ip().is_loopback()
     {
         field.refuse(format!(
-            "whoever reaches {listen} would read everything: name a file with a token (`token_file`), or listen on \
+            "anyone who reaches {listen} can read everything: name a file with a token (`token_file`), or listen on \
              loopback, such as 127.0.0.1:{}",
             listen.port()
         ));

@@ -1,8 +1,10 @@
 use std::{env, process};
 
+use weir_config::Addresses;
+
 use super::*;
 use crate::{
-    block::{Open, Told},
+    block::Open,
     seconds::{Carried, Counts},
     testing::{Random, at, report, usual},
     windows::{Time, of_report},
@@ -52,7 +54,7 @@ impl Writer {
     }
 
     fn start_as(directory: &Directory, memory: u64, observer: &str) -> Self {
-        let (mut windows, mut seconds) = (Windows::new(memory, Told::All), Seconds::default());
+        let (mut windows, mut seconds) = (Windows::new(memory, Addresses::Full), Seconds::default());
         let mut disk = Disk::new(&directory.0, observer);
         disk.load(&mut windows, &mut seconds);
         assert!(!disk.is_failing);
@@ -69,14 +71,14 @@ impl Writer {
             self.seconds.add(at(nth * 10 + second as i64), [carried].into_iter());
         }
         let number = self.windows.single().next();
-        let closed = self.windows.add(&kept, Told::All);
+        let closed = self.windows.add(&kept, Addresses::Full);
         closed.single.iter().for_each(|block| self.disk.write_single(block, &self.windows));
         closed.many.iter().for_each(|block| self.disk.write_many(block, &self.windows));
         if closed.single.is_some() {
             self.minute = Open::new(self.windows.single().open().next());
         } else {
             self.minute = if self.minute.is_empty() { Open::new(number) } else { self.minute.clone() };
-            self.minute.push(&kept, Told::All);
+            self.minute.push(&kept, Addresses::Full);
         }
         if nth % 6 == 5 {
             self.write();
@@ -206,12 +208,12 @@ fn what_is_torn_or_of_somebody_else_is_put_aside() {
 fn a_disk_that_fails_is_told_of_once() {
     let directory = Directory::new("fails");
     fs::write(directory.0.join(FOLDER), "a file").unwrap();
-    let (mut windows, mut seconds) = (Windows::new(1 << 20, Told::All), Seconds::default());
+    let (mut windows, mut seconds) = (Windows::new(1 << 20, Addresses::Full), Seconds::default());
     let mut disk = Disk::new(&directory.0, OBSERVER);
     disk.load(&mut windows, &mut seconds);
     assert!(disk.is_failing);
     let kept = of_report(&report(0, &[(1, 1)]));
-    windows.add(&kept, Told::All);
+    windows.add(&kept, Addresses::Full);
     disk.append(&windows.single().open().pack().unwrap());
     assert!(disk.is_failing && windows.span(&Time::default()).is_some());
     fs::remove_file(directory.0.join(FOLDER)).unwrap();

@@ -15,7 +15,7 @@ fn numbers(union: &Union) -> (u64, u64, f64) {
 
 #[test]
 fn a_span_has_the_windows_that_it_touches_and_says_what_is_missing() {
-    let mut windows = Windows::new(MIB, Told::All);
+    let mut windows = Windows::new(MIB, Addresses::Full);
     assert_eq!((windows.span(&Time::default()), windows.oldest()), (None, None));
     for nth in 0..100 {
         if nth != 70 {
@@ -47,7 +47,7 @@ fn a_span_has_the_windows_that_it_touches_and_says_what_is_missing() {
 /// What is kept of a few windows is what `weir report --last` says of them.
 #[test]
 fn a_few_windows_are_as_their_reports_together() {
-    let mut windows = Windows::new(MIB, Told::All);
+    let mut windows = Windows::new(MIB, Addresses::Full);
     let mut random = Random(3);
     let reports: Vec<_> = (0..5).map(|nth| usual(nth, &mut random)).collect();
     for report in &reports {
@@ -68,13 +68,12 @@ fn a_few_windows_are_as_their_reports_together() {
 /// A day of 8,640 windows, calm or flooded: memory stays within the plan, sums are exact as far back as it reaches, and
 /// every bound holds.
 #[test]
-#[expect(clippy::print_stderr, reason = "docs/HISTORY.md has these figures")]
 fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
     type Make = fn(i64, &mut Random) -> Report;
     for (name, memory, make) in
         [("calm", 4 * MIB, usual as Make), ("flooded", 4 * MIB, flooded), ("small", MIB / 2, usual)]
     {
-        let (mut windows, mut random) = (Windows::new(memory, Told::All), Random(9));
+        let (mut windows, mut random) = (Windows::new(memory, Addresses::Full), Random(9));
         let (mut of_source, mut totals) = (HashMap::<_, Vec<(i64, u64)>>::new(), Vec::new());
         for nth in 0..8640 {
             let report = make(nth, &mut random);
@@ -123,7 +122,7 @@ fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
 #[test]
 fn windows_of_every_length_are_told_of_once() {
     for (length, count) in [(1, 4000_i64), (7, 2000), (60, 1000), (3600, 300)] {
-        let mut windows = Windows::new(MIB / 4, Told::All);
+        let mut windows = Windows::new(MIB / 4, Addresses::Full);
         for nth in 0..count {
             let sources: Vec<_> = (0..12).map(|key| (key * 7 + nth as u32, u64::from(key) + 1)).collect();
             add(&mut windows, &report_of(nth, length, &sources));
@@ -142,9 +141,8 @@ fn windows_of_every_length_are_told_of_once() {
 
 /// How many bytes a window takes, and five minutes, where every row is as bad as can be.
 #[test]
-#[expect(clippy::print_stderr, reason = "docs/HISTORY.md has these figures")]
 fn the_worst_windows_take_no_more_than_planned() {
-    let (mut windows, mut random) = (Windows::new(64 * MIB, Told::All), Random(5));
+    let (mut windows, mut random) = (Windows::new(64 * MIB, Addresses::Full), Random(5));
     for nth in 0..1440 {
         add(&mut windows, &worst(nth, &mut random));
     }
@@ -159,7 +157,7 @@ fn the_worst_windows_take_no_more_than_planned() {
 
 #[test]
 fn a_clock_that_is_set_loses_no_window() {
-    let mut windows = Windows::new(MIB, Told::All);
+    let mut windows = Windows::new(MIB, Addresses::Full);
     for nth in [0, 1, 2, 1, 2, 3, 400, 401, 50] {
         add(&mut windows, &report(nth, &[(1, 1)]));
     }
@@ -171,14 +169,14 @@ fn a_clock_that_is_set_loses_no_window() {
 /// A configuration that became stricter holds for older windows, too.
 #[test]
 fn addresses_that_may_not_be_told_any_more_are_not() {
-    let mut windows = Windows::new(MIB, Told::All);
+    let mut windows = Windows::new(MIB, Addresses::Full);
     for nth in 0..90 {
         let mut report = report(nth, &[(1, 1)]);
         report.addresses = (nth >= 30).then(|| if nth < 60 { "prefix" } else { "none" }.to_owned());
         add(&mut windows, &report);
     }
-    for (told, count) in [(Told::All, 90), (Told::Prefixes, 60), (Told::Nothing, 30)] {
-        windows.may_tell(told);
-        assert_eq!(windows.span(&Time::default()).unwrap().windows, count, "{told:?}");
+    for (addresses, count) in [(Addresses::Full, 90), (Addresses::Prefix, 60), (Addresses::None, 30)] {
+        windows.mask(addresses);
+        assert_eq!(windows.span(&Time::default()).unwrap().windows, count, "{addresses:?}");
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn grid(view: &View, rows: Rows<'_>, aliases: &Aliases<'_>, width: us
     let columns = columns(view, first);
     let captions = captions(&view.measure, first, rows.total.is_some());
     let beside = rows.grid(view, &columns, &captions, aliases);
-    if beside.least_width() <= width { beside } else { rows.grid_below(view, &captions, aliases) }
+    if beside.least_width() <= width { beside } else { rows.grid_below(view, &columns, &captions, aliases) }
 }
 
 /// The names of a row's fields. The direction is shown beside its interface; it is not a field of the view.
@@ -75,13 +75,13 @@ impl Rows<'_> {
     }
 
     /// The key above its numbers.
-    fn grid_below(&self, view: &View, captions: &[String], aliases: &Aliases<'_>) -> Grid {
+    fn grid_below(&self, view: &View, columns: &[&str], captions: &[String], aliases: &Aliases<'_>) -> Grid {
         let aligned = [Right].into_iter().chain(vec![Right; captions.len()]);
         let mut grid = Grid::new(aligned).with_optional(optional(captions));
         let head = [String::new()].into_iter().chain(captions.iter().cloned());
         grid.row(head.map(|caption| Cell::new(caption, Faint)));
         for row in self.rows.iter().take(ROWS_MAX) {
-            let fields = row.key.keys().map(|name| Cell::from(format!("{name} {}", field(name, row, aliases))));
+            let fields = columns.iter().map(|name| Cell::from(format!("{name} {}", field(name, row, aliases))));
             grid.across([place(row)].into_iter().chain(fields));
             grid.row([Cell::default()].into_iter().chain(self.numbers(view, row)));
         }
@@ -169,9 +169,16 @@ fn by_key(grid: &mut Grid, answers: &[&Row], numbers: impl Fn(&Row) -> Vec<Strin
     }
 }
 
+/// The two ends of a packet.
+const ENDS: [&str; 2] = ["src_ip", "dst_ip"];
+
 /// The values of a row's key, without the names of the fields.
 pub(super) fn key_values(row: &Row, aliases: &Aliases<'_>) -> String {
-    let values: Vec<_> = row.key.keys().map(|name| field(name, row, aliases)).collect();
+    let value = |name: &str| field(name, row, aliases);
+    let is_end = |name: &str| ENDS.contains(&name);
+    let mut values: Vec<_> = row.key.keys().filter(|name| !is_end(name)).map(|name| value(name)).collect();
+    let ends: Vec<_> = ENDS.into_iter().filter(|name| row.key.contains_key(*name)).map(value).collect();
+    values.extend((!ends.is_empty()).then(|| ends.join(" → ")));
     if values.is_empty() { "all".to_owned() } else { values.join(" ") }
 }
 
@@ -280,6 +287,19 @@ mod tests {
             ("src_net", json!({"dst_net": "peer"}), "-"),
         ] {
             assert_eq!(with_meaning(field, key.as_object().unwrap()), shown, "{field} of {key}");
+        }
+    }
+
+    #[test]
+    fn the_ends_of_a_packet_are_in_its_direction() {
+        for (key, shown) in [
+            (json!({"dst_ip": "192.0.2.2", "src_ip": "192.0.2.1"}), "192.0.2.1 → 192.0.2.2"),
+            (json!({"dst_ip": "192.0.2.2", "proto": "tcp", "src_ip": "192.0.2.1"}), "tcp 192.0.2.1 → 192.0.2.2"),
+            (json!({"dst_ip": "192.0.2.2"}), "192.0.2.2"),
+            (json!({}), "all"),
+        ] {
+            let row: Row = serde_json::from_value(json!({"key": key})).unwrap();
+            assert_eq!(key_values(&row, &Aliases::default()), shown);
         }
     }
 }

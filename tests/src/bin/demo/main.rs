@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use weir_report::{Interface, Report, Style, write_tables};
+use weir_report::{Interface, Report, Style, write_overview};
 use weir_tests::{
     account, clock,
     collector::Collector,
@@ -32,8 +32,12 @@ use show::{heading, step, thousands};
 
 /// The length of a window.
 const INTERVAL_SECONDS: u64 = 5;
-/// Rows of each top list: a few, so that a report fits a screen.
-const TOP: usize = 3;
+/// Rows of each top list.
+const TOP: usize = 5;
+/// The report is drawn for a terminal of this many columns.
+const WIDTH: usize = 100;
+/// How to see more of a report.
+const MORE: &str = "ledger, reasons and bounds of each number: `weir report --full`, or `weir replay --full FILE.pcap`";
 /// Lines of JSON that are shown.
 const JSON_LINES: usize = 60;
 /// Where reports go: inside the router, so that they add nothing to the measured traffic.
@@ -50,7 +54,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const NEXT: &str = "  weir run --interface eth0      measure an interface of this machine (as root)
   weir top                       who uses the link, live; with --replay FILE.pcap without root
   weir replay FILE.pcap          measure a capture of tcpdump or Wireshark; needs no root
-  weir check --config FILE       every mistake in a configuration, or what it costs in memory
+  weir check FILE                every mistake in a configuration, or what it costs in memory
   config/weir.yaml               every setting, explained; config/examples for common cases
   config/weir.service            weir as a systemd service, with capabilities instead of root
   docs/REPORT.md                 what each number of a report means, and its bounds
@@ -96,8 +100,9 @@ fn demo() -> Result<()> {
     while take_report(&collector, Duration::ZERO, &mut reports)? {}
 
     let fullest = reports.iter().max_by_key(|report| report.totals.packets).context("no report came")?;
-    heading(&format!("Report {} of {}, as tables", fullest.observer.seq, reports.len()))?;
-    write_tables(fullest, Style { color: show::color(), ..Style::default() }, &mut io::stdout().lock())?;
+    heading(&format!("Report {} of {}", fullest.observer.seq, reports.len()))?;
+    let style = Style { color: show::color(), width: WIDTH, lines: None };
+    write_overview(fullest, style, MORE, &mut io::stdout().lock())?;
     heading("The same report, as JSON")?;
     show::write(&show::beginning(&show::json(fullest)?, JSON_LINES))?;
     heading("Is it right?")?;

@@ -51,7 +51,7 @@ pub fn beginning(json: &str, lines: usize) -> String {
     }
     format!(
         "{shown}\n\n  ... and {left} more lines. A whole report:\n  \
-         target/quick/weir replay --json --window all tests/corpus/demo.pcap"
+         target/quick/weir replay --json tests/corpus/demo.pcap"
     )
 }
 

@@ -53,7 +53,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     (
         "web: {listen: 192.0.2.1:9470}",
-        &["1:15: web.listen: whoever reaches 192.0.2.1:9470 would read everything: name a file with a token \
+        &["1:15: web.listen: anyone who reaches 192.0.2.1:9470 can read everything: name a file with a token \
              (`token_file`), or listen on loopback, such as 127.0.0.1:9470"],
     ),
     (
@@ -428,7 +428,7 @@ weir.yaml:10:1: reprot: unknown key, did you mean report?
 weir.yaml:15:7: sinks[0].url: a URL begins with http:// or https://
 weir.yaml:16:16: sinks[0].timeout: 1h is above the maximum of 1m
 weir.yaml:18:22: sinks[0].headers.Authorization: expected text, found a list
-11 mistakes: the weir.yaml that comes with weir explains every setting; `weir check --config FILE` checks a file without starting weir"#
+11 mistakes: the weir.yaml that comes with weir explains every setting; `weir check FILE` checks a file without starting weir"#
     );
 }
 
