@@ -335,8 +335,11 @@ impl Coverage {
         } else {
             return None;
         };
-        // It is reported now. If more packets are missed later, those are reported, too.
+        // It is reported now. If more packets are missed later, those are reported, too. A later check may still find
+        // that the program was blind in this window.
+        let before = self.before;
         self.begin(self.reading);
+        self.before = before;
         Some(finding)
     }
 }

@@ -253,6 +253,16 @@ fn packets_missed_before_the_window_are_reported_once() {
     assert_eq!(case.compare(Some(23_000), saw(1_000), true).unseen, Some(Unseen::default()));
 }
 
+/// A window without a packet is reported as silent. If the next check finds that the program was removed, that window
+/// was blind, too, and its packets are lost.
+#[test]
+fn a_reported_window_can_still_be_found_blind() {
+    let mut case = Case::new(Some(0));
+    assert!(case.compare(Some(500), saw(0), false).finding.is_some());
+    case.coverage.go_back();
+    assert_eq!(case.compare(Some(500), saw(0), true).unseen.unwrap().counted.packets, 500);
+}
+
 /// 180 of 20,000 packets in a second are more than a short queue holds. They still are after 20,000 more packets.
 #[test]
 fn a_comparison_over_two_windows_has_the_time_of_both() {
