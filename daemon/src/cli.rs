@@ -34,13 +34,13 @@ pub struct Cli {
     /// Print the version
     #[arg(short = 'V', long)]
     pub version: bool,
-    /// With --version: the features and the eBPF object of this program, too
+    /// With --version: also print the features and the eBPF object of this program
     #[arg(long, requires = "version")]
     pub verbose: bool,
 }
 
 impl Cli {
-    /// The parser of weir's own commands, for which any other is a mistake.
+    /// The parser of weir's own commands. It rejects every other command.
     pub fn known_commands() -> clap::Command {
         Self::command().allow_external_subcommands(false).external_subcommand_value_parser(Resettable::Reset)
     }
@@ -59,9 +59,9 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Show the state of the running weir: its interfaces, sinks and costs
     Status(StatusArgs),
-    /// Show who uses the link, live: of the running weir, or of captures that are replayed
+    /// Show live who uses the link, from the running weir or from replayed captures
     Top(TopArgs),
-    /// Print the last report of the running weir, or the last windows together
+    /// Print the last report of the running weir, or several windows together
     Report(ReportArgs),
     /// Print what the running weir knows about a key in the last window, listed or not
     Ask(AskArgs),
@@ -72,7 +72,7 @@ pub enum Command {
     /// Show or remove reports that wait on disk for a sink
     #[command(subcommand)]
     Spool(SpoolCommand),
-    /// Receive reports over HTTP and store each once in a database: a program of its own, weir-collect
+    /// Receive reports over HTTP and store each once in a database (runs the separate program weir-collect)
     #[command(disable_help_flag = true)]
     Collect(PassedArgs),
     /// Print a JSON Schema
@@ -123,7 +123,7 @@ pub struct ReplayArgs {
     /// Print reports as JSON, one per line, instead of tables
     #[arg(long)]
     pub json: bool,
-    /// Print all of each report, not one screen
+    /// Print the whole of each report, not only one screen
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
     /// Print a report for each window of this length (`10s`, `5m`) that has packets; `all` is one report of everything
@@ -138,8 +138,8 @@ pub struct ReplayArgs {
     /// Send every packet through the real XDP program (as root)
     #[arg(long)]
     pub kernel: bool,
-    /// Derive the hash key from this number, so that the same captures give the same report (but with `--kernel`,
-    /// sampling is the kernel's own draw)
+    /// Derive the hash key from this number, so that the same captures give the same report. With `--kernel`, sampling
+    /// is still random: the kernel draws the packets
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 }
@@ -156,7 +156,8 @@ pub struct DoctorArgs {
     /// Print one line of JSON instead of a table
     #[arg(long)]
     pub json: bool,
-    /// Also write a file for a developer: this, `weir check` and the last report, without secrets and addresses
+    /// Also write a file for a developer: these results, `weir check` and the last report, without secrets and
+    /// addresses
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
 }
@@ -175,7 +176,7 @@ pub struct CheckArgs {
     pub cpus: Option<u32>,
 }
 
-/// The weir that is asked.
+/// The weir to query.
 #[derive(Args, Debug)]
 pub struct SocketArgs {
     /// The control socket of the running weir [default: that of the configuration]
@@ -189,7 +190,7 @@ pub struct SocketArgs {
 /// `weir status`.
 #[derive(Args, Debug)]
 pub struct StatusArgs {
-    /// Whom to ask.
+    /// The weir to query.
     #[command(flatten)]
     pub socket: SocketArgs,
     /// Print one line of JSON instead of text
@@ -210,7 +211,7 @@ pub struct TopArgs {
     /// Length of a window of the replay, such as `10s` [default: the configured interval]
     #[arg(long, value_name = "LENGTH", value_parser = windows, requires = "replay")]
     pub window: Option<Windows>,
-    /// Whom to ask.
+    /// The weir to query.
     #[command(flatten)]
     pub socket: SocketArgs,
 }
@@ -218,22 +219,22 @@ pub struct TopArgs {
 /// `weir report`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// Print the last windows together instead, as many as this: sums, and bounds for the rows of lists
+    /// Print this many of the last windows together instead: sums, and bounds for the rows of lists
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub last: Option<u32>,
-    /// Print all windows together of this long until now, such as `20m` or `3h`
+    /// Print all windows of the last so many minutes or hours together, such as `20m` or `3h`
     #[arg(long, value_name = "LENGTH", value_parser = length, conflicts_with_all = ["last", "from"])]
     pub since: Option<Duration>,
-    /// Print all windows together from this time on: `14:30` of today, `2026-11-26 14:30`, in UTC, or RFC 3339
+    /// Print all windows from this time on together: `14:30` (today) or `2026-11-26 14:30`, both in UTC, or RFC 3339
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "last")]
     pub from: Option<Timestamp>,
-    /// The same until this time
+    /// Print all windows until this time together, in the same formats
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "last")]
     pub to: Option<Timestamp>,
-    /// Print all of it, not one screen; in the pager if it is longer than the terminal
+    /// Print the whole report, not only one screen; in the pager if it is longer than the terminal
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
-    /// Whom to ask.
+    /// The weir to query.
     #[command(flatten)]
     pub socket: SocketArgs,
     /// Print one line of JSON instead of tables
@@ -247,10 +248,10 @@ pub struct AskArgs {
     /// An address, a prefix, a port, a service, the name of a host, or the fields of a row with their values
     #[arg(required = true, value_name = "192.0.2.7|192.0.2.0/24|:443|tcp/443|example.net|vlan=7,...")]
     pub keys: Vec<String>,
-    /// About the open window, as far as it is counted, instead of the last one
+    /// Ask about the open window so far, instead of the last one
     #[arg(long)]
     pub live: bool,
-    /// Whom to ask.
+    /// The weir to query.
     #[command(flatten)]
     pub socket: SocketArgs,
     /// Print one line of JSON instead of a table
@@ -261,7 +262,7 @@ pub struct AskArgs {
 /// `weir reload`.
 #[derive(Args, Debug)]
 pub struct ReloadArgs {
-    /// Whom to ask.
+    /// The weir to query.
     #[command(flatten)]
     pub socket: SocketArgs,
     /// Print one line of JSON instead of text
@@ -278,7 +279,7 @@ pub struct DetachArgs {
     /// Only remove what a killed weir left; do not ask the running one to detach
     #[arg(long)]
     pub leftovers: bool,
-    /// The weir to ask.
+    /// The weir to query.
     #[command(flatten)]
     pub socket: SocketArgs,
 }
@@ -313,7 +314,7 @@ pub struct SpoolArgs {
     /// Only these: names of sinks' folders, or ids of reports [default: all]
     #[arg(value_name = "SINK|ID")]
     pub names: Vec<String>,
-    /// Where.
+    /// The folder.
     #[command(flatten)]
     pub place: SpoolPlaceArgs,
 }
@@ -324,7 +325,7 @@ pub struct SpoolRemoveArgs {
     /// Names of sinks' folders, or ids of reports
     #[arg(required = true, value_name = "SINK|ID")]
     pub names: Vec<String>,
-    /// Where.
+    /// The folder.
     #[command(flatten)]
     pub place: SpoolPlaceArgs,
 }
@@ -340,10 +341,10 @@ pub struct SpoolPlaceArgs {
     pub config: ConfigArgs,
 }
 
-/// The arguments of a program of its own.
+/// Arguments that are passed on to another program.
 #[derive(Args, Debug)]
 pub struct PassedArgs {
-    /// What the program gets; `--help` prints its help
+    /// The program's arguments; `--help` prints its help
     #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<OsString>,
 }
@@ -355,9 +356,9 @@ pub enum Schema {
     Report,
     /// The schema of the message that `subscribe` on the control socket sends each second
     Second,
-    /// The schema of the lists of the open window, with which `live` on the control socket answers
+    /// The schema of the answer to `live` on the control socket: the lists of the open window
     Live,
-    /// The schema of a tombstone, which is delivered in the place of reports that are lost
+    /// The schema of a tombstone, which is delivered in place of lost reports
     Tombstone,
 }
 

@@ -1,4 +1,4 @@
-//! Commands that are programs of their own: `weir NAME` runs `weir-NAME`, as git does.
+//! Commands that are separate programs: `weir NAME` runs `weir-NAME`, as git does.
 
 use std::{
     env,
@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-/// The command of the reference collector, which has a package of its own.
+/// The command of the reference collector, which has its own package.
 pub const COLLECT: &str = "collect";
 
 /// Why a program does not run.
@@ -17,7 +17,7 @@ pub const COLLECT: &str = "collect";
 pub enum ExternalError {
     /// The collector is not installed.
     #[error(
-        "`weir collect` is a program of its own, weir-collect, which is neither beside weir nor in PATH: install the \
+        "`weir collect` runs a separate program, weir-collect, which is neither beside weir nor in PATH: install the \
          package weir-collect, or build it with `cargo build --release -p weir-collect`"
     )]
     NoCollector,
@@ -47,7 +47,7 @@ pub fn run(name: &OsStr, arguments: &[OsString]) -> ExternalError {
     if name == COLLECT { ExternalError::NoCollector } else { ExternalError::Unknown(name.to_owned()) }
 }
 
-/// Where the program may be. A name that is a path or an option belongs to none.
+/// Where the program may be. Empty if the name is a path or an option.
 fn candidates(name: &OsStr) -> Vec<PathBuf> {
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if name.is_empty() || !name.as_bytes().iter().all(is_name) {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_name_is_looked_for() {
+    fn only_a_plain_name_is_searched_for() {
         let programs = |name: &str| candidates(OsStr::new(name));
         assert_eq!(programs("collect").last(), Some(&PathBuf::from("weir-collect")));
         assert!(programs("collect")[0].is_absolute());

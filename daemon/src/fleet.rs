@@ -17,9 +17,9 @@ use crate::handover;
 
 /// The connection to a worker.
 pub struct WorkerHandle<'a> {
-    /// Sends it the sources that it is to read.
+    /// Sends it the sources that it should read.
     pub sources: Sender<KernelSource<'a>>,
-    /// What it waits for.
+    /// The events that it waits for.
     pub events: Arc<RingEvents>,
 }
 
@@ -104,11 +104,11 @@ impl<'a> Fleet<'a> {
         for cpu in new {
             match self.add(cpu) {
                 Ok(()) => info!(cpu, "a CPU came online: it is measured from now on"),
-                Err(error) => error!(cpu, "a CPU came online, and it is not measured: {error}"),
+                Err(error) => error!(cpu, "a CPU came online, but cannot be measured: {error}"),
             }
         }
         for cpu in gone {
-            info!(cpu, "a CPU went offline: its remaining records are reported");
+            info!(cpu, "a CPU went offline: its remaining records will still be reported");
             self.offline.insert(cpu);
         }
         for cpu in back {

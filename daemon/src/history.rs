@@ -1,4 +1,4 @@
-//! What a running weir remembers: how it is started, and how the control socket asks it.
+//! Starts the history, and turns requests on the control socket into its queries.
 
 use std::{io, path::Path};
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use weir_config::Config;
 use weir_history::{History, Query, Settings, Time};
 
-/// Starts it, if the configuration wants one. `state_directory` is where it is kept, if it is.
+/// Starts the history, if the configuration enables it. If it is kept on disk, it is in `state_directory`.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub fn time(from: Option<&str>, to: Option<&str>) -> Result<Time, String> {
 /// The answer if weir remembers nothing.
 pub const OFF: &str = "weir remembers nothing: its configuration says `history: off`";
 
-/// A query of these times.
+/// A query for the traffic in this time.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ pub fn history(from: Option<&str>, to: Option<&str>, points: Option<u32>) -> Res
     Ok(Query::History(time(from, to)?, points.map(|points| points as usize)))
 }
 
-/// The same of a span.
+/// A query for the union of the windows in this time.
 ///
 /// # Errors
 ///
@@ -58,6 +58,6 @@ pub fn span(from: Option<&str>, to: Option<&str>, last: Option<u32>) -> Result<Q
     match last {
         None => time(from, to).map(Query::Span),
         Some(windows) if from.is_none() && to.is_none() => Ok(Query::Last(windows)),
-        Some(_) => Err("last: there is a time, too: give one of them".to_owned()),
+        Some(_) => Err("last: there is also a time: give only one of them".to_owned()),
     }
 }

@@ -99,12 +99,12 @@ fn main() -> ExitCode {
         Command::Schema(Schema::Second) => print(second_schema()),
         Command::Schema(Schema::Live) => print(live_schema()),
         Command::Schema(Schema::Tombstone) => print(tombstone_schema()),
-        // As they were given: clap would leave out a `--`.
+        // Pass the arguments on unchanged: clap would leave out a `--`.
         Command::Collect(_) => external(COLLECT.as_ref(), &env::args_os().skip(2).collect::<Vec<_>>()),
         Command::Other(words) => external(&words[0], &words[1..]),
     };
     let exit = result.unwrap_or_else(|Failure { exit, error }| {
-        // `Done` with an error is a closed pipe: the reader of the output, such as `head`, wants no more.
+        // `Done` with an error is a closed pipe: the reader of the output, such as `head`, has ended.
         if exit != Exit::Done {
             // A configuration's mistakes begin with file and line, where editors look for them.
             let program = if error.is::<Mistakes>() { "" } else { "weir: " };
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Without a command only `--version` is left to say.
+/// Prints the version. Without a command, `--version` is the only valid option.
 fn print_version(version: bool, verbose: bool) -> Exit {
     debug_assert!(version, "clap prints the help instead");
     let mut text = format!("weir {}", env!("CARGO_PKG_VERSION"));
@@ -164,7 +164,7 @@ fn run(RunArgs { config: config_args, interfaces, strict, json, log_format }: Ru
     let reread = || {
         let (path, config_args, read) = (path.clone(), config_args.clone(), read.clone());
         aside(move || {
-            // With a pipe the reloader would wait for a writer.
+            // If this were a pipe, the reloader would wait for a writer.
             if std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
                 return Err(format!("{}: cannot read the configuration: it is not a regular file", path.display()));
             }
@@ -239,7 +239,7 @@ fn top(TopArgs { replay: files, speed, window, socket: args }: TopArgs) -> Resul
     }
     let mut source: Box<dyn weir_top::Source> = if files.is_empty() {
         let path = socket(&args)?;
-        // Why nobody answers is told before the terminal is taken over.
+        // If no weir answers, say why before the screen takes over the terminal.
         client::ask(&path, protocol::Command::Status)?;
         Box::new(Live::new(path).map_err(|error| impossible(error.into()))?)
     } else {
@@ -289,7 +289,7 @@ fn check(CheckArgs { file, config, cpus }: &CheckArgs) -> Result<Exit, Failure> 
     Ok(if wrong.is_empty() { exit } else { Exit::Broken })
 }
 
-/// What a configuration means, and what it costs on a machine with this many CPUs.
+/// What a configuration means, and how much memory it needs on a machine with this many CPUs.
 fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
     config.hash_key.check_kept().map_err(RunError::from)?;
     let cpus = match cpus {
@@ -305,7 +305,7 @@ fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
         plan += "\n# what feeds totals and lists, with the interfaces that are here now\n";
         plan += &match Survey::new(&config.interfaces, has_programs) {
             Ok(survey) => survey.to_string(),
-            Err(error) => format!("the kernel does not tell its interfaces: {error}\n"),
+            Err(error) => format!("the kernel does not list its interfaces: {error}\n"),
         };
         if let nat @ Nat::Rules(_) = Nat::ask() {
             plan += &format!("NAT: {nat}\n");
@@ -338,7 +338,7 @@ fn examine(DoctorArgs { interfaces, config, json, bundle }: DoctorArgs) -> Resul
         if !json {
             let path = path.display();
             print(format!(
-                "\n{path} has this and more, with stand-ins for addresses and names. Read it before you send it."
+                "\n{path} has all this and more, with stand-ins for addresses and names. Read it before you send it."
             ))?;
         }
     }
@@ -426,8 +426,8 @@ fn reload(ReloadArgs { socket: args, json }: &ReloadArgs) -> Result<Exit, Failur
     print(reloaded.at(clock::now().wall))
 }
 
-/// Tells the running weir to detach, if there is one; then removes leftovers at the tc hooks. There nothing that
-/// belongs to another weir is touched.
+/// Tells the running weir to detach, if there is one. Then removes leftovers at the tc hooks, but no filter that
+/// another weir still uses.
 fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &DetachArgs) -> Result<Exit, Failure> {
     if !only_leftovers && tell_to_detach(interfaces, args)? && !interfaces.is_empty() {
         return Ok(Exit::Done);
@@ -446,7 +446,9 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
     let FoundFilters { filters: mut leftovers, unread } = leftovers().map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
             let way_out = way_out(CapabilitySet::SYS_ADMIN);
-            impossible(anyhow::anyhow!("there are filters at the tc hooks; weir may not see whose they are: {way_out}"))
+            impossible(anyhow::anyhow!(
+                "there are filters at the tc hooks, but weir may not see whose they are: {way_out}"
+            ))
         }
         _ => cannot_list(error),
     })?;
@@ -472,7 +474,7 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
             let is_forbidden = matches!(Errno::from_io_error(&error), Some(Errno::PERM | Errno::ACCESS));
             let way_out = if is_forbidden { format!("; {}", way_out(CapabilitySet::NET_ADMIN)) } else { String::new() };
             Err(impossible(anyhow::anyhow!(
-                "cannot list the filters of the tc hooks of {name}: {error}{way_out}. What weir may have left there is not known"
+                "cannot list the filters of the tc hooks of {name}: {error}{way_out}. weir may have left some there"
             )))
         }
         None => Ok(Exit::Done),
@@ -535,7 +537,7 @@ fn spool(command: &SpoolCommand) -> Result<Exit, Failure> {
             for item in &items {
                 if spools.retry(item).map_err(impossible)? {
                     wanted += 1;
-                    writeln!(out, "{}: tries {} again with its next report", item.sink, item.id)
+                    writeln!(out, "{}: will send {} again with its next report", item.sink, item.id)
                         .map_err(ReplayError::from)?;
                 }
             }
@@ -565,14 +567,14 @@ fn spool_folder(SpoolPlaceArgs { path, config }: &SpoolPlaceArgs) -> Result<Path
     })
 }
 
-/// Runs a program of its own, and returns only if that fails.
+/// Runs a separate program, and returns only if that fails.
 fn external(name: &OsStr, arguments: &[OsString]) -> Result<Exit, Failure> {
     let error = external::run(name, arguments);
     let exit = match &error {
         ExternalError::NoCollector => Exit::Usage,
         ExternalError::Refused { .. } => Exit::Impossible,
         ExternalError::Unknown(_) => {
-            // clap has the message, with similar commands.
+            // clap prints the error, with similar commands.
             Cli::known_commands().get_matches();
             Exit::Usage
         }
@@ -580,7 +582,7 @@ fn external(name: &OsStr, arguments: &[OsString]) -> Result<Exit, Failure> {
     Err(Failure { exit, error: error.into() })
 }
 
-/// The configuration of a weir that runs: its sinks write to no file of its own.
+/// The configuration for `weir run`. No sink may write to one of weir's own files.
 fn read_to_run(args: &ConfigArgs, state_directory: Option<&Path>) -> Result<(Config, Source), Failure> {
     let (config, source) = read_source(args)?;
     let path = args.config.as_deref().unwrap_or(Path::new(CONFIG));

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_needed_where_everything_is_there() {
+    fn only_the_capabilities_for_later_attachments_are_kept() {
         let new = Needs { has_programs: true, has_tcx: true };
         assert_eq!(names("interfaces: [{name: eth0, mode: native}]", new), [""; 0]);
         for seen in ["eth0", "{name: \"ppp*\", mode: tcx}", "{name: eth0, mode: native, direction: both}"] {
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(
             keeper("interfaces: [{name: \"ppp*\", mode: tcx}]"),
             PrivilegedThread::Chains,
-            "they have no choice"
+            "the interfaces have no other method"
         );
         for many in ["[eth0, {name: \"ppp*\", mode: tcx}]", "[\"ppp*\"]", "[{name: eth0, mode: tc}]"] {
             assert_eq!(keeper(&format!("interfaces: {many}")), PrivilegedThread::Attacher, "{many}");

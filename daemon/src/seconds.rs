@@ -1,5 +1,5 @@
-//! What each interface carried in each second, for the history and for those who subscribe. Nothing is read while there
-//! is neither.
+//! The traffic of each interface in each second, for the history and for subscribers. Nothing is read if there is
+//! neither.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub struct Counted {
     pub lost: Tally,
 }
 
-/// When the counters were read, on the monotonic clock, and what they said by slot.
+/// The time of a reading, on the monotonic clock, and the counters by slot.
 #[derive(Debug)]
 struct Reading {
     time: Duration,
@@ -38,27 +38,27 @@ impl Reading {
 pub struct Seconds {
     before: Option<Reading>,
     last: Option<Reading>,
-    /// What was lost when the open window began. `None` if nobody wanted to know then.
+    /// The losses when the open window began. `None` if nothing was read then.
     lost: Option<Vec<Tally>>,
 }
 
 impl Seconds {
-    /// Nobody wants to know: what was read is too old for the next one who does.
+    /// Forgets the readings, because there are no subscribers. They will be too old for the next one.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// A window begins.
+    /// Begins a window.
     pub fn begin(&mut self) {
         self.lost = self.last.as_ref().map(|last| last.counted.iter().map(|of| of.lost).collect());
     }
 
-    /// Takes the counters of all slots at this time.
+    /// Adds a reading of the counters of all slots at this time.
     pub fn read(&mut self, time: Duration, counted: Vec<Counted>) {
         self.before = self.last.replace(Reading { time, counted });
     }
 
-    /// What each interface carried between the last two readings.
+    /// The traffic of each interface between the last two readings.
     pub fn carried<'a>(&self, interfaces: &'a [InterfaceNow<'_>]) -> impl Iterator<Item = Carried<'a>> {
         interfaces.iter().map(|now| {
             let readings = self.before.as_ref().zip(self.last.as_ref());
@@ -71,7 +71,7 @@ impl Seconds {
         })
     }
 
-    /// The message for those who subscribe, of the window that began then; `None` after the first reading.
+    /// The message for subscribers. The open window began at `window_start`. Returns `None` after the first reading.
     pub fn message(&self, now: Moment, window_start: Timestamp, interfaces: &[InterfaceNow<'_>]) -> Option<Second> {
         let (before, last) = self.before.as_ref().zip(self.last.as_ref())?;
         let interface = |now: &InterfaceNow<'_>| {

@@ -1,7 +1,8 @@
-//! What is kept across restarts: the number and the id of the last report, in the state directory.
+//! Keeps the number and the id of the last report across restarts, in the state directory.
 //!
-//! A number is written before its report is sent. So a crash in between loses a report, and `previous` of the next one
-//! names it; no number is used twice. No fault of the directory stops the daemon: it logs the fault and continues.
+//! A number is written before its report is sent. So a crash in between loses a report, which `previous` of the next
+//! report names, but no number is used twice. No fault of the directory stops the daemon: it logs the fault and
+//! continues.
 
 use std::{
     fs::{self, File},
@@ -60,12 +61,12 @@ struct StateFile {
 #[derive(Debug)]
 pub struct LastReportFile {
     orders: Sender<Last>,
-    /// The other end of the same channel, to take an order back.
+    /// The other end of the same channel, to take a queued order back.
     waiting: Receiver<Last>,
     written: Receiver<(u64, io::Result<()>)>,
     /// Whether the disk has not answered for too long.
     hangs: bool,
-    /// Whether the last log message was that writing fails.
+    /// Whether the last log message was about a failed write.
     failing: bool,
 }
 
@@ -80,7 +81,7 @@ impl LastReportFile {
             Ok((state, last)) => Ok((Some(state), last)),
             Err(taken @ LockError::Taken { .. }) => Err(taken),
             Err(error) => {
-                warn!("{error}. Reports are numbered from 1 again, and the first one does not name the one before");
+                warn!("{error}. Reports are numbered from 1 again, and the first one does not name its predecessor");
                 Ok((None, None))
             }
         }
@@ -160,7 +161,7 @@ impl LastReportFile {
             Ok(()) if std::mem::take(&mut self.failing) => info!("the number of the last report is written again"),
             Err(error) if !std::mem::replace(&mut self.failing, true) => warn!(
                 "cannot write the number of the last report to the state directory: {error}. Reports go on; if weir \
-                 restarts now, it gives some numbers again, with other ids"
+                 restarts now, it uses some numbers again, with other ids"
             ),
             _ => {}
         }
@@ -171,7 +172,7 @@ impl LastReportFile {
 fn read(path: &Path) -> io::Result<Option<String>> {
     let file = match plain_file::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // It is, for example, a directory, so it is not from weir.
+        // For example, the path is a directory, so weir did not write it.
         Err(error) if matches!(error.kind(), io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput) => {
             return Ok(Some(String::new()));
         }
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_known_after_a_restart() {
+    fn the_last_report_is_known_after_a_restart() {
         let directory = Directory::new("restart");
         let (mut state, known) = when_free(&directory);
         assert_eq!(known, None, "nothing was kept yet");
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_torn_or_of_somebody_else_is_replaced() {
+    fn a_torn_or_foreign_file_is_replaced() {
         let whole = serde_json::to_string(&StateFile { schema: SCHEMA.into(), id: last(42).id, seq: 42 }).unwrap();
         assert_eq!(parse(&whole, OBSERVER), Ok(last(42)));
         for length in 0..whole.len() {
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_used_is_no_reason_to_stop() {
+    fn weir_goes_on_if_the_directory_cannot_be_used() {
         let directory = Directory::new("unusable");
         assert!(matches!(
             LastReportFile::take(&directory.0.join("missing"), OBSERVER),
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_hangs_is_waited_for_once_and_then_gets_the_newest() {
+    fn a_hanging_disk_delays_one_report_and_later_gets_the_newest() {
         let (orders, waiting) = bounded(1);
         let (answers, written) = bounded(1);
         let mut state = LastReportFile { orders, waiting: waiting.clone(), written, hangs: false, failing: false };

@@ -1,4 +1,4 @@
-//! What `weir top` shows: a running weir, asked over its control socket, or captures, replayed at a chosen speed.
+//! The sources of `weir top`: a running weir, queried over its control socket, or captures, replayed at a chosen speed.
 
 use std::{
     io,
@@ -27,16 +27,16 @@ use crate::{
     replay::{self, Listener, Options},
 };
 
-/// How many updates wait for the screen.
+/// How many updates may wait for the screen.
 const WAITING_MAX: usize = 1024;
-/// How long to wait before a lost weir is asked again.
+/// How long to wait before the next attempt to reach a weir that has ended.
 const RETRY: Duration = Duration::from_secs(1);
-/// A longer silence in a capture is passed over.
+/// A longer silence in a capture is skipped.
 const SILENCE_MAX: u64 = 10;
-/// How often a replay that waits looks whether it has to end.
+/// How often a waiting replay checks whether it has to end.
 const NAP: Duration = Duration::from_millis(50);
 
-/// A key, and whether it is asked of the open window.
+/// A key, and whether the question is about the open window.
 struct Question {
     key: String,
     is_open: bool,
@@ -49,7 +49,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Asks the weir with this control socket. A weir that ends is asked again.
+    /// Follows the weir with this control socket. If that weir ends, tries again.
     ///
     /// # Errors
     ///
@@ -77,11 +77,11 @@ impl Live {
     }
 }
 
-/// Passes on all seconds, each new report, and each second the open window so far. Returns without an error if nobody
-/// takes them any more.
+/// Passes on each second, each new report, and each second the open window so far. Returns without an error when the
+/// screen has closed.
 fn follow(socket: &Path, send: &Sender<Update>) -> Result<(), AskError> {
     let (mut known, mut has_open) = (None, true);
-    // A weir without a report yet is no error.
+    // It is no error if weir has no report yet.
     if let Ok(report) = last_report(socket) {
         known = Some(report.id.clone());
         drop(send.send(Update::Report(report)));
@@ -108,7 +108,7 @@ fn follow(socket: &Path, send: &Sender<Update>) -> Result<(), AskError> {
                 has_open = false;
                 true
             }
-            // The next second comes soon.
+            // Try again in the next second.
             Err(_) => true,
         }
     })
@@ -150,7 +150,7 @@ impl Source for Live {
     }
 
     fn ask(&mut self, key: &str, is_open: bool) -> bool {
-        // If another question is being answered and one waits, this one is too early.
+        // If one question is being answered and another one waits, this one is dropped.
         let _ = self.questions.try_send(Question { key: key.to_owned(), is_open });
         true
     }
@@ -173,7 +173,7 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// Replays captures, `speed` seconds of them in each second.
+    /// Replays captures, `speed` seconds of them in each real second.
     ///
     /// # Errors
     ///

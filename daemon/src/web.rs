@@ -1,4 +1,4 @@
-//! What the page asks, and who answers: the same as for clients of the control socket.
+//! Answers the page's queries in the same way as those of clients of the control socket.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,20 +18,20 @@ use crate::{
 /// How long an answer may take, such as the union of a day's windows.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Those who answer.
+/// The sources of answers.
 pub struct Answers {
-    /// What can be asked about.
+    /// The last reports and the views.
     pub board: Arc<Board>,
-    /// Knows the keys of the last window.
+    /// Looks up keys in the last window.
     pub coordinator: Coordinator,
-    /// Has the open window read.
+    /// Requests readings of the open window.
     pub live: LiveAsker,
-    /// Knows what was before, if anybody does.
+    /// The history, if it is enabled.
     pub history: Option<Asker>,
 }
 
 impl Answers {
-    /// Answers the page's questions, and waits for those who know.
+    /// Answers the page's queries, and waits for their sources.
     pub fn answerer(self) -> Answerer {
         Box::new(move |question| self.answer(question))
     }
@@ -47,7 +47,7 @@ impl Answers {
         }
     }
 
-    /// Has the open window read.
+    /// Reads the open window.
     fn read(&self) -> Result<Vec<u8>, Refusal> {
         let told = |why: Unanswered| match why {
             Unanswered::Refused(why) => Refusal::Refused(why),
@@ -61,7 +61,7 @@ impl Answers {
     fn remember(&self, query: Query) -> Result<Vec<u8>, Refusal> {
         let Some(history) = &self.history else { return Err(Refusal::Unavailable(history::OFF.to_owned())) };
         let answer = history.ask(query, || ()).map_err(Refusal::Unavailable)?;
-        let slow = |_| Refusal::Unavailable("weir did not find an answer in time: ask for a shorter time".to_owned());
+        let slow = |_| Refusal::Unavailable("weir did not find an answer in time: ask for a shorter span".to_owned());
         answer.recv_timeout(PATIENCE).map_err(slow)?.map(String::into_bytes).map_err(Refusal::Unavailable)
     }
 }

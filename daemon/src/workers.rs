@@ -1,8 +1,8 @@
 //! All workers, and closing their windows together.
 //!
-//! Every worker fills one shard, and there is a spare one for each. The order to close a window hands a spare to the
-//! worker, and the closed window brings the full shard back. Once it is reported, that shard is cleared and is a spare
-//! again.
+//! Every worker fills one shard, and has one spare shard. The order to close a window gives the spare to the worker,
+//! and the worker returns its full shard with the closed window. After the report that shard is cleared and becomes the
+//! spare.
 //!
 //! A worker that does not answer in time is late: the window ends without its part, which counts in the window in which
 //! it arrives. Until then the worker gets no new order.
@@ -40,9 +40,9 @@ pub enum WorkersError {
     Gone,
 }
 
-/// A closed window, as far as it is complete.
+/// The parts of a closed window that arrived in time.
 pub struct Parts {
-    /// What the workers measured. A worker that was late before may have two parts here.
+    /// The workers' parts. A worker that was late in the last window may have two.
     pub closed: Vec<Closed>,
     /// Workers whose part is incomplete, in the order in which they were started.
     pub late: Vec<usize>,
@@ -61,7 +61,7 @@ struct Worker<'scope> {
     closed: Receiver<Closed>,
     /// Whether it has not yet answered its last order.
     is_ordered: bool,
-    /// The change for its next order to carry.
+    /// The change that its next order will carry.
     change: Option<Change>,
     waker: Waker,
     thread: ScopedJoinHandle<'scope, Result<(), WorkerError>>,
@@ -87,7 +87,7 @@ impl<'scope> Workers<'scope> {
         waker: Waker,
         work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
     ) -> io::Result<()> {
-        // One order to close the window, and one to read it: neither is waited for.
+        // Room for one order to close the window and one to read it: the coordinator waits for neither.
         let (orders, orders_out) = bounded(2);
         let (closed_in, closed) = bounded(1);
         let work = move || {
@@ -99,7 +99,7 @@ impl<'scope> Workers<'scope> {
         Ok(())
     }
 
-    /// Replaces the spare shards: the next window begins with these, for other views.
+    /// Replaces the spare shards, because the next window has other views.
     pub fn renew(&mut self, mut make: impl FnMut() -> Box<Shard>) {
         for spare in &mut self.spares {
             *spare = make();
@@ -111,13 +111,14 @@ impl<'scope> Workers<'scope> {
         self.is_last = true;
     }
 
-    /// How many there are.
+    /// The number of workers.
     pub const fn count(&self) -> usize {
         self.workers.len()
     }
 
-    /// Has every worker read its open window; the answers go to `reply`, which has room for one of each. Returns how
-    /// many will come. `None` if one of them is late, or still has an earlier reading to do: then no worker is asked.
+    /// Has every worker read its open window. The answers go to `reply`, which has room for one answer of each worker.
+    /// Returns how many answers will come. If a worker is late, or has not finished an earlier reading, asks no worker
+    /// and returns `None`.
     pub fn read(&self, number: u64, wanted: &Wanted, reply: &Sender<OpenPart>) -> Option<usize> {
         if self.workers.iter().any(|worker| worker.is_ordered || !worker.orders.is_empty()) {
             return None;
@@ -192,7 +193,8 @@ impl<'scope> Workers<'scope> {
                 parts.late.push(nth);
             }
         }
-        // All are merged into the first, and the lists of an earlier window have other places.
+        // All parts are merged into the first one, and the lists of an earlier window have other places. So the latest
+        // window comes first.
         parts.closed.sort_by_key(|closed| Reverse(closed.shard.window()));
         Ok(parts)
     }
@@ -235,7 +237,7 @@ impl<'scope> Workers<'scope> {
         }
     }
 
-    /// Ends all workers; their threads are joined by their scope.
+    /// Ends all workers. The scope joins their threads.
     pub fn stop(self) {
         for Worker { orders, closed: _, is_ordered: _, change: _, waker, thread: _ } in self.workers {
             drop(orders);
@@ -275,7 +277,7 @@ mod tests {
         Workers::new((0..workers).map(|_| shard()).collect())
     }
 
-    /// A worker that has seen `packets` in every window, and as many records.
+    /// A worker that sees this many packets and records in every window.
     fn counting(packets: u64) -> impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send {
         move |orders, closed| {
             let mut open = shard();
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn every_window_has_every_workers_part_and_shards_come_back_empty() {
+    fn each_window_has_the_parts_of_all_workers_and_shards_return_empty() {
         thread::scope(|scope| {
             let mut workers = workers(3);
             for packets in [1, 10, 100] {
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_that_answer_other_questions_are_replaced_and_a_change_comes_with_the_first_of_the_new_ones() {
+    fn shards_of_other_views_are_replaced_and_the_change_comes_with_the_first_new_shard() {
         let sampling = Sampling { packets: Packets::OneIn(1), cpu: 0.5 };
         let others = Views::built_in(&SETTINGS, 20);
         let (told, tells) = crossbeam::channel::unbounded();
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_fails_instead_of_closing_its_window_says_why() {
+    fn the_error_of_a_worker_that_fails_is_reported() {
         thread::scope(|scope| {
             let mut workers = workers(2);
             spawn(&mut workers, scope, counting(1));
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_ends_on_its_own_is_noticed_without_an_order() {
+    fn a_worker_that_ends_unexpectedly_is_noticed_without_an_order() {
         thread::scope(|scope| {
             let mut workers = workers(2);
             spawn(&mut workers, scope, |_, _| Ok(()));
@@ -385,13 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_does_not_answer_is_late_and_its_part_comes_later() {
+    fn a_worker_that_does_not_answer_is_late_and_its_part_comes_in_a_later_window() {
         thread::scope(|scope| {
             let mut workers = workers(2);
             let (go, stuck) = bounded(0);
             spawn(&mut workers, scope, counting(1));
             spawn(&mut workers, scope, move |orders, closed| {
-                // It answers once, when it is stopped.
+                // It answers only once, when it is stopped.
                 stuck.recv().unwrap();
                 counting(10)(orders, closed)
             });
@@ -403,7 +405,7 @@ mod tests {
                 (seen.packets, late)
             };
             let brief = Duration::from_millis(10);
-            // However often this is repeated: the others are reported, and the late worker gets no second order.
+            // The others are reported each time, and the late worker gets no second order.
             for _ in 0..3 {
                 assert_eq!(close(brief), (1, vec![1]));
             }
@@ -443,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crew_of_nobody_closes_an_empty_window() {
+    fn without_workers_an_empty_window_closes() {
         assert!(Workers::new(Vec::new()).close(LONG, None, |_| ()).unwrap().closed.is_empty());
     }
 }

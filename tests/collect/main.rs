@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         free("only_who_knows_the_token_stores", only_who_knows_the_token_stores),
         free("other_machines_are_not_let_in_by_accident", other_machines_are_not_let_in_by_accident),
         free("a_database_that_is_gone_is_answered_later", a_database_that_is_gone_is_answered_later),
-        free("clients_that_hang_hold_nobody_up", clients_that_hang_hold_nobody_up),
+        free("clients_that_hang_do_not_delay_others", clients_that_hang_do_not_delay_others),
         free("much_work_of_some_holds_nobody_else_up", much_work_of_some_holds_nobody_else_up),
         free("a_request_that_has_begun_is_answered_at_the_end", a_request_that_has_begun_is_answered_at_the_end),
         trial("a_full_disk_is_answered_later", a_full_disk_is_answered_later, &[&root()]),
@@ -330,7 +330,7 @@ fn a_database_that_is_gone_is_answered_later() -> Result<()> {
     check_ids(scratch.path(), &stored)
 }
 
-fn clients_that_hang_hold_nobody_up() -> Result<()> {
+fn clients_that_hang_do_not_delay_others() -> Result<()> {
     const CLIENTS: usize = 200;
     let scratch = Scratch::new()?;
     let collector = Collecting::start(scratch.path(), &[])?;

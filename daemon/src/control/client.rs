@@ -14,7 +14,7 @@ use weir_report::Second;
 
 use super::protocol::{Command, Request, Response};
 
-/// How long weir may take to answer: it may be closing a window.
+/// How long to wait for an answer: weir may be closing a window.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Why there is no answer.
@@ -37,8 +37,8 @@ pub enum AskError {
     Broken(PathBuf, #[source] io::Error),
     /// weir did not answer in time.
     #[error(
-        "the weir at {path} has not answered within {seconds} s: it is very busy, or was stopped. Ask again; what it does \
-         is in its log (`journalctl -u weir`)"
+        "the weir at {path} has not answered within {seconds} s: it is very busy, or was stopped. Ask again; its log \
+         says what it does (`journalctl -u weir`)"
     )]
     Busy {
         /// The socket.
@@ -48,8 +48,8 @@ pub enum AskError {
     },
     /// The connection ended without an answer.
     #[error(
-        "the weir at {0} has ended the connection without an answer: it is stopping, or too many others ask it. Ask \
-         again; what it does is in its log (`journalctl -u weir`)"
+        "the weir at {0} has ended the connection without an answer: it is stopping, or too many clients are \
+         connected. Ask again; its log says what it does (`journalctl -u weir`)"
     )]
     Silent(PathBuf),
     /// The answer is not in this protocol.
@@ -81,11 +81,10 @@ pub fn ask(path: &Path, command: Command) -> Result<Box<RawValue>, AskError> {
     ask_within(PATIENCE, path, command)
 }
 
-/// Passes on a message each second, until `take` returns false.
+/// Passes each second's message to `take`, until `take` returns false.
 ///
 /// # Errors
-///
-/// Why there are no more.
+/// Why there are no more messages.
 pub fn subscribe(path: &Path, take: &mut dyn FnMut(Second) -> bool) -> Result<(), AskError> {
     let mut lines = BufReader::new(request(PATIENCE, path, Command::Subscribe)?);
     let mut line = String::new();
@@ -139,7 +138,7 @@ fn request(patience: Duration, path: &Path, command: Command) -> Result<UnixStre
     connect().map_err(|error| broken(patience, path, error))
 }
 
-/// The answer in a line.
+/// Parses the answer.
 fn understood(path: &Path, line: &[u8]) -> Result<Box<RawValue>, AskError> {
     match serde_json::from_slice(line).map_err(|_| AskError::Foreign(path.to_owned()))? {
         Response::Answer(answer) => Ok(answer),
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_told_apart_from_a_wrong_one() {
+    fn a_missing_answer_and_a_wrong_one_have_different_errors() {
         let silent = said("silent", |mut stream| hear(&mut stream));
         assert!(silent.contains("ended the connection without an answer"), "{silent}");
         let busy = said("busy", |mut stream| {

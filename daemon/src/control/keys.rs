@@ -1,4 +1,4 @@
-//! What is known of keys in the last window: parses them, and asks the coordinator.
+//! Looks up keys in the last window: parses them, and asks the coordinator.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) const NO_WINDOW: &str = "no window has ended since weir was started";
 /// Asks the coordinator, with the views that the keys were parsed with.
 pub type Coordinator = Box<dyn Fn(Arc<Views>, Vec<Ask>) -> Result<KeyAnswers, String> + Send>;
 
-/// What all views know of these keys.
+/// Looks up these keys in all views.
 pub fn look_up(board: &Board, coordinator: &Coordinator, keys: &[String]) -> Response {
     if !is_number_allowed(keys) {
         return wrong_number(keys);
@@ -36,12 +36,12 @@ pub fn look_up(board: &Board, coordinator: &Coordinator, keys: &[String]) -> Res
     }
 }
 
-/// Whether so many keys may be asked for at a time.
+/// Whether one request may have this many keys.
 pub(super) const fn is_number_allowed(keys: &[String]) -> bool {
     !keys.is_empty() && keys.len() <= KEYS_MAX
 }
 
-/// The answer if they may not.
+/// The refusal of a wrong number of keys.
 pub(super) fn wrong_number(keys: &[String]) -> Response {
     Response::Refused(format!("{} keys: ask for 1 to {KEYS_MAX} at a time", keys.len()))
 }

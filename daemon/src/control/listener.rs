@@ -1,4 +1,4 @@
-//! The socket in the file system: created so that no other user can open it even for a moment, and removed at the end.
+//! The socket in the file system. No other user can open it at any moment, and it is removed at the end.
 
 use std::{
     fs, io,
@@ -68,7 +68,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Creates the socket. One left by a killed weir is replaced.
+    /// Creates the socket. Replaces a socket that a killed weir left.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Listener {
             Ok(_) if UnixStream::connect(path).is_ok() => return Err(ListenError::InUse),
             _ => {}
         }
-        // It has another name until its mode is set.
+        // The socket has a temporary name until its mode is set.
         let mut made = path.as_os_str().to_owned();
         made.push(format!(".{}", std::process::id()));
         let made = PathBuf::from(made);
@@ -119,20 +119,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_is_for_owner_and_group_and_goes_with_its_weir() {
+    fn a_socket_is_for_owner_and_group_and_is_removed_at_the_end() {
         let directory = std::env::temp_dir().join(format!("weir-listener-{}", std::process::id()));
         let path = directory.join("control.sock");
         let made = Directory::provide(Some(&path));
         assert_eq!(made.made(), Some(directory.as_path()));
         drop((Listener::open(&path).unwrap(), made));
-        assert!(!directory.exists(), "what was made for it");
+        assert!(!directory.exists(), "the directory that was created for it is removed");
         fs::create_dir(&directory).unwrap();
-        assert_eq!(Directory::provide(Some(&path)).made(), None, "what was there stays");
+        assert_eq!(Directory::provide(Some(&path)).made(), None, "an existing directory stays");
         let listener = Listener::open(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, MODE);
         assert!(UnixStream::connect(&path).is_ok());
-        assert!(matches!(Listener::open(&path), Err(ListenError::InUse)), "a second weir does not take it");
-        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "and leaves nothing");
+        assert!(matches!(Listener::open(&path), Err(ListenError::InUse)), "a second weir does not replace it");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "and leaves no other file");
         drop(listener);
         assert!(!path.exists());
 
@@ -144,9 +144,13 @@ mod tests {
         fs::write(&path, "precious").unwrap();
         assert!(matches!(Listener::open(&path), Err(ListenError::NoSocket)));
         drop(second);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "precious", "what is not its own stays");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious", "a foreign file stays");
         let missing = directory.join("no/such/control.sock");
-        assert_eq!(Directory::provide(Some(&missing)).made(), None, "one directory is made, not two");
+        assert_eq!(
+            Directory::provide(Some(&missing)).made(),
+            None,
+            "only the last directory is created, not its parents"
+        );
         assert!(matches!(Listener::open(&missing), Err(ListenError::System(_))));
         fs::remove_dir_all(&directory).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Questions about the open window, from the server to the coordinator.
+//! Queries about the open window, from the server to the coordinator.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use weir_datapath::interface::MeasuredInterface;
 use weir_measure::question::{Ask, Views};
 use weir_system::waker::Waker;
 
-/// What a client wants to know of the open window.
+/// A query about the open window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LiveQuery {
     /// All lists, or the one with this name.
@@ -15,21 +15,21 @@ pub enum LiveQuery {
         /// Its name.
         only: Option<String>,
     },
-    /// What is known of these keys, each as `FIELD=VALUE,...`.
+    /// These keys, each as `FIELD=VALUE,...`.
     Keys(Vec<String>),
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// The question is wrong: why.
+    /// The query is invalid, for this reason.
     Refused(String),
-    /// A worker did not answer in time, or too many wait.
+    /// A worker did not answer in time, or too many queries wait.
     Busy,
 }
 
 impl Unanswered {
-    /// In words.
+    /// The reason in words.
     pub fn text(self) -> String {
         match self {
             Self::Refused(why) => why,
@@ -38,22 +38,22 @@ impl Unanswered {
     }
 }
 
-/// The answer: a [`Live`](weir_report::Live) or [`LiveAnswers`](weir_report::LiveAnswers) as JSON. All who ask within a
-/// second share its memory.
+/// The answer: a [`Live`](weir_report::Live) or [`LiveAnswers`](weir_report::LiveAnswers) as JSON. All clients that ask
+/// within a second share its memory.
 pub type LiveAnswer = Result<Arc<[u8]>, Unanswered>;
 
-/// A question to the coordinator.
+/// A query to the coordinator.
 #[derive(Debug)]
 pub struct LiveRequest {
-    /// What the client wants to know.
+    /// The query.
     pub query: LiveQuery,
     reply: Sender<LiveAnswer>,
-    /// Woken when the answer is there.
+    /// Woken when the answer has arrived.
     waker: Option<Waker>,
 }
 
 impl LiveRequest {
-    /// Answers. The client may have gone meanwhile.
+    /// Sends the answer. The client may have disconnected meanwhile.
     pub fn answer(self, answer: LiveAnswer) {
         let _ = self.reply.try_send(answer);
         if let Some(waker) = self.waker {
@@ -61,16 +61,15 @@ impl LiveRequest {
         }
     }
 
-    /// The keys that it asks for, as text.
+    /// The requested keys, as text.
     pub fn keys(&self) -> &[String] {
         if let LiveQuery::Keys(keys) = &self.query { keys } else { &[] }
     }
 
-    /// The keys that it asks for, by view.
+    /// The requested keys, by view.
     ///
     /// # Errors
-    ///
-    /// A key is wrong.
+    /// A key is invalid.
     pub fn asks(&self, views: &Views, interfaces: &[MeasuredInterface]) -> Result<Vec<Ask>, String> {
         let names: Vec<&str> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
         let asks = self.keys().iter().map(|key| Ask::parse(key, views, &names).map_err(|why| format!("{key}: {why}")));
@@ -78,23 +77,22 @@ impl LiveRequest {
     }
 }
 
-/// Asks the coordinator; anybody may have one.
+/// Sends queries to the coordinator. It can be cloned.
 #[derive(Clone, Debug)]
 pub struct LiveAsker(Sender<LiveRequest>);
 
 impl LiveAsker {
-    /// An asker, and the coordinator's side. So many questions wait until the coordinator has time.
+    /// An asker, and the coordinator's side. Up to `waiting` queries wait until the coordinator has time.
     pub fn new(waiting: usize) -> (Self, Receiver<LiveRequest>) {
         let (send, requests) = bounded(waiting);
         (Self(send), requests)
     }
 
-    /// Asks; does not wait. When the answer is in the returned channel, `waker` is woken, if there is one. The answer
-    /// comes within some seconds, unless weir stops.
+    /// Sends a query without waiting for its answer. When the answer is in the returned channel, `waker` is woken, if
+    /// there is one. The answer comes within some seconds, unless weir stops.
     ///
     /// # Errors
-    ///
-    /// Too many questions wait.
+    /// Too many queries wait.
     pub fn ask(&self, query: LiveQuery, waker: Option<Waker>) -> Result<Receiver<LiveAnswer>, Unanswered> {
         let (reply, answer) = bounded(1);
         match self.0.try_send(LiveRequest { query, reply, waker }) {

@@ -2,15 +2,14 @@
 //! orders (`weir reload`, `weir detach`).
 //!
 //! ```text
-//! client:       a line of JSON with a request    -> socket
-//! server:       reads it, and answers from the board, or asks the coordinator or the reloader -> socket
-//! coordinator:  writes the board at each window's end, and looks keys up in the sketches of the last window; has the
-//!               workers read the open window
+//! client:       a line of JSON with a request    -> socket server:       reads it, and answers from the board, or asks
+//! the coordinator or the reloader -> socket coordinator:  writes the board at each window's end, and looks keys up in
+//! the sketches of the last window; has the workers read the open window
 //! ```
 //!
 //! The server is one thread. It never waits for a client, so a client that hangs or floods does not affect the others.
 //! Every user who may open the socket may read everything: its mode is 0660. Only root and the user that weir runs as
-//! may change something: the kernel tells which user a client runs as.
+//! may change anything: the kernel says which user a client runs as.
 
 pub mod client;
 pub mod keys;
@@ -51,16 +50,16 @@ pub struct Question {
     pub asks: Vec<Ask>,
     /// The views that the keys were parsed with.
     pub views: Arc<Views>,
-    /// Receives the answer: what is known of each key; `None` if the last window had other views.
+    /// Receives the answer; `None` if the last window had other views.
     pub reply: Sender<Option<KeyAnswers>>,
 }
 
 /// A request to the coordinator to detach from interfaces.
 #[derive(Debug)]
 pub struct Release {
-    /// Their names; all if there is none.
+    /// Their names; empty means all.
     pub interfaces: Vec<String>,
-    /// Receives the answer: what weir has detached from, or which of the interfaces it does not measure.
+    /// Receives the interfaces that weir detached from, or an error with those that it does not measure.
     pub reply: Sender<Result<Vec<String>, String>>,
 }
 
@@ -75,7 +74,7 @@ pub struct Control {
     pub releases: Receiver<Release>,
     /// Questions about the open window.
     pub live: Receiver<LiveRequest>,
-    /// For everybody else who asks about the open window.
+    /// For other parts of weir that ask about the open window.
     pub asker: LiveAsker,
     ask: Sender<Question>,
     end: Waker,
@@ -124,7 +123,7 @@ impl Control {
         Ok(control)
     }
 
-    /// The way to the coordinator, for somebody else who asks about keys.
+    /// The connection to the coordinator, for other parts of weir that look up keys.
     pub fn coordinator(&self) -> Coordinator {
         let ask = self.ask.clone();
         Box::new(move |views, asks| put(&ask, views, asks))
@@ -137,7 +136,7 @@ impl Drop for Control {
     }
 }
 
-/// How many questions about the open window wait until the coordinator has time.
+/// How many queries about the open window may wait until the coordinator has time.
 const LIVE_WAITING: usize = 64;
 /// How long the server waits for the coordinator, which may be closing a window.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -146,7 +145,7 @@ fn busy<T>(_: T) -> String {
     "weir is busy closing a window: ask again".to_owned()
 }
 
-/// Tells the coordinator to detach. It does so even if its answer comes too late.
+/// Tells the coordinator to detach. The coordinator detaches even if its answer comes too late.
 fn tell(coordinator: &Sender<Release>, interfaces: Vec<String>) -> Result<Vec<String>, String> {
     let (reply, answer) = bounded(1);
     coordinator.send_timeout(Release { interfaces, reply }, PATIENCE).map_err(busy)?;

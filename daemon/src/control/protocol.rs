@@ -1,4 +1,5 @@
-//! The protocol of the control socket: one line of JSON each way. Only `subscribe` is answered by one line a second.
+//! The protocol of the control socket: one line of JSON each way. Only `subscribe` has several answers, one line each
+//! second.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
@@ -19,11 +20,11 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last: Option<u32>,
     },
-    /// What is known of some keys in the last window.
+    /// Look up some keys in the last window.
     Ask {
-        /// Each as `FIELD=VALUE,...`.
+        /// The keys, each as `FIELD=VALUE,...`.
         keys: Vec<String>,
-        /// Of the open window instead, so far.
+        /// Whether to look in the open window so far instead.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         live: bool,
     },
@@ -35,27 +36,27 @@ pub enum Command {
     },
     /// A message with exact counters every second, until the client disconnects.
     Subscribe,
-    /// What each interface carried in this time, in equal steps, and the totals of windows.
+    /// The traffic of each interface in this time, in equal steps, and the totals of windows.
     History {
-        /// The start, RFC 3339; as early as possible without it.
+        /// The start, RFC 3339; if missing, as early as possible.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<String>,
-        /// The end, RFC 3339; now without it.
+        /// The end, RFC 3339; if missing, now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
-        /// Maximum number of steps; 360 without it.
+        /// Maximum number of steps; if missing, 360.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         points: Option<u32>,
     },
     /// The union of all windows that touch this time.
     Span {
-        /// The start, RFC 3339; as early as possible without it.
+        /// The start, RFC 3339; if missing, as early as possible.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<String>,
-        /// The end, RFC 3339; now without it.
+        /// The end, RFC 3339; if missing, now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
-        /// The last windows instead, as many as this.
+        /// How many of the last windows to take instead.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last: Option<u32>,
     },
@@ -63,7 +64,7 @@ pub enum Command {
     Reload,
     /// Detach from interfaces, until weir is restarted, or the `interfaces` of its configuration change.
     Detach {
-        /// Their names; all if there is none.
+        /// Their names; empty means all.
         interfaces: Vec<String>,
     },
 }
@@ -72,7 +73,7 @@ impl Command {
     const NAMES: [&'static str; 9] =
         ["status", "report", "ask", "live", "subscribe", "history", "span", "reload", "detach"];
 
-    /// Whether it changes something, which only root and weir's own user may do.
+    /// Whether it changes anything, which only root and weir's own user may do.
     pub const fn is_for_owner(&self) -> bool {
         matches!(self, Self::Reload | Self::Detach { .. })
     }
@@ -100,27 +101,27 @@ pub enum Response {
     Answer(Box<RawValue>),
     /// The request is invalid.
     Refused(String),
-    /// It cannot be answered now.
+    /// No answer is available now.
     Unavailable(String),
 }
 
-/// What is known of some keys.
+/// The answer about some keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeyAnswers {
     /// The report of the window that the answers are about.
     pub report_id: String,
     /// That window.
     pub window: Window,
-    /// The answers of all views that have such keys, in the order of the question.
+    /// The answers of all views that have such keys, in the order of the request.
     pub answers: Vec<Row>,
 }
 
-/// What weir has detached from.
+/// The answer to `detach`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detached {
     /// Its process id.
     pub pid: u32,
-    /// Each interface and direction, in words, except interfaces without an account of their own.
+    /// Each interface and direction that weir detached from, in words, except interfaces without their own row.
     pub from: Vec<String>,
 }
 
@@ -156,7 +157,7 @@ impl Request {
                 ));
             }
             Some(Value::String(_)) | None => {}
-            // serde would take a number for the place of a command.
+            // serde would accept a number as the index of a command.
             Some(other) => return Err(format!("the request is not complete: the command is {other}, not a name")),
         }
         serde_json::from_value(value).map_err(|error| format!("the request is not complete: {error}"))
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_read_as_it_was_written() {
+    fn a_request_survives_writing_and_parsing() {
         let keys = vec!["src_ip=192.0.2.7".to_owned()];
         let detach = Command::Detach { interfaces: vec!["eth0".to_owned()] };
         for command in [
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_request_is_told_what_is_wrong() {
+    fn the_error_of_a_wrong_request_says_what_is_wrong() {
         for (line, part) in [
             ("", "not JSON"),
             ("status", "not JSON"),

@@ -1,7 +1,7 @@
 //! Answers clients, one request each, without ever blocking on one of them.
 //!
-//! A subscriber gets a message each second. All subscribers share its memory, and one that still has an earlier message
-//! to read skips it, so slow subscribers cost neither memory nor time.
+//! A subscriber gets a message each second. All subscribers share its memory. A subscriber that has not yet read an
+//! earlier message skips the new one, so slow subscribers cost neither memory nor time.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -33,31 +33,31 @@ use crate::{
     reload::{Outcome, Request},
 };
 
-/// Maximum number of clients. One more replaces the client that has been connected longest without a request.
+/// Maximum number of clients. A further client replaces the one that has been connected longest without a request.
 const CLIENTS_MAX: usize = 64;
-/// How many new clients are accepted before all are served again.
+/// How many new clients are accepted before the server serves all clients again.
 const ACCEPTED_MAX: usize = 8;
 /// The server pauses this long after some work, so a flood of clients gets at most [`ACCEPTED_MAX`] answers in that
 /// time.
 const REST: Duration = Duration::from_millis(1);
 /// How long a client may take, from connecting to the last byte of its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum number of subscribers: others can always ask.
+/// Maximum number of subscribers. It is lower than [`CLIENTS_MAX`], so other clients can always connect.
 const SUBSCRIBERS_MAX: usize = 32;
-/// How long a subscriber may read nothing.
+/// How long a subscriber may go without reading.
 const SUBSCRIBER_PATIENCE: Duration = Duration::from_secs(300);
 /// Maximum bytes of a request.
 const REQUEST_MAX: usize = 16 << 10;
-/// The answer to a client whose configuration is not read in time.
+/// The answer if the configuration was not read in time.
 const STILL_READING: &str = "weir is still reading the configuration: its log will say whether it was accepted \
                              (`journalctl -u weir`)";
-/// Measuring has priority, where the system lets a thread lower its own.
+/// The lower priority of this thread, so that measuring comes first. The system may refuse it.
 const NICENESS: i32 = 10;
 
 /// Tells the coordinator to detach from interfaces.
 pub type Releaser = Box<dyn Fn(Vec<String>) -> Result<Vec<String>, String> + Send>;
 
-/// Sources of answers that are not on the board.
+/// Sources of the answers that are not on the board.
 pub struct AnswerSources {
     /// Asks the coordinator.
     pub coordinator: Coordinator,
@@ -98,13 +98,13 @@ enum ClientState {
     Asking(Vec<u8>),
     /// The answer to its request is being prepared.
     Waiting(Receiver<Outcome>),
-    /// The history is looking for the answer.
+    /// The history is preparing the answer.
     Remembering(Receiver<Answer>),
-    /// The workers read the open window for it.
+    /// The workers are reading the open window for it.
     Reading(Receiver<LiveAnswer>),
     /// What remains of its answer; the first part starts at this byte.
     Answered { parts: Vec<Chunk>, sent: usize },
-    /// It gets a message each second: what remains of the one with the number `last`, which was the last it got.
+    /// It gets a message each second. `parts` are what remains of its latest message, which has the number `last`.
     Subscribed { parts: Vec<Chunk>, sent: usize, last: u64 },
 }
 
@@ -138,7 +138,7 @@ impl ClientState {
         Self::Answered { parts: vec![Chunk { bytes: line.len(), memory: line.into() }], sent: 0 }
     }
 
-    /// All who get the same answer share its memory.
+    /// All clients that get the same answer share its memory.
     fn of_live(answer: LiveAnswer) -> Self {
         match answer {
             Ok(memory) => {
@@ -195,7 +195,8 @@ impl Server {
             fds[own.len()..].iter().map(|fd| fd.revents().intersects(gone)).collect::<Vec<_>>().into_iter();
         drop(fds);
         self.ready.clear();
-        // A subscriber that waits for the next second is neither read from nor written to.
+        // The server neither reads from nor writes to a subscriber that waits for the next second, so it would not
+        // notice that it has disconnected.
         self.clients.retain(|client| !has_gone.next().is_some_and(|gone| gone && client.is_subscriber()));
         is_over
     }
@@ -221,7 +222,8 @@ impl Server {
         }
     }
 
-    /// Whether the client stays. If it waits for an answer and its time is up, it is told so and has time to read that.
+    /// Whether the client stays. If it still waits for an answer when its time is up, it gets an error, and time to
+    /// read it.
     fn has_time(&self, client: &mut Client, now: Duration) -> bool {
         if client.left(self.patience, now) > Duration::ZERO {
             return true;
@@ -286,7 +288,7 @@ impl Server {
         }
     }
 
-    /// The client's next state after this request. All readers of a report share its memory.
+    /// The client's next state after this request. All clients that get a report share its memory.
     fn answer(&self, line: Result<&[u8], String>, client: &UnixStream) -> ClientState {
         let command = line.and_then(protocol::Request::parse).map(|request| request.command);
         let response = match command.and_then(|command| self.permit(command, client)) {
@@ -373,7 +375,7 @@ impl Server {
         ))
     }
 
-    /// Has the open window read.
+    /// Requests a reading of the open window.
     fn read(&self, query: LiveQuery) -> ClientState {
         match self.others.live.ask(query, Some(self.ready.clone())) {
             Ok(answer) => ClientState::Reading(answer),
@@ -382,7 +384,7 @@ impl Server {
     }
 }
 
-/// Reports as a list. All readers of a report share its memory.
+/// Reports as a list. All clients that get a report share its memory.
 fn several(reports: Vec<Encoded>) -> Vec<Chunk> {
     let mut parts = vec![Chunk::from(*b"{\"answer\":[")];
     for (nth, report) in reports.into_iter().enumerate() {
@@ -397,7 +399,7 @@ fn several(reports: Vec<Encoded>) -> Vec<Chunk> {
     parts
 }
 
-/// The message of a second for a subscriber that got none of the `skipped` ones before it.
+/// The message of a second, for a subscriber that missed the `skipped` messages before it.
 fn message(second: &LastSecond, skipped: u64) -> Vec<Chunk> {
     let skipped = if skipped > 0 { format!("\"skipped\":{skipped},") } else { String::new() };
     let head = format!("{{\"answer\":{{{skipped}").into_bytes();
@@ -447,7 +449,7 @@ impl Client {
     }
 }
 
-/// Reads what has arrived, until a line is complete. `Ok(Some(Err))` is a line that is too long.
+/// Reads what has arrived. Returns the line once it is complete; `Ok(Some(Err))` if it is too long.
 ///
 /// # Errors
 ///

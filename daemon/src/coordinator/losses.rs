@@ -1,9 +1,9 @@
-//! Packets of a window that were not measured: what the log says of them.
+//! Logs the packets of a window that were not measured.
 
 use tracing::{error, warn};
 use weir_common::ledger::{Ledger, Loss};
 
-/// Warns of packets that are missing in a window, and says what to do about it.
+/// Warns about packets that are missing in a window, and says what to do about it.
 pub fn warn_of(interface: &str, ledger: &Ledger) {
     if !ledger.balances() {
         error!(interface, ?ledger, "the ledger does not balance: this is a bug in weir, please report it");
@@ -28,8 +28,8 @@ pub fn warn_of(interface: &str, ledger: &Ledger) {
         warn!(
             interface,
             packets = died,
-            "an earlier weir was killed when it had read these packets and not reported them: they are lost, and the bounds \
-             in the report are wider"
+            "an earlier weir was killed after it had read these packets and before it reported them: they are lost, \
+             and the bounds in the report are wider"
         );
     }
     if lost > 0 {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_for_a_loss_is_told_apart() {
+    fn each_reason_for_a_loss_is_counted_separately() {
         let mut ledger = Ledger::default();
         assert_eq!(Missing::of(&ledger), Missing { dropped: 0, died: 0, missed: 0, lost: 0 });
         ledger.counters.lost[Loss::SocketDrop as usize] = Tally::new(3, 300);

@@ -1,4 +1,4 @@
-//! What a window is measured with, and how it ends: all workers close it, and their parts become a report.
+//! Everything that measures a window, and the end of a window: all workers close it, and their parts become a report.
 
 use std::{collections::BTreeSet, iter, mem, sync::Arc, time::Duration};
 
@@ -39,15 +39,16 @@ pub struct Measuring<'a, 'scope> {
     pub workers: Workers<'scope>,
     /// Turns closed windows into reports.
     pub closing: Closing,
-    /// What is handed over to the next weir, if systemd keeps it.
+    /// The state for the next weir, if systemd keeps it.
     pub handover: Option<Handover>,
-    /// What an earlier weir counted but did not report; it goes into the first report.
+    /// Packets that an earlier weir counted but did not report. The first report includes them.
     pub inherited: Option<datapath::Edge>,
     /// The last reported window.
     pub last: Option<LastWindow>,
 }
 
-/// The last reported window. Keys are looked up in it until the next one ends; its shard would be idle anyway.
+/// The last reported window. Keys are looked up in it until the next one ends. Until then its shard is not needed
+/// elsewhere.
 pub struct LastWindow {
     /// The part that all others were merged into.
     first: Closed,
@@ -67,13 +68,13 @@ pub struct WindowEnd {
     pub next: Moment,
     /// How long to wait for the workers.
     pub patience: Duration,
-    /// What each interface carried in each second of the window.
+    /// The traffic of each interface in each second of the window.
     pub rates: Vec<Rates>,
 }
 
 /// A window that has ended.
 pub struct Ended {
-    /// Its report, with addresses as the configuration lets them be disclosed.
+    /// Its report, with addresses masked as configured.
     pub report: Report,
     /// Its views.
     pub views: Arc<Views>,
@@ -83,7 +84,7 @@ pub struct Ended {
 
 impl Measuring<'_, '_> {
     /// Closes the window on all workers, and makes its report. `upcoming` is the configuration of the next window, if
-    /// it is a new one; `sinks` are the metrics of the sinks.
+    /// that is a new one. `sinks` are the metrics of the sinks.
     ///
     /// # Errors
     ///
@@ -114,7 +115,7 @@ impl Measuring<'_, '_> {
         let Self { attachments, closing, .. } = self;
         let account = |ledgers: &[Ledger]| account(attachments, config, ledgers);
         let report = closing.report(&mut window.closed, span, late, emptied, account, sinks())?;
-        // Before anything is published: to sinks, the webhook, the log, or clients.
+        // Mask addresses before anything is published to sinks, the webhook, the log, or clients.
         let report = sink::of_report(config.addresses, report);
         let has_measured = !window.closed.is_empty() || window.late.is_empty();
         let views = self.closing.views.clone();
@@ -126,7 +127,7 @@ impl Measuring<'_, '_> {
         Ok(Ended { report, views, has_measured })
     }
 
-    /// Looks up keys in the last window. The client may have gone meanwhile.
+    /// Looks up keys in the last window. The client may have disconnected meanwhile.
     pub fn answer(&self, question: &Question) {
         let last = self.last.as_ref().filter(|last| Arc::ptr_eq(&last.views, &question.views));
         let asked = last.and_then(|LastWindow { first, views, report_id, window }| {
@@ -147,21 +148,21 @@ impl Measuring<'_, '_> {
         self.fleet.as_ref().map_or_else(Tally::default, |fleet| fleet.seen(slot))
     }
 
-    /// Writes the interfaces down for the next weir, if they have changed.
+    /// Saves the interfaces for the next weir, if they have changed.
     pub fn note_interfaces(&mut self) {
         if let Some(handover) = &mut self.handover {
             handover.note(self.attachments.slot_states());
         }
     }
 
-    /// The last window could be queried until now. Its shard is needed again.
+    /// Ends queries about the last window, because its shard is needed again.
     fn forget_last(&mut self, config: &Config) {
         let Self { closing, workers, last, .. } = self;
         let shard = last.take().map(|last| last.first);
         workers.take_back(shard, &closing.views, || closing.keys.shard(&config.estimates, &closing.views));
     }
 
-    /// Makes attachments and spare shards ready for the configuration of the next window.
+    /// Prepares attachments and spare shards for the configuration of the next window.
     fn make_ready(&mut self, upcoming: &Prepared) -> Change {
         let Self { attachments, workers, closing, .. } = self;
         let Prepared { config, views, interfaces, .. } = upcoming;
@@ -181,7 +182,8 @@ impl Measuring<'_, '_> {
         late
     }
 
-    /// What the programs counted is reported now; what was read after the last window is left for the next weir.
+    /// Notes that the programs' counters are reported now. Records that were read after the last window are for the
+    /// next weir.
     fn note_for_the_next_weir(&mut self, parts: &mut [Closed]) {
         let Some(handover) = &mut self.handover else { return };
         for closed in parts.iter_mut().filter(|closed| closed.is_of_programs) {
@@ -189,7 +191,7 @@ impl Measuring<'_, '_> {
         }
     }
 
-    /// Adds what belongs to no single worker. These are sums over all CPUs, so it does not matter which part has them.
+    /// Adds sums over all CPUs. They belong to no single worker, so it does not matter which part has them.
     fn add_sums(&mut self, parts: &mut [Closed], rates: Vec<Rates>, length: Duration) {
         let Some((first, others)) = parts.split_first_mut() else { return };
         first.edge.add_rates(rates);
@@ -205,7 +207,8 @@ impl Measuring<'_, '_> {
         self.attachments.compare(&counted, length, &mut first.edge);
     }
 
-    /// A part that was measured with another key or other views cannot be merged: its packets are lost.
+    /// Drops parts that were measured with another key or other views. They cannot be merged, so their packets are
+    /// lost.
     fn drop_other_keys(&mut self, config: &Config, parts: &mut [Closed]) {
         let closing = &mut self.closing;
         for closed in parts {
@@ -213,7 +216,8 @@ impl Measuring<'_, '_> {
             if packets > 0 {
                 warn!(
                     packets,
-                    "a CPU was so late that the key of the day or the configuration has changed: its packets count as lost"
+                    "a CPU was so late that the daily key or the configuration has changed meanwhile: its packets count \
+                     as lost"
                 );
             }
             if !Arc::ptr_eq(closed.shard.plan(), &closing.views) {

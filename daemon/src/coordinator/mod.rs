@@ -1,8 +1,7 @@
 //! The coordinator follows the interfaces and the CPUs, ends each window on time, and has its report published.
 //!
 //! [`Coordinator`] is one loop over everything that can happen. [`Measuring`] closes windows and makes their reports,
-//! the [`Publisher`] hands them on. `schedule` says when interfaces are checked, and `losses` what the log says of
-//! packets that are missing.
+//! the [`Publisher`] publishes them. `schedule` decides when interfaces are checked, and `losses` logs missing packets.
 
 mod losses;
 mod measuring;
@@ -79,13 +78,13 @@ pub enum MeasureError {
 pub struct Coordinator<'a, 'scope> {
     /// The configuration in force.
     pub config: Arc<Config>,
-    /// What windows are measured with.
+    /// Everything that measures windows.
     pub measuring: Measuring<'a, 'scope>,
     /// Where reports go.
     pub publisher: Publisher,
     /// The first window, which began when the shards got their keys.
     pub window: Window,
-    /// News of interfaces.
+    /// Changes of interfaces.
     pub news: Receiver<News>,
     /// Ends the thread that delivers them.
     pub ender: Ender,
@@ -97,7 +96,7 @@ pub struct Coordinator<'a, 'scope> {
     pub pending: Option<Prepared>,
 }
 
-/// What the log says of the machine once everything is attached.
+/// Facts about the machine for the log, once everything is attached.
 #[derive(Clone, Copy)]
 pub struct Greeting<'a> {
     /// How many CPUs are online.
@@ -117,7 +116,7 @@ struct LoopState {
     has_watchdog: bool,
     /// Whether systemd was told that weir is ready.
     is_ready: bool,
-    /// Whether any worker measured the last window; otherwise the watchdog is not fed.
+    /// Whether any worker measured the last window. If not, weir does not ping the watchdog.
     is_alive: bool,
 }
 
@@ -137,7 +136,8 @@ impl Coordinator<'_, '_> {
         result
     }
 
-    /// Logs what was obtained, and tells systemd that weir is ready: everything that can be attached is attached.
+    /// Logs how each interface is measured, and tells systemd that weir is ready: everything that can be attached is
+    /// attached.
     fn greet(&self, Greeting { cpus, memory }: Greeting<'_>) {
         let kernel = uname();
         info!(
@@ -166,7 +166,7 @@ impl Coordinator<'_, '_> {
             pulse: Pulse::new(now.monotonic, since_second(now), self.measuring.seen_by_slot()),
             seconds: Seconds::default(),
             readings: Readings::new(self.measuring.workers.count()),
-            // systemd sets this variable if there is one.
+            // systemd sets this variable if the unit has a watchdog.
             has_watchdog: std::env::var_os("WATCHDOG_USEC").is_some(),
             is_ready: self.measuring.attachments.waiting() == 0,
             is_alive: true,
@@ -208,13 +208,14 @@ impl Coordinator<'_, '_> {
             recv(stop) -> _ => return Ok(false),
             recv(self.news) -> first => {
                 if first.is_err() {
-                    warn!("the kernel reports no more interface changes: weir notices them within two seconds");
+                    warn!("the kernel no longer reports interface changes: weir now notices them within two seconds");
                     self.news = never();
                 }
                 self.note_news(&mut state.looks, first.into_iter().chain(self.news.try_iter()).collect());
             }
             recv(self.measuring.attachments.done()) -> done => {
-                // First handle the news: an interface that vanished must not be mistaken for a detached program.
+                // Handle changes of interfaces first: an interface that vanished must not be mistaken for a detached
+                // program.
                 let news = self.news.try_iter().collect::<Vec<_>>();
                 if !news.is_empty() {
                     self.note_news(&mut state.looks, news);
@@ -244,7 +245,7 @@ impl Coordinator<'_, '_> {
                     if applies_at.is_some() {
                         self.pending = Some(prepared);
                     }
-                    // If the reloader has given up waiting, it says so itself.
+                    // If the reloader has given up waiting, it has logged that itself.
                     let _ = reply.send(applies_at);
                 }
                 Err(_) => self.reloads.offers = never(),
@@ -263,7 +264,7 @@ impl Coordinator<'_, '_> {
         }
     }
 
-    /// Interfaces have appeared, gone or changed.
+    /// Handles interfaces that appeared, vanished or changed.
     fn note_news(&mut self, looks: &mut LookSchedule, news: Vec<News>) {
         let attachments = &mut self.measuring.attachments;
         for one in news {
@@ -277,7 +278,7 @@ impl Coordinator<'_, '_> {
         looks.hear();
     }
 
-    /// Checks the interfaces and the CPUs, and tells systemd how weir is.
+    /// Checks the interfaces and the CPUs, and tells systemd the state of weir.
     fn look(&mut self, state: &mut LoopState, greeting: Greeting<'_>) {
         let attachments = &mut self.measuring.attachments;
         attachments.follow();
@@ -298,7 +299,7 @@ impl Coordinator<'_, '_> {
         }
     }
 
-    /// Publishes what came in the last second, if anybody wants to know.
+    /// Publishes the traffic of the last second, if it has subscribers.
     fn tell_second(&self, seconds: &mut Seconds, now: Moment, window_start: Timestamp) {
         let (board, history) = (&self.control.board, self.publisher.history());
         if !board.is_subscribed() && history.is_none() {
@@ -323,7 +324,7 @@ impl Coordinator<'_, '_> {
         }
     }
 
-    /// What is needed to read the open window.
+    /// Everything that a reading of the open window needs.
     fn open_window(&self, window: Window) -> Now<'_, '_> {
         let Measuring { attachments, workers, closing, .. } = &self.measuring;
         Now {
@@ -365,7 +366,7 @@ impl Coordinator<'_, '_> {
         Ok(())
     }
 
-    /// Detaches, unless the next weir takes over, and reports what is measured so far.
+    /// Detaches, unless the next weir takes over, and reports what was measured so far.
     fn end_last_window(&mut self, mut state: LoopState) -> Result<(), MeasureError> {
         info!("stopping: closing and reporting the last window");
         notify(&[NotifyState::Stopping]);
@@ -376,7 +377,7 @@ impl Coordinator<'_, '_> {
             notify(&[NotifyState::ExtendTimeoutUsec(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))]);
             // Detach first, so that the caches and rings hold everything that the programs saw.
             if !attachments.detach(DETACHING) {
-                warn!("weir is not detached from all interfaces yet: the last report does not wait for that");
+                warn!("weir has not detached from all interfaces yet: the last report does not wait for that");
             }
         }
         workers.end();
@@ -394,7 +395,7 @@ impl Coordinator<'_, '_> {
         Ok(has_measured)
     }
 
-    /// Puts a new configuration in force: the window that is open now is the first that is measured with it.
+    /// Puts a new configuration in force. The open window is the first that is measured with it.
     fn install(&mut self, prepared: Prepared) {
         let Prepared { config, views, interfaces, memory_bytes, opened, webhook, from: _ } = prepared;
         let Measuring { closing, fleet, attachments, .. } = &mut self.measuring;
@@ -429,7 +430,7 @@ impl Coordinator<'_, '_> {
     }
 }
 
-/// Says in words which packets are measured.
+/// Which packets are measured, in words.
 fn what_is_taken(packets: Packets) -> String {
     match packets {
         Packets::OneIn(1) => "every packet".to_owned(),
@@ -455,7 +456,7 @@ fn warn_of_length(length: Duration, interval: Duration, has_alerts: bool) {
         warn!(
             seconds = length.as_secs_f64(),
             interval_s = interval.as_secs_f64(),
-            "weir was held up, and this window is longer than the interval{}",
+            "weir was delayed, and this window is longer than the interval{}",
             if has_alerts { ": no alert begins or ends with it" } else { "" }
         );
     }

@@ -17,7 +17,7 @@ use weir_system::notify::notify;
 
 use crate::{reload::Prepared, state::LastReportFile};
 
-/// How long a sink has to deliver what is queued, once it is not used any more.
+/// How long a sink has to deliver its queue, once it is no longer used.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Everything that gets a report.
@@ -25,12 +25,12 @@ pub struct Publisher {
     outboxes: Vec<Outbox>,
     /// The webhook for alerts, if one is configured.
     webhook: Option<Outbox>,
-    /// Remembers the last report across restarts, if there is a directory for it.
+    /// Keeps the last report across restarts, if there is a directory for it.
     state: Option<LastReportFile>,
     /// The answers to clients of the control socket.
     board: Arc<Board>,
     exporter: Option<Exporter>,
-    /// What weir remembers, if that is configured.
+    /// The history, if it is configured.
     history: Option<History>,
     health: SinkHealth,
 }
@@ -48,7 +48,7 @@ impl Publisher {
         Self { outboxes, webhook, state, board, exporter, history, health: SinkHealth::default() }
     }
 
-    /// What weir remembers, if that is configured.
+    /// The history, if it is configured.
     pub const fn history(&self) -> Option<&History> {
         self.history.as_ref()
     }
@@ -72,7 +72,7 @@ impl Publisher {
         self.outboxes.iter().chain(&self.webhook).map(Outbox::metrics).collect()
     }
 
-    /// Publishes a report. Its number is written before anybody gets it, so no number is used twice.
+    /// Publishes a report. Its number is on disk before anyone gets the report, so no number is used twice.
     pub fn publish(&mut self, report: &Report, views: &Arc<Views>, troubles: Vec<String>) {
         if let Some(state) = &mut self.state {
             state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
@@ -93,7 +93,7 @@ impl Publisher {
     }
 
     /// Logs the alerts of a report and sends them to the webhook. If the next configuration has another webhook, the
-    /// present one learns that its alerts end, and the other one which are raised.
+    /// old webhook is told that its alerts end, and the new one which alerts are active.
     pub fn alert(&self, report: &Report, replaced: Option<&Prepared>) {
         notice::log(report);
         let messages = if replaced.is_some() { notice::parting(report) } else { notice::messages(report).collect() };
@@ -109,8 +109,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes as another configuration says. Sinks that both configurations have go on; `opened` are the others of
-    /// the new one, and `webhook` is its webhook, if that is another one.
+    /// Switches to another configuration. Sinks that both configurations have stay open. `opened` are the other sinks
+    /// of the new configuration, and `webhook` is its webhook, if that is another one.
     pub fn change(
         &mut self,
         before: &Config,
@@ -141,7 +141,7 @@ impl Publisher {
         }
     }
 
-    /// Gives the sinks a while to deliver what is queued.
+    /// Gives the sinks a while to deliver their queues.
     pub fn finish(self) {
         sink::finish(self.outboxes.into_iter().chain(self.webhook).collect(), FAREWELL);
     }

@@ -1,8 +1,8 @@
-//! Readings of the open window, for those who ask: at most one a second, which serves all of them.
+//! Readings of the open window, on request: at most one each second, which answers all requests.
 //!
-//! A reading is two steps of [`weir_measure::open`], in each of which every worker answers. Nobody waits for them: the
-//! coordinator goes on, and composes the answer when the last part has come. Nothing is read while nobody asks. A
-//! reading that the end of the window overtakes begins again with the next window.
+//! A reading has the two steps of [`weir_measure::open`]. In each step every worker answers. The coordinator does not
+//! wait for the workers: it continues, and composes the answer when the last part has arrived. Without requests nothing
+//! is read. If the window ends during a reading, the reading begins again with the next window.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,17 +27,17 @@ use crate::{
     workers::Workers,
 };
 
-/// An answer serves everybody who asks within this time. Less than a second, so that one who asks each second gets a
-/// new answer each time.
+/// All requests within this time get the same answer. It is less than a second, so that a client that asks each second
+/// always gets a new answer.
 const SHARED: Duration = Duration::from_millis(900);
 /// How long the workers may take. They answer between two batches, within a millisecond.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How soon to ask again if a worker was not ready.
 const RETRY: Duration = Duration::from_millis(20);
-/// The most clients that wait.
+/// The most clients that may wait.
 const WAITING_MAX: usize = 128;
 
-/// What a reading needs to know of the open window.
+/// Everything that a reading needs to know about the open window.
 pub struct Now<'a, 'scope> {
     /// The time.
     pub now: Moment,
@@ -66,7 +66,7 @@ pub struct Readings {
     /// The number of the latest step: answers to earlier ones are ignored.
     number: u64,
     step: Step,
-    /// On the monotonic clock: when a reading may begin or, if one has begun, when it has taken too long.
+    /// When the next reading may begin or, if one has begun, when it has taken too long (monotonic clock).
     due: Duration,
     waiting: Vec<LiveRequest>,
     last: Option<Last>,
@@ -79,17 +79,17 @@ struct Last {
     encoded: Arc<[u8]>,
 }
 
-/// What is awaited.
+/// What the reading waits for.
 enum Step {
     /// Nothing.
     Idle,
-    /// The keys of so many workers.
+    /// The keys of this many workers.
     Keys(usize, KeysByQuestion),
-    /// The numbers of so many workers.
+    /// The numbers of this many workers.
     Numbers(usize, Vec<Numbers>, Vec<Asked>),
 }
 
-/// What a client asks of the reading.
+/// A client's query in a reading.
 struct Asked {
     request: LiveRequest,
     asks: Vec<Ask>,
@@ -98,7 +98,7 @@ struct Asked {
 impl Readings {
     /// No reading yet; there are at most this many workers.
     pub fn new(workers: usize) -> Self {
-        // Two steps' answers: one that was given up may still come.
+        // Room for the answers of two steps, because those of an abandoned step may still arrive.
         let (reply, parts) = bounded(2 * workers.max(1));
         Self { reply, parts, number: 0, step: Step::Idle, due: Duration::ZERO, waiting: Vec::new(), last: None }
     }
@@ -108,12 +108,12 @@ impl Readings {
         &self.parts
     }
 
-    /// How long until something is to be done.
+    /// How long until the next step is due.
     pub fn left(&self, now: Moment) -> Duration {
         if self.is_needed() { self.due.saturating_sub(now.monotonic) } else { Duration::MAX }
     }
 
-    /// A client asks. If the last answer is not too old, it is for this client, too.
+    /// Takes a client's request. If the last answer is recent enough, the client gets it at once.
     pub fn ask(&mut self, now: Moment, request: LiveRequest) {
         if let (LiveQuery::Lists { only }, Some(last)) = (&request.query, &self.last)
             && now.monotonic.saturating_sub(last.at) < SHARED
@@ -127,17 +127,17 @@ impl Readings {
         self.waiting.push(request);
     }
 
-    /// Whether a reading is to begin, or has taken too long.
+    /// Whether a reading should begin, or has taken too long.
     pub fn is_due(&self, now: Moment) -> bool {
         self.is_needed() && now.monotonic >= self.due
     }
 
-    /// Whether a reading is under way, or somebody waits for one.
+    /// Whether a reading is in progress, or a client waits for one.
     const fn is_needed(&self) -> bool {
         !matches!(self.step, Step::Idle) || !self.waiting.is_empty()
     }
 
-    /// Begins a reading. One that has taken too long is given up.
+    /// Begins a reading. Abandons one that has taken too long.
     pub fn begin(&mut self, now: &Now<'_, '_>) {
         if !matches!(self.step, Step::Idle) {
             self.give_up();
@@ -156,14 +156,14 @@ impl Readings {
         self.go_on(now);
     }
 
-    /// The window has ended: what is known of it is in the report.
+    /// Abandons the reading, because the window has ended and its report has the results.
     pub fn end_window(&mut self) {
         self.last = None;
         self.give_up();
         self.due = Duration::ZERO;
     }
 
-    /// Clients that were part of the reading wait for the next one.
+    /// Abandons the reading. Its clients wait for the next one.
     fn give_up(&mut self) {
         self.number += 1;
         if let Step::Numbers(_, _, asked) = std::mem::replace(&mut self.step, Step::Idle) {
@@ -171,7 +171,7 @@ impl Readings {
         }
     }
 
-    /// A worker has answered.
+    /// Takes a worker's answer.
     pub fn take(&mut self, OpenPart { of: (number, _), content }: OpenPart, now: &Now<'_, '_>) {
         if number != self.number {
             return;
@@ -192,7 +192,7 @@ impl Readings {
         self.go_on(now);
     }
 
-    /// Takes the next step if nothing is awaited.
+    /// Takes the next step if all answers have arrived.
     fn go_on(&mut self, now: &Now<'_, '_>) {
         match std::mem::replace(&mut self.step, Step::Idle) {
             Step::Keys(0, keys) => self.ask_numbers(keys, now),
@@ -220,7 +220,7 @@ impl Readings {
         }
     }
 
-    /// The questions that this reading answers: as many as it has room for. Adds their keys.
+    /// Takes as many of the waiting queries as fit into this reading, and adds their keys.
     fn take_questions(&mut self, keys: &mut KeysByQuestion, now: &Now<'_, '_>) -> Vec<Asked> {
         let (mut asked, mut room) = (Vec::new(), ASKED_MAX);
         for request in std::mem::take(&mut self.waiting) {
@@ -250,7 +250,7 @@ impl Readings {
 
     fn compose(&mut self, all: Vec<Numbers>, asked: Vec<Asked>, now: &Now<'_, '_>) {
         self.due = now.now.monotonic + SHARED;
-        // A worker that was late still has the views or the key of another window.
+        // A worker that was late may still have the views or the key of another window.
         let is_of_window = |of: &Numbers| of.key_id == now.key_id && Arc::ptr_eq(&of.plan, now.views);
         let filter = FilterState::steadily(now.seen);
         let is_whole = all.iter().all(is_of_window);
@@ -280,7 +280,7 @@ impl Readings {
 }
 
 impl Last {
-    /// The answer, or one list or view of it.
+    /// The whole answer, or one list or view of it.
     fn of(&self, only: Option<&str>) -> Result<Arc<[u8]>, Unanswered> {
         let Some(name) = only else { return Ok(self.encoded.clone()) };
         let live = self.live.clone().only(name).map_err(Unanswered::Refused)?;
@@ -295,7 +295,7 @@ impl Now<'_, '_> {
     }
 }
 
-/// The interfaces that have a slot, as far as rows name them.
+/// The interfaces that have a slot, with the names that rows use.
 pub fn names(interfaces: &[InterfaceNow<'_>]) -> Vec<MeasuredInterface> {
     let named = |now: &InterfaceNow<'_>| MeasuredInterface {
         slot: now.slot,
@@ -438,7 +438,7 @@ mod tests {
             self.ask(LiveQuery::Lists { only: None }, now)
         }
 
-        /// What the coordinator does until nothing is to be done.
+        /// Runs the coordinator's steps until none is due.
         fn turn(&mut self, now: Moment) {
             let Self { readings, workers, views, seen, window, .. } = self;
             let now = Now {
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn one_reading_serves_all_who_ask_in_its_second_and_nothing_is_read_while_nobody_asks() {
+    fn one_reading_answers_all_requests_of_its_second_and_without_requests_nothing_is_read() {
         with_room(|mut room| {
             let now = clock::now();
             room.turn(now);
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_workers_have_adds_up_and_keys_are_asked_for_at_most_once_a_second() {
+    fn the_parts_of_workers_add_up_and_keys_are_read_at_most_once_a_second() {
         with_room(|mut room| {
             let now = clock::now();
             let (lists, one) = (room.lists(now), room.ask(LiveQuery::Lists { only: Some("sources".to_owned()) }, now));
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_window_begins_a_reading_again() {
+    fn a_reading_begins_again_when_the_window_ends() {
         with_room(|mut room| {
             let now = clock::now();
             let lists = room.lists(now);
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_busy_is_asked_again_and_not_waited_for_for_ever() {
+    fn a_busy_worker_is_asked_again_but_not_for_ever() {
         let now = clock::now();
         let mut readings = Readings::new(1);
         let (asker, requests) = LiveAsker::new(8);

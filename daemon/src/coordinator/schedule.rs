@@ -1,10 +1,10 @@
-//! When things are done: checks of the interfaces, and how long the end of a window waits for others.
+//! When the interfaces are checked, and how long the end of a window waits.
 
 use std::time::Duration;
 
 use weir_system::clock::Moment;
 
-/// All interfaces are checked this often, even without news of them.
+/// All interfaces are checked this often, even without reported changes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The minimum time between two checks of all interfaces, however many events arrive.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
@@ -36,12 +36,12 @@ pub struct LookSchedule {
 }
 
 impl LookSchedule {
-    /// The first check is due a while after `now`.
+    /// A schedule whose first check is due one second after `now`.
     pub fn new(now: Duration) -> Self {
         Self { looked: now, due: now + LOOK_EVERY }
     }
 
-    /// News has arrived: brings the next check forward.
+    /// Brings the next check forward, because a change was reported.
     pub fn hear(&mut self) {
         self.due = self.due.min(self.looked + LOOK_PAUSE);
     }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn news_are_followed_at_once_but_not_at_every_word() {
+    fn changes_are_checked_at_once_but_not_each_one() {
         let mut looks = LookSchedule::new(ms(0));
         looks.hear();
         assert_eq!(looks.left(ms(500)), Duration::ZERO, "nothing was looked at for half a second");

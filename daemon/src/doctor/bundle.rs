@@ -18,7 +18,7 @@ use super::{Diagnosis, stand_ins::StandIns};
 /// The schema of the JSON.
 const SCHEMA: &str = "weir.bundle/1";
 
-/// The content of the bundle. The last two parts may instead say why they are missing.
+/// The content of the bundle. Each of the last two parts may instead be the reason why it is missing.
 #[derive(Debug)]
 pub struct BundleInput<'a> {
     /// The configuration.
@@ -44,8 +44,7 @@ struct Bundle {
 /// Writes the file, which must not exist yet. Only its owner may read it.
 ///
 /// # Errors
-///
-/// It exists, or cannot be written.
+/// The file exists already, or cannot be written.
 pub fn write(path: &Path, known: &BundleInput<'_>) -> io::Result<()> {
     let mut file = plain_file::create(path, 0o600)?;
     file.write_all(bundle(known)?.as_bytes())
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_says_who_and_where_this_is() {
+    fn nothing_identifies_the_machine_or_its_place() {
         const CONFIG: &str = "
 observer: {name: core7, site: fra1}
 interfaces: [eth0]
@@ -169,7 +168,7 @@ sinks:
     }
 
     #[test]
-    fn a_file_that_is_there_stays() {
+    fn an_existing_file_is_not_overwritten() {
         let path = std::env::temp_dir().join(format!("weir-bundle-{}", std::process::id()));
         std::fs::write(&path, "mine").unwrap();
         let config = Config::default();

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_fails_hangs_or_is_not_there_tells_nothing() {
+    fn a_program_that_fails_or_hangs_or_is_missing_has_no_output() {
         assert_eq!(output("echo", &["yes"]).as_deref(), Some("yes\n"));
         assert_eq!(output("false", &[]), None);
         assert_eq!(output("sleep", &["600"]), None);

@@ -1,4 +1,4 @@
-//! Which other programs are at the hooks of an interface: TCX, and the classic tc hook.
+//! Finds other programs at the hooks of an interface: TCX, and the classic tc hook.
 
 use std::{collections::HashMap, io};
 
@@ -21,7 +21,7 @@ pub fn is_ours(name: &str) -> bool {
     name == "weir" || name.starts_with("weir_")
 }
 
-/// A program as messages name it.
+/// How messages name a program.
 fn named(id: u32, name: Option<&str>) -> String {
     match name {
         Some(name) if is_ours(name) => format!("weir (program {id})"),
@@ -69,11 +69,12 @@ pub fn examine(device: &Device, way: Way, discipline: Option<Discipline>) -> Hoo
     Hooks { chain, filters: filters.map_err(|error| format!("the kernel does not list them: {error}")) }
 }
 
-/// Why the programs of a chain cannot be seen. Attaching privileges suffice to list their ids; their names need more.
+/// Why the programs of a chain cannot be seen. The privileges for attaching are enough to list their ids, but not their
+/// names.
 fn unseen(error: &ProgramError) -> String {
     let ProgramError::SyscallError(call) = error else { return format!("the kernel gives no answer: {error}") };
     if call.io_error.kind() == io::ErrorKind::PermissionDenied {
-        format!("there are programs, and weir may not see which: {}", way_out(CapabilitySet::SYS_ADMIN))
+        format!("there are programs, but weir may not see which: {}", way_out(CapabilitySet::SYS_ADMIN))
     } else {
         format!("the kernel gives no answer: {}", call.io_error)
     }
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_told_in_its_order_with_what_it_means() {
+    fn a_chain_is_listed_in_order_with_its_consequence() {
         assert_eq!(said(&chain(&[]), Way::Ingress), []);
         for (names, expected) in [
             (&["weir_tc"][..], "in this order: weir (program 7)"),
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_told_with_their_programs() {
+    fn filters_are_listed_with_their_programs() {
         let filter = |priority, kind: &str, program| {
             let kind = kind.to_owned();
             Filter { priority, handle: 1, protocol: 3_u16.to_be(), kind, chain: 0, program }

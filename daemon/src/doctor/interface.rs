@@ -18,9 +18,10 @@ use super::{
     sysfs::{self, Queues},
 };
 
-/// The largest MTU whose frames fit into one page beside the kernel's own data; drivers differ a little.
+/// The largest MTU whose frames fit into one page next to the kernel's own data. It differs a little between drivers.
 const PIECE_MTU_MAX: u32 = 3498;
-/// Drivers that have native XDP in every kernel that weir runs on. For kernels that do not report what a driver can do.
+/// Drivers that have native XDP in every kernel that weir runs on. The list is for kernels that do not report what a
+/// driver can do.
 const NATIVE: [&str; 20] = [
     "bnxt_en",
     "cpsw",
@@ -115,7 +116,7 @@ fn no_answer(error: &io::Error) -> Finding {
 #[derive(Clone, Debug, Default)]
 struct Facts {
     device: Device,
-    /// Generic XDP that its packets pass before its tc hook.
+    /// The generic XDP program that packets pass before the tc hook.
     generic: Option<GenericXdp>,
     driver: Option<String>,
     xdp_features: Option<u64>,
@@ -173,7 +174,7 @@ impl Facts {
 
 /// How `weir run` is likely to see the packets of this direction: the first method that is not known to fail.
 fn likely(facts: &Facts, mode: Mode, way: Way) -> Option<Obtained> {
-    // An XDP program of weir's that is already attached does not rule out native XDP.
+    // If weir's own XDP program is already attached, native XDP is still possible.
     let ours = facts.owner().is_some_and(hooks::is_ours) && way == Way::Ingress;
     let fails = |method| holds(facts, way, method) == Answer::No && !(ours && method == Obtained::Native);
     attach_methods(&facts.device, mode, way, facts.has_programs).iter().copied().find(|&method| !fails(method))
@@ -216,7 +217,7 @@ fn holds(facts: &Facts, way: Way, method: Obtained) -> Answer {
         Obtained::Native if for_xdp => native(facts).answer,
         Obtained::Generic if for_xdp => Answer::Yes,
         Obtained::Tcx => facts.tcx.map_or(Answer::Unknown, |has| if has { Answer::Yes } else { Answer::No }),
-        // `ingress` occupies the place of `clsact`, and has no hook for sent packets.
+        // `ingress` is in the place of `clsact`, and has no hook for sent packets.
         Obtained::Tc if way == Way::Egress && facts.discipline == Some(Discipline::Ingress) => Answer::No,
         // Only attaching shows whether the kernel has the modules.
         Obtained::Tc => {
@@ -287,7 +288,7 @@ fn free(device: &Device, owner: Option<&str>) -> Finding {
 /// Findings about offloads that change which packets weir sees.
 fn hints(Facts { device, offloads, .. }: &Facts) -> Vec<Finding> {
     let Some(offloads) = offloads else {
-        let detail = format!("the kernel does not tell which are on (before Linux 5.7): ethtool -k {}", device.name);
+        let detail = format!("the kernel does not report which are on (before Linux 5.7): ethtool -k {}", device.name);
         return vec![Finding::new("offloads", Answer::Unknown, detail)];
     };
     let on = |name: &str| offloads.iter().any(|offload| offload == name);
@@ -335,7 +336,7 @@ fn spread(Queues { receive, rps, interrupts }: &Queues, Facts { device, cpus, ..
         true => String::new(),
         false => format!("; RPS hands packets on to CPU {} (native XDP runs before that)", sysfs::listed(rps)),
     };
-    // Whether the packets of a card arrive at a single CPU although there are more.
+    // Whether the packets of a card arrive at a single CPU.
     let is_alone = interrupts.as_ref().is_some_and(|cpus| *receive == 1 || cpus.len() == 1);
     let consequence = if is_alone && rps.is_empty() && *cpus > 1 {
         format!(
@@ -349,10 +350,10 @@ fn spread(Queues { receive, rps, interrupts }: &Queues, Facts { device, cpus, ..
     Finding::new("queues", Answer::Note, format!("{several}{interrupted}{handed_on}{consequence}"))
 }
 
-/// The packets that it lost itself.
+/// The packets that the interface itself lost.
 fn lost(losses: Option<&[(&'static str, u64)]>) -> Option<Finding> {
     let Some(losses) = losses else {
-        return Some(Finding::new("dropped", Answer::Unknown, "the kernel does not tell what the interface counted"));
+        return Some(Finding::new("dropped", Answer::Unknown, "the kernel does not report the interface's counters"));
     };
     if losses.is_empty() {
         return None;
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn native_mode_is_what_the_driver_says_or_unknown() {
+    fn native_mode_is_as_the_driver_reports_or_unknown() {
         for (facts, expected) in [
             (facts("mlx5_core", 1500, Some(XDP_BASIC)), Answer::Yes),
             (facts("mlx5_core", 9000, Some(XDP_BASIC | XDP_FRAGMENTS)), Answer::Yes),
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn generic_xdp_before_the_tc_hook_is_said() {
+    fn generic_xdp_before_the_tc_hook_is_reported() {
         let of = |generic| Facts { generic, ..facts("veth", 1500, Some(XDP_BASIC)) };
         let said = |facts: &Facts| {
             judge(facts, Mode::Auto, Direction::Ingress).into_iter().find(|one| one.name == "generic XDP")
@@ -421,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_method_that_holds_is_told() {
+    fn the_first_method_that_works_is_reported() {
         use Direction::{Both, Egress, Ingress};
         let card = facts("mlx5_core", 1500, Some(XDP_BASIC));
         let unsure = facts("something", 1500, None);
@@ -452,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_there_is_named() {
+    fn an_attached_program_is_named() {
         let mut taken = facts("veth", 1500, Some(XDP_BASIC));
         taken.device.xdp = Some(XdpProgram { id: Some(9), place: "native" });
         let detail = free(&taken.device, Some("other")).detail;
@@ -464,21 +465,21 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_no_known_kind_forbid() {
+    fn an_unknown_link_type_forbids() {
         let mut odd = facts("something", 1500, None);
         odd.device.hardware = 9999;
         assert!(judge(&odd, Mode::Auto, Direction::Ingress).iter().any(Finding::forbids));
     }
 
     #[test]
-    fn an_interface_that_is_down_is_worth_a_word() {
+    fn an_interface_that_is_down_is_reported() {
         let mut down = facts("veth", 1500, None);
         down.device.up = false;
         assert_eq!(answer(&judge(&down, Mode::Auto, Direction::Ingress), "up"), Answer::No);
     }
 
     #[test]
-    fn offloads_that_change_what_is_seen_are_told() {
+    fn offloads_that_change_what_weir_sees_are_reported() {
         let mut quiet = facts("ixgbe", 1500, None);
         assert!(hints(&quiet).is_empty());
         let on = ["rx-lro", "tx-checksum-ipv4", "rx-gro-list", "hw-tc-offload"].map(String::from);
@@ -490,14 +491,14 @@ mod tests {
     }
 
     #[test]
-    fn queues_are_told_and_what_is_alone_is_said_to_be() {
+    fn queues_are_reported_and_a_single_cpu_is_pointed_out() {
         let of = |receive, rps: &[u32], interrupts: Option<&[u32]>| {
             let set = |cpus: &[u32]| cpus.iter().copied().collect();
             let queues = Queues { receive, rps: set(rps), interrupts: interrupts.map(set) };
             spread(&queues, &Facts { cpus: 4, ..facts("ixgbe", 1500, None) }).detail
         };
         assert_eq!(of(4, &[], Some(&[0, 1, 2, 3])), "4 receive queues; the interrupts of its card go to CPU 0-3");
-        assert_eq!(of(1, &[], None), "1 receive queue", "nothing is known of who handles it");
+        assert_eq!(of(1, &[], None), "1 receive queue", "it is not known which CPU handles it");
         for (receive, cpus) in [(1, &[0, 1][..]), (4, &[2])] {
             let alone = of(receive, &[], Some(cpus));
             assert!(alone.contains("One CPU at a time") && alone.contains("ethtool -L eth0 combined 4"), "{alone}");
@@ -507,9 +508,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_told_in_one_line_and_nothing_where_nothing_was() {
+    fn losses_are_reported_in_one_line_and_only_if_there_are_any() {
         assert_eq!(lost(Some(&[])), None);
-        assert_eq!(lost(None).unwrap().answer, Answer::Unknown, "what is not known is not nothing");
+        assert_eq!(lost(None).unwrap().answer, Answer::Unknown, "unknown is not zero");
         let missed = lost(Some(&[("rx_missed_errors", 12_345)])).unwrap().detail;
         assert!(missed.contains("rx_missed_errors 12,345. Missed packets"), "{missed}");
         let dropped = lost(Some(&[("rx_dropped", 3), ("tx_errors", 1)])).unwrap().detail;
@@ -517,17 +518,20 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_a_restart_detaches_from_is_told() {
+    fn an_interface_that_is_not_measured_during_a_restart_is_reported() {
         let card = facts("mlx5_core", 1500, Some(XDP_BASIC));
         let tells =
             |facts: &Facts, mode| judge(facts, mode, Direction::Both).iter().any(|finding| finding.name == "restart");
         assert!(!tells(&card, Mode::Auto));
         assert!(tells(&card, Mode::Tc) && tells(&card, Mode::AfPacket));
-        assert!(tells(&Facts { tcx: Some(false), ..card.clone() }, Mode::Auto), "what it sends needs the tc hook");
+        assert!(tells(&Facts { tcx: Some(false), ..card.clone() }, Mode::Auto), "sent packets need the tc hook");
         assert!(tells(&Facts { has_programs: false, ..card.clone() }, Mode::Auto));
         let mut running = Facts { tcx: Some(false), programs: HashMap::from([(9, "weir".to_owned())]), ..card };
         running.device.xdp = Some(XdpProgram { id: Some(9), place: "native" });
         let received = judge(&running, Mode::Auto, Direction::Ingress);
-        assert!(received.iter().all(|finding| finding.name != "restart"), "by XDP, as it is now: {received:?}");
+        assert!(
+            received.iter().all(|finding| finding.name != "restart"),
+            "received packets are seen by XDP: {received:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel supports, and what this process may do with it.
+//! Examines what the kernel supports, and what this process may do with it.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ use crate::memory::Memory;
 
 /// The oldest Linux that weir supports.
 const FLOOR: Version = Version(5, 10);
-/// The only finding that packet sockets need, too.
+/// The only one of these findings that packet sockets also need.
 const KERNEL: &str = "kernel";
 /// How to give a process a missing capability.
 fn grant(is_root: bool) -> &'static str {
@@ -72,7 +72,7 @@ pub fn examine(config: &Config) -> Machine {
     let Machine { findings: found, programs, has_programs } = load(config);
     findings.extend(found);
     if !has_programs {
-        // Packet sockets do not need what programs need.
+        // Packet sockets do not need these findings.
         for finding in findings.iter_mut().filter(|finding| finding.name != KERNEL) {
             finding.needed = false;
         }
@@ -268,13 +268,13 @@ fn btf() -> Finding {
         Finding::new(
             "BTF",
             Answer::Yes,
-            "the kernel describes its types: since Linux 6.2 that saves each packet a call",
+            "the kernel describes its types: since Linux 6.2 that saves a call for each packet",
         )
     } else {
         Finding::new(
             "BTF",
             Answer::No,
-            "/sys/kernel/btf/vmlinux is missing: weir works, with one call more for each packet",
+            "/sys/kernel/btf/vmlinux is missing: weir works, but makes one more call for each packet",
         )
     }
 }
@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_of_distributions_are_understood() {
+    fn kernel_releases_of_distributions_are_parsed() {
         for (release, version) in [
             ("6.1.0-56-cloud-amd64", Some(Version(6, 1))),
             ("5.10.251", Some(Version(5, 10))),
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_below_the_floor_is_refused_with_the_floor() {
+    fn the_finding_for_a_too_old_kernel_names_the_oldest_that_works() {
         let judge = |release: &str| kernel(release, Version::of(release));
         assert!(!judge("5.10.0").forbids() && !judge("6.0.1").forbids() && !judge("odd").forbids());
         let old = judge("5.4.290");
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_initial_user_namespace_will_do() {
+    fn only_the_initial_user_namespace_is_accepted() {
         assert!(!user_namespace(Some("         0          0 4294967295\n")).forbids());
         assert!(user_namespace(Some("         0       1000          1\n")).forbids());
         assert!(user_namespace(Some("0 0 65536\n65536 65536 1\n")).forbids());
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interpreter_is_worth_a_word() {
+    fn a_missing_jit_compiler_is_reported() {
         assert_eq!(compiler(&Ok("0\n".to_owned())).answer, Answer::No);
         assert_eq!(compiler(&Ok("1\n".to_owned())).answer, Answer::Yes);
         let unknown = |error: ErrorKind| {
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_listed_with_what_is_known_of_them() {
+    fn programs_are_listed_with_their_instructions_if_known() {
         let programs = [("weir", Some(5)), ("flush", None)]
             .map(|(name, verified_instructions)| LoadedProgram { name, verified_instructions });
         assert_eq!(listed(&programs), "the kernel accepts weir (5 instructions verified), flush");

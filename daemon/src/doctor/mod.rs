@@ -1,7 +1,7 @@
 //! `weir doctor`: what this kernel, these interfaces and this user can do, and why not.
 //!
-//! It attaches nothing. It loads the programs, runs them on a test packet, and asks the kernel for the rest. What only
-//! attaching can show is reported as unknown.
+//! It attaches nothing. It loads the programs, runs them on a test packet, and asks the kernel for the rest. If only
+//! attaching can show something, the answer is "unknown".
 
 pub mod bundle;
 mod command;
@@ -41,7 +41,7 @@ pub struct Diagnosis {
     pub machine: Vec<Finding>,
     /// Those of weir's programs that the kernel accepted.
     pub programs: Vec<LoadedProgram>,
-    /// The interfaces asked about.
+    /// The examined interfaces.
     pub interfaces: Vec<InterfaceFindings>,
 }
 
@@ -66,7 +66,7 @@ pub enum Answer {
     Yes,
     /// It is not.
     No,
-    /// It takes attaching, or more privilege, to know.
+    /// Only attaching, or more privilege, can show it.
     Unknown,
     /// Good to know, but neither yes nor no.
     Note,
@@ -117,8 +117,7 @@ impl Diagnosis {
     /// Writes it as one line of JSON.
     ///
     /// # Errors
-    ///
-    /// Those of `out`.
+    /// `out` cannot be written to.
     pub fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut *out, self)?;
         writeln!(out)
@@ -194,7 +193,7 @@ fn reasons(error: &dyn Error) -> String {
 fn brief(message: &str) -> String {
     /// The verifier ends its log with statistics.
     const STATISTICS: [&str; 4] = ["processed ", "verification time", "stack depth", "max_"];
-    /// What aya writes before the log.
+    /// The text that aya writes before the log.
     const LOG: &str = "Verifier output: ";
     let (said, log) = message.split_once(LOG).unwrap_or((message, ""));
     let first = said.lines().next().unwrap_or_default().trim().trim_end_matches('.');
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_needed_and_missing_forbids() {
+    fn only_a_missing_need_forbids() {
         for (finding, forbids) in [
             (Finding::needed("a", Answer::Yes, ""), false),
             (Finding::needed("a", Answer::No, ""), true),
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_no_that_matters_looks_different_from_one_that_does_not() {
+    fn a_missing_need_is_marked_differently_from_other_missing_things() {
         let shown = diagnosis(vec![
             Finding::needed("ring buffer", Answer::No, "Linux 5.8 has it"),
             Finding::new("TCX", Answer::No, "Linux 6.6 has it"),
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_verifiers_log_the_reason_remains() {
+    fn a_verifier_log_is_reduced_to_its_reason() {
         let message = "the program was refused. Verifier output: 0: R1=ctx()\n1: (85) call unknown#189\n\
                        invalid func unknown#189\nprocessed 12 insns (limit 1000000)\n";
         assert_eq!(brief(message), "the program was refused: invalid func unknown#189");

@@ -1,4 +1,4 @@
-//! Whether packets are missed while the service restarts. None are if systemd keeps weir's file descriptors.
+//! Whether weir misses packets while the service restarts. It misses none if systemd keeps weir's file descriptors.
 
 use weir_attach::Obtained;
 use weir_config::{Config, Mode, interface::Way, slots};
@@ -25,8 +25,8 @@ pub fn examine(config: &Config) -> Finding {
     judge(shown.as_deref(), rings + slots(&config.interfaces) + BESIDE)
 }
 
-const WITHOUT_SYSTEMD: &str = "this machine does not run systemd, which would keep weir's programs attached meanwhile: \
-                               packets between the end of one weir and the start of the next are in no report";
+const WITHOUT_SYSTEMD: &str = "this machine does not run systemd, which could keep weir's programs attached during a \
+                               restart: packets between the end of one weir and the start of the next are in no report";
 
 /// Judges the output of `systemctl show`.
 fn judge(shown: Option<&str>, needed: usize) -> Finding {
@@ -37,7 +37,7 @@ fn judge(shown: Option<&str>, needed: usize) -> Finding {
         return Finding::new(NAME, Answer::Note, detail);
     }
     let Some(most) = number("FileDescriptorStoreMax") else {
-        return Finding::new(NAME, Answer::Unknown, format!("systemctl does not tell about {UNIT}"));
+        return Finding::new(NAME, Answer::Unknown, format!("systemctl has no answer about {UNIT}"));
     };
     if most < needed {
         let detail = format!(
@@ -48,22 +48,22 @@ fn judge(shown: Option<&str>, needed: usize) -> Finding {
     }
     match number("NFileDescriptorStore") {
         Some(0) if value("ActiveState") == Some("active") => {
-            let detail = "the weir that runs has handed nothing to systemd: a restart misses packets. Its log says why, \
+            let detail = "the running weir has handed nothing to systemd: a restart misses packets. Its log says why, \
                           unless all its interfaces have `mode: afpacket` or `mode: tc`";
             Finding::new(NAME, Answer::No, detail)
         }
         held => {
             let now = held.map_or(String::new(), |held| format!(", now {held}"));
             let detail = format!(
-                "misses no packet: systemd keeps up to {most} file descriptors of weir{now}. Exceptions are told with \
-                 their interfaces"
+                "misses no packet: systemd keeps up to {most} file descriptors of weir{now}. Exceptions are listed \
+                 with their interfaces"
             );
             Finding::new(NAME, Answer::Yes, detail)
         }
     }
 }
 
-/// The finding for an interface where a restart leaves a gap, given how its packets are likely to be seen.
+/// The finding for an interface where a restart leaves a gap. `obtained` says how weir is likely to see its packets.
 pub fn of_interface(obtained: &[(Way, Obtained)], mode: Mode, has_tcx: bool) -> Option<Finding> {
     let gap = |obtained| matches!(obtained, Obtained::Tc | Obtained::AfPacket);
     let named = |&(way, obtained): &(Way, Obtained)| {
@@ -75,7 +75,7 @@ pub fn of_interface(obtained: &[(Way, Obtained)], mode: Mode, has_tcx: bool) -> 
     };
     let which: Vec<_> = obtained.iter().filter_map(named).collect();
     let way_out = match mode {
-        Mode::Tc if has_tcx => ". With `mode: tcx` it would not be so",
+        Mode::Tc if has_tcx => ". `mode: tcx` avoids that",
         Mode::AfPacket => ". With `mode: auto` weir would use programs, which stay",
         _ => "",
     };
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_systemd_says_decides() {
+    fn the_answer_of_systemd_decides() {
         let shown = |active: &str, most: u32, held: u32| {
             format!(
                 "LoadState=loaded\nActiveState={active}\nFileDescriptorStoreMax={most}\nNFileDescriptorStore={held}\n"
@@ -105,7 +105,7 @@ mod tests {
             (Some(shown("active", 0, 0)), Answer::No, "keep 0 file descriptors, and weir hands over up to 12"),
             (Some(shown("active", 11, 11)), Answer::No, "FileDescriptorStoreMax=4096"),
             (Some("LoadState=not-found\n".to_owned()), Answer::Note, "knows no weir.service"),
-            (None, Answer::Unknown, "systemctl does not tell"),
+            (None, Answer::Unknown, "systemctl has no answer"),
         ] {
             let finding = judge(shown.as_deref(), 12);
             assert_eq!(finding.answer, expected, "{shown:?}");
@@ -114,14 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_whose_program_does_not_stay_are_told() {
+    fn interfaces_whose_program_does_not_stay_are_reported() {
         let of = |obtained: &[(Way, Obtained)], mode| of_interface(obtained, mode, true).map(|finding| finding.detail);
         assert_eq!(of(&[(Way::Ingress, Obtained::Native), (Way::Egress, Obtained::Tcx)], Mode::Auto), None);
         let tc = of(&[(Way::Ingress, Obtained::Tc), (Way::Egress, Obtained::Tc)], Mode::Tc).unwrap();
-        assert!(
-            tc.contains("what it receives (tc) and what it sends (tc)")
-                && tc.ends_with("`mode: tcx` it would not be so")
-        );
+        assert!(tc.contains("what it receives (tc) and what it sends (tc)") && tc.ends_with("`mode: tcx` avoids that"));
         let half = of(&[(Way::Ingress, Obtained::Generic), (Way::Egress, Obtained::Tc)], Mode::Auto).unwrap();
         assert!(half.contains("what it sends (tc)") && !half.contains("receives"), "{half}");
         assert!(of(&[(Way::Ingress, Obtained::AfPacket)], Mode::AfPacket).unwrap().contains("(afpacket)"));

@@ -1,4 +1,4 @@
-//! Which capabilities weir keeps while it measures.
+//! Reports which capabilities weir keeps while it measures.
 
 use aya::programs::ProgramError;
 use weir_config::Interface;
@@ -24,7 +24,7 @@ pub fn examine(interfaces: &[Interface], has_programs: bool, has_tcx: Result<boo
     }
 }
 
-/// Which further rights weir gives up, if the configuration asks for it.
+/// The finding about the sandbox, with which weir gives up further rights.
 pub fn sandbox(is_wanted: bool) -> Finding {
     let detail = match (is_wanted, sandbox::is_known()) {
         (false, _) => "off in the configuration: weir keeps all files and system calls that its user has",
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_right_that_stays_is_told_with_its_purpose() {
+    fn each_kept_right_is_listed_with_its_purpose() {
         let config = Config::parse("interfaces: [eth0, {name: eth1, mode: tc}]", "weir.yaml").unwrap();
         let needs = Needs { has_programs: true, has_tcx: true };
         let details: Vec<_> =

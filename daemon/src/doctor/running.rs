@@ -13,7 +13,7 @@ use crate::control::{
 
 const NAME: &str = "running weir";
 
-/// What the weir with this control socket answers; empty if none is running.
+/// The findings from the weir with this control socket; empty if none is running.
 pub fn examine(socket: Option<&Path>) -> Vec<Finding> {
     let Some(socket) = socket else { return Vec::new() };
     let status = match client::ask(socket, Command::Status) {
@@ -23,7 +23,7 @@ pub fn examine(socket: Option<&Path>) -> Vec<Finding> {
     };
     match serde_json::from_str(status.get()) {
         Ok(status) => told(&status),
-        Err(_) => vec![Finding::new(NAME, Answer::Unknown, "it has another version than this one")],
+        Err(_) => vec![Finding::new(NAME, Answer::Unknown, "its version differs from this one")],
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_does_not_see_is_named_and_forbids_no_start() {
+    fn packets_that_it_does_not_see_are_reported_and_forbid_no_start() {
         assert_eq!(examine(None), []);
         assert_eq!(examine(Some(Path::new("/nowhere/weir.sock"))), []);
         let identity = Identity {

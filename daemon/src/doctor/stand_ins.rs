@@ -77,8 +77,8 @@ impl StandIns {
         let mut out = text.to_owned();
         for (name, stand_in) in &self.names {
             let mut rest = std::mem::take(&mut out);
-            // Only ASCII letters are lower-cased, here and in the names: others may change the length, and positions
-            // would not match. So a name is not found if the text has another case of its other letters.
+            // Only ASCII letters are lower-cased, here and in the names. Other letters may change their length, and
+            // then positions would not match. So a name whose other letters differ in case is not found.
             while let Some(at) = rest.to_ascii_lowercase().find(name.as_str()) {
                 let end = at + name.len();
                 let is_part = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);
@@ -200,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_url_the_scheme_stays() {
+    fn only_the_scheme_of_a_url_is_kept() {
         let mut stand_ins = StandIns::default();
         let text = "url: https://hooks.example/T0/secret?x=1,2 or 'http://[2001:db8::1]:80/'.";
         assert_eq!(stand_ins.text(text), "url: https://url-1 or 'http://url-2'.");
     }
 
     #[test]
-    fn json_is_replaced_in_fields_and_their_names() {
+    fn values_and_field_names_of_json_are_replaced() {
         let mut stand_ins = StandIns::default();
         let value = json!({"192.0.2.7": [1, "2001:db8::7"], "alias": "customer 7", "more": {"alias": "customer 7"}});
         let expected = json!({"v4-1": [1, "v6-1"], "alias": "alias-1", "more": {"alias": "alias-1"}});

@@ -59,7 +59,7 @@ fn interrupts(directory: &Path) -> Option<BTreeSet<u32>> {
     for interrupt in fs::read_dir(card.join("msi_irqs")).ok()?.filter_map(Result::ok) {
         let about = Path::new("/proc/irq").join(interrupt.file_name());
         let list = ["effective_affinity_list", "smp_affinity_list"].iter().find_map(|file| {
-            // The first is empty for an interrupt that has not been requested.
+            // The first file is empty for an interrupt that has not been requested.
             fs::read_to_string(about.join(file)).ok().filter(|list| !list.trim().is_empty())
         });
         cpus.extend(list.iter().flat_map(|list| of_list(list)));

@@ -7,10 +7,10 @@ use super::{Answer, Finding, command::output};
 /// systemd-timesyncd creates this file once it has synchronised the clock.
 const TIMESYNCD: &str = "/run/systemd/timesync/synchronized";
 
-/// The answers of all sources. `None`: the source is not there, or gave no answer.
+/// The answers of all sources. `None` means that the source does not exist, or gave no answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct ClockStatus {
-    /// The kernel, as `timedatectl` asks it.
+    /// The kernel, asked by `timedatectl`.
     kernel: Option<bool>,
     /// systemd-timesyncd. It can only say yes.
     timesyncd: Option<bool>,
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_that_says_that_it_is_synchronised_is_believed() {
+    fn one_source_that_says_synchronised_is_enough() {
         let told = ClockStatus::default();
         for (told, expected) in [
             (told, Answer::Unknown),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_timedatectl_and_chrony_write_is_understood() {
+    fn the_outputs_of_timedatectl_and_chronyc_are_parsed() {
         assert_eq!(of_timedatectl("NTPSynchronized=yes\n"), Some(true));
         assert_eq!(of_timedatectl("NTPSynchronized=no\n"), Some(false));
         assert_eq!(of_timedatectl("Failed to parse\n"), None);

@@ -1,4 +1,4 @@
-//! Hands the filter of seen flows over to the next weir, so that flows are not new again after a restart.
+//! Hands the filter of seen flows over to the next weir, so that known flows do not count as new after a restart.
 
 use std::{
     fs::File,
@@ -24,8 +24,9 @@ pub fn write(seen: &Seen) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Reads both generations, if they have the size and the key of the filter `planned`. (A generation with the key of the
-/// day before would need that key, too: a restart within one generation after midnight begins with an empty filter.)
+/// Reads both generations, if they have the size and the key of the filter `planned`. A generation with the previous
+/// day's key is not read, because it would need that key, too. So a restart shortly after midnight begins with an empty
+/// filter.
 pub fn read(descriptor: OwnedFd, planned: &Seen) -> Option<Seen> {
     let mut file = File::from(descriptor);
     file.rewind().ok()?;
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_stays_known_and_another_filter_is_refused() {
+    fn seen_flows_stay_known_and_another_filter_is_refused() {
         let seen = Seen::with_capacity(10_000, 0.001, 7);
         for flow in 0..3_000 {
             assert!(seen.insert(mix(flow)));
@@ -64,7 +65,7 @@ mod tests {
         let after = read(kept(), &Seen::with_capacity(10_000, 0.001, 7)).unwrap();
         assert!((0..6_000).all(|flow| after.contains(mix(flow))));
         assert!(after.insert(mix(9_000)), "it is new");
-        // The older half is dropped first.
+        // Rotation drops the older generation.
         after.rotate();
         assert!((3_000..6_000).all(|flow| after.contains(mix(flow))));
         assert!((0..3_000).filter(|flow| after.contains(mix(*flow))).count() < 30);

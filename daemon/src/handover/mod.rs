@@ -5,12 +5,12 @@
 //!
 //! 1. loads its own programs and maps, whatever their version and size;
 //! 2. replaces the old programs by its own, link by link: each packet is seen by exactly one of the two;
-//! 3. reads what is left in the old maps into its first window ([`previous_run`]), minus what the old weir had reported
-//!    and written into the handover [`state`] at the end of each window;
+//! 3. reads the remaining records and counters of the old maps into its first window ([`previous_run`]), minus
+//!    everything that the old weir has reported: it wrote that into the handover [`state`] at the end of each window;
 //! 4. releases the old maps after its first report.
 //!
-//! If the old weir was killed, the packets that it had read but not reported are in the old counters and in no record:
-//! this gives `lost.restart` exactly.
+//! If the old weir was killed, the packets that it had read but not reported are in the old counters, but in no record.
+//! Their exact number is `lost.restart`.
 //!
 //! When the service is stopped for good, systemd closes everything, and the kernel detaches the programs.
 
@@ -70,7 +70,7 @@ struct Descriptors {
 }
 
 impl Inheritance {
-    /// Takes the descriptors that systemd kept. Discards what cannot be used, and logs that.
+    /// Takes the descriptors that systemd kept. Discards those that cannot be used, and logs that.
     pub fn receive() -> Self {
         let mut generations: BTreeMap<u32, Descriptors> = BTreeMap::new();
         let mut all = Self::default();
@@ -111,7 +111,7 @@ impl Inheritance {
                      last report are in no report"
                 ),
             }
-            // Nobody can use these any more.
+            // These are of no use any more.
             for name in all.names.iter().filter(|name| name.generation() == Some(generation)) {
                 store::forget(*name);
             }
@@ -136,8 +136,8 @@ impl Inheritance {
         Some((seen, self.state()?.generation_begun))
     }
 
-    /// The number of the next generation. The first one is random: systemd may keep others that were not passed to this
-    /// weir.
+    /// The number of the next generation. The first number is random, because systemd may keep other generations that
+    /// were not passed to this weir.
     fn next(&self) -> u32 {
         let last = self.names.iter().filter_map(|name| name.generation()).max();
         last.unwrap_or_else(|| getrandom::u32().unwrap_or_default() >> 1).wrapping_add(1)
@@ -175,7 +175,7 @@ impl Descriptors {
             let bytes = map.info()?.max_entries();
             Ring::new(cpu, map, bytes)
         };
-        // Without a ring its records are missing, but the counters include them.
+        // If a ring cannot be read, its records are missing, but the counters include them.
         let told = |error: &KernelError| warn!("cannot read a ring of an earlier weir: {error}");
         let rings = self.rings.into_iter().filter_map(|one| ring(one).inspect_err(told).ok()).collect();
         let records = self.records.map(previous_run::read_records).transpose().map_err(|error| error.to_string())?;
@@ -183,7 +183,7 @@ impl Descriptors {
     }
 }
 
-/// What is handed over to the next weir.
+/// The state and descriptors that are handed over to the next weir.
 pub struct Handover {
     generation: u32,
     memory: StateMemory,
@@ -214,8 +214,8 @@ impl Drop for Handover {
 }
 
 impl Handover {
-    /// Has systemd keep the maps of this weir. `secret` is its key if that was generated, and its first window begins
-    /// at `begin`. `None` if systemd keeps no descriptors.
+    /// Has systemd keep the maps of this weir. `secret` is its key if that was generated, and `begin` is the start of
+    /// its first window. Returns `None` if systemd keeps no descriptors.
     pub fn begin(
         inheritance: &Inheritance,
         flush: FlushProgram<'_>,
@@ -250,8 +250,8 @@ impl Handover {
         })
     }
 
-    /// Everything is attached. From now on this weir measures, and with its first report it releases the descriptors of
-    /// earlier ones, which have these names. A weir that ends before this point leaves only links.
+    /// Takes over, once everything is attached. From now on this weir measures. With its first report it releases the
+    /// descriptors of earlier weirs, which have these names. A weir that ends before this point leaves only links.
     pub fn take_over(&mut self, earlier: Vec<Name>) {
         self.earlier = earlier;
         self.own.clear();
@@ -262,7 +262,7 @@ impl Handover {
         self.generation
     }
 
-    /// Adds counters that the next report contains. After the last report there is a `rest`: records that no report
+    /// Adds counters that the next report contains. After the last report, `rest` has the records that no report
     /// contains.
     pub fn add(&mut self, edge: &Edge, rest: Vec<Record>) {
         self.records.extend(rest);
@@ -270,8 +270,8 @@ impl Handover {
         self.reported.add(edge);
     }
 
-    /// Writes the state after a report: its window ended at `until`, and `alerts` has the states of the rules.
-    /// Releases what earlier weirs left.
+    /// Writes the state after a report whose window ended at `until`. `alerts` has the states of the rules. Releases
+    /// the descriptors of earlier weirs.
     pub fn report(&mut self, until: Moment, last: Last, alerts: &Alerts, slot_states: Vec<SlotState>) {
         (self.until, self.last, self.alerts) = (until, Some(last), alerts.states());
         self.write(slot_states);
@@ -280,8 +280,8 @@ impl Handover {
         }
     }
 
-    /// Has systemd keep the seen flows, whose open generation began at `begun`, and the records read after the last
-    /// window. Called when weir ends.
+    /// Has systemd keep the seen flows and the records that were read after the last window. `begun` is when the open
+    /// generation of seen flows began. Called when weir ends.
     pub fn end(mut self, seen: &Seen, begun: Option<Duration>) {
         match filter::write(seen) {
             Ok(kept) => store::keep(Name::Seen(self.generation), kept),

@@ -1,5 +1,5 @@
-//! What an earlier weir left in the kernel: counters, and records in caches and rings. They are read with that weir's
-//! program `flush`, from that weir's maps.
+//! Reads what an earlier weir left in the kernel: counters, and records in caches and rings. It uses that weir's
+//! program `flush` and that weir's maps.
 
 use std::{
     fs::File,
@@ -30,11 +30,11 @@ use super::state::HandoverState;
 
 /// How many windows may be open on a CPU: the last one, and one that the earlier weir was closing when it died.
 const OPEN_MAX: u32 = 2;
-/// How long to wait for a packet that is being counted. Counting takes a millionth of that.
+/// How long to wait until a packet is counted. Counting takes a millionth of that.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// The datapath of an earlier weir. It no longer counts.
+/// The datapath of an earlier weir. It no longer counts packets.
 pub struct PreviousRun {
     /// The state that it wrote.
     pub state: HandoverState,
@@ -48,20 +48,20 @@ pub struct PreviousRun {
     pub rings: Vec<Ring>,
 }
 
-/// What was taken over.
+/// The packets that were taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inherited {
-    /// Packets that were in no report, and are in the next one.
+    /// Packets that were in no report yet. The next report has them.
     pub packets: Tally,
     /// Of these, packets that the earlier weir had read and lost when it was killed.
     pub lost: Tally,
-    /// Packets of interfaces that are no longer measured: they are in no report.
+    /// Packets of interfaces that are no longer measured. No report has them.
     pub left_out: Tally,
 }
 
 impl PreviousRun {
-    /// Puts its records into `batch`, and what it counted since its last report into `edge`. `place` returns the slot
-    /// that an interface has now.
+    /// Puts its records into `batch`, and its counts since its last report into `edge`. `place` returns the slot that
+    /// an interface has now.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl PreviousRun {
             inherited.lost.add(lost);
             add(counters, rest);
         }
-        // Sizes are counted for all interfaces together. If one of these is no longer reported, its part is unknown.
+        // Sizes are counted for all interfaces together. If one interface is no longer reported, its part is unknown.
         if inherited.left_out.is_zero() {
             for (class, (now, reported)) in sizes.iter().zip(&self.state.sizes).enumerate() {
                 counted.sizes[class] = now.wrapping_sub(*reported);
@@ -128,7 +128,7 @@ impl PreviousRun {
                     blocks.take(cpu, flushed, &mut take)?;
                     match flushed.state {
                         Flush::Again => {}
-                        // A packet that is still being counted after so long counts as lost.
+                        // A packet that is still not counted after this time counts as lost.
                         Flush::Busy if clock::now().monotonic.saturating_sub(start) > PATIENCE => break,
                         Flush::Busy => thread::sleep(PAUSE),
                         Flush::Done | Flush::NoBlock => break,
@@ -232,7 +232,7 @@ fn add(sum: &mut Counters, counters: Counters) {
 fn lost_with(rest: &Counters, attributed: Tally) -> Tally {
     let elsewhere = rest.skipped.iter().chain(&rest.lost).chain([&rest.sampled_out, &attributed]).copied().sum();
     let elsewhere: Tally = elsewhere;
-    // It is negative only if the maps do not belong to this state; the ledger shows that then.
+    // This is negative only if the maps do not belong to this state. Then the ledger does not balance.
     let Tally { packets, bytes } = rest.seen;
     Tally::new(packets.saturating_sub(elsewhere.packets), bytes.saturating_sub(elsewhere.bytes))
 }
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_no_record_and_has_no_other_reason_died_with_the_earlier_weir() {
+    fn packets_in_no_record_and_without_another_reason_were_lost_with_the_earlier_weir() {
         let mut rest = Counters { seen: Tally::new(100, 10_000), ..Counters::default() };
         rest.sampled_out = Tally::new(10, 1_000);
         rest.skipped[0] = Tally::new(5, 300);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read_as_they_were_written() {
+    fn records_survive_writing_and_reading() {
         let records: Vec<_> = (0..1_000).map(|nth| Record { bytes: nth, packets: 3, ..Record::default() }).collect();
         for some in [&records[..], &[]] {
             assert_eq!(read_records(write_records(some).unwrap()).unwrap(), some);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_keeps_all_but_its_slot_and_its_window() {
+    fn a_moved_record_changes_only_its_slot_and_window() {
         let key = FlowKey::new(Address::from_v4_word(1), Address::from_v4_word(2), 6, 0).with_ports(3, 4);
         let there = Record { key: key.with_scope(Scope::new(9, 200)), packets: 7, bytes: 8, ..Record::default() };
         assert_eq!(moved(&there, 2), Record { key: key.with_scope(Scope::new(2, 0)), ..there });

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_state_is_read_whole() {
+    fn the_latest_state_is_read_completely() {
         let mut memory = StateMemory::new().unwrap();
         assert!(matches!(read(copy(&memory)), Err(Unreadable::Empty)));
         for seq in [1, SEQ_MAX - 1, 7] {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_was_not_finished_leaves_the_one_before() {
+    fn an_unfinished_write_leaves_the_previous_state() {
         let mut memory = StateMemory::new().unwrap();
         memory.write(&state(1)).unwrap();
         // Killed before the word is written.

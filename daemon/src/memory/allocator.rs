@@ -1,7 +1,7 @@
 //! Makes the allocator return memory to the system.
 #![cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "mallopt(3) is a function of C"))]
 
-/// Blocks of this size or more get their own mapping: all sketches of notable size do. Smaller blocks are few.
+/// Blocks of this size or more get their own mapping. All large sketches are above it, and smaller blocks are few.
 #[cfg(target_env = "gnu")]
 const MAPPED_BYTES: libc::c_int = 64 << 10;
 

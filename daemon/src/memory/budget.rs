@@ -17,9 +17,9 @@ use super::{Memory, mib};
 const NAMED: usize = 5;
 /// How many of the user's views are tried with a change.
 const VIEWS_CHANGED: usize = 3;
-/// Errors to try; the smallest that fits is proposed.
+/// Errors to try. The smallest that fits is proposed.
 const ERRORS: [f64; 5] = [0.000_5, 0.001, 0.002, 0.005, *TOP_ERROR.end()];
-/// Capacities of the seen-flow filter to try; the largest that fits is proposed.
+/// Capacities of the seen-flow filter to try. The largest that fits is proposed.
 const CAPACITIES: [u64; 6] = [1_000_000, 500_000, 200_000, 100_000, 50_000, 10_000];
 
 /// More memory than the configuration allows.
@@ -202,7 +202,7 @@ impl Search<'_> {
     }
 
     fn fit(&self, changes: &[Change]) -> Option<Fitting> {
-        // Names of addresses take as much as before, so their files need not be read again.
+        // Names of addresses take the same memory in each trial, so their files need not be read again.
         let mut config = Config { networks: Vec::new(), geo: Default::default(), ..self.config.clone() };
         for change in changes {
             change.apply(&mut config);
@@ -253,7 +253,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_proposed_is_accepted_when_it_is_typed() {
+    fn a_proposed_change_is_accepted() {
         let (mut proposed, mut together) = (Vec::new(), 0);
         for (text, cpus) in TEXTS.into_iter().zip([2, 2, 128, 2, 8, 4, 2]) {
             let needed = check(text, cpus).unwrap();
@@ -265,7 +265,10 @@ mod tests {
                 for Fitting { changes, needed } in &refused.fitting {
                     let typed = changes.iter().fold(text.clone(), |text, change| typed(&text, change));
                     let needs = check(&typed, cpus).unwrap_or_else(|refused| panic!("{typed}\n{refused}"));
-                    assert!(needs <= *needed, "{needs} bytes are more than the {needed} that were told: {typed}");
+                    assert!(
+                        needs <= *needed,
+                        "{needs} bytes are more than the {needed} that the message named: {typed}"
+                    );
                     assert!(refused.to_string().contains(&changes[0].to_string()), "{refused}");
                     together += usize::from(changes.len() > 1);
                     proposed.extend(changes.clone());
@@ -280,11 +283,11 @@ mod tests {
         ] {
             assert!(proposed.iter().any(kind), "each kind of change is proposed somewhere: {proposed:?}");
         }
-        assert!(together > 0, "nowhere is one change too little, so several together were not tried");
+        assert!(together > 0, "one change was always enough, so several together were not tried");
     }
 
     #[test]
-    fn a_larger_error_for_all_lists_is_proposed_also_where_views_share_them() {
+    fn a_larger_error_for_all_lists_is_proposed_even_if_views_share_them() {
         let text = SHARING.replace(", error: 0.0005", "");
         let needed = check(&text, 2).unwrap();
         let refused = check(&format!("{text}\nmemory: {}MiB", (needed >> 20) - 4), 2).unwrap_err();
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_is_allowed_is_refused_with_what_takes_most() {
+    fn a_plan_over_the_limit_is_refused_and_the_largest_views_are_named() {
         let needed = check("interfaces: [eth0]", 2).unwrap();
         assert_eq!(check(&format!("interfaces: [eth0]\nmemory: {needed}"), 2), Ok(needed));
         let refused = check(&format!("interfaces: [eth0]\nmemory: {}", needed - 1), 2).unwrap_err();

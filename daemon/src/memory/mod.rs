@@ -35,7 +35,7 @@ pub use self::budget::{Change, Fitting, OverBudget};
 
 /// The program itself: code, thread stacks, TLS, allocator, and log lines that are not written yet.
 const BASE_BYTES: u64 = 18 << 20;
-/// What the daemon needs to load its programs, before it has sketches: the kernel's types and the object.
+/// Memory for loading the programs, before there are sketches: the kernel's types and the object.
 const LOADING_BYTES: u64 = 46 << 20;
 /// The largest report without its lists, and the largest list entry, measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
@@ -46,7 +46,7 @@ const LISTED_BYTES: u64 = 2 * bytes_of::<Ranked<ViewKey>>();
 const DELIVERY_BYTES: u64 = 3 << 20;
 /// An interface's ledger as OTLP messages, see [`ENTRY_MESSAGES_BYTES`].
 const INTERFACE_MESSAGES_BYTES: u64 = 64 << 10;
-/// An interface's ledger as JSON, with every reason for thousands of packets, millions in total, and with bounds.
+/// An interface's ledger as JSON with bounds: thousands of packets for every reason, millions in total.
 const INTERFACE_BYTES: u64 = 1880;
 /// An alert as JSON with all its evidence, plus the webhook's data.
 const ALERT_BYTES: u64 = 1024 + EVIDENCE_MAX as u64 * ENTRY_BYTES;
@@ -102,7 +102,7 @@ pub struct Memory {
     pub sums: u64,
     /// The seconds of packet sockets.
     pub seconds: u64,
-    /// The router's own addresses, by which packet sockets recognise its packets.
+    /// The router's own addresses. Packet sockets recognise its packets by them.
     pub own: u64,
     /// The most that reports waiting in sink queues take.
     pub queues: u64,
@@ -112,9 +112,9 @@ pub struct Memory {
     pub listed: u64,
     /// A reading of the open window, with the last answer.
     pub live: u64,
-    /// What weir remembers of the last hours, with what packing and answers need.
+    /// The history of the last hours, plus room for packing and answers.
     pub history: u64,
-    /// The most that connections of browsers take, and answers for them.
+    /// The most that connections of browsers and their answers take.
     pub web: u64,
     /// The most that deliveries from the spools, and the index of spool files, take.
     pub spools: u64,
@@ -139,7 +139,7 @@ impl Memory {
         let messages = config.alerts.webhook.as_ref().map_or(0, |webhook| webhook.queue as u64);
         let alerts = config.alerts.rules.len() as u64 * ALERT_BYTES;
         let interfaces = slots(&config.interfaces) as u64;
-        // A long enough queue holds the last reports, too, in the same memory.
+        // A long enough queue holds the last reports, too, and shares their memory.
         let shares_reports =
             config.sinks.iter().any(|sink| sink.queue >= REPORTS_KEPT && matches!(sink.addresses, Addresses::Full));
         let report = REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts;
@@ -170,7 +170,7 @@ impl Memory {
             queues: queued * report + messages * ALERT_BYTES,
             kept: if shares_reports { 0 } else { REPORTS_KEPT as u64 * report },
             listed: views.rows(interfaces) * LISTED_BYTES,
-            // As rows, as JSON, and while it is written.
+            // The answer exists as rows, as JSON, and while it is written.
             live: open::memory_bytes(&shard, interfaces as usize, threads) as u64 + 3 * report,
             history: config
                 .history
@@ -279,7 +279,7 @@ impl fmt::Display for Memory {
             line("history", self.history, String::from("an hour of seconds, windows, and room to pack and join them"))?;
         }
         if self.web > 0 {
-            line("the page", self.web, String::from("connections of browsers, and answers that are on their way"))?;
+            line("the page", self.web, String::from("connections of browsers, and answers in progress"))?;
         }
         if self.spools > 0 {
             line("delivery and spools", self.spools, String::from("batches, and the names of all files"))?;
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_reports_are_planned_where_no_queue_has_them() {
+    fn the_last_reports_are_planned_if_no_queue_has_them() {
         let kept = |sink: &str| {
             let config = Config::parse(&format!("sinks: [{{type: stdout, {sink}}}]"), "test").unwrap();
             Memory::plan(&config, &Views::new(&config, 1).unwrap(), &Cpus::of(2), true).kept
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn many_cpus_need_no_more_than_planned_with_or_without_thousands_of_interfaces() {
+    fn many_cpus_and_thousands_of_interfaces_stay_within_the_limit() {
         // A pattern may need the ledgers of all interfaces.
         let plan_of = |interfaces: &str, cpus| {
             let config = Config::parse(&format!("interfaces: {interfaces}"), "test").unwrap();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_s_account_is_no_longer_than_planned() {
+    fn the_ledger_of_an_interface_is_no_longer_than_planned() {
         let golden = include_str!("../../report/tests/golden/report.json");
         let mut account = serde_json::from_str::<Report>(golden).unwrap().interfaces.swap_remove(1);
         let tally = |packets| Tally { packets, bytes: packets * 800 };
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_counts_once_in_all() {
+    fn a_ring_counts_once_in_the_total() {
         let plan = default_plan(2, true);
         assert_eq!(plan.total(), plan.resident() + plan.kernel() - 2 * plan.ring);
         let without = default_plan(2, false);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_of_cpus_that_may_come_are_planned() {
+    fn rings_of_cpus_that_may_be_added_are_planned() {
         let config = Config::default();
         let views = Views::new(&config, 1).unwrap();
         let plan = |cpus: &Cpus| Memory::plan(&config, &views, cpus, true);

@@ -1,7 +1,6 @@
-//! Starts the threads and connects them with queues; nothing else does that.
-//!
-//! [`run`] does it step by step: `setup` decides everything that needs no thread, `takeover` continues what an earlier
-//! weir has measured, and `threads` starts the threads, each with its rights only.
+//! Starts the threads and connects them with queues. No other module does that. [`run`] does it step by step: `setup`
+//! decides everything that needs no thread, `takeover` continues the measurement of an earlier weir, and `threads`
+//! starts the threads, each with only the rights that it needs.
 //!
 //! ```text
 //! kernel, per CPU:  packets -> flow cache -> ring
@@ -108,7 +107,7 @@ pub struct Start<'a> {
     pub has_tables: bool,
     /// Reads the configuration again.
     pub reread: Reread<'a>,
-    /// The folders and files that weir can access; `None` if everything that its user may access.
+    /// The folders and files that weir may access; `None` means everything that its user may access.
     pub places: Option<Places>,
 }
 
@@ -181,7 +180,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let inherited = inherit(inheritance, &broken, &mut attachments, &mut first, &seen, setup.interfaces());
         match &mut handover {
             Some(handover) => handover.take_over(earlier),
-            // Without a handover nobody else removes them.
+            // Without a handover nothing else removes them.
             None => Inheritance::forget(earlier),
         }
 
@@ -197,7 +196,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             config.prometheus.listen.and_then(|listen| Exporter::open(listen, board.clone(), config.report.interval));
         let kept_at = start.directory.filter(|_| state.is_some());
         let history = history::start(config, kept_at, setup.observer.identity()).map_err(RunError::Thread)?;
-        // The page asks as clients of the control socket do, so it begins after that.
+        // The page asks in the same way as clients of the control socket, so it starts after that.
         let page;
         // Dropped before the exporter, the history and the page, which wait for their threads to end.
         let opening = sandbox::Opening;
@@ -259,13 +258,13 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         };
 
         privileges::give_up_all_but(&kept);
-        // The attacher thread still has them.
+        // The attacher thread keeps its own capabilities.
         privileges::give_up_silently(needs.of_workers());
         if config.sandbox {
             sandbox::close_calls(&kept);
         }
         drop(opening);
-        // Nobody receives it where no thread waits for it.
+        // This fails if no thread waits for it, which does no harm.
         let _ = restrict_chains.send(config.sandbox);
         let greeting = Greeting { cpus: setup.cpus.online.len(), memory: &setup.memory };
         let ended = coordinator.run(greeting, &stop);
@@ -274,8 +273,8 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
     })
 }
 
-/// Loads every program that an interface may need later, while weir still may, and before the first window begins: on a
-/// busy machine the kernel takes a second to verify them.
+/// Loads every program that an interface may need later, while weir still has the right to. It does so before the first
+/// window begins, because on a busy machine the kernel takes a second to verify them.
 fn load_programs(parts: Option<&mut Parts<'_>>, needs: Needs) -> HookOrder {
     let mut hook_order = HookOrder::default();
     if let Some(parts) = parts {
@@ -289,7 +288,7 @@ fn load_programs(parts: Option<&mut Parts<'_>>, needs: Needs) -> HookOrder {
     hook_order
 }
 
-/// What clients of the control socket learn of this weir.
+/// How this weir identifies itself to clients of the control socket.
 fn identity(setup: &Setup) -> Identity {
     Identity {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -125,17 +125,17 @@ impl FirstWindow {
     }
 }
 
-/// Where reports wait on disk for their sinks; `None` if they wait in memory, which is logged.
+/// The folder where reports wait on disk for their sinks. Returns `None` and logs it if they wait in memory.
 fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<SpoolRoot>, LockError> {
     let targets: Vec<_> = config.sinks.iter().filter_map(|sink| sink.target.spool_key()).collect();
     if targets.is_empty() {
         return Ok(None);
     }
-    let in_memory = "undelivered reports wait in memory, which has room for a few: a restart loses them";
+    let in_memory = "undelivered reports wait in memory, which has room for only a few, and a restart loses them";
     let Some(folder) = config.spool.folder(state_directory) else {
         let is_asked_for = config.spool.path == SpoolLocation::StateDirectory;
         if is_asked_for && config.sinks.iter().any(|sink| sink.target.is_remote()) {
-            warn!("no spool: {in_memory}. Say where they may wait on disk: `spool: {{path: /var/lib/weir/spool}}`");
+            warn!("no spool: {in_memory}. Name a folder for them: `spool: {{path: /var/lib/weir/spool}}`");
         }
         return Ok(None);
     };
@@ -152,7 +152,8 @@ fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Spoo
     }
 }
 
-/// Loads the kernel side; `None` if packet sockets suffice: because they are configured, or nothing else is permitted.
+/// Loads the kernel side. Returns `None` if packet sockets are used instead: they are configured, or nothing else is
+/// permitted.
 fn load(config: &Config, plan: &Plan) -> Result<Option<Kernel>, KernelError> {
     if !tap::needs_programs(&config.interfaces) {
         return Ok(None);
@@ -169,7 +170,7 @@ fn load(config: &Config, plan: &Plan) -> Result<Option<Kernel>, KernelError> {
     }
 }
 
-/// A different number for every run, even if the hash key is configured.
+/// A random number for this run, so that runs differ even if the hash key is configured.
 fn random_run() -> u64 {
     getrandom::u64().unwrap_or_else(|_| clock::now().wall.as_nanosecond() as u64)
 }

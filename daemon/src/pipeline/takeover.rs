@@ -1,4 +1,4 @@
-//! Continues what earlier weirs have measured.
+//! Continues the measurement of earlier weirs.
 
 use tracing::{info, warn};
 use weir_attach::Attachments;
@@ -10,7 +10,7 @@ use weir_system::text::with_causes;
 use crate::handover::{Inheritance, previous_run::Inherited};
 
 /// Reads what earlier weirs left behind into the first window: records go into `batch`, counters into the returned
-/// edge. `broken` are those of their links that could not be taken over.
+/// edge. `broken` are the links that could not be taken over.
 pub fn inherit(
     inheritance: Inheritance,
     broken: &[(syscall::Hook, u32)],

@@ -1,4 +1,4 @@
-//! The threads of `weir run`, each with its rights only.
+//! The threads of `weir run`, each with only the rights that it needs.
 
 use std::{
     io,
@@ -29,7 +29,7 @@ use weir_system::{
 use super::setup::Setup;
 use crate::{fleet::WorkerHandle, needs::Needs, reload::reloader::Reloader, workers::Workers};
 
-/// How many news of interfaces may be queued for the coordinator. The kernel queues further ones, or reports an
+/// How many changes of interfaces may be queued for the coordinator. The kernel queues further changes, or reports an
 /// overflow.
 const NEWS: usize = 1024;
 
@@ -40,7 +40,7 @@ pub struct WorkerInput<'a> {
     newcomers: Receiver<KernelSource<'a>>,
 }
 
-/// A handle and an input for each worker; there is one worker for each of the valves.
+/// A handle and an input for each worker. There is one worker for each of the valves.
 ///
 /// # Errors
 ///
@@ -59,9 +59,9 @@ pub fn connect<'a>(valves: Vec<Valves>) -> Result<(Vec<WorkerHandle<'a>>, Vec<Wo
 /// Starts threads in a scope.
 #[derive(Clone, Copy)]
 pub struct Threads<'scope, 'env> {
-    /// They end with it.
+    /// The scope that waits for the threads to end.
     pub scope: &'scope Scope<'scope, 'env>,
-    /// What was decided before.
+    /// Everything that was decided before.
     pub setup: &'env Setup,
     /// Which rights the kernel demands.
     pub needs: Needs,
@@ -99,7 +99,7 @@ impl<'scope> Threads<'scope, '_> {
         Ok(())
     }
 
-    /// Starts the thread that waits for news of interfaces.
+    /// Starts the thread that waits for changes of interfaces.
     ///
     /// # Errors
     ///
@@ -113,8 +113,8 @@ impl<'scope> Threads<'scope, '_> {
         Ok(news)
     }
 
-    /// Starts the thread that attaches. If a right is kept only to ask which programs run before weir's, another thread
-    /// has it; that one restricts itself as soon as it receives `true` from the returned sender.
+    /// Starts the thread that attaches. If a right is kept only to ask which programs run before weir's, a second
+    /// thread has it. The second thread restricts itself as soon as it receives `true` from the returned sender.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl<'scope> Threads<'scope, '_> {
         Ok(closed)
     }
 
-    /// Starts the thread that makes other configurations ready.
+    /// Starts the thread that prepares new configurations.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Programs stay attached, and seen flows stay known. A refused configuration changes nothing.
-//! [`Config::needs_restart`] names what cannot change while weir runs.
+//! [`Config::needs_restart`] names the settings that cannot change while weir runs.
 
 pub mod reading;
 pub mod reloader;
@@ -42,7 +42,7 @@ pub struct Reloaded {
 }
 
 impl Reloaded {
-    /// A readable line, as of this time.
+    /// The outcome as a line for people, as of this time.
     pub fn at(&self, now: Timestamp) -> String {
         let changed = if self.changed.is_empty() {
             "no setting has changed; the files that it names are read again".to_owned()
@@ -50,7 +50,7 @@ impl Reloaded {
             format!("changed: {}", self.changed.join(", "))
         };
         let seconds = self.applies_at.duration_since(now).as_secs_f64().max(0.0).ceil();
-        format!("the configuration is valid, and applies from the end of this window on, in {seconds} s ({changed})")
+        format!("the configuration is valid, and applies from the end of this window, in {seconds} s ({changed})")
     }
 }
 
@@ -59,7 +59,7 @@ impl Reloaded {
 pub struct Request {
     /// Where the outcome goes.
     pub reply: Sender<Outcome>,
-    /// Woken when the outcome is there.
+    /// Woken when the outcome has arrived.
     pub waker: Waker,
 }
 
@@ -70,7 +70,7 @@ pub struct InForce {
     pub config: Arc<Config>,
     /// The number of interface slots that are provided.
     pub interfaces: usize,
-    /// How many configurations were in force earlier.
+    /// How many configurations were in force before this one.
     pub generation: u64,
 }
 

@@ -23,7 +23,7 @@ pub fn aside(read: impl FnOnce() -> Result<Read, String> + Send + 'static) -> Re
     let (reader, reading) = bounded(1);
     let failed = reader.clone();
     let thread = thread::Builder::new().name("weir-reread".to_owned()).spawn(move || {
-        // The requester may be gone.
+        // The requester may have ended.
         let _ = reader.send(read());
     });
     if let Err(error) = thread {

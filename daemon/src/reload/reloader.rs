@@ -37,7 +37,7 @@ const NOT_PERMITTED: &str = "(os error 13)";
 /// Why a reload fails while weir stops.
 const STOPPING: &str = "weir is stopping";
 
-/// What a reloader needs to know of the start.
+/// What a reloader needs to know about the start.
 pub struct Start<'a> {
     /// Reads the configuration again.
     pub reread: Reread<'a>,
@@ -67,7 +67,7 @@ pub struct Reloader<'a> {
 }
 
 impl<'a> Reloader<'a> {
-    /// A reloader, and the coordinator's side of it. Each of `hangups` and each of `requests` triggers a reload.
+    /// A reloader, and the coordinator's side of it. Each message in `hangups` or `requests` triggers a reload.
     pub fn new(
         start: Start<'a>,
         hangups: Receiver<()>,
@@ -93,7 +93,7 @@ impl<'a> Reloader<'a> {
                 },
                 recv(self.requests) -> request => match request {
                     Ok(Request { reply, waker }) => {
-                        // The requester may be gone.
+                        // The requester may have disconnected.
                         let _ = reply.send(self.reload("weir reload"));
                         waker.wake();
                     }
@@ -105,14 +105,14 @@ impl<'a> Reloader<'a> {
 
     /// Reloads the configuration and logs the outcome; `asked_by` names the trigger.
     fn reload(&self, asked_by: &str) -> Outcome {
-        // systemd needs the time, too.
+        // systemd also needs the time.
         notify(&NotifyState::monotonic_usec_now().map_or_else(|_| vec![], |now| vec![NotifyState::Reloading, now]));
         let outcome = self.prepare();
         notify(&[NotifyState::Ready]);
         match &outcome {
             Ok(Reloaded { applies_at, changed }) => {
                 let changed = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
-                info!(asked_by, changed, %applies_at, "the configuration is valid, and applies from the end of this window on");
+                info!(asked_by, changed, %applies_at, "the configuration is valid, and applies from the end of this window");
             }
             Err(why) => {
                 // A single line, however many mistakes there are.
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_has_the_file_with_line_and_column() {
+    fn a_refusal_names_the_file_with_line_and_column() {
         for (text, expected) in [
             ("", "F: it names no interface to measure: "),
             ("report: {top: 3}\ninterfaces: []", "F:2:1: it names no interface to measure: "),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weir_that_stops_waits_for_no_file() {
+    fn a_stopping_weir_waits_for_no_file() {
         // Keep the sender: reading this file never ends.
         let (begun, begins) = bounded(1);
         let (_reader, reading) = bounded(1);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_that_leave_and_that_come_have_room_together() {
+    fn removed_and_new_interfaces_have_room_together() {
         let (one, two) = (parse("interfaces: [eth0]"), parse("interfaces: [{name: eth1, direction: both}]"));
         assert_eq!(slots_between(&one, &one, 1), 1);
         assert_eq!(slots_between(&one, &two, 1), 3);

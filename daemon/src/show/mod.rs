@@ -1,7 +1,6 @@
-//! What commands print for people: a report or several windows together, those of a replay, and the status of a running
-//! weir.
-//!
-//! [`pager`] shows what is longer than the screen, and [`resolve`] finds the addresses of names.
+//! Prints the results of commands for people: a report, several windows together, the reports of a replay, and the
+//! status of a running weir. [`pager`] shows text that is longer than the screen, and [`resolve`] finds the addresses
+//! of names.
 
 pub mod pager;
 pub mod replayed;
@@ -24,10 +23,10 @@ pub enum ShowError {
     /// The running weir gives no answer.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// The answer is not understood: the running weir may be older or newer.
-    #[error("the running weir has another version than this one: {0}")]
+    /// The answer cannot be parsed: the running weir may be older or newer.
+    #[error("the version of the running weir differs from this one: {0}")]
     Foreign(#[from] serde_json::Error),
-    /// It cannot be written.
+    /// The output cannot be written.
     #[error("cannot write")]
     Write(#[from] io::Error),
 }
@@ -37,7 +36,7 @@ pub enum ShowError {
 pub struct Form {
     /// As JSON.
     pub json: bool,
-    /// All of it, not one screen.
+    /// The whole report, not only one screen.
     pub full: bool,
 }
 

@@ -11,12 +11,12 @@ use weir_system::{signals, terminal};
 
 /// The user's pager: a command for the shell. Empty means none.
 const PAGER: &str = "PAGER";
-/// Options of `less`, unless the user has some: leave if it fits, keep colours, leave the text on the screen.
+/// Options of `less`, unless the user has set some: quit if the text fits, keep colours, leave the text on the screen.
 const LESS: (&str, &str) = ("LESS", "FRX");
 /// What a shell returns for a command that is not there.
 const NOT_FOUND: i32 = 127;
 
-/// Writes text to standard output; to the pager if that is a terminal with fewer lines.
+/// Writes text to standard output, or to the pager if the text is longer than the terminal.
 ///
 /// # Errors
 ///
@@ -31,17 +31,18 @@ pub fn show(text: &[u8]) -> io::Result<()> {
     out.lock().write_all(text)
 }
 
-/// Returns whether there is a pager, which has then shown the text.
+/// Shows the text in the pager, if there is one. Returns whether there was.
 fn is_paged(text: &[u8]) -> bool {
     let Some(mut command) = command(env::var_os(PAGER)) else { return false };
     if env::var_os(LESS.0).is_none() {
         command.env(LESS.0, LESS.1);
     }
-    // The pager handles Ctrl-C itself; without this weir would end and leave the terminal to both it and the shell.
+    // The pager handles Ctrl-C itself. Without this, Ctrl-C would end weir, and the pager and the shell would share the
+    // terminal.
     let _signals = signals::listen(|| {});
     let Ok(mut pager) = command.stdin(Stdio::piped()).spawn() else { return false };
     if let Some(mut input) = pager.stdin.take() {
-        // It need not read all.
+        // The pager may end before it has read everything.
         let _ = input.write_all(text);
     }
     pager.wait().is_ok_and(|status| status.code() != Some(NOT_FOUND))
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_users_pager_goes_first_and_none_is_none() {
+    fn the_pager_of_the_user_is_preferred_and_may_be_off() {
         let program =
             |pager: Option<&str>| command(pager.map(OsString::from)).map(|command| command.get_program().to_owned());
         assert_eq!((program(None), program(Some("more -s"))), (Some("less".into()), Some("sh".into())));

@@ -7,7 +7,7 @@ use weir_report::{Report, write_overview, write_tables};
 use super::{Form, ShowError, report, style};
 use crate::replay::{Windows, write_json};
 
-/// How to see more than one screen has.
+/// How to see more than one screen.
 const MORE: &str = "all of it: weir replay --full   live: weir top --replay FILE";
 
 /// Standard output for reports.
@@ -15,12 +15,12 @@ pub struct Printed {
     form: Form,
     windows: Windows,
     out: BufWriter<Stdout>,
-    /// The only report, which the pager may show when nothing else is written to the terminal.
+    /// The only report. The pager may show it when nothing else is written to the terminal.
     only: Option<Report>,
 }
 
 impl Printed {
-    /// For reports of such windows.
+    /// An output for the reports of these windows.
     pub fn new(form: Form, windows: Windows) -> Self {
         Self { form, windows, out: BufWriter::new(io::stdout()), only: None }
     }
@@ -42,12 +42,12 @@ impl Printed {
             true => write_tables(report, style(), &mut self.out)?,
             false => write_overview(report, style(), "", &mut self.out)?,
         }
-        // Nothing else may come between its lines: not the progress of the replay.
+        // Write the report at once, so that the progress of the replay does not come between its lines.
         writeln!(self.out)?;
         self.out.flush()
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! `weir report`: the last window, or the last ones together.
+//! `weir report`: the last window, or several windows together.
 
 use std::{
     io::{self, Write},
@@ -16,7 +16,7 @@ use crate::{
 
 /// How to see more than the first screen.
 const MORE: &str = "all of it: weir report --full";
-/// The same of several windows.
+/// The same for several windows together.
 const MORE_TOGETHER: &str = "all of it: add --full";
 
 /// Shows the last report of the weir with this control socket.
@@ -32,7 +32,7 @@ pub fn last(socket: &Path, form: Form) -> Result<(), ShowError> {
     report(&understood(&answer)?, form, MORE)
 }
 
-/// Shows its last windows together, at most so many.
+/// Shows the last windows together, at most `last` of them.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub fn together(socket: &Path, last: u32, form: Form) -> Result<(), ShowError> {
     Union::of(&reports).map_or(Ok(()), |together| union(&together, form))
 }
 
-/// What `weir report` asks for, if that is more than the last report; `None` if not.
+/// The request of `weir report`, if it is for more than the last report.
 pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
     let ReportArgs { last, since, from, to, .. } = args;
     let text = |time: Timestamp| Some(time.to_string());
@@ -55,7 +55,7 @@ pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
     }
 }
 
-/// Shows windows of the history together: those that this command asks for.
+/// Shows the windows of the history that this command requests, together.
 ///
 /// # Errors
 ///

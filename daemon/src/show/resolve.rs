@@ -1,4 +1,4 @@
-//! The addresses of names that are asked for, by the system's resolver.
+//! Resolves names to addresses with the system's resolver.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,8 @@ pub struct Resolved {
     pub addresses: Vec<IpAddr>,
 }
 
-/// The keys with the addresses of names in their place, and these names. `look_up` is [`system`].
+/// Replaces each name among the keys by its addresses. Also returns these names. `look_up` is [`system`], except in
+/// tests.
 ///
 /// # Errors
 ///
@@ -33,11 +34,11 @@ pub fn resolve(
             continue;
         }
         let addresses = look_up(&key).map_err(|error| {
-            format!("{key}: the resolver of this system does not know it: {error}. Ask for its address instead")
+            format!("{key}: the resolver of this system does not know this name: {error}. Ask for its address instead")
         })?;
         let addresses: Vec<IpAddr> = addresses.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
         if addresses.is_empty() {
-            return Err(format!("{key}: it has no address"));
+            return Err(format!("{key}: this name has no address"));
         }
         all.extend(addresses.iter().map(ToString::to_string));
         resolved.push(Resolved { name: key, addresses });
@@ -45,7 +46,7 @@ pub fn resolve(
     Ok((all, resolved))
 }
 
-/// Asks the resolver of this system: its hosts file, its name servers, and what else it is set up for.
+/// Asks the resolver of this system: its hosts file, its name servers, and its other configured sources.
 ///
 /// # Errors
 ///
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_asked_for_by_all_of_its_addresses() {
+    fn a_name_is_replaced_by_all_of_its_addresses() {
         let look_up = |name: &str| match name {
             "example.net" => Ok(["192.0.2.7", "2001:db8::7", "192.0.2.7"].map(|ip| ip.parse().unwrap()).to_vec()),
             "empty.example" => Ok(Vec::new()),

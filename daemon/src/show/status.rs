@@ -1,4 +1,4 @@
-//! `weir status`: what the running weir is doing now. It has an answer from the first second on, long before the first
+//! `weir status`: what the running weir is doing now. It is available from the first second, long before the first
 //! report.
 
 use std::{
@@ -41,7 +41,7 @@ pub fn show(socket: &Path, json: bool) -> Result<(), ShowError> {
     let status: Status = understood(&answer)?;
     let shown = Shown { status: &status, now: clock::now().wall, style: style() };
     shown.head(&mut out)?;
-    // The rates need a second: what is known is shown meanwhile.
+    // The rates need a second. Show the rest meanwhile.
     out.flush()?;
     shown.interfaces(second(socket).as_ref(), &mut out)?;
     if let Some(talkers) = Talkers::ask(socket) {
@@ -51,7 +51,7 @@ pub fn show(socket: &Path, json: bool) -> Result<(), ShowError> {
     Ok(shown.costs(&mut out)?)
 }
 
-/// The next second; `None` if it cannot be had.
+/// The message of the next second, if it is available.
 fn second(socket: &Path) -> Option<Second> {
     let mut next = None;
     let subscribed = client::subscribe(socket, &mut |second| {
@@ -61,9 +61,9 @@ fn second(socket: &Path) -> Option<Second> {
     subscribed.ok().and(next)
 }
 
-/// Who uses the link most.
+/// The largest sources and destinations.
 struct Talkers {
-    /// In which window.
+    /// The window in words.
     when: String,
     top: Top,
     totals: Totals,
@@ -71,7 +71,7 @@ struct Talkers {
 }
 
 impl Talkers {
-    /// Those of the open window so far or, where that cannot be had or is empty, of the last report.
+    /// Those of the open window so far. If that is empty or not available, those of the last report.
     fn ask(socket: &Path) -> Option<Self> {
         Self::so_far(socket).or_else(|| Self::reported(socket))
     }
@@ -105,7 +105,7 @@ impl Shown<'_> {
         Ok(())
     }
 
-    /// Which weir it is, what is wrong, and when reports come.
+    /// Prints the version and process of weir, its troubles, and when reports come.
     fn head(&self, out: &mut impl Write) -> io::Result<()> {
         let Status { identity, last_report, next_report, troubles } = self.status;
         let Identity { version, pid, started, interval_seconds, .. } = identity;
@@ -131,7 +131,7 @@ impl Shown<'_> {
         self.line(&[Cell::from(text)], out)
     }
 
-    /// What each interface carries now, and what it carried in the last window.
+    /// Prints the traffic of each interface now and in the last window.
     fn interfaces(&self, second: Option<&Second>, out: &mut impl Write) -> io::Result<()> {
         let last = self.status.last_report.as_ref();
         let mut grid = Grid::new([Left, Left, Left, Right, Right, Right, Right, Left]);
@@ -147,14 +147,14 @@ impl Shown<'_> {
         grid.write_within(self.style.width, self.style.color, out)
     }
 
-    /// The largest sources and destinations.
+    /// Prints the largest sources and destinations.
     fn talkers(&self, Talkers { when, top, totals, seconds }: &Talkers, out: &mut impl Write) -> io::Result<()> {
         writeln!(out)?;
         self.line(&[Cell::new(when, Faint)], out)?;
         write_talkers(top, (totals, *seconds), self.style, out)
     }
 
-    /// What weir itself takes, and how its sinks are.
+    /// Prints weir's own CPU and memory, and the state of its sinks.
     fn costs(&self, out: &mut impl Write) -> io::Result<()> {
         let memory_bytes = self.status.identity.memory_bytes;
         let Some(last) = &self.status.last_report else {
@@ -197,7 +197,7 @@ struct Line<'a> {
     last: Option<&'a InterfaceStatus>,
 }
 
-/// Each interface that is measured now or, if that is not known, that was in the last window.
+/// The interfaces that are measured now or, if that is unknown, those of the last window.
 fn lines<'a>(second: Option<&'a Second>, last: Option<&'a LastReport>) -> Vec<Line<'a>> {
     let in_report = || last.iter().flat_map(|last| &last.interfaces);
     let direction = |direction: &'a Option<String>| direction.as_deref().unwrap_or("");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_first_report_it_says_what_is_measured_now_and_when_that_comes() {
+    fn before_the_first_report_it_shows_the_traffic_now_and_when_the_report_comes() {
         let now = golden().window.end;
         let next = now.checked_add(jiff::SignedDuration::from_millis(6_500)).unwrap();
         let status = Status { next_report: Some(next), ..Status::new(&identity(now), None) };
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_without_a_default_route_is_not_called_gone() {
+    fn an_interface_without_a_default_route_is_not_shown_as_gone() {
         let mut report = golden();
         let now = report.window.end;
         let mut told = |mode: &str| {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_report_both_are_there_with_what_was_lost_and_what_it_costs() {
+    fn after_a_report_it_shows_both_windows_with_losses_and_costs() {
         let report = golden();
         let mut status = Status::new(&identity(report.window.end), Some(&report));
         let said = text(&status, Some(&second()));

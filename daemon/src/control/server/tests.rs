@@ -43,7 +43,7 @@ fn with_server(name: &str, has_report: bool, test: impl FnOnce(&Path)) {
     with_reloader(name, has_report, PATIENCE, reload, test);
 }
 
-/// The same with a reloader that goes on while it returns true.
+/// The same with a reloader that runs until it returns false.
 fn with_reloader(
     name: &str,
     has_report: bool,
@@ -99,7 +99,7 @@ fn with_all(
                 LiveQuery::Lists { only: Some(_) } => {
                     request.answer(Err(Unanswered::Refused("no such list".to_owned())));
                 }
-                // It has no time.
+                // The coordinator does not answer in time.
                 LiveQuery::Keys(_) => unanswered.push(request),
             }
         }
@@ -110,13 +110,13 @@ fn with_all(
     server.patience = patience;
     thread::scope(|scope| {
         let server = scope.spawn(|| server.run());
-        // Also if the test fails: the scope waits for its threads.
+        // End the server even if the test fails, because the scope waits for its threads.
         let ending = StopOnDrop(end);
         test(&path, &board);
         drop(ending);
         server.join().unwrap();
     });
-    assert!(!path.exists(), "the socket goes with its server");
+    assert!(!path.exists(), "the server removes its socket");
     drop(made);
     assert!(!directory.exists());
 }
@@ -137,15 +137,15 @@ fn say(path: &Path, bytes: &[u8]) -> Value {
 }
 
 #[test]
-fn what_is_asked_for_is_answered() {
+fn each_command_gets_its_answer() {
     with_server("answers", true, |path| {
         let golden = include_str!("../../../report/tests/golden/report.json");
         let report: Report = serde_json::from_str(golden).unwrap();
         let golden: Value = serde_json::from_str(golden).unwrap();
         let line = Encoded::new(&report).line;
         let as_sent = ask(path, Command::Report { last: None }).unwrap();
-        assert_eq!(as_sent.get().as_bytes(), line.strip_suffix(b"\n").unwrap(), "the bytes that sinks get");
-        assert_eq!(told(path, Command::Report { last: Some(5) }), json!([golden]), "there is one");
+        assert_eq!(as_sent.get().as_bytes(), line.strip_suffix(b"\n").unwrap(), "the same bytes as for sinks");
+        assert_eq!(told(path, Command::Report { last: Some(5) }), json!([golden]), "there is only one report");
         let status = told(path, Command::Status);
         assert_eq!((&status["pid"], &status["last_report"]["id"]), (&json!(7), &golden["id"]));
         let keys = vec!["src_ip=192.0.2.7".to_owned(), "proto=udp,port=53".to_owned()];
@@ -163,7 +163,7 @@ fn what_is_asked_for_is_answered() {
 }
 
 #[test]
-fn before_the_first_report_there_is_a_status_and_nothing_else() {
+fn before_the_first_report_only_the_status_is_answered() {
     with_server("early", false, |path| {
         let status = told(path, Command::Status);
         assert!(status["last_report"].is_null() && status["interval_seconds"] == 10);
@@ -177,7 +177,7 @@ fn before_the_first_report_there_is_a_status_and_nothing_else() {
 }
 
 #[test]
-fn the_open_window_is_answered_when_it_was_read_and_holds_nobody_up() {
+fn a_query_about_the_open_window_is_answered_later_and_delays_no_other_client() {
     let patience = Duration::from_millis(200);
     with_reloader(
         "live",
@@ -202,12 +202,12 @@ fn the_open_window_is_answered_when_it_was_read_and_holds_nobody_up() {
 }
 
 #[test]
-fn a_reload_is_answered_when_its_outcome_is_there() {
+fn a_reload_is_answered_when_it_is_done() {
     with_server("reloads", true, |path| {
         assert!(matches!(ask(path, Command::Reload), Err(AskError::Refused(why)) if why == "line 3: no"));
         let accepted = json!({"applies_at": "1970-01-01T00:00:00Z", "changed": ["views"]});
         assert_eq!(told(path, Command::Reload), accepted);
-        assert!(ask(path, Command::Reload).is_err(), "nobody is there to do it");
+        assert!(ask(path, Command::Reload).is_err(), "the reloader has ended");
         let detach = |names: &[&str]| Command::Detach { interfaces: names.iter().map(|&name| name.into()).collect() };
         let detached = json!({"pid": std::process::id(), "from": ["eth0 (ingress)"]});
         assert_eq!(told(path, detach(&[])), detached);
@@ -217,7 +217,7 @@ fn a_reload_is_answered_when_its_outcome_is_there() {
 }
 
 #[test]
-fn a_reload_that_takes_long_is_told_so() {
+fn a_reload_that_takes_too_long_is_answered_with_the_reason() {
     // Each request is accepted and never answered.
     let mut kept = Vec::new();
     let reload = move |request| {
@@ -232,7 +232,7 @@ fn a_reload_that_takes_long_is_told_so() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_with_a_reason() {
+fn an_invalid_request_is_refused_with_the_reason() {
     with_server("nonsense", true, |path| {
         let long = [vec![b'x'; REQUEST_MAX + 1], b"\n".to_vec()].concat();
         for (bytes, part) in [
@@ -285,7 +285,7 @@ fn a_slow_subscriber_skips_seconds_and_is_told_how_many() {
         while board.subscribers() < 2 {
             thread::sleep(Duration::from_millis(1));
         }
-        // More than what the sockets hold.
+        // More than the sockets' buffers hold.
         for _ in 0..SECONDS {
             board.publish_second(second(1 << 16));
             assert_eq!(seconds.recv_timeout(PATIENCE).unwrap(), 0, "a client that reads misses none");
@@ -309,7 +309,7 @@ fn a_slow_subscriber_skips_seconds_and_is_told_how_many() {
 }
 
 #[test]
-fn there_are_places_for_those_who_only_ask() {
+fn subscribers_leave_room_for_other_clients() {
     with_board("places", |path, board| {
         let line = b"{\"version\":1,\"command\":\"subscribe\"}\n";
         let mut subscribers = Vec::new();
@@ -328,7 +328,7 @@ fn there_are_places_for_those_who_only_ask() {
 }
 
 #[test]
-fn clients_that_hang_hold_nobody_up() {
+fn clients_that_hang_do_not_delay_others() {
     with_server("hangs", true, |path| {
         // Some send nothing, some half a request, and some do not read their answer.
         let mut hanging = Vec::new();
