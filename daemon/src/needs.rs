@@ -32,7 +32,7 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<NeededCapabil
     const FILTERS: NeededCapability =
         attacher(CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN", "filters of the classic tc hook");
     const CHAINS: NeededCapability = NeededCapability {
-        purpose: "to see which programs stand before weir's at the tc hook",
+        purpose: "to see which programs run before weir's at the tc hook",
         thread: PrivilegedThread::Chains,
         ..FILTERS
     };

@@ -278,7 +278,7 @@ fn a_fight_is_bounded_and_loud() -> Result<()> {
     clock::wait_for("a window, and readiness", TIMEOUT, ready)?;
     for _ in 0..3 {
         let one = Foreign::stand_first(observer, INTERFACE, TcAttachType::Ingress, PASS)?;
-        daemon.wait_for_line(&format!("program {} stands before weir's program", one.number()?), TIMEOUT)?;
+        daemon.wait_for_line(&format!("program {} runs before weir's program", one.number()?), TIMEOUT)?;
         // If it were still there, it would be named together with the next one.
         drop(one);
     }
@@ -291,7 +291,7 @@ fn a_fight_is_bounded_and_loud() -> Result<()> {
     ensure!(get(observer, "/healthz", "")?.0 == 200, "it is alive");
     let told = weir(&socket, &["status"])?;
     ensure!(told.contains("TROUBLE") && told.contains(&who), "{told}");
-    let reported = || Ok(weir(&socket, &["report", "--json"])?.contains("stands before weir's program").then_some(()));
+    let reported = || Ok(weir(&socket, &["report", "--json"])?.contains("runs before weir's program").then_some(()));
     clock::wait_for("a report that names the trouble", TIMEOUT, reported)?;
     drop(last);
     daemon.wait_for_line("sees all packets again", TIMEOUT)?;
@@ -310,7 +310,7 @@ fn two_weirs_do_not_fight() -> Result<()> {
     for daemon in [&mut second, &mut watch.daemon] {
         watch::stop(daemon, Loss::None)?;
         let log = daemon.log()?;
-        ensure!(!log.contains("stands before"), "{log}");
+        ensure!(!log.contains("before weir's program"), "{log}");
     }
     Ok(())
 }

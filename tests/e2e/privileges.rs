@@ -73,7 +73,7 @@ fn without_capabilities_it_measures_what_comes_later() -> Result<()> {
     let interfaces = "{name: \"port*\", mode: native}, {name: \"late*\", mode: tcx}";
     let settings = |more: &str| format!("interfaces: [{interfaces}{more}]\n{INTERVAL}{ROOMY_RINGS}");
     let mut daemon = measure(&pair.observer, &settings(""))?;
-    daemon.wait_for_line("keeps CAP_NET_ADMIN: to see which programs stand before", TIMEOUT)?;
+    daemon.wait_for_line("keeps CAP_NET_ADMIN: to see which programs run before", TIMEOUT)?;
     check(&daemon, "weir-chains")?;
     let mut oracle = Oracle::new();
     let mut send = |names: [&str; 2], seed| {

@@ -39,9 +39,9 @@ impl Position {
             Self::Behind { who, .. } => Some(format!(
                 "{} before weir's program, which sees only what is passed on",
                 match &who[..] {
-                    [one] => format!("{one} stands"),
-                    [one, other] => format!("{one} and {other} stand"),
-                    all => format!("{} and {} more stand", all[..2].join(", "), all.len() - 2),
+                    [one] => format!("{one} runs"),
+                    [one, other] => format!("{one} and {other} run"),
+                    all => format!("{} and {} more run", all[..2].join(", "), all.len() - 2),
                 }
             )),
             Self::Removed => Some("another process has removed weir's program".to_owned()),
@@ -365,7 +365,7 @@ mod tests {
     fn an_attachment_that_cannot_move_is_not_restored_and_stays_wrong() {
         let mut watched = Watched::new(seconds(10));
         assert_eq!(watched.is_wrong(&behind(false), seconds(11)), Order::Tell);
-        assert!(watched.trouble().is_none() && watched.reason().is_some_and(|why| why.contains("program 7 stands")));
+        assert!(watched.trouble().is_none() && watched.reason().is_some_and(|why| why.contains("program 7 runs")));
         assert_eq!(
             (watched.close(Shortage::None, seconds(11)), watched.trouble()),
             (None, None),

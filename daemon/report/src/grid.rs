@@ -318,7 +318,7 @@ mod tests {
     fn a_long_text_goes_on_below_its_column() {
         let mut grid = Grid::new([Align::Right, Align::Left]);
         grid.row(["spool".into(), "three reports that wait for a collector".into()]);
-        grid.across([Cell::new("eth0", Tone::Strong), "(uplink)".into(), "TROUBLE: a program stands before it".into()]);
+        grid.across([Cell::new("eth0", Tone::Strong), "(uplink)".into(), "TROUBLE: a program runs before it".into()]);
         grid.row(["".into(), "averylongwordthatcannotbebrokenanywhere".into()]);
         let expected = [
             "  spool  three reports that",
@@ -326,7 +326,7 @@ mod tests {
             "         collector",
             "  eth0  (uplink)",
             "    TROUBLE: a program",
-            "    stands before it",
+            "    runs before it",
             "         averylongwordthatcannotbebrokenanywhere",
         ];
         assert_eq!(within(&grid, 27), expected);

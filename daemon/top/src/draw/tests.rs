@@ -74,7 +74,7 @@ fn busy() -> Screen {
         let bytes = 60_000_000 + (nth * 7919 % 50) * 1_000_000;
         let mut one = second(nth as i64, &[("eth0", bytes / 800, bytes), ("wan0.100", 10_000, 4_000_000)]);
         one.interfaces[1].mode = "xdp-generic".to_owned();
-        one.interfaces[1].trouble = (nth > 100).then(|| "program 42 stands before weir's program".to_owned());
+        one.interfaces[1].trouble = (nth > 100).then(|| "program 42 runs before weir's program".to_owned());
         one.skipped = if nth == 90 { 2 } else { 0 };
         screen.take(Update::Second(one));
     }
