@@ -2,9 +2,10 @@
 //! orders (`weir reload`, `weir detach`).
 //!
 //! ```text
-//! client:       a line of JSON with a request    -> socket server:       reads it, and answers from the board, or asks
-//! the coordinator or the reloader -> socket coordinator:  writes the board at each window's end, and looks keys up in
-//! the sketches of the last window; has the workers read the open window
+//! client:       a line of JSON with a request    -> socket
+//! server:       reads it, and answers from the board, or asks the coordinator or the reloader -> socket
+//! coordinator:  writes the board at each window's end, and looks keys up in the sketches of the last window; has the
+//!               workers read the open window
 //! ```
 //!
 //! The server is one thread. It never waits for a client, so a client that hangs or floods does not affect the others.
