@@ -1,4 +1,4 @@
-//! What the user looks for: `host:192.0.2.7 port:443 net:10.0.0.0/8 proto:udp`, or a part of the text of a row.
+//! The user's filter: `host:192.0.2.7 port:443 net:10.0.0.0/8 proto:udp`, or a part of the text of a row.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::key::Key;
 /// The words before a colon.
 pub const WORDS: &str = "host: port: net: proto:";
 
-/// Conditions that all have to hold.
+/// Conditions. A row passes if all of them hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter(Vec<Condition>);
 
@@ -19,12 +19,12 @@ enum Condition {
     Net(Prefix),
     Port(u16),
     Proto(String),
-    /// In lower case.
+    /// A part of the row's text, in lower case.
     Text(String),
 }
 
 impl Filter {
-    /// Reads conditions, separated by blanks.
+    /// Parses conditions, separated by blanks.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl Filter {
         text.split_whitespace().map(Condition::parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether it lets all rows pass.
+    /// Whether all rows pass.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -46,7 +46,7 @@ impl Filter {
 
 impl Condition {
     fn parse(text: &str) -> Result<Self, String> {
-        // An IPv6 address has colons, too.
+        // An IPv6 address also has colons.
         let Some((word, value)) = text.split_once(':').filter(|(word, _)| word.chars().all(char::is_alphabetic)) else {
             return Ok(Self::Text(text.to_lowercase()));
         };
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_hold_together_and_each_by_its_meaning() {
+    fn all_conditions_have_to_hold_each_by_its_meaning() {
         let key = Key::new([
             ("src_ip", "192.0.2.7".to_owned()),
             ("dst_ip", "2001:db8::1".to_owned()),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_condition_is_told() {
+    fn the_error_names_the_wrong_condition() {
         for (text, why) in [
             ("port:https", "\"https\" is no port"),
             ("host:example", "\"example\" is no address"),

@@ -6,7 +6,7 @@ use weir_report::{InterfaceSecond, Second, Tally};
 
 /// How many seconds are kept for each interface: the widest sparkline.
 pub const SECONDS_MAX: usize = 240;
-/// How many interfaces are kept. weir measures no more.
+/// How many interfaces are kept: the most that weir measures.
 const INTERFACES_MAX: usize = 256;
 
 /// The rate of one second.
@@ -21,9 +21,9 @@ pub struct Rate {
 /// One interface in one direction.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What it was in the last second.
+    /// The interface in the last second.
     pub last: InterfaceSecond,
-    /// Its rates, the latest at the end; `None` for a second of which nothing is known.
+    /// Its rates, the latest at the end; `None` for a second without a reading.
     pub rates: VecDeque<Option<Rate>>,
 }
 
@@ -34,7 +34,7 @@ pub struct History {
 }
 
 impl History {
-    /// Adds a second. An interface that is no longer there is forgotten.
+    /// Adds a second. Forgets interfaces that no longer exist.
     pub fn add(&mut self, second: &Second) {
         let mut before = std::mem::take(&mut self.lines);
         for interface in second.interfaces.iter().take(INTERFACES_MAX) {
@@ -84,7 +84,7 @@ impl Line {
         self.rates.back().copied().flatten()
     }
 
-    /// The highest value of the seconds that are kept.
+    /// The highest value of all kept seconds.
     pub fn most(&self, of: impl Fn(Rate) -> f64) -> f64 {
         self.rates.iter().flatten().map(|rate| of(*rate)).fold(0.0, f64::max)
     }
@@ -121,7 +121,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_second_that_was_missed_is_no_second_of_silence() {
+    fn a_missed_second_is_unknown_and_not_zero() {
         let mut history = History::default();
         history.add(&second(1, &[("eth0", 10, 1000)]));
         let late = Second { skipped: 2, seconds: 2.0, ..second(4, &[("eth0", 10, 1000)]) };
@@ -136,7 +136,7 @@ pub mod tests {
     }
 
     #[test]
-    fn memory_is_fixed_and_what_has_gone_is_forgotten() {
+    fn memory_is_fixed_and_vanished_interfaces_are_forgotten() {
         let mut history = History::default();
         for nth in 0..1000 {
             history.add(&second(nth, &[("eth0", nth as u64, 0), ("eth1", 1, 1)]));

@@ -26,7 +26,7 @@ impl Key {
         Self(fields.iter().map(|(name, value)| (name.clone(), text(value))).collect())
     }
 
-    /// The question of `weir ask` about this key.
+    /// This key as an argument of `weir ask`.
     pub fn question(&self) -> String {
         self.0.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
     }
@@ -55,7 +55,7 @@ impl Key {
         self.0.iter().filter(|(name, _)| name.ends_with("port")).filter_map(|(_, value)| value.parse().ok())
     }
 
-    /// The key for people: one text, or two for a source and a destination. `named` writes an address.
+    /// The key for people: one text, or two for a source and a destination. `named` formats an address.
     pub fn show(&self, named: &dyn Fn(IpAddr) -> String) -> Vec<String> {
         let address = |text: &str| text.parse().map_or_else(|_| text.to_owned(), named);
         if let (Some(src), Some(dst)) = (self.get("src_ip"), self.get("dst_ip")) {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_shown_as_people_write_it_and_asked_as_the_report_writes_it() {
+    fn a_key_is_shown_in_the_usual_notation_and_asked_in_that_of_the_report() {
         let flow = |proto: &str, src: &str, dst: &str, ports: [&str; 2]| {
             Key::new([
                 ("src_ip", src.to_owned()),

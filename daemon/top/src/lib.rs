@@ -1,4 +1,4 @@
-//! The live screen of weir, `weir top`: who uses the link, and how far the numbers can be trusted.
+//! The live screen of weir, `weir top`: who uses the link, and how reliable the numbers are.
 //!
 //! ```text
 //! Source ── seconds: exact rates of each interface ──► Screen ──► draw ──► terminal
@@ -7,8 +7,8 @@
 //!                                     keys ────────────────┘
 //! ```
 //!
-//! A [`Source`] is a running weir or a capture that is replayed; the screen does not know which. The lists are
-//! those of the open window where they are known, and those of the last report elsewhere: the screen says which.
+//! A [`Source`] is a running weir or a replayed capture. The screen does not know which. It shows the lists of the open
+//! window if they are available, otherwise those of the last report, and says which.
 
 #![forbid(unsafe_code)]
 

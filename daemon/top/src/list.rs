@@ -1,11 +1,11 @@
-//! The lists of a report, all in one shape.
+//! The lists of a report, all in one format.
 
 use serde_json::Value;
 use weir_report::{Beyond, Estimate, Live, Report, Row, Top, TopPrefix, View};
 
 use crate::key::Key;
 
-/// What orders the lists that count packets and bytes.
+/// The order of the lists that count packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// Bytes.
@@ -22,11 +22,11 @@ pub struct Entry {
     pub rank: u32,
     /// Its key.
     pub key: Key,
-    /// What was measured.
+    /// The measured numbers.
     pub amount: Amount,
 }
 
-/// What was measured of a row.
+/// The measured numbers of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Amount {
     /// Packets and bytes.
@@ -36,7 +36,7 @@ pub enum Amount {
         /// Bytes on the wire.
         bytes: Estimate,
     },
-    /// Different values, flows or new flows.
+    /// A number of different values, flows or new flows.
     Count(Estimate),
 }
 
@@ -45,22 +45,22 @@ pub enum Amount {
 pub struct List {
     /// Its name, the same in every report.
     pub name: String,
-    /// What a row counts, if not packets and bytes.
+    /// The unit of the rows, if they do not count packets and bytes.
     pub counted: Option<String>,
     /// The probability that the bounds of all rows hold, 0 to 1.
     pub confidence: f64,
-    /// All packets and bytes of which the rows are parts.
+    /// All packets and bytes. Each row is a part of them.
     pub whole: [u64; 2],
-    /// How long its window is, or has been open, in seconds.
+    /// The length of its window so far, in seconds.
     pub seconds: f64,
-    /// Whether its window is open: the numbers are those so far.
+    /// Whether its window is still open.
     pub is_open: bool,
     /// The rows, the largest first.
     pub entries: Vec<Entry>,
 }
 
 impl Amount {
-    /// What orders the list.
+    /// The number that orders the list.
     pub const fn of(self, by: By) -> Estimate {
         match (self, by) {
             (Self::Sums { bytes, .. }, By::Bytes) => bytes,
@@ -78,7 +78,7 @@ struct OfWindow {
     is_open: bool,
 }
 
-/// All lists of a report: those with a number key first, then the views.
+/// All lists of a report: first those with a number key, then the views.
 pub fn lists(report: &Report, by: By) -> Vec<List> {
     let top = if by == By::Packets { &report.top_by_packets } else { &report.top };
     let totals = [report.totals.packets, report.totals.bytes];
@@ -100,8 +100,7 @@ pub fn lists(report: &Report, by: By) -> Vec<List> {
     all
 }
 
-/// The lists of the open window in the places of those of the last one, which has lists that the open one does not
-/// have yet.
+/// Replaces the lists of the last window by those of the open one. Lists that the open window does not have yet stay.
 pub fn with_open(mut all: Vec<List>, live: &Live, by: By) -> Vec<List> {
     let top = if by == By::Packets { &live.top_by_packets } else { &live.top };
     let totals = [live.totals.packets, live.totals.bytes];
@@ -170,7 +169,7 @@ fn of_top(top: &Top, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<Lis
     ]
 }
 
-/// Networks are ordered by what they have beyond their listed addresses.
+/// Networks, ordered by their traffic without their listed addresses.
 fn prefixes(of: &[TopPrefix]) -> Vec<Entry> {
     let entry = |of: &TopPrefix| {
         let Beyond { packets, bytes } = of.beyond;
@@ -197,7 +196,7 @@ fn of_view(view: &View, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<
     parts.map(list).collect()
 }
 
-/// What a view counts, in words; `None` for packets and bytes.
+/// The unit of a view in words; `None` for packets and bytes.
 fn counted(measure: &Value) -> Option<String> {
     match measure.as_str() {
         Some("bytes" | "packets") => None,
@@ -210,7 +209,7 @@ fn counted(measure: &Value) -> Option<String> {
     }
 }
 
-/// What a row of a view has.
+/// The numbers of a view's row.
 pub fn amount(row: &Row) -> Option<Amount> {
     match (row.packets, row.bytes) {
         (Some(packets), Some(bytes)) => Some(Amount::Sums { packets, bytes }),
@@ -229,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_list_of_the_report_is_there_with_its_rows_in_their_order() {
+    fn every_list_of_the_report_is_shown_with_its_rows_in_order() {
         let report: Report = serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap();
         let all = lists(&report, By::Bytes);
         let names: Vec<_> = all.iter().map(|list| (list.name.as_str(), list.entries.len())).collect();

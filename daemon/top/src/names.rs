@@ -1,4 +1,4 @@
-//! The names of addresses, asked for by reverse DNS on a thread of its own, and only while the user wants them.
+//! Looks up the names of addresses by reverse DNS, on a separate thread, and only while the user wants them.
 
 use std::{
     collections::HashMap,
@@ -13,17 +13,17 @@ use std::{
 
 use crate::{ptr, text::clean};
 
-/// How many names are kept. When there are more, all are forgotten.
+/// How many names are kept. When there would be more, all are forgotten.
 const KNOWN_MAX: usize = 4096;
-/// How many addresses wait to be asked for. The next screen asks again for others.
+/// How many addresses may wait for their lookup. The next screen asks again for further ones.
 const WAITING_MAX: usize = 64;
-/// How long a server may take.
+/// How long to wait for a server.
 const PATIENCE: Duration = Duration::from_secs(1);
 const DNS_PORT: u16 = 53;
 /// The longest answer over UDP without extensions is 512 bytes (RFC 1035, 4.2.1).
 const ANSWER_MAX: usize = 512;
 
-/// The names that are known.
+/// The known names.
 #[derive(Default)]
 pub struct Names {
     known: HashMap<IpAddr, Option<String>>,
@@ -36,22 +36,22 @@ struct Asker {
 }
 
 impl Names {
-    /// Asks from now on.
+    /// Starts lookups.
     pub fn start(&mut self) {
         self.asker.get_or_insert_with(|| Asker::new(server()));
     }
 
-    /// Asks no more.
+    /// Stops lookups.
     pub fn stop(&mut self) {
         self.asker = None;
     }
 
-    /// Whether names are asked for.
+    /// Whether names are looked up.
     pub const fn is_on(&self) -> bool {
         self.asker.is_some()
     }
 
-    /// The name of an address, if it is known by now; it is asked for otherwise.
+    /// The name of an address, if it is known already. Otherwise requests it.
     pub fn of(&mut self, address: IpAddr) -> Option<&str> {
         let asker = self.asker.as_ref()?;
         for (address, name) in asker.found.try_iter() {
@@ -60,7 +60,7 @@ impl Names {
         if self.known.len() > KNOWN_MAX {
             self.known.clear();
         }
-        // If too many wait, the next screen asks for it.
+        // If too many addresses wait, the next screen asks again.
         if !self.known.contains_key(&address) && asker.wanted.try_send(address).is_ok() {
             self.known.insert(address, None);
         }
@@ -72,7 +72,7 @@ impl Asker {
     fn new(server: SocketAddr) -> Self {
         let (wanted, addresses) = sync_channel::<IpAddr>(WAITING_MAX);
         let (send, found) = sync_channel(WAITING_MAX);
-        // Ends when `wanted` is dropped. Without a thread no name is found, and addresses are shown.
+        // The thread ends when `wanted` is dropped. If it cannot be started, addresses are shown instead of names.
         drop(thread::Builder::new().name("weir-names".to_owned()).spawn(move || {
             for address in addresses {
                 let name = look_up(server, address).unwrap_or(None);
@@ -85,7 +85,7 @@ impl Asker {
     }
 }
 
-/// The first server of the system's resolver; a local one if it names none.
+/// The first server of the system's resolver; the local host if none is configured.
 fn server() -> SocketAddr {
     let text = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     let named = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok());
@@ -97,7 +97,7 @@ fn look_up(server: SocketAddr, address: IpAddr) -> io::Result<Option<String>> {
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(server)?;
     socket.set_read_timeout(Some(PATIENCE))?;
-    // Random, so that nobody else can answer.
+    // The id is random, so that nobody else can forge an answer.
     let id = RandomState::new().hash_one(address) as u16;
     socket.send(&ptr::question(id, address))?;
     let mut answer = [0; ANSWER_MAX];
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_asked_for_once_and_cannot_command_the_terminal() {
+    fn a_name_is_looked_up_once_and_its_control_characters_are_removed() {
         let dns = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut names = Names { asker: Some(Asker::new(dns.local_addr().unwrap())), ..Names::default() };
         let address = "192.0.2.53".parse().unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_unless_the_user_wants_it() {
+    fn nothing_is_looked_up_unless_the_user_wants_it() {
         let mut names = Names::default();
         assert!(!names.is_on());
         assert_eq!(names.of("192.0.2.53".parse().unwrap()), None);

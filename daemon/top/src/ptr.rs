@@ -1,20 +1,20 @@
-//! Questions for the name of an address, and their answers, as packets of DNS (RFC 1035, RFC 3596).
+//! DNS packets that ask for the name of an address, and their answers (RFC 1035, RFC 3596).
 
 use std::net::IpAddr;
 
-/// The type of a record that has a name for an address.
+/// The type of a record with the name of an address.
 const PTR: u16 = 12;
 const INTERNET: u16 = 1;
 const HEADER: usize = 12;
 /// A name has at most this many bytes.
 const NAME_MAX: usize = 255;
-/// How many pointers a name may follow: a name of 255 bytes has no more labels.
+/// How many pointers a name may follow: a name of 255 bytes has at most this many labels.
 const JUMPS_MAX: usize = 127;
 
 /// A question for the name of this address.
 pub fn question(id: u16, address: IpAddr) -> Vec<u8> {
     let mut packet = id.to_be_bytes().to_vec();
-    // A standard query that the server may pass on; one question.
+    // A standard query with recursion, and one question.
     packet.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     for label in labels(address) {
         packet.push(label.len() as u8);
@@ -37,7 +37,7 @@ fn labels(address: IpAddr) -> Vec<String> {
     parts.into_iter().chain([zone.to_owned(), "arpa".to_owned()]).collect()
 }
 
-/// The first name in the answer to the question with this id. `None` if there is none, or if this is no such answer.
+/// The first name in the answer to the question with this id. `None` if it has no name, or is not a valid answer.
 pub fn name(packet: &[u8], id: u16) -> Option<String> {
     let header = packet.get(..HEADER)?;
     let (flags, rcode) = (header[2], header[3] & 15);
@@ -64,7 +64,7 @@ fn number(packet: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(packet.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// Where the name that begins here ends.
+/// The end of the name that begins at `at`.
 fn after_name(packet: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *packet.get(at)? {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_an_address_is_asked_for_and_read() {
+    fn a_question_is_written_and_its_answer_is_parsed() {
         let asked = question(7, "192.0.2.53".parse().unwrap());
         assert_eq!(&asked[12..], b"\x0253\x012\x010\x03192\x07in-addr\x04arpa\0\0\x0c\0\x01");
         assert_eq!(name(&answer(&asked, b"\x02ns\x07example\0"), 7).as_deref(), Some("ns.example"));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_no_name() {
+    fn an_invalid_answer_has_no_name() {
         let asked = question(7, "192.0.2.53".parse().unwrap());
         let right = answer(&asked, b"\x02ns\x07example\0");
         assert_eq!(name(&right, 8), None, "another question");

@@ -1,4 +1,4 @@
-//! What the screen shows, and what each key changes.
+//! The state of the screen, and the effect of each key.
 
 use std::{collections::VecDeque, net::IpAddr};
 
@@ -22,26 +22,26 @@ const OPEN_SECONDS: f64 = 1.0;
 /// How many rows a page key moves.
 const PAGE: usize = 10;
 
-/// What the program has to do after a key.
+/// The effect of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing but to draw.
+    /// Only draw.
     Draw,
     /// End.
     Quit,
-    /// Ask the source for everything about this key: of the open window so far, or of the last one.
+    /// Ask the source about this key, in the open window so far or in the last one.
     Ask(String, bool),
 }
 
-/// What has the keyboard.
+/// The part of the screen that has the keyboard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Focus {
     /// The list.
     #[default]
     List,
-    /// A filter that is being typed, and what is wrong with it.
+    /// The filter that is being typed, and its error.
     Filter(String, Option<String>),
-    /// Everything about a row; how far it is scrolled.
+    /// The detail view of a row, and how far it is scrolled.
     Detail(Key, usize),
     /// The help.
     Help,
@@ -59,7 +59,7 @@ pub struct Row {
 /// The state of the screen.
 #[derive(Default)]
 pub struct Screen {
-    /// What the source is.
+    /// The kind of source.
     pub kind: String,
     /// The time that the numbers are about.
     pub now: Timestamp,
@@ -71,39 +71,39 @@ pub struct Screen {
     pub report: Option<Report>,
     /// The open window so far, if it has been open for a while.
     pub live: Option<Live>,
-    /// Whether the user wants the lists of the last report all the same.
+    /// Whether the user wants the lists of the last report instead.
     pub wants_report: bool,
-    /// What the lists are ordered by.
+    /// The order of the lists.
     pub by: By,
-    /// The name of the list that is shown; the first one if it is not there.
+    /// The name of the list that is shown. If there is no such list, the first one is shown.
     pub list: String,
     /// Which of the shown rows is selected.
     pub selected: usize,
-    /// Which rows are shown.
+    /// The filter of the rows.
     pub filter: Filter,
     /// The filter as it was typed.
     pub filter_text: String,
-    /// What has the keyboard.
+    /// The part that has the keyboard.
     pub focus: Focus,
-    /// What is known of the key of [`Focus::Detail`], besides the report.
+    /// The source's answer about the key of [`Focus::Detail`].
     pub known: Option<Known>,
     /// Whether the source can be asked about keys.
     pub can_ask: bool,
-    /// While the screen is held, what has come meanwhile.
+    /// The updates that have arrived since the screen is held; `None` if it is not held.
     pub held: Option<VecDeque<Update>>,
     /// The names of addresses.
     pub names: Names,
-    /// What the user has to know: trouble with the source, or why a key did nothing.
+    /// A message for the user: a problem with the source, or why a key had no effect.
     pub notice: Option<String>,
-    /// Why nothing more will come.
+    /// Why the source has ended.
     pub ended: Option<String>,
 }
 
 impl Screen {
-    /// Takes what the source says. While the screen is held, that waits.
+    /// Takes an update of the source. While the screen is held, updates wait.
     pub fn take(&mut self, update: Update) {
         let Some(waiting) = &mut self.held else { return self.apply(update) };
-        // Of reports only the last one counts, and older seconds would not be seen any more.
+        // Only the last report is needed, and seconds before it would no longer be visible.
         if matches!(update, Update::Report(_)) {
             waiting.retain(|other| !matches!(other, Update::Report(_) | Update::Live(_)));
         }
@@ -128,7 +128,7 @@ impl Screen {
                 if report.addresses.is_some() {
                     self.names.stop();
                 }
-                // It is about the window that was open until now.
+                // This is the report of the window that was open until now.
                 (self.report, self.live) = (Some(*report), None);
                 self.select(selected.as_ref());
             }
@@ -156,7 +156,7 @@ impl Screen {
         self.live.as_ref().filter(|_| !self.wants_report || self.report.is_none())
     }
 
-    /// All lists, and which one is shown.
+    /// All lists, and the index of the one that is shown.
     pub fn lists(&self) -> (Vec<List>, usize) {
         let all = self.report.as_ref().map(|report| lists(report, self.by)).unwrap_or_default();
         let all = match self.open() {
@@ -167,7 +167,7 @@ impl Screen {
         (all, nth)
     }
 
-    /// The rows of a list that pass the filter, as they are shown.
+    /// The rows of a list that pass the filter.
     pub fn rows(&mut self, list: &List) -> Vec<Row> {
         let mut rows = Vec::new();
         for entry in &list.entries {
@@ -181,7 +181,7 @@ impl Screen {
         rows
     }
 
-    /// A key, with the names of its addresses if the user wants them and they are known.
+    /// The text of a key, with the names of its addresses if the user wants them and they are known.
     pub fn named(&mut self, key: &Key) -> Vec<String> {
         let known: Vec<(IpAddr, String)> =
             key.hosts().filter_map(|address| Some((address, self.names.of(address)?.to_owned()))).collect();
@@ -201,7 +201,7 @@ impl Screen {
         self.shown_rows().into_iter().nth(selected).map(|row| row.entry.key)
     }
 
-    /// Selects the row with this key; if there is none, the row in the same place, or the last one.
+    /// Selects the row with this key. If there is none, selects the row in the same place, or the last one.
     fn select(&mut self, key: Option<&Key>) {
         let rows = self.shown_rows();
         let nth = key.and_then(|key| rows.iter().position(|row| row.entry.key == *key));
@@ -214,7 +214,7 @@ impl Screen {
             return Effect::Draw;
         }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            // The terminal passes on what else would be a signal.
+            // In raw mode these keys cause no signal.
             let ends = matches!(key.code, KeyCode::Char('c' | 'd' | '\\'));
             return if ends { Effect::Quit } else { Effect::Draw };
         }
@@ -282,7 +282,7 @@ impl Screen {
         self.show_nth(&lists, next as usize);
     }
 
-    /// The keys 1 to 9 are the first nine lists, and 0 is the tenth.
+    /// Shows a list: 1 to 9 are the first nine lists, and 0 is the tenth.
     fn show_list(&mut self, digit: char) {
         let digit = digit.to_digit(10).unwrap_or(0) as usize;
         let (lists, _) = self.lists();
@@ -348,7 +348,7 @@ impl Screen {
         }
     }
 
-    /// Whether the addresses are not those of the packets.
+    /// Whether the addresses are masked.
     fn is_masked(&self) -> bool {
         let known = self.report.as_ref().map(|report| &report.addresses);
         known.or(self.live.as_ref().map(|live| &live.addresses)).is_some_and(Option::is_some)
@@ -420,7 +420,7 @@ pub mod tests {
         }
         let (lists, _) = screen.lists();
         screen.press(KeyEvent::new(KeyCode::BackTab, KeyModifiers::SHIFT));
-        assert_eq!(screen.list, lists.last().unwrap().name, "around the corner");
+        assert_eq!(screen.list, lists.last().unwrap().name, "from the first list to the last");
     }
 
     #[test]
@@ -461,7 +461,7 @@ pub mod tests {
         assert_eq!(question, "proto=udp,port=443");
         let known = |key: &str| Known { key: key.to_owned(), rows: Err("none".to_owned()), seconds: 10.0 };
         screen.take(Update::Known(known("proto=tcp,port=1")));
-        assert!(screen.known.is_none(), "the answer to an earlier question");
+        assert!(screen.known.is_none(), "this answer is about an earlier question");
         screen.take(Update::Known(known(&question)));
         assert!(screen.known.is_some());
         assert_eq!(press(&mut screen, "\x1b"), Effect::Draw);
@@ -469,7 +469,7 @@ pub mod tests {
     }
 
     #[test]
-    fn while_it_is_held_nothing_moves_and_then_nothing_is_missing() {
+    fn a_held_screen_does_not_change_and_misses_nothing() {
         let mut screen = screen();
         press(&mut screen, " ");
         for nth in 0..5 {
@@ -489,7 +489,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_masked_address_is_never_asked_for() {
+    fn the_name_of_a_masked_address_is_never_looked_up() {
         let mut screen = screen();
         press(&mut screen, "d");
         assert!(!screen.names.is_on());
@@ -497,7 +497,7 @@ pub mod tests {
     }
 
     #[test]
-    fn all_keys_that_users_know_end_it() {
+    fn all_usual_keys_end_the_program() {
         for keys in ["q", "?q", "4\nq"] {
             assert_eq!(press(&mut screen(), keys), Effect::Quit, "{keys:?}");
         }
@@ -506,6 +506,6 @@ pub mod tests {
             let mut screen = Screen { focus, ..screen() };
             assert_eq!(screen.press(control), Effect::Quit);
         }
-        assert_eq!(press(&mut screen(), "/q"), Effect::Draw, "a letter of the filter");
+        assert_eq!(press(&mut screen(), "/q"), Effect::Draw, "here q is a letter of the filter");
     }
 }

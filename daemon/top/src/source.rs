@@ -1,20 +1,20 @@
-//! Where the numbers come from.
+//! The source of the numbers.
 
 use jiff::Timestamp;
 use weir_report::{Live, Report, Row, Second};
 
-/// What is known of a key that was asked for.
+/// The answer about a key.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// The key, as `weir ask` takes it.
     pub key: String,
     /// The rows of all views that have such a key, or why there are none.
     pub rows: Result<Vec<Row>, String>,
-    /// How long the window was that they are about, in seconds.
+    /// The length of their window so far, in seconds.
     pub seconds: f64,
 }
 
-/// What a source says.
+/// An update from the source.
 #[derive(Clone, Debug)]
 pub enum Update {
     /// A second is over.
@@ -25,24 +25,24 @@ pub enum Update {
     Live(Box<Live>),
     /// The answer to [`Source::ask`].
     Known(Known),
-    /// Something that the user has to know, until the next update: such as a lost connection.
+    /// A problem that is shown until the next update, such as a lost connection.
     Trouble(String),
-    /// Nothing will come any more, and why.
+    /// The source has ended, for this reason.
     Ended(String),
 }
 
-/// A running weir, or a capture that is replayed. Nothing here waits: what takes time, takes it on another thread.
+/// A running weir, or a replayed capture. No method blocks: slow work is done on another thread.
 pub trait Source {
-    /// What has come, one at a time; `None` if nothing has.
+    /// The next update that has arrived, if any.
     fn next(&mut self) -> Option<Update>;
 
-    /// Asks for everything about a key: of the open window so far, or of the last one. The answer comes as
-    /// [`Update::Known`]. Returns whether this source can be asked.
+    /// Asks about a key in the open window so far, or in the last one. The answer comes as [`Update::Known`]. Returns
+    /// whether this source can answer.
     fn ask(&mut self, key: &str, is_open: bool) -> bool;
 
-    /// The time that the numbers are about: now, or the time within a capture.
+    /// The time of the numbers: now, or the time within a capture.
     fn now(&self) -> Timestamp;
 
-    /// What it is, in a word or two: `live`, `replay 10x`.
+    /// The kind of source in a word or two: `live`, `replay 10x`.
     fn kind(&self) -> String;
 }

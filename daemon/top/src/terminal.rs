@@ -1,4 +1,4 @@
-//! The terminal: taken over, drawn to, and left as it was, whatever ends the program.
+//! Takes over the terminal, draws on it, and restores it however the program ends.
 
 use std::{
     io::{self, IsTerminal, Write, stdout},
@@ -25,7 +25,7 @@ use crate::{
     source::Source,
 };
 
-/// How long a key or a number may wait until it is seen.
+/// How long a key or an update may wait until it is handled.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Why there is no screen.
@@ -41,8 +41,8 @@ pub fn is_terminal() -> bool {
     io::stdin().is_terminal() && stdout().is_terminal()
 }
 
-/// Shows what a source says, until the user leaves, `is_stopped` says so, or the terminal is gone. Then the terminal is
-/// as it was.
+/// Shows a source until the user quits, `is_stopped` returns true, or the terminal is closed. Restores the terminal
+/// then.
 ///
 /// # Errors
 ///
@@ -72,12 +72,12 @@ pub fn run(source: &mut dyn Source, is_stopped: &dyn Fn() -> bool) -> Result<(),
     Ok(())
 }
 
-/// Handles all keys that have come. Returns whether the user leaves.
+/// Handles all waiting keys. Returns whether the user quits.
 fn is_left(screen: &mut Screen, source: &mut dyn Source) -> io::Result<bool> {
     let mut wait = WAIT;
     while event::poll(wait)? {
         wait = Duration::ZERO;
-        // Another size needs nothing but to draw.
+        // After a change of the size it is enough to draw again.
         let Event::Key(key) = event::read()? else { continue };
         match screen.press(key) {
             Effect::Draw => {}
@@ -88,10 +88,10 @@ fn is_left(screen: &mut Screen, source: &mut dyn Source) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether the terminal is not as it was.
+/// Whether the terminal is taken over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The terminal while it is taken over; given back on drop.
+/// Takes over the terminal until it is dropped.
 struct Taken;
 
 impl Taken {
@@ -110,7 +110,7 @@ impl Drop for Taken {
     }
 }
 
-/// Gives the terminal back, once. It may be gone: then there is nothing to give back.
+/// Restores the terminal, once. If the terminal is closed already, this does nothing.
 fn give_back() {
     if TAKEN.swap(false, Ordering::Relaxed) {
         let _ = disable_raw_mode();
@@ -119,7 +119,7 @@ fn give_back() {
     }
 }
 
-/// Lets a panic of any thread give the terminal back before its message is printed.
+/// Has a panic of any thread restore the terminal before its message is printed.
 fn restore_after_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

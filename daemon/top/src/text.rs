@@ -1,14 +1,14 @@
-//! Texts that fit, and that a terminal does not obey.
+//! Fits texts into columns, and removes control characters.
 
 use ratatui::text::Span;
 use weir_system::text::visible;
 
-/// A text from outside, without characters that a terminal interprets.
+/// A text from outside, with control characters replaced.
 pub fn clean(text: &str) -> String {
     text.chars().map(visible).collect()
 }
 
-/// How many columns a text takes.
+/// The width of a text in columns.
 pub fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
@@ -28,14 +28,14 @@ pub fn fit(text: &str, columns: usize) -> String {
     if columns > 0 { short + "…" } else { short }
 }
 
-/// The text in exactly this many columns, at their left.
+/// The text in exactly this many columns, aligned left.
 pub fn left(text: &str, columns: usize) -> String {
     let text = fit(text, columns);
     let blanks = columns.saturating_sub(width(&text));
     text + &" ".repeat(blanks)
 }
 
-/// The text in exactly this many columns, at their right.
+/// The text in exactly this many columns, aligned right.
 pub fn right(text: &str, columns: usize) -> String {
     let text = fit(text, columns);
     " ".repeat(columns.saturating_sub(width(&text))) + &text
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_takes_the_columns_that_it_is_given() {
+    fn a_text_takes_exactly_the_given_columns() {
         assert_eq!((left("eth0", 6), right("eth0", 6)), ("eth0  ".to_owned(), "  eth0".to_owned()));
         assert_eq!((fit("interface", 5), fit("eth0", 4), fit("eth0", 0)), ("inte…".into(), "eth0".into(), "".into()));
         // A character of two columns that does not fit in one.
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_obeys_no_name() {
+    fn control_characters_are_replaced() {
         assert_eq!(clean("up\x1b[2Jlink\r\n"), "up\u{fffd}[2Jlink\u{fffd}\u{fffd}");
     }
 }

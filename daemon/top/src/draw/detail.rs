@@ -1,4 +1,4 @@
-//! Everything about a row: where else the report has it, and what the source knows of it.
+//! The detail view of a row: related rows in other lists, and the source's answer about its key.
 
 use weir_report::Estimate;
 use weir_system::numbers::{count, scaled};
@@ -19,7 +19,7 @@ use crate::{
 /// The columns of a number.
 const NUMBER: usize = 13;
 
-/// The lines about a key, from the `scrolled`th on.
+/// Draws the lines about a key, starting with line `scrolled`.
 pub fn detail(screen: &mut Screen, key: &Key, scrolled: usize, sheet: &mut Sheet<'_>, paint: Paint) {
     let title = key.show(&|address| address.to_string()).join(" ");
     let named = screen.named(key).join(" ");
@@ -33,7 +33,7 @@ pub fn detail(screen: &mut Screen, key: &Key, scrolled: usize, sheet: &mut Sheet
     }
 }
 
-/// All rows of all lists that have to do with the key.
+/// All rows of all lists that are related to the key.
 fn in_lists(screen: &mut Screen, key: &Key, paint: Paint) -> Vec<Vec<Piece>> {
     let (lists, _) = screen.lists();
     let mut lines = Vec::new();
@@ -61,7 +61,7 @@ fn line(measure: &Measure<'_>, list: &List, amount: Amount, shown: &str, paint: 
     ]
 }
 
-/// Whether a row has an address of the key, or its service.
+/// Whether a row shares an address or the service with the key.
 fn is_related(key: &Key, other: &Key) -> bool {
     let mut networks = key.networks().peekable();
     if networks.peek().is_some() {
@@ -73,7 +73,7 @@ fn is_related(key: &Key, other: &Key) -> bool {
     key == other || same_proto && same_port
 }
 
-/// What the source has answered.
+/// The source's answer.
 fn known(screen: &Screen, paint: Paint) -> Vec<Vec<Piece>> {
     let mut lines = vec![vec![Piece::new("all views, listed or not (weir ask)", paint.faint())]];
     let text = |text: &str| vec![Piece::new(format!("  {text}"), paint.plain())];
@@ -93,7 +93,7 @@ fn known(screen: &Screen, paint: Paint) -> Vec<Vec<Piece>> {
     lines
 }
 
-/// The bounds of an answer: the truth may be anything between them.
+/// The bounds of an answer. The true value is between them.
 fn answer(amount: Amount, seconds: f64, shown: String, paint: Paint) -> Vec<Piece> {
     let seconds = seconds.max(f64::MIN_POSITIVE);
     let numbers = match amount {

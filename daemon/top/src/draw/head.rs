@@ -1,4 +1,4 @@
-//! The upper part: what it is, the interfaces, how far the numbers can be trusted, distinct and new, alerts.
+//! The upper part of the screen: title, interfaces, reliability of the numbers, distinct and new flows, alerts.
 
 use jiff::{SignedDuration, Timestamp};
 use weir_report::{Alert, Distinct, Interface, Live, NewFlows, Report, Unique};
@@ -22,14 +22,14 @@ const NOT_ATTACHED: [&str; 4] = ["waiting", "absent", "gone", "no-default-route"
 const NAME_MAX: usize = 24;
 /// The columns of a rate with its unit.
 const RATE: usize = 12;
-/// From this width on there is room for more.
+/// From this width, in columns, there is room for more.
 const WIDE: usize = 100;
-/// The time since a report, in seconds, from which on it is an unusually long one, unless its window is so long.
+/// A report that is older than this, in seconds, is late, unless its window is as long.
 const LATE: f64 = 15.0;
-/// The lists of the open window come each second. From this age on, in seconds, something is wrong.
+/// The lists of the open window come each second. If they are this old, in seconds, something is wrong.
 const OLD: i64 = 4;
 
-/// Which observer, which window, how old it is.
+/// Draws the observer, the window, and its age.
 pub fn title(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     let mut pieces = vec![Piece::new("weir top", paint.strong())];
     if let Some(report) = &screen.report {
@@ -59,7 +59,7 @@ fn age(since: Timestamp, now: Timestamp) -> i64 {
     now.duration_since(since).max(SignedDuration::ZERO).as_secs()
 }
 
-/// The window of a report, and how long ago it ended.
+/// The window of a report, and the time since its end.
 fn closed(report: &Report, now: Timestamp, paint: Paint) -> [Piece; 2] {
     let window = format!("{} – {} UTC", time(report.window.start), time(report.window.end));
     let age = age(report.window.end, now);
@@ -68,7 +68,7 @@ fn closed(report: &Report, now: Timestamp, paint: Paint) -> [Piece; 2] {
     [Piece::new(window, paint.plain()), Piece::new(format!("{age} s ago"), style)]
 }
 
-/// The open window, and for how long it has been open.
+/// The open window, and how long it has been open.
 fn open(live: &Live, now: Timestamp, paint: Paint) -> [Piece; 2] {
     let window = format!("{} – now", time(live.window.start));
     let (so_far, age) = (format!("so far, {:.0} s", live.window.seconds), age(live.time, now));
@@ -79,7 +79,7 @@ fn open(live: &Live, now: Timestamp, paint: Paint) -> [Piece; 2] {
     [Piece::new(window, paint.plain()), so_far]
 }
 
-/// A line for each interface, as many as there is room for.
+/// Draws a line for each interface, as many as fit.
 pub fn interfaces(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
     let all = screen.history.lines();
     if all.is_empty() {
@@ -129,7 +129,7 @@ fn interface(line: &Line, by: By, name: usize, sheet: &mut Sheet<'_>, paint: Pai
     sheet.line(pieces);
 }
 
-/// The mean rates of the window, while no second is known.
+/// Draws the mean rates of the window while no second is known.
 fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
     let Some(report) = screen.report.as_ref() else {
         if screen.ended.is_none() {
@@ -150,7 +150,7 @@ fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
     }
 }
 
-/// How far the numbers can be trusted.
+/// Draws how reliable the numbers are.
 pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     let Some(report) = screen.report.as_ref() else {
         let text = match (&screen.ended, &screen.live) {
@@ -200,7 +200,8 @@ fn judged(text: String, is_good: bool, paint: Paint) -> Piece {
 
 /// The lowest coverage of all interfaces.
 fn coverage(report: &Report, is_wide: bool, paint: Paint) -> Piece {
-    // weir and the interface cannot be read at one instant, so a little more than all is all.
+    // The counters of weir and the interface cannot be read at the same instant, so slightly more than 100 % counts as
+    // 100 %.
     let is_about_all = |of: &Interface| of.coverage_lower.is_some_and(|lower| lower <= 1.0);
     let coverage = |of: &Interface| of.coverage.map(|all| if is_about_all(of) { all.min(1.0) } else { all });
     let known = report.interfaces.iter().filter_map(|of| Some((coverage(of)?, of.coverage_upper.unwrap_or(1.0), of)));
@@ -218,7 +219,7 @@ fn attached(report: &Report, is_wide: bool, paint: Paint) -> Piece {
     judged(format!("attached {attached}{of}{all}"), attached == all, paint)
 }
 
-/// What keeps weir from seeing all packets: the first trouble, and how many more there are.
+/// All reasons why weir does not see all packets.
 pub fn troubles(screen: &Screen) -> Vec<String> {
     let mut all: Vec<String> = screen.notice.iter().cloned().collect();
     if let Some(second) = &screen.second {
@@ -233,7 +234,7 @@ pub fn troubles(screen: &Screen) -> Vec<String> {
     all
 }
 
-/// The line of troubles.
+/// Draws the first trouble, and how many more there are.
 pub fn trouble(all: &[String], sheet: &mut Sheet<'_>, paint: Paint) {
     let Some(first) = all.first() else { return };
     let more = if all.len() > 1 { format!(" (and {} more)", all.len() - 1) } else { String::new() };
@@ -241,7 +242,7 @@ pub fn trouble(all: &[String], sheet: &mut Sheet<'_>, paint: Paint) {
     sheet.line([Piece::new(fit(&clean(first), room) + &more, paint.alarm())]);
 }
 
-/// Distinct addresses and flows, and new flows.
+/// Draws distinct addresses and flows, and new flows.
 pub fn distinct(unique: &Unique, new: &NewFlows, sheet: &mut Sheet<'_>, paint: Paint) {
     let is_wide = sheet.columns() >= WIDE;
     let names =
@@ -265,7 +266,7 @@ fn off(value: u64, lower: u64, upper: u64) -> String {
     }
 }
 
-/// One alert with the number that decided.
+/// Draws an alert with the number that raised it.
 pub fn alert(alert: &Alert, sheet: &mut Sheet<'_>, paint: Paint) {
     let Alert { rule, when, state, evidence, unit, .. } = alert;
     let style = if state == "firing" { paint.alarm() } else { paint.warning() };

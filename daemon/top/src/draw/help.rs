@@ -1,11 +1,11 @@
-//! The help.
+//! The help screen.
 
 use super::{
     paint::Paint,
     sheet::{Piece, Sheet},
 };
 
-/// Keys, and what they do.
+/// The keys and their actions.
 const KEYS: [(&str, &str); 11] = [
     ("1 … 9, 0, Tab", "choose the list"),
     ("↑ ↓ PgUp PgDn", "choose a row"),
@@ -32,7 +32,7 @@ const READING: [&str; 8] = [
     "sparklines    one column a second, exact; a dot is a second that was not read",
 ];
 
-/// Writes it.
+/// Draws the help.
 pub fn help(sheet: &mut Sheet<'_>, paint: Paint) {
     for (key, does) in KEYS {
         sheet.line([Piece::new(format!("  {key:<15}"), paint.strong()), Piece::new(does, paint.plain())]);

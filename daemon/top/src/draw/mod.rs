@@ -21,9 +21,9 @@ use crate::{
     text::clean,
 };
 
-/// Of so many lines one is for interfaces.
+/// One line in this many is for interfaces.
 const LINES_PER_INTERFACE: usize = 6;
-/// Of so many lines one is for alerts.
+/// One line in this many is for alerts.
 const LINES_PER_ALERT: usize = 12;
 /// The keys at the bottom.
 const KEYS: &str = "?help  Tab list  Enter detail  /filter  b p order  w window  Space hold  q quit";

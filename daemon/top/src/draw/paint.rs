@@ -1,10 +1,10 @@
-//! Colours. None carries a meaning that the text does not have, too.
+//! Colours. The text alone always has the same meaning.
 
 use std::env;
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// Which styles there are.
+/// The styles of the screen.
 #[derive(Clone, Copy, Debug)]
 pub struct Paint {
     color: bool,
@@ -30,7 +30,7 @@ impl Paint {
         Style::new()
     }
 
-    /// What a reader looks for.
+    /// The most important text.
     pub fn strong(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
@@ -45,17 +45,17 @@ impl Paint {
         self.colored(Color::Cyan)
     }
 
-    /// What is as it should be.
+    /// Normal values.
     pub fn good(self) -> Style {
         self.colored(Color::Green)
     }
 
-    /// What may become bad.
+    /// Warnings.
     pub fn warning(self) -> Style {
         self.colored(Color::Yellow).add_modifier(Modifier::BOLD)
     }
 
-    /// What is bad.
+    /// Problems.
     pub fn alarm(self) -> Style {
         self.colored(Color::Red).add_modifier(Modifier::BOLD)
     }

@@ -1,4 +1,4 @@
-//! The part of the screen that is drawn, line by line.
+//! An area of the screen that is drawn line by line.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
@@ -32,17 +32,17 @@ impl<'b> Sheet<'b> {
         Self { buffer, area, next: 0 }
     }
 
-    /// How many columns it has.
+    /// The number of columns.
     pub const fn columns(&self) -> usize {
         self.area.width as usize
     }
 
-    /// How many lines are left.
+    /// The number of lines that are left.
     pub const fn left(&self) -> usize {
         self.area.height.saturating_sub(self.next) as usize
     }
 
-    /// Writes the next line; what does not fit is cut off.
+    /// Writes the next line. Text that does not fit is cut off.
     pub fn line(&mut self, pieces: impl IntoIterator<Item = Piece>) {
         if self.left() == 0 {
             return;
@@ -55,14 +55,14 @@ impl<'b> Sheet<'b> {
         self.next += 1;
     }
 
-    /// Gives the last line this style as a whole.
+    /// Gives the whole last line this style.
     pub fn restyle(&mut self, style: Style) {
         if self.next > 0 {
             self.buffer.set_style(Rect { y: self.area.y + self.next - 1, height: 1, ..self.area }, style);
         }
     }
 
-    /// Writes as many of these as fit in a line, two blanks apart. What does not fit is left out as a whole.
+    /// Writes as many of these pieces as fit in a line, two blanks apart. A piece that does not fit is left out.
     pub fn words(&mut self, pieces: impl IntoIterator<Item = Piece>) {
         let (mut used, mut fitting) = (0, Vec::new());
         for piece in pieces {

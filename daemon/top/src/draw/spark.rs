@@ -1,12 +1,13 @@
-//! A line of seconds, the latest at its right.
+//! A sparkline of seconds, the latest at the right.
 
 use std::collections::VecDeque;
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// A second of which nothing is known.
+/// A second without a reading.
 const UNKNOWN: char = '·';
 
-/// The last seconds in this many columns, where `full` is the highest block. Silence is a blank.
+/// The last seconds in this many columns. `full` is the value of the highest block. A second without traffic is a
+/// blank.
 pub fn spark<T: Copy>(seconds: &VecDeque<Option<T>>, of: impl Fn(T) -> f64, full: f64, columns: usize) -> String {
     let passed = seconds.len().saturating_sub(columns);
     let blanks = columns.saturating_sub(seconds.len());
@@ -23,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_second_is_at_the_right_and_silence_is_not_little() {
+    fn the_latest_second_is_at_the_right_and_no_traffic_is_blank() {
         let seconds: VecDeque<_> = [Some(80), Some(0), None, Some(1), Some(41), Some(80)].into();
         assert_eq!(spark(&seconds, f64::from, 80.0, 8), "  █ ·▁▅█");
         assert_eq!(spark(&seconds, f64::from, 80.0, 3), "▁▅█");

@@ -1,4 +1,4 @@
-//! The list: which ones there are, and the rows of the one that is shown.
+//! The names of the lists, and the rows of the list that is shown.
 
 use weir_report::Estimate;
 use weir_system::numbers::{count, percent, scaled};
@@ -14,7 +14,7 @@ use crate::{
     text::{clean, left, right, width},
 };
 
-/// The columns of the rank, and of the mark of the selected row.
+/// The columns of the rank and of the mark of the selected row.
 const RANK: usize = 4;
 /// The columns of a rate, and of its error.
 const RATE: usize = 12;
@@ -26,10 +26,10 @@ const BAR_MIN: usize = 12;
 const BAR_MAX: usize = 48;
 /// The narrowest column of keys: its caption has to fit.
 const KEY_MIN: usize = 22;
-/// Between two columns.
+/// The blanks between two columns.
 const GAP: usize = 2;
 
-/// The names of all lists, with the keys that choose the first ten. The one that is shown stands in brackets.
+/// Draws the names of all lists, with the keys that choose the first ten. The list that is shown is in brackets.
 pub fn tabs(lists: &[List], nth: usize, sheet: &mut Sheet<'_>, paint: Paint) {
     let label = |(place, list): (usize, &List)| {
         let key = if place < 10 { format!("{} ", (place + 1) % 10) } else { String::new() };
@@ -37,7 +37,7 @@ pub fn tabs(lists: &[List], nth: usize, sheet: &mut Sheet<'_>, paint: Paint) {
         if place == nth { format!("[{key}{name}]") } else { format!("{key}{name}") }
     };
     let labels: Vec<String> = lists.iter().enumerate().map(label).collect();
-    // As far to the left as the shown one allows.
+    // Start as far left as possible, with the shown list still visible.
     let room = sheet.columns().saturating_sub(3);
     let mut first = 0;
     while first < nth && labels[first..=nth].iter().map(|label| width(label) + GAP).sum::<usize>() > room {
@@ -61,18 +61,18 @@ pub fn tabs(lists: &[List], nth: usize, sheet: &mut Sheet<'_>, paint: Paint) {
 /// How the numbers of a list are written.
 pub struct Measure<'l> {
     list: &'l List,
-    /// What orders it.
+    /// The order of the list.
     pub by: By,
     seconds: f64,
 }
 
 impl<'l> Measure<'l> {
-    /// For a list in this order.
+    /// The notation for a list in this order.
     pub const fn new(list: &'l List, by: By) -> Self {
         Self { list, by, seconds: list.seconds.max(f64::MIN_POSITIVE) }
     }
 
-    /// A number of the list's own measure.
+    /// A number in the list's own unit.
     pub fn text(&self, number: u64) -> String {
         match (self.list.counted.is_some(), self.by) {
             (true, _) => count(number),
@@ -81,7 +81,7 @@ impl<'l> Measure<'l> {
         }
     }
 
-    /// How far the truth may be away.
+    /// The largest possible error.
     pub fn error(&self, estimate: &Estimate) -> String {
         let Estimate { value, lower, upper, sampled: _ } = *estimate;
         match value.saturating_sub(lower).max(upper.saturating_sub(value)) {
@@ -111,7 +111,7 @@ impl<'l> Measure<'l> {
         let order = if self.by == By::Bytes { "bytes" } else { "packets" };
         let by = self.list.counted.as_deref().unwrap_or(order);
         let confidence = (self.list.confidence * 10_000.0).round() / 100.0;
-        // Nothing was left to chance.
+        // The bounds hold always, not only with some probability.
         if confidence == 100.0 { format!("by {by}, ± certain") } else { format!("by {by}, ± at {confidence} %") }
     }
 }
@@ -119,7 +119,7 @@ impl<'l> Measure<'l> {
 /// How wide the columns are.
 struct Columns {
     key: usize,
-    /// Whether source and destination take a line each.
+    /// Whether source and destination have a line each.
     is_folded: bool,
     error: usize,
     other: usize,
@@ -147,7 +147,7 @@ impl Columns {
     }
 }
 
-/// The rows, as many as fit, with the selected one among them.
+/// Draws as many rows as fit, including the selected one.
 pub fn rows(screen: &mut Screen, list: &List, sheet: &mut Sheet<'_>, paint: Paint) {
     let rows = screen.rows(list);
     let measure = Measure::new(list, screen.by);

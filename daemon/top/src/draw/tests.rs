@@ -1,5 +1,5 @@
-//! The screen as it stands on a terminal, against the pictures in `tests/golden/`. With `WEIR_PICTURES=1` they are
-//! written anew: look at them.
+//! Compares the screen with the pictures in `tests/golden/`. `WEIR_PICTURES=1` writes the pictures anew; check them
+//! then.
 
 use std::{env, fs, path::Path};
 
@@ -17,7 +17,7 @@ use crate::{
     source::{Known, Update},
 };
 
-/// The window after that of the golden report, open for so many seconds. It has half of its bytes.
+/// The window after that of the golden report, open for this many seconds. It has half of that report's bytes.
 fn live(seconds: f64) -> Live {
     let Report { window, mut totals, unique, new_flows, mut top, top_by_packets, views, .. } = golden();
     for estimate in
@@ -82,7 +82,7 @@ fn busy() -> Screen {
     screen
 }
 
-/// The picture of this name shows what is drawn.
+/// Checks that the text equals the picture with this name.
 fn is_as_in(picture: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(picture);
     if env::var_os("WEIR_PICTURES").is_some() {
@@ -105,7 +105,7 @@ fn the_screen_is_complete_in_80_columns_and_better_in_160() {
 }
 
 #[test]
-fn everything_about_a_row_is_its_peers_and_what_all_views_know() {
+fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
     let mut screen = busy();
     screen.can_ask = true;
     press(&mut screen, "1\n");
@@ -123,7 +123,7 @@ fn everything_about_a_row_is_its_peers_and_what_all_views_know() {
 fn every_number_is_that_of_the_report() {
     let mut screen = busy();
     let shown = text(&mut screen, (160, 50));
-    // 302,149,000 bytes in 10 s, and what the tables of the report say of it.
+    // 302,149,000 bytes in 10 s, and the same numbers as in the tables of the report.
     let Report { top, .. } = golden();
     let rate = weir_system::numbers::scaled(top.sources[0].bytes.value as f64 * 8.0 / 10.0, "bit/s");
     for part in [
@@ -141,7 +141,7 @@ fn every_number_is_that_of_the_report() {
 }
 
 #[test]
-fn what_can_be_trusted_is_complete_in_80_columns() {
+fn the_line_of_reliability_is_complete_in_80_columns() {
     let shown = text(&mut busy(), (80, 24));
     for part in ["kept >99.9 %", "lost 280", "BLIND 1.2 s", "sample 1/4", "attached 2/2", "coverage 98.7 %"] {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
@@ -149,9 +149,9 @@ fn what_can_be_trusted_is_complete_in_80_columns() {
 }
 
 #[test]
-fn the_open_window_is_shown_as_soon_as_it_has_something_and_says_so() {
+fn the_open_window_is_shown_and_named_once_it_is_a_second_old() {
     let mut screen = busy();
-    // It has just begun.
+    // The window has just begun.
     screen.take(Update::Live(Box::new(live(0.4))));
     let before = text(&mut screen, (80, 24));
     assert!(before.contains("08:00:00 – 08:00:10 UTC  3 s ago") && before.contains("192.0.2.1 "), "{before}");
@@ -159,7 +159,7 @@ fn the_open_window_is_shown_as_soon_as_it_has_something_and_says_so() {
     is_as_in("open-80x24.txt", &text(&mut screen, (80, 24)));
     press(&mut screen, "6");
     let nets = text(&mut screen, (80, 24));
-    assert!(nets.contains("08:00:00 – 08:00:10 UTC  3 s ago"), "these come with the report:\n{nets}");
+    assert!(nets.contains("08:00:00 – 08:00:10 UTC  3 s ago"), "these lists come with the report:\n{nets}");
     press(&mut screen, "1w");
     let last = text(&mut screen, (80, 24));
     assert!(last.contains("08:00:00 – 08:00:10 UTC  3 s ago") && last.contains("241.7 Mbit/s"), "{last}");
@@ -174,7 +174,7 @@ fn the_open_window_is_shown_as_soon_as_it_has_something_and_says_so() {
 }
 
 #[test]
-fn in_the_first_window_the_open_one_is_all_that_there_is() {
+fn in_the_first_window_only_the_open_window_is_shown() {
     let mut screen = Screen::default();
     screen.take(Update::Live(Box::new(live(0.4))));
     let shown = text(&mut screen, (80, 24));
@@ -196,7 +196,7 @@ fn no_size_of_the_terminal_is_too_small() {
 }
 
 #[test]
-fn no_name_from_outside_reaches_the_terminal_as_it_is() {
+fn control_characters_in_names_never_reach_the_terminal() {
     let mut report = golden();
     let evil = "\x1b]0;evil\x07\u{202e}";
     report.observer.name = evil.to_owned();

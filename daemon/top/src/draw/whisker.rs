@@ -8,7 +8,7 @@
 
 use weir_report::Estimate;
 
-/// The bar of a number in this many columns, where `full` fills all of them.
+/// The bar of a number in this many columns. The number `full` fills all of them.
 pub fn whisker(estimate: &Estimate, full: u64, columns: usize) -> String {
     let Estimate { value, lower, upper, sampled: _ } = *estimate;
     let upper = upper.max(lower);
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_shows_how_sure_it_is() {
+    fn a_bar_shows_its_bounds() {
         let bar = |value, lower, upper| whisker(&Estimate { value, lower, upper, sampled: None }, 100, 20);
         assert_eq!(bar(100, 100, 100), "━━━━━━━━━━━━━━━━━━━●");
         assert_eq!(bar(50, 49, 50), "━━━━━━━━━┃");
