@@ -112,7 +112,7 @@ fn it_is_the_sum_of_the_reports_and_survives_a_restart() -> Result<()> {
         ensure!(tables.contains(" windows   ") && tables.contains("INTERFACES"), "{tables}");
         let early = weir(&socket, &["report", "--to", "2020-01-01 00:00"])?;
         let why = String::from_utf8(early.stderr)?;
-        ensure!(early.status.code() == Some(3) && why.contains("no window is known of this time"), "{why}");
+        ensure!(early.status.code() == Some(3) && why.contains("no window of this time is known"), "{why}");
         reports.extend(stop(&mut daemon, Loss::None)?);
         ensure!(seen(&reports)? == sent, "{:?} reported of {sent:?}", seen(&reports)?);
     }

@@ -1,4 +1,4 @@
-//! What clients get.
+//! The answer about a time: its seconds in steps, and its windows.
 
 use jiff::Timestamp;
 use weir_report::{HISTORY_SCHEMA, History, PastWindow, Reach};
@@ -8,21 +8,21 @@ use crate::{
     windows::{Time, Windows},
 };
 
-/// Steps of an answer where the client does not say how many.
+/// The number of steps if the client does not say how many.
 pub const POINTS: usize = 360;
 /// Maximum number of steps.
 pub const POINTS_MAX: usize = 3600;
-/// The most steps of all interfaces together: with more interfaces, steps are longer. So an answer fits into the
-/// memory that is planned for one.
+/// The most steps of all interfaces together. With more interfaces, steps are longer, so that an answer fits into the
+/// memory that is planned for it.
 const CELLS_MAX: usize = 8 * POINTS_MAX;
 
-/// What is remembered of this time, in at most this many steps.
+/// The history of this time, in at most this many steps.
 pub fn history(seconds: &Seconds, windows: &Windows, time: &Time, points: usize) -> History {
     let reach = Reach { seconds: seconds.oldest(), windows: windows.oldest() };
     let known = [seconds.newest(), windows.newest()].into_iter().flatten().max();
     let to = time.to.or(known).unwrap_or(Timestamp::UNIX_EPOCH);
     let from = time.from.or([reach.seconds, reach.windows].into_iter().flatten().min()).unwrap_or(to).min(to);
-    // Whole seconds around this time.
+    // The smallest span of whole seconds that covers this time.
     let first = from.as_millisecond().div_euclid(1000);
     let end = (to.as_millisecond() + 999).div_euclid(1000);
     let span = u64::try_from(end - first).unwrap_or(0);
@@ -41,7 +41,7 @@ pub fn history(seconds: &Seconds, windows: &Windows, time: &Time, points: usize)
     }
 }
 
-/// At most this many, with neighbours together.
+/// At most this many windows: neighbours are added together.
 fn together(windows: &[PastWindow], points: usize) -> Vec<PastWindow> {
     let each = windows.len().div_ceil(points).max(1);
     let mut all = Vec::with_capacity(windows.len().div_ceil(each));
@@ -66,7 +66,7 @@ mod tests {
     };
 
     #[test]
-    fn an_hour_is_told_in_steps_of_whole_seconds() {
+    fn an_hour_is_answered_in_steps_of_whole_seconds() {
         let (mut seconds, mut windows) = (Seconds::default(), Windows::new(1 << 20, Addresses::Full));
         let nothing = history(&seconds, &windows, &Time::default(), 10);
         assert_eq!((nothing.windows, nothing.interfaces, nothing.step_seconds), (vec![], vec![], 1));

@@ -4,7 +4,7 @@
 //! magic (8) | observer (8) | first number (8) | level (1) | index bytes (4) | body bytes (4) | CRC-32 (4) | index | body
 //! ```
 //!
-//! Numbers are little-endian. The CRC-32 is that of all other bytes. The index has the totals of each window
+//! Numbers are little-endian. The CRC-32 covers all other bytes. The index has the totals of each window
 //! ([`PastWindow`]), and the body its union: both are [packed](crate::packed).
 
 use jiff::Timestamp;
@@ -19,13 +19,13 @@ const HEAD: usize = 37;
 /// Bytes of an observer's identity.
 const OBSERVER: usize = 8;
 
-/// How much of addresses a report has, by its own word.
+/// How much of addresses a report shows, as it says itself.
 pub fn addresses_of(report: &Report) -> Addresses {
     let Some(name) = &report.addresses else { return Addresses::Full };
     Addresses::ALL.into_iter().find(|addresses| addresses.name() == name).unwrap_or(Addresses::None)
 }
 
-/// A window of the history, or a few together.
+/// A window of the history, or several together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
     /// Its totals.
@@ -34,20 +34,20 @@ pub struct Kept {
     pub union: Union,
 }
 
-/// Windows that are collected for a block.
+/// A block that is still being filled.
 #[derive(Clone, Debug, Default)]
 pub struct Open {
     first: u64,
     addresses: Addresses,
     index: Packer,
     body: Packer,
-    /// How many windows they stand for.
+    /// How many original windows it has.
     windows: u64,
     times: Option<(Timestamp, Timestamp)>,
 }
 
 impl Open {
-    /// An empty one, whose first window will have this number.
+    /// An empty block, whose first window will have this number.
     pub fn new(first: u64) -> Self {
         Self { first, ..Self::default() }
     }
@@ -74,27 +74,27 @@ impl Open {
         self.first + self.windows
     }
 
-    /// Whether it has no window.
+    /// Whether it has no windows.
     pub const fn is_empty(&self) -> bool {
         self.body.count() == 0
     }
 
-    /// How many entries it has.
+    /// The number of entries.
     pub const fn count(&self) -> usize {
         self.body.count()
     }
 
-    /// How many bytes it takes.
+    /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         self.index.bytes() + self.body.bytes()
     }
 
-    /// When its first window began, and when its last one ended.
+    /// The start of its first window and the end of its last one.
     pub const fn times(&self) -> Option<(Timestamp, Timestamp)> {
         self.times
     }
 
-    /// The block, unless there is no window.
+    /// The packed block, or `None` if it has no windows.
     pub fn pack(&self) -> Option<Block> {
         let (start, end) = self.times?;
         let Self { first, addresses, windows, .. } = *self;
@@ -107,39 +107,39 @@ impl Open {
 pub struct Block {
     /// The number of the first window.
     pub first: u64,
-    /// How many windows it stands for.
+    /// How many original windows it has.
     pub windows: u64,
-    /// How much any of them tells of addresses.
+    /// The most that any of its windows shows of addresses.
     pub addresses: Addresses,
-    /// When the first one began.
+    /// The start of the first window.
     pub start: Timestamp,
-    /// When the last one ended.
+    /// The end of the last window.
     pub end: Timestamp,
     index: Box<[u8]>,
     body: Box<[u8]>,
 }
 
-/// Why bytes are no block.
+/// Why bytes are not a valid block.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoBlock {
     /// It ends too early, or its checksum is wrong.
     #[error("it is torn or damaged")]
     Torn,
     /// It has another format.
-    #[error("it is not of this version of weir")]
+    #[error("another version of weir wrote it")]
     Foreign,
     /// Another machine wrote it.
-    #[error("it is of another machine")]
+    #[error("another machine wrote it")]
     OfAnother,
 }
 
 impl Block {
-    /// How many bytes it takes.
+    /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.index.len() + self.body.len()
     }
 
-    /// The number after that of its last window.
+    /// The number of the window after its last one.
     pub const fn next(&self) -> u64 {
         self.first + self.windows
     }
@@ -151,7 +151,7 @@ impl Block {
         texts.map_while(|text| serde_json::from_slice(&text).ok()).collect()
     }
 
-    /// The totals of its windows, each with the number of the first window that it stands for.
+    /// The totals of its entries, each with the number of its first original window.
     pub fn numbered(&self) -> impl Iterator<Item = (u64, PastWindow)> {
         let mut next = self.first;
         self.index().into_iter().map(move |past| {
@@ -161,7 +161,7 @@ impl Block {
         })
     }
 
-    /// Those of its windows that are wanted, by their number and totals.
+    /// Its windows for which `is_wanted` returns true, given their number and totals.
     pub fn kept(&self, is_wanted: impl Fn(u64, &PastWindow) -> bool) -> Vec<Kept> {
         let Some(body) = Packer::unpack(&self.body) else { return Vec::new() };
         let numbered = self.numbered().zip(body.texts());
@@ -172,7 +172,7 @@ impl Block {
         wanted.filter_map(kept).collect()
     }
 
-    /// The block as it is written to disk.
+    /// The block in its format on disk.
     pub fn to_bytes(&self, observer: &str) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + self.index.len() + self.body.len());
         bytes.extend(MAGIC);
@@ -187,11 +187,10 @@ impl Block {
         bytes
     }
 
-    /// Reads the block at the start of these bytes, and returns it with the rest of them.
+    /// Reads the block at the start of these bytes. Returns it and the remaining bytes.
     ///
     /// # Errors
-    ///
-    /// There is none of this observer.
+    /// The bytes do not begin with a valid block of this observer.
     pub fn read<'b>(bytes: &'b [u8], observer: &str) -> Result<(Self, &'b [u8]), NoBlock> {
         let (head, rest) = bytes.split_at_checked(HEAD).ok_or(NoBlock::Torn)?;
         if head[..8] != MAGIC {
@@ -207,7 +206,7 @@ impl Block {
             return Err(NoBlock::OfAnother);
         }
         let first = head[16..24].try_into().map(u64::from_le_bytes).map_err(|_| NoBlock::Torn)?;
-        // An unknown one is shown only where whole addresses are.
+        // If the value is unknown, the block is used only if whole addresses may be shown.
         let addresses = Addresses::ALL.into_iter().find(|addresses| *addresses as u8 == head[24]).unwrap_or_default();
         let (index, body) = (index.into(), body.into());
         let (start, end) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);

@@ -1,17 +1,18 @@
-//! Bounds of single windows that hold for many windows at once.
+//! Widens the bounds of single windows so that they hold for many windows at once.
 //!
-//! A bound of a union holds if those of all windows do, and the probabilities that they do not add up (Boole's
-//! inequality): with 0.999 for each of a thousand windows nothing would be left. So the bounds of each window are made
-//! wider until they fail so much more rarely. If errors have a log-concave distribution, as the normal and the binomial
-//! have, then an error of `k` times the size has at most the probability of the smaller one to the power of `k`.
+//! A bound of a union holds if the bounds of all its windows hold. The probabilities of failure add up (Boole's
+//! inequality), so a thousand windows with a confidence of 0.999 each would have none together. Therefore the bounds of
+//! each window are widened until each fails that much more rarely. This uses that the errors have a log-concave
+//! distribution, such as the normal and the binomial distribution: an error of `k` times the size has at most the
+//! probability of the smaller error to the power of `k`.
 //!
-//! Lists are different: their bounds always hold where every packet is measured. With sampling their confidence
+//! Lists are different. If every packet is measured, their bounds always hold. With sampling, their confidence
 //! decreases with the number of windows, and the union says so.
 
 use weir_report::{Distinct, NewFlows, Union};
 
-/// A window's numbers of distinct keys and new flows, so that they hold for this many windows at once with the same
-/// confidence. A union of several windows stays as it is.
+/// Widens the bounds of a window's numbers of distinct keys and new flows, so that they hold for this many windows at
+/// once with the same confidence. Does not change a union of several windows.
 pub fn raise(union: &mut Union, windows: u64) {
     if union.windows > 1 || windows <= 1 {
         return;
@@ -23,12 +24,12 @@ pub fn raise(union: &mut Union, windows: u64) {
         *lower = value.saturating_sub(widened(*value - (*value).min(*lower), times));
         *upper = value.saturating_add(widened(upper.saturating_sub(*value), times));
     }
-    // Its lower bound always holds.
+    // The lower bound always holds.
     let NewFlows { value, upper, confidence, .. } = &mut union.new_flows;
     *upper = value.saturating_add(widened(upper.saturating_sub(*value), times(confidence, windows)));
 }
 
-/// How many times wider bounds must be to fail `windows` times as rarely. Sets the confidence that results.
+/// How many times wider bounds must be to fail `windows` times as rarely. Also updates the confidence.
 fn times(confidence: &mut f64, windows: u64) -> f64 {
     let failure = 1.0 - *confidence;
     if failure <= 0.0 || failure >= 1.0 {
@@ -36,11 +37,11 @@ fn times(confidence: &mut f64, windows: u64) -> f64 {
     }
     let rarer = failure / windows as f64;
     *confidence = 1.0 - rarer;
-    // Half of it on each side.
+    // Half of the failures are on each side.
     (rarer / 2.0).ln() / (failure / 2.0).ln()
 }
 
-/// A distance that is not exceeded, if whole numbers beyond this one are as rare as was stated.
+/// The widened distance between the value and a bound. Whole numbers beyond `distance` are as rare as stated.
 fn widened(distance: u64, times: f64) -> u64 {
     if times <= 1.0 { distance } else { ((distance as f64 + 1.0) * times).ceil() as u64 }
 }
@@ -50,7 +51,8 @@ mod tests {
     use super::*;
     use crate::testing::report;
 
-    /// The normal distribution has the thinnest tails of those that the rule is for: its own bounds are closer.
+    /// Of the distributions that the rule covers, the normal distribution has the thinnest tails, so its own bounds are
+    /// closer.
     #[test]
     fn bounds_of_a_day_are_wide_enough_for_normal_errors() {
         // 3.29 and 5.42 deviations: two-sided tails of 0.001 and of 0.001 / 16,667.
@@ -70,7 +72,7 @@ mod tests {
         assert!((900..984).contains(&lower) && upper > 1016 && value == 1000, "{lower} to {upper}");
         assert!(
             union.new_flows.lower == 50 && union.new_flows.upper > 50,
-            "one more is as rare as was stated, two are not"
+            "a value one beyond the bound is as rare as stated, a value two beyond it is rarer"
         );
         let (mut joined, before) = (Union::join(&[union.clone(), union.clone()]).unwrap(), union.clone());
         raise(&mut joined, 8640);
@@ -80,6 +82,6 @@ mod tests {
         (certain.confidence, certain.lower, certain.upper) = (1.0, 1000, 1000);
         let before = union.clone();
         raise(&mut union, 8640);
-        assert_eq!(union.unique.flows, before.unique.flows, "what always holds stays as it is");
+        assert_eq!(union.unique.flows, before.unique.flows, "bounds that always hold stay as they are");
     }
 }

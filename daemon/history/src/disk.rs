@@ -1,4 +1,4 @@
-//! The history in the state directory: plain files, which are read leniently.
+//! The history in the state directory: plain files. Invalid parts of them are skipped.
 //!
 //! | file | is |
 //! |---|---|
@@ -6,10 +6,10 @@
 //! | `fives-NUMBER` | a block of unions of five minutes |
 //! | `windows.open` | blocks of a minute each, since the last block of windows |
 //! | `seconds-NUMBER` | parts of a minute each: an hour. The last two are kept |
-//! | `aside-...` | what was in the place of one of these and is none |
+//! | `aside-...` | an invalid file that had one of these names |
 //!
-//! A file is written once a minute, and one more every five minutes. Nothing is synced: a crash of weir loses what came
-//! since the last minute, and a power failure what the system had not written yet.
+//! Each minute one file is written, and every five minutes one more. Nothing is synced: a crash of weir loses
+//! everything since the last minute, and a power failure everything that the system had not written yet.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -37,13 +37,13 @@ const MANY: &str = "fives-";
 const OPEN: &str = "windows.open";
 const SECONDS: &str = "seconds-";
 const ASIDE: &str = "aside-";
-/// A file that is being written.
+/// The name of a file while it is written.
 const UNFINISHED: &str = "unfinished";
-/// No file is larger.
+/// The largest size of a file, in bytes.
 const FILE_MAX: u64 = 16 << 20;
-/// Maximum number of files that are put aside.
+/// Maximum number of invalid files that are kept.
 const ASIDE_MAX: usize = 4;
-/// Files of seconds that are kept.
+/// How many files of seconds are kept.
 const SECONDS_KEPT: u64 = 2;
 
 const MAGIC_OF_SECONDS: [u8; 8] = *b"weirsec1";
@@ -64,7 +64,7 @@ pub struct Disk {
     folder: PathBuf,
     /// The observer that wrote the files.
     observer: String,
-    /// Whether the last log message was that writing fails.
+    /// Whether the last log message was about a failed write.
     is_failing: bool,
     /// The file of seconds that is written to, and how many rows it has.
     seconds: (u64, usize),
@@ -79,13 +79,13 @@ impl Disk {
         Self { folder, observer: observer.to_owned(), is_failing: false, seconds: (0, 0), next_row: 0 }
     }
 
-    /// Reads what an earlier weir has written. Logs what cannot be used, and puts it aside.
+    /// Reads the files of an earlier weir. Logs files that cannot be used, and puts them aside.
     pub fn load(&mut self, windows: &mut Windows, seconds: &mut Seconds) {
         if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder) {
             return self.note(Err(error));
         }
         for (number, name) in self.numbered(SECONDS) {
-            // One that is torn is not written to any more.
+            // If the last file is torn, do not write to it any more.
             self.seconds = (number + 1, 0);
             if let Some(bytes) = self.read(&name) {
                 self.resume_seconds(&name, &bytes, seconds);
@@ -114,7 +114,7 @@ impl Disk {
         self.prune(MANY, windows.many());
     }
 
-    /// Writes a block of windows. The minutes that it consists of are not needed any more.
+    /// Writes a block of windows. Its minutes are no longer needed.
     pub fn write_single(&mut self, block: &Block, windows: &Windows) {
         let written = self.replace(&format!("{SINGLE}{:012}", block.first), &block.to_bytes(&self.observer));
         self.note(written);
@@ -150,12 +150,12 @@ impl Disk {
         }
     }
 
-    /// The next row of seconds that is not written yet.
+    /// The first row of seconds that is not written yet.
     pub const fn next_row(&self) -> u64 {
         self.next_row
     }
 
-    /// The windows since the last block, in one piece.
+    /// Writes the windows since the last block as one block.
     fn write_open(&mut self, open: Option<Block>) {
         let written = match open {
             Some(block) => self.replace(OPEN, &block.to_bytes(&self.observer)),
@@ -174,7 +174,7 @@ impl Disk {
         file.write_all(bytes)
     }
 
-    /// After a crash the file is the old one or the new one.
+    /// Replaces a file. After a crash it is either the old one or the new one.
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let unfinished = self.folder.join(UNFINISHED);
         plain_file::replace(&unfinished, 0o600)?.write_all(bytes)?;
@@ -186,7 +186,8 @@ impl Disk {
         match result {
             Ok(()) if std::mem::take(&mut self.is_failing) => info!("the history is written again"),
             Err(error) if !std::mem::replace(&mut self.is_failing, true) => warn!(
-                "cannot write the history to {}: {error}. It goes on in memory; a restart loses what is not written",
+                "cannot write the history to {}: {error}. It continues in memory; a restart loses everything that is \
+                 not written",
                 self.folder.display()
             ),
             _ => {}
@@ -217,7 +218,7 @@ impl Disk {
         }
     }
 
-    /// The bytes of a file; nothing if it cannot be read, which is logged.
+    /// The bytes of a file. If it cannot be read, logs that and returns `None`.
     fn read(&self, name: &str) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let read =
@@ -242,7 +243,7 @@ impl Disk {
         }
     }
 
-    /// The windows since the last block, as far as they are whole.
+    /// The complete windows since the last block.
     fn open_blocks(&self) -> Vec<Block> {
         let mut blocks = Vec::new();
         if !self.folder.join(OPEN).exists() {
@@ -265,7 +266,7 @@ impl Disk {
         blocks
     }
 
-    /// The seconds of a file, as far as they are whole.
+    /// Resumes the complete seconds of a file.
     fn resume_seconds(&self, name: &str, bytes: &[u8], seconds: &mut Seconds) {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -313,7 +314,8 @@ impl Disk {
         crate::block::name(&self.observer)
     }
 
-    /// Gives a file another name, under which weir does not read it. Where there are some of these, it is removed.
+    /// Renames an invalid file, so that weir does not read it again. If there are already [`ASIDE_MAX`] such files,
+    /// removes it.
     fn put_aside(&self, name: &str, why: &Unusable) {
         let path = self.folder.join(name);
         let names = fs::read_dir(&self.folder).into_iter().flatten().flatten();
@@ -324,8 +326,8 @@ impl Disk {
             true => (fs::rename(&path, &aside), format!("it is now {}", aside.display())),
             false => (fs::remove_file(&path), "it is removed".to_owned()),
         };
-        let what = moved.map_or_else(|error| format!("it stays, and is not used: {error}"), |()| what);
-        warn!("{}: {why}, so the history lacks what was in it: {what}", path.display());
+        let what = moved.map_or_else(|error| format!("it stays, but is not used: {error}"), |()| what);
+        warn!("{}: {why}, so the history lacks its content: {what}", path.display());
     }
 }
 

@@ -1,19 +1,19 @@
-//! How far back a history reaches, before it is filled.
+//! Estimates how far back a history will reach.
 
 use std::{fmt, time::Duration};
 
 use crate::windows::{SECONDS_OF_MANY, share_of_many};
 
-/// Bytes of a window with the usual lists, of one interface in one direction: of traffic that has the same talkers for
-/// some minutes, and at most, where every row is another one.
+/// Bytes of a window with the usual lists, of one interface in one direction. The usual size is for traffic that has
+/// the same talkers for some minutes, the worst for windows that share no rows.
 const USUAL_BYTES: u64 = 750;
 pub(crate) const WORST_BYTES: u64 = 4800;
-/// The same of five minutes.
+/// The same for a union of five minutes.
 const USUAL_BYTES_OF_MANY: u64 = 1200;
 pub(crate) const WORST_BYTES_OF_MANY: u64 = 6300;
-/// What is written to disk for a window: in minutes, and then in blocks.
+/// Bytes written to disk for a window: first in a minute, later in a block.
 const USUAL_BYTES_WRITTEN: u64 = 1100 + USUAL_BYTES;
-/// What the seconds of a day take on disk.
+/// Bytes written to disk for the seconds of a day.
 const SECONDS_WRITTEN: u64 = 2 << 20;
 
 /// How far back a history of this many bytes reaches, with windows of this length.
@@ -23,7 +23,7 @@ pub struct Reach {
     pub single: [Duration; 2],
     /// Windows five minutes at a time.
     pub many: [Duration; 2],
-    /// Bytes that are written to disk on a day, usually.
+    /// Bytes that are usually written to disk in a day.
     pub written: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The thread that packs windows, writes the history to disk, and answers. Nobody waits for it.
+//! The thread that packs windows, writes the history to disk, and answers queries. No other thread waits for it.
 
 use std::{
     io,
@@ -24,25 +24,25 @@ use crate::{
     windows::{Time, Windows, of_report},
 };
 
-/// Reports that wait for the thread while it answers or waits for the disk.
+/// How many reports may wait while the thread answers or waits for the disk.
 const REPORTS_MAX: usize = 16;
-/// Queries that wait.
+/// How many queries may wait.
 const QUERIES_MAX: usize = 4;
 /// How often the history is written to disk.
 const WRITTEN_EVERY: Duration = Duration::from_secs(60);
 /// How long a stopping weir waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What a history is made with.
+/// The settings of a history.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The memory for windows, in bytes.
     pub memory: u64,
-    /// The state directory, if it is kept across restarts.
+    /// The state directory, if the history is kept across restarts.
     pub state_directory: Option<PathBuf>,
     /// The identity of the observer.
     pub observer: String,
-    /// How much of addresses answers may have.
+    /// How much of addresses answers may show.
     pub addresses: Addresses,
 }
 
@@ -50,59 +50,60 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct History {
     seconds: Arc<Mutex<Seconds>>,
-    /// How much of addresses answers may have.
+    /// How much of addresses answers may show.
     addresses: Arc<Mutex<Addresses>>,
     /// Reports, each a line of JSON.
     reports: Option<Sender<Arc<[u8]>>>,
     asker: Asker,
     ended: Receiver<()>,
-    /// Whether the last report was not taken.
+    /// Whether the thread could not take the last report.
     lags: bool,
 }
 
-/// What is asked for.
+/// A query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
     /// The seconds and the totals of windows in this time, in at most this many steps.
     History(Time, Option<usize>),
     /// The union of the windows in this time.
     Span(Time),
-    /// The union of the last windows, as many as this.
+    /// The union of this many of the last windows.
     Last(u32),
 }
 
-/// A query that waits.
+/// A waiting query.
 struct Waiting {
     query: Query,
     reply: Sender<Answer>,
     wake: Box<dyn FnOnce() + Send>,
 }
 
-/// JSON, or why there is none.
+/// The answer as JSON, or why there is none.
 pub type Answer = Result<String, String>;
 
-/// Asks the thread.
+/// Sends queries to the thread.
 #[derive(Clone, Debug)]
 pub struct Asker(Sender<Waiting>);
 
 impl Asker {
-    /// Asks for this. `wake` is called when the answer is there.
+    /// Sends a query. `wake` is called when the answer has arrived.
     ///
     /// # Errors
-    ///
-    /// Too many wait already.
+    /// Too many queries wait already.
     pub fn ask(&self, query: Query, wake: impl FnOnce() + Send + 'static) -> Result<Receiver<Answer>, String> {
         let (reply, answer) = bounded(1);
         match self.0.try_send(Waiting { query, reply, wake: Box::new(wake) }) {
             Ok(()) => Ok(answer),
-            Err(TrySendError::Full(_)) => Err("others ask for the history, too: ask again".to_owned()),
+            Err(TrySendError::Full(_)) => Err("too many queries for the history at the same time: ask \
+                                               again"
+                .to_owned()),
             Err(TrySendError::Disconnected(_)) => Err("weir is stopping".to_owned()),
         }
     }
 }
 
 impl History {
-    /// Starts the thread, which reads what an earlier weir has left.
+    /// Starts the thread, which first reads the files of an earlier weir.
     ///
     /// # Errors
     ///
@@ -123,27 +124,27 @@ impl History {
         Ok(Self { seconds, addresses, reports: Some(reports), asker: Asker(queries), ended, lags: false })
     }
 
-    /// Asks the thread.
+    /// A handle that sends queries to the thread.
     pub fn asker(&self) -> Asker {
         self.asker.clone()
     }
 
-    /// Adds what each interface carried since the reading before.
+    /// Adds the traffic of each interface since the previous reading.
     pub fn add_second<'a>(&self, time: Timestamp, interfaces: impl Iterator<Item = Carried<'a>>) {
         lock(&self.seconds).add(time, interfaces);
     }
 
-    /// Adds a report, as it is sent. A thread that lags behind misses it.
+    /// Adds a report in the form in which it is sent. If the thread lags behind, the history misses it.
     pub fn add(&mut self, line: Arc<[u8]>) {
         let Some(reports) = &self.reports else { return };
         let lags = reports.try_send(line).is_err();
         if lags && !std::mem::replace(&mut self.lags, lags) {
-            warn!("the history misses windows: its thread does not keep up, or waits for the disk");
+            warn!("the history misses windows: its thread cannot keep up, or waits for the disk");
         }
         self.lags = lags;
     }
 
-    /// From now on answers have only this much of addresses.
+    /// Limits how much of addresses answers show from now on.
     pub fn mask(&self, addresses: Addresses) {
         *lock(&self.addresses) = addresses;
     }
@@ -158,7 +159,7 @@ impl Drop for History {
     }
 }
 
-/// The content is consistent at any time, so a thread that panicked with the lock held does no harm.
+/// Locks the content. It is always consistent, so it does no harm if a thread panicked while it held the lock.
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -180,7 +181,7 @@ impl Recorder {
         let mut windows = Windows::new(settings.memory, settings.addresses);
         let mut disk = settings.state_directory.as_ref().map(|folder| Disk::new(folder, &settings.observer));
         if let Some(disk) = &mut disk {
-            // The coordinator does not wait while the disk is read.
+            // Read the disk without the lock, so that the coordinator does not wait.
             let mut earlier = Seconds::default();
             disk.load(&mut windows, &mut earlier);
             let mut seconds = lock(&seconds);
@@ -201,13 +202,13 @@ impl Recorder {
                     Err(_) => break,
                 },
                 recv(queries) -> waiting => {
-                    // Every report that was published before the question is in the answer.
+                    // The answer must include every report that was published before the query.
                     for line in reports.try_iter() {
                         self.take(&line);
                     }
                     let Ok(Waiting { query, reply, wake }) = waiting else { break };
                     self.windows.mask(*lock(&self.addresses));
-                    // The client may have gone.
+                    // The client may have disconnected.
                     let _ = reply.send(self.answer(&query));
                     wake();
                 }
@@ -238,7 +239,7 @@ impl Recorder {
         if let Some(block) = &closed.many {
             disk.write_many(block, &self.windows);
         }
-        // What a block has is written.
+        // Windows in closed blocks are already written.
         let open = self.windows.single().open();
         if closed.single.is_some() {
             self.minute = Open::new(open.next());
@@ -271,7 +272,7 @@ impl Recorder {
                 if !(1..=POINTS_MAX).contains(&points) {
                     return Err(format!("{points} points: ask for 1 to {POINTS_MAX}"));
                 }
-                // The coordinator needs the seconds, too: they are free again before this is written as JSON.
+                // The coordinator also needs the seconds, so release the lock before encoding the answer as JSON.
                 let history = answer::history(&lock(&self.seconds), &self.windows, time, points);
                 json(&history)
             }
@@ -290,7 +291,7 @@ impl Recorder {
     fn nothing(&self) -> String {
         match self.windows.oldest().zip(self.windows.newest()) {
             None => "no window has ended since weir was started".to_owned(),
-            Some((from, to)) => format!("no window is known of this time: the history has {from:.0} to {to:.0}"),
+            Some((from, to)) => format!("no window of this time is known: the history has {from:.0} to {to:.0}"),
         }
     }
 }

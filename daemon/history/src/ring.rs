@@ -1,4 +1,4 @@
-//! Blocks in a fixed number of bytes: the oldest ones make room for new ones.
+//! Blocks in a fixed number of bytes. The oldest blocks are dropped to make room for new ones.
 
 use std::collections::VecDeque;
 
@@ -8,15 +8,15 @@ use weir_config::Addresses;
 
 use crate::block::{Block, Kept, Open};
 
-/// An open block that takes as many bytes is closed.
+/// An open block of this many bytes is closed.
 pub const OPEN_MAX: usize = 768 << 10;
 
-/// Packed blocks, and the open one.
+/// Packed blocks, and the open block.
 #[derive(Debug)]
 pub struct Ring {
     blocks: VecDeque<Block>,
     open: Open,
-    /// What the packed blocks take, and may take, in bytes.
+    /// The size of the packed blocks and its limit, in bytes.
     bytes: u64,
     limit: u64,
 }
@@ -42,17 +42,17 @@ impl Ring {
         self.blocks.iter().cloned().chain(self.open.pack())
     }
 
-    /// How many bytes the packed blocks take.
+    /// The size of the packed blocks in bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// When the oldest window began.
+    /// The start of the oldest window.
     pub fn oldest(&self) -> Option<Timestamp> {
         self.blocks.front().map(|block| block.start).or_else(|| self.open.times().map(|(start, _)| start))
     }
 
-    /// When the newest window ended.
+    /// The end of the newest window.
     pub fn newest(&self) -> Option<Timestamp> {
         self.open.times().map(|(_, end)| end).or_else(|| self.blocks.back().map(|block| block.end))
     }
@@ -79,14 +79,14 @@ impl Ring {
         Some(block)
     }
 
-    /// Adds a block that was packed before, unless there are later ones.
+    /// Adds a block of an earlier weir, unless there are later blocks.
     pub fn resume(&mut self, block: Block) {
         if block.first >= self.next() {
             self.add(block);
         }
     }
 
-    /// The next window will have this number, if the open block is empty, and later ones do not have it.
+    /// Sets the number of the next window, if the open block is empty and the number is not used yet.
     pub fn begin(&mut self, first: u64) {
         if self.open.is_empty() && first > self.next() {
             self.open = Open::new(first);

@@ -1,8 +1,8 @@
-//! An hour of seconds: what each interface carried in each direction, exactly, in fixed memory.
+//! An hour of seconds: the exact traffic of each interface and direction, in fixed memory.
 //!
-//! A row is one reading of all counters, which usually covers one second. If weir was held up, a row covers more, and
-//! the second in which it ends has it all: so sums stay exact. An interface keeps its numbers under its name and
-//! direction, whatever slot it has. What an interface carried under another name is in another track.
+//! A row is one reading of all counters, which usually covers one second. If weir was delayed, a row covers more, and
+//! all of it counts in the second in which the row ends, so sums stay exact. Each interface and direction has a track
+//! under its name, whatever its slot. A renamed interface gets another track.
 
 use std::collections::VecDeque;
 
@@ -12,21 +12,21 @@ use weir_report::InterfaceHistory;
 
 /// How many rows are kept.
 pub const ROWS: usize = 3600;
-/// How many interfaces and directions are kept at most. Where more are measured, those that came first are.
+/// How many interfaces and directions are kept at most. If there are more, the first ones are kept.
 pub const TRACKS_MAX: usize = 64;
 /// The memory of a track, in bytes.
 pub const TRACK_BYTES: usize = ROWS * size_of::<Cell>() + size_of::<Track>();
 /// The memory without tracks, in bytes.
 pub const ROWS_BYTES: usize = ROWS * size_of::<i64>();
 
-/// What an interface carried in one direction since the reading before.
+/// The traffic of an interface in one direction since the previous reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried<'a> {
     /// Its name.
     pub name: &'a str,
-    /// `ingress` or `egress`; `None` for the account of all others.
+    /// `ingress` or `egress`; `None` for the sum of all other interfaces.
     pub direction: Option<&'a str>,
-    /// Packets and bytes that it carried, and packets of these that were lost; `None` if that is not known.
+    /// Its packets and bytes, and how many of the packets were lost; `None` if unknown.
     pub counts: Option<Counts>,
 }
 
@@ -45,12 +45,12 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     bytes: u64,
-    /// [`UNKNOWN`] if nothing is known.
+    /// [`UNKNOWN`] if the row has no counts.
     packets: u32,
     lost: u32,
 }
 
-/// More packets than this do not come within a second.
+/// The value for unknown counts. A second never has this many packets.
 const UNKNOWN: u32 = u32::MAX;
 const NOTHING: Cell = Cell { bytes: 0, packets: UNKNOWN, lost: 0 };
 
@@ -74,9 +74,9 @@ impl Cell {
 struct Track {
     name: String,
     direction: Option<String>,
-    /// By the number of the row, modulo [`ROWS`].
+    /// The cells by row number modulo [`ROWS`].
     cells: Box<[Cell]>,
-    /// The first and the last row in which the interface was there.
+    /// The first and the last row in which the interface existed.
     first: u64,
     last: u64,
 }
@@ -97,7 +97,7 @@ pub struct Seconds {
     tracks: Vec<Track>,
 }
 
-/// Some consecutive rows, as they are written to disk.
+/// Some consecutive rows in the format on disk.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     ends: Vec<i64>,
@@ -108,17 +108,17 @@ pub struct Part {
 struct PartOfTrack {
     name: String,
     direction: Option<String>,
-    /// Packets, bytes and lost packets of each row; nothing if they are not known.
+    /// Packets, bytes and lost packets of each row; `None` if unknown.
     counts: Vec<Option<[u64; 3]>>,
 }
 
 impl Part {
-    /// Whether it has no row.
+    /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// How many rows it has.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.ends.len()
     }
@@ -154,7 +154,7 @@ impl Seconds {
         (row % ROWS as u64) as usize
     }
 
-    /// The track of an interface. One that is not there gets the place of one that has no counts any more.
+    /// The track of an interface. A new interface may get the place of a track that has no counts any more.
     fn track(&mut self, row: u64, name: &str, direction: Option<&str>) -> Option<&mut Track> {
         let nth = match self.tracks.iter().position(|track| track.is_of(name, direction)) {
             Some(nth) => nth,
@@ -171,17 +171,17 @@ impl Seconds {
         self.tracks.get_mut(nth)
     }
 
-    /// When the oldest row began; `None` if there is none.
+    /// The start of the oldest row, if there are rows.
     pub fn oldest(&self) -> Option<Timestamp> {
         self.ends.front().and_then(|end| Timestamp::from_second(*end).ok())
     }
 
-    /// How many interfaces and directions are remembered.
+    /// How many interfaces and directions are kept.
     pub const fn tracks(&self) -> usize {
         self.tracks.len()
     }
 
-    /// When the newest row ended.
+    /// The end of the newest row.
     pub fn newest(&self) -> Option<Timestamp> {
         self.ends.back().and_then(|end| Timestamp::from_second(*end + 1).ok())
     }
@@ -191,13 +191,13 @@ impl Seconds {
         self.next
     }
 
-    /// The kept rows with numbers from this one on, each with its number.
+    /// The numbers and ends of the kept rows, starting with the row number `from`.
     fn rows(&self, from: u64) -> impl Iterator<Item = (u64, i64)> {
         let oldest = self.next - self.ends.len() as u64;
         (oldest..).zip(self.ends.iter().copied()).skip_while(move |(row, _)| *row < from)
     }
 
-    /// The sums of each interface in each of `steps` steps from `from` on, whose length is in seconds.
+    /// The sums of each interface in each of `steps` steps that start at `from`. The length of a `step` is in seconds.
     pub fn sums(&self, from: i64, step: u64, steps: usize) -> Vec<InterfaceHistory> {
         let place = |end: i64| {
             let since = u64::try_from(end.checked_sub(from)?).ok()?;
@@ -226,7 +226,7 @@ impl Seconds {
         self.tracks.iter().filter(was_there).map(sums).collect()
     }
 
-    /// The rows with numbers from this one on.
+    /// The kept rows, starting with the row number `from`.
     pub fn part(&self, from: u64) -> Part {
         let rows: Vec<_> = self.rows(from).collect();
         let counts = |track: &Track| {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_has_what_came_in_it_and_a_step_the_sum() {
+    fn a_second_has_its_own_packets_and_a_step_has_the_sum() {
         let mut seconds = Seconds::default();
         for second in 1..=10 {
             seconds.add(at(second), [carried("eth0", second as u64)].into_iter());
@@ -288,13 +288,13 @@ mod tests {
         let each = (1..=10).map(Some).chain([None]).collect();
         assert_eq!(packets(&seconds, 0, 1, 11), [("eth0".to_owned(), each)]);
         assert_eq!(packets(&seconds, -5, 10, 2), [("eth0".to_owned(), vec![Some(15), Some(40)])]);
-        assert!(packets(&seconds, 20, 1, 5).is_empty(), "no interface was there");
+        assert!(packets(&seconds, 20, 1, 5).is_empty(), "there was no interface");
         let sums = &seconds.sums(START, 10, 1)[0];
         assert_eq!((&sums.bytes[..], &sums.lost[..]), (&[Some(5500)][..], &[Some(1)][..]));
     }
 
     #[test]
-    fn the_ring_keeps_an_hour_and_no_second_twice() {
+    fn the_ring_keeps_each_second_of_an_hour_once() {
         let mut seconds = Seconds::default();
         for second in 1..=2 * ROWS as i64 + 7 {
             seconds.add(at(second), [carried("eth0", second as u64)].into_iter());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_comes_goes_or_is_renamed_keeps_its_numbers_apart() {
+    fn interfaces_that_appear_vanish_or_are_renamed_keep_separate_numbers() {
         let mut seconds = Seconds::default();
         let names = [vec!["a", "b"], vec!["a", "b"], vec!["b"], vec!["c", "b"], vec!["b", "a"]];
         for (second, names) in (1..).zip(names) {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_nothing() {
+    fn unknown_is_not_zero() {
         let mut seconds = Seconds::default();
         let unknown = Carried { counts: None, ..carried("eth0", 0) };
         seconds.add(at(1), [unknown].into_iter());
@@ -342,14 +342,14 @@ mod tests {
     }
 
     #[test]
-    fn more_interfaces_than_there_is_room_for_take_no_more_memory() {
+    fn too_many_interfaces_take_no_more_memory() {
         let mut seconds = Seconds::default();
         let names: Vec<_> = (0..TRACKS_MAX + 10).map(|nth| format!("eth{nth}")).collect();
         for second in 1..=3 {
             seconds.add(at(second), names.iter().map(|name| carried(name, 1)));
         }
         assert_eq!(packets(&seconds, 0, 1, 3).len(), TRACKS_MAX);
-        // When those have been gone for an hour, which is in the last but one of these seconds, others get their
+        // After the old interfaces have been gone for an hour, in the last but one of these seconds, others get their
         // places.
         for second in 4..=4 + ROWS as i64 {
             seconds.add(at(second), [carried("new", 1)].into_iter());
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_resumed_as_they_were_written() {
+    fn resumed_rows_equal_the_written_ones() {
         let mut seconds = Seconds::default();
         for second in 1..=20 {
             let egress = Carried { direction: None, counts: None, ..carried("others", 0) };

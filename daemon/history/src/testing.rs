@@ -1,4 +1,4 @@
-//! Reports to test with.
+//! Reports for tests.
 
 use std::sync::LazyLock;
 
@@ -16,14 +16,14 @@ use crate::{
 static GOLDEN: LazyLock<Report> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap());
 
-/// When the first window begins: five minutes begin there, too.
+/// The start of the first window. It is also the start of five minutes.
 pub const START: i64 = 1_764_144_000;
 
 pub fn at(second: i64) -> Timestamp {
     Timestamp::from_second(START + second).unwrap()
 }
 
-/// Numbers that look like chance, always the same ones.
+/// Pseudorandom numbers, always the same ones.
 pub struct Random(pub u64);
 
 impl Random {
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// The report of the window of ten seconds with this number. Each source sent so many packets.
+/// The report of the window of ten seconds with this number. `sources` has each source with its packets.
 pub fn report(nth: i64, sources: &[(u32, u64)]) -> Report {
     report_of(nth, 10, sources)
 }
@@ -73,19 +73,20 @@ pub fn report_of(nth: i64, length: i64, sources: &[(u32, u64)]) -> Report {
     report
 }
 
-/// A report of a window with many sources of which some send most.
+/// A report of a window with many sources, some of which send most packets.
 pub fn usual(nth: i64, random: &mut Random) -> Report {
     let sources: Vec<_> = (1..40).map(|key| (0x0a00_0000 + key, random.below(90_000) / u64::from(key) + 1)).collect();
     report(nth, &sources)
 }
 
-/// The same of a flood, in which no source comes twice.
+/// The same for a flood, in which no source appears twice.
 pub fn flooded(nth: i64, random: &mut Random) -> Report {
     let sources: Vec<_> = (0..40).map(|_| (random.below(1 << 32) as u32, random.below(90) + 1)).collect();
     report(nth, &sources)
 }
 
-/// The same, if every row of every list is new, as long as it can be, and wide: packets are sampled, or lost.
+/// The same for the worst case: every row of every list is new, as long as possible, and has wide bounds, because
+/// packets are sampled or lost.
 pub fn worst(nth: i64, random: &mut Random) -> Report {
     let mut report = report(nth, &[]);
     (report.totals.packets, report.totals.bytes) = (1 << 40, 1 << 50);

@@ -1,8 +1,8 @@
 //! A day of windows in a fixed number of bytes.
 //!
-//! Of each report the first rows of each list stay, and what can be added up: a [`Union`] of one window. The last hours
-//! are kept window by window. Of five minutes at a time there is also one union; those reach back a day and more. A row
-//! that its window does not keep widens the bounds of its key, and makes none of them wrong.
+//! The history keeps of each report the first rows of each list, and everything that can be added up: a [`Union`] of
+//! one window. The last hours are kept window by window. Each five minutes also have one union, and these unions reach
+//! back a day or more. A row that is not kept only widens the bounds of its key, so bounds stay correct.
 
 use jiff::Timestamp;
 use weir_config::Addresses;
@@ -18,30 +18,31 @@ use crate::{
 const ROWS: usize = 10;
 /// Rows of each list of five minutes.
 const ROWS_OF_MANY: usize = 10;
-/// Rows of each list of an answer, where there are only a few lists, and of all lists together.
+/// Rows of each list of an answer that has only a few lists.
 const ROWS_OF_ANSWER: usize = 100;
 const ROWS_OF_ALL_LISTS: usize = 4096;
-/// A window that takes more bytes of JSON loses views.
+/// If a window takes more bytes of JSON than this, some of its views are left out.
 const WINDOW_MAX: usize = 512 << 10;
 /// Windows of a block.
 const WINDOWS_OF_BLOCK: usize = 30;
-/// Older windows are kept together for so many seconds.
+/// The length of the unions of older windows, in seconds.
 pub const SECONDS_OF_MANY: i64 = 300;
 /// Unions of five minutes in a block: an hour.
 const UNIONS_OF_BLOCK: usize = 12;
-/// More windows than these are answered by unions of five minutes, where there are any: three hours of windows.
+/// The most single windows in an answer: three hours of windows. More windows are answered by unions of five minutes,
+/// if there are any.
 const SINGLE_MAX: u64 = 1080;
-/// So many windows are joined at a time.
+/// How many windows are joined at a time.
 const BATCH: usize = 10;
-/// A time without windows that is shorter than this is none.
+/// A shorter time without windows is not a gap.
 const GAP_MIN_MS: i64 = 1500;
-/// From so many tables of views on, each has fewer rows.
+/// With this many tables of views or more, each has fewer rows.
 const TABLES_MANY: usize = 32;
-/// Interfaces of a union. Beyond that, those that came last are added up.
+/// The most interfaces of a union. If there are more, the last ones are added up.
 const INTERFACES_MAX: usize = 512;
-/// Windows of ten seconds: for as many at a time the bounds of older windows hold.
+/// The number of ten-second windows in a day. The bounds of older windows hold for this many at a time.
 const WINDOWS_OF_A_DAY: u64 = 8640;
-/// Shares are kept to the millionth.
+/// Shares are kept in millionths.
 const PARTS: f64 = 1e6;
 /// Maximum number of gaps in an answer.
 const GAPS_MAX: usize = 32;
@@ -58,12 +59,12 @@ pub struct Windows {
     addresses: Addresses,
 }
 
-/// The blocks that were closed when a window was added.
+/// The blocks that adding a window has closed.
 #[derive(Debug, Default)]
 pub struct Closed {
-    /// Of windows.
+    /// A block of windows.
     pub single: Option<Block>,
-    /// Of unions of five minutes.
+    /// A block of unions of five minutes.
     pub many: Option<Block>,
 }
 
@@ -75,22 +76,22 @@ impl Windows {
         Self { single, many, pending: None, addresses_of_pending: addresses, addresses }
     }
 
-    /// From now on answers have only this much of addresses.
+    /// Limits how much of addresses answers show from now on.
     pub fn mask(&mut self, addresses: Addresses) {
         self.addresses = addresses;
     }
 
-    /// The windows themselves.
+    /// The single windows.
     pub const fn single(&self) -> &Ring {
         &self.single
     }
 
-    /// Unions of five minutes.
+    /// The unions of five minutes.
     pub const fn many(&self) -> &Ring {
         &self.many
     }
 
-    /// Adds what stays of a report.
+    /// Adds the kept part of a report.
     pub fn add(&mut self, kept: &Kept, addresses: Addresses) -> Closed {
         let is_other = |(start, _)| part_of_day(start) != part_of_day(kept.past.start);
         let mut closed = Closed::default();
@@ -125,13 +126,12 @@ impl Windows {
         }
     }
 
-    /// Where windows themselves are lost, numbers go on after those of unions.
+    /// If single windows are lost, continues their numbers after those of the unions.
     pub fn continue_after_unions(&mut self) {
         self.single.begin(self.many.next());
     }
 
-    /// Makes the unions of five minutes that are missing after those that were resumed. Returns the blocks that these
-    /// close.
+    /// Makes the unions of five minutes that are missing after the resumed ones. Returns the blocks that this closes.
     pub fn complete(&mut self) -> Vec<Block> {
         self.many.begin(self.single.first());
         let begun = self.many.next();
@@ -146,7 +146,7 @@ impl Windows {
         Closed { single: Some(block), many }
     }
 
-    /// Adds a block to the union of its five minutes. Returns the block that these close.
+    /// Adds a block to the union of its five minutes. Returns the block of unions that this closes.
     fn summarize(&mut self, block: &Block) -> Option<Block> {
         let mut closed = None;
         if self.pending.as_ref().is_some_and(|pending| part_of_day(pending.past.start) != part_of_day(block.start)) {
@@ -174,12 +174,12 @@ impl Windows {
         if is_full { self.many.close() } else { None }
     }
 
-    /// When the oldest window began.
+    /// The start of the oldest window.
     pub fn oldest(&self) -> Option<Timestamp> {
         [&self.many, &self.single].into_iter().filter_map(Ring::oldest).min()
     }
 
-    /// When the newest window ended.
+    /// The end of the newest window.
     pub fn newest(&self) -> Option<Timestamp> {
         self.single.newest()
     }
@@ -195,7 +195,7 @@ impl Windows {
         all
     }
 
-    /// The time of the last windows, at least as many as this.
+    /// The time of at least this many of the last windows.
     pub fn last(&self, windows: u64) -> Time {
         let all = self.index(&Time::default());
         let mut known = 0;
@@ -237,7 +237,7 @@ impl Windows {
         Some(union)
     }
 
-    /// The number from which on windows themselves are told of: the first one whose five minutes are there completely.
+    /// The number of the first single window to use: the first one whose five minutes are kept completely.
     fn first_single(&self) -> u64 {
         let first = self.single.first();
         let of_many = self.many.all().find(|block| (block.first..block.next()).contains(&first));
@@ -246,7 +246,7 @@ impl Windows {
         numbered.filter(is_around).map(|(number, past)| number + past.windows).last().unwrap_or(first)
     }
 
-    /// The blocks that touch this time and may be told of, and from which number to which: unions before `cut`, and
+    /// The blocks that touch this time and may be shown, each with its first and last number: unions before `cut`, and
     /// then single windows.
     fn selected<'a>(&'a self, cut: u64, time: &'a Time) -> impl Iterator<Item = (Block, u64, u64)> {
         let many = self.many.all().filter(move |block| block.first < cut).map(move |block| (block, 0, cut));
@@ -255,18 +255,18 @@ impl Windows {
     }
 }
 
-/// How much of the memory is for unions of five minutes. With half of the default memory a day of them fits whatever is
-/// measured, if the lists are the usual ones.
+/// How much of the memory is for unions of five minutes. With the usual lists, half of the default memory is always
+/// enough for a day.
 pub const fn share_of_many(memory: u64) -> u64 {
     memory / 2
 }
 
-/// A time that is asked for.
+/// The time of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Time {
-    /// Its start; `None`: as early as possible.
+    /// Its start; `None` means as early as possible.
     pub from: Option<Timestamp>,
-    /// Its end; `None`: as late as possible.
+    /// Its end; `None` means as late as possible.
     pub to: Option<Timestamp>,
 }
 
@@ -284,12 +284,12 @@ impl Time {
     }
 }
 
-/// The number of the five minutes that a time is in.
+/// The number of the five minutes that contain a time.
 fn part_of_day(time: Timestamp) -> i64 {
     time.as_second().div_euclid(SECONDS_OF_MANY)
 }
 
-/// What stays of a report.
+/// The part of a report that is kept.
 pub fn of_report(report: &Report) -> Kept {
     let mut union = Union::one(report);
     let tables = union.views.iter().flat_map(|view| &view.tables).flatten().count();
@@ -314,7 +314,7 @@ pub fn of_report(report: &Report) -> Kept {
     Kept { past, union }
 }
 
-/// Shares in fewer digits, and bounds not narrower than they were.
+/// Rounds shares to fewer digits, without making bounds narrower.
 fn shorten(interface: &mut Interface) {
     (interface.coverage_bytes, interface.coverage_bytes_lower, interface.coverage_bytes_upper) = (None, None, None);
     interface.kept = rounded(interface.kept);
@@ -327,7 +327,7 @@ fn rounded(number: f64) -> f64 {
     (number * PARTS).round() / PARTS
 }
 
-/// All of these together, in fixed memory.
+/// Joins all of these in fixed memory.
 fn joined(before: Option<Kept>, next: Vec<Kept>) -> Option<Kept> {
     let (mut pasts, mut unions) = (Vec::new(), Vec::new());
     for Kept { past, union } in before.into_iter().chain(next) {
@@ -344,7 +344,7 @@ fn joined(before: Option<Kept>, next: Vec<Kept>) -> Option<Kept> {
     Some(Kept { past, union })
 }
 
-/// The times between `from` and `to` that are not known.
+/// The times between `from` and `to` that have no window.
 fn gaps(mut known: Vec<Gap>, from: Option<Timestamp>, to: Timestamp) -> Vec<Gap> {
     known.sort_by_key(|time| time.start);
     let mut gaps = Vec::new();

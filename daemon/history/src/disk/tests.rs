@@ -62,7 +62,7 @@ impl Writer {
         Self { disk, windows, seconds, minute }
     }
 
-    /// Ten seconds and the window of them.
+    /// Adds ten seconds and their window.
     fn add(&mut self, nth: i64, random: &mut Random) {
         let kept = of_report(&usual(nth, random));
         for second in 1..=10 {
@@ -98,7 +98,7 @@ impl Writer {
 }
 
 #[test]
-fn everything_is_there_after_a_restart_whenever_it_comes() {
+fn a_restart_at_any_time_loses_nothing() {
     let directory = Directory::new("restart");
     let mut random = Random(1);
     let mut nth = 0;
@@ -121,7 +121,7 @@ fn everything_is_there_after_a_restart_whenever_it_comes() {
     }
 }
 
-/// A killed weir loses what came since the last minute, and nothing else.
+/// A killed weir loses only the data since the last minute.
 #[test]
 fn a_crash_loses_at_most_the_last_minute() {
     let directory = Directory::new("crash");
@@ -139,7 +139,7 @@ fn a_crash_loses_at_most_the_last_minute() {
 }
 
 #[test]
-fn what_is_on_disk_is_bounded() {
+fn the_size_on_disk_is_bounded() {
     let directory = Directory::new("bounded");
     let (mut random, mut writer) = (Random(3), Writer::start(&directory, 256 << 10));
     let mut written = Vec::new();
@@ -162,7 +162,7 @@ fn what_is_on_disk_is_bounded() {
 }
 
 #[test]
-fn what_is_torn_or_of_somebody_else_is_put_aside() {
+fn torn_and_foreign_files_are_put_aside() {
     let directory = Directory::new("torn");
     let (mut random, mut writer) = (Random(4), Writer::start(&directory, 1 << 20));
     for nth in 0..400 {
@@ -172,7 +172,7 @@ fn what_is_torn_or_of_somebody_else_is_put_aside() {
     let named = |prefix: &str| names.iter().filter(|name| name.starts_with(prefix)).cloned().collect::<Vec<_>>();
     assert!(named(SINGLE).len() == 13 && named(MANY).len() == 1 && named(SECONDS).len() == 2, "{names:?}");
     let whole = |name: &str| fs::read(directory.path(name)).unwrap();
-    // Half a block, something else, a number changed, half a minute, half an hour of seconds.
+    // Half a block, a foreign file, a changed number, half a minute, half a file of seconds.
     let [torn, foreign, changed] = [2, 5, 7].map(|nth| named(SINGLE)[nth].clone());
     fs::write(directory.path(&torn), &whole(&torn)[..1000]).unwrap();
     fs::write(directory.path(&foreign), "precious").unwrap();
@@ -200,12 +200,12 @@ fn what_is_torn_or_of_somebody_else_is_put_aside() {
     next.write();
     assert_eq!(Writer::start(&directory, 1 << 20).windows(), next.windows());
     let other = Writer::start_as(&directory, 1 << 20, "00000000");
-    assert_eq!((other.windows(), other.seconds.next()), (0, 0), "it is of another machine");
+    assert_eq!((other.windows(), other.seconds.next()), (0, 0), "another machine wrote it");
 }
 
-/// A folder that takes no files is no reason to stop, nor to forget.
+/// If the folder cannot be written to, weir continues, and remembers in memory.
 #[test]
-fn a_disk_that_fails_is_told_of_once() {
+fn a_failing_disk_is_logged_once() {
     let directory = Directory::new("fails");
     fs::write(directory.0.join(FOLDER), "a file").unwrap();
     let (mut windows, mut seconds) = (Windows::new(1 << 20, Addresses::Full), Seconds::default());

@@ -44,9 +44,9 @@ fn a_span_has_the_windows_that_it_touches_and_says_what_is_missing() {
     assert_eq!(windows.index(&Time::default()).len(), 99);
 }
 
-/// What is kept of a few windows is what `weir report --last` says of them.
+/// The union of a few kept windows equals that of their reports.
 #[test]
-fn a_few_windows_are_as_their_reports_together() {
+fn the_union_of_a_few_windows_equals_that_of_their_reports() {
     let mut windows = Windows::new(MIB, Addresses::Full);
     let mut random = Random(3);
     let reports: Vec<_> = (0..5).map(|nth| usual(nth, &mut random)).collect();
@@ -65,8 +65,8 @@ fn a_few_windows_are_as_their_reports_together() {
     }
 }
 
-/// A day of 8,640 windows, calm or flooded: memory stays within the plan, sums are exact as far back as it reaches, and
-/// every bound holds.
+/// A day of 8,640 windows, calm or flooded: memory stays within the plan, all sums in reach are exact, and every bound
+/// holds.
 #[test]
 fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
     type Make = fn(i64, &mut Random) -> Report;
@@ -101,7 +101,7 @@ fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
             assert_eq!(union.totals.packets, totals[range.clone()].iter().sum::<u64>(), "{name}: {from} to {to}");
             assert!(union.unique.src_ip.confidence > 0.998, "{name}: {:?}", union.unique);
             for row in &union.top.sources {
-                // A sixth of the windows is remembered here, so this is at most the truth.
+                // This test remembers a sixth of the windows, so this number is at most the true one.
                 let known = of_source.get(&row.src_ip).map_or(0, |known| {
                     known.iter().filter(|(nth, _)| range.contains(&(*nth as usize))).map(|(_, packets)| packets).sum()
                 });
@@ -109,18 +109,15 @@ fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
             }
         }
         let index = windows.index(&Time::default());
-        assert!(
-            index.windows(2).all(|pair| pair[0].end == pair[1].start),
-            "{name}: no window twice, and none left out"
-        );
+        assert!(index.windows(2).all(|pair| pair[0].end == pair[1].start), "{name}: each window is counted once");
         assert_eq!(index.iter().map(|past| past.windows).sum::<u64>(), 8640 - first as u64);
     }
 }
 
-/// Five minutes are many blocks of windows of a second, and the oldest of these go one by one: no window is told of
-/// twice then, and none is missing. Windows of an hour are each a block.
+/// With windows of a second, five minutes are many blocks, and the oldest blocks are dropped one by one. Still no
+/// window is counted twice, and none is missing. With windows of an hour, each window is a block.
 #[test]
-fn windows_of_every_length_are_told_of_once() {
+fn windows_of_every_length_are_counted_once() {
     for (length, count) in [(1, 4000_i64), (7, 2000), (60, 1000), (3600, 300)] {
         let mut windows = Windows::new(MIB / 4, Addresses::Full);
         for nth in 0..count {
@@ -135,11 +132,11 @@ fn windows_of_every_length_are_told_of_once() {
                 assert_eq!((union.windows as i64, union.missing), (nth + 1 - first / length, vec![]), "{length} s");
             }
         }
-        assert!(windows.single.first() > 0, "{length} s: nothing had to go");
+        assert!(windows.single.first() > 0, "{length} s: nothing was dropped");
     }
 }
 
-/// How many bytes a window takes, and five minutes, where every row is as bad as can be.
+/// The size of a window and of five minutes in the worst case.
 #[test]
 fn the_worst_windows_take_no_more_than_planned() {
     let (mut windows, mut random) = (Windows::new(64 * MIB, Addresses::Full), Random(5));
@@ -156,7 +153,7 @@ fn the_worst_windows_take_no_more_than_planned() {
 }
 
 #[test]
-fn a_clock_that_is_set_loses_no_window() {
+fn setting_the_clock_loses_no_window() {
     let mut windows = Windows::new(MIB, Addresses::Full);
     for nth in [0, 1, 2, 1, 2, 3, 400, 401, 50] {
         add(&mut windows, &report(nth, &[(1, 1)]));
@@ -166,9 +163,9 @@ fn a_clock_that_is_set_loses_no_window() {
     assert_eq!(numbers(&windows.span(&between(10, 30)).unwrap()).1, 4, "both times");
 }
 
-/// A configuration that became stricter holds for older windows, too.
+/// A stricter configuration also applies to older windows.
 #[test]
-fn addresses_that_may_not_be_told_any_more_are_not() {
+fn addresses_that_may_no_longer_be_shown_are_masked() {
     let mut windows = Windows::new(MIB, Addresses::Full);
     for nth in 0..90 {
         let mut report = report(nth, &[(1, 1)]);
