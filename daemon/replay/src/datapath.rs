@@ -1,10 +1,10 @@
-//! Where replay sends packets: the userspace counterpart of the kernel program, or the kernel program itself.
+//! The datapath of a replay: the userspace counterpart of the kernel program, or the kernel program itself.
 
 use weir_common::ledger::Tally;
 use weir_datapath::{KernelError, capture::Packet, rates::WindowSeconds, userspace::Buffer};
 use weir_measure::{order::Closed, shard::Shard, userspace::UserspaceCollector};
 
-/// Where packets are counted into records: in userspace or in the kernel.
+/// Counts packets into records, in userspace or in the kernel.
 pub trait Datapath {
     /// Measures a packet.
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError>;

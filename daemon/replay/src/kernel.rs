@@ -19,8 +19,8 @@ use zerocopy::IntoBytes;
 
 use super::datapath::{Datapath, second, tick};
 
-/// A frame for the kernel has at least an Ethernet header and must fit in a page. The parser never reads beyond that;
-/// the true length is in the header.
+/// A frame for the kernel has at least an Ethernet header and must fit in a page. The parser never reads beyond that.
+/// The true length is in the capture's header.
 const FRAME_MIN: usize = 14;
 const FRAME_MAX: usize = 2048;
 const HEADER: usize = size_of::<ReplayHeader>();
@@ -35,7 +35,7 @@ pub struct KernelDatapath<'a> {
     collector: Collector<KernelSource<'a>>,
     frame: Vec<u8>,
     undrained: u32,
-    /// By capture time, which the kernel's counters do not know.
+    /// Seconds by capture time, which the kernel's counters do not have.
     seconds: Seconds,
 }
 

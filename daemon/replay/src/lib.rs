@@ -1,5 +1,5 @@
-//! Replay: the same measurement on capture files, offline, with time taken from the capture. No stage of it is on a
-//! thread of its own.
+//! Replay: the same measurement on capture files, offline, with time taken from the capture. All stages run on one
+//! thread.
 
 #![forbid(unsafe_code)]
 
@@ -70,7 +70,7 @@ impl Windows {
     }
 }
 
-/// What to replay, and how.
+/// The options of a replay.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The captures: files, or `-` for standard input. Their packets are processed in time order.
@@ -121,10 +121,10 @@ pub enum ReplayError {
 /// How many bytes weir would plan for this configuration, these views and CPUs.
 pub type PlannedMemory = fn(&Config, &Arc<Views>, &Cpus) -> u64;
 
-/// What is told of a replay while it runs.
+/// Receives the seconds and reports of a replay while it runs.
 pub trait Listener {
-    /// This second since 1970 is over: a packet of a later one was read. Packets out of order count in the second in
-    /// which they are read.
+    /// Called when this second since 1970 is over, that is, when a packet of a later second was read. Packets out of
+    /// order count in the second in which they are read.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ pub trait Listener {
     fn report(&mut self, report: &Report) -> io::Result<()>;
 }
 
-/// Only the reports count.
+/// A listener that only passes on the reports.
 struct Reports<'a>(&'a mut dyn FnMut(&Report) -> io::Result<()>);
 
 impl Listener for Reports<'_> {
@@ -155,8 +155,7 @@ impl Listener for Reports<'_> {
 /// Replays captures and passes the report of each window to `deliver`. Returns the broken captures.
 ///
 /// # Errors
-///
-/// The replay is impossible. A broken capture is not an error: what could be read of it is reported.
+/// The replay is impossible. A broken capture is not an error: its readable part is reported.
 pub fn replay(
     config: &Config,
     options: &Options,
@@ -243,22 +242,22 @@ pub fn interface_name(files: &[PathBuf]) -> String {
 struct Run<'a> {
     windows: Windows,
     timeline: Timeline,
-    /// Packets of later windows while the open one may still get packets, or packets without a time before the first
-    /// one with a time.
+    /// Packets of later windows, while the open window may still get packets. Also packets without a time that come
+    /// before the first packet with a time.
     buffer: PacketBuffer,
     interface: String,
     spare: Option<Box<Shard>>,
     closing: Closing,
     listener: &'a mut dyn Listener,
-    /// Shows how much is done.
+    /// Shows the progress.
     progress: Option<Progress>,
-    /// The second that is being read, and what came in it.
+    /// The second that is being read, and its packets so far.
     second: Option<(u64, Tally)>,
 }
 
 impl Run<'_> {
     fn all(mut self, files: &[PathBuf], mut datapath: impl Datapath) -> Result<Vec<Broken>, ReplayError> {
-        /// To read the clock for every packet would cost more than the packet.
+        /// The clock is read only once in this many packets, because reading it costs more than a packet.
         const PACKETS_PER_TICK: u64 = 1 << 14;
         let mut merge = Merge::new(files);
         let mut count = 0_u64;
@@ -275,7 +274,7 @@ impl Run<'_> {
         if let Some((second, counted)) = self.second.take() {
             self.listener.second(second, counted)?;
         }
-        // No report without any capture; an empty capture gets a report of nothing.
+        // Without any capture there is no report. An empty capture gets an empty report.
         if merge.captures() > 0 {
             self.end(&mut datapath)?;
         }

@@ -26,12 +26,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of captures with this many bytes.
+    /// The progress of captures with this many bytes.
     pub fn new(size: Option<u64>) -> Self {
         Self { size, started: clock::now().monotonic, shown: None }
     }
 
-    /// So many bytes were read, in so many packets.
+    /// Shows that this many bytes and packets were read.
     pub fn update(&mut self, read: u64, packets: u64) {
         let now = clock::now().monotonic;
         if self.shown.is_none_or(|shown| now.saturating_sub(shown) >= PERIOD) {
@@ -41,7 +41,7 @@ impl Progress {
         }
     }
 
-    /// Removes the line, until the next update: something else is written.
+    /// Removes the line until the next update, so that something else can be written.
     pub fn hide(&mut self) {
         if self.shown.take().is_some() {
             print(CLEAR);
@@ -55,19 +55,19 @@ impl Drop for Progress {
     }
 }
 
-/// Nothing can be done about a terminal that does not take it.
+/// Writes to the terminal. If that fails, nothing can be done.
 fn print(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// What was read so far.
+/// The bytes and packets that were read so far.
 #[derive(Clone, Copy)]
 struct Read {
     bytes: u64,
     packets: u64,
 }
 
-/// What the terminal shows after this time.
+/// The line after this time.
 fn line(read: Read, size: Option<u64>, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
     let rate = format!("{}/s, {}", bytes((read.bytes as f64 / seconds) as u64), packet_rate(read.packets, seconds));
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_how_much_is_read_and_how_long_it_takes() {
+    fn the_line_shows_how_much_is_read_and_how_long_the_rest_takes() {
         let second = Duration::from_secs(1);
         let read = |bytes, packets| Read { bytes, packets };
         let quarter = line(read(1_000_000, 2_000), Some(4_000_000), second);

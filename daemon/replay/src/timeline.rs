@@ -1,11 +1,10 @@
-//! The time of captures: assigns each packet to a window.
+//! Assigns each packet of a capture to a window. Time advances with the packets. But captures are not always sorted,
+//! and the clock may have been set back meanwhile:
 //!
-//! Time advances with the packets. But captures are not always sorted, and a clock may have been set back during one:
-//!
-//! - A packet after the open window waits until the open window is over: until a packet arrives that is [`HOLD_NS`]
-//!   later than the window's end, others may still belong to it. The next window starts only when a packet arrives that
-//!   is [`HOLD_NS`] later than its first one, because others may belong to an earlier window. Windows without packets
-//!   are skipped.
+//! - A packet after the open window waits until the open window is over, that is, until a packet arrives that is
+//!   [`HOLD_NS`] later than the window's end. Until then further packets may belong to the open window. The next window
+//!   starts only when a packet arrives that is [`HOLD_NS`] later than its first one, because packets may still come for
+//!   an earlier window. Windows without packets are skipped.
 //! - A packet from before the open window joins it, and counts as late.
 //! - If only late packets arrive, the capture's clock was set back, or one packet had a timestamp far in the future.
 //!   After [`LATE_MAX`] of them in a row that also cover the length of a window, windows follow their time.
@@ -215,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_jump_to_and_fro_share_a_window() {
+    fn packets_that_jump_back_and_forth_share_a_window() {
         let times = (0..5_000).map(|nth| DAY + (nth % 2) * 2 * HOUR + nth);
         assert_eq!(windows(TEN, times), [stretch(DAY, 0), stretch(DAY + 2 * HOUR, 2_499)]);
     }
 
     #[test]
-    fn whatever_jumps_costs_a_window_for_each_row_of_late_packets() {
+    fn jumps_cost_at_most_one_window_for_each_row_of_late_packets() {
         // The most expensive case: each row is just long enough and covers a window.
         let row = LATE_MAX + 2;
         let jumping = |nth: u64| if nth.is_multiple_of(row) { 2 * HOUR } else { (nth % row) * SECOND };
@@ -253,8 +252,18 @@ mod tests {
             let late = (0..times).map(|nth| DAY + nth * apart);
             windows(TEN, [DAY + HOUR].into_iter().chain(late))
         };
-        assert_eq!(late(LATE_MAX, SECOND), [stretch(DAY + HOUR, LATE_MAX)], "many, over a long time, but not more");
-        assert_eq!(late(50 * LATE_MAX, 1), [stretch(DAY + HOUR, 50 * LATE_MAX)], "more, but all of one moment");
+        assert_eq!(
+            late(LATE_MAX, SECOND),
+            [stretch(DAY + HOUR, LATE_MAX)],
+            "the most late packets in a row, over a \
+                                                                             long time"
+        );
+        assert_eq!(
+            late(50 * LATE_MAX, 1),
+            [stretch(DAY + HOUR, 50 * LATE_MAX)],
+            "more late packets, but all at one \
+                                                                                  moment"
+        );
         assert_eq!(late(LATE_MAX + 1, SECOND).len(), 2);
     }
 
@@ -283,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn one_window_over_everything_knows_no_late_packet() {
+    fn one_window_over_everything_has_no_late_packets() {
         let times = [DAY, DAY - HOUR, DAY + HOUR, 5];
         let all = ReplayWindow { start_ns: 5, end_ns: DAY + HOUR + 1, late: 0, untimed: 0, set_back_ns: None };
         assert_eq!(windows(Windows::All, times), [all]);
@@ -298,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn without_packets_there_is_the_first_window_of_all() {
+    fn without_packets_the_window_is_at_the_epoch() {
         assert_eq!(Timeline::new(TEN).end(), stretch(0, 0));
         let ReplayWindow { start_ns, end_ns, .. } = Timeline::new(Windows::All).end();
         assert_eq!((start_ns, end_ns), (0, 1));
