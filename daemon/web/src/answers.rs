@@ -1,5 +1,5 @@
-//! Questions that something else than the board answers. A thread of its own asks, one question after the other, so
-//! that many browsers cost weir no more than one.
+//! Questions that the board cannot answer. A separate thread asks them, one after the other, so that many browsers cost
+//! weir no more than one.
 
 use std::{fmt, io, thread};
 
@@ -8,30 +8,30 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 use weir_system::{privileges, sandbox};
 
-/// How many questions wait.
+/// How many questions may wait.
 const WAITING_MAX: usize = 8;
 
-/// What a browser asks.
+/// A browser's question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// What is known of a key in the last window, as `FIELD=VALUE,...`.
+    /// A key in the last window, as `FIELD=VALUE,...`.
     Ask(String),
     /// The lists of the open window.
     Live,
-    /// Each interface in equal steps.
+    /// The traffic of each interface in equal steps.
     History {
-        /// Its start; all that there is, if absent.
+        /// The start; if missing, as early as possible.
         from: Option<Timestamp>,
-        /// Its end; now, if absent.
+        /// The end; if missing, now.
         to: Option<Timestamp>,
         /// Maximum number of steps.
         points: u32,
     },
-    /// All windows that touch this time together.
+    /// The union of all windows that touch this time.
     Span {
-        /// Its start; all that there is, if absent.
+        /// The start; if missing, as early as possible.
         from: Option<Timestamp>,
-        /// Its end; now, if absent.
+        /// The end; if missing, now.
         to: Option<Timestamp>,
     },
 }
@@ -39,9 +39,9 @@ pub enum Question {
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The question is wrong.
+    /// The question is invalid.
     Refused(String),
-    /// It cannot be answered now.
+    /// No answer is available now.
     Unavailable(String),
 }
 
@@ -50,7 +50,7 @@ pub type Answerer = Box<dyn Fn(Question) -> Result<Vec<u8>, Refusal> + Send>;
 
 type Answer = Result<Vec<u8>, Refusal>;
 
-/// The way to the thread that asks; it ends with the last clone.
+/// The connection to the thread that asks. The thread ends with the last clone.
 #[derive(Clone)]
 pub(crate) struct Answers(Sender<(Question, oneshot::Sender<Answer>)>);
 
@@ -69,7 +69,11 @@ impl Answers {
         let (reply, answer) = oneshot::channel();
         match self.0.try_send((question, reply)) {
             Ok(()) => answer.await.unwrap_or_else(|_| Err(Refusal::Unavailable("weir is ending".to_owned()))),
-            Err(TrySendError::Full(_)) => Err(Refusal::Unavailable("weir answers others: ask again".to_owned())),
+            Err(TrySendError::Full(_)) => Err(Refusal::Unavailable(
+                "weir is busy with other questions: ask \
+                                                                    again"
+                    .to_owned(),
+            )),
             Err(TrySendError::Disconnected(_)) => Err(Refusal::Unavailable("weir is ending".to_owned())),
         }
     }
@@ -77,7 +81,7 @@ impl Answers {
 
 fn work(questions: &Receiver<(Question, oneshot::Sender<Answer>)>, answerer: &Answerer) {
     for (question, reply) in questions {
-        // A browser that has gone does not want to know any more.
+        // If the browser has disconnected, it needs no answer.
         if !reply.is_closed() {
             let _ = reply.send(answerer(question));
         }

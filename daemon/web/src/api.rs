@@ -1,4 +1,4 @@
-//! The answers, at `/api/...`.
+//! The handlers of `/api/...`.
 
 use std::{
     convert::Infallible,
@@ -28,12 +28,12 @@ use crate::{
     seconds::Seconds,
 };
 
-/// How many answers are in memory at the same time: being made, or not yet sent.
+/// How many answers may be in memory at the same time, while they are made or sent.
 pub(crate) const ANSWERS_MAX: usize = 4;
-/// How many steps a history has, if the browser does not say so, and at most.
+/// The number of steps of a history: the default, and the maximum.
 const POINTS: u32 = 600;
 pub(crate) const POINTS_MAX: u32 = 720;
-/// How many reports are asked for at most.
+/// The most reports in an answer.
 pub(crate) const REPORTS_MAX: usize = 5;
 /// The answer before the first report.
 const NO_WINDOW: &str = "no window has ended since weir was started: the first report comes when one has";
@@ -62,7 +62,7 @@ async fn seconds(State(shared): State<Shared>, Extension(slot): Extension<Arc<Cl
     let names = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     match Seconds::of(&shared.board, slot) {
         Some(seconds) => (names, Body::new(seconds)).into_response(),
-        None => unavailable("as many browsers as weir serves look at this page already: close one of them"),
+        None => unavailable("too many browsers show this page already: close one of them"),
     }
 }
 
@@ -136,7 +136,7 @@ async fn span(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, re
     }
 }
 
-/// Start and end of a time, in this order.
+/// Parses the start and end of a time.
 fn times(from: Option<String>, to: Option<String>) -> Result<(Option<Timestamp>, Option<Timestamp>), String> {
     let time = |text: Option<String>| {
         let Some(text) = text else { return Ok(None) };
@@ -144,18 +144,16 @@ fn times(from: Option<String>, to: Option<String>) -> Result<(Option<Timestamp>,
         text.parse().map(Some).map_err(wrong)
     };
     match (time(from)?, time(to)?) {
-        (Some(from), Some(to)) if from >= to => {
-            Err(format!("from {from} to {to} is no time: it ends before it begins"))
-        }
+        (Some(from), Some(to)) if from >= to => Err(format!("the time from {from} to {to} ends before it begins")),
         times => Ok(times),
     }
 }
 
 impl Shared {
-    /// Asks, and sends the answer. Until that is sent it takes one of a few places.
+    /// Asks, and sends the answer. Until it is sent, the answer takes one of a few places.
     async fn answer(&self, Extension(slot): Extension<Arc<ClientSlot>>, question: Question) -> Response {
         let answer = {
-            // It waits for others, and not for this browser.
+            // The connection waits for weir now, and not for this browser.
             let _busy = slot.busy();
             let Ok(place) = self.places.clone().acquire_owned().await else { return unavailable("weir is ending") };
             self.answers.ask(question).await.map(|answer| (answer, place))
@@ -169,7 +167,7 @@ impl Shared {
     }
 }
 
-/// An answer that takes a place until it is sent, or until the browser has gone.
+/// An answer that takes a place until it is sent, or until the browser has disconnected.
 struct Placed {
     content: Option<Bytes>,
     _place: OwnedSemaphorePermit,
@@ -192,7 +190,7 @@ impl hyper::body::Body for Placed {
         let Some(mut content) = self.content.take().filter(|content| !content.is_empty()) else {
             return Poll::Ready(None);
         };
-        // The last part would be out of reach of the place that it takes, if it were all.
+        // The place is released with the last part, so that must not be the whole answer.
         let part = content.split_to(content.len().min(PART_BYTES));
         self.content = Some(content);
         Poll::Ready(Some(Ok(Frame::data(part))))

@@ -1,4 +1,4 @@
-//! The files of the page. They are in the program, and no build step makes them.
+//! The files of the page. They are embedded in the program without a build step.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// Of all files together, as they are sent.
+    /// The most bytes of all files together, as they are sent.
     const BYTES_MAX: usize = 150_000;
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_refers_to_another_server_or_has_code_in_its_markup() {
+    fn no_file_refers_to_another_server_or_has_inline_code() {
         for asset in ASSETS {
             let text = std::str::from_utf8(asset.content).unwrap();
             let text = text.replace("http://www.w3.org/2000/svg", "");

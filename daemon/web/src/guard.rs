@@ -1,4 +1,4 @@
-//! Who may ask, and what a browser may do with an answer.
+//! Decides which requests are allowed, and what a browser may do with an answer.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -13,7 +13,7 @@ use axum::{
 use crate::token::Token;
 
 /// What a browser may do with an answer: load the page's own files, ask this weir, and nothing else. There is no
-/// `unsafe-inline`, so text that gets into the page as markup by mistake runs nothing.
+/// `unsafe-inline`, so even if text gets into the page as markup by mistake, it runs no code.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -39,13 +39,14 @@ impl Guard {
         Self { token, hosts }
     }
 
-    /// Has every request to these paths, and to all others, pass here.
+    /// Has every request pass this guard, whatever its path.
     pub(crate) fn watch(self, router: Router) -> Router {
         router.layer(middleware::from_fn_with_state(Arc::new(self), pass))
     }
 
-    /// A foreign web page may make a browser send requests here, under a name that resolves to this machine (DNS
-    /// rebinding). Such a page would be of the same origin, so the name decides.
+    /// Whether the host name is one of this machine. A foreign web page may make a browser send requests here, under a
+    /// name that resolves to this machine (DNS rebinding). The browser would treat that page as the same origin, so
+    /// weir checks the name.
     fn knows_host(&self, host: Option<&HeaderValue>) -> bool {
         let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
         let name = match host.strip_prefix('[') {
@@ -58,7 +59,7 @@ impl Guard {
 
     fn refusal(&self, request: &Request) -> Option<Response> {
         if !self.knows_host(request.headers().get(header::HOST)) {
-            let why = "weir does not know this name as its own: ask by an address or as localhost, or add the name to \
+            let why = "weir does not know this host name: use an address or localhost, or add the name to \
                        `web: {hosts: [...]}` in weir.yaml\n";
             return Some((StatusCode::MISDIRECTED_REQUEST, why).into_response());
         }

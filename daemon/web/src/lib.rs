@@ -1,25 +1,24 @@
-//! The page of a running weir in a browser (`web: {listen: ADDRESS}`): its files, a message each second, and answers.
+//! The page of a running weir in a browser (`web: {listen: ADDRESS}`): files, a message each second, and answers.
 //!
 //! ```text
-//! coordinator: writes the board at each window's end, and each second while somebody looks
-//! server:      a thread of its own; sends files, what is on the board, and each second as it comes
-//! answers:     another thread, one question at a time: keys, the open window, what was before
+//! coordinator: writes the board at each window's end, and each second while a browser shows the page
+//! server:      a separate thread; sends files, the contents of the board, and each second
+//! answers:     another thread, one question at a time: keys, the open window, the history
 //! ```
 //!
-//! It is read-only. Nothing waits for a browser: one that reads too slowly skips seconds.
+//! It is read-only. weir never waits for a browser: a browser that reads too slowly skips seconds.
 //!
 //! | path | answers |
 //! |---|---|
 //! | `/` and its files | the page |
 //! | `/api/seconds` | a `weir.second/1` each second, as server-sent events |
 //! | `/api/report` | the last report, or with `?last=5` the last few as a list |
-//! | `/api/ask?key=` | what is known of a key in the last window |
+//! | `/api/ask?key=` | a key in the last window |
 //! | `/api/live` | the lists of the open window |
-//! | `/api/history?from=&to=&points=` | each interface in equal steps |
+//! | `/api/history?from=&to=&points=` | the traffic of each interface in equal steps |
 //! | `/api/span?from=&to=` | several windows together |
 //! | `/api/services` | names of ports |
-//!
-//! Each answer is that of the control socket to the same question.
+//! The control socket gives the same answers to the same questions.
 
 #![forbid(unsafe_code)]
 
@@ -45,24 +44,24 @@ use self::{answers::Answers, guard::Guard, token::Token};
 
 /// Maximum number of connections. A browser has up to six.
 const CONNECTIONS: usize = 48;
-/// A message each second is progress, so this is about browsers that read nothing.
+/// Limits for browsers that read nothing. Reading a message each second counts as progress.
 const LIMITS: Limits =
     Limits { connections: CONNECTIONS, request: Duration::from_secs(20), grace: Duration::from_millis(500) };
-/// What the server keeps of a connection: a request's head, and what is not sent yet.
+/// The memory of a connection, in bytes: a request's head, and data that is not sent yet.
 const CONNECTION_BYTES: u64 = 40 << 10;
 
-/// What a history has of an interface and direction in a step: packets, bytes and lost packets, as text.
+/// The bytes of one interface and direction in one step of a history: packets, bytes and lost packets, as text.
 const STEP_BYTES: u64 = 32;
 
-/// The most memory that the page takes in the daemon, if reports take this much, and so many interfaces and directions
-/// are remembered.
+/// The most memory that the page takes in the daemon, if reports take this much, and the history has this many
+/// interfaces and directions.
 pub fn memory_bytes(report_bytes: u64, tracks: u64) -> u64 {
     let history = tracks * u64::from(api::POINTS_MAX) * STEP_BYTES;
     let answer = history.max(api::REPORTS_MAX as u64 * report_bytes);
     CONNECTIONS as u64 * CONNECTION_BYTES + api::ANSWERS_MAX as u64 * answer
 }
 
-/// The page, until it is dropped.
+/// Serves the page until it is dropped.
 #[derive(Debug)]
 pub struct Web {
     _server: Server,

@@ -1,10 +1,9 @@
-//! The parameters of a request's address: `?from=...&to=...`.
+//! The parameters of a request's URL: `?from=...&to=...`.
 
-/// The values of these parameters; `None` for each that is not there.
+/// The values of these parameters; `None` for a missing one.
 ///
 /// # Errors
-///
-/// There is another parameter, or one twice, or a value is no text.
+/// There is an unknown parameter, a parameter appears twice, or a value is not UTF-8.
 pub(crate) fn read<const N: usize>(query: Option<&str>, names: [&str; N]) -> Result<[Option<String>; N], String> {
     let mut values = [const { None }; N];
     for part in query.unwrap_or_default().split('&').filter(|part| !part.is_empty()) {
@@ -14,14 +13,14 @@ pub(crate) fn read<const N: usize>(query: Option<&str>, names: [&str; N]) -> Res
         };
         let value = decoded(value).ok_or_else(|| format!("the value of {name} is not UTF-8"))?;
         if values[nth].replace(value).is_some() {
-            return Err(format!("the parameter {name} is there twice"));
+            return Err(format!("the parameter {name} appears twice"));
         }
     }
     Ok(values)
 }
 
 /// A text without its percent encoding (RFC 3986 section 2.1). `+` is a blank, as browsers write it. A `%` that begins
-/// no code stands for itself.
+/// no valid code stays as it is.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

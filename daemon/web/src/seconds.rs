@@ -1,6 +1,7 @@
 //! A message each second, as server-sent events (HTML, section 9.2).
 //!
-//! Nothing is queued for a browser. When it can take more, it gets the last second, and how many it did not get.
+//! Nothing is queued for a browser. When it can take more, it gets the last second, and the number of seconds that it
+//! missed.
 
 use std::{
     convert::Infallible,
@@ -15,13 +16,13 @@ use hyper::body::{Body, Frame};
 use weir_deliver::board::{Board, LastSecond, Watching};
 use weir_http::ClientSlot;
 
-/// The body of an answer that has no end.
+/// The body of an endless answer.
 pub(crate) struct Seconds(NextMessage);
 
-/// Waits for the next message, and for what comes after it.
+/// Waits for the next message. Also returns the stream for the messages after it.
 type NextMessage = Pin<Box<dyn Future<Output = Option<(Bytes, Stream)>> + Send>>;
 
-/// What the next message depends on.
+/// The state of a stream.
 struct Stream {
     watching: Watching,
     slot: Arc<ClientSlot>,
@@ -30,7 +31,7 @@ struct Stream {
 }
 
 impl Seconds {
-    /// `None` if too many watch already.
+    /// A stream for a browser; `None` if there are too many already.
     pub(crate) fn of(board: &Arc<Board>, slot: Arc<ClientSlot>) -> Option<Self> {
         let watching = board.watch()?;
         let last = board.second().map_or(0, |second| second.number);
@@ -41,7 +42,7 @@ impl Seconds {
 impl Stream {
     /// The next message; `None` if weir ends.
     async fn next(mut self) -> Option<(Bytes, Self)> {
-        // The server asks for a message when there is room for it, so the browser has read those before.
+        // The server asks for a message when there is room for it, so the browser has read earlier messages.
         self.slot.goes_on();
         loop {
             let second = self.watching.next().await?;
@@ -54,7 +55,7 @@ impl Stream {
     }
 }
 
-/// The message of a second for a browser that got none of the `skipped` ones before it.
+/// The message of a second, for a browser that missed the `skipped` messages before it.
 fn message(second: &LastSecond, skipped: u64) -> Bytes {
     let skipped = if skipped > 0 { format!("\"skipped\":{skipped},") } else { String::new() };
     [b"data: {", skipped.as_bytes(), &second.fields, b"\n\n"].concat().into()

@@ -1,4 +1,4 @@
-//! What the server answers, over real sockets.
+//! Tests the answers of the server over real sockets.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -92,7 +92,7 @@ fn second(nth: i64, bytes: usize) -> Second {
 }
 
 #[test]
-fn every_answer_keeps_the_browser_to_this_weir() {
+fn every_answer_forbids_the_browser_other_servers() {
     let page = Page::open("headers", None);
     for path in ["/", "/page.js", "/style.css", "/api/report", "/api/ask?key=x", "/nowhere", "/api/ask?kez=x"] {
         let (status, head, _) = page.get(path);
@@ -111,7 +111,7 @@ fn every_answer_keeps_the_browser_to_this_weir() {
 }
 
 #[test]
-fn only_names_of_this_machine_are_answered() {
+fn only_requests_to_names_of_this_machine_are_answered() {
     let page = Page::open("hosts", None);
     for host in ["127.0.0.1", "localhost:9470", "[::1]:9470", "192.0.2.1", "weir.example.net:9470", "WEIR.example.net"]
     {
@@ -152,7 +152,7 @@ fn reports_are_the_bytes_that_sinks_get() {
     let second = page.publish(2);
     let (status, head, body) = page.get("/api/report");
     assert!(status == 200 && head.contains("content-type: application/json"), "{head}");
-    assert!(body.as_bytes() == &*second.line, "the bytes that sinks get");
+    assert!(body.as_bytes() == &*second.line, "the same bytes as for sinks");
     let both: Value = serde_json::from_str(&page.get("/api/report?last=5").2).unwrap();
     let parse = |of: &Encoded| serde_json::from_slice::<Value>(&of.line).unwrap();
     assert!(both == json!([parse(&first), parse(&second)]), "the last reports, the oldest first");
@@ -207,10 +207,10 @@ fn message(lines: &mut impl BufRead) -> Option<Value> {
 }
 
 #[test]
-fn each_second_is_an_event_and_nobody_is_counted_after_leaving() {
+fn each_second_is_an_event_and_closed_connections_are_not_counted() {
     let page = Page::open("seconds", None);
     assert!(!page.board.is_subscribed());
-    // As chunks would come between the lines otherwise.
+    // With HTTP/1.1, chunk sizes would come between the lines.
     let mut stream = TcpStream::connect(page.server.address()).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     stream.write_all(b"GET /api/seconds HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
@@ -232,7 +232,7 @@ fn each_second_is_an_event_and_nobody_is_counted_after_leaving() {
 }
 
 #[test]
-fn browsers_that_read_nothing_keep_nobody_out_and_skip_seconds() {
+fn browsers_that_read_nothing_skip_seconds_and_block_no_others() {
     let page = Page::open("stalled", None);
     let stalled: Vec<_> = (0..200).map(|_| page.connect("/api/seconds", "Host: localhost\r\n")).collect();
     page.publish(1);
@@ -241,12 +241,12 @@ fn browsers_that_read_nothing_keep_nobody_out_and_skip_seconds() {
     }
     let (status, _, why) = page.get("/api/seconds");
     assert!(status == 503 && why.contains("close one of them"), "{status} {why}");
-    // More than what the sockets hold.
+    // More than the sockets' buffers hold.
     for nth in 1..=200 {
         page.board.publish_second(second(nth, 1 << 14));
         assert_eq!(page.get("/api/report").0, 200);
     }
-    // Those that are still there get the newest, and are told how many they did not get.
+    // Browsers that are still connected get the newest second, and the number of seconds that they missed.
     let newest = stalled.into_iter().filter_map(|stream| {
         let mut lines = BufReader::new(stream);
         let (mut got, mut skipped) = (0, 0);
@@ -259,5 +259,5 @@ fn browsers_that_read_nothing_keep_nobody_out_and_skip_seconds() {
     });
     let all: Vec<_> = newest.take(1).collect();
     assert!(all.iter().all(|(got, skipped)| got + skipped == 200 && *skipped > 0), "{all:?}");
-    assert!(!all.is_empty(), "some of them are still there");
+    assert!(!all.is_empty(), "some of them are still connected");
 }

@@ -1,7 +1,7 @@
-//! The token that a browser has to know.
+//! The token that a browser has to send.
 //!
-//! A browser sends it as the password of HTTP's basic authentication (RFC 7617), because it does that for each request
-//! by itself, and keeps it out of addresses. Programs may send it as a bearer token (RFC 6750).
+//! A browser sends it as the password of HTTP's basic authentication (RFC 7617). A browser does that by itself for each
+//! request, and keeps the password out of URLs. Programs may send it as a bearer token (RFC 6750).
 
 use std::{
     io::{self, Read},
@@ -22,7 +22,7 @@ const BYTES_MAX: usize = 1024;
 /// A token.
 pub(crate) struct Token(String);
 
-/// Why a file gives no token. The error never repeats the content.
+/// Why a token cannot be read from its file. The error never shows the content.
 #[derive(Debug, Error)]
 pub(crate) enum TokenError {
     /// The file cannot be read.
@@ -60,7 +60,8 @@ impl Token {
         Err(TokenError::NoToken(file))
     }
 
-    /// Whether the header `Authorization` has the token. How long that takes does not tell how much of it is right.
+    /// Whether the header `Authorization` has the token. The time that this takes does not reveal how much of the token
+    /// is right.
     pub(crate) fn is_in(&self, header: &HeaderValue) -> bool {
         let Some((scheme, value)) = header.to_str().ok().and_then(|text| text.split_once(' ')) else { return false };
         let value = value.trim();
@@ -68,7 +69,7 @@ impl Token {
             return self.is(value.as_bytes());
         }
         let Ok(decoded) = BASE64_STANDARD.decode(value) else { return false };
-        // The user may be anything, and has no colon.
+        // Any user name is accepted. It cannot contain a colon.
         let password = decoded.iter().position(|byte| *byte == b':').map(|colon| &decoded[colon + 1..]);
         scheme.eq_ignore_ascii_case("basic") && password.is_some_and(|password| self.is(password))
     }
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_no_secret_or_has_none_is_refused_without_its_content() {
+    fn an_exposed_or_invalid_file_is_refused_and_its_content_not_shown() {
         let path = std::env::temp_dir().join(format!("weir-web-token-{}", std::process::id()));
         let read = |text: &str, mode| {
             fs::write(&path, text).unwrap();
