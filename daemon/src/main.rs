@@ -57,7 +57,7 @@ use weir_deliver::{
     },
 };
 use weir_measure::{price::Prices, question::Views};
-use weir_report::{LiveAnswers, live_schema, report_schema, second_schema, tombstone_schema, write_answers};
+use weir_report::{LiveAnswers, schema, write_answers};
 use weir_system::{
     clock,
     exit::Exit,
@@ -95,10 +95,10 @@ fn main() -> ExitCode {
         Command::Reload(args) => reload(&args),
         Command::Detach(args) => detach(&args),
         Command::Spool(command) => spool(&command),
-        Command::Schema(Schema::Report) => print(report_schema()),
-        Command::Schema(Schema::Second) => print(second_schema()),
-        Command::Schema(Schema::Live) => print(live_schema()),
-        Command::Schema(Schema::Tombstone) => print(tombstone_schema()),
+        Command::Schema(Schema::Report) => print(schema::REPORT.trim_end()),
+        Command::Schema(Schema::Second) => print(schema::SECOND.trim_end()),
+        Command::Schema(Schema::Live) => print(schema::LIVE.trim_end()),
+        Command::Schema(Schema::Tombstone) => print(schema::TOMBSTONE.trim_end()),
         // Pass the arguments on unchanged: clap would leave out a `--`.
         Command::Collect(_) => external(COLLECT.as_ref(), &env::args_os().skip(2).collect::<Vec<_>>()),
         Command::Other(words) => external(&words[0], &words[1..]),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use weir_attach::Obtained;
 use weir_common::ledger::{Loss, Skip};
 use weir_config::interface::NO_ROUTE;
-use weir_report::report_schema;
+use weir_report::schema;
 
 use crate::page::{Page, spans};
 
@@ -21,7 +21,7 @@ const REPORT: &str = "docs/REPORT.md";
 ///
 /// The schema is not valid.
 pub fn of_schema() -> Result<BTreeSet<String>> {
-    let schema: Value = serde_json::from_str(&report_schema())?;
+    let schema: Value = serde_json::from_str(schema::REPORT)?;
     let mut names = BTreeSet::new();
     collect(&schema, &schema, "", &mut names)?;
     Ok(names)

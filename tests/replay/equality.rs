@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use jsonschema::Validator;
 use serde_json::Value;
-use weir_report::report_schema;
+use weir_report::schema;
 use weir_tests::{
     oracle::Oracle,
     pcap::{Schedule, Writer},
@@ -102,7 +102,7 @@ fn is_true(seconds: &[Vec<weir_tests::truth::Truth>], reports: &[Value]) -> Resu
 
 /// The schema that weir prints.
 pub fn validator() -> Result<Validator> {
-    let schema = serde_json::from_str(&report_schema())?;
+    let schema = serde_json::from_str(schema::REPORT)?;
     jsonschema::validator_for(&schema).map_err(|error| anyhow::anyhow!("the schema: {error}"))
 }
 

@@ -24,7 +24,7 @@ mod live;
 pub mod observer;
 mod rates;
 mod rows;
-mod schema;
+pub mod schema;
 mod second;
 pub mod series;
 mod sizes;
@@ -45,7 +45,6 @@ pub use ids::Ids;
 pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};
 pub use rates::InterfaceRates;
 pub use rows::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
-pub use schema::{live_schema, report_schema, second_schema, tombstone_schema};
 pub use second::{InterfaceSecond, LastReport, SECOND_SCHEMA, Second};
 pub use tables::{
     Style, write_answers, write_overview, write_tables, write_talkers, write_union, write_union_overview,

@@ -210,7 +210,7 @@ mod tests {
         let live = live();
         let text = serde_json::to_string(&live).unwrap();
         assert_eq!(serde_json::from_str::<Live>(&text).unwrap(), live);
-        let schema: serde_json::Value = serde_json::from_str(&crate::live_schema()).unwrap();
+        let schema: serde_json::Value = serde_json::from_str(crate::schema::LIVE).unwrap();
         let validator = jsonschema::draft202012::options().should_validate_formats(true).build(&schema).unwrap();
         validator.validate(&serde_json::from_str(&text).unwrap()).unwrap();
     }

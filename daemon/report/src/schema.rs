@@ -1,71 +1,73 @@
-//! The JSON Schema of a report, made from the structs that serialise it.
+//! The JSON Schemas (draft 2020-12) of what weir sends. They are files in `schema/`, and a test compares them with the
+//! structs that serialise it.
+//!
+//! Fields that a schema does not name are allowed: they may be added within a schema version.
 
-use schemars::{
-    Schema,
-    generate::SchemaSettings,
-    transform::{Transform, transform_subschemas},
-};
-use serde_json::json;
-
-use super::{Live, Report, Second, Tombstone};
-
-/// The JSON Schema (draft 2020-12) of a report, indented, with a newline at its end.
-///
-/// Fields that it does not name are allowed: they may be added within a schema version.
-pub fn report_schema() -> String {
-    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Report>();
-    schema.insert("title".to_owned(), json!("weir report"));
-    SpellOutIp.transform(&mut schema);
-    format!("{:#}\n", schema.as_value())
-}
-
+/// The JSON Schema of a report, indented, with a newline at its end.
+pub const REPORT: &str = include_str!("../schema/report.json");
 /// The JSON Schema of a tombstone, which replaces lost reports.
-pub fn tombstone_schema() -> String {
-    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Tombstone>();
-    schema.insert("title".to_owned(), json!("weir tombstone"));
-    format!("{:#}\n", schema.as_value())
-}
-
+pub const TOMBSTONE: &str = include_str!("../schema/tombstone.json");
 /// The JSON Schema of the message of a second, which `subscribe` on the control socket sends.
-pub fn second_schema() -> String {
-    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Second>();
-    schema.insert("title".to_owned(), json!("weir second"));
-    format!("{:#}\n", schema.as_value())
-}
-
+pub const SECOND: &str = include_str!("../schema/second.json");
 /// The JSON Schema of the lists of the open window, with which `live` on the control socket answers.
-pub fn live_schema() -> String {
-    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Live>();
-    schema.insert("title".to_owned(), json!("weir live"));
-    SpellOutIp.transform(&mut schema);
-    format!("{:#}\n", schema.as_value())
-}
-
-/// Replaces the format `ip`, which the standard does not have, by "IPv4 or IPv6".
-struct SpellOutIp;
-
-impl Transform for SpellOutIp {
-    fn transform(&mut self, schema: &mut Schema) {
-        if schema.get("format") == Some(&json!("ip")) {
-            schema.remove("format");
-            schema.insert("anyOf".to_owned(), json!([{ "format": "ipv4" }, { "format": "ipv6" }]));
-        }
-        transform_subschemas(self, schema);
-    }
-}
+pub const LIVE: &str = include_str!("../schema/live.json");
 
 #[cfg(test)]
 mod tests {
     use jsonschema::Validator;
-    use serde_json::Value;
+    use schemars::{
+        JsonSchema, Schema,
+        generate::SchemaSettings,
+        transform::{Transform, transform_subschemas},
+    };
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::{Live, Report, Second, Tombstone};
 
     /// A report with every field present; also the sample for the tests of tables and sinks.
     const GOLDEN: &str = include_str!("../tests/golden/report.json");
 
+    /// The schema of `T`, made from the struct.
+    fn made<T: JsonSchema>(title: &str) -> String {
+        let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+        schema.insert("title".to_owned(), json!(title));
+        SpellOutIp.transform(&mut schema);
+        format!("{:#}\n", schema.as_value())
+    }
+
+    /// Replaces the format `ip`, which the standard does not have, by "IPv4 or IPv6".
+    struct SpellOutIp;
+
+    impl Transform for SpellOutIp {
+        fn transform(&mut self, schema: &mut Schema) {
+            if schema.get("format") == Some(&json!("ip")) {
+                schema.remove("format");
+                schema.insert("anyOf".to_owned(), json!([{ "format": "ipv4" }, { "format": "ipv6" }]));
+            }
+            transform_subschemas(self, schema);
+        }
+    }
+
+    /// `WEIR_WRITE_SCHEMAS=1` writes the files anew.
+    #[test]
+    fn the_files_are_the_schemas_of_the_structs() {
+        for (name, file, made) in [
+            ("report", REPORT, made::<Report>("weir report")),
+            ("tombstone", TOMBSTONE, made::<Tombstone>("weir tombstone")),
+            ("second", SECOND, made::<Second>("weir second")),
+            ("live", LIVE, made::<Live>("weir live")),
+        ] {
+            if std::env::var_os("WEIR_WRITE_SCHEMAS").is_some() {
+                std::fs::write(format!("{}/schema/{name}.json", env!("CARGO_MANIFEST_DIR")), &made).unwrap();
+            } else {
+                assert!(file == made, "{name}.json is old: WEIR_WRITE_SCHEMAS=1 cargo test -p weir-report schema");
+            }
+        }
+    }
+
     fn validator() -> Validator {
-        let schema: Value = serde_json::from_str(&report_schema()).unwrap();
+        let schema: Value = serde_json::from_str(REPORT).unwrap();
         jsonschema::draft202012::meta::validate(&schema).unwrap();
         jsonschema::draft202012::options().should_validate_formats(true).build(&schema).unwrap()
     }
@@ -174,7 +176,7 @@ mod tests {
             }
         }
         let mut found = Vec::new();
-        undescribed("", &serde_json::from_str(&report_schema()).unwrap(), &mut found);
+        undescribed("", &serde_json::from_str(REPORT).unwrap(), &mut found);
         assert!(found.is_empty(), "{found:?}");
     }
 }
