@@ -94,9 +94,7 @@ impl Asker {
         let (reply, answer) = bounded(1);
         match self.0.try_send(Waiting { query, reply, wake: Box::new(wake) }) {
             Ok(()) => Ok(answer),
-            Err(TrySendError::Full(_)) => Err("too many queries for the history at the same time: ask \
-                                               again"
-                .to_owned()),
+            Err(TrySendError::Full(_)) => Err("the history has too many queries: ask again".to_owned()),
             Err(TrySendError::Disconnected(_)) => Err("weir is stopping".to_owned()),
         }
     }

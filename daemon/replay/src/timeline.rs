@@ -255,14 +255,12 @@ mod tests {
         assert_eq!(
             late(LATE_MAX, SECOND),
             [stretch(DAY + HOUR, LATE_MAX)],
-            "the most late packets in a row, over a \
-                                                                             long time"
+            "the most late packets in a row, over a long time"
         );
         assert_eq!(
             late(50 * LATE_MAX, 1),
             [stretch(DAY + HOUR, 50 * LATE_MAX)],
-            "more late packets, but all at one \
-                                                                                  moment"
+            "more late packets, but all at one moment"
         );
         assert_eq!(late(LATE_MAX + 1, SECOND).len(), 2);
     }

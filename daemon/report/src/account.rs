@@ -1,4 +1,4 @@
-//! The ledger in a report, made from the measured ledger. A reader of the report can verify its sum.
+//! Converts the measured ledger to the ledger of a report. A reader of the report can verify its sum.
 
 use weir_common::ledger as measured;
 
@@ -96,7 +96,7 @@ mod tests {
         let mut ledger = Ledger::from(&measured);
         assert!(measured.balances() && ledger.balances());
         assert_eq!(ledger.skipped, [("arp".to_owned(), Tally { packets: 1, bytes: 100 })].into());
-        assert_eq!(ledger.lost.len(), measured::Loss::COUNT, "zero too");
+        assert_eq!(ledger.lost.len(), measured::Loss::COUNT, "reasons without packets are listed, too");
         assert_eq!(ledger.kept(), 0.8);
         assert_eq!(ledger.uncertain, None);
         let (least, most) = (measured::Tally::new(3, 300), measured::Tally::new(4, 410));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_nothing_is_lost() {
+    fn an_empty_ledger_has_lost_nothing() {
         let ledger = Ledger::from(&measured::Ledger::default());
         assert!(ledger.balances());
         assert_eq!(ledger.kept(), 1.0);

@@ -13,34 +13,34 @@ use super::grid::{
 };
 use super::instant;
 
-/// What a rule of the configuration says of this window.
+/// The result of a rule of the configuration for this window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Alert {
     /// The name of the rule.
     pub rule: String,
-    /// What it watches for: a number, an operator, a limit.
+    /// Its condition: a number, an operator, a limit.
     pub when: String,
-    /// `pending`: it is so, but not for long enough. `firing`: it is so for long enough. `clearing`: it is no longer
-    /// so, but not for long enough. `cleared`: the alert ended with this window. `withdrawn`: it ends, because the rule
-    /// ends: the next configuration does not have it.
+    /// `pending`: the condition holds, but not for long enough. `firing`: it has held for long enough. `clearing`: it
+    /// no longer holds, but not for long enough. `cleared`: the alert ended with this window. `withdrawn`: the alert
+    /// ends because the next configuration does not have the rule.
     pub state: String,
     /// `begins` if the alert begins with this window, `ends` if it ends. Absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
-    /// The start of the first window in which it was so.
+    /// The start of the first window in which the condition held.
     #[serde(serialize_with = "instant::fixed")]
     pub since: Timestamp,
-    /// How many windows were judged since then, this one included.
+    /// How many windows were judged since then, including this one.
     #[schemars(range(min = 1))]
     pub windows: u64,
-    /// How many windows in a row it takes for the alert to begin, and to end.
+    /// How many windows in a row it takes to begin the alert, and to end it.
     #[serde(rename = "for")]
     #[schemars(range(min = 1))]
     pub needed: u32,
-    /// The limit of the way back: the alert ends when no number is beyond this one.
+    /// The limit for ending: the alert ends when no number is beyond it.
     #[serde(serialize_with = "plain")]
     pub clear: f64,
-    /// What the limits and the numbers of `evidence` are in. Absent if they are plain numbers of the report.
+    /// The unit of the limits and of the numbers in `evidence`. Absent if they have the units of the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// The numbers that decided, the farthest beyond the limit first; 10 at most. Empty if the report has no such
@@ -60,12 +60,11 @@ pub struct Evidence {
     /// The number.
     #[serde(serialize_with = "plain")]
     pub value: f64,
-    /// The true number is at least this, at the confidence that the report states for it. A limit that numbers may not
-    /// be above is compared with this one.
+    /// The true number is at least this, at the confidence that the report states for it. An upper limit is compared
+    /// with this bound.
     #[serde(serialize_with = "plain")]
     pub lower: f64,
-    /// The true number is at most this. A limit that numbers may not be below is compared with this one. Absent if
-    /// nobody knows.
+    /// The true number is at most this. A lower limit is compared with this bound. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "plain_or_none")]
     pub upper: Option<f64>,
 }

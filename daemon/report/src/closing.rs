@@ -1,5 +1,5 @@
-//! The end of a window: rotate the filter of seen flows, merge the shards, compose the report. The daemon and replay
-//! both end their windows here.
+//! Ends a window for the daemon and for replay: rotates the filter of seen flows, merges the shards, composes the
+//! report.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     observer::Observer,
 };
 
-/// What is kept from one window to the next in order to close it.
+/// The state that is kept from one window to the next to close windows.
 pub struct Closing {
     /// The keys of the sketches.
     pub keys: Keys,
@@ -46,53 +46,52 @@ pub struct Closing {
     pub memory_bytes: u64,
     /// The CPU time of the process when the last window was closed.
     pub cpu_time: Duration,
-    /// What is needed to look up a key in the last reported window.
+    /// The data for looking up keys in the last reported window.
     pub last: Option<LastWindow>,
     /// The rules that judge each report.
     pub alerts: Alerts,
 }
 
-/// When a window began and ended.
+/// The start and end of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// For the report.
+    /// The times for the report.
     pub span: Span,
-    /// On the clock of the filter of seen flows, which is monotonic.
+    /// Its start on the monotonic clock of the filter of seen flows.
     pub begin: Duration,
-    /// On the same clock.
+    /// Its end on the same clock.
     pub end: Duration,
 }
 
 impl Closing {
-    /// Rotates the filter of seen flows if it is time. The new generation gets the key of the latest window. Returns
+    /// Rotates the filter of seen flows if that is due. The new generation gets the key of the latest window. Returns
     /// the false positive rate of the generation that was emptied.
     ///
     /// Call it before any flow of the next window is looked up, because the returned rate is for this window's report.
-    /// So the daemon rotates before it orders the workers to close the window: after that, some of them have already
-    /// begun the next one. Replay, which has one thread, rotates after the report.
+    /// Therefore the daemon rotates before it orders the workers to close the window; later some of them would already
+    /// be in the next one. Replay has only one thread and rotates after the report.
     pub fn rotate(&mut self, times: Times) -> Option<f64> {
         let Times { span: _, begin, end } = times;
         let is_due = self.rotation.is_due(begin, end, self.seen.should_rotate());
         is_due.then(|| self.seen.rotate_to(self.keys.id()))
     }
 
-    /// Rotates the filter as often as it would have been rotated if empty windows of this length had passed between the
-    /// last window and the next.
+    /// Rotates the filter as if empty windows of this length had filled the time between the last window and the next.
     pub fn pass(&mut self, last_end: Duration, next: Duration, interval: Duration) {
         for _ in 0..self.rotation.pass(last_end, next, interval) {
             self.seen.rotate_to(self.keys.id());
         }
     }
 
-    /// Ends a window: from now on [`Keys::equip`] prepares shards for the window that begins at `next`.
+    /// Ends a window. From now on [`Keys::equip`] prepares shards for the window that begins at `next`.
     pub fn advance(&mut self, next: Timestamp) {
         self.key_id = self.keys.id();
         self.keys.advance(next, &self.seen);
     }
 
     /// The report of the window that [`Closing::advance`] ended. `late` are CPUs whose part is incomplete. `emptied` is
-    /// what [`Closing::rotate`] returned, if it was called within the window. `account` makes the list of interfaces
-    /// from their ledgers; `sinks` are the metrics of the sinks.
+    /// the result of [`Closing::rotate`], if it was called within the window. `account` makes the list of interfaces
+    /// from their ledgers. `sinks` are the metrics of the sinks.
     ///
     /// # Errors
     ///
@@ -132,8 +131,8 @@ impl Closing {
         Ok(report)
     }
 
-    /// Looks up these keys in the last reported window; `first` is the part that all others were merged into. `None`
-    /// before the first report.
+    /// Looks up these keys in the last reported window. `first` is the part into which all others were merged. Returns
+    /// `None` before the first report.
     pub fn look_up(&self, first: &Closed, views: &Views, asks: &[Ask]) -> Option<Vec<Row>> {
         let last = self.last.as_ref()?;
         let found = look_up(std::slice::from_ref(first), views, asks, last);

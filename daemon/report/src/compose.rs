@@ -18,14 +18,14 @@ use super::{
     TopService, TopSource, Totals, TotalsBounds, Unique, View, Window, protocol_name, rows, sizes as packet_sizes,
 };
 
-/// A report's observer and ids, which depend on its number.
+/// A report's observer and ids, including its number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Numbered {
     /// The observer.
     pub observer: Observer,
     /// The report's id.
     pub id: String,
-    /// The id of the report before, if it is known.
+    /// The id of the previous report, if it is known.
     pub previous: Option<String>,
 }
 
@@ -33,17 +33,17 @@ pub struct Numbered {
 pub struct Context<'a> {
     /// The fingerprint of the window's key.
     pub key_id: u64,
-    /// When the window began and ended.
+    /// The start and end of the window.
     pub span: Span,
     /// The observer and the report's ids.
     pub numbered: Numbered,
     /// The views.
     pub views: Arc<Views>,
-    /// The results for the keys that were asked for.
+    /// The results for the requested keys.
     pub asked: &'a [Found],
     /// The interfaces.
     pub interfaces: Vec<MeasuredInterface>,
-    /// What measuring and reporting cost.
+    /// The cost of measuring and reporting.
     pub self_metrics: SelfMetrics,
 }
 
@@ -88,7 +88,7 @@ impl Report {
             key_id: format!("{key_id:016x}"),
             window: window(span),
             observer,
-            // Alerts are derived from everything else.
+            // Alerts are added later, because they are derived from everything else.
             alerts: Vec::new(),
             interfaces: interfaces
                 .into_iter()
@@ -112,7 +112,7 @@ impl Report {
     }
 }
 
-/// How many seconds of the wall clock lie wholly within a window.
+/// How many full seconds of the wall clock lie within a window.
 fn whole_seconds(span: Span) -> u64 {
     let ns = |time: Timestamp| u64::try_from(time.as_nanosecond()).unwrap_or(0);
     WindowSeconds::whole_seconds(ns(span.start), ns(span.end))
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     /// A summary with lists of this many rows: few large packets of 10.0.0.1, many small fragments of 10.0.1.1, and, if
-    /// `more` is given, one source that has more of both.
+    /// `more` is given, a source with more packets and bytes than both.
     fn summary(top: usize, more: Option<[u8; 4]>) -> (Arc<Views>, Summary) {
         let (views, key) = (Views::built_in(&Estimates::default(), top), Key([1, 2]));
         let seen = Seen::with_capacity(100, 0.01, key.id());
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_ordered_by_what_they_are_about() {
+    fn lists_are_ordered_by_their_measure() {
         let (views, summary) = summary(10, None);
         let exact = |value| Estimate { value, lower: value, upper: value, sampled: None };
         let [large, small] = [("10.0.0", [exact(3), exact(4_000)]), ("10.0.1", [exact(20), exact(2_000)])];
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_ordered_by_what_they_are_about() {
+    fn prefixes_are_ordered_by_their_measure() {
         let (views, summary) = summary(1, Some([10, 0, 2, 1]));
         for (by, expected) in [("bytes", ("10.0.0.0/24", 3, 4_000)), ("packets", ("10.0.1.0/24", 20, 2_000))] {
             let top = list(&views, &summary.views, by, 1, 1.0);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_those_of_their_protocols() {
+    fn totals_equal_the_sums_of_their_protocols() {
         let open = |value| weir_sketch::Estimate { value, lower: value - 1, upper: value + 1 };
         let [ipv4, ipv6, tcp, udp, icmp, other] = [1, 2, 3, 4, 5, 6].map(open);
         let protocols = Protocols { ipv4, ipv6, tcp, udp, icmp, other };
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_counts_have_bounds_where_they_are_estimates() {
+    fn estimated_tcp_counts_have_bounds() {
         let exact = |value| weir_sketch::Estimate { value, lower: value, upper: value };
         let counts = TcpCounts { syn: exact(4), syn_ack: exact(3), rst: exact(2), fin: exact(1) };
         let told = tcp_packets(&counts, 0.9);

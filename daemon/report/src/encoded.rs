@@ -1,10 +1,10 @@
-//! A report in the form in which it is sent.
+//! An encoded report, ready to be sent.
 
 use std::sync::Arc;
 
 use super::Report;
 
-/// A report ready to be sent, or the message of an alert; cheap to clone for several sinks.
+/// An encoded report, or the encoded message of an alert. It is cheap to clone for several sinks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
     /// Its unique id, the same in every attempt.

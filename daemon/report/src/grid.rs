@@ -1,7 +1,7 @@
 //! Aligned columns for a terminal.
 //!
-//! No crate, because these tables have no borders and no trailing spaces. What is left is padding, and wrapping what is
-//! too long: `pen::Pen`.
+//! weir uses no crate for this, because its tables have no borders and no trailing spaces. The rest is padding, and
+//! wrapping long texts: `pen::Pen`.
 
 mod pen;
 
@@ -14,10 +14,10 @@ use self::pen::Pen;
 
 /// The space between two columns.
 const GAP: &str = "  ";
-/// A text that is wrapped has at least this much room.
+/// The minimum width of a wrapped text.
 const TEXT_MIN: usize = 16;
 
-/// The emphasis of a text where colour is on.
+/// The emphasis of a text if colour is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     /// No emphasis.
@@ -95,7 +95,7 @@ pub enum Align {
 pub struct Grid {
     columns: Vec<Align>,
     rows: Vec<Row>,
-    /// How many of the last columns may be left out where there is no room.
+    /// How many of the last columns may be left out if there is no room.
     optional: usize,
 }
 
@@ -107,9 +107,9 @@ enum Row {
     Across(Vec<Cell>),
 }
 
-/// How a grid is drawn in a given width.
+/// The layout of a grid in a given width.
 struct Shape {
-    /// The width of each column that is drawn.
+    /// The width of each drawn column.
     widths: Vec<usize>,
     /// The blanks before each column.
     gap: usize,
@@ -121,7 +121,7 @@ impl Grid {
         Self { columns: columns.into_iter().collect(), rows: Vec::new(), optional: 0 }
     }
 
-    /// The same grid, of which this many of the last columns are left out, one by one, where there is no room for them.
+    /// The same grid. If there is no room, up to this many of the last columns are left out, one by one.
     #[must_use]
     pub const fn with_optional(mut self, columns: usize) -> Self {
         self.optional = columns;
@@ -162,14 +162,14 @@ impl Grid {
         self.needed(&widths)
     }
 
-    /// What columns of these widths need. A text in the last one can be wrapped.
+    /// The width that these columns need. A text in the last column can be wrapped.
     fn needed(&self, widths: &[usize]) -> usize {
         let is_text = |nth: usize| nth + 1 == widths.len() && self.columns[nth] == Align::Left && nth > 0;
         let needed = |(nth, width): (usize, &usize)| if is_text(nth) { (*width).min(TEXT_MIN) } else { *width };
         widths.iter().enumerate().map(|column| needed(column) + GAP.len()).sum()
     }
 
-    /// The columns and blanks that fit into `width`: first columns are left out, then the blanks become narrow.
+    /// The layout for `width`: first the optional columns are left out, then the blanks become narrower.
     fn shape(&self, width: usize) -> Shape {
         let mut widths = self.widths();
         let least = widths.len().saturating_sub(self.optional);
@@ -180,8 +180,8 @@ impl Grid {
         Shape { widths, gap }
     }
 
-    /// All rows as lines of at most `width` columns, indented by one gap, without trailing spaces. What is longer
-    /// because of a text is wrapped; numbers never are.
+    /// All rows as lines of at most `width` columns, indented by one gap, without trailing spaces. Long texts are
+    /// wrapped, numbers never.
     pub fn lines(&self, width: usize, color: bool) -> Vec<Line> {
         let shape = self.shape(width);
         let mut pen = Pen::new(width, color);
@@ -199,11 +199,10 @@ impl Grid {
         pen.into_lines()
     }
 
-    /// Writes all rows, however wide.
+    /// Writes all rows in any width.
     ///
     /// # Errors
-    ///
-    /// `out` returns one.
+    /// `out` cannot be written to.
     pub fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
         self.write_within(usize::MAX, color, out)
     }
@@ -211,8 +210,7 @@ impl Grid {
     /// Writes all rows in at most `width` columns.
     ///
     /// # Errors
-    ///
-    /// `out` returns one.
+    /// `out` cannot be written to.
     pub fn write_within(&self, width: usize, color: bool, out: &mut impl Write) -> io::Result<()> {
         for line in self.lines(width, color) {
             writeln!(out, "{line}")?;
@@ -221,7 +219,7 @@ impl Grid {
     }
 
     fn draw_cells(&self, cells: &[Cell], shape: &Shape, pen: &mut Pen) {
-        // Spaces are written only when something follows them.
+        // Write spaces only when something follows them.
         let mut owed = 0;
         let last = shape.widths.len().saturating_sub(1);
         for (nth, ((cell, width), align)) in cells.iter().zip(&shape.widths).zip(&self.columns).enumerate() {
@@ -242,7 +240,7 @@ impl Grid {
     }
 }
 
-/// Texts one after the other, in lines of at most `width` columns.
+/// Puts texts one after the other, in lines of at most `width` columns.
 pub fn heading(cells: &[Cell], width: usize, color: bool) -> Vec<Line> {
     const BETWEEN: usize = 3;
     let mut pen = Pen::new(width, color);
@@ -278,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_moves_nothing() {
+    fn colour_does_not_change_the_layout() {
         let mut grid = Grid::new([Align::Left, Align::Right, Align::Left]);
         for tone in [Tone::Plain, Tone::Strong, Tone::Faint, Tone::Alarm] {
             grid.row([Cell::new(format!("{tone:?}"), tone), Cell::new("1", tone), Cell::new("", tone)]);
@@ -304,18 +302,18 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_left_out_from_the_right() {
+    fn columns_without_room_are_left_out_from_the_right() {
         let mut grid = Grid::new([Align::Left, Align::Right, Align::Right, Align::Right]).with_optional(2);
         grid.row(["192.0.2.1", "12 MB", "9.6 Mbit/s", "8.1 k"].map(Cell::from));
         assert_eq!(within(&grid, 80), ["  192.0.2.1  12 MB  9.6 Mbit/s  8.1 k"]);
         assert_eq!(within(&grid, 36), ["  192.0.2.1  12 MB  9.6 Mbit/s"]);
         assert_eq!(within(&grid, 18), ["  192.0.2.1  12 MB"]);
-        // It needs what is left, with less space between.
+        // The remaining columns are drawn with less space between them.
         assert_eq!((within(&grid, 17), grid.least_width()), (vec![" 192.0.2.1 12 MB".to_owned()], 18));
     }
 
     #[test]
-    fn a_long_text_goes_on_below_its_column() {
+    fn a_long_text_continues_below_its_column() {
         let mut grid = Grid::new([Align::Right, Align::Left]);
         grid.row(["spool".into(), "three reports that wait for a collector".into()]);
         grid.across([Cell::new("eth0", Tone::Strong), "(uplink)".into(), "TROUBLE: a program runs before it".into()]);

@@ -1,4 +1,4 @@
-//! What a running weir remembers: each interface in equal steps, and the totals of windows.
+//! The history of a running weir: the traffic of each interface in equal steps, and the totals of windows.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,25 +23,25 @@ pub struct History {
     pub step_seconds: u64,
     /// How far back weir remembers.
     pub reaches_back_to: Reach,
-    /// Each interface and direction that was there in this time.
+    /// Each interface and direction that existed in this time.
     pub interfaces: Vec<InterfaceHistory>,
-    /// The windows of this time, the oldest first; neighbours together where there are more than steps.
+    /// The windows of this time, the oldest first. If there are more windows than steps, neighbours are added together.
     pub windows: Vec<PastWindow>,
 }
 
 /// How far back weir remembers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reach {
-    /// The seconds of interfaces. Absent if it remembers none.
+    /// Seconds of interfaces. Absent if it remembers none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<Timestamp>,
-    /// Windows, of which older ones may be several together. Absent if it remembers none.
+    /// Windows; older windows may be several together. Absent if it remembers none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Timestamp>,
 }
 
-/// What an interface carried in one direction, in each step: exact sums of its seconds. `null` if no second of the step
-/// is known. A second belongs to the name that the interface had at its end.
+/// The traffic of an interface in one direction in each step: exact sums of its seconds. `null` if no second of the
+/// step is known. A second counts under the name that the interface had at the end of that second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceHistory {
     /// Its name.
@@ -57,16 +57,16 @@ pub struct InterfaceHistory {
     pub lost: Vec<Option<u64>>,
 }
 
-/// The totals of a window, or of a few consecutive ones.
+/// The totals of a window, or of several consecutive windows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PastWindow {
-    /// When the first one began, RFC 3339 in UTC.
+    /// The start of the first window, RFC 3339 in UTC.
     #[serde(serialize_with = "instant::fixed")]
     pub start: Timestamp,
-    /// When the last one ended.
+    /// The end of the last window.
     #[serde(serialize_with = "instant::fixed")]
     pub end: Timestamp,
-    /// How many these are.
+    /// The number of windows.
     pub windows: u64,
     /// Packets seen.
     pub packets: u64,
@@ -74,13 +74,13 @@ pub struct PastWindow {
     pub bytes: u64,
     /// Distinct source addresses: at least as many as in any one window, and at most the sum.
     pub src_ip: Distinct,
-    /// The rules whose alerts were firing in any of them.
+    /// The rules whose alerts were firing in any of these windows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alerts: Vec<String>,
 }
 
 impl PastWindow {
-    /// Adds the windows that follow.
+    /// Adds the following windows.
     pub fn add(&mut self, next: &Self) {
         self.end = self.end.max(next.end);
         self.windows += next.windows;

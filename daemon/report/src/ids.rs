@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Reports of one run of one observer, from the first number to the last. Written as `7f3c9a52/b41d0c11/40-42`, or as
-/// the report's id if it is only one.
+/// the report's id if there is only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids {
     observer: u32,
@@ -21,7 +21,7 @@ impl Ids {
         Self::read(observer, run, seq, seq)
     }
 
-    /// Parses the parts as they are written in file names.
+    /// Parses the parts of a file name.
     pub fn read(observer: &str, run: &str, first: &str, last: &str) -> Option<Self> {
         let (first, last) = (number(first)?, number(last)?);
         let ids = Self { observer: word(observer)?, run: word(run)?, first, last };
@@ -58,7 +58,7 @@ impl Ids {
         self.observer == other.observer && self.run == other.run && self.first <= other.first && other.last <= self.last
     }
 
-    /// This range extended by `next`, if that is of the same run and follows immediately.
+    /// This range extended by `next`, if `next` is of the same run and follows immediately.
     pub fn and(&self, next: &Self) -> Option<Self> {
         let follow = self.observer == next.observer && self.run == next.run && self.last.checked_add(1)? == next.first;
         follow.then_some(Self { last: next.last, ..*self })
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_read_as_it_is_written_and_nothing_else_is() {
+    fn only_a_written_id_is_parsed_and_gives_the_same_range() {
         let one = Ids::of("7f3c9a52/0000b41d/42").unwrap();
         assert_eq!((one.to_string().as_str(), one.count()), ("7f3c9a52/0000b41d/42", 1));
         assert_eq!((one.observer().as_str(), one.run().as_str()), ("7f3c9a52", "0000b41d"));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_follows_in_the_same_run_is_joined() {
+    fn only_the_next_reports_of_the_same_run_are_joined() {
         let of = |text: &str| Ids::of(text).unwrap();
         let both = of("00000001/00000002/9").and(&of("00000001/00000002/10")).unwrap();
         assert_eq!((both.to_string().as_str(), both.count()), ("00000001/00000002/9-10", 2));

@@ -5,8 +5,8 @@
 //! An optional field is absent when its value is not known; it is never `null`.
 //!
 //! [`closing`] ends a window: its shards become a summary, and that becomes a report, which [`observer`] numbers.
-//! [`alerting`] says which rules of the configuration a report breaks. [`series`] has the numbers that are exported or
-//! that rules can use.
+//! [`alerting`] judges a report by the rules of the configuration. [`series`] has the numbers that are exported or that
+//! rules can use.
 
 #![forbid(unsafe_code)]
 
@@ -58,9 +58,9 @@ pub const TROUBLE_MAX: usize = 120;
 /// The schema that these structs serialise to.
 pub const SCHEMA: &str = "weir.report/1";
 
-/// What one observer measured in one window.
+/// The measurement of one observer in one window.
 ///
-/// "Bytes" are bytes on the wire as the link layer frames them: Ethernet header included, frame check sequence not.
+/// "Bytes" are bytes on the wire, including the Ethernet header, without the frame check sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// The schema's name and version.
@@ -68,26 +68,26 @@ pub struct Report {
     pub schema: String,
     /// Observer, run and sequence number, joined by `/`. No other report ever has this id: use it to remove duplicates.
     pub id: String,
-    /// The id of the observer's report before this one, also before a restart. If you do not have that report, it was
-    /// lost. Absent for the first report, and after a restart without a state directory.
+    /// The id of the observer's previous report, even if it was made before a restart. If you do not have that report,
+    /// it was lost. Absent for the first report, and after a restart without a state directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<String>,
-    /// What this sink was allowed to know of addresses: `prefix`, if their last bits are 0, or `none`, if all are.
-    /// Absent if they are as weir saw them.
+    /// How addresses are masked for this sink: `prefix` if their last bits are 0, `none` if all bits are 0. Absent if
+    /// they are not masked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<String>,
-    /// The fingerprint of the hash key of this window: 16 hex digits. Sketches of two windows can be merged only if it
-    /// is the same. The key changes with the first window of each UTC day.
+    /// The fingerprint of the hash key of this window: 16 hex digits. Sketches of two windows can be merged only if
+    /// their fingerprints are equal. The key changes with the first window of each UTC day.
     #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]
     pub key_id: String,
-    /// The time that the report is about.
+    /// The window of the report.
     pub window: Window,
-    /// Who measured.
+    /// The observer.
     pub observer: Observer,
-    /// What the rules of the configuration say, those that have something to say. Absent if there are none.
+    /// The results of the configuration's rules, except inactive rules. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alerts: Vec<Alert>,
-    /// Each observed interface with its exact account.
+    /// Each observed interface with its exact ledger.
     pub interfaces: Vec<Interface>,
     /// Sums over all interfaces. Exact, except that those by version and protocol are estimates if packets were sampled
     /// or lost.
@@ -100,34 +100,34 @@ pub struct Report {
     pub top: Top,
     /// The largest talkers by packets.
     pub top_by_packets: Top,
-    /// Who touches many others: floods and scans.
+    /// Addresses with many different peers or ports: floods and scans.
     #[serde(default)]
     pub spread: Spread,
-    /// What the views of the configuration come to, and then those of the standard views that have a table for each
-    /// interface. Absent if there are none.
+    /// The results of the configured views, followed by those standard views that have a table for each interface.
+    /// Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub views: Vec<View>,
-    /// What is known of the keys that `weir replay --ask` asked for, in that order. Absent if there are none.
+    /// The answers for the keys of `weir replay --ask`, in that order. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Row>,
-    /// What each interface carried in each second. Absent if the window had no whole second.
+    /// The traffic of each interface in each second. Absent if the window had no full second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<InterfaceRates>,
     /// Distributions.
     pub histograms: Histograms,
-    /// What measuring and reporting cost.
+    /// The cost of measuring and reporting.
     #[serde(rename = "self")]
     pub self_metrics: SelfMetrics,
 }
 
-/// The time that a report is about.
+/// The window of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
     /// When it began, RFC 3339 in UTC.
     #[serde(serialize_with = "instant::fixed")]
     pub start: Timestamp,
     /// When it ended, RFC 3339 in UTC: the first instant after it. It is always later than `start`. If the clock was
-    /// stepped, both are by the clock before the step.
+    /// stepped, both times are on the clock before the step.
     #[serde(serialize_with = "instant::fixed")]
     pub end: Timestamp,
     /// Its length in seconds, measured on a clock that is never adjusted.
@@ -138,31 +138,31 @@ pub struct Window {
     /// `seq` tells them apart. Absent if the clock was not stepped by more than half a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_step_seconds: Option<f64>,
-    /// Packets of the capture whose time is before `start`. They are counted in this window. Absent unless the packets
-    /// are from a capture.
+    /// Packets of the capture whose time is before `start`. They are counted in this window. Absent if the packets are
+    /// not from a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_packets: Option<u64>,
-    /// Packets of the capture that have no time (pcapng's simple packet blocks). They are counted in the window that is
-    /// open when they are read. Absent if there are none.
+    /// Packets of the capture that have no time (pcapng's simple packet blocks). They count in the window that is open
+    /// when they are read. Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untimed_packets: Option<u64>,
 }
 
-/// Who measured.
+/// The observer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Observer {
     /// Its name for people.
     pub name: String,
-    /// Its identity, the same after every restart.
+    /// Its identity, which stays the same after a restart.
     pub id: String,
     /// The run of the daemon: a new value after every start.
     pub boot_id: String,
-    /// The number of the report, one more than that of the report before. A gap means that a report was lost. It counts
-    /// on after a restart if weir has a state directory, and from 1 otherwise.
+    /// The number of the report, one more than that of the previous report. A gap means that a report was lost. After a
+    /// restart, numbers continue if weir has a state directory, and start at 1 otherwise.
     pub seq: u64,
     /// The version of weir.
     pub version: String,
-    /// The site, where one is configured.
+    /// The site. Absent if none is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
 }
@@ -170,63 +170,62 @@ pub struct Observer {
 /// One observed interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interface {
-    /// Its name; for a replay the capture's.
+    /// Its name. For a replay this is the name of the capture.
     pub name: String,
-    /// The name that it had when the window began. All packets of the window are in this account, also those that came
-    /// under the earlier name. Absent if it was not renamed.
+    /// The name that it had when the window began. This entry has all packets of the window, including those under the
+    /// earlier name. Absent if it was not renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier_name: Option<String>,
     /// Its number in the kernel: `ifindex` in `ip link`, ifIndex in SNMP and flow records. Absent for a capture, and
-    /// while the interface is not there.
+    /// while the interface does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// What the operator calls it (`ip link set NAME alias TEXT`). Absent if there is nothing.
+    /// The operator's name for it (`ip link set NAME alias TEXT`). Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
     /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or `replay`. `waiting` if weir
-    /// had not attached to it yet; `absent` if the interface was not there yet; `gone` if it disappeared;
-    /// `no-default-route` if it is measured only while a default route leaves by it, and none does; `others` if this is
-    /// the account of all interfaces that found no other one.
+    /// had not attached to it yet; `absent` if the interface did not exist yet; `gone` if it disappeared;
+    /// `no-default-route` if it is measured only while it carries a default route, and it carries none; `others` if
+    /// this entry is the sum of all interfaces without their own entry.
     pub mode: String,
-    /// What counts as a packet: `packets` as they were on the wire, or `buffers`, in which an offload may have merged
-    /// several packets (`xdp-generic`).
+    /// What counts as one packet: `packets` means packets on the wire, `buffers` means buffers in which an offload may
+    /// have merged several packets (`xdp-generic`).
     pub counts: String,
-    /// Which of its packets: `ingress` are those that it received, `egress` those that it sent. An interface may be
+    /// The direction: `ingress` for packets that it received, `egress` for packets that it sent. An interface may be
     /// listed once for each direction. Absent for a capture, and for `others`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// Which of its packets feed totals and lists: `all`; `local`, those sent that did not come by an interface that
-    /// feeds; or `none`. The others feed on another interface, so that each packet feeds once. `mixed` where the
-    /// interfaces of `others` differ.
+    /// Which of its packets count in totals and lists: `all`; `local`, the sent packets that did not arrive on an
+    /// interface whose packets count; or `none`. All other packets count on another interface, so that each packet
+    /// counts once. `mixed` if the interfaces of `others` differ.
     pub feeds: String,
-    /// Packets of `ledger.seen` that feed totals and lists on another interface. Over all interfaces, `seen` without
-    /// these adds up to the totals.
+    /// Packets of `ledger.seen` that count in totals and lists on another interface. The sum of `seen` over all
+    /// interfaces, minus these packets, equals the totals.
     pub repeated: Tally,
-    /// The sampling rate in force, whether or not a packet came: one packet in this many is measured, chosen at random,
-    /// or more than that for a part of the window. 1 means every packet.
+    /// The sampling rate in force, even if no packet came. One packet in this many is measured, chosen at random; for a
+    /// part of the window it may have been more. 1 means every packet.
     #[schemars(range(min = 1))]
     pub sampling: u32,
-    /// Where every packet went.
+    /// What happened to every packet.
     pub ledger: Ledger,
     /// Packets that begin or end TCP connections.
     pub tcp: TcpPackets,
-    /// Its packets by their bytes on the wire: each size class as its upper edge (inclusive) and how many packets it
-    /// has, by rising edge. All reports have the same classes, and empty ones are there, too. The last one has all
-    /// larger packets. These are all packets of `ledger.seen`, exactly and also with sampling, except those that a
-    /// packet socket dropped or that weir missed while it was blind (`lost.socket_drop`, `lost.blind`): their sizes are
-    /// not known. Those of a CPU that is late come in a
-    /// later report. Packets that an offload merged count with their mean size, or, where `counts` is `buffers`, as
-    /// one.
+    /// Its packets by their bytes on the wire: each size class as its upper edge (inclusive) and its number of packets,
+    /// in ascending order. All reports have the same classes, including empty ones. The last class has all larger
+    /// packets. The numbers are exact, also with sampling. They cover all packets of `ledger.seen`, except those that a
+    /// packet socket dropped or that weir missed while it was blind (`lost.socket_drop`, `lost.blind`), whose sizes are
+    /// unknown. Packets of a late CPU come in a later report. Packets that an offload merged count with their mean
+    /// size, or as one packet if `counts` is `buffers`.
     pub packet_sizes: Vec<(u64, u64)>,
-    /// The packets that weir saw, divided by those that the interface itself counted between the same two readings, one
-    /// at each edge of the window. Packets of `lost.blind` are not among those that weir saw. It does not matter
-    /// whether the interface counts packets that offloads merged as one or as several. Absent if the interface counted
-    /// no packets, if its count is not known, or if weir began to measure it within the window.
+    /// The packets that weir saw, divided by those that the interface itself counted between the same two readings, at
+    /// the start and the end of the window. Packets of `lost.blind` do not count as seen here. It does not matter
+    /// whether the interface counts merged packets as one or as several. Absent if the interface counted no packets, if
+    /// its count is not known, or if weir began to measure it within the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub coverage: Option<f64>,
-    /// The true coverage is at least this: the two counts cannot be read at one instant, and packets may be in a short
-    /// queue between them.
+    /// The true coverage is at least this: the two counters cannot be read at the same instant, and packets may be in a
+    /// short queue between them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub coverage_lower: Option<f64>,
@@ -234,8 +233,8 @@ pub struct Interface {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub coverage_upper: Option<f64>,
-    /// The same of bytes. Some interfaces count the bytes of a packet otherwise than weir: without their Ethernet
-    /// header, or with the frame check sequence. There it is not 1 when weir sees all.
+    /// The same for bytes. Some interfaces count bytes differently than weir: without the Ethernet header, or with the
+    /// frame check sequence. For these it is not 1 even if weir sees everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub coverage_bytes: Option<f64>,
@@ -247,13 +246,13 @@ pub struct Interface {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub coverage_bytes_upper: Option<f64>,
-    /// For how many seconds weir may not have seen the packets, at most: somebody removed its program, or stood in
-    /// front of it and kept packets back. What the interface counted then is in `lost.blind`. Absent if weir was never
-    /// blind.
+    /// For how many seconds, at most, weir may not have seen the packets, because another process removed its program
+    /// or another program ran first and held packets back. The packets that the interface counted meanwhile are in
+    /// `lost.blind`. Absent if weir was never blind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub blind_seconds: Option<f64>,
-    /// What kept weir from seeing all packets when the window ended, in words. Absent if nothing did.
+    /// Why weir did not see all packets when the window ended, in words. Absent if it saw all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
     /// The share of the seen packets that were not lost, 0 to 1; 1 if none was seen.
@@ -261,7 +260,7 @@ pub struct Interface {
     pub kept: f64,
 }
 
-/// Where every packet and byte went, exactly: `seen = attributed + sampled_out + sum(skipped) + sum(lost)`.
+/// What happened to every packet and byte, exactly: `seen = attributed + sampled_out + sum(skipped) + sum(lost)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
     /// All packets that weir saw.
@@ -270,29 +269,29 @@ pub struct Ledger {
     pub attributed: Tally,
     /// Packets that sampling left out.
     pub sampled_out: Tally,
-    /// Packets without a flow, by reason (`arp`, `non_ip`, ...); only reasons that occurred.
+    /// Packets without a flow, by reason (`arp`, `non_ip`, ...). Only reasons that occurred are listed.
     pub skipped: BTreeMap<String, Tally>,
-    /// Packets that are missing from the measurement, by reason; every reason, also those with zero packets.
+    /// Packets that are missing from the measurement, by reason. Every reason is listed, even with zero packets.
     pub lost: BTreeMap<String, Tally>,
-    /// Of `seen`, the packets of buffers that an offload merged, and of which it is not certain how many packets these
-    /// were, or how long. All other numbers of the ledger count the lower bounds; the upper bounds of rows and totals
-    /// have room for the upper ones. Absent if there were none.
+    /// Packets of `seen` in merged buffers whose exact number of packets or bytes is not certain. All other numbers of
+    /// the ledger use the lower bounds. The upper bounds of rows and totals include the upper bounds. Absent if there
+    /// were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncertain: Option<Uncertain>,
 }
 
-/// What of the packets seen is not certain: it is between these bounds, which hold without a probability.
+/// The uncertain part of the seen packets. Its bounds always hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Uncertain {
-    /// How many packets these buffers were.
+    /// The number of packets in these buffers.
     pub packets: Bounds,
-    /// How many bytes these packets had.
+    /// The number of bytes in these buffers.
     pub bytes: Bounds,
 }
 
-/// Packets that begin or end TCP connections, by the flags in their header. A packet counts under each name that fits:
-/// one with RST and FIN is in both. Not counted are fragments, packets that were captured without these flags, and TCP
-/// inside a tunnel that weir does not look into.
+/// Packets that begin or end TCP connections, by the flags in their header. A packet counts under each flag that it
+/// has: a packet with RST and FIN counts in both. Fragments, packets that were captured without these flags, and TCP
+/// inside a tunnel that weir does not look into are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TcpPackets {
     /// SYN without ACK: requests to connect.
@@ -301,10 +300,10 @@ pub struct TcpPackets {
     pub syn_ack: u64,
     /// RST: connections refused or broken off.
     pub rst: u64,
-    /// FIN: a side has no more to send.
+    /// FIN: one side has no more data to send.
     pub fin: u64,
-    /// How far the true numbers may be away, if packets were sampled, or if a packet socket dropped some. Absent if all
-    /// four numbers are exact.
+    /// Bounds of the true numbers, if packets were sampled or a packet socket dropped some. Absent if all four numbers
+    /// are exact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds: Option<TcpBounds>,
 }
@@ -315,13 +314,13 @@ pub struct TcpBounds {
     /// The probability that all four true numbers lie between their bounds, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
-    /// Of `syn`.
+    /// Bounds of `syn`.
     pub syn: Bounds,
-    /// Of `syn_ack`.
+    /// Bounds of `syn_ack`.
     pub syn_ack: Bounds,
-    /// Of `rst`.
+    /// Bounds of `rst`.
     pub rst: Bounds,
-    /// Of `fin`.
+    /// Bounds of `fin`.
     pub fin: Bounds,
 }
 
@@ -334,10 +333,10 @@ pub struct Bounds {
     pub upper: u64,
 }
 
-/// Packets and their bytes. Exact, except for `lost.blind`, which is what the interface counted and weir did not see,
-/// and except for the bytes of packets that a packet socket dropped (`lost.socket_drop`):
-/// each of those is counted with the mean size of the packets that the socket delivered in the same window, or in the
-/// last window in which it delivered any.
+/// Packets and their bytes. They are exact, with two exceptions. `lost.blind` is taken from the interface's own
+/// counters. The bytes of packets that a packet socket dropped (`lost.socket_drop`) are assumed: each packet counts
+/// with the mean size of the packets that the socket delivered in the same window, or in the last window in which it
+/// delivered any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tally {
     /// Packets.
@@ -350,9 +349,9 @@ pub struct Tally {
 /// lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
-    /// Packets seen, also those without a flow.
+    /// Packets seen, including those without a flow.
     pub packets: u64,
-    /// Bytes seen, also those without a flow.
+    /// Bytes seen, including those without a flow.
     pub bytes: u64,
     /// Packets of IPv4 flows.
     pub ipv4_packets: u64,
@@ -366,8 +365,8 @@ pub struct Totals {
     pub icmp_packets: u64,
     /// Packets of flows of every other IP protocol.
     pub other_packets: u64,
-    /// How far the true numbers of the six above may be away, if packets were sampled or lost. Absent if all are exact.
-    /// `packets` and `bytes` are exact in any case.
+    /// Bounds of the six true numbers above, if packets were sampled or lost. Absent if all six are exact. `packets`
+    /// and `bytes` are always exact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds: Option<TotalsBounds>,
 }
@@ -378,17 +377,17 @@ pub struct TotalsBounds {
     /// The probability that all six true numbers lie between their bounds, 0 to 1; 1 if they always do.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
-    /// Of `ipv4_packets`.
+    /// Bounds of `ipv4_packets`.
     pub ipv4_packets: Bounds,
-    /// Of `ipv6_packets`.
+    /// Bounds of `ipv6_packets`.
     pub ipv6_packets: Bounds,
-    /// Of `tcp_packets`.
+    /// Bounds of `tcp_packets`.
     pub tcp_packets: Bounds,
-    /// Of `udp_packets`.
+    /// Bounds of `udp_packets`.
     pub udp_packets: Bounds,
-    /// Of `icmp_packets`.
+    /// Bounds of `icmp_packets`.
     pub icmp_packets: Bounds,
-    /// Of `other_packets`.
+    /// Bounds of `other_packets`.
     pub other_packets: Bounds,
 }
 
@@ -429,7 +428,7 @@ pub struct NewFlows {
     /// The probability that the true number lies between the bounds, 0 to 1. The lower bound always holds.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
-    /// The highest probability in the window that a new flow was taken for a known one, 0 to 1.
+    /// The highest probability in the window that a new flow was mistaken for a known one, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub false_positive_rate: f64,
     /// The share of the filter's bits that are set, 0 to 1, at the end of the window.
@@ -440,10 +439,10 @@ pub struct NewFlows {
 /// The largest talkers in one order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Top {
-    /// What ranks them: `bytes` or `packets`.
+    /// The order of the lists: `bytes` or `packets`.
     pub by: String,
-    /// The sampling rate in force, whether or not a packet came: one packet in this many is sampled, or more than that
-    /// for a part of the window. 1 means every packet. If sampling left nothing out of the window, `confidence` is 1.
+    /// The sampling rate in force, even if no packet came. One packet in this many is sampled; for a part of the window
+    /// it may have been more. 1 means every packet. If sampling left out no packet of the window, `confidence` is 1.
     #[serde(default = "every_packet")]
     #[schemars(range(min = 1))]
     pub sampling: u32,
@@ -460,12 +459,12 @@ pub struct Top {
     pub pairs: Vec<TopPair>,
     /// The largest services: protocol and port.
     pub services: Vec<TopService>,
-    /// The networks of source addresses (/24 for IPv4, /48 for IPv6) that sent most beyond those of their addresses
-    /// that are in `sources`.
+    /// The networks of source addresses (/24 for IPv4, /48 for IPv6) whose unlisted addresses sent most. Unlisted means
+    /// not in `sources`.
     #[serde(default)]
     pub source_prefixes: Vec<TopPrefix>,
-    /// The networks of destination addresses (/24 for IPv4, /48 for IPv6) that received most beyond those of their
-    /// addresses that are in `destinations`.
+    /// The networks of destination addresses (/24 for IPv4, /48 for IPv6) whose unlisted addresses received most.
+    /// Unlisted means not in `destinations`.
     #[serde(default)]
     pub destination_prefixes: Vec<TopPrefix>,
 }
@@ -473,16 +472,16 @@ pub struct Top {
 /// One of the largest flows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopFlow {
-    /// Its place, from 1.
+    /// Its rank, from 1.
     pub rank: u32,
     /// Source address.
     pub src_ip: IpAddr,
     /// Destination address.
     pub dst_ip: IpAddr,
-    /// Source port; the type for ICMP and `ICMPv6`; 0 for protocols without ports, for fragments (the first one, too),
-    /// and for packets that end before their ports.
+    /// Source port; the type for ICMP and `ICMPv6`; 0 for protocols without ports, for all fragments including the
+    /// first, and for packets that end before their ports.
     pub src_port: u16,
-    /// Destination port; the code for ICMP and `ICMPv6`; 0 where `src_port` says so.
+    /// Destination port; the code for ICMP and `ICMPv6`; 0 in the same cases as `src_port`.
     pub dst_port: u16,
     /// IP protocol: its name in lower case, or its IANA number as text.
     pub proto: Cow<'static, str>,
@@ -495,7 +494,7 @@ pub struct TopFlow {
 /// One of the source addresses that sent most.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopSource {
-    /// Its place, from 1.
+    /// Its rank, from 1.
     pub rank: u32,
     /// Source address.
     pub src_ip: IpAddr,
@@ -508,7 +507,7 @@ pub struct TopSource {
 /// One of the destination addresses that received most.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopDestination {
-    /// Its place, from 1.
+    /// Its rank, from 1.
     pub rank: u32,
     /// Destination address.
     pub dst_ip: IpAddr,
@@ -521,7 +520,7 @@ pub struct TopDestination {
 /// One of the largest pairs of source and destination address.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopPair {
-    /// Its place, from 1.
+    /// Its rank, from 1.
     pub rank: u32,
     /// Source address.
     pub src_ip: IpAddr,
@@ -536,7 +535,7 @@ pub struct TopPair {
 /// One of the largest services.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopService {
-    /// Its place, from 1.
+    /// Its rank, from 1.
     pub rank: u32,
     /// IP protocol: its name in lower case, or its IANA number as text.
     pub proto: Cow<'static, str>,
@@ -549,10 +548,10 @@ pub struct TopService {
     pub bytes: Estimate,
 }
 
-/// A network, listed for what it has beyond those of its addresses that are listed themselves.
+/// A network, ranked by the traffic of its unlisted addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopPrefix {
-    /// Its place by what it has beyond its members, from 1.
+    /// Its rank by `beyond`, from 1.
     pub rank: u32,
     /// The network: its first address and its length, such as `192.0.2.0/24` or `2001:db8::/48`.
     pub prefix: String,
@@ -560,13 +559,14 @@ pub struct TopPrefix {
     pub packets: Estimate,
     /// All its bytes on the wire.
     pub bytes: Estimate,
-    /// What of it is not of its members. The bounds hold if those of this list and of the list of addresses do.
+    /// The traffic of its unlisted addresses. The bounds hold if the bounds of this list and those of the list of
+    /// addresses hold.
     pub beyond: Beyond,
     /// How many of its addresses are in the list of addresses of the same direction and order.
     pub members: u32,
 }
 
-/// What a network has beyond those of its addresses that are listed.
+/// The traffic of a network without its listed addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Beyond {
     /// Packets.
@@ -588,15 +588,15 @@ pub struct Estimate {
     pub lower: u64,
     /// The true number is at most this, at the stated confidence.
     pub upper: u64,
-    /// What was sampled of it. To add up windows or routers, add this, times the `sampling` of each list: the sum is
-    /// right on average, which a sum of values is not. If the rate changed in the window, what was sampled at a lower
-    /// rate counts for less. Absent if every packet was taken.
+    /// The sampled part. To add up windows or routers, add this, times the `sampling` of each list: that sum is right
+    /// on average, but a sum of values is not. If the rate changed in the window, packets that were sampled at a lower
+    /// rate count for less. Absent if every packet was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<u64>,
 }
 
 impl Estimate {
-    /// The estimate of a sketch, and how many were sampled, if not all were.
+    /// The estimate of a sketch, and the sampled number, if not every packet was taken.
     pub(crate) fn new(estimate: weir_sketch::Estimate, sampled: Option<u64>) -> Self {
         let weir_sketch::Estimate { value, lower, upper } = estimate;
         Self { value, lower, upper, sampled }
@@ -610,10 +610,10 @@ pub struct Histograms {
     pub packet_size_bytes: Histogram,
 }
 
-/// A distribution. A quantile is the upper edge of its bucket. All zero if nothing was counted.
+/// A distribution. A quantile is the upper edge of its bucket. All values are zero if nothing was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histogram {
-    /// How many values there are.
+    /// The number of values.
     pub count: u64,
     /// The smallest value.
     pub min: u64,
@@ -625,12 +625,12 @@ pub struct Histogram {
     pub p99: u64,
     /// The largest value.
     pub max: u64,
-    /// Each bucket as its upper edge (inclusive) and how many values are in it, by rising edge. Empty ones may be
+    /// Each bucket as its upper edge (inclusive) and its number of values, in ascending order. Empty buckets may be
     /// absent.
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// What measuring and reporting cost.
+/// The cost of measuring and reporting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfMetrics {
     /// Daemon CPU per packet: its user and system time per packet seen, in nanoseconds. Absent if none was seen.
@@ -642,7 +642,7 @@ pub struct SelfMetrics {
     pub rss_bytes: Option<u64>,
     /// Memory that the configuration plans for sketches, rings and caches, in bytes.
     pub memory_bytes: u64,
-    /// Records that the kernel sent through the rings; without a kernel side, those that left the flow cache.
+    /// Records that the kernel sent through the rings; without kernel programs, records that left the flow cache.
     pub records: u64,
     /// The share of the packets whose flow was in the flow cache, 0 to 1. Absent if no packet belonged to a flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -654,19 +654,19 @@ pub struct SelfMetrics {
     pub kernel_ns_per_packet: Option<f64>,
     /// The rings between kernel and daemon.
     pub rings: Rings,
-    /// CPUs that were late: what of this window is missing of theirs will come in a later one. Absent if there is none.
+    /// CPUs that were late: their missing packets of this window will come in a later one. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late_cpus: Vec<u32>,
     /// Reports that wait on disk.
     pub spool: Spool,
-    /// Each sink's account since the daemon's start.
+    /// Each sink's counters since the daemon's start.
     pub sinks: Vec<SinkMetrics>,
 }
 
 /// The rings between kernel and daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rings {
-    /// How full the fullest ring was in this window, 0 to 1. Absent where there are no rings.
+    /// The highest fill of any ring in this window, 0 to 1. Absent if there are no rings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     pub peak_fill: Option<f64>,
@@ -683,17 +683,17 @@ pub struct Spool {
     pub dropped: u64,
 }
 
-/// What waits on disk for one sink.
+/// The reports that wait on disk for one sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SinkSpool {
     /// Reports in it.
     pub reports: u64,
-    /// The size of all its files in bytes, each in whole blocks; refused reports that are kept aside included.
+    /// The size of all its files in bytes, each in full blocks, including kept refused reports.
     pub bytes: u64,
 }
 
-/// One sink's account since the daemon's start. Every report for it, also one that an earlier run has left, is queued,
-/// delivered or dropped.
+/// One sink's counters since the daemon's start. Every report for it, including those left by an earlier run, is
+/// queued, delivered or dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SinkMetrics {
     /// The sink's name.
@@ -704,19 +704,20 @@ pub struct SinkMetrics {
     pub delivered: u64,
     /// Attempts that failed; one report may take several.
     pub failed_attempts: u64,
-    /// Reports that were lost. A tombstone is delivered in the place of each. One that is tried again and delivered
-    /// (`weir spool retry`) still counts here.
+    /// Reports that were lost. A tombstone is delivered in place of each. A report that is delivered later by `weir
+    /// spool retry` still counts here.
     pub dropped: u64,
     /// Why they were lost, and how many: `spool_full`, `queue_full`, `too_old`, `damaged`, `refused` or `removed`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<String, u64>,
-    /// Lost reports that this sink was told nothing of: it refused their tombstone, or too many tombstones waited.
+    /// Lost reports whose tombstone this sink did not get, because it refused the tombstone or too many tombstones
+    /// waited.
     #[serde(default, skip_serializing_if = "alert::is_zero")]
     pub untold: u64,
-    /// What waits on disk; absent if the sink has no spool.
+    /// The reports that wait on disk. Absent if the sink has no spool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spool: Option<SinkSpool>,
-    /// What went wrong last; absent while all goes well.
+    /// The last error. Absent while delivery works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }

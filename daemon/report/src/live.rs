@@ -1,4 +1,4 @@
-//! What a running weir has counted in the open window so far: its lists, before the report has them.
+//! The lists of the open window so far, before its report.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -17,9 +17,9 @@ use super::{NewFlows, Row, Top, Totals, Unique, View, Window, compose, instant, 
 /// The schema that these structs serialise to.
 pub const LIVE_SCHEMA: &str = "weir.live/1";
 
-/// The lists of the open window so far. `live` on the control socket answers with it. All bounds hold for everything
-/// that was seen until `time`, or up to a second earlier if the answer was made for another reader. Rows have the form
-/// that they have in a report.
+/// The lists of the open window so far: the answer to `live` on the control socket. All bounds hold for everything that
+/// was seen until `time`. That may be up to a second ago if the answer was made for another client. Rows have the same
+/// form as in a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Live {
     /// The schema's name and version.
@@ -30,24 +30,24 @@ pub struct Live {
     pub time: Timestamp,
     /// The open window.
     pub window: OpenWindow,
-    /// How addresses are masked, as in a report. Absent if they are as weir saw them.
+    /// How addresses are masked, as in a report. Absent if they are not masked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<String>,
-    /// Sums over all interfaces, of everything that was seen so far.
+    /// Sums over all interfaces so far.
     pub totals: Totals,
     /// Estimates of the number of distinct addresses and flows so far.
     pub unique: Unique,
     /// Estimate of the number of flows that were not seen before.
     pub new_flows: NewFlows,
-    /// The largest talkers by bytes. A key that is among the largest of all workers together, but of none of them
-    /// alone, may be missing.
+    /// The largest talkers by bytes. A key may be missing if it is among the largest of all workers together, but of no
+    /// single worker.
     pub top: Top,
     /// The largest talkers by packets.
     pub top_by_packets: Top,
     /// The views.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub views: Vec<View>,
-    /// Lists and views that are known only when the window has ended, by their names. Absent if there are none.
+    /// The names of lists and views that are known only after the window. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_yet: Vec<String>,
 }
@@ -93,11 +93,10 @@ impl Live {
         }
     }
 
-    /// The same with one list or view alone.
+    /// The same with only one list or view.
     ///
     /// # Errors
-    ///
-    /// There is none with this name: which there are.
+    /// There is no list or view with this name. The error names those that exist.
     pub fn only(mut self, name: &str) -> Result<Self, String> {
         let mut names = Vec::new();
         for top in [&mut self.top, &mut self.top_by_packets] {
@@ -105,7 +104,7 @@ impl Live {
         }
         names.extend(self.views.iter().map(|view| view.name.clone()));
         if self.not_yet.iter().any(|later| later == name) {
-            return Err(format!("{name} is known only when the window has ended: it is in the report"));
+            return Err(format!("{name} is known only when the window has ended: see the report"));
         }
         if !names.iter().any(|known| known == name) {
             return Err(format!("there is no list {name:?} (there are: {})", names.join(", ")));
@@ -139,8 +138,7 @@ fn views(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInterface]) -> 
     of.map(|(question, answer)| View::new(plan, question, answer, interfaces)).collect()
 }
 
-/// What is known of some keys in the open window. `ask` on the control socket answers with it if it is asked for the
-/// open window.
+/// The answers about some keys in the open window: the answer to `ask` on the control socket with `live`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LiveAnswers {
     /// When the open window was read, RFC 3339 in UTC.
@@ -148,12 +146,12 @@ pub struct LiveAnswers {
     pub time: Timestamp,
     /// The open window.
     pub window: OpenWindow,
-    /// The answers of all views that have such keys, in the order of the question.
+    /// The answers of all views that have such keys, in the order of the request.
     pub answers: Vec<Row>,
 }
 
 impl LiveAnswers {
-    /// The answers to these questions, which the workers were asked.
+    /// The answers to these questions from the numbers of the workers.
     pub fn new(
         (time, window): (Timestamp, OpenWindow),
         plan: &Views,
@@ -165,7 +163,7 @@ impl LiveAnswers {
         Self { time, window, answers: rows::answers(plan, &found, interfaces) }
     }
 
-    /// The part of the window that they are about.
+    /// The part of the window that the answers cover.
     pub fn so_far(&self) -> Window {
         let OpenWindow { start, seconds } = self.window;
         let (clock_step_seconds, late_packets, untimed_packets) = Default::default();
@@ -190,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn one_list_can_be_asked_for_and_a_wrong_name_is_told_which_there_are() {
+    fn one_list_can_be_selected_and_the_error_of_a_wrong_name_lists_all_names() {
         let all = live();
         let pairs = all.clone().only("pairs").unwrap();
         assert_eq!((&pairs.top.pairs, &pairs.top_by_packets.pairs), (&all.top.pairs, &all.top_by_packets.pairs));
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_it_was_written_and_as_its_schema_says() {
+    fn it_survives_writing_and_reading_and_matches_its_schema() {
         let live = live();
         let text = serde_json::to_string(&live).unwrap();
         assert_eq!(serde_json::from_str::<Live>(&text).unwrap(), live);

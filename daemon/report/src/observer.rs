@@ -17,7 +17,7 @@ pub struct Last {
     pub id: String,
 }
 
-/// The observer, and how many reports it has made so far.
+/// The observer, and the number of its reports so far.
 #[derive(Clone, Debug)]
 pub struct Observer {
     name: String,
@@ -25,11 +25,11 @@ pub struct Observer {
     id: String,
     boot_id: String,
     seq: u64,
-    /// The id of the latest report, even of an earlier run.
+    /// The id of the latest report, which may be from an earlier run.
     last: Option<String>,
 }
 
-/// Not secret. The machine's identifier should stay on the machine; this key derives weir's own identity from it.
+/// Derives weir's identity from the machine's identifier, which should stay on the machine. This key is not secret.
 const IDENTITY_KEY: Key = Key([0x7765_6972_2f6f_6273, 0x6572_7665_722f_6964]);
 
 impl Observer {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_after_a_restart_and_ids_are_new() {
+    fn numbers_continue_after_a_restart_and_ids_are_new() {
         let config = config::Observer { name: Some("edge-1".into()), site: None };
         let before = Observer::of_machine(&config, 7).number();
         let last = Last { seq: before.observer.seq, id: before.id.clone() };

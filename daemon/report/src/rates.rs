@@ -17,7 +17,7 @@ use super::{
     },
 };
 
-/// What one interface carried in each second of the window. The whole window's mean hides a burst; these do not.
+/// The traffic of one interface in each second of the window. It shows bursts that the mean of the window hides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterfaceRates {
     /// The interface's name; for a replay the capture's.
@@ -25,22 +25,22 @@ pub struct InterfaceRates {
     /// `ingress` or `egress`; absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// The longest time between two looks at the counters, in seconds: 1, unless the daemon was held up. The rate of a
-    /// longer stretch is its mean, so a shorter burst within it may have been higher.
+    /// The longest time between two readings of the counters, in seconds: 1, unless the daemon was delayed. The rate of
+    /// a longer time is its mean, so a short burst within it may have been higher.
     #[schemars(range(min = 0))]
     pub longest_second: f64,
-    /// Packets that are in no second: they came more than a minute after others, or have no time. One second may have
-    /// had so much more. Absent if there are none.
+    /// Packets that are in no second, because they came more than a minute after others or have no time. One second may
+    /// have had this much more. Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unplaced: Option<super::Tally>,
-    /// Packets a second: how many seconds there are, and their distribution. `min` and `max` are exact.
+    /// Packets per second: the number of seconds, and their distribution. `min` and `max` are exact.
     pub packets: Histogram,
-    /// Bytes a second, likewise.
+    /// Bytes per second, likewise.
     pub bytes: Histogram,
 }
 
 impl InterfaceRates {
-    /// The rates of a window of this many seconds. `None` if it had no whole second, or if the counters were not read.
+    /// The rates of a window of this many seconds. `None` if it had no full second, or if the counters were not read.
     pub(super) fn new(interface: &MeasuredInterface, rates: &Rates, seen: Tally, seconds: u64) -> Option<Self> {
         if rates.most.is_zero() && !seen.is_zero() {
             return None;
@@ -79,7 +79,7 @@ fn distribution(recorded: &Recorded<u32>, [min, max]: [u64; 2]) -> Histogram {
     Histogram { count: recorded.len(), min, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99), max, buckets }
 }
 
-/// A line for each interface: its mean second, its busiest ones, and the busiest of all.
+/// A line for each interface: its median second, the 90th percentile, and its busiest second.
 pub(super) fn grid(rates: &[InterfaceRates]) -> Grid {
     let mut grid = Grid::new([Left, Left, Right, Right, Right, Right, Right, Right]).with_optional(3);
     let captions = ["", "", "median", "90 %", "max", "median", "90 %", "max"];

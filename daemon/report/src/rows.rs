@@ -1,4 +1,4 @@
-//! Rows in a report: what views, lists of floods and scans, and questions come to has one shape.
+//! Rows in a report. Views, lists of floods and scans, and answers have the same form of row.
 
 use std::iter;
 
@@ -18,36 +18,36 @@ use weir_sketch::{Estimate as Sketched, hyperloglog::CONFIDENCE};
 
 use super::Estimate;
 
-/// What a view comes to.
+/// The result of a view.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct View {
     /// Its name.
     pub name: String,
     /// The fields that make a row's key.
     pub by: Vec<String>,
-    /// What is measured: `bytes` or `packets` (rows have both, and this one orders them), `flows`, `new_flows`, or
-    /// `distinct` with the fields of which different values are counted.
+    /// The measure: `bytes` or `packets` (rows have both, and this one orders them), `flows`, `new_flows`, or
+    /// `distinct` with the fields whose different values are counted.
     #[schemars(with = "serde_json::Value")]
     pub measure: Value,
-    /// `once`: each packet counts once, however many interfaces carried it. `per_interface`: it counts on each
-    /// interface that carried it, because the view tells interfaces apart.
+    /// `once`: each packet counts once, on however many interfaces it was seen. `per_interface`: a packet counts on
+    /// each interface, because the view distinguishes interfaces.
     pub counted: String,
     /// The probability that the true numbers of all rows and totals lie between their bounds, 0 to 1; 1 if they always
     /// do.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
-    /// All that the view matched, of which the rows are parts. Absent if each interface has a table of its own, and
-    /// where flows or different values are counted.
+    /// All packets and bytes that the view matched. The rows are parts of it. Absent if each interface has its own
+    /// table, and if flows or different values are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Sums>,
-    /// How evenly packets or bytes are spread over all keys, listed or not. Absent unless the view asks for it with
-    /// `entropy: true`, and if nothing matched.
+    /// How evenly packets or bytes are spread over all keys, listed or not. Absent if the view does not have `entropy:
+    /// true`, and if nothing matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entropy: Option<Entropy>,
-    /// The rows, the largest first. Absent if each interface has a table of its own.
+    /// The rows, the largest first. Absent if each interface has its own table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<Vec<Row>>,
-    /// A table for each interface and direction that has rows. Absent if there is one for all.
+    /// A table for each interface and direction that has rows. Absent if there is one table for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tables: Option<Vec<ViewTable>>,
 }
@@ -60,21 +60,21 @@ pub struct ViewTable {
     /// `ingress` or `egress`; absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// All that the view matched there, of which the rows are parts. Absent where flows or different values are
-    /// counted.
+    /// All packets and bytes that the view matched there. The rows are parts of it. Absent if flows or different values
+    /// are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Sums>,
     /// The rows, the largest first.
     pub rows: Vec<Row>,
 }
 
-/// Shannon's entropy of the distribution of packets or bytes over keys: 0 if one key has all, and log2 of the number of
-/// keys if all have the same.
+/// Shannon's entropy of the distribution of packets or bytes over keys: 0 if one key has everything, and log2 of the
+/// number of keys if all keys have the same amount.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Entropy {
-    /// In bits.
+    /// The entropy in bits.
     pub bits: Bits,
-    /// The entropy divided by what it is if as many keys have the same, 0 to 1; 0 if there is one key.
+    /// The entropy divided by the entropy of the same number of equal keys, 0 to 1; 0 if there is one key.
     #[schemars(range(min = 0, max = 1))]
     pub normalized: f64,
     /// How many different keys there are.
@@ -113,7 +113,7 @@ impl Entropy {
     }
 }
 
-/// Packets and bytes of all that a view matched. A packet counts once, also if it counts in two rows (`host`).
+/// All packets and bytes that a view matched. A packet counts once, even if it counts in two rows (`host`).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sums {
     /// Packets.
@@ -122,20 +122,20 @@ pub struct Sums {
     pub bytes: Estimate,
 }
 
-/// One row of a view, of a list of floods or scans, or of the answers: the fields of its key by their names, and what
-/// was measured.
+/// One row of a view, of a list of floods or scans, or of the answers: the fields of its key by name, and the measured
+/// numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
-    /// Its place in a list, from 1. Absent for a key that was asked for.
+    /// Its rank in the list, from 1. Absent in answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// The name of the view that knows it. Only of a key that was asked for.
+    /// The name of the view that answers. Only in answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<String>,
     /// The fields of its key.
     #[serde(flatten)]
     pub key: Map<String, Value>,
-    /// Packets. Of a key that was asked for and that no list holds, the truth may be anything between the bounds.
+    /// Packets. In the answer for a key that no list has, any number between the bounds is possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<Estimate>,
     /// Bytes on the wire.
@@ -152,22 +152,23 @@ pub struct Row {
     pub distinct: Option<Estimate>,
 }
 
-/// Who touches many: floods and scans. Each list has the largest, with bounds for all its rows together.
+/// Addresses with many different peers or ports: floods and scans. Each list has the largest rows, with bounds that
+/// hold for all of them together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// The probability that the true numbers of all rows of a list lie between their bounds, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
-    /// Destinations by how many different sources send to them: floods have many.
+    /// Destinations by the number of different sources that send to them. A flooded destination has many.
     pub sources_per_destination: Vec<Row>,
-    /// Sources by how many different destinations they send to: scans of a network have many.
+    /// Sources by the number of different destinations that they send to. A scanner of a network has many.
     pub destinations_per_source: Vec<Row>,
-    /// Sources by how many different destination ports they send to: scans of hosts have many.
+    /// Sources by the number of different destination ports that they send to. A scanner of hosts has many.
     pub ports_per_source: Vec<Row>,
 }
 
 impl Spread {
-    /// The lists of these answers; empty for those that are switched off.
+    /// The lists from these answers. Lists that are switched off are empty.
     pub fn new(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInterface]) -> Self {
         let mut confidence = CONFIDENCE;
         let mut list = |standard| {
@@ -188,7 +189,7 @@ impl Spread {
     }
 }
 
-/// The answers for the keys that were asked for.
+/// The answers for the requested keys.
 pub fn answers(plan: &Views, found: &[Found], interfaces: &[MeasuredInterface]) -> Vec<Row> {
     let answer = |Found { view: nth, key, known }: &Found| {
         let Question { by, view, .. } = &plan.questions[*nth];
@@ -203,20 +204,20 @@ pub fn answers(plan: &Views, found: &[Found], interfaces: &[MeasuredInterface]) 
 }
 
 impl View {
-    /// Its tables, each with its total and rows: one for all, or one for each interface and direction.
+    /// Its tables, each with its total and rows: one table for all, or one for each interface and direction.
     pub fn parts(&self) -> impl Iterator<Item = (Option<&ViewTable>, Option<&Sums>, &[Row])> {
         let whole = (None, self.total.as_ref(), self.rows.as_deref().unwrap_or_default());
         let tables = self.tables.iter().flatten().map(|table| (Some(table), table.total.as_ref(), &table.rows[..]));
         iter::once(whole).chain(tables)
     }
 
-    /// Whether its rows become series in metrics databases. These keep a series for every key that ever had a row, so
-    /// rows of addresses are exported only on request.
+    /// Whether its rows become series in metrics databases. Such a database keeps a series for every key that ever had
+    /// a row, so rows of addresses are exported only on request.
     pub fn has_series(&self) -> bool {
         self.name != Standard::Talkers.name()
     }
 
-    /// The user's views, in the order of the configuration; then the standard ones of each interface.
+    /// The user's views in the order of the configuration, then the standard views with tables of interfaces.
     pub fn all(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInterface]) -> Vec<Self> {
         let views = plan.in_views().filter_map(|(nth, question)| Some((question, answers.get(nth)?)));
         views.map(|(question, answer)| Self::new(plan, question, answer, interfaces)).collect()
@@ -258,7 +259,7 @@ fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredIn
     let key = |key: &ViewKey| {
         let mut shown = question.by.show(key, plan.facts(), |slot, shown| show_interface(slot, interfaces, shown));
         if question.view.per_interface {
-            // The table states it already.
+            // The table already states the interface.
             shown.remove("interface");
             shown.remove("direction");
         }

@@ -1,7 +1,7 @@
-//! The JSON Schemas (draft 2020-12) of what weir sends. They are files in `schema/`, and a test compares them with the
-//! structs that serialise it.
+//! The JSON Schemas (draft 2020-12) of the messages that weir sends. They are files in `schema/`, and a test compares
+//! them with the structs that serialise the messages.
 //!
-//! Fields that a schema does not name are allowed: they may be added within a schema version.
+//! Unknown fields are allowed, because fields may be added within a schema version.
 
 /// The JSON Schema of a report, indented, with a newline at its end.
 pub const REPORT: &str = include_str!("../schema/report.json");
@@ -9,7 +9,7 @@ pub const REPORT: &str = include_str!("../schema/report.json");
 pub const TOMBSTONE: &str = include_str!("../schema/tombstone.json");
 /// The JSON Schema of the message of a second, which `subscribe` on the control socket sends.
 pub const SECOND: &str = include_str!("../schema/second.json");
-/// The JSON Schema of the lists of the open window, with which `live` on the control socket answers.
+/// The JSON Schema of the answer to `live` on the control socket: the lists of the open window.
 pub const LIVE: &str = include_str!("../schema/live.json");
 
 #[cfg(test)]
@@ -28,7 +28,7 @@ mod tests {
     /// A report with every field present; also the sample for the tests of tables and sinks.
     const GOLDEN: &str = include_str!("../tests/golden/report.json");
 
-    /// The schema of `T`, made from the struct.
+    /// The schema of `T`, derived from the struct.
     fn made<T: JsonSchema>(title: &str) -> String {
         let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
         schema.insert("title".to_owned(), json!(title));
@@ -36,7 +36,7 @@ mod tests {
         format!("{:#}\n", schema.as_value())
     }
 
-    /// Replaces the format `ip`, which the standard does not have, by "IPv4 or IPv6".
+    /// Replaces the format `ip`, which is not in the standard, by "IPv4 or IPv6".
     struct SpellOutIp;
 
     impl Transform for SpellOutIp {
@@ -49,7 +49,7 @@ mod tests {
         }
     }
 
-    /// `WEIR_WRITE_SCHEMAS=1` writes the files anew.
+    /// `WEIR_WRITE_SCHEMAS=1` writes the files again.
     #[test]
     fn the_files_are_the_schemas_of_the_structs() {
         for (name, file, made) in [
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_optional_may_be_absent() {
+    fn optional_fields_may_be_absent() {
         let mut report: Value = serde_json::from_str(GOLDEN).unwrap();
         let parents = [
             ("", "previous"),

@@ -1,4 +1,4 @@
-//! What a running weir counted in the last second: exact, and long before the report.
+//! The exact counters of a running weir in the last second, long before the report.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use super::{Tally, instant};
 /// The schema that these structs serialise to.
 pub const SECOND_SCHEMA: &str = "weir.second/1";
 
-/// What each interface carried since the second before. `subscribe` on the control socket sends one such message a
+/// The traffic of each interface in the last second. `subscribe` on the control socket sends such a message each
 /// second. All counts are exact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Second {
@@ -19,12 +19,12 @@ pub struct Second {
     /// When the counters were read: the end of the second, RFC 3339 in UTC.
     #[serde(serialize_with = "instant::fixed")]
     pub time: Timestamp,
-    /// How much time is between this reading and the one before, in seconds, measured on a clock that is never
-    /// adjusted: about 1, and more if the daemon was held up.
+    /// The time between this reading and the previous one, in seconds, measured on a clock that is never adjusted:
+    /// about 1, or more if the daemon was delayed.
     #[schemars(range(min = 0))]
     pub seconds: f64,
-    /// How many messages before this one the reader did not get, because it read too slowly. What came in their seconds
-    /// is the growth of `total` without that of this second. Absent if there are none.
+    /// How many messages before this one the reader missed, because it read too slowly. The packets of the missed
+    /// seconds are the growth of `total` minus `counted`. Absent if it missed none.
     #[serde(default, skip_serializing_if = "super::alert::is_zero")]
     pub skipped: u64,
     /// When the open window began, RFC 3339 in UTC.
@@ -50,22 +50,22 @@ pub struct LastReport {
     pub end: Timestamp,
 }
 
-/// What one interface carried in one direction.
+/// The traffic of one interface in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterfaceSecond {
-    /// The interface's name; for a replay the capture's.
+    /// The interface's name. For a replay this is the name of the capture.
     pub name: String,
     /// `ingress` or `egress`; absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// How weir sees its packets, with the words of the report.
+    /// How weir sees its packets, in the words of the report.
     pub mode: String,
-    /// Packets and their bytes in this second. Absent where packet sockets count them (`afpacket`): they come with the
-    /// report.
+    /// Packets and bytes in this second. Absent if packet sockets count them (`afpacket`); then only the report has
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<Tally>,
-    /// A counter that only grows, by `counted` each second: the difference of two messages is exact, whatever came
-    /// between them. It does not begin at 0. Absent as `counted` is.
+    /// A counter that grows by `counted` each second. The difference of two messages is exact, whatever was sent
+    /// between them. It does not begin at 0. Absent if `counted` is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Tally>,
     /// Packets and bytes of the open window that are lost so far. Absent if that is not known before its end.
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_is_read_as_it_was_written_and_says_nothing_of_what_is_not_known() {
+    fn a_second_survives_writing_and_reading_and_omits_unknown_fields() {
         let second = Second {
             schema: SECOND_SCHEMA.to_owned(),
             time: "2026-11-20T08:00:03Z".parse().unwrap(),

@@ -5,8 +5,7 @@ use weir_measure::sizes::Sizes;
 
 use super::Histogram;
 
-/// Upper edges of the packet-size buckets, in bytes: those of the coarse classes, then jumbo frames and merged
-/// segments.
+/// Upper edges of the packet-size buckets, in bytes: first the coarse classes, then jumbo frames and merged segments.
 const EDGES: [u64; 12] = {
     let mut edges = [0, 0, 0, 0, 0, 0, 0, 4095, 9215, 16_383, 65_535, 1 << 20];
     let mut nth = 0;
@@ -31,7 +30,7 @@ pub(super) fn histogram(sizes: &Sizes) -> Histogram {
         if low > sizes.largest() {
             break;
         }
-        // The last one has all larger packets.
+        // The last class has all larger packets.
         let high = if edge == LAST_EDGE { u64::MAX } else { edge };
         buckets.push((edge, sizes.count_between(low, high)));
         low = edge + 1;

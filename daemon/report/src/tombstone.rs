@@ -1,28 +1,28 @@
-//! Tombstones: delivered in place of lost reports, they say which reports are lost, and why.
+//! Tombstones. weir delivers them in place of lost reports. They say which reports are lost, and why.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ids::Ids;
 
-/// The version of a tombstone's shape.
+/// The schema of a tombstone.
 pub const TOMBSTONE_SCHEMA: &str = "weir.tombstone/1";
 
 /// Why reports are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The spool was full, or its disk.
+    /// The spool or its disk was full.
     SpoolFull,
     /// The queue in memory was full: there is no spool, or it cannot be written.
     QueueFull,
-    /// They waited for longer than the spool keeps reports.
+    /// They waited longer than the spool keeps reports.
     TooOld,
-    /// The spool's file is not what was written.
+    /// The file in the spool is damaged.
     Damaged,
-    /// The collector will never take them.
+    /// The collector refuses them for good.
     Refused,
-    /// Somebody removed them from the spool.
+    /// A user removed them from the spool.
     Removed,
 }
 
@@ -49,26 +49,26 @@ impl Reason {
     }
 }
 
-/// Reports that will never come, as a sink gets it: one line of JSON.
+/// A message about reports that will never come: one line of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Tombstone {
     /// `weir.tombstone/1`.
     pub schema: String,
     /// Observer, run, and the numbers of the first and the last report: `7f3c9a52/b41d0c11/40-42`.
     pub id: String,
-    /// Whose reports these are.
+    /// The observer of the reports.
     pub observer: Whose,
     /// The number of the first report.
     pub first_seq: u64,
     /// The number of the last report.
     pub last_seq: u64,
-    /// How many reports these are.
+    /// The number of reports.
     pub reports: u64,
-    /// Why they are lost.
+    /// The reason why they are lost.
     pub reason: Reason,
 }
 
-/// Whose reports a tombstone is about.
+/// The observer of a tombstone's reports.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Whose {
     /// The observer's id, as in its reports.
@@ -82,7 +82,7 @@ impl Tombstone {
     pub fn new(ids: &Ids, reason: Reason) -> Self {
         Self {
             schema: TOMBSTONE_SCHEMA.to_owned(),
-            // Also that of one report differs from the report's own id.
+            // Even for a single report this differs from the report's own id.
             id: format!("{}/{}/{}-{}", ids.observer(), ids.run(), ids.first(), ids.last()),
             observer: Whose { id: ids.observer(), boot_id: ids.run() },
             first_seq: ids.first(),

@@ -1,9 +1,9 @@
-//! The union of several windows: what their reports say about all of them, with bounds.
+//! The union of several windows: sums and bounds over all of them, computed from their reports.
 //!
-//! A key that a list does not name had at most the window's total minus the lower bounds of the named keys, or all of
-//! the total if a packet counts for two keys. So bounds are narrow for keys that every window lists, and wide for keys
-//! that few list. A bound holds if those of all windows do: the probabilities that they do not are added up (Boole's
-//! inequality).
+//! A key that a list does not name had at most the window's total minus the lower bounds of the named keys, or the
+//! whole total if a packet counts for two keys. So bounds are narrow for keys that every window lists, and wide for
+//! keys that few windows list. A bound of the union holds if the bounds of all windows hold. The probabilities of
+//! failure are added up (Boole's inequality).
 
 mod list;
 
@@ -21,24 +21,25 @@ use super::{
 pub const REPORTS_KEPT: usize = 5;
 /// The schema that [`Union`] serialises to.
 pub const UNION_SCHEMA: &str = "weir.union/1";
-/// Maximum number of ids in a union. One of more windows has the first and the last id.
+/// Maximum number of ids in a union. A union of more windows has only the first and the last id.
 const IDS_MAX: usize = 64;
 
-/// What one observer measured in several consecutive windows. Its parts have the structure and names of a report's.
+/// The measurements of one observer in several consecutive windows. Its parts have the same structure and names as in a
+/// report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Union {
     /// The schema's name and version.
     pub schema: String,
-    /// The ids of the reports, the oldest first. Of very many only the first and the last.
+    /// The ids of the reports, the oldest first. If there are very many, only the first and the last.
     pub reports: Vec<String>,
-    /// How many windows these are.
+    /// The number of windows.
     #[serde(default)]
     pub windows: u64,
     /// From the start of the first window to the end of the last; `seconds` is the sum of all windows.
     pub window: Window,
     /// The observer, as in the last report.
     pub observer: Observer,
-    /// Each interface with its exact account. What cannot be summed is as in its last report.
+    /// Each interface with its exact ledger. Fields that cannot be summed are as in its last report.
     pub interfaces: Vec<Interface>,
     /// Sums over all interfaces.
     pub totals: Totals,
@@ -52,13 +53,13 @@ pub struct Union {
     pub top_by_packets: Top,
     /// Views of bytes and packets.
     pub views: Vec<View>,
-    /// The other views and the lists of prefixes, by name: their counts cannot be summed, or they are not in every
-    /// report.
+    /// The names of the other views and of the lists of prefixes. Their counts cannot be summed, or they are not in
+    /// every report.
     pub left_out: Vec<String>,
     /// The largest packet, in bytes on the wire.
     #[serde(default)]
     pub largest_packet_bytes: u64,
-    /// Times that were asked for and of which no window is known. Absent if there are none.
+    /// Requested times without windows. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Gap>,
 }
@@ -80,14 +81,14 @@ impl Union {
         Self::join(&reports.iter().map(Self::one).collect::<Vec<_>>())
     }
 
-    /// One window, with what a union can have of it.
+    /// The union of a single window.
     pub fn one(report: &Report) -> Self {
         let (views, others): (Vec<_>, Vec<_>) = report.views.iter().cloned().partition(|view| order(view).is_some());
         let Top { source_prefixes, destination_prefixes, .. } = &report.top;
         let prefixes = [("source_prefixes", source_prefixes), ("destination_prefixes", destination_prefixes)];
         let prefixes = prefixes.into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(name, _)| name.to_owned());
-        // What a prefix has beyond its members depends on which members are listed, and that differs from window to
-        // window.
+        // The traffic of a prefix without its listed members depends on which members are listed, and that differs
+        // between windows.
         let without_prefixes =
             |top: &Top| Top { source_prefixes: Vec::new(), destination_prefixes: Vec::new(), ..top.clone() };
         Self {
@@ -109,8 +110,8 @@ impl Union {
         }
     }
 
-    /// The union of several unions, the oldest first; `None` if there are none. A part that has lost rows widens the
-    /// bounds of their keys, and makes none of them wrong.
+    /// The union of several unions, the oldest first; `None` if there are none. If a part has lost rows, the bounds of
+    /// their keys become wider, but stay correct.
     pub fn join(parts: &[Self]) -> Option<Self> {
         let (first, last) = (parts.first()?, parts.last()?);
         let windows = || parts.iter().map(|part| part.window);
@@ -152,14 +153,14 @@ impl Union {
         })
     }
 
-    /// How many lists it has.
+    /// The number of lists.
     pub fn lists(&self) -> usize {
         const LISTS_OF_TOPS: usize = 10;
         let of_views = self.views.iter().map(|view| view.tables.as_ref().map_or(1, Vec::len));
         LISTS_OF_TOPS + of_views.sum::<usize>()
     }
 
-    /// Keeps at most this many rows of each list, and this many interfaces: the others are added up.
+    /// Keeps at most this many rows of each list and this many interfaces. Further interfaces are added up.
     pub fn trim(&mut self, rows: usize, interfaces: usize) {
         for Top { flows, sources, destinations, pairs, services, .. } in [&mut self.top, &mut self.top_by_packets] {
             flows.truncate(rows);
@@ -256,7 +257,7 @@ fn totals_bounds(parts: &[Union]) -> Option<TotalsBounds> {
 }
 
 impl Distinct {
-    /// How many there are in either of two windows.
+    /// The number in the union of two windows.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             value: self.value.max(other.value),
@@ -328,13 +329,13 @@ fn interface(parts: &[&Interface]) -> Option<Interface> {
     Some(sum)
 }
 
-/// What weir itself has seen, without what it missed while it was blind.
+/// The packets that weir itself saw, without those that it missed while it was blind.
 fn seen_itself(Ledger { seen, lost, .. }: &Ledger) -> Tally {
     let missed = lost.get(Loss::Blind.name()).copied().unwrap_or_default();
     Tally { packets: seen.packets.saturating_sub(missed.packets), bytes: seen.bytes.saturating_sub(missed.bytes) }
 }
 
-/// The coverage of all windows that state theirs, weighted by what the interface counted.
+/// The coverage of all windows that have one, weighted by the interface's own count.
 fn together_covered(
     parts: &[&Interface],
     seen: impl Fn(&Ledger) -> u64,
@@ -417,7 +418,7 @@ fn view(last: &View, parts: &[Union]) -> Option<View> {
     let by_packets = order(last)?;
     let same = |view: &&View| view.name == last.name && view.by == last.by && view.measure == last.measure;
     let views: Vec<&View> = parts.iter().map(|part| part.views.iter().find(same)).collect::<Option<_>>()?;
-    // Both addresses of a packet are hosts, so it counts for two keys.
+    // Both addresses of a packet are hosts, so a packet counts for two keys.
     let counts_twice = last.by.iter().any(|field| field == "host" || field.starts_with("host/"));
     let rows = match last.rows {
         Some(_) => {
@@ -478,7 +479,7 @@ fn tables(views: &[&View], parts: &[Union], by_packets: bool, counts_twice: bool
                     windows.push(listed(&table.rows, table.total.as_ref()?, counts_twice));
                     total = Some(sums(total, table.total?));
                 }
-                // The window has no table, because nothing that was measured matched.
+                // The window has no table, because no measured packet matched.
                 None => {
                     let others = unmeasured(part, one);
                     total = Some(sums(total, at_most(others)));
@@ -492,7 +493,8 @@ fn tables(views: &[&View], parts: &[Union], by_packets: bool, counts_twice: bool
     Some(all)
 }
 
-/// What was sampled out or lost on a table's interface in a window: how much of it would have matched is unknown.
+/// The packets that were sampled out or lost on a table's interface in a window. How many of them would have matched is
+/// unknown.
 fn unmeasured(part: &Union, table: &ViewTable) -> Tally {
     let mut all = Tally::default();
     let is_same = |interface: &&Interface| interface.name == table.interface && interface.direction == table.direction;
@@ -500,7 +502,7 @@ fn unmeasured(part: &Union, table: &ViewTable) -> Tally {
         for tally in std::iter::once(sampled_out).chain(lost.values()) {
             add(&mut all, *tally);
         }
-        // The sizes of these packets are assumed. As far as is known, none exceeded the largest packet.
+        // The sizes of these packets are unknown. Assume that none exceeded the largest packet.
         let mut dropped = Tally::default();
         for reason in Loss::UNREAD {
             add(&mut dropped, lost.get(reason.name()).copied().unwrap_or_default());

@@ -69,11 +69,9 @@ impl Answers {
         let (reply, answer) = oneshot::channel();
         match self.0.try_send((question, reply)) {
             Ok(()) => answer.await.unwrap_or_else(|_| Err(Refusal::Unavailable("weir is ending".to_owned()))),
-            Err(TrySendError::Full(_)) => Err(Refusal::Unavailable(
-                "weir is busy with other questions: ask \
-                                                                    again"
-                    .to_owned(),
-            )),
+            Err(TrySendError::Full(_)) => {
+                Err(Refusal::Unavailable("weir is busy with other questions: ask again".to_owned()))
+            }
             Err(TrySendError::Disconnected(_)) => Err(Refusal::Unavailable("weir is ending".to_owned())),
         }
     }

@@ -1,8 +1,8 @@
 //! Alerts: applies the [rules](weir_config::rule) to each report.
 //!
-//! A report is judged as it will be sent: [`Alerts::judge`] reads the numbers, takes the bound for which a rule
-//! certainly holds, and advances the [`state`] of each rule by a window. Nothing here reads a clock or sends anything.
-//! [`notice`] notifies people.
+//! A report is judged in the form in which it will be sent: [`Alerts::judge`] reads the numbers, takes the bound at
+//! which a rule certainly holds, and advances the [`state`] of each rule by a window. This module reads no clock and
+//! sends nothing. [`notice`] notifies people.
 
 pub mod notice;
 pub mod number;
@@ -20,7 +20,7 @@ use self::{
 };
 use crate::{Alert, Evidence, Report, series::point::Owner};
 
-/// The most numbers that an alert shows: enough to act on, and a report stays small.
+/// The most numbers that an alert shows: enough to act on, and few enough to keep the report small.
 pub const EVIDENCE_MAX: usize = 10;
 /// The shortest and the longest complete window, as parts of the interval.
 const WHOLE: [f64; 2] = [0.9, 1.1];
@@ -31,7 +31,7 @@ pub struct Alerts {
     rules: Vec<RuleState>,
     /// The lengths of windows that are judged, in seconds.
     whole: [f64; 2],
-    /// When the last window ended, if the next one may follow at once.
+    /// The end of the last window, if the next one may follow immediately.
     last_end: Option<Timestamp>,
 }
 
@@ -52,7 +52,7 @@ impl Alerts {
         alerts
     }
 
-    /// The same for windows of at least a second: shorter ones have no rate.
+    /// The same for windows of any length from a second on. Shorter windows have no rate.
     pub fn of_any_length(rules: &[Rule]) -> Self {
         Self { whole: [1.0, f64::INFINITY], ..Self::new(rules, Duration::MAX) }
     }
@@ -63,7 +63,7 @@ impl Alerts {
         active.map(|rule_state| (rule_state.rule.to_string(), rule_state.state)).collect()
     }
 
-    /// Restores the states from an earlier weir, for rules that are the same.
+    /// Restores the states from an earlier weir for unchanged rules.
     pub fn resume(&mut self, states: &[(String, State<Timestamp>)]) {
         for rule_state in &mut self.rules {
             let rule = rule_state.rule.to_string();
@@ -73,7 +73,7 @@ impl Alerts {
         }
     }
 
-    /// The alerts for a report, which is that of the next window. Inactive rules give none.
+    /// The alerts for the report of the next window. Inactive rules have none.
     pub fn judge(&mut self, report: &Report) -> Vec<Alert> {
         let is_whole = self.judges(report.window.seconds);
         // If the clock was stepped, the next window starts at another time although there is no gap.
@@ -97,14 +97,15 @@ impl Alerts {
         self.rules.is_empty()
     }
 
-    /// Announces that rules not among these judge only the next report. Their alerts end with it.
+    /// Announces the next rules. Rules that are not among them judge only the next report, and their alerts end with
+    /// it.
     pub fn part_from(&mut self, next: &[Rule]) {
         for rule_state in &mut self.rules {
             rule_state.leaves = !next.contains(&rule_state.rule);
         }
     }
 
-    /// Replaces the rules. Those that stay keep their states.
+    /// Replaces the rules. Rules that stay keep their states.
     pub fn change(&mut self, rules: &[Rule], interval: Duration) {
         let before = std::mem::take(&mut self.rules);
         let stand = |rule: &Rule| {
@@ -145,7 +146,7 @@ impl RuleState {
 /// The result of a rule for a report.
 struct RuleResult<'r> {
     verdict: Verdict,
-    /// The numbers that are farthest on the rule's side, the farthest first, in the unit of the rule.
+    /// The most extreme numbers on the side of the limit, in the unit of the rule, the most extreme first.
     farthest: Vec<(Number, Owner<'r>)>,
     beyond: usize,
     between: usize,
@@ -155,7 +156,7 @@ impl<'r> RuleResult<'r> {
     fn of(rule: &Rule, report: &'r Report) -> Self {
         let Rule { when, interface: only, clear, .. } = rule;
         let (operator, scale) = (when.operator, when.scale(report.window.seconds));
-        // A larger value is farther on the rule's side.
+        // A larger value is more extreme.
         let far =
             |number: &Number| if operator.is_upward() { number.judged(operator) } else { -number.judged(operator) };
         let mut result = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
@@ -185,8 +186,8 @@ impl<'r> RuleResult<'r> {
         result
     }
 
-    /// The numbers that decided, and how many more there are: those beyond the limit, or else those beyond the limit
-    /// for ending, or else the nearest one to it.
+    /// The numbers that decided, and how many more there are. These are the numbers beyond the limit; if there are
+    /// none, those beyond the limit for ending; otherwise the number that is nearest to that limit.
     fn evidence(&self, is_scaled: bool) -> (Vec<Evidence>, u64) {
         let all = if self.beyond > 0 { self.beyond } else { self.between.max(1) };
         let shown = self.farthest.iter().take(all);
@@ -238,7 +239,7 @@ fn evidence(number: Number, owner: &Owner<'_>, is_scaled: bool) -> Evidence {
     }
 }
 
-/// A number rounded to the digits that people read.
+/// A number, rounded for people.
 fn rounded(number: f64, to: fn(f64) -> f64) -> f64 {
     const DIGITS: i32 = 6;
     if number == 0.0 || !number.is_finite() {

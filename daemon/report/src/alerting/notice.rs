@@ -29,10 +29,10 @@ pub fn messages(report: &Report) -> impl Iterator<Item = Encoded> {
     changes(report).map(|alert| message(report, alert))
 }
 
-/// The last messages to a webhook that is not in the next configuration: all alerts that it knows of end.
+/// The last messages to a webhook that the next configuration does not have: all alerts that it knows end.
 pub fn parting(report: &Report) -> Vec<Encoded> {
     let last = report.alerts.iter().filter_map(|alert| match alert.change.as_deref() {
-        // It would never get the end.
+        // The webhook would never learn the end.
         Some("begins") => None,
         Some(_) => Some(message(report, alert)),
         None if goes_on(alert) => Some(message(report, &changed(alert, "withdrawn", "ends"))),
@@ -41,13 +41,13 @@ pub fn parting(report: &Report) -> Vec<Encoded> {
     last.collect()
 }
 
-/// The first messages to a webhook that replaces another one, or none: ongoing alerts begin there.
+/// The first messages to a new webhook: ongoing alerts begin there.
 pub fn taking_over(report: &Report) -> Vec<Encoded> {
     let going_on = report.alerts.iter().filter(|alert| goes_on(alert));
     going_on.map(|alert| message(report, &changed(alert, &alert.state, "begins"))).collect()
 }
 
-/// Whether it has begun and not ended.
+/// Whether an alert has begun and not ended.
 fn goes_on(alert: &Alert) -> bool {
     ["firing", "clearing"].contains(&alert.state.as_str())
 }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_that_goes_hears_of_each_end_and_the_next_one_of_what_goes_on() {
+    fn a_removed_webhook_gets_each_end_and_a_new_one_gets_the_ongoing_alerts() {
         let mut report: Report = serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap();
         let alert = report.alerts[0].clone();
         let alerts = [

@@ -4,8 +4,8 @@ use weir_config::rule::Operator;
 
 use crate::series::point::Reading;
 
-/// A number of a report. The truth lies between the bounds, with the confidence that the report states; the bounds of
-/// an exact number are equal.
+/// A number of a report. The true number lies between the bounds, with the confidence that the report states. The
+/// bounds of an exact number are equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Number {
     /// The number.
@@ -17,7 +17,7 @@ pub struct Number {
 }
 
 impl Number {
-    /// Nothing, for certain.
+    /// Exactly zero.
     pub const ZERO: Self = Self { value: 0.0, lower: 0.0, upper: 0.0 };
 
     /// The sum of two numbers.
@@ -27,7 +27,7 @@ impl Number {
         Self { value: value + other.value, lower: lower + other.lower, upper: upper + other.upper }
     }
 
-    /// The bound by which a rule judges it: if this is beyond the limit, so is the truth.
+    /// The bound that a rule compares with its limit. If this bound is beyond the limit, so is the true number.
     pub const fn judged(self, by: Operator) -> f64 {
         if by.is_upward() { self.lower } else { self.upper }
     }

@@ -1,4 +1,4 @@
-//! Reading the numbers that a rule is about.
+//! Reads the numbers that a rule is about.
 
 use weir_config::rule::subject::Selector;
 
@@ -11,8 +11,8 @@ use crate::{
     },
 };
 
-/// Calls `each` with every number at this place and its owner. Of what is counted in a window an owner has one number:
-/// the sum of all of its points there, which is 0 if there is none.
+/// Calls `each` with every number that the selector finds, and its owner. If the number is counted in a window, each
+/// owner has one number: the sum of all its points, or 0 if there are none.
 pub(super) fn visit<'r>(selector: &Selector, report: &'r Report, each: &mut dyn FnMut(Number, Owner<'r>)) {
     let Some(series) = Series::named(&selector.series) else { return };
     for group in series.groups(report) {
@@ -27,7 +27,7 @@ pub(super) fn visit<'r>(selector: &Selector, report: &'r Report, each: &mut dyn 
     }
 }
 
-/// Whether a point has all labels of a place.
+/// Whether a point has all labels of the selector.
 fn is_there(point: &Point<'_>, selector: &Selector) -> bool {
     let has = |name: &str, value: &str| point.labels.iter().any(|(own, label)| *own == name && label.text() == value);
     selector.labels.iter().all(|(name, value)| has(name, value))

@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 pub enum Verdict {
     /// A number is certainly beyond the limit.
     Beyond,
-    /// None is, but one is beyond the limit for ending.
+    /// No number is, but one is beyond the limit for ending.
     Between,
-    /// None is beyond either limit.
+    /// No number is beyond either limit.
     Within,
     /// The window cannot be judged.
     Silent,
@@ -33,9 +33,9 @@ pub enum State<T> {
     Inactive,
     /// A number is beyond the limit, but not for long enough.
     Pending(Since<T>),
-    /// It has been so for long enough.
+    /// A number has been beyond the limit for long enough.
     Firing {
-        /// Since when.
+        /// How long.
         since: Since<T>,
         /// For how many windows in a row no number has been beyond the limit for ending.
         within: u32,
@@ -61,7 +61,7 @@ impl<T: Copy> Since<T> {
     }
 }
 
-/// What a window changes.
+/// The change that a window causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<T> {
     /// Nothing to report.
@@ -73,7 +73,7 @@ pub enum Change<T> {
 }
 
 impl<T: Copy> State<T> {
-    /// Advances by a window that starts at `start`. A rule takes `windows` windows to begin and to end its alerts.
+    /// Advances by a window that starts at `start`. It takes `windows` windows to begin or end an alert.
     pub fn step(&mut self, verdict: Verdict, start: T, windows: u32) -> Change<T> {
         let (next, change) = match (*self, verdict) {
             (same, Verdict::Silent) => (same, Change::None),
@@ -96,7 +96,7 @@ impl<T: Copy> State<T> {
         change
     }
 
-    /// Time has passed without a window, so that windows are no longer in a row.
+    /// Notes that time has passed without a window, so the windows before and after it are not in a row.
     pub fn pause(&mut self) {
         *self = match *self {
             Self::Inactive | Self::Pending(_) => Self::Inactive,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_begins_and_ends_after_exactly_so_many_windows() {
+    fn an_alert_begins_and_ends_after_exactly_the_needed_windows() {
         assert_eq!(story(1, &[Within, Beyond, Beyond, Within, Within]), ".FfE.");
         assert_eq!(story(2, &[Beyond, Within, Beyond, Beyond, Within, Within, Within]), "p.pFcE.");
         assert_eq!(story(3, &[Beyond, Beyond, Beyond, Beyond, Within, Within, Within]), "ppFfccE");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_knows_since_when_and_for_how_many_windows() {
+    fn a_state_has_its_start_and_its_number_of_windows() {
         let mut state = State::default();
         let verdicts = [Within, Beyond, Silent, Beyond, Between, Within];
         let changes: Vec<_> = (10..).zip(verdicts).map(|(start, verdict)| state.step(verdict, start, 2)).collect();
@@ -178,9 +178,9 @@ mod tests {
         assert_eq!(state.step(Within, 16, 2), Change::Ends(Since { start: 11, windows: 5 }));
     }
 
-    /// Compares with the definition for all sequences of six windows: the last windows decide.
+    /// For all sequences of six windows, compares with the definition that the last windows decide.
     #[test]
-    fn every_story_is_as_its_last_windows_say() {
+    fn the_last_windows_decide_in_every_sequence() {
         const VERDICTS: [Verdict; 3] = [Beyond, Between, Within];
         for windows in 1..=3_u32 {
             for nth in 0..3_usize.pow(6) {

@@ -1,4 +1,4 @@
-//! Judging reports by rules: numbers, bounds, evidence.
+//! Tests how rules judge reports: numbers, bounds, evidence.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ fn fires(text: &str, report: &Report) -> bool {
 }
 
 #[test]
-fn rules_that_are_the_same_go_on_after_a_restart() {
+fn unchanged_rules_keep_their_states_after_a_restart() {
     let report = golden();
     let rule = |text: &str| Rule { windows: 3, ..rule(text) };
     let (same, other) = (rule("packets > 1"), rule("packets > 2"));
@@ -57,7 +57,7 @@ fn rules_that_are_the_same_go_on_after_a_restart() {
 #[test]
 fn numbers_are_found_under_the_names_of_the_report() {
     let report = golden();
-    // The first is beyond the number of the golden report, the second is not.
+    // The golden report meets the first condition, but not the second.
     for (above, not) in [
         ("totals.packets > 1200344", "totals.packets > 1200345"),
         ("packets >= 1200345", "packets >= 1200346"),
@@ -109,17 +109,17 @@ fn every_name_is_read() {
     }
     assert!(without.is_empty(), "the golden report has no number for these: {without:?}");
     report.interfaces.clear();
-    assert!(!fires("coverage < 0.99", &report), "what is not there is not too small");
+    assert!(!fires("coverage < 0.99", &report), "a missing number is not too small");
     let own = &mut report.self_metrics;
     (own.cache_hit_rate, own.cpu_ns_per_packet, own.rss_bytes) = (None, None, None);
     for what in ["cache_hit_rate", "cpu_ns_per_packet", "rss_bytes"] {
-        assert!(!fires(&format!("self.{what} < 1"), &report), "{what}: what is not known is not too small");
+        assert!(!fires(&format!("self.{what} < 1"), &report), "{what}: an unknown number is not too small");
     }
 }
 
-/// Every number that a rule can use, under each of its names.
+/// Checks every number that a rule can use, under each of its names.
 #[test]
-fn rules_read_the_golden_report_as_they_did() {
+fn rules_read_the_same_numbers_from_the_golden_report() {
     let report = golden();
     let views = Config::parse(include_str!("../../tests/golden/views.yaml"), "views.yaml").unwrap().views;
     let mut text = String::new();
@@ -128,7 +128,7 @@ fn rules_read_the_golden_report_as_they_did() {
         for name in catalogue.spellings().filter(|name| nth == 0 || both[0].find(name).is_none()) {
             let subject = catalogue.find(name).unwrap();
             text += &format!("{name} ({subject:?}, {:?})\n", subject.dimension);
-            // The other names of a subject give the same numbers.
+            // A subject has the same numbers under its other names.
             if name != subject.name {
                 continue;
             }
@@ -148,7 +148,7 @@ fn row(value: u64, lower: u64, upper: u64) -> Report {
 }
 
 #[test]
-fn only_the_bound_that_makes_it_certain_decides() {
+fn only_the_bound_that_makes_a_condition_certain_decides() {
     // Above: the lower bound.
     assert!(!fires("destinations_per_source > 5000", &row(9_000, 5_000, 12_000)), "it may be 5000");
     assert!(fires("destinations_per_source > 5000", &row(5_500, 5_001, 12_000)));
@@ -162,7 +162,7 @@ fn only_the_bound_that_makes_it_certain_decides() {
     assert!(!fires("unique.src_ip < 100", &unique(10, 100)), "it may be 100");
     assert!(fires("unique.src_ip < 100", &unique(10, 99)));
     assert!(fires("unique.src_ip <= 100", &unique(10, 100)));
-    // A count by protocol has bounds if packets are missing.
+    // The count of a protocol has bounds if packets are missing.
     let mut report = golden();
     let tcp = report.totals.bounds.unwrap().tcp_packets;
     let [above, below] = [tcp.lower - 1, tcp.upper + 1];
@@ -176,7 +176,7 @@ fn only_the_bound_that_makes_it_certain_decides() {
 }
 
 #[test]
-fn bytes_that_are_assumed_make_nothing_certain() {
+fn assumed_bytes_never_make_a_condition_certain() {
     let mut report = golden();
     let dropped = report.interfaces[0].ledger.lost.get_mut("socket_drop").unwrap();
     (dropped.packets, dropped.bytes) = (100, 100_000);
@@ -187,9 +187,9 @@ fn bytes_that_are_assumed_make_nothing_certain() {
     assert!(!fires("totals.bytes > 912245678", &report));
 }
 
-/// For random bounds around a truth: a rule never fires if the truth does not meet it.
+/// With random bounds around a true number, a rule never fires if the true number does not meet its condition.
 #[test]
-fn what_is_not_true_never_fires() {
+fn a_false_condition_never_fires() {
     let mut random = 7_u64;
     let mut draw = |below: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -208,11 +208,11 @@ fn what_is_not_true_never_fires() {
         assert!(!is_below || truth < limit, "{truth} in {lower} to {upper} is not below {limit}");
         fired += usize::from(is_above) + usize::from(is_below);
     }
-    assert!(fired > 500, "{fired}: too few to show anything");
+    assert!(fired > 500, "{fired} alerts are too few for this test");
 }
 
 #[test]
-fn an_alert_tells_its_numbers_the_farthest_first() {
+fn an_alert_lists_its_numbers_the_most_extreme_first() {
     let mut report = golden();
     let template = report.spread.destinations_per_source[0].clone();
     let row = |nth: u64| {
@@ -229,7 +229,7 @@ fn an_alert_tells_its_numbers_the_farthest_first() {
     assert_eq!(shown, expected);
     let first = &alert.evidence[0];
     assert_eq!((first.value, first.lower, first.upper), (2_000.0, 1_800.0, Some(2_200.0)));
-    assert_eq!(first.key.len(), 1, "the key, and nothing that was measured: {:?}", first.key);
+    assert_eq!(first.key.len(), 1, "only the key, no measured number: {:?}", first.key);
     assert_eq!(first.holder(), "src_ip 192.0.2.20");
     assert_eq!(first.amount(None), "2000 (1800 to 2200)");
     // Numbers that are too small come smallest first.
@@ -252,7 +252,7 @@ fn a_rule_for_an_interface_is_not_about_others() {
 }
 
 #[test]
-fn a_story_has_its_states_and_its_numbers() {
+fn an_alert_has_the_right_states_and_numbers_from_beginning_to_end() {
     let rule = Rule { windows: 2, clear: 4_000.0, ..rule("destinations_per_source > 5000") };
     let mut alerts = Alerts::new(&[rule], TEN);
     let told: Vec<String> = [6_000, 6_000, 6_000, 4_500, 3_000, 4_500, 3_000, 100, 100]
@@ -291,7 +291,7 @@ fn a_window_that_is_cut_off_is_not_judged() {
     let mut quiet = row(0, 0, 0);
     quiet.window.seconds = 8.9;
     let still = alerts.judge(&quiet).pop().unwrap();
-    assert_eq!((still.state.as_str(), still.change, still.windows), ("firing", None, 1), "it stays as it was");
+    assert_eq!((still.state.as_str(), still.change, still.windows), ("firing", None, 1), "the state stays");
 }
 
 #[test]
@@ -304,10 +304,10 @@ fn a_window_that_is_too_long_begins_nothing_and_ends_nothing() {
         let told = told.iter().map(|alert| format!("{} {}", alert.state, alert.change.clone().unwrap_or_default()));
         told.collect::<Vec<_>>()
     };
-    assert_eq!(judge(25.2, 12_000), [""; 0], "so much came in more than two windows");
+    assert_eq!(judge(25.2, 12_000), [""; 0], "this much came in more than two windows");
     assert_eq!(judge(11.1, 6_000), [""; 0]);
     assert_eq!(judge(10.9, 6_000), ["firing begins"]);
-    assert_eq!(judge(25.2, 0), ["firing "], "it stays as it was");
+    assert_eq!(judge(25.2, 0), ["firing "], "the state stays");
     assert_eq!(judge(10.0, 0), ["cleared ends"]);
     let mut any = Alerts::of_any_length(&[rule("destinations_per_source > 5000")]);
     for (seconds, is_judged) in [(0.9, false), (1.0, true), (1e9, true)] {
@@ -319,7 +319,7 @@ fn a_window_that_is_too_long_begins_nothing_and_ends_nothing() {
 }
 
 #[test]
-fn windows_with_silence_between_them_are_not_in_a_row() {
+fn windows_with_a_gap_between_them_are_not_in_a_row() {
     let rule = Rule { windows: 2, ..rule("destinations_per_source > 5000") };
     let mut alerts = Alerts::new(&[rule], TEN);
     let mut judge = |start_s: i64, lower: u64, is_stepped: bool| {
@@ -341,7 +341,7 @@ fn windows_with_silence_between_them_are_not_in_a_row() {
 }
 
 #[test]
-fn another_configuration_ends_the_alerts_of_rules_that_it_does_not_have() {
+fn a_new_configuration_ends_the_alerts_of_removed_rules() {
     let [stays, leaves, new] =
         ["stays", "leaves", "new"].map(|name| Rule { name: name.to_owned(), ..rule("destinations_per_source > 5000") });
     let mut alerts = Alerts::new(&[stays.clone(), leaves], TEN);
@@ -375,12 +375,12 @@ fn another_configuration_ends_the_alerts_of_rules_that_it_does_not_have() {
 }
 
 #[test]
-fn what_a_late_cpu_has_may_be_missing() {
+fn packets_of_a_late_cpu_may_be_missing() {
     let mut report = golden();
     assert!(fires("totals.packets < 2000000", &report));
     report.self_metrics.late_cpus = vec![1];
     assert!(!fires("totals.packets < 2000000", &report), "there may be more");
-    assert!(fires("totals.packets > 1000000", &report), "there are so many at least");
+    assert!(fires("totals.packets > 1000000", &report), "there are at least this many");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Cell, TEXT_MIN};
 
-/// A line as it is written, and how many columns it takes.
+/// The text of a line, and its width in columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     text: String,
@@ -33,7 +33,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// Puts one cell after the other.
+/// Writes one cell after the other.
 #[derive(Debug)]
 pub struct Pen {
     width: usize,
@@ -43,7 +43,7 @@ pub struct Pen {
 }
 
 impl Pen {
-    /// Writes lines of at most `width` columns.
+    /// A pen for lines of at most `width` columns.
     pub const fn new(width: usize, color: bool) -> Self {
         Self { width, color, done: Vec::new(), line: Line { text: String::new(), width: 0 } }
     }
@@ -53,12 +53,12 @@ impl Pen {
         self.line.width
     }
 
-    /// Puts a cell into the line, after so many blanks.
+    /// Puts a cell into the line, after this many blanks.
     pub fn put(&mut self, blanks: usize, cell: &Cell) {
         self.line.append(blanks, &Line { text: cell.painted(self.color), width: cell.width() });
     }
 
-    /// Puts a cell into the line if it fits, otherwise into the next ones, indented by `indent`.
+    /// Puts a cell into the line if it fits, otherwise into the next lines, indented by `indent`.
     pub fn wrap(&mut self, blanks: usize, cell: &Cell, indent: usize) {
         let fits = |at: usize, cell: &Cell| at.saturating_add(cell.width()) <= self.width;
         if fits(self.line.width + blanks, cell) {
@@ -91,7 +91,7 @@ impl Pen {
         self.done.push(std::mem::take(&mut self.line));
     }
 
-    /// Ends the line if something is in it.
+    /// Ends the line if it is not empty.
     fn next_line(&mut self) {
         if self.line.width > 0 {
             self.end_line();

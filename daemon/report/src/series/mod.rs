@@ -1,5 +1,4 @@
-//! Every number of a report that leaves it in another form, in one table: what Prometheus and OTLP export, and what the
-//! rules of alerts judge.
+//! One table of all numbers of a report that are exported to Prometheus and OTLP, or judged by the rules of alerts.
 //!
 //! [`table::TABLE`] has a [`Series`] for each: its name, unit, kind and description, and a function that reads its
 //! [points](point) from a report. `weir_config::rule::catalogue` has the names by which rules select points.
@@ -14,28 +13,28 @@ use self::{
 };
 use crate::Report;
 
-/// A number that a report has once, or several times with different labels.
+/// A number of a report, which may appear several times with different labels.
 #[derive(Debug)]
 pub struct Series {
-    /// Its name; the exporters derive theirs from it.
+    /// Its name. The exporters derive their names from it.
     pub name: &'static str,
-    /// What it counts.
+    /// Its unit.
     pub unit: Unit,
     /// How it behaves from window to window.
     pub kind: Kind,
     /// One sentence about it.
     pub help: &'static str,
-    /// Where its bounds are series of their own. Rules use all bounds.
+    /// The targets in which its bounds are separate series. Rules use all bounds.
     bounds: &'static [Target],
-    /// Why it is not there, by [`Target`].
+    /// Why it is not exported, by [`Target`].
     absent: [Option<&'static str>; 3],
     get: Get,
 }
 
-/// Where numbers go.
+/// A target of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// What Prometheus scrapes.
+    /// Prometheus.
     Prometheus,
     /// OTLP metrics.
     Otlp,
@@ -50,20 +49,20 @@ pub enum Kind {
     Sum,
     /// Counted since the daemon's start.
     SinceStart,
-    /// As of the window: it goes up and down.
+    /// The value in the window. It goes up and down.
     Gauge,
     /// Always 1: its labels carry the information.
     Info,
 }
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
     /// Its code in the Unified Code for Units of Measure.
     pub ucum: &'static str,
-    /// The unit that ends names of Prometheus; empty if none does.
+    /// The suffix of names in Prometheus; empty if there is none.
     pub base: &'static str,
-    /// How many of the number are one of that unit.
+    /// How many of this unit make one of the Prometheus unit.
     pub parts: f64,
 }
 
@@ -88,11 +87,11 @@ impl Unit {
 /// The number itself, or one of its bounds.
 #[derive(Debug)]
 pub struct Side {
-    /// What names have for it; empty for the number itself.
+    /// The suffix of its name; empty for the number itself.
     pub name: &'static str,
-    /// What the description says of it.
+    /// What is appended to the description.
     pub help: &'static str,
-    /// Gets it.
+    /// Reads it.
     pub of: fn(&Reading) -> Option<Scalar>,
 }
 
@@ -108,22 +107,22 @@ impl Series {
         table::TABLE.iter().find(|series| series.name == name)
     }
 
-    /// All series that go there.
+    /// All series for this target.
     pub fn all(target: Target) -> impl Iterator<Item = &'static Self> {
         table::TABLE.iter().filter(move |series| series.absent(target).is_none())
     }
 
-    /// Why it does not go there; `None` if it does.
+    /// Why it is not exported to this target; `None` if it is.
     pub const fn absent(&self, target: Target) -> Option<&'static str> {
         self.absent[target as usize]
     }
 
-    /// The number and those of its bounds that are exported there.
+    /// The number, and the bounds that are exported to this target.
     pub fn sides(&self, target: Target) -> &'static [Side] {
         if self.bounds.contains(&target) { &SIDES } else { &SIDES[..1] }
     }
 
-    /// The points of a report; those of one interface are together.
+    /// The points of a report. Points of the same interface are together.
     pub(crate) fn groups<'r>(&self, report: &'r Report) -> Vec<Vec<Point<'r>>> {
         self.get.points(report)
     }
@@ -133,7 +132,7 @@ impl Series {
         self.groups(report).into_iter().flatten().filter(|point| point.is_exported)
     }
 
-    /// If it is a distribution with fixed classes: those of each interface.
+    /// The classes of each interface, if it is a distribution with fixed classes.
     pub fn classes<'r>(&self, report: &'r Report) -> Option<Vec<(Labels<'r>, Classes<'r>)>> {
         let Get::Classes(of) = self.get else { return None };
         let all = report.interfaces.iter().map(|one| (Owner::interface(one).labels(), of(one)));
@@ -167,9 +166,9 @@ mod tests {
 
     use super::{table::TABLE, *};
 
-    /// The exporters have the same test of what they export.
+    /// The exporters have the same test for their numbers.
     #[test]
-    fn every_number_is_in_the_rules_or_says_why_not() {
+    fn every_number_is_in_the_rules_or_has_a_reason_why_not() {
         let views = "views:
             - {name: hosts, by: [src_ip], measure: bytes, entropy: true}
             - {name: each_flow, by: [src_ip], measure: flows}
@@ -185,6 +184,6 @@ mod tests {
             assert_eq!(judged.remove(*name), series.absent(Target::Rules).is_none(), "{name}");
             assert!(help.ends_with('.'), "{name}: {help}");
         }
-        assert!(judged.is_empty(), "rules name series that are not in the table, or are there twice: {judged:?}");
+        assert!(judged.is_empty(), "rules name series that are not in the table, or that are in it twice: {judged:?}");
     }
 }

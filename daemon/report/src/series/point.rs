@@ -9,9 +9,9 @@ use crate::{Bits, Bounds, Distinct, Estimate, Interface, InterfaceRates, NewFlow
 
 /// A number of a report.
 pub struct Point<'r> {
-    /// What distinguishes it from the other points of its series.
+    /// The labels that distinguish it from other points of its series.
     pub labels: Labels<'r>,
-    /// Whose number it is.
+    /// The owner of the number.
     pub owner: Owner<'r>,
     /// The number.
     pub reading: Reading,
@@ -22,7 +22,7 @@ pub struct Point<'r> {
 /// Names and values.
 pub type Labels<'r> = Vec<(&'r str, Label<'r>)>;
 
-/// The classes of a distribution: the upper edge of each, and how many are in it.
+/// The classes of a distribution: the upper edge of each, and its count.
 pub type Classes<'r> = &'r [(u64, u64)];
 
 /// The value of a label.
@@ -48,7 +48,8 @@ pub enum Scalar {
 pub struct Reading {
     /// The number.
     pub value: Scalar,
-    /// The true number lies between these, with the confidence that the report states. Without them it is exact.
+    /// The true number lies between these bounds, with the confidence that the report states. Without bounds the number
+    /// is exact.
     pub bounds: Option<[Scalar; 2]>,
 }
 
@@ -102,7 +103,7 @@ impl Reading {
         Self { value: value.into(), bounds: Some([lower.into(), upper.into()]) }
     }
 
-    /// A count of which `assumed` is assumed, not counted.
+    /// A count, of which the part `assumed` was not counted but assumed.
     pub fn assumed(count: u64, assumed: u64) -> Self {
         match assumed {
             0 => count.into(),
@@ -141,7 +142,7 @@ const MEASURED: [&str; 8] = ["rank", "packets", "bytes", "flows", "new_flows", "
 /// The owner of a number.
 #[derive(Clone, Copy)]
 pub enum Owner<'r> {
-    /// All traffic, or everything in a view.
+    /// All traffic, or all traffic of a view.
     All,
     /// An interface, in one direction.
     Interface(&'r str, Option<&'r str>),
@@ -168,17 +169,17 @@ impl<T: Serialize> Keyed for T {
 }
 
 impl<'r> Owner<'r> {
-    /// The interface of an account.
+    /// The owner of an interface's numbers.
     pub fn interface(interface: &'r Interface) -> Self {
         Self::Interface(&interface.name, interface.direction.as_deref())
     }
 
-    /// The interface of these rates.
+    /// The owner of an interface's rates.
     pub fn rates(rates: &'r InterfaceRates) -> Self {
         Self::Interface(&rates.interface, rates.direction.as_deref())
     }
 
-    /// The interface, if there is one.
+    /// The interface's name, if there is one.
     pub const fn name(&self) -> Option<&'r str> {
         match self {
             Self::Interface(name, _) | Self::InTable(name, ..) => Some(*name),

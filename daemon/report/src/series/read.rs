@@ -1,4 +1,4 @@
-//! How the numbers of the table are read from a report.
+//! Reads the numbers of the table from a report.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub(super) enum Get {
 }
 
 impl Get {
-    /// The points of a report; those of one interface are together.
+    /// The points of a report. Points of the same interface are together.
     pub fn points<'r>(&self, report: &'r Report) -> Vec<Vec<Point<'r>>> {
         let mut all = Points::default();
         match self {
@@ -77,7 +77,7 @@ impl<'r> Points<'r> {
         self.0.push(Point { labels, owner: Owner::All, reading: reading.into(), is_exported: true });
     }
 
-    /// Adds a number of an interface, which comes first among the labels.
+    /// Adds a number of an interface. The interface is the first label.
     fn put_of(&mut self, owner: Owner<'r>, labels: &[(&'r str, &'r str)], reading: impl Into<Reading>) {
         let mut all = owner.labels();
         all.extend(labels.iter().map(|(name, value)| (*name, (*value).into())));
@@ -98,7 +98,7 @@ impl<'r> Points<'r> {
     }
 }
 
-/// A number that is known.
+/// A known number.
 pub(super) fn known(reading: impl Into<Reading>) -> Option<Reading> {
     Some(reading.into())
 }
@@ -164,7 +164,7 @@ pub(super) fn seen_bytes(interface: &Interface) -> Option<Reading> {
     Some(Reading::assumed(interface.ledger.seen.bytes, assumed(&interface.ledger)))
 }
 
-/// What became of the packets of an interface.
+/// What happened to the packets of an interface.
 pub(super) fn accounted<'r>(of: Amount, interface: &'r Interface, points: &mut Points<'r>) {
     let Ledger { seen: _, attributed, sampled_out, skipped, lost, uncertain: _ } = &interface.ledger;
     let owner = Owner::interface(interface);
@@ -206,22 +206,22 @@ pub(super) fn coverage(interface: &Interface) -> Option<Reading> {
     Some(Reading::between(value, lower, upper))
 }
 
-/// A distribution as one number for each quantile. Nothing if nothing was counted.
+/// A distribution as one number for each quantile. Empty if nothing was counted.
 fn quantiles(of: &Histogram) -> impl Iterator<Item = (&'static str, u64)> + use<> {
     let Histogram { count, min, p50, p90, p99, max, buckets: _ } = *of;
     let all = [("0", min), ("0.5", p50), ("0.9", p90), ("0.99", p99), ("1", max)];
     all.into_iter().filter(move |_| count > 0)
 }
 
-/// The seconds of each interface. If the daemon was delayed, or if packets belong to no second, there may have been a
-/// busier one than the busiest.
+/// The seconds of each interface. If the daemon was delayed, or if packets belong to no second, a second may have been
+/// busier than the stated maximum.
 pub(super) fn rates<'r>(
     report: &'r Report,
     of: fn(&InterfaceRates) -> &Histogram,
     amount: Amount,
     points: &mut Points<'r>,
 ) {
-    /// The longest second, by the clocks, that still counts as one.
+    /// A time between readings of up to this many seconds counts as one second.
     const LONGEST: f64 = 1.5;
     for rates in &report.rates {
         for (quantile, number) in quantiles(of(rates)) {
@@ -247,7 +247,7 @@ pub(super) fn unique<'r>(report: &'r Report, points: &mut Points<'r>) {
     points.put_each("of", [("src_ip", of.src_ip), ("dst_ip", of.dst_ip), ("flows", of.flows)]);
 }
 
-/// The views of a report, each name once: a view of the user comes before a standard one.
+/// The views of a report, each name once. A view of the user has precedence over a standard view.
 fn views(report: &Report) -> impl Iterator<Item = &View> {
     let mut names = BTreeSet::new();
     report.views.iter().filter(move |view| names.insert(&*view.name))
@@ -272,7 +272,7 @@ pub(super) fn rows<'r>(report: &'r Report, of: fn(&Row) -> Option<Estimate>, poi
     }
 }
 
-/// A number of all that each view matched, for all interfaces together or for each.
+/// A number of each view's total, for all interfaces together or for each.
 pub(super) fn sums<'r>(report: &'r Report, of: fn(&Sums) -> Estimate, points: &mut Points<'r>) {
     for view in views(report) {
         for (table, total, _) in view.parts() {
@@ -295,7 +295,7 @@ pub(super) fn entropy<'r>(report: &'r Report, of: fn(&Entropy) -> Reading, point
     }
 }
 
-/// An entropy as a part of the most that this many keys can have. Its bounds follow from those of both.
+/// An entropy as a part of the maximum for its number of keys. Its bounds follow from those of both.
 pub(super) fn normalized(entropy: &Entropy) -> Reading {
     let Entropy { bits, normalized, keys, confidence: _ } = *entropy;
     let part = |bits: f64, keys: u64| if keys > 1 { (bits / (keys as f64).log2()).min(1.0) } else { 0.0 };
@@ -322,7 +322,7 @@ pub(super) fn top<'r>(top: &'r Top, of: fn(&Sums) -> Estimate, points: &mut Poin
     put!(DestinationPrefixes, &top.destination_prefixes);
 }
 
-/// What networks have beyond listed addresses.
+/// The traffic of networks without their listed addresses.
 pub(super) fn beyond<'r>(top: &'r Top, of: fn(&Sums) -> Estimate, points: &mut Points<'r>) {
     let (sources, destinations) = (&top.source_prefixes, &top.destination_prefixes);
     for (list, rows) in [(Standard::SourcePrefixes, sources), (Standard::DestinationPrefixes, destinations)] {

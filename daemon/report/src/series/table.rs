@@ -16,7 +16,8 @@ const NOT_YET: &str = "nobody has needed it there yet";
 const IN_ENTROPY: &str = "view.entropy has the bits, from which it follows";
 const OF_SINKS: &str = "a sink that fails cannot tell of itself: the log and `weir status` do";
 
-/// A row: its kind, name, unit and help; how to get it; where its bounds are series, too; where it is not, and why.
+/// A row: its kind, name, unit and help; how to read it; the targets in which its bounds are series; the targets that
+/// do not have it, and why.
 macro_rules! table {
     ($(
         $kind:ident $name:literal $unit:ident: $help:literal,

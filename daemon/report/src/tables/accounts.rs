@@ -15,7 +15,7 @@ use super::words::{ALIAS_MAX, coverage_text, in_percent, off, ratio, shortened};
 
 /// The maximum length of a bar in a chart, in columns.
 pub(super) const BAR: usize = 32;
-/// How much of a sink's error is shown, in characters.
+/// The maximum length of a sink's error, in characters.
 const ERROR_MAX: usize = 90;
 
 pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
@@ -211,7 +211,7 @@ pub(super) fn chart(sizes: &Histogram) -> Grid {
     grid
 }
 
-/// What weir itself used in a window in which it saw so many packets.
+/// weir's own CPU and memory in a window in which it saw `seen` packets.
 pub(super) fn costs(metrics: &SelfMetrics, window: &Window, seen: u64) -> Grid {
     let SelfMetrics {
         cpu_ns_per_packet,
@@ -258,11 +258,11 @@ pub(super) fn costs(metrics: &SelfMetrics, window: &Window, seen: u64) -> Grid {
     grid
 }
 
-/// What processing packets takes: the share of a CPU, and the time for each.
+/// The CPU for processing packets: the share of a core, and the time per packet.
 fn cpu(ns_per_packet: Option<f64>, window: &Window, seen: u64) -> String {
     let Some(ns) = ns_per_packet else { return "no packet was seen".to_owned() };
     let each = format!("{} per packet", short_time(ns));
-    // A capture is read as fast as it can be: its time is not that of the CPU.
+    // A capture is read as fast as possible, so its time says nothing about the share of a CPU.
     if window.late_packets.is_some() || window.seconds <= 0.0 {
         return each;
     }

@@ -1,4 +1,4 @@
-//! Top lists, by source and destination, and of prefixes.
+//! The top lists, including the lists of prefixes.
 
 use weir_config::names::services::service_name;
 use weir_system::numbers::{bit_rate, bytes, count, packet_rate, percent};
@@ -15,7 +15,7 @@ use super::words::{address, endpoint, has_ports, in_column, measured, ratio, ser
 
 /// How many rows of each list are shown; the JSON has all.
 pub(super) const ROWS_MAX: usize = 10;
-/// The indent of a part of a key that is below its numbers.
+/// The indent of a key's part that is in a separate line.
 const BELOW: &str = "    ";
 
 /// One line of a ranking.
@@ -58,7 +58,7 @@ pub(super) fn flow_entry(flow: &TopFlow) -> Entry {
         }
         "icmp" | "icmpv6" => (format!("{proto} {src_port}/{dst_port}"), address(*src_ip), address(*dst_ip)),
         proto if has_ports(proto) => {
-            // The lower port is that of the service. With the longest addresses there is no room for its name.
+            // The lower port belongs to the service. With the longest addresses there is no room for its name.
             let named = with_name(proto.to_owned(), service_name(Some(proto), *src_port.min(dst_port)));
             (named, endpoint(*src_ip, *src_port), endpoint(*dst_ip, *dst_port))
         }
@@ -67,20 +67,20 @@ pub(super) fn flow_entry(flow: &TopFlow) -> Entry {
     Entry::new(*rank, [proto, src, towards(&dst)], *packets, *bytes)
 }
 
-/// What the entries of a list are compared with.
+/// The context of a list's entries.
 #[derive(Clone, Copy)]
 pub(super) struct Ranking<'a> {
-    /// What ranks them: `bytes` or `packets`.
+    /// The order: `bytes` or `packets`.
     pub(super) by: &'a str,
     pub(super) totals: &'a Totals,
     /// The length of the window.
     pub(super) seconds: f64,
-    /// Whether it is about several windows, of which only bounds are known.
+    /// Whether the list is about several windows, for which only bounds are known.
     pub(super) together: bool,
 }
 
 impl Ranking<'_> {
-    /// A line for each entry in this width. If that is too wide, the parts of the key are one below the other.
+    /// A line for each entry in this width. If that does not fit, the parts of a key get separate lines.
     pub(super) fn grid(&self, entries: &[Entry], width: usize) -> Grid {
         let parts = entries.first().map_or(1, |entry| entry.what.len());
         let shapes = (0..parts).map(|below| self.grid_with(entries, below));
@@ -95,7 +95,7 @@ impl Ranking<'_> {
         widest.unwrap_or_else(|| Grid::new([]))
     }
 
-    /// The last `below` parts of each key are in lines of their own.
+    /// The same, with the last `below` parts of each key in separate lines.
     fn grid_with(&self, entries: &[Entry], below: usize) -> Grid {
         let texts = entries.first().map_or(0, |entry| entry.what.len() - below);
         let captions = self.captions();

@@ -1,7 +1,6 @@
-//! A report as tables for a terminal of 80 to 200 columns: all of it, or one screen.
-//!
-//! `overview` is the screen, `short` has its lists, `accounts` has the exact numbers, `lists` the top lists, `rows` the
-//! rows of views, `sizes` the packet sizes, and `words` how numbers and names are written.
+//! A report as tables for a terminal of 80 to 200 columns: the whole report, or one screen. `overview` is the screen,
+//! and `short` has its lists. `accounts` has the exact numbers, `lists` the top lists, `rows` the rows of views,
+//! `sizes` the packet sizes. `words` formats numbers and names.
 
 mod accounts;
 mod lists;
@@ -42,12 +41,12 @@ use super::{
     rates,
 };
 
-/// How tables are written.
+/// The style of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Whether to make headings bold, captions faint and trouble red.
+    /// Whether to make headings bold, captions faint and problems red.
     pub color: bool,
-    /// How many columns there are: at least [`Style::WIDTH_MIN`] are used, and at most [`Style::WIDTH_MAX`].
+    /// The number of columns. At least [`Style::WIDTH_MIN`] and at most [`Style::WIDTH_MAX`] are used.
     pub width: usize,
     /// How many lines an overview may have; `None` for any number.
     pub lines: Option<usize>,
@@ -56,10 +55,10 @@ pub struct Style {
 impl Style {
     /// Tables need this many columns.
     pub const WIDTH_MIN: usize = 80;
-    /// Lines that are longer than this are hard to read.
+    /// Longer lines are hard to read.
     pub const WIDTH_MAX: usize = 200;
 
-    /// The style of a terminal, or of what else this file is.
+    /// The style for this output, which may be a terminal.
     pub fn of_terminal(out: impl AsFd, is_terminal: bool) -> Self {
         let size = terminal::size(out).filter(|_| is_terminal);
         Self {
@@ -82,10 +81,10 @@ impl Default for Style {
     }
 }
 
-/// Writes all of a report as tables.
+/// Writes the whole report as tables.
 ///
 /// # Errors
-/// Those of `out`.
+/// `out` cannot be written to.
 pub fn write_tables(report: &Report, style: Style, out: &mut impl Write) -> io::Result<()> {
     let Report {
         schema: _,
@@ -142,10 +141,10 @@ pub fn write_tables(report: &Report, style: Style, out: &mut impl Write) -> io::
     page.section("WEIR ITSELF", "", &costs(self_metrics, window, seen))
 }
 
-/// Writes all of the union of several windows as tables.
+/// Writes the whole union of several windows as tables.
 ///
 /// # Errors
-/// Those of `out`.
+/// `out` cannot be written to.
 pub fn write_union(union: &Union, style: Style, out: &mut impl Write) -> io::Result<()> {
     let Union {
         schema: _,
@@ -185,7 +184,7 @@ pub fn write_union(union: &Union, style: Style, out: &mut impl Write) -> io::Res
     Ok(())
 }
 
-/// Which windows are together.
+/// Names the windows of a union.
 fn several(reports: &[String], windows: u64) -> String {
     match reports {
         [only] => format!("1 window   {only}"),
@@ -197,7 +196,7 @@ fn several(reports: &[String], windows: u64) -> String {
 /// Writes the answers for keys in a window.
 ///
 /// # Errors
-/// Those of `out`.
+/// `out` cannot be written to.
 pub fn write_answers(window: &Window, answers: &[Row], style: Style, out: &mut impl Write) -> io::Result<()> {
     let mut page = Page { style, together: false, out };
     page.answers(&interval(window), answers, window.seconds)
@@ -206,8 +205,8 @@ pub fn write_answers(window: &Window, answers: &[Row], style: Style, out: &mut i
 /// The output for sections.
 struct Page<'a, W> {
     style: Style,
-    /// Whether it is about several windows: then a value covers only the windows that list its key, and only bounds are
-    /// shown.
+    /// Whether the page is about several windows. Then a value covers only the windows that list its key, and only
+    /// bounds are shown.
     together: bool,
     out: &'a mut W,
 }
@@ -232,7 +231,7 @@ impl<W: Write> Page<'_, W> {
         Ok(())
     }
 
-    /// The answers for the keys that were asked for: sums first, then counts.
+    /// The answers for the requested keys: sums first, then counts.
     fn answers(&mut self, remark: &str, answers: &[Row], seconds: f64) -> io::Result<()> {
         let (sums, counts): (Vec<&Row>, Vec<&Row>) = answers.iter().partition(|row| row.bytes.is_some());
         if !sums.is_empty() || counts.is_empty() {
@@ -297,7 +296,7 @@ impl<W: Write> Page<'_, W> {
 
     fn prefixes(&mut self, top: &Top, totals: &Totals, window: &Window) -> io::Result<()> {
         let ranking = Ranking { by: &top.by, totals, seconds: window.seconds, together: self.together };
-        // What unlisted hosts have also needs the bounds of the list of hosts: see `TopPrefix::beyond`.
+        // The traffic of unlisted hosts also depends on the bounds of the list of hosts: see `TopPrefix::beyond`.
         let both = (1.0 - 2.0 * (1.0 - top.confidence)).max(0.0);
         let remark = remark_of(top.sampling, both);
         for (what, prefixes) in [("SOURCE", &top.source_prefixes), ("DESTINATION", &top.destination_prefixes)] {
@@ -384,11 +383,11 @@ fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
     remarks
 }
 
-/// A time that was asked for and of which nothing is known.
+/// A message about a requested time without windows.
 fn missed(Gap { start, end }: &Gap) -> String {
     let seconds = end.duration_since(*start).as_secs_f64();
     let window = Window { start: *start, end: *end, seconds, ..Window::default() };
-    format!("no window is known of {}", interval(&window))
+    format!("no window is known for {}", interval(&window))
 }
 
 fn mean_rates(totals: &Totals, window: &Window) -> String {
@@ -422,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_golden_report_looks_as_it_did() {
+    fn the_golden_report_has_its_golden_tables() {
         let text = tables(&golden(), Style::default());
         assert_eq!(text, include_str!("../../tests/golden/report.txt"), "\n{text}");
     }
@@ -453,7 +452,7 @@ mod tests {
     const LONG: [&str; 2] = ["2001:db8:1111:2222:3333:4444:5555:6666", "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff"];
 
     #[test]
-    fn the_overview_of_the_golden_report_looks_as_it_did() {
+    fn the_golden_report_has_its_golden_overview() {
         let mut quiet = with_addresses(SHORT);
         quiet.alerts.clear();
         quiet.interfaces.truncate(1);
@@ -482,7 +481,7 @@ mod tests {
                 }
                 assert!(text.contains("SOURCES ") && text.contains("SERVICES "), "{width}x{lines}:\n{text}");
             }
-            // Without a screen every list is there.
+            // Without a limit of lines every list is shown.
             let text = overview(&report, 100, None);
             for title in ["DESTINATIONS ", "FLOWS ", "PAIRS ", "VIEW scanners", "SOURCE PREFIXES", "WITH MOST SOURCES"]
             {
@@ -493,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_of_long_addresses_is_one_line_from_120_columns_on() {
+    fn a_pair_of_long_addresses_fits_a_line_of_120_columns() {
         let arrow = format!("{}  → {}", LONG[0], LONG[1]);
         for (width, is_one_line) in [(80, false), (119, true), (120, true), (200, true)] {
             let text = tables(&with_addresses(LONG), Style { width, ..Style::default() });
@@ -512,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_little_more_than_all_is_all_and_much_more_is_told() {
+    fn slightly_more_than_full_coverage_is_shown_as_full_and_much_more_is_explained() {
         let mut report = golden();
         let mut shown = |coverage, lower, upper| {
             let of = &mut report.interfaces[0];
@@ -537,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_odd_about_a_window_is_said_before_its_numbers() {
+    fn remarks_about_a_window_come_before_its_numbers() {
         let mut report = golden();
         report.totals.packets = 0;
         report.window = Window { late_packets: None, clock_step_seconds: Some(7.5), ..report.window };
@@ -573,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_has_its_alias_beside_its_name_and_the_terminal_obeys_none_of_it() {
+    fn an_alias_is_shown_beside_the_interface_without_control_characters() {
         let mut report = golden();
         let text = tables(&report, Style::default());
         assert!(text.contains("eth0  (uplink to ACME)  xdp-native"), "{text}");
@@ -614,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_certain_has_its_bounds() {
+    fn uncertain_packets_have_bounds() {
         let mut report = golden();
         assert!(!tables(&report, Style::default()).contains("not certain"));
         let bounds = |lower, upper| Bounds { lower, upper };
@@ -629,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_is_on_request_only_and_changes_no_text() {
+    fn colour_is_off_by_default_and_changes_no_text() {
         let mut colored = tables(&golden(), Style { color: true, ..Style::default() });
         for sgr in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m"] {
             assert!(colored.contains(sgr), "{sgr:?}");

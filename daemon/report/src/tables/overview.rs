@@ -1,5 +1,4 @@
-//! One screen of a report: totals, how far they can be trusted, the interfaces, and the first rows of each list, side
-//! by side.
+//! One screen of a report: totals, their reliability, the interfaces, and the first rows of each list, side by side.
 
 use std::io::{self, Write};
 
@@ -22,17 +21,18 @@ use super::{
 
 /// How many alerts are shown.
 const ALERTS_MAX: usize = 3;
-/// How many interfaces are shown: this part of the lines, and at least one, or this many where lines do not matter.
+/// One line in this many is for an interface; at least one interface is shown.
 const LINES_PER_INTERFACE: usize = 6;
+/// How many interfaces are shown if the number of lines is not limited.
 const INTERFACES_MAX: usize = 8;
 /// Modes of interfaces that weir is not attached to.
 const NOT_ATTACHED: [&str; 4] = ["waiting", "absent", "gone", "no-default-route"];
-/// The lines below the lists: an empty one, and how to see all.
+/// The lines below the lists: an empty line, and how to see the whole report.
 const LAST: usize = 2;
-/// The line that the shell's prompt takes.
+/// The line of the shell's prompt.
 const PROMPT: usize = 1;
 
-/// Writes the overview of a report. `more` says how to see all of it.
+/// Writes the overview of a report. `more` says how to see the whole report.
 ///
 /// # Errors
 /// Those of `out`.
@@ -81,9 +81,9 @@ pub fn write_union_overview(union: &Union, style: Style, more: &str, out: &mut i
 struct Overview<'a> {
     observer: &'a Observer,
     window: &'a Window,
-    /// Which windows these are, if they are several.
+    /// The names of the windows, if there are several.
     what: String,
-    /// Times that were asked for and of which nothing is known.
+    /// Requested times without windows.
     missing: &'a [Gap],
     alerts: &'a [Alert],
     interfaces: &'a [Interface],
@@ -93,7 +93,7 @@ struct Overview<'a> {
     top: &'a Top,
     views: &'a [View],
     spread: Option<&'a Spread>,
-    /// Whether only bounds are known of rows.
+    /// Whether only bounds of rows are known.
     together: bool,
 }
 
@@ -166,7 +166,7 @@ impl Overview<'_> {
         cells
     }
 
-    /// How far the numbers can be trusted.
+    /// The reliability of the numbers.
     fn trust(&self) -> Vec<Cell> {
         let mut cells = vec![Cell::new("TRUST", Strong)];
         let mut say = |text: String, is_good: bool| cells.push(Cell::new(text, if is_good { Plain } else { Alarm }));

@@ -25,8 +25,8 @@ const SPREAD_ROWS_MAX: usize = 5;
 /// The caption of a row's share of the total.
 const SHARE: &str = "share";
 
-/// A line for each row: its rank, the fields of its key, what was measured, its share of the total, and the rate over
-/// this many seconds. If that is too wide, the key is in a line of its own.
+/// A line for each row: its rank, the fields of its key, its numbers, its share of the total, and its rate. If that is
+/// too wide, the key gets a separate line.
 pub(super) fn grid(view: &View, rows: Rows<'_>, aliases: &Aliases<'_>, width: usize) -> Grid {
     let Some(first) = rows.rows.first() else { return Grid::new([Left]) };
     let columns = columns(view, first);
@@ -53,7 +53,7 @@ fn columns<'a>(view: &'a View, first: &Row) -> Vec<&'a str> {
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub(super) rows: &'a [Row],
-    /// What the rows are parts of.
+    /// The total of which the rows are parts.
     pub(super) total: Option<&'a Sums>,
     /// The length of the window.
     pub(super) seconds: f64,
@@ -109,7 +109,7 @@ fn field(name: &str, row: &Row, aliases: &Aliases<'_>) -> String {
     }
 }
 
-/// How many of the last columns may be left out: all but the number, its bounds and its share.
+/// How many of the last columns may be left out: all except the number, its bounds and its share.
 fn optional(captions: &[String]) -> usize {
     captions.len().saturating_sub(if captions.iter().any(|caption| caption == SHARE) { 3 } else { 2 })
 }
@@ -129,7 +129,7 @@ pub(super) fn spread(counted: &str, rows: &[Row]) -> Grid {
     grid
 }
 
-/// Each key that was asked for, with a line for each view of bytes and packets.
+/// Each requested key, with a line for each view of bytes and packets.
 pub(super) fn answers(answers: &[&Row], seconds: f64) -> Grid {
     let mut grid = Grid::new([Left].into_iter().chain([Right; 5])).with_optional(2);
     let head = [String::new()].into_iter().chain(captions(&Value::Null, &Row::default(), false));
@@ -138,7 +138,7 @@ pub(super) fn answers(answers: &[&Row], seconds: f64) -> Grid {
     grid
 }
 
-/// Each key that was asked for, with a line for each view that counts flows or distinct values.
+/// Each requested key, with a line for each view that counts flows or distinct values.
 pub(super) fn counts(answers: &[&Row]) -> Grid {
     let mut grid = Grid::new([Left, Right, Right, Left]);
     grid.row(["", "", "±", ""].map(|caption| Cell::new(caption, Faint)));
@@ -155,7 +155,8 @@ pub(super) fn counts(answers: &[&Row]) -> Grid {
     grid
 }
 
-/// Adds a line with the view and numbers of each answer, below a line with its key, unless that is the one before.
+/// Adds a line with the view and numbers of each answer. A line with the key is above it, unless the previous answer
+/// has the same key.
 fn by_key(grid: &mut Grid, answers: &[&Row], numbers: impl Fn(&Row) -> Vec<String>) {
     let mut before = None;
     for answer in answers {
@@ -277,7 +278,7 @@ mod tests {
             ("port", json!({"port": 443}), "443 (https)"),
             ("dst_port", json!({"proto": "udp", "dst_port": 22}), "22"),
             ("dst_port", json!({"dst_port": 22}), "22 (ssh)"),
-            // A neighbour solicitation, and what may be one.
+            // A neighbour solicitation, and a port that may be one.
             ("src_port", json!({"proto": "icmpv6", "src_port": 135}), "135"),
             ("src_port", json!({"src_port": 135}), "135"),
             ("src_port", json!({"src_port": 443}), "443 (https)"),
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_a_packet_are_in_its_direction() {
+    fn source_and_destination_are_in_the_direction_of_the_packet() {
         for (key, shown) in [
             (json!({"dst_ip": "192.0.2.2", "src_ip": "192.0.2.1"}), "192.0.2.1 → 192.0.2.2"),
             (json!({"dst_ip": "192.0.2.2", "proto": "tcp", "src_ip": "192.0.2.1"}), "tcp 192.0.2.1 → 192.0.2.2"),

@@ -1,4 +1,4 @@
-//! Lists with their first rows only, side by side.
+//! The first rows of lists, side by side.
 
 use std::io::{self, Write};
 
@@ -21,15 +21,16 @@ use super::{
     words::{Aliases, off, ratio},
 };
 
-/// The most rows of a list, and the fewest where there is little room.
+/// The most rows of a list.
 const ROWS_MAX: usize = 5;
+/// The fewest rows of a list if there is little room.
 const ROWS_MIN: usize = 2;
-/// So many of the first lists are worth fewer rows of all.
+/// This many of the first lists are shown even if all lists get fewer rows for that.
 const ESSENTIAL: usize = 4;
 /// The blanks between two lists.
 const BETWEEN: usize = 2;
 
-/// Writes the largest sources and destinations side by side: `of` says where they are from.
+/// Writes the largest sources and destinations side by side.
 ///
 /// # Errors
 /// Those of `out`.
@@ -42,20 +43,20 @@ pub fn write_talkers(
     let mut lists = Of { totals, seconds, together: false }.talkers(top);
     lists.truncate(2);
     lists.retain(|list| !list.is_empty());
-    // Without the empty line before them.
+    // Skip the empty line before them.
     for line in beside(&lists, style, None).0.iter().skip(1) {
         writeln!(out, "{line}")?;
     }
     Ok(())
 }
 
-/// What the rows of lists are parts of.
+/// The context of the rows.
 #[derive(Clone, Copy)]
 pub(super) struct Of<'a> {
     pub(super) totals: &'a Totals,
     /// The length of the window.
     pub(super) seconds: f64,
-    /// Whether it is about several windows, of which only bounds are known.
+    /// Whether the lists are about several windows, for which only bounds are known.
     pub(super) together: bool,
 }
 
@@ -64,25 +65,25 @@ pub(super) struct ShortList {
     title: String,
     rows: Vec<ShortRow>,
     measure: Measure,
-    /// What is counted, where neither the title nor a unit says it.
+    /// What is counted, if neither the title nor a unit says it.
     counted: &'static str,
     together: bool,
 }
 
 struct ShortRow {
-    /// The key, in parts that may be one below the other.
+    /// The parts of the key, which may get separate lines.
     what: Vec<String>,
     value: Estimate,
-    /// The value is a part of this; 0 if it is of nothing.
+    /// The total of which the value is a part; 0 if there is none.
     whole: u64,
 }
 
-/// What is shown of a number of bytes or packets.
+/// How a number of bytes or packets is shown.
 #[derive(Clone, Copy)]
 enum Measure {
-    /// Bytes, as bits in each second of so many.
+    /// Bytes, as bits per second over this many seconds.
     Bits(f64),
-    /// Packets in each second of so many.
+    /// Packets per second over this many seconds.
     Packets(f64),
     /// Bytes of a window without a length.
     Bytes,
@@ -217,7 +218,7 @@ impl ShortList {
         lines
     }
 
-    /// How far the rows may be off, at most: the bounds hold for all of them.
+    /// The maximum error of all rows.
     fn error(&self, rows: &[ShortRow]) -> String {
         let most = rows.iter().map(|ShortRow { value, .. }| match self.together {
             true => value.upper - value.lower,
@@ -247,7 +248,7 @@ impl ShortList {
     }
 }
 
-/// The lists side by side, in so many lines, and how many have no room.
+/// Puts the lists side by side in `room` lines. Also returns how many lists have no room.
 pub(super) fn beside(lists: &[ShortList], style: Style, room: Option<usize>) -> (Vec<Line>, usize) {
     let mut rows = ROWS_MAX;
     while rows > ROWS_MIN && place(&lists[..ESSENTIAL.min(lists.len())], style, (rows, room)).1 > 0 {
@@ -272,7 +273,7 @@ fn place(lists: &[ShortList], style: Style, (rows, room): (usize, Option<usize>)
     (lines, left_out)
 }
 
-/// Which lists are side by side: each is in the first row that has room for it.
+/// Decides which lists are side by side. Each list is in the first row that has room for it.
 fn in_rows(drawn: &[Vec<Line>], width: usize) -> Vec<Vec<usize>> {
     let mut rows: Vec<(usize, Vec<usize>)> = Vec::new();
     for (nth, lines) in drawn.iter().enumerate() {
@@ -292,7 +293,7 @@ fn width_of(lines: &[Line]) -> usize {
     lines.iter().map(Line::width).max().unwrap_or(0)
 }
 
-/// A line of all blocks, each at its place.
+/// The `nth` line of all blocks, each block in its place.
 fn joined(blocks: &[&[Line]], nth: usize) -> Line {
     let (mut line, mut at) = (Line::default(), 0);
     for block in blocks {

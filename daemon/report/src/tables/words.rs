@@ -1,4 +1,4 @@
-//! How tables write numbers, addresses and names.
+//! Formats numbers, addresses and names for tables.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -7,7 +7,7 @@ use weir_system::numbers::{grouped, percent};
 
 use super::super::{Bits, Entropy, Estimate, Interface};
 
-/// How much of an interface's alias is shown, in characters.
+/// The maximum length of an interface's alias, in characters.
 pub(super) const ALIAS_MAX: usize = 30;
 
 /// How evenly a view's measure is distributed over its keys.
@@ -35,11 +35,11 @@ pub(super) fn in_percent(share: f64) -> String {
     format!("{} %", (share * 10_000.0).round() / 100.0)
 }
 
-/// Coverage below this share is shown as trouble.
+/// A lower coverage is shown as a problem.
 const COVERAGE_MIN: f64 = 0.999;
 
-/// The coverage of an interface, and whether it is too low. weir and the interface cannot be read at one instant, so a
-/// little more than all is all.
+/// The coverage of an interface, and whether it is too low. The counters of weir and the interface cannot be read at
+/// the same instant, so slightly more than 100 % is shown as 100 %.
 pub(super) fn coverage_text(interface: &Interface) -> Option<(String, bool)> {
     let coverage = interface.coverage?;
     let [lower, upper] = [interface.coverage_lower, interface.coverage_upper].map(|bound| bound.unwrap_or(coverage));

@@ -6,16 +6,16 @@ use crate::{Estimate, Row, Tally, TopDestination, TopFlow, TopPair, TopService, 
 
 /// A row of any list.
 pub(super) trait Entry: Clone {
-    /// What tells two rows of a list apart.
+    /// The key that distinguishes rows of a list.
     type Key: Hash + Eq;
     fn key(&self) -> Self::Key;
-    /// `None` if it was not counted.
+    /// Its counts, if it was counted.
     fn counts(&self) -> Option<Counts>;
-    /// The row of the same key with these counts.
+    /// A row of the same key with this rank and these counts.
     fn with(self, rank: u32, counts: Counts) -> Self;
 }
 
-/// What a row counts.
+/// The counts of a row.
 #[derive(Clone, Copy)]
 pub(super) struct Counts {
     packets: Estimate,
@@ -74,7 +74,7 @@ pub(super) struct Listed<'r, E> {
 }
 
 impl<'r, E: Entry> Listed<'r, E> {
-    /// A list of these rows out of a total; each packet counts for one key.
+    /// A list of these rows out of a total. Each packet counts for one key.
     pub(super) fn of(rows: &'r [E], total: Tally) -> Self {
         let mut others = total;
         for Counts { packets, bytes } in rows.iter().filter_map(Entry::counts) {
@@ -91,7 +91,7 @@ struct Sum {
     value: u128,
     lower: u128,
     upper: u128,
-    /// The upper bounds that the key would have had in the same windows if they had not listed it.
+    /// The sum of the upper bounds for unlisted keys in the same windows.
     others: u128,
 }
 
@@ -103,7 +103,7 @@ impl Sum {
         self.others += u128::from(others);
     }
 
-    /// The sum over all windows, in which keys that are not listed have up to `others` together.
+    /// The sum over all windows. `others` is the sum of the upper bounds for unlisted keys over all windows.
     fn over_all(self, others: u128) -> Estimate {
         let limited = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
         let upper = self.upper + others.saturating_sub(self.others);

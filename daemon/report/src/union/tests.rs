@@ -20,7 +20,7 @@ fn row(key: u64, packets: u64) -> Row {
 }
 
 #[test]
-fn no_window_is_nothing_and_one_is_itself() {
+fn the_union_of_no_window_is_none_and_of_one_window_itself() {
     assert_eq!(Union::of(&[]), None);
     let mut report = golden();
     for top in [&mut report.top, &mut report.top_by_packets] {
@@ -58,14 +58,14 @@ fn sums_are_exact_and_ledgers_balance() {
     assert!(two.interfaces.iter().all(|interface| interface.ledger.balances()));
     let seen = |interfaces: &[Interface], nth: usize| interfaces[nth].ledger.seen.packets;
     assert_eq!(seen(&two.interfaces, 0), 2 * seen(&first.interfaces, 0));
-    assert_eq!(seen(&two.interfaces, 1), seen(&first.interfaces, 1), "it was there once");
+    assert_eq!(seen(&two.interfaces, 1), seen(&first.interfaces, 1), "the interface was in one window only");
     let (one, both) = (first.unique.flows, two.unique.flows);
     assert_eq!((both.lower, both.upper), (one.lower, 2 * one.upper));
     assert!((both.confidence - 0.9).abs() < 1e-9, "twice 0.95: {}", both.confidence);
 }
 
 #[test]
-fn what_one_window_does_not_list_had_at_most_what_is_left() {
+fn an_unlisted_key_had_at_most_the_rest_of_the_total() {
     let total = Tally { packets: 100, bytes: 10_000 };
     let lists = [[row(1, 60), row(2, 30)], [row(1, 50), row(3, 40)]];
     let windows = lists.each_ref().map(|rows| Listed::of(rows, total));
@@ -74,12 +74,16 @@ fn what_one_window_does_not_list_had_at_most_what_is_left() {
     assert_eq!(rows.len(), 3, "each key of any list");
     assert_eq!((rows[0].rank, &rows[0].key["port"], packets(0)), (Some(1), &Value::from(1), exact(110)));
     assert_eq!((rows[1].rank, &rows[1].key["port"]), (Some(2), &Value::from(3)));
-    assert_eq!((packets(1).value, packets(1).lower, packets(1).upper), (40, 40, 50), "10 are left of the first");
+    assert_eq!(
+        (packets(1).value, packets(1).lower, packets(1).upper),
+        (40, 40, 50),
+        "10 packets of the first window are not listed"
+    );
 }
 
 /// Bounds hold for each row, whatever the windows contain.
 #[test]
-fn bounds_hold_whatever_was_listed() {
+fn bounds_hold_whatever_the_windows_list() {
     let mut state = 1_u64;
     let mut random = |limit: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -164,12 +168,12 @@ fn tables_of_interfaces_stay_apart() {
     let views = Union::of(&reports).unwrap().views;
     let packets = |nth: usize| views[0].tables.as_ref().unwrap()[nth].rows[0].packets.unwrap();
     assert_eq!(packets(0), exact(11));
-    assert_eq!(packets(1), exact(7), "what was lost was of another interface");
+    assert_eq!(packets(1), exact(7), "the lost packets were on another interface");
 }
 
 /// The window without a table has lost 280 packets of this interface, which may all have matched.
 #[test]
-fn a_window_without_a_table_may_have_had_what_is_missing() {
+fn the_lost_packets_of_a_window_without_a_table_may_have_matched() {
     let table = |packets: u64| ViewTable {
         interface: "eth0".to_owned(),
         direction: Some("ingress".to_owned()),
