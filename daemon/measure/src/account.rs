@@ -1,4 +1,4 @@
-//! What of a window is known exactly, and what is missing: the ledgers, the sizes, and the sums of all parts.
+//! The exact numbers of a window, and how much is missing: the ledgers, the sizes, and the sums of all parts.
 
 use weir_common::{
     control::OTHERS,
@@ -17,7 +17,7 @@ use super::{
     whole::{Counted, Whole},
 };
 
-/// What one worker has counted exactly.
+/// The exact numbers of one worker.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
     /// Its exact counters.
@@ -34,7 +34,7 @@ pub struct Part<'a> {
     pub is_late: bool,
 }
 
-/// What all workers have counted exactly.
+/// The exact numbers of all workers.
 pub struct Account {
     /// Each interface slot's ledger.
     pub ledgers: Vec<Ledger>,
@@ -67,7 +67,7 @@ impl Account {
         let [lost, sampled_out, beyond] = [lost(&ledgers), sampled_out(&ledgers), beyond(&ledgers)];
         Self {
             sizes: Sizes::of(parts.iter().map(|part| part.edge)),
-            // Even if no packet came.
+            // The rate counts even if no packet came.
             sampling: parts.iter().map(|part| part.rate).fold(highest, u32::max),
             is_steady: least == highest,
             highest,
@@ -80,8 +80,8 @@ impl Account {
         }
     }
 
-    /// New flows, of which this many workers counted `new`. New flows are flows: the estimate of all `flows` becomes no
-    /// less than their number.
+    /// The number of new flows, of which this many workers counted `new`. Because new flows are flows, the estimate of
+    /// all `flows` becomes at least their number.
     pub fn new_flows(
         &self,
         (new, workers): (u64, usize),
@@ -96,7 +96,7 @@ impl Account {
         new_flows
     }
 
-    /// Packets that were seen and are nowhere in the ledgers: records of an open window that wait until it is known
+    /// Packets that were seen but are not in the ledgers yet: their records wait in the open window until it is known
     /// whether sampling left anything out.
     pub fn uncounted(&self) -> Tally {
         let of = |ledger: &Ledger| {
@@ -107,8 +107,8 @@ impl Account {
         self.ledgers.iter().map(of).sum()
     }
 
-    /// What is not known about the packets. At most `missed_flows` new flows were not counted; all bounds of a view
-    /// hold with the probability `confidence`.
+    /// The uncertainty about the packets. At most `missed_flows` new flows were not counted. All bounds of a view hold
+    /// with the probability `confidence`.
     pub fn uncertainty(&self, missed_flows: u64, confidence: f64) -> Uncertainty {
         let Self { ledgers, sizes, highest, is_steady, .. } = self;
         let dropped: Tally = ledgers.iter().map(Ledger::unread).sum();
@@ -131,8 +131,8 @@ impl Account {
         }
     }
 
-    /// The whole of some interfaces, with packets that others feed. Its scaled sum is known only if the rate was
-    /// steady.
+    /// The whole of some interfaces, including packets that other interfaces feed. Its scaled sum is known only if the
+    /// rate was steady.
     fn everywhere(&self, ledgers: &[Ledger]) -> Whole {
         let taken = taken(ledgers);
         let scaled = Metric::each(|metric| metric.of(taken).saturating_mul(self.highest.into()));
@@ -184,7 +184,7 @@ fn add_others(parts: &[Part<'_>], ledgers: &mut Vec<Ledger>) {
 }
 
 /// An upper bound of the size of a drawn packet. The exact sizes leave out packets that another interface feeds, where
-/// they may have been smaller; of those only the size class is known.
+/// they may have been smaller. For those packets only the size class is known.
 fn largest_drawn(sizes: &Sizes, ledgers: &[Ledger]) -> u64 {
     let repeated = ledgers.iter().filter(|ledger| !ledger.counters.repeated.is_zero());
     let ends = repeated.filter_map(|ledger| {

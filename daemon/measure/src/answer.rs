@@ -24,7 +24,7 @@ use crate::question::{Question, Structure, Views, sketch::ViewSketch};
 pub struct Answer {
     /// The probability that the bounds of all its rows hold.
     pub confidence: f64,
-    /// How evenly its measure is spread over its keys, if it was asked for and there was any traffic.
+    /// How evenly its measure is spread over its keys, if the view asks for it and there was any traffic.
     pub entropy: Option<Entropy>,
     /// One table, or one for each interface slot that has rows.
     pub tables: Vec<Table>,
@@ -33,9 +33,9 @@ pub struct Answer {
 /// The rows of a view, or of one interface in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// The interface's slot, if each has a table of its own.
+    /// The interface's slot, if each interface has its own table.
     pub slot: Option<usize>,
-    /// The total that its rows are parts of, if they are bytes and packets: all records that the view matched.
+    /// The total of all records that the view matched, if rows are bytes and packets. The rows are parts of it.
     pub total: Option<Ranked<ViewKey>>,
     /// The rows.
     pub rows: Rows,
@@ -46,14 +46,14 @@ pub struct Table {
 pub enum Rows {
     /// Bytes and packets.
     Tallies(Ranking<ViewKey>),
-    /// Bytes and packets of prefixes, and the part of them that is not of listed addresses.
+    /// Bytes and packets of prefixes, and the part of them that unlisted addresses have.
     Prefixes(RankedPrefixes),
     /// Flows, new flows, or distinct values.
     Distinct(Vec<(ViewKey, Estimate)>),
 }
 
 impl Answer {
-    /// Merges the sketches of the `nth` view into that of the first shard, and reads it. `before` holds the answers of
+    /// Merges the sketches of the `nth` view into that of the first shard, and reads it. `before` has the answers of
     /// the preceding views, which are merged already.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Answer {
             return Ok(Self { confidence: 1.0, entropy: None, tables: Vec::new() });
         };
         let hash = first.shard.hash().clone();
-        // The sketch of an earlier question is merged already.
+        // The shared sketch of an earlier question is merged already.
         let unmerged = if question.answered_by.is_none() { rest } else { Default::default() };
         let others: Vec<_> = unmerged.iter().map(|closed| &closed.shard.views[nth]).collect();
         if let Some((view, prefixes)) = with_prefixes(&mut first.shard.views, nth, question) {
@@ -130,12 +130,12 @@ impl Answer {
     }
 }
 
-/// How many bounded numbers a record counts for: a row, or two if each address has one, and the total.
+/// How many bounded numbers a record contributes to: the total and one row, or two rows if both addresses count.
 pub(super) fn parts(question: &Question) -> u64 {
     1 + u64::from(question.by.has_host()) + u64::from(question.has_total)
 }
 
-/// The slot whose table has a key.
+/// The slot of the table that has a key.
 pub(super) fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
     if question.view.per_interface { question.by.slot(key) } else { None }
 }
@@ -148,7 +148,7 @@ pub(super) fn rank(
     (uncertainties, window): (&ViewUncertainty, &Uncertainty),
 ) -> Vec<Table> {
     let top = question.view.top;
-    // One more than is listed: it shows what it took to get into the list.
+    // Keep one more than is listed: it shows how large a listed key had to be.
     let mut tables: BTreeMap<Option<usize>, [Vec<Held<ViewKey>>; 2]> = BTreeMap::new();
     if !question.view.per_interface {
         tables.insert(None, Default::default());
@@ -212,16 +212,16 @@ fn count(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) ->
     tables.into_iter().map(|(slot, rows)| Table { slot, total: None, rows: Rows::Distinct(rows) }).collect()
 }
 
-/// The distinct values that a sketch has counted, with bounds that allow for missing packets.
+/// A sketch's count of distinct values, with bounds that allow for missing packets.
 pub(super) fn counted(question: &Question, counted: Estimate, uncertainty: &Uncertainty) -> Estimate {
-    // There are no more values than these fields can have.
+    // There cannot be more values than these fields can have.
     let most = question.of.as_ref().and_then(By::domain).map_or(u64::MAX, |values| values as u64);
     let hosts = 1 + u64::from(question.of.as_ref().is_some_and(By::has_host));
     let packets = uncertainty.whole(question.is_fed_by_all).most.packets;
     uncertainty.distinct(counted, most.min(packets.saturating_mul(hosts)))
 }
 
-/// The new flows of a key, of `total` that were counted, with bounds that allow for missing packets.
+/// The new flows of a key, out of all `total` counted new flows, with bounds that allow for missing packets.
 pub(super) fn new_flows(total: Tally, held: Held<ViewKey>, uncertainty: &Uncertainty) -> Estimate {
     let Held { key: _, value, lower, upper } = held;
     let upper = upper.packets.min(total.packets);
@@ -253,7 +253,7 @@ fn entropy(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) 
             Estimate { upper: keys.upper.min(cells.map_or(u64::MAX, |cells| cells as u64)), ..keys }
         }
     };
-    // Keys that were found exist.
+    // There are at least as many keys as were found.
     let [value, lower, upper] = [keys.value, keys.lower, keys.upper].map(|keys| keys.max(found));
     let others = if is_missing || sketch.has_strays() {
         let largest = Metric::each(|metric| sketch.light().map(|group| metric.of(group)).max().unwrap_or(0));
@@ -266,7 +266,7 @@ fn entropy(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) 
     Distribution { known, total, keys: Estimate { value, lower, upper }, others }.entropy(confidence)
 }
 
-/// The keys with the most new flows; each new flow counted as one packet.
+/// The keys with the most new flows. Each new flow was counted as one packet.
 pub(super) fn count_new(
     question: &Question,
     keys: impl Iterator<Item = Held<ViewKey>>,
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_total_of_each_table_is_all_that_matched_there_whoever_read_it() {
+    fn the_total_of_each_table_is_the_sum_of_all_workers() {
         let (config, plan) = views(
             "[{name: hosts, by: [host], match: {proto: tcp}}, {name: each, by: [src_ip], match: {proto: tcp}, per: \
              interface}, {name: few, by: [proto], match: {proto: tcp}, per: interface, top: 1}, {name: distinct, \
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn talkers_of_an_interface_are_its_own_whoever_read_them() {
+    fn talkers_of_an_interface_are_right_whichever_worker_read_them() {
         let config = Config::parse("standard_views: [talkers]", "a test").unwrap();
         let plan = Views::new(&config, 4).unwrap();
         let number = |flow: FlowKey| match flow.src_ip() {
@@ -417,7 +417,7 @@ mod tests {
             assert_eq!((total.packets.lower, total.packets.upper), (sum.packets, sum.packets));
             assert_eq!((total.bytes.lower, total.bytes.upper), (sum.bytes, sum.bytes));
             let Rows::Tallies(Ranking { by_bytes: rows, .. }) = &table.rows else { panic!("{:?}", table.rows) };
-            assert_eq!(rows.len(), 5, "the table is short");
+            assert_eq!(rows.len(), 5, "the table has five rows");
             for Ranked { key, packets, bytes, sampled: _ } in rows {
                 let flow = plan.questions[0].by.flow(key);
                 assert_eq!(number(flow) % 500, u32::from(slot), "{flow:?}");
@@ -425,13 +425,13 @@ mod tests {
                 let truth: Tally = of_it.map(|record| record.tally()).sum();
                 assert!((packets.lower..=packets.upper).contains(&truth.packets), "{packets:?} of {truth:?}");
                 assert!((bytes.lower..=bytes.upper).contains(&truth.bytes), "{bytes:?} of {truth:?}");
-                assert!(bytes.lower > 0, "the bounds say nothing: {bytes:?} of {truth:?}");
+                assert!(bytes.lower > 0, "the lower bound is useless: {bytes:?} of {truth:?}");
             }
         }
     }
 
     #[test]
-    fn each_new_flow_counts_once_for_its_keys_whoever_met_it() {
+    fn each_new_flow_counts_once_for_its_keys_whichever_worker_saw_it() {
         let (config, plan) = views(
             "[{name: sources, by: [src_ip], measure: new_flows, top: 100}, {name: protocols, by: [proto], measure: \
              new_flows}, {name: udp, match: {proto: udp}, measure: new_flows}, {name: hosts, by: [host], measure: \

@@ -17,7 +17,7 @@ const ABSORBED_TOGETHER: usize = 256;
 pub struct Batch {
     shard: Box<Shard>,
     records: Vec<Record>,
-    /// Whether it only keeps records, for another worker to absorb.
+    /// Whether it only keeps records, which another worker will absorb.
     keeps: bool,
 }
 
@@ -55,19 +55,19 @@ impl Batch {
         self.records.clear();
     }
 
-    /// The shard; every record was absorbed.
+    /// The shard, after absorbing every record.
     pub fn into_shard(self) -> Box<Shard> {
         self.shard
     }
 
-    /// The batch belongs to a window that may have left something out: see [`Shard::release_drawn`].
+    /// Notes that sampling may have left something out of this window: see [`Shard::release_drawn`].
     pub fn release_drawn(&mut self, seen: &Seen) {
         self.settle(seen);
         self.shard.release_drawn(seen);
     }
 
-    /// Reads the shard, after every record that came was counted. The edge has the exact counters so far, and the flag
-    /// says whether those of a CPU are still to come.
+    /// Counts all waiting records, then reads the shard. The edge has the exact counters so far, and the flag says
+    /// whether the counters of a CPU are still to come.
     pub fn read(
         &mut self,
         wanted: &Wanted,
@@ -88,8 +88,8 @@ impl Batch {
         }
     }
 
-    /// Goes on with the shard of `next`; returns this one, with everything absorbed. `is_whole` says that sampling left
-    /// nothing out of its window.
+    /// Continues with the shard of `next`, and returns the present shard with everything absorbed. `is_whole` says that
+    /// sampling left nothing out of its window.
     pub fn replace(&mut self, next: Self, seen: &Seen, is_whole: bool) -> Box<Shard> {
         self.settle(seen);
         let mut shard = std::mem::replace(self, next).shard;

@@ -1,4 +1,4 @@
-//! Prefixes ranked by what they have beyond their listed addresses.
+//! Ranks prefixes by the traffic of their unlisted addresses.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -14,18 +14,18 @@ use super::{
     whole::reconcile,
 };
 
-/// A prefix, and what it has beyond its listed members.
+/// A prefix, and the traffic of its unlisted addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankedPrefix {
-    /// All that it has.
+    /// All its traffic.
     pub all: Ranked<ViewKey>,
-    /// The part that is not of its members. Its bounds hold if those of the prefix and of all its members hold.
+    /// The part of its unlisted addresses. Its bounds hold if those of the prefix and of all its listed members hold.
     pub beyond: Ranked<ViewKey>,
     /// How many of its addresses are in the list of addresses, in the same order.
     pub members: u32,
 }
 
-/// The prefixes that have the most beyond their listed members, in two orders.
+/// The prefixes whose unlisted addresses have the most, in two orders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankedPrefixes {
     /// By bytes.
@@ -47,7 +47,7 @@ impl RankedPrefixes {
         let of = |rows: Option<&Vec<Ranked<ViewKey>>>, order| List {
             order,
             members: Members::by_prefix(rows.into_iter().flatten(), &look_up),
-            // One more than is listed: it shows what it took to get into the list.
+            // Keep one more than is listed: it shows how large a listed prefix had to be.
             largest: Vec::new(),
         };
         let mut lists =
@@ -63,7 +63,7 @@ impl RankedPrefixes {
     }
 }
 
-/// What the listed addresses of a prefix have together.
+/// The sum of the listed addresses of a prefix.
 #[derive(Clone, Copy, Default)]
 struct Members {
     count: u32,
@@ -92,7 +92,7 @@ impl Members {
     }
 }
 
-/// One order.
+/// The list in one order.
 struct List {
     order: Metric,
     members: BTreeMap<Prefix, Members>,
@@ -123,7 +123,7 @@ impl List {
         let needed = largest.get(top).map(|first_left_out| order.of(first_left_out.beyond));
         let listed: Vec<_> = largest.iter().take(top).collect();
         let all = listed.iter().map(|Candidate { held, members, beyond: _ }| {
-            // It has what its members have in any case.
+            // The prefix has the traffic of its members in any case.
             let needed = needed.map_or(0, |needed| needed.saturating_add(order.of(members.counted)));
             uncertainty.ranked(held, order, needed)
         });

@@ -1,10 +1,10 @@
-//! The tails of the binomial distribution: how likely are at most, or at least, so many successes?
+//! The tails of the binomial distribution: the probability of at most, or at least, a number of successes.
 //!
 //! The number of trials need not be whole. The tail is then that of the corresponding beta distribution.
 //!
 //! **Papers**: the tail is a regularised incomplete beta function (Abramowitz and Stegun, "Handbook of mathematical
-//! functions", 1964, 26.5.24). If the variance is large, that function's continued fraction would need more steps than
-//! it may take. Then the tail is that of a normal variable by Peizer and Pratt, "A normal approximation for binomial,
+//! functions", 1964, 26.5.24). If the variance is large, that function's continued fraction would need too many steps.
+//! Then the tail is approximated by that of a normal variable: Peizer and Pratt, "A normal approximation for binomial,
 //! F, beta, and other common, related tail probabilities", 1968. The two agree to one part in 100,000, out to six
 //! standard deviations.
 
@@ -16,16 +16,15 @@ use statrs::function::{beta::checked_beta_reg, erf::erfc};
 /// enough.
 const LARGE: f64 = 5_000.0;
 
-/// The probability of at most `k` successes in `n` trials, each of which succeeds with probability `p`.
-///
-/// Returns 1 for arguments that are not finite, which makes no bound narrower.
+/// The probability of at most `k` successes in `n` trials, each of which succeeds with probability `p`. Returns 1 for
+/// arguments that are not finite, so no bound becomes narrower.
 pub fn at_most(n: f64, p: f64, k: f64) -> f64 {
     tail(n, (p, 1.0 - p), k)
 }
 
 /// The probability of at least `k` successes in `n` trials, each of which succeeds with probability `p`.
 ///
-/// Returns 1 for arguments that are not finite. Only tests use it, to judge how many bounds may fail.
+/// Returns 1 for arguments that are not finite. Only tests use it, to decide how many bounds may fail.
 #[cfg(test)]
 pub fn at_least(n: f64, p: f64, k: f64) -> f64 {
     // At most n - k failures.
@@ -45,12 +44,12 @@ fn tail(n: f64, (p, q): (f64, f64), k: f64) -> f64 {
     }
 }
 
-/// The same by the incomplete beta function.
+/// The tail by the incomplete beta function.
 fn exact(n: f64, (_, q): (f64, f64), k: f64) -> f64 {
     checked_beta_reg(n - k, k + 1.0, q).map_or(1.0, |tail| tail.clamp(0.0, 1.0))
 }
 
-/// The same by Peizer and Pratt's second formula.
+/// The tail by Peizer and Pratt's second formula.
 fn large(n: f64, (p, q): (f64, f64), k: f64) -> f64 {
     let correction = 0.02 * (q / (k + 1.0) - p / (n - k) + (q - 0.5) / (n + 1.0));
     let distance = k + 2.0 / 3.0 - (n + 1.0 / 3.0) * p + correction;
@@ -65,7 +64,7 @@ fn bend(x: f64) -> f64 {
     if x <= 0.0 {
         1.0
     } else if off.abs() < 0.01 {
-        // The first terms of its series: the quotient would be one of two vanishing numbers.
+        // Use the first terms of its series, because numerator and denominator are both nearly 0 here.
         off * (-1.0 / 3.0 + off * (1.0 / 6.0 + off * (-0.1 + off / 15.0)))
     } else {
         (1.0 - x * x + 2.0 * x * x.ln()) / (off * off)
@@ -102,7 +101,7 @@ mod tests {
 
     #[test]
     fn small_tails_are_right_too() {
-        // Half a million and a thousand out of ten million, at either end: where bounds are taken from.
+        // Bounds are taken from tails such as these.
         for (n, p) in [(3_000_u64, 0.05), (200_000, 0.05), (10_000_000, 0.000_1)] {
             let deviation = (n as f64 * p * (1.0 - p)).sqrt();
             for off in [-4.5, -3.29, -1.0, 0.0, 1.0, 3.29, 4.5] {
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_agree_where_they_meet() {
+    fn both_formulas_agree_where_they_meet() {
         for p in [0.5, 0.1, 0.001, 0.999] {
             let n = (LARGE / (p * (1.0 - p))).round();
             for off in -60..=60 {
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_certain_at_the_ends_and_of_what_is_no_number() {
+    fn the_tail_is_one_at_the_ends_and_for_invalid_numbers() {
         assert_eq!([at_most(10.0, 0.5, -1.0), at_most(10.0, 0.5, 10.0), at_most(0.0, 0.5, 0.0)], [0.0, 1.0, 1.0]);
         assert_eq!([at_least(10.0, 0.5, 0.0), at_least(10.0, 0.5, 10.5), at_least(10.0, 0.5, -3.0)], [1.0, 0.0, 1.0]);
         assert_eq!([at_most(10.0, 0.0, 3.0), at_most(10.0, 1.0, 3.0), at_least(10.0, 1.0, 3.0)], [1.0, 0.0, 1.0]);
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_trial_lies_between_whole_ones() {
+    fn fractional_trials_lie_between_whole_ones() {
         for (p, k) in [(0.5, 3.0), (0.01, 0.0), (0.9, 7.0)] {
             let [fewer, half, more] = [9.0, 9.5, 10.0].map(|n| at_most(n, p, k));
             assert!(fewer > half && half > more, "{p}: {fewer}, {half}, {more}");

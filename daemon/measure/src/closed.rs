@@ -32,9 +32,9 @@ impl Closed {
         Self { shard, edge, ring_peak: None, rate: 1, late: Vec::new(), is_of_programs: false, rest: Vec::new() }
     }
 
-    /// If the shard has another key than its window, or answers other questions, its sketches cannot be merged: the
-    /// part came so late that the day or the configuration has changed. Then its records are dropped and accounted for
-    /// as lost. Returns how many packets that affects.
+    /// Drops the records if the shard's sketches cannot be merged. That is so if the shard has another key than its
+    /// window, or answers other questions, because the part came so late that the day or the configuration has changed.
+    /// The records count as lost. Returns how many packets that affects.
     pub fn give_up_other(&mut self, key_id: u64, views: &Arc<Views>) -> u64 {
         if self.shard.key_id() == key_id && Arc::ptr_eq(self.shard.plan(), views) {
             return 0;
@@ -48,7 +48,7 @@ impl Closed {
         packets
     }
 
-    /// What it has counted exactly.
+    /// Its exact numbers.
     pub fn part(&self) -> Part<'_> {
         Part {
             edge: &self.edge,
@@ -60,8 +60,8 @@ impl Closed {
         }
     }
 
-    /// Sets the rate in force, and the lowest and the highest rate that draws of this window may have had, if any left
-    /// something out.
+    /// Sets the rate in force. If any draw left something out, also sets the lowest and the highest rate that draws of
+    /// this window may have had.
     pub fn sampled_at(&mut self, rate: u32, (least, most): (u32, u32)) {
         self.rate = rate;
         if !self.edge.has_left_out() {
@@ -117,9 +117,9 @@ mod tests {
         closed.edge.counters[1].sampled_out = Tally::new(1, 60);
         assert_eq!(closed.sampling(), Some((2, 8)));
         (closed.shard.sampling_least, closed.shard.sampling) = (16, 16);
-        assert_eq!(closed.sampling(), Some((8, 16)), "packets were taken at a higher rate before");
+        assert_eq!(closed.sampling(), Some((8, 16)), "earlier packets were taken at a higher rate");
         closed.sampled_at(32, (2, 32));
-        assert_eq!(closed.sampling(), Some((2, 32)), "though what it took then had no record");
+        assert_eq!(closed.sampling(), Some((2, 32)), "even if the packet that it took had no record");
         closed.shard.clear();
         assert_eq!(closed.sampling(), Some((8, 8)), "nothing was taken");
         closed.edge.counters[1].sampled_out = Tally::default();

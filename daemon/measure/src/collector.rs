@@ -16,13 +16,13 @@ use super::{
     shard::Shard,
 };
 
-/// How long a CPU may keep a packet half counted before its part of the window is late. It takes a millionth of that,
-/// unless something keeps the CPU from going on, such as a real-time task on a real-time kernel.
+/// How long a CPU may take to count a packet before its part of the window is late. Counting takes a millionth of that,
+/// unless something interrupts the CPU, such as a real-time task on a real-time kernel.
 const LATE: Duration = Duration::from_millis(100);
 /// How long to leave such a CPU alone between two tries.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// Reads rings into shards: the part of a worker that replay through the kernel uses as well.
+/// Reads rings into shards. Workers and the replay through the kernel use it.
 pub struct Collector<S> {
     lanes: Vec<Lane<S>>,
     sum: Sum,
@@ -54,7 +54,7 @@ impl<S: Source> Collector<S> {
         self.lanes.iter().map(Lane::cpu)
     }
 
-    /// Takes what is in the rings. Returns the highest fill, and whether any ring may have more.
+    /// Reads all records in the rings. Returns the highest fill, and whether any ring may have more.
     pub fn drain(&mut self) -> Drained {
         let Self { lanes, batch, seen, .. } = self;
         let mut all = Drained { fill: 0.0, more: false };
@@ -66,8 +66,8 @@ impl<S: Source> Collector<S> {
         all
     }
 
-    /// Reads the open window, which goes on. For [`Wanted::Keys`], every CPU first hands over what is in its cache, so
-    /// that everything that has been seen is counted; one that is busy is not waited for.
+    /// Reads the open window without closing it. For [`Wanted::Keys`], every CPU first hands over its cache, so that
+    /// everything seen so far is counted. A busy CPU is not waited for.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl<S: Source> Collector<S> {
         Ok(batch.read(wanted, (edge, is_late), seen, control))
     }
 
-    /// Closes the window on all CPUs; goes on with the empty shard `spare`.
+    /// Closes the window on all CPUs, and continues with the empty shard `spare`.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl<S: Source> Collector<S> {
         self.close_into(Batch::new(spare))
     }
 
-    /// Closes the last window on all CPUs. Records of a later one are not absorbed, but handed over with it.
+    /// Closes the last window on all CPUs. Records of a later window are not absorbed, but handed over with it.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl<S: Source> Collector<S> {
 
     /// Closes the window. When every open lane is busy, `wait` waits a little and returns whether to try again.
     fn close_while(&mut self, mut next: Batch, mut wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
-        // Once, not until the rings are empty: under load they never are.
+        // Drain once, not until the rings are empty, because under load they never are.
         self.drain();
         let Self { lanes, sum, batch, seen } = self;
         let mut batches = Batches { open: batch, next: Some(&mut next), seen };
@@ -130,7 +130,7 @@ impl<S: Source> Collector<S> {
             one.begin_close();
         }
         loop {
-            // A part on each CPU in turn, so that their windows end together.
+            // Close a part on each CPU in turn, so that their windows end together.
             let (mut is_done, mut moves) = (true, false);
             for lane in lanes.iter_mut().filter(|lane| !lane.is_ended()) {
                 match lane.close(&mut batches, sum)? {
@@ -257,7 +257,7 @@ pub(super) mod tests {
         let mut collector = collector([Script {
             drains: [(0.2, records(0, &[100, 200])), (0.9, records(0, &[300]))].into(),
             runs: [
-                // While `flush` is at work, packets of the next window are already evicted.
+                // While `flush` runs, packets of the next window are already evicted.
                 (Flush::Again, records(0, &[400]), (0.1, [records(1, &[1_000]), records(0, &[500])].concat())),
                 (Flush::Done, vec![], (0.1, [records(1, &[2_000]), records(0, &[600])].concat())),
                 (Flush::Done, records(1, &[4_000]), (0.0, vec![])),
@@ -281,7 +281,7 @@ pub(super) mod tests {
 
     #[test]
     fn after_the_last_window_records_of_a_later_one_are_handed_over_and_not_absorbed() {
-        // More than are absorbed together.
+        // More records than are absorbed together.
         let later: Vec<_> = (1..=600).collect();
         let mut collector = collector([Script {
             runs: [
@@ -313,7 +313,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn if_one_ring_has_more_there_is_more() {
+    fn one_ring_with_more_is_enough_to_go_on() {
         let script = |fills: [f64; 3]| Script { drains: fills.map(|fill| (fill, vec![])).into(), ..Script::default() };
         let mut collector = collector([script([1.0, 1.0, 0.5]), script([0.5, 1.0, 0.5])]);
         assert_eq!([(); 3].map(|()| collector.drain().more), [true, true, false]);
@@ -332,7 +332,7 @@ pub(super) mod tests {
     fn read(collector: &mut Collector<Script>) -> Ledger {
         let control = SamplingControl::new(&Sampling { packets: Packets::OneIn(1), cpu: 0.5 });
         let Content::Keys(keys) = collector.read(&Wanted::Keys, &control).unwrap() else { panic!() };
-        assert_eq!(keys[1].len(), 1, "they have one source");
+        assert_eq!(keys[1].len(), 1, "all records have the same source");
         let wanted = Wanted::Numbers(Arc::new(keys));
         let Content::Numbers(numbers) = collector.read(&wanted, &control).unwrap() else { panic!() };
         let ledger = Ledger { counters: numbers.part().edge.counters[0], attributed: numbers.attributed[0] };
@@ -391,16 +391,16 @@ pub(super) mod tests {
             edges: [edge(Tally::new(3, 600)), edge(Tally::new(2, 3_000))].into(),
             ..Script::default()
         }]);
-        // What has arrived is seen; nothing is seen that has not.
+        // Exactly the records that have arrived are seen.
         let readings = [(); 2].map(|()| read(&mut collector));
         assert!(readings.iter().all(Ledger::balances));
         assert_eq!(readings.map(|ledger| ledger.attributed), [Tally::new(1, 100), Tally::new(3, 1_300)]);
-        // The window ends half way: both epochs are of it.
+        // The window ends during a reading, so both epochs belong to it.
         let closed = close(&mut collector);
         assert!(ledger(&closed).balances() && closed.shard.total == Tally::new(5, 3_600));
     }
 
-    /// A CPU that reaches the end of one window and is late for the next one, too.
+    /// A CPU that closes one window late and is then late for the next one, too.
     #[test]
     fn a_cpu_that_is_always_a_window_late_loses_nothing() {
         const LOST: u64 = 7;
@@ -427,7 +427,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_late_cpu_has_an_account_of_each_interface() {
+    fn a_late_cpu_keeps_numbers_of_each_interface() {
         let busy = (Flush::Busy, vec![], (0.0, vec![]));
         let done = (Flush::Done, vec![], (0.0, vec![]));
         let seen = |packets: [Tally; 3]| {
@@ -454,23 +454,23 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_of_no_open_window_is_not_attributed() {
+    fn records_of_no_open_window_are_not_attributed() {
         let mut collector = collector([Script { drains: [(0.0, records(1, &[100]))].into(), ..Script::default() }]);
         collector.drain();
         assert_eq!(collector.batch.replace(Batch::new(shard()), &collector.seen, false).records, 0);
     }
 
     #[test]
-    fn a_cpu_without_a_block_is_an_error_and_no_endless_wait() {
+    fn a_cpu_without_a_block_is_an_error_and_not_waited_for() {
         let runs = [(Flush::NoBlock, vec![], (0.0, vec![]))].into();
         let closed = collector([Script { runs, ..Script::default() }]).close(shard());
         assert!(matches!(closed, Err(KernelError::Missing("CPUS"))));
     }
 
-    /// A CPU that does not reach its window's end, and one that stops half-way: each window still balances, and
+    /// With a CPU that does not begin to close its window, and one that stops half-way, each window still balances, and
     /// together they have every packet exactly once.
     #[test]
-    fn a_late_cpu_holds_up_nobody_and_loses_nothing() {
+    fn a_late_cpu_delays_no_other_and_loses_nothing() {
         const LOST: u64 = 7;
         let busy = || (Flush::Busy, vec![], (0.0, vec![]));
         let mut with_loss = edge(Tally::new(5, 500 + LOST));
@@ -486,7 +486,7 @@ pub(super) mod tests {
                 (Flush::Again, records(0, &[110]), (0.0, records(1, &[1]))),
                 busy(),
                 busy(),
-                // Third: all of it, and what came meanwhile.
+                // Third: everything, including packets that came meanwhile.
                 (Flush::Again, records(0, &[120]), (0.0, records(1, &[2]))),
                 (Flush::Done, records(0, &[170]), (0.0, records(1, &[4]))),
                 (Flush::Again, records(1, &[8]), (0.0, records(2, &[1_000]))),
@@ -520,7 +520,8 @@ pub(super) mod tests {
             assert!(ledger(window).balances(), "{:?}", ledger(window));
         }
         let seen: Vec<_> = windows.iter().map(|window| ledger(window).counters.seen).collect();
-        // What had come by the end of each of the first two; then the rest, with what was lost; then one packet.
+        // The packets that had arrived by the end of each of the first two windows; then the rest, with the losses;
+        // then one packet.
         let rest = Tally::new(2 + 1 + 5, 290 + LOST + 31);
         let expected = [Tally::new(1, 100), Tally::new(1, 110), rest, Tally::new(1, 1_000)];
         let expected: Vec<_> = expected.into_iter().map(|tally| [tally, Tally::new(1, 50)].into_iter().sum()).collect();

@@ -6,7 +6,7 @@ use weir_sketch::{candidate_buckets::Packed, hash::KeyedHash};
 
 /// Records that are taken through the sketches together.
 pub const TOGETHER: usize = 32;
-// A word of bits says which of them are of new flows.
+// A word has a bit for each of them that says whether its flow is new.
 const _: () = assert!(TOGETHER <= u32::BITS as usize);
 
 /// A record on its way through the sketches.
@@ -14,7 +14,7 @@ const _: () = assert!(TOGETHER <= u32::BITS as usize);
 pub struct Item<'a> {
     /// The hashes of the flow and its parts.
     pub hashes: FlowHashes,
-    /// The record. It is not copied: that took a tenth of the time of a record.
+    /// The record. It is not copied, because copying took a tenth of a record's time.
     pub record: &'a Record,
     /// Its packets and bytes, scaled by its sampling rate.
     pub tally: Tally,
@@ -30,22 +30,22 @@ impl<'a> Item<'a> {
     /// The same with these hashes.
     #[inline(always)]
     pub fn with_hashes(hashes: FlowHashes, record: &'a Record) -> Self {
-        // Taken packets also stand for those that were left out.
+        // Taken packets also stand for packets that were left out.
         let (counted, rate) = (record.tally(), u64::from(record.sampling));
         Self { hashes, record, tally: Tally::new(counted.packets * rate, counted.bytes * rate) }
     }
 }
 
-/// A group of records in columns, as many sketches read them.
+/// A group of records in columns, the form that many sketches read.
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
     /// The records.
     pub items: &'a [Item<'a>],
-    /// What each adds.
+    /// The tally of each record.
     pub tallies: &'a [Tally],
     /// The same, packed.
     pub packed: &'a [Packed<Tally>],
-    /// What all add.
+    /// The sum of all tallies.
     pub total: Tally,
     hashes: &'a Hashes,
 }

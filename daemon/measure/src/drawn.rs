@@ -1,14 +1,14 @@
-//! Records that sampling took, held until it is known whether their window left anything out.
+//! Holds records that sampling took, until it is known whether their window left anything out.
 //!
-//! A packet that a draw took stands for those that the draw left out. But these may all be in the account of an earlier
-//! window: the valve has opened, or only one packet came. In a window that left nothing out, every packet was counted,
-//! so each stands for itself, and all numbers are certain. Such a window has few records of draws: an open valve draws
-//! nothing, and one that is not open soon leaves something out. So there is room for a few only; if more come,
-//! something was left out.
+//! A packet that a draw took stands for the packets that the draw left out. But all of those may have been counted in
+//! an earlier window, if the valve has opened since, or if only one packet came. In a window that left nothing out,
+//! every packet was counted, so each stands for itself, and all numbers are certain. Such a window has few records of
+//! draws: an open valve draws nothing, and a valve that is not open soon leaves something out. So room for a few
+//! records is enough. If more come, something was left out.
 
 use weir_common::record::Record;
 
-/// The most records that are held: 4 KiB. At a rate of two, so many packets are taken in a row once in 2^64 windows.
+/// The most records that are held: 4 KiB. At a rate of two, this many packets in a row are taken once in 2^64 windows.
 const HELD_MAX: usize = 64;
 
 /// Records that are held.
@@ -24,13 +24,13 @@ impl Default for Drawn {
 }
 
 impl Drawn {
-    /// Whether records of draws are to be held.
+    /// Whether records of draws are held.
     #[inline(always)]
     pub const fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Holds a record, if it is of a draw and there is room.
+    /// Holds a record, if it comes from a draw and there is room.
     pub fn hold(&mut self, record: &Record) -> bool {
         let holds = self.is_open && record.sampling > 1 && self.records.len() < HELD_MAX;
         if holds {
@@ -44,7 +44,7 @@ impl Drawn {
         std::mem::take(&mut self.records)
     }
 
-    /// Holds nothing more in this window. `emptied` is the vector that [`Drawn::take`] returned: its memory is reused.
+    /// Holds nothing more in this window. `emptied` is the vector that [`Drawn::take`] returned; its memory is reused.
     pub fn close(&mut self, mut emptied: Vec<Record>) {
         emptied.clear();
         self.records = emptied;
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_records_of_draws_are_held_and_only_so_many() {
+    fn only_a_limited_number_of_drawn_records_is_held() {
         let mut drawn = Drawn::default();
         let record = |sampling| Record { packets: 1, sampling, ..Record::default() };
         assert!(drawn.is_open() && !drawn.hold(&record(1)));

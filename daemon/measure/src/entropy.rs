@@ -1,12 +1,12 @@
 //! Entropy: how evenly are packets or bytes spread over keys?
 //!
 //! Shannon's entropy, in bits: H = -sum p log2 p, where p is a key's part of the total. It is 0 if one key has
-//! everything, and log2 n if n keys have the same. A table knows every key, so its entropy is exact. Otherwise some
-//! keys are known with bounds (the candidates). Of all others it is known what they have together, how many they may
-//! be, and how large one of them may be. The bounds of H cover everything that is consistent with that.
+//! everything, and log2 n if n keys have equal parts. A table knows every key, so its entropy is exact. Otherwise some
+//! keys are known with bounds (the candidates). About all other keys together, their sum, their possible number, and
+//! the largest possible size of one of them are known. The bounds of H cover everything that is consistent with that.
 //!
 //! If packets were left out or lost, the total has bounds as well. A key's part is then between its lower bound divided
-//! by the largest total and its upper bound divided by the smallest. All below is about parts, which add up to 1.
+//! by the largest total and its upper bound divided by the smallest. The following is about parts, which add up to 1.
 //!
 //! **Upper bound.** H is concave, so it is largest where parts are as even as the bounds allow: each key has the same
 //! part, or its bound if that is less or more (water filling). The other keys are as many as possible, from 0 on.
@@ -27,10 +27,10 @@
 
 use weir_sketch::Estimate;
 
-/// What is known about how much each key has, in packets or bytes.
+/// Everything that is known about the sizes of keys, in packets or bytes.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    /// Keys with bounds of their own.
+    /// Keys with their own bounds.
     pub known: Vec<Estimate>,
     /// The sum of all keys.
     pub total: Estimate,
@@ -43,16 +43,16 @@ pub struct Distribution {
 /// Keys that are not known by name.
 #[derive(Clone, Debug)]
 pub enum UnlistedKeys {
-    /// Each is in one of these groups, which have at most this sum each.
+    /// Each key is in one group. These are upper bounds of the sums of the groups.
     Groups(Vec<u64>),
-    /// Each has at most this.
+    /// Each key has at most this.
     Each(u64),
 }
 
 /// The entropy of a view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entropy {
-    /// In bits.
+    /// The entropy in bits.
     pub value: f64,
     /// It is at least this.
     pub lower: f64,
@@ -65,7 +65,7 @@ pub struct Entropy {
 }
 
 impl Entropy {
-    /// The entropy divided by that of as many keys with equal parts, 0 to 1.
+    /// The entropy divided by that of the same number of keys with equal parts, 0 to 1.
     pub fn normalized(&self) -> f64 {
         if self.keys.value < 2 { 0.0 } else { (self.value / (self.keys.value as f64).log2()).min(1.0) }
     }
@@ -107,7 +107,7 @@ impl Distribution {
             self.parts().map(|(lower, upper)| level.clamp(lower, upper)).sum::<f64>() + others * level
         };
         let (mut low, mut high) = (0.0, 1.0);
-        // As exact as a float can be.
+        // After a hundred halvings the result is as exact as a float can be.
         for _ in 0..100 {
             let level = f64::midpoint(low, high);
             if filled(level) < 1.0 { low = level } else { high = level }
@@ -122,7 +122,7 @@ impl Distribution {
         let lowest: f64 = self.parts().map(|(lower, _)| lower).sum();
         let mut sum: f64 = self.parts().map(|(lower, _)| f(lower)).sum();
         let mut left = (1.0 - lowest).max(0.0);
-        // How much each of them adds per part, and how much it can take.
+        // How much each key adds per part, and how much it can take.
         let mut slopes: Vec<(f64, f64)> = self
             .parts()
             .filter(|(lower, upper)| lower < upper)
@@ -153,11 +153,11 @@ impl Distribution {
                 break;
             }
         }
-        // What fits nowhere would add nothing as a key of its own; rounding leaves a little.
+        // A remainder that fits nowhere is due to rounding. As a separate key it would add nothing.
         (-sum - ROUNDING).max(0.0)
     }
 
-    /// The entropy if known keys have their likeliest values, and all others the same.
+    /// The entropy if known keys have their likeliest values, and all other keys have equal parts.
     fn likeliest(&self) -> f64 {
         let known: f64 = self.known.iter().map(|key| key.value as f64).sum();
         let rest = (self.total.value as f64 - known).max(0.0);
@@ -188,7 +188,7 @@ mod tests {
         -sizes.iter().map(|size| f(*size as f64 / total)).sum::<f64>()
     }
 
-    /// Sizes of keys, the largest first: a power of their rank with noise, or all alike.
+    /// Sizes of keys, the largest first: either a power of their rank with noise, or all equal.
     fn sizes(seed: u64) -> Vec<u64> {
         let random = |nth: u64| mix(mix(seed).wrapping_add(nth)) as f64 / u64::MAX as f64;
         let (keys, exponent, scale) = (1 + (random(0).powi(3) * 5_000.0) as u64, random(1) * 2.5, random(2) * 1e6);
@@ -198,8 +198,8 @@ mod tests {
         sizes
     }
 
-    /// What a sketch may know of these sizes: bounds of some of the largest, cells with the others, and a count of
-    /// keys. With `missing`, only a part of everything arrived, and the bounds allow for it.
+    /// What a sketch may know about these sizes: bounds of some of the largest, cells with the others, and a count of
+    /// keys. With `missing`, only a part of the packets arrived, and the bounds allow for that.
     fn known(sizes: &[u64], seed: u64, missing: bool) -> Distribution {
         let random = |nth: u64| mix(mix(!seed).wrapping_add(nth));
         let held = random(0) as usize % (sizes.len() + 1);
@@ -215,7 +215,7 @@ mod tests {
         for (nth, size) in (0..).zip(others) {
             cells[(random(1_000 + nth) % count) as usize] += size;
         }
-        // Cells also contain something of the known keys.
+        // Cells also contain a part of the known keys.
         for (nth, cell) in (0..).zip(&mut cells) {
             *cell += off(90_000 + nth, *cell);
         }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_exactly_has_one_entropy() {
+    fn exactly_known_sizes_have_an_exact_entropy() {
         for sizes in [&[7][..], &[5, 5, 5, 5], &[1_000_000, 1], &[8, 4, 2, 1, 1]] {
             let known = sizes.iter().map(|size| exactly(*size)).collect();
             let (total, keys) = (exactly(sizes.iter().sum()), exactly(sizes.len() as u64));
@@ -280,12 +280,12 @@ mod tests {
                 entropy.lower
             });
             assert!(truth - groups < 1e-6, "{sizes:?}: at least {groups}, truly {truth}");
-            assert!(each <= groups + 1e-6, "{sizes:?}: knowing less says no more");
+            assert!(each <= groups + 1e-6, "{sizes:?}: less knowledge does not raise the lower bound");
         }
     }
 
     #[test]
-    fn bounds_say_something() {
+    fn bounds_are_useful() {
         // A hundred keys have half of everything; ten thousand unknown keys have the rest.
         let distribution = Distribution {
             known: vec![exactly(500); 100],

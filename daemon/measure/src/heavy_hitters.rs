@@ -1,14 +1,15 @@
 //! Heavy hitters: the largest keys, with bounds for every key. Count-min with candidates, both in one structure
 //! ([`CandidateBuckets`]).
 //!
-//! The candidates say which keys are large, and bound each of them from below. Every other key has a cell of the
-//! count-min, which bounds it from above. A record goes to the counter of its candidate or to the cell, whichever its
-//! key has. When a key becomes a candidate, it keeps what its cell had then: later records of other keys do not widen
-//! its bounds.
+//! The candidates are the large keys, and their counters bound them from below. Every other key has a cell of the
+//! count-min, which bounds it from above. A record is added to the counter of its candidate, or else to the cell of its
+//! key. When a key becomes a candidate, it keeps the value of its cell at that time, so later records of other keys do
+//! not widen its bounds.
 //!
-//! Which keys share a cell depends on secret places, which differ from window to window. Sketches of other places have
-//! other cells, which cannot be added up. That happens if a worker is so late that its window is merged with the next.
-//! Then its candidates are added as if they came now, and any key may have as much more as the fullest of its cells.
+//! Which keys share a cell depends on secret places, which differ from window to window. Sketches with different places
+//! have different cells, which cannot be added up. This happens if a worker is so late that its window is merged with
+//! the next one. Then its candidates are added as if they came now, and any key may have as much more as the fullest of
+//! its cells.
 
 use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::{
@@ -24,7 +25,7 @@ pub struct HeavyHitters<K> {
     buckets: CandidateBuckets<K, Tally>,
     /// See [`CandidateBuckets::rekey`].
     places: u64,
-    /// What any key may have beyond its bounds, because sketches of other places were merged.
+    /// How much any key may have beyond its bounds, because sketches with other places were merged.
     stray: Tally,
 }
 
@@ -56,14 +57,15 @@ impl<K> Held<K> {
 }
 
 impl<K: Copy + Eq + Default> HeavyHitters<K> {
-    /// Empty. Bounds are seldom further apart than `error`, a share of everything that is added. There are at least
-    /// this many candidates.
+    /// An empty sketch with at least this many candidates. Bounds are seldom further apart than `error`, a share of
+    /// everything that is added.
     pub fn new(error: f64, candidates: usize, key_id: u64) -> Self {
         let buckets = CandidateBuckets::with_error(error, candidates, key_id);
         Self { buckets, places: 1, stray: Tally::default() }
     }
 
-    /// Prefetches what the first records of a batch touch. Later ones are prefetched while the batch is added.
+    /// Prefetches the memory for the first records of a batch. The memory for later records is prefetched while the
+    /// batch is added.
     #[inline(always)]
     pub fn prefetch_first(&self, hashes: &[u64]) {
         for hash in hashes.iter().take(PREFETCHED) {
@@ -71,8 +73,8 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         }
     }
 
-    /// Adds to keys: `key(i)`, whose hash is `hashes[i]`, gets `tallies[i]`. `beside` is told what the candidates do
-    /// not hold.
+    /// Adds to keys: `key(i)`, whose hash is `hashes[i]`, gets `tallies[i]`. `beside` gets everything that the
+    /// candidates do not hold.
     #[inline(always)]
     pub fn add_batch(
         &mut self,
@@ -89,13 +91,13 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         self.buckets.iter().map(|listed| self.with_stray(listed.into()))
     }
 
-    /// An upper bound of what keys that are no candidates have, in groups: each such key is in one of them.
-    /// Unless [`HeavyHitters::has_strays`], all of a group together have at most this.
+    /// Upper bounds for keys that are not candidates, by group. Each such key is in one group. Unless
+    /// [`HeavyHitters::has_strays`], all keys of a group together have at most the group's bound.
     pub fn light(&self) -> impl Iterator<Item = Tally> + '_ {
         self.buckets.light().map(|cell| cell.saturating_add(self.stray))
     }
 
-    /// Whether several keys of a group may have more together than the group.
+    /// Whether several keys of a group together may have more than the group's bound.
     pub fn has_strays(&self) -> bool {
         self.stray != Tally::default()
     }
@@ -110,8 +112,8 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         Held { upper: held.upper.saturating_add(self.stray), ..held }
     }
 
-    /// Merges all of these into this one. The order of those with its places does not matter. `hash_of` is the hash of
-    /// a key; `beside` is told what candidates no longer hold.
+    /// Merges all of these into this one. The order of sketches with the same places does not matter. `hash_of` is the
+    /// hash of a key. `beside` gets everything that candidates no longer hold.
     ///
     /// # Errors
     ///
@@ -133,8 +135,8 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         Ok(())
     }
 
-    /// What a candidate missed before it became one is in its cell as well. So no key has more beyond what candidates
-    /// counted than the fullest cell.
+    /// Merges a sketch with other places. The amount that a candidate missed before it became one is also in its cell.
+    /// So no key has more than the fullest cell beyond the candidates' counts.
     fn merge_stray(&mut self, other: &Self, hash_of: impl Fn(&K) -> u64, beside: &mut impl Rest<K, Tally>) {
         for Listed { key, lower: counted, .. } in other.buckets.iter() {
             let mut beside = Single { key, tally: counted, beside };
@@ -144,13 +146,13 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         self.stray = self.stray.saturating_add(fullest);
     }
 
-    /// Empties it; every page stays resident.
+    /// Empties it. Every page stays resident.
     pub fn clear(&mut self) {
         self.buckets.clear();
         self.stray = Tally::default();
     }
 
-    /// Makes an empty one ready for hashes of another key, with these coins and places.
+    /// Prepares an empty sketch for hashes of another key, with these coins and places.
     pub const fn rekey(&mut self, key_id: u64, coins: u64, places: u64) {
         self.buckets.rekey(key_id, coins, places);
         self.places = places;
@@ -162,7 +164,7 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
     }
 }
 
-/// Passes a key that is added alone on to `beside` if it does not become a candidate.
+/// Passes a single key on to `beside` if it does not become a candidate.
 struct Single<'a, K, R> {
     key: K,
     tally: Tally,
@@ -189,7 +191,7 @@ mod tests {
 
     const KEYS: usize = 2_000;
 
-    /// This many records of 2,000 keys, a third to each of three, and the exact sums.
+    /// Three sketches, each with a third of this many records of 2,000 keys, and the exact sums.
     struct Fed {
         parts: [HeavyHitters<u64>; 3],
         truths: Vec<Tally>,
@@ -200,7 +202,7 @@ mod tests {
         fed_in([1; 3])
     }
 
-    /// Each third has its places.
+    /// The same, with different places for each third.
     fn fed_in(places: [u64; 3]) -> Fed {
         let key = Key([3, 4]);
         let (hash, mut truths) = (KeyedHash::new(key), vec![Tally::default(); KEYS]);
@@ -236,7 +238,7 @@ mod tests {
             }
             listed += usize::from(lower.packets > 0);
         }
-        assert_eq!((listed, one.iter().count()), (136, 136), "those with a lower bound are the candidates");
+        assert_eq!((listed, one.iter().count()), (136, 136), "only the candidates have a lower bound");
     }
 
     #[test]
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_no_candidates_have_no_more_than_their_groups() {
+    fn keys_that_are_not_candidates_are_within_the_bounds_of_their_groups() {
         let (one, truths, hash) = merged();
         let (mut all, mut largest) = (Tally::default(), Tally::default());
         for (key, truth) in (0..).zip(&truths) {
@@ -270,7 +272,7 @@ mod tests {
         assert!(groups.iter().any(|group| group.bytes >= largest.bytes));
     }
 
-    /// Counts everything that it is told.
+    /// Counts everything that it gets.
     #[derive(Default)]
     struct Told(Tally);
 
@@ -297,7 +299,7 @@ mod tests {
         }
         assert!(width < total.bytes / 20, "{width} of {}", total.bytes);
         let after = [counted(&one), told.0].into_iter().sum::<Tally>();
-        assert_eq!(after, before, "what no candidate holds any longer was passed on");
+        assert_eq!(after, before, "everything that no candidate holds any more was passed on");
         for held in one.iter() {
             assert_eq!(one.look_up(hash.words([held.key]), &held.key), held);
         }
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_one_has_nothing() {
+    fn a_cleared_sketch_is_empty() {
         let Fed { parts: [mut one, ..], hash, .. } = fed();
         let memory = one.memory_bytes();
         one.clear();

@@ -1,16 +1,17 @@
 //! The keys of the sketches: one for each day, the same on all routers with the same secret.
 //!
-//! The width of an entry's bounds tells a reader of reports how full a cell of a sketch is. A reader who also sends
-//! packets learns a little about the key with each window. So this knowledge must not stay useful for long:
+//! The width of a row's bounds shows a reader of reports how full a cell of a sketch is. A reader who also sends
+//! packets can learn a little about the key in each window. So this knowledge must not stay useful for long:
 //!
 //! - The key of a window is derived from the secret and from the UTC day on which the window begins.
-//! - Which keys share a cell of a top list depends on secret places as well. All shards of a window have the same, and
-//!   each window has others. So nothing that a report tells of cells is true in the next window.
-//! - The coins of the top lists are other ones for each shard and window. Neither coins nor places are derived from the
-//!   secret of a fleet.
+//! - Which keys share a cell of a top list also depends on secret places. All shards of a window have the same places,
+//!   and each window has new ones. So knowledge about cells from a report is useless in the next window.
+//! - Each shard has new coins for its top lists in each window. Neither coins nor places are derived from the secret of
+//!   a fleet.
 //!
-//! The filter of seen flows lives beyond the last window of a day. A generation keeps the key that it began with;
-//! otherwise each flow would be new at midnight. Until it is dropped, each shard also computes hashes with that key.
+//! The filter of seen flows outlives the last window of a day. A generation keeps the key with which it began;
+//! otherwise each flow would be new at midnight. Until the generation is dropped, each shard also computes hashes with
+//! that key.
 
 use std::sync::Arc;
 
@@ -37,13 +38,13 @@ pub struct Keys {
     number: u64,
     /// The places of the latest window.
     places: Key,
-    /// The key of the window before, and the keys of the generations of seen flows, if they differ.
+    /// The key of the previous window and the keys of the generations of seen flows, if they differ from the latest.
     earlier: Vec<Key>,
 }
 
 impl Keys {
     /// The keys derived from `secret`, for a first window that begins at `start`. All coins and places are derived from
-    /// `coins`, which must be different in each run.
+    /// `coins`, which must differ in each run.
     pub fn new(secret: Key, coins: Key, start: Timestamp) -> Self {
         let (window, places) = (of_day(secret, start), of_window(coins, 0, start));
         Self { secret, coins, equipped: 0, window, number: 0, places, earlier: Vec::new() }
@@ -54,7 +55,7 @@ impl Keys {
         self.window.id()
     }
 
-    /// Starts over, with a first window that begins at `start` and an empty filter of seen flows.
+    /// Starts again, with a first window that begins at `start` and an empty filter of seen flows.
     pub fn restart(&mut self, start: Timestamp, seen: &Seen) {
         self.window = of_day(self.secret, start);
         self.begin(start);
@@ -95,12 +96,12 @@ impl Keys {
     }
 }
 
-/// The key of the UTC day that this instant is in.
+/// The key of the UTC day of this instant.
 fn of_day(secret: Key, instant: Timestamp) -> Key {
     secret.derive(&format!("sketches, day {}", instant.as_second().div_euclid(DAY_SECONDS)))
 }
 
-/// The places of a window. The start is in it for replays, whose coins follow from a seed.
+/// The places of a window. They also depend on the start, because in replays the coins may follow from a seed.
 fn of_window(coins: Key, number: u64, start: Timestamp) -> Key {
     coins.derive(&format!("places, window {number} at {}", start.as_nanosecond()))
 }
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_keys_are_those_that_flows_may_be_remembered_by() {
+    fn the_earlier_keys_are_those_of_the_generations() {
         let mut keys = keys("2026-11-20T23:59:50Z");
         let seen = Seen::with_capacity(1_000, 0.01, keys.id());
         let first = keys.window;
@@ -143,10 +144,10 @@ mod tests {
         keys.advance(at("2026-11-21T00:00:00Z"), &seen);
         let second = keys.window;
         assert_eq!(keys.earlier, [first]);
-        // A rotation at this moment, with the key of the window that ended.
+        // The filter is rotated now, with the key of the window that ended.
         seen.rotate_to(first.id());
         keys.advance(at("2026-11-21T00:00:05Z"), &seen);
-        assert_eq!(keys.earlier, [first], "both generations have it");
+        assert_eq!(keys.earlier, [first], "both generations have this key");
         seen.rotate_to(second.id());
         keys.advance(at("2026-11-22T00:00:00Z"), &seen);
         assert_eq!(keys.earlier, [first, second]);
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_places_of_its_own_which_the_secret_of_a_fleet_does_not_tell() {
+    fn each_window_has_its_own_places_which_do_not_follow_from_the_secret() {
         let noon = "2026-11-20T12:00:00Z";
         let mut keys = keys(noon);
         let seen = Seen::with_capacity(1_000, 0.01, keys.id());
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_of_a_window_have_one_key_and_coins_of_their_own() {
+    fn shards_of_a_window_share_a_key_but_not_coins() {
         let settings = Estimates::default();
         let mut keys = keys("2026-11-20T23:59:50Z");
         let seen = Seen::with_capacity(1_000, 0.01, keys.id());

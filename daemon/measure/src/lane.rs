@@ -1,8 +1,8 @@
-//! One CPU's records on their way into a shard, and the closing of its windows.
+//! Reads one CPU's records into a shard, and closes its windows.
 //!
-//! A CPU that is late, because a packet stays half counted there, does not hold up the others. Its part of the window
-//! is then only the records that have arrived: as many packets are reported as seen as are attributed. The rest belongs
-//! to the window in which it comes: later records, and the exact counters minus what was already reported.
+//! A CPU may be late, because a packet stays half counted there. It does not delay the others. Its part of the window
+//! is then only the records that have arrived, and only their packets are reported as seen. Later records, and the
+//! exact counters minus the packets that were already reported, belong to the window in which they come.
 
 use weir_common::{
     control::{Flush, FlushOrder},
@@ -24,7 +24,7 @@ pub trait Source {
     /// The CPU.
     fn cpu(&self) -> u32;
 
-    /// Hands over what is in the ring, in order.
+    /// Hands over all records in the ring, in order.
     fn drain(&mut self, take: impl FnMut(&[Record])) -> Drained;
 
     /// Does the next part of closing the window, and hands over the records that it took out of the cache.
@@ -34,14 +34,14 @@ pub trait Source {
     /// The kernel refused.
     fn flush(&mut self, take: impl FnMut(&[Record])) -> Result<Flush, KernelError>;
 
-    /// Puts into `edge` what was counted in the window that [`Source::flush`] has just closed.
+    /// Puts the counters of the window that [`Source::flush`] has just closed into `edge`.
     ///
     /// # Errors
     ///
     /// The kernel refused.
     fn edge(&mut self, edge: &mut Edge) -> Result<(), KernelError>;
 
-    /// Reads the counters of this many interfaces from now on; never of fewer than before.
+    /// From now on reads the counters of this many interfaces. The number never decreases.
     fn provide(&mut self, interfaces: usize);
 }
 
@@ -51,7 +51,7 @@ pub struct KernelSource<'a> {
     flush: FlushProgram<'a>,
     edges: EdgeReader,
     epoch: u32,
-    /// Whether packets of this CPU, which was offline, leave its cache alone.
+    /// Whether the cache of this CPU was claimed while it was offline, so that its packets do not touch it.
     is_claimed: bool,
 }
 
@@ -82,8 +82,8 @@ impl Source for KernelSource<'_> {
                 self.is_claimed = true;
                 self.flush.elsewhere(cpu, FlushOrder::Claim)?
             }
-            // Offline still, or again, after the claim: no packet is half counted there, and the next one will see the
-            // claim.
+            // The CPU is still, or again, offline after the claim. So no packet is half counted there, and the next
+            // packet will see the claim.
             None => self.flush.elsewhere(cpu, FlushOrder::CloseOffline)?,
         };
         self.flush.blocks().take(cpu, flushed, take)?;
@@ -106,11 +106,11 @@ impl Source for KernelSource<'_> {
     }
 }
 
-/// Where the records of a lane go.
+/// The batches that get the records of a lane.
 pub struct Batches<'a> {
-    /// The window that is open, or being closed.
+    /// The batch of the window that is open or being closed.
     pub open: &'a mut Batch,
-    /// The next one, while this one is being closed.
+    /// The batch of the next window, while the window is being closed.
     pub next: Option<&'a mut Batch>,
     /// The filter of seen flows.
     pub seen: &'a Seen,
@@ -132,18 +132,18 @@ impl Sum {
         Self { edge: Edge::empty(interfaces), last: Edge::empty(interfaces), is_first: true }
     }
 
-    /// How many interfaces there are.
+    /// The number of interfaces.
     pub const fn interfaces(&self) -> usize {
         self.edge.counters.len()
     }
 
-    /// Makes room for this many interfaces; never for fewer than before.
+    /// Makes room for this many interfaces. The number never decreases.
     pub fn provide(&mut self, interfaces: usize) {
         self.edge.provide(interfaces);
         self.last.provide(interfaces);
     }
 
-    /// The counters of all lanes; begins the next window.
+    /// Returns the counters of all lanes, and begins the next window.
     pub fn take(&mut self) -> Edge {
         let empty = Edge::empty(self.interfaces());
         self.is_first = true;
@@ -153,13 +153,13 @@ impl Sum {
     fn add_last(&mut self) {
         self.edge.add(&self.last);
         if std::mem::take(&mut self.is_first) {
-            // Not from the sum, which has no lane yet: an empty edge has a rate, too.
+            // The sum has no lane yet, and an empty edge also has a rate.
             self.edge.sampling = self.last.sampling;
         }
     }
 }
 
-/// What a lane keeps for each interface in case its CPU is late.
+/// Bytes that a lane keeps for each interface in case its CPU is late.
 pub const LATE_BYTES: usize = 3 * size_of::<Reported>();
 
 /// One CPU's records and counters.
@@ -167,17 +167,17 @@ pub struct Lane<S> {
     source: S,
     /// The oldest epoch that is not closed.
     epoch: u8,
-    /// Whether `flush` has ended that epoch, but is not done with it.
+    /// Whether `flush` has ended that epoch, but has not finished closing it.
     is_half_closed: bool,
-    /// How many epochs are to be closed with the open window.
+    /// How many epochs have to be closed with the open window.
     to_close: u8,
     came: Received,
-    /// Already reported as seen by earlier windows, before the counters showed it.
+    /// Packets that earlier windows reported as seen, but that the counters do not include yet.
     ahead: Vec<Reported>,
     ring_peak: f64,
 }
 
-/// Packets reported as seen, and those of them that another interface feeds.
+/// Packets reported as seen, and how many of them another interface feeds.
 #[derive(Clone, Copy, Default)]
 struct Reported {
     seen: Tally,
@@ -186,14 +186,14 @@ struct Reported {
 
 /// Packets received from a lane, by interface slot.
 struct Received {
-    /// In the open window, as far as the exact counters in the sum of all lanes do not include them yet.
+    /// Packets in the open window that the exact counters of the sum do not include yet.
     open: Vec<Reported>,
-    /// In the next window.
+    /// Packets in the next window.
     next: Vec<Reported>,
 }
 
 impl<S: Source> Lane<S> {
-    /// The lane of a CPU none of whose windows has been closed yet.
+    /// The lane of a CPU before its first window is closed.
     pub fn new(source: S, interfaces: usize) -> Self {
         let none = vec![Reported::default(); interfaces];
         Self {
@@ -212,7 +212,7 @@ impl<S: Source> Lane<S> {
         self.source.cpu()
     }
 
-    /// Makes room for this many interfaces; never for fewer than before.
+    /// Makes room for this many interfaces. The number never decreases.
     pub fn provide(&mut self, interfaces: usize) {
         self.source.provide(interfaces);
         if interfaces > self.ahead.len() {
@@ -222,13 +222,13 @@ impl<S: Source> Lane<S> {
         }
     }
 
-    /// Where its records come from.
+    /// The source of its records.
     #[cfg(test)]
     pub(super) const fn source(&mut self) -> &mut S {
         &mut self.source
     }
 
-    /// Takes what is in the ring.
+    /// Reads all records in the ring.
     pub fn drain(&mut self, batches: &mut Batches<'_>) -> Drained {
         let Self { source, epoch, is_half_closed, to_close, came, ring_peak, .. } = self;
         let after = Later::of(*is_half_closed, *to_close);
@@ -237,9 +237,8 @@ impl<S: Source> Lane<S> {
         drained
     }
 
-    /// Has the CPU hand over what is in its cache, and its counters, for the open window, which goes on: it gets one
-    /// more epoch. Does not wait for a CPU that is busy: the rest comes with the next call, or when the window is
-    /// closed.
+    /// Has the CPU hand over its cache and its counters for the open window. The window stays open and gets one more
+    /// epoch. Does not wait for a busy CPU: the rest comes with the next call, or when the window is closed.
     ///
     /// # Errors
     ///
@@ -263,7 +262,8 @@ impl<S: Source> Lane<S> {
         }
     }
 
-    /// The epoch that `flush` has closed is over: the rest of its records is in the ring, and its counters stand still.
+    /// Ends the epoch that `flush` has closed: the rest of its records is in the ring, and its counters no longer
+    /// change.
     fn end_epoch(&mut self, batches: &mut Batches<'_>, sum: &mut Sum) -> Result<(), KernelError> {
         self.is_half_closed = true;
         self.drain(batches);
@@ -277,8 +277,8 @@ impl<S: Source> Lane<S> {
         Ok(())
     }
 
-    /// Adds the records of the open window that its exact counters do not include yet, as [`Lane::end`] does for a CPU
-    /// that is late. Returns whether there are any.
+    /// Adds the records of the open window that its exact counters do not include yet, as [`Lane::end`] does for a late
+    /// CPU. Returns whether there are any.
     pub fn add_arrived(&self, counters: &mut [Counters]) -> bool {
         let mut have_arrived = false;
         for (counters, arrived) in counters.iter_mut().zip(&self.came.open) {
@@ -294,7 +294,7 @@ impl<S: Source> Lane<S> {
         self.to_close = 1 + self.is_half_closed as u8;
     }
 
-    /// Does the next part of closing the window. Returns `Done` if nothing is left to do.
+    /// Does the next part of closing the window. Returns `Done` when the lane has finished.
     ///
     /// # Errors
     ///
@@ -322,8 +322,8 @@ impl<S: Source> Lane<S> {
         self.to_close == 0
     }
 
-    /// Ends the window, closed or not, and corrects its sum for packets that were reported as seen earlier or later
-    /// than the exact counters say.
+    /// Ends the window, closed or not. Corrects its sum for packets that were reported as seen in another window than
+    /// the exact counters have them.
     pub fn end(&mut self, sum: &mut Sum) -> Part {
         let is_whole = std::mem::take(&mut self.to_close) == 0;
         let lanes = self.came.open.iter().zip(&mut self.ahead);
@@ -345,7 +345,8 @@ impl<S: Source> Lane<S> {
 }
 
 impl Reported {
-    /// Subtracts the packets that exact counters say are in records: all but those sampled out, skipped or lost.
+    /// Subtracts the packets that are in records according to the exact counters: all except those sampled out, skipped
+    /// or lost.
     fn take(&mut self, counters: &Counters) {
         let others = counters.skipped.iter().chain(&counters.lost).chain([&counters.sampled_out]).copied().sum();
         let in_records = counters.seen.since(others);
@@ -357,17 +358,17 @@ impl Reported {
         self.repeated.add(other.repeated);
     }
 
-    /// This minus the other, which may be larger: all counts wrap.
+    /// This minus the other, which may be larger. All counts wrap.
     fn since(self, other: Self) -> Self {
         Self { seen: self.seen.since(other.seen), repeated: self.repeated.since(other.repeated) }
     }
 }
 
-/// How a lane's window ended.
+/// The result of ending a lane's window.
 pub struct Part {
-    /// Whether its counters cover all of it.
+    /// Whether the counters cover the whole window.
     pub is_whole: bool,
-    /// The fullest that the ring was, 0 to 1.
+    /// The highest fill of the ring, 0 to 1.
     pub ring_peak: f64,
 }
 
@@ -396,7 +397,7 @@ impl Received {
     fn sort(&mut self, records: &[Record], epoch: u8, later: Later, batches: &mut Batches<'_>) {
         let Batches { open, next, seen } = batches;
         for record in records {
-            // A record of neither window is left out; the ledger shows it.
+            // A record of neither window is left out. The ledger then does not balance.
             let (batch, came) = match (record.key.epoch().wrapping_sub(epoch), later, &mut *next) {
                 (0, ..) | (1, Later::Same, _) => (&mut **open, &mut self.open),
                 (1, Later::Next, Some(next)) => (&mut **next, &mut self.next),

@@ -1,24 +1,24 @@
-//! The measurement: takes records, makes the summary of a window.
+//! The measurement: turns records into the summary of a window.
 //!
 //! A [`question`] is a view that is ready to be asked of every record, and [`keys`] has the key of each day.
 //!
 //! A [`worker`] reads rings through its [`collector`], which has a [`lane`] for each. A [`reader`] reads packet sockets
 //! through its [`userspace`] collector. Both fill a [`shard`] in a [`batch`] at a time, laid out in [`columns`], and
 //! sample as [`sampling_control`] decides. At the end of a [`window`] they get an [`order`] to close it, and their
-//! shards are merged into a [`summary`]; while it is [`open`], it can be read. Where packets were left out,
+//! shards are merged into a [`summary`]. An [`open`] window can be read, too. If sampling left packets out,
 //! [`sampling_error`] widens the bounds.
 //!
-//! [`unique`] counts distinct addresses and flows; flows that came moments ago are [`recent`] and are not counted
-//! again. The filter of [`seen`] flows says which flows are new, and [`new_flows`] how many. [`protocols`] counts
-//! packets by protocol, [`sizes`] by size, and [`tcp`] those that begin or end connections. [`heavy_hitters`] lists the
-//! keys with the most bytes or packets, [`spreaders`] those that touch the most others. [`prefixes`] get what the lists
-//! of addresses do not hold, and are ranked by what they have [`beyond`] the listed addresses; a [`ranking`] is such a
-//! list. [`entropy`] says how evenly traffic is spread over the keys of a view. Bounds come from the tails of the
-//! [`binomial`] distribution.
+//! [`unique`] counts distinct addresses and flows. Flows that came moments ago are [`recent`] and not counted again.
+//! The filter of [`seen`] flows says which flows are new, and [`new_flows`] how many. [`protocols`] counts packets by
+//! protocol, [`sizes`] by size, and [`tcp`] those that begin or end connections. [`heavy_hitters`] lists the keys with
+//! the most bytes or packets, [`spreaders`] the keys with the most different peers. [`prefixes`] get the traffic that
+//! the lists of addresses do not hold, and are ranked by their traffic [`beyond`] the listed addresses. A [`ranking`]
+//! is a list in two orders. [`entropy`] says how evenly traffic is spread over the keys of a view. Bounds come from the
+//! tails of the [`binomial`] distribution.
 //!
-//! An [`account`] has what is exact. Records that sampling took are held until it is known whether anything was left
-//! out. Rows and totals are made to agree with their [`whole`], and [`uncertainty`] says how far off the numbers may
-//! be.
+//! An [`account`] has the exact numbers. Records that sampling took are held until it is known whether anything was
+//! left out. Rows and totals are made to agree with their [`whole`], and [`uncertainty`] says how far the numbers may
+//! be off.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The numbers of a key that a query asks for: those of its row or, if it is not listed, those of the sketch.
+//! Looks up the numbers of a key: those of its row or, if it is not listed, those of the sketch.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,9 +16,9 @@ use super::{
 };
 use crate::question::{Ask, Question, Views, ask::OfInterface};
 
-/// What is kept of the last window besides its sketches.
+/// The data that is kept from the last window besides its sketches.
 pub struct LastWindow {
-    /// What is not known about its packets.
+    /// The uncertainty about its packets.
     pub uncertainty: Uncertainty,
     /// The rows of its views.
     pub answers: Vec<Answer>,
@@ -37,7 +37,7 @@ pub struct Found {
     pub known: Known,
 }
 
-/// What a view counts for a key.
+/// A view's numbers for a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Known {
     /// Packets and bytes.
@@ -47,7 +47,7 @@ pub enum Known {
 }
 
 impl Known {
-    /// Whether the key certainly has nothing.
+    /// Whether the key certainly has no traffic.
     const fn is_nothing(&self) -> bool {
         match self {
             Self::Sums(sums) => sums.packets.upper == 0,
@@ -91,7 +91,8 @@ fn closer(one: Ranked<ViewKey>, other: Ranked<ViewKey>) -> Ranked<ViewKey> {
 }
 
 /// The numbers of these keys, after the sketches of all shards were merged into the first. A view with a table for each
-/// interface gives those of each interface where the key had something, or of all if there is none.
+/// interface has an answer for each interface where the key has something, or for all interfaces if it has nothing
+/// anywhere.
 pub fn look_up(
     window: &[Closed],
     plan: &Views,
@@ -115,7 +116,7 @@ pub fn look_up(
     all
 }
 
-/// Of the keys that a query means, those that have something, or all if none has.
+/// Those of these keys that have something, or all if none has.
 pub(super) fn of_interest(found: Vec<Found>) -> impl Iterator<Item = Found> {
     let have_all_nothing = found.iter().all(|found| found.known.is_nothing());
     found.into_iter().filter(move |found| have_all_nothing || !found.known.is_nothing())

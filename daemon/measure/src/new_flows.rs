@@ -1,26 +1,26 @@
-//! New flows: how many there were, given that the filter of seen flows takes some of them for known ones.
+//! Estimates the number of new flows. The filter of seen flows mistakes some of them for known ones.
 //!
-//! A flow is new if none of its packets was taken before. Lost and unsampled packets do not make it known.
+//! A flow is new if none of its packets was measured before. Lost and unsampled packets do not count.
 //!
 //! **The lower bound always holds.** A flow is counted when one of its records is absent from the filter. The filter
-//! remembers a flow for at least a whole generation, and tells at most one worker that a flow is new, even if several
-//! insert it at once, or while the filter is rotated (see [`Seen::insert`]). So each counted flow is new, and counted
+//! remembers a flow for at least a whole generation. It reports a flow as new to at most one worker, even if several
+//! insert it at once or while the filter is rotated (see [`Seen::insert`]). So each counted flow is new, and counted
 //! once. (Records of both sides of an edge reach the filter in the order in which workers read them. A flow that begins
 //! on one CPU just before the edge, and on another just after it, may be counted in the second window.)
 //!
-//! **The upper bound.** The filter takes a new flow for a known one if other flows have set all its bits. Bits are only
-//! set until the filter is rotated. If it were rotated between two windows, the rate of false positives at the window's
-//! end would bound that of all its flows. The daemon cannot do that, because each CPU closes its window at an instant
-//! of its own. It rotates just before it orders them to do so. The next window then uses only the rotated filter. The
-//! ending one used first the full filter and at last the rotated one; its rate is the higher of the two
-//! ([`Seen::false_positive_rate_across`]). So the number of counted flows is at least a binomial variable whose trials
-//! are the new flows. The bound is the largest number of trials for which so few successes have a probability of at
-//! least half of what the confidence leaves. In addition, each worker may miss one flow while the filter is rotated,
-//! and each lost or unsampled packet may belong to one more.
+//! **The upper bound.** The filter mistakes a new flow for a known one if other flows have set all its bits. Bits are
+//! only set until the filter is rotated. If it were rotated between two windows, the rate of false positives at the
+//! window's end would bound that of all its flows. The daemon cannot do that, because each CPU closes its window at a
+//! different instant. The daemon rotates just before it orders them to close. The next window then uses only the
+//! rotated filter. The ending window used first the full filter and at last the rotated one, so its rate is the higher
+//! of the two ([`Seen::false_positive_rate_across`]). So the number of counted flows is at least a binomial variable
+//! whose trials are the new flows. The bound is the largest number of trials for which this few successes have a
+//! probability of at least half of 1 - confidence. In addition, each worker may miss one flow while the filter is
+//! rotated, and each lost or unsampled packet may belong to one more.
 //!
-//! There are no more new flows than flows. The upper bound of all flows uses the other half of that probability, so the
-//! lower of the two bounds holds with the stated confidence. If the bound of all flows is below the count of new ones,
-//! it is one of those that fail, and is ignored.
+//! There are not more new flows than flows. The upper bound of all flows uses the other half of that probability, so
+//! the lower of the two bounds holds with the stated confidence. If the bound of all flows is below the count of new
+//! flows, it has failed, and is ignored.
 
 use weir_sketch::{Estimate, Seen};
 
@@ -29,15 +29,15 @@ use super::binomial;
 /// Flows not seen before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NewFlows {
-    /// How many: the counted ones, and bounds.
+    /// Their number, with bounds.
     pub count: Estimate,
-    /// The highest probability in the window that the filter took a new flow for a known one.
+    /// The highest probability in the window that the filter mistook a new flow for a known one.
     pub false_positive_rate: f64,
     /// The share of the filter's bits that are set at the window's end.
     pub fill: f64,
 }
 
-/// The filter that answered for a window's flows.
+/// The state of the filter for a window's flows.
 #[derive(Clone, Copy)]
 pub struct FilterState<'a> {
     /// The filter, at the window's end.
@@ -53,7 +53,7 @@ impl<'a> FilterState<'a> {
     }
 }
 
-/// The filter's answers for a window's flows, and what else is known of their number.
+/// The filter's answers for a window's flows, and other knowledge about their number.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     /// Flows that the filter did not know.
@@ -67,12 +67,13 @@ pub struct Counted {
 }
 
 impl NewFlows {
-    /// The bounds hold with the probability `confidence`, as do those of all flows; each side gets half of the rest.
+    /// The estimate. Its bounds hold with the probability `confidence`, as do those of all flows. Each side gets half
+    /// of the rest.
     pub fn new(counted: Counted, filter_state: FilterState<'_>, confidence: f64) -> Self {
         let Counted { new, workers, unknown, flows } = counted;
         let FilterState { filter, emptied } = filter_state;
         let rate = filter.false_positive_rate_across(emptied.unwrap_or(0.0));
-        // A lone worker inserts nothing while it rotates.
+        // A single worker inserts nothing while it rotates.
         let racing = if emptied.is_some() && workers > 1 { workers } else { 0 };
         let most = most_trials(new, 1.0 - rate, (1.0 - confidence) / 2.0);
         let upper = most.saturating_add(racing).saturating_add(unknown);
@@ -87,7 +88,7 @@ impl NewFlows {
 fn most_trials(successes: u64, probability: f64, tail: f64) -> u64 {
     /// More flows than a window can have, and as many as a float can count.
     const MOST: u64 = 1 << f64::MANTISSA_DIGITS;
-    // The tail falls with the number of trials, so halving finds it.
+    // The tail falls with the number of trials, so bisection finds the limit.
     let (mut likely, mut unlikely) = (successes, MOST.max(successes.saturating_add(1)));
     while unlikely - likely > 1 {
         let middle = likely + (unlikely - likely) / 2;
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     const CONFIDENCE: f64 = 0.999;
-    /// Nothing is known of all flows.
+    /// Nothing is known about the number of all flows.
     const ANY: Estimate = Estimate { value: 0, lower: 0, upper: u64::MAX };
 
     /// The hash of a flow, different for each seed.
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_within_floods_and_rotations_and_say_something() {
+    fn bounds_hold_in_floods_and_rotations_and_are_useful() {
         const SEEDS: u64 = 500;
         for (flood, quiet) in [(100, 100), (1_000, 1_000), (6_000, 30), (20_000, 500)] {
             let mut misses = [0; 3];
@@ -195,13 +196,13 @@ mod tests {
             let chance = |trials: u64| binomial::at_most(trials as f64, probability, successes as f64);
             assert!(chance(most) > 0.000_5 && chance(most + 1) <= 0.000_5, "{successes} by {probability}: {most}");
         }
-        assert_eq!(most_trials(7, 1.0, 0.000_5), 7, "nothing is missed");
-        assert!(most_trials(7, 0.0, 0.000_5) >= 1 << 52, "everything is");
+        assert_eq!(most_trials(7, 1.0, 0.000_5), 7, "the filter misses nothing");
+        assert!(most_trials(7, 0.0, 0.000_5) >= 1 << 52, "the filter misses everything");
         assert_eq!(most_trials(u64::MAX, 0.5, 0.000_5), u64::MAX);
     }
 
     #[test]
-    fn what_else_is_known_of_the_number_is_used() {
+    fn other_knowledge_about_the_number_is_used() {
         let (filter, other) = (filter(), filter());
         let rate =
             |filter_state: FilterState<'_>, counted| NewFlows::new(counted, filter_state, CONFIDENCE).count.upper;

@@ -1,5 +1,5 @@
-//! Messages between the coordinator and the threads that measure: an order to close the window, and the closed window.
-//! An order to read the open window is answered by an [`OpenPart`].
+//! Messages between the coordinator and the threads that measure. The answer to an order to close the window is the
+//! closed window, and the answer to an order to read the open window is an [`OpenPart`].
 
 use std::io;
 
@@ -22,19 +22,19 @@ pub enum Order {
     Read(ReadOrder),
 }
 
-/// Orders a worker to read its open window, which goes on.
+/// Orders a worker to read its open window without closing it.
 #[derive(Clone)]
 pub struct ReadOrder {
-    /// What to read.
+    /// The part to read.
     pub wanted: Wanted,
-    /// The number of the reading, and that of the worker: they come back with the answer.
+    /// The numbers of the reading and of the worker. The answer repeats them.
     pub of: (u64, usize),
-    /// Receives the answer. It has room for the answers of all workers.
+    /// Receives the answers. It has room for those of all workers.
     pub reply: Sender<OpenPart>,
 }
 
 impl ReadOrder {
-    /// Answers. Nobody waits: if the coordinator has given up, the answer is dropped.
+    /// Sends the answer without waiting. If the coordinator has given up, the answer is dropped.
     pub fn answer(&self, content: Content) {
         let _ = self.reply.try_send(OpenPart { of: self.of, content });
     }
@@ -42,27 +42,27 @@ impl ReadOrder {
 
 /// Orders a worker to close its window.
 pub struct CloseOrder {
-    /// The empty shard to go on with.
+    /// The empty shard for the next window.
     pub spare: Box<Shard>,
-    /// What changes with the next window, if anything.
+    /// The changes from the next window on, if any.
     pub change: Option<Change>,
-    /// Whether this is the last window. Then the worker reads nothing more: that is for the next weir.
+    /// Whether this is the last window. Then the worker reads nothing more and leaves the rest to the next weir.
     pub is_last: bool,
 }
 
-/// What a new configuration changes for the threads that measure, besides their shards.
+/// The changes of a new configuration for the threads that measure, besides their shards.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// Interface slots in use: never fewer than before.
+    /// Interface slots in use. The number never decreases.
     pub interfaces: usize,
-    /// How many packets are taken.
+    /// The sampling.
     pub sampling: Sampling,
 }
 
 /// Why a worker stopped.
 #[derive(Debug, Error)]
 pub enum WorkerError {
-    /// A packet socket failed its reader.
+    /// A packet socket cannot be read.
     #[error("cannot read a packet socket")]
     Tap(#[source] io::Error),
     /// Running `flush` failed.

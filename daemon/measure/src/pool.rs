@@ -1,18 +1,19 @@
-//! A pool: merges records of one flow that come soon after each other, before they go to the sketches.
+//! A pool that merges records of one flow that come soon after each other, before they go to the sketches.
 //!
-//! Two large flows that share a slot of the flow cache evict each other, packet by packet. So does a flow whose packets
-//! alternate in their TOS, as congestion marks do. All sketches only add up records, so one record with the sum gives
-//! the same result. A record waits here until another one needs its place, or until the window ends.
+//! Two large flows that share a slot of the flow cache evict each other, packet by packet. The same happens to a flow
+//! whose packets alternate in their TOS, for example because of congestion marks. All sketches only add up records, so
+//! one record with the sum gives the same result. A record waits here until another record needs its place, or until
+//! the window ends.
 //!
 //! The place is an unkeyed hash of the record. An attacker can choose flows that share a place, so that their records
-//! go to the sketches one by one: that costs time, but falsifies nothing.
+//! go to the sketches one by one. That costs time, but does not change any result.
 
 use weir_common::record::Record;
 use weir_sketch::simd;
 
 /// Waiting records.
 pub struct Pool {
-    /// By place; empty ones have no packets.
+    /// Records by place. A record without packets means an empty place.
     records: Box<[Record]>,
 }
 
@@ -24,7 +25,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Places: 128 KiB, which stay in the CPU's second-level cache.
+    /// The number of places: 128 KiB, which stay in the CPU's second-level cache.
     pub const PLACES: usize = 1 << 11;
 
     /// Prefetches the place of a record into the cache.
@@ -33,14 +34,14 @@ impl Pool {
         simd::prefetch(&self.records[place(record)]);
     }
 
-    /// Adds a record to the waiting one, if that is of the same flow. Otherwise it takes that one's place, and returns
+    /// Adds a record to the waiting one, if that is of the same flow. Otherwise replaces the waiting record and returns
     /// it.
     #[inline(always)]
     pub fn exchange(&mut self, record: &Record) -> Option<Record> {
         let waiting = &mut self.records[place(record)];
         let sum = waiting.packets.checked_add(record.packets);
         if let Some(packets) = sum.filter(|_| are_alike(waiting, record)) {
-            // The times stay those of the first: no sketch uses them.
+            // Keep the times of the first record: no sketch uses them.
             waiting.packets = packets;
             waiting.bytes += record.bytes;
             return None;
@@ -49,13 +50,13 @@ impl Pool {
         (!leaves.is_empty()).then_some(leaves)
     }
 
-    /// Takes out what waits at a place, if anything.
+    /// Takes out the record that waits at a place, if any.
     pub fn take(&mut self, place: usize) -> Option<Record> {
         let leaves = std::mem::take(&mut self.records[place]);
         (!leaves.is_empty()).then_some(leaves)
     }
 
-    /// Empties it. Writes every place, so that its page becomes resident.
+    /// Empties it. Writes every place, so that all pages become resident.
     pub fn clear(&mut self) {
         self.records.fill(Record::default());
     }
@@ -66,7 +67,7 @@ impl Pool {
     }
 }
 
-/// Whether two records are of the same flow, and the same in everything that views use.
+/// Whether two records are of the same flow and equal in all fields that views use.
 #[inline(always)]
 fn are_alike(one: &Record, other: &Record) -> bool {
     let marks = |record: &Record| (record.sampling, record.tcp_flags, record.tos, record.vlan);
@@ -79,7 +80,7 @@ fn place(record: &Record) -> usize {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let Record { key, tos, vlan, .. } = record;
     let ([a, b], [c, d]) = (key.src.0, key.dst.0);
-    // A packet that a router forwards makes two records, one of which is repeated. The rest of the scope is ignored:
+    // A packet that a router forwards makes two records, one of which is repeated. The rest of the scope is ignored, so
     // the same traffic takes the same places, whichever datapath made the records.
     let marks = u64::from(key.scope().is_repeated()) << 24 | u64::from(*tos) << 16 | u64::from(*vlan);
     let flow = a ^ b.rotate_left(32) ^ c.rotate_left(11) ^ d.rotate_left(43) ^ key.without_scope().tail();
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_leaves_and_nothing_else() {
+    fn everything_that_is_added_leaves_exactly_once() {
         let mut pool = Pool::default();
         let (mut came, mut left) = (BTreeMap::<_, Tally>::new(), BTreeMap::<_, Tally>::new());
         let add = |sums: &mut BTreeMap<_, Tally>, record: &Record| {
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_by_turns_becomes_few_records() {
+    fn alternating_records_become_few() {
         let mut pool = Pool::default();
         // Two flows, and both values of TOS.
         let turns = (0..1_000_u64).map(|nth| Record { tos: (nth >> 1 & 1) as u8, ..record(nth & 1) });
@@ -170,12 +171,16 @@ mod tests {
         }
         let repeated = with_key(of.with_scope(Scope::new(3, 0).repeated()));
         assert_ne!(place(&repeated), place(&record(1)));
-        assert_eq!(place(&with_key(of.with_scope(Scope::new(3, 1)))), place(&record(1)), "whoever made it, and when");
+        assert_eq!(
+            place(&with_key(of.with_scope(Scope::new(3, 1)))),
+            place(&record(1)),
+            "the place does not depend on the datapath and the time"
+        );
         assert_eq!(Pool::default().memory_bytes(), 128 << 10);
     }
 
     #[test]
-    fn what_views_tell_apart_stays_apart() {
+    fn records_that_views_distinguish_are_not_merged() {
         let first = record(7);
         let changed: [fn(&mut Record); 6] = [
             |record| record.tos = 4,

@@ -1,16 +1,16 @@
-//! The largest prefixes of addresses: heavy hitters, fed with what a list of addresses does not hold.
+//! The largest prefixes of addresses: heavy hitters, fed with the traffic that a list of addresses does not hold.
 //!
-//! The list of sources (or destinations) already sees every record. While an address is a candidate there, its records
-//! stay with it. The list passes the addresses of all other records on to the prefixes. So it does with the sum of an
-//! address that stops being a candidate. Each of these adds to its prefix at once. When the window closes, what the
-//! candidates still hold is added to their prefixes. So every packet and every byte reaches its prefix exactly once,
-//! and the records of candidates, which are most, cost nothing here.
+//! The list of sources (or destinations) already sees every record. While an address is a candidate there, the list
+//! keeps its records. It passes all other records on to the prefixes, and also the sum of an address that stops being a
+//! candidate. These are added to their prefixes at once. When the window closes, the sums that the candidates still
+//! hold are added to their prefixes. So every packet and every byte reaches its prefix exactly once, and the records of
+//! candidates, which are the majority, cost nothing here.
 //!
 //! Without a list of addresses, each record adds to its prefix when it comes.
 //!
-//! **Errors**: those of [`HeavyHitters`], which hold for sure.
+//! **Errors**: those of [`HeavyHitters`], whose bounds always hold.
 //!
-//! **Paper**: what a prefix has beyond its listed members makes it a hierarchical heavy hitter: Cormode, Korn,
+//! **Paper**: a prefix that is large even without its listed members is a hierarchical heavy hitter: Cormode, Korn,
 //! Muthukrishnan and Srivastava, "Finding hierarchical heavy hitters in data streams", 2003.
 
 use std::fmt;
@@ -36,7 +36,7 @@ pub struct Prefix(u64);
 impl Prefix {
     const V6: u64 = 1 << 63;
 
-    /// The prefix that an address is in.
+    /// The prefix of an address.
     #[inline(always)]
     pub const fn new(Address([high, low]): Address, is_v6: bool) -> Self {
         // An IPv4 address is the last half of the second word.
@@ -85,13 +85,13 @@ pub struct Prefixes {
     waiting: usize,
     prefixes: [Prefix; TOGETHER],
     tallies: [Tally; TOGETHER],
-    /// Whether the candidates of the list of addresses have added what they have.
+    /// Whether the sums of the candidates of the list of addresses have been added.
     is_finished: bool,
 }
 
 impl Prefixes {
-    /// Empty, with at least this many candidates. Bounds are seldom further apart than `error`, a share of everything
-    /// that is added.
+    /// An empty sketch with at least this many candidates. Bounds are seldom further apart than `error`, a share of
+    /// everything that is added.
     pub fn new(error: f64, candidates: usize, key_id: u64) -> Self {
         Self {
             table: HeavyHitters::new(error, candidates, key_id),
@@ -113,7 +113,7 @@ impl Prefixes {
         }
     }
 
-    /// Takes everything that a list of addresses does not hold of a batch: `key(i)` has `tallies[i]`.
+    /// Receives the part of a batch that a list of addresses does not hold. `key(i)` has `tallies[i]`.
     pub const fn rest<'a, F: Fn(usize) -> ViewKey>(
         &'a mut self,
         hash: &'a KeyedHash,
@@ -131,8 +131,8 @@ impl Prefixes {
         *waiting = 0;
     }
 
-    /// Adds what the candidates of the list of addresses hold, after the last record. From then on the candidates can
-    /// be read, and keys looked up. A window may be read again, with other bounds; the second call adds nothing.
+    /// Adds the sums of the candidates of the list of addresses, after the last record. After that the candidates can
+    /// be read, and keys looked up. A window may be read again with other bounds, so a second call adds nothing.
     pub fn finish(&mut self, hash: &KeyedHash, addresses: impl Iterator<Item = Held<ViewKey>>) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
@@ -177,7 +177,7 @@ impl Prefixes {
         self.is_finished = false;
     }
 
-    /// Makes an empty one ready for hashes of another key, with these coins and places.
+    /// Prepares an empty sketch for hashes of another key, with these coins and places.
     pub const fn rekey(&mut self, key_id: u64, coins: u64, places: u64) {
         self.table.rekey(key_id, coins, places);
     }
@@ -188,7 +188,7 @@ impl Prefixes {
     }
 }
 
-/// Adds what a list of addresses does not hold to the prefixes of the addresses.
+/// Adds the traffic that a list of addresses does not hold to the prefixes of the addresses.
 pub struct RestOfAddresses<'a, F> {
     prefixes: &'a mut Prefixes,
     hash: &'a KeyedHash,
@@ -243,7 +243,7 @@ mod tests {
     const KEY: Key = Key([1, 2]);
 
     #[test]
-    fn a_window_that_is_read_again_has_the_same() {
+    fn a_window_that_is_read_again_has_the_same_numbers() {
         let (key, hash) = (Key([5, 6]), KeyedHash::new(Key([5, 6])));
         let mut prefixes = Prefixes::new(0.01, 64, key.id());
         let tally = Tally::new(3, 300);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_what_a_view_of_the_user_has_for_an_address() {
+    fn prefixes_equal_those_of_the_users_views() {
         for (ip, prefix) in [
             ("192.0.2.77", "192.0.2.0/24"),
             ("255.255.255.255", "255.255.255.0/24"),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_and_rows_are_in_order_of_what_is_beyond_the_listed() {
+    fn bounds_hold_and_rows_are_ordered_by_unlisted_traffic() {
         // Thousands of prefixes: most are not candidates.
         let records = records(90_000, 3_000, 2);
         let (summary, views) = summary(&records, &Standard::ALL, 30);

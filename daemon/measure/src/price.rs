@@ -1,4 +1,4 @@
-//! What views cost: the memory of their sketches, and the time per record, measured with generated records.
+//! The cost of views: the memory of their sketches, and the time per record, measured with generated records.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,10 +15,10 @@ use crate::question::{Question, Structure, Views, sketch::ViewSketch};
 
 /// Generated records: more flows than candidates, but few enough to be quick.
 const RECORDS: u64 = 1 << 15;
-/// Roughly how long all views together are measured.
+/// Roughly the time for measuring all views together.
 const TIME: Duration = Duration::from_millis(600);
 
-/// What one view costs.
+/// The cost of one view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Price {
     /// Its name.
@@ -27,7 +27,7 @@ pub struct Price {
     pub structure: Structure,
     /// The number of an earlier view whose sketch answers it.
     pub answered_by: Option<usize>,
-    /// What else its bounds depend on.
+    /// A remark on other conditions of its bounds.
     pub besides: &'static str,
     /// Bytes of its sketch.
     pub bytes: u64,
@@ -35,7 +35,7 @@ pub struct Price {
     pub nanoseconds: Option<f64>,
 }
 
-/// What all views cost.
+/// The cost of all views.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
     /// Each view's price.
@@ -122,7 +122,7 @@ impl Prices {
     }
 }
 
-/// A record of plausible traffic: few large flows, many small ones, some of it IPv6.
+/// A record of plausible traffic: few large flows, many small ones, and some IPv6.
 fn record(nth: u64) -> Record {
     let random = mix(nth);
     // Ranks whose logarithms are uniform: the first ten come as often as the next ninety.

@@ -22,7 +22,7 @@ pub struct Protocols<T = u64> {
     pub other: T,
 }
 
-/// How many sums a packet counts for here: that of its version, and that of its protocol.
+/// How many sums a packet contributes to: that of its version, and that of its protocol.
 pub const PARTS: u64 = 2;
 
 impl Protocols {

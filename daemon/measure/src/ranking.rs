@@ -27,8 +27,8 @@ pub struct Ranked<K> {
     pub packets: Estimate,
     /// Its bytes.
     pub bytes: Estimate,
-    /// The sampled part. If the rate changed, what was taken at a lower rate counts for less. `None` if every packet
-    /// was taken.
+    /// The sampled part. If the rate changed, packets that were taken at a lower rate count for less. `None` if every
+    /// packet was taken.
     pub sampled: Option<Tally>,
 }
 
@@ -41,7 +41,7 @@ impl<K> Ranked<K> {
         }
     }
 
-    /// The same, mutable.
+    /// Its mutable number for this metric.
     pub const fn estimate_mut(&mut self, metric: Metric) -> &mut Estimate {
         match metric {
             Metric::Packets => &mut self.packets,
@@ -50,8 +50,8 @@ impl<K> Ranked<K> {
     }
 }
 
-/// Adds to a list that holds the first `top` by `order`, in that order. The list never holds more: the memory for a
-/// window's end must not depend on the number of candidates.
+/// Adds to a list that holds the first `top` by `order`, in that order. The list never holds more, because the memory
+/// for the end of a window must not depend on the number of candidates.
 pub(super) fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, order: impl Fn(&T) -> O) {
     let place = list.partition_point(|kept| order(kept) < order(&new));
     if place < top {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_are_those_that_sorting_puts_first_and_no_more_is_held() {
+    fn the_list_equals_the_first_of_all_sorted_keys_and_never_holds_more() {
         let numbers: Vec<u64> = (0..500).map(|n| n * 7919 % 500).collect();
         let mut sorted = numbers.clone();
         sorted.sort_unstable_by_key(|n| Reverse(*n));

@@ -38,7 +38,7 @@ use super::{
     userspace::UserspaceCollector,
 };
 
-/// A reader looks at its taps at least this often, woken or not.
+/// A reader looks at its taps at least this often, even if it is not woken.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// How often statistics are read: the kernel counts drops in 32 bits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -50,12 +50,12 @@ pub struct Reader {
     collector: UserspaceCollector,
     control: SamplingControl,
     looked: Duration,
-    /// When the open window began.
+    /// The start of the open window.
     begun: Duration,
 }
 
 impl Reader {
-    /// A reader of the taps that arrive in `inbox`; it fills `shard`.
+    /// A reader of the taps that arrive in `inbox`. It fills `shard`.
     pub fn new(inbox: ReaderCommands, plan: &Plan, sampling: &Sampling, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
         let (collector, control) = (UserspaceCollector::new(plan, seen, shard), SamplingControl::new(sampling));
         let now = clock::now().monotonic;
@@ -90,7 +90,7 @@ impl Reader {
                         // Commands that came before the order belong to the closing window.
                         self.obey()?;
                         let window = self.close(spare)?;
-                        // It learns about interfaces with their taps.
+                        // A reader gets interfaces with their taps.
                         if let Some(Change { interfaces: _, sampling }) = change
                             && let Some(rate) = self.control.change(&sampling)
                         {
@@ -133,7 +133,7 @@ impl Reader {
         let now = clock::now();
         let cut = WindowSeconds::at(since_epoch(now), now.monotonic.saturating_sub(self.begun));
         self.begun = now.monotonic;
-        // All of them first, so that their windows end together.
+        // Read the statistics of all taps first, so that their windows end together.
         for tap in &mut self.taps {
             tap.look().map_err(WorkerError::Tap)?;
         }
@@ -187,13 +187,13 @@ fn since_epoch(now: Moment) -> u64 {
     u64::try_from(now.wall.as_nanosecond()).unwrap_or(0)
 }
 
-/// Measures what a tap still has for this window, and accounts for what its socket dropped.
+/// Measures the remaining packets of a tap for this window, and accounts for packets that its socket dropped.
 fn settle(tap: &mut Tapped, collector: &mut UserspaceCollector) -> Result<(), WorkerError> {
     let settled = tap.settle(|slot, buffer| collector.measure(slot, buffer));
     let (counted, mut beyond) = settled.map_err(WorkerError::Tap)?;
     let feeds = tap.feeds();
     if feeds == Feeds::Local {
-        // It is not known which of them the router itself has sent.
+        // It is not known which of them the router itself sent.
         beyond.add(counted);
     }
     collector.lose(tap.slot, counted, beyond, feeds != Feeds::All);

@@ -1,15 +1,16 @@
-//! Recent: did this flow come moments ago, in the same window?
+//! Remembers the flows that came moments ago in the same window.
 //!
-//! Distinct counts, the filter of seen flows and the spread of addresses only depend on whether something came, not how
-//! often. The second record of a flow changes none of them. In most traffic a few flows have most records, so a small
-//! cache of the latest flows saves most of that work. If it forgets a flow, the work is done again and changes nothing.
+//! Distinct counts, the filter of seen flows and the spread of addresses depend only on whether something came, not on
+//! how often. The second record of a flow changes none of them. In most traffic a few flows have most records, so a
+//! small cache of the latest flows saves most of that work. If it forgets a flow, the work is done again and changes
+//! nothing.
 //!
-//! A place stores 32 bits of the hash of its flow, besides those that chose the place. So a flow is mistaken for
-//! another one once in four thousand million times, and may then be missing from these counts. Their stated bounds
+//! A place stores 32 bits of the hash of its flow, besides the bits that chose the place. So a flow is mistaken for
+//! another one in one of four thousand million cases, and may then be missing from these counts. Their stated bounds
 //! allow for errors more than a thousand times as large.
 
-/// Places: 128 KiB. With a million flows by Zipf's law with exponent 1.1, four of five records are of a flow that is
-/// remembered.
+/// The number of places: 128 KiB. With a million flows by Zipf's law with exponent 1.1, four of five records belong to
+/// a remembered flow.
 const PLACES: usize = 1 << 15;
 
 /// The latest flows of a window.
@@ -26,7 +27,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Remembers the flow with this hash; returns whether it was remembered already.
+    /// Remembers the flow with this hash. Returns whether it was remembered already.
     #[inline(always)]
     pub fn meet(&mut self, hash: u64) -> bool {
         let last = &mut self.flows[hash as usize % PLACES];
@@ -63,7 +64,7 @@ mod tests {
         }
         recent.clear();
         assert!(!recent.meet(mix(999)), "another window");
-        assert!(!recent.meet(1) && !recent.meet(1), "like an empty place: never known");
+        assert!(!recent.meet(1) && !recent.meet(1), "its hash looks like an empty place, so it is never known");
     }
 
     #[test]

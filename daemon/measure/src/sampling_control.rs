@@ -1,9 +1,9 @@
-//! Decides the sampling rate of a CPU, so that the daemon keeps up. The kernel applies it with its valve
+//! Chooses the sampling rate of a CPU, so that the daemon keeps up. The kernel applies the rate with its valve
 //! (`weir_common::sampling::Valve`).
 //!
 //! A fixed rate never changes. With `auto`, every packet is taken until the ring is half full, or until reading it
-//! needs more CPU than allowed. Then half of the packets are taken, then a quarter, until the daemon keeps up. After a
-//! second with room to spare, the share is doubled again.
+//! needs more CPU than allowed. Then half of the packets are taken, then a quarter, and so on, until the daemon keeps
+//! up. After a second with enough room, the share is doubled again.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ const ROOMY: f64 = 0.1;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The CPU's share is measured over at least this long.
 const SPAN: Duration = Duration::from_millis(200);
-/// More packets are taken only if this many times the work would still fit into the CPU budget.
+/// More packets are taken only if this many times the present work would still fit into the CPU budget.
 const MARGIN: f64 = 2.5;
 
-/// What a worker observes when it has read its ring.
+/// The load that a worker observes after reading its ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// How full the ring was, 0 to 1.
@@ -32,7 +32,7 @@ pub struct Load {
     pub cpu: Duration,
 }
 
-/// Decides the rate of one CPU.
+/// Chooses the rate of one CPU.
 #[derive(Debug)]
 pub struct SamplingControl {
     is_automatic: bool,
@@ -51,7 +51,7 @@ pub struct SamplingControl {
 }
 
 impl SamplingControl {
-    /// The control that `sampling` asks for, at its initial rate.
+    /// The control for these settings, at their initial rate.
     pub const fn new(sampling: &Sampling) -> Self {
         Self {
             is_automatic: matches!(sampling.packets, Packets::Auto),
@@ -69,11 +69,11 @@ impl SamplingControl {
     pub fn change(&mut self, sampling: &Sampling) -> Option<u32> {
         let new = Self::new(sampling);
         let is_same = (new.is_automatic, new.budget) == (self.is_automatic, self.budget);
-        // An automatic rate stays where it is.
+        // An automatic rate stays as it is.
         if is_same && (new.is_automatic || new.rate == self.rate) {
             return None;
         }
-        // Draws from before go on into this window.
+        // Earlier draws continue into this window.
         let (least, most) = self.in_force;
         let (before, now) = (self.rate, new.rate);
         *self = Self { in_force: (least.min(now), most.max(now)), ..new };
@@ -90,12 +90,12 @@ impl SamplingControl {
         self.in_force
     }
 
-    /// The lowest and the highest rate in force in the window that ends now. `pending` holds the lowest and the highest
-    /// rate of draws that go on into the next window.
+    /// The lowest and the highest rate in force in the window that ends now. `pending` has the lowest and the highest
+    /// rate of draws that continue into the next window.
     ///
     /// Records alone do not show the rate: a draw may take a packet that has no record.
     pub fn end_window(&mut self, pending: (u32, u32)) -> (u32, u32) {
-        // A draw at 1 leaves nothing out, or there was no draw.
+        // At a rate of 1, a draw leaves nothing out, or there was no draw.
         let drawn = |rate: u32| if rate > 1 { rate } else { self.rate };
         let (least, most) = (drawn(pending.0), drawn(pending.1));
         std::mem::replace(&mut self.in_force, (self.rate.min(least), self.rate.max(most)))
@@ -106,7 +106,7 @@ impl SamplingControl {
         self.is_automatic
     }
 
-    /// Observes the load; returns the new rate if it changes.
+    /// Observes the load. Returns the new rate if it changes.
     pub fn observe(&mut self, load: Load) -> Option<u32> {
         if !self.is_automatic {
             return None;
@@ -177,14 +177,14 @@ mod tests {
         control.observe(load(0.0, 4_000, 0));
         // The pending draw was made before that.
         assert_eq!((control.end_window((8, 8)), control.rate()), ((2, 8), 2));
-        assert_eq!(control.end_window((1, 1)), (2, 8), "it may have ended in this window");
+        assert_eq!(control.end_window((1, 1)), (2, 8), "the draw may have ended in this window");
         assert_eq!(control.end_window((1, 1)), (2, 2));
         let mut fixed = SamplingControl::new(&Sampling { packets: Packets::OneIn(100), cpu: 0.5 });
         assert_eq!([1, 100, 100].map(|pending| fixed.end_window((pending, pending))), [(100, 100); 3]);
     }
 
     #[test]
-    fn a_full_ring_turns_it_down_at_once_and_room_turns_it_up_slowly() {
+    fn a_full_ring_lowers_the_share_at_once_and_room_raises_it_slowly() {
         let mut control = SamplingControl::new(&AUTO);
         assert_eq!(control.observe(load(0.4, 1, 0)), None);
         assert_eq!(control.observe(load(0.5, 2, 0)), Some(2));
@@ -194,11 +194,11 @@ mod tests {
         assert_eq!(control.observe(load(0.3, 1_500, 0)), None);
         assert_eq!(control.observe(load(0.0, 2_100, 0)), None, "the ring was not roomy all the time");
         assert_eq!(control.observe(load(0.0, 3_200, 0)), Some(1));
-        assert_eq!(control.observe(load(0.0, 9_000, 0)), None, "there is nothing left to open");
+        assert_eq!(control.observe(load(0.0, 9_000, 0)), None, "every packet is already taken");
     }
 
     #[test]
-    fn a_busy_cpu_turns_it_down_too() {
+    fn a_busy_cpu_also_lowers_the_share() {
         let mut control = SamplingControl::new(&AUTO);
         assert_eq!(control.observe(load(0.0, 0, 0)), None);
         assert_eq!(control.observe(load(0.0, 200, 180)), Some(2));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_budget_may_be_taken_and_no_more() {
+    fn the_whole_budget_may_be_used_and_no_more() {
         let mut control = SamplingControl::new(&AUTO);
         assert_eq!(control.observe(load(0.0, 0, 0)), None);
         assert_eq!(control.observe(load(0.0, 200, 100)), None);

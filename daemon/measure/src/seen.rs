@@ -5,31 +5,29 @@ use std::time::Duration;
 use weir_config::SeenFlows;
 use weir_sketch::Seen;
 
-/// An empty filter with these settings, with all its memory resident from the start. Its first key has this
-/// fingerprint.
+/// An empty filter with these settings. All its memory is resident from the start. Its first key has this fingerprint.
 pub fn filter(settings: &SeenFlows, key_id: u64) -> Seen {
     let seen = Seen::with_capacity(settings.capacity, settings.false_positive_rate, key_id);
     seen.clear();
     seen
 }
 
-/// Decides when the filter is rotated: when a generation is over, or earlier if the filter is full.
-///
-/// Any clock that counts up will do: the daemon uses the monotonic one, a replay that of the capture.
+/// Decides when the filter is rotated: when a generation is over, or earlier if the filter is full. Any ascending clock
+/// can be used: the daemon uses the monotonic clock, a replay that of the capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation {
     generation: Duration,
-    /// When the open generation began; unknown before the first window.
+    /// The start of the open generation; unknown before the first window.
     begun: Option<Duration>,
 }
 
 impl Rotation {
-    /// Generations of this length, the first from `begun` on; `None` is the beginning of the first window.
+    /// Generations of this length. The first one starts at `begun`, or at the first window if that is `None`.
     pub const fn new(generation: Duration, begun: Option<Duration>) -> Self {
         Self { generation, begun }
     }
 
-    /// When the open generation began, if that is known.
+    /// The start of the open generation, if it is known.
     pub const fn begun(&self) -> Option<Duration> {
         self.begun
     }
@@ -39,10 +37,10 @@ impl Rotation {
         self.generation = generation;
     }
 
-    /// Whether the filter is to be rotated after a window that began and ended at these times.
+    /// Whether the filter should be rotated after a window with these times.
     pub fn is_due(&mut self, begin: Duration, end: Duration, is_full: bool) -> bool {
-        // If a capture's clock was set back, the generation begins anew; otherwise it would last until that time comes
-        // again.
+        // If a capture's clock was set back, the generation begins again. Otherwise it would last until that time is
+        // reached again.
         let begun = self.begun.filter(|begun| *begun <= end).unwrap_or(begin);
         self.begun = Some(begun);
         let is_due = is_full || end.saturating_sub(begun) >= self.generation;
@@ -54,8 +52,8 @@ impl Rotation {
 }
 
 impl Rotation {
-    /// How often to rotate the filter for the windows of this length that passed empty between the end of the last one
-    /// and `next`. Twice is enough to forget everything.
+    /// How often to rotate the filter for the empty windows of this length between the end of the last window and
+    /// `next`. Twice is enough to forget everything.
     pub fn pass(&mut self, last_end: Duration, next: Duration, interval: Duration) -> u32 {
         let mut rotations = 0;
         let mut end = last_end;
@@ -94,7 +92,7 @@ mod tests {
         assert!(!begun.is_due(11 * MINUTE, 12 * MINUTE, false) && begun.is_due(12 * MINUTE, 13 * MINUTE, false));
     }
 
-    /// How often it is rotated if, of all one-minute windows, only those that begin at these minutes have packets.
+    /// How often the filter is rotated if only the one-minute windows that begin at these minutes have packets.
     fn with_silence(generation: u32, windows: &[u32]) -> u32 {
         let mut rotation = Rotation::new(generation * MINUTE, None);
         let mut rotations = 0;
@@ -108,10 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn silence_counts_as_windows_without_packets() {
+    fn time_without_packets_counts_as_empty_windows() {
         let steady: Vec<_> = (10..30).collect();
         assert_eq!(with_silence(5, &steady), 4);
-        // The same generations are over, whatever windows are left out; but nobody needs to forget more than all.
+        // The same generations are over, whichever windows are left out, but two rotations forget everything.
         assert_eq!(with_silence(5, &[10, 11, 17, 29]), 1 + 2);
         assert_eq!([with_silence(5, &[10, 13]), with_silence(5, &[10, 15]), with_silence(5, &[10, 20])], [0, 1, 2]);
         assert_eq!(with_silence(5, &[10, 10_000]), 2);

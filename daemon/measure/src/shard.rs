@@ -3,11 +3,11 @@
 //! The hot loop in plain text, for some records at a time:
 //!
 //! ```text
-//! for each record: the interface's account += record
+//! for each record: the interface's sum += record
 //! for each record that feeds: hash the flow and its parts
 //! for each of these:
 //!     totals += record
-//!     flow not seen moments ago? it waits until there are enough of these
+//!     flow not seen moments ago? it waits until a group is full
 //! for each view, such as the largest sources:
 //!     for each record that it matches: add
 //!     (prefixes: nothing; they get what the lists of addresses do not hold)
@@ -17,8 +17,8 @@
 //!     for each view that counts distinct parts of flows: insert
 //! ```
 //!
-//! Why a group of records at a time, sketch by sketch: a record touches some fifteen cache lines in random places. Each
-//! sketch first prefetches the lines of the whole group, and then uses them.
+//! A group of records goes through one sketch after the other, because a record touches some fifteen cache lines in
+//! random places: each sketch first prefetches the lines of the whole group, and then uses them.
 
 use std::sync::Arc;
 
@@ -42,14 +42,14 @@ use crate::question::{Question, Repeated, Views, sketch::ViewSketch};
 /// The most records that leave the pool before they go through the sketches: 16 KiB.
 const READY: usize = 256;
 
-/// What nobody outside may know of the lists, beside the key of their hashes.
+/// The secrets of the lists, besides the key of their hashes.
 #[derive(Clone, Copy)]
 pub struct Secrets {
-    /// The number of the window: later ones have higher numbers.
+    /// The number of the window. Later windows have higher numbers.
     pub window: u64,
-    /// Coins are derived from this; it is different for each shard.
+    /// Coins are derived from this. It differs for each shard.
     pub coins: Key,
-    /// Places are derived from this; it is the same for all shards of a window.
+    /// Places are derived from this. It is the same for all shards of a window.
     pub places: Key,
 }
 
@@ -58,16 +58,16 @@ pub struct Shard {
     hash: KeyedHash,
     key_id: u64,
     window: u64,
-    /// Earlier keys, by which the filter of seen flows may still know a flow, with their fingerprints.
+    /// Earlier keys, with their fingerprints. The filter of seen flows may still know flows by these keys.
     earlier: Vec<(u64, KeyedHash)>,
-    /// The sum of the records of each interface slot: the packets that were taken, not scaled by the sampling rate.
+    /// The sum of the records of each interface slot: the taken packets, not scaled by the sampling rate.
     pub attributed: [Tally; SLOTS_MAX as usize],
     /// The sum of all records, scaled by their sampling rates.
     pub total: Tally,
     /// Counts by protocol, scaled by the sampling rates.
     pub protocols: Protocols,
-    /// The most by which the kernel's TCP counts of each interface slot exceed the truth: it scales each by the rate of
-    /// its draw, even if nothing was left out.
+    /// The most by which the kernel's TCP counts of each interface slot exceed the true numbers. The kernel scales each
+    /// count by the rate of its draw, even if nothing was left out.
     pub overstated: [u64; SLOTS_MAX as usize],
     /// Records taken by a draw, until it is known whether anything was left out in this window.
     drawn: Drawn,
@@ -75,7 +75,7 @@ pub struct Shard {
     pool: Pool,
     /// Records that the sketches take next.
     ready: Vec<Record>,
-    /// Flows of this window whose next record is not counted as distinct again.
+    /// Recent flows of this window. Their next records are not counted as distinct again.
     recent: Recent,
     /// Distinct counts.
     pub unique: Unique,
@@ -94,7 +94,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// An empty shard whose hashes are keyed with `key`; all its memory is allocated and resident from the start.
+    /// An empty shard whose hashes are keyed with `key`. All its memory is allocated and resident from the start.
     pub fn new(settings: &Estimates, plan: &Arc<Views>, key: Key) -> Self {
         let mut shard = Self {
             hash: KeyedHash::new(key),
@@ -121,8 +121,8 @@ impl Shard {
         shard
     }
 
-    /// Makes an empty shard ready for a window with another key. `earlier` holds the other keys that the generations of
-    /// seen flows began with.
+    /// Prepares an empty shard for a window with another key. `earlier` has the other keys with which the generations
+    /// of seen flows began.
     pub fn rekey(&mut self, key: Key, earlier: &[Key], Secrets { window, coins, places }: Secrets) {
         let key_id = key.id();
         self.window = window;
@@ -174,16 +174,16 @@ impl Shard {
         self.take(records, seen);
     }
 
-    /// Something was or may have been left out in this window: each record that a draw took stands for as many packets
-    /// as its rate says.
+    /// Notes that something was or may have been left out in this window. Each record that a draw took stands for as
+    /// many packets as its rate says.
     pub fn release_drawn(&mut self, seen: &Seen) {
         let held = self.drawn.take();
         self.take(&held, seen);
         self.drawn.close(held);
     }
 
-    /// Nothing was left out in this window: each packet that a draw took counts once. The others that it stood for are
-    /// in the account of an earlier window.
+    /// Notes that nothing was left out in this window. Each packet that a draw took counts once, because the packets
+    /// that the draw left out were counted in an earlier window.
     pub fn count_drawn_once(&mut self, seen: &Seen) {
         let held = self.drawn.take();
         for record in &held {
@@ -203,18 +203,18 @@ impl Shard {
                 }
                 self.ready.extend(records.iter().filter_map(|record| self.pool.exchange(record)));
             }
-            // Only whole groups, so that the result does not depend on how many records come at once.
+            // Take only full groups, so that the result does not depend on how many records come at once.
             self.enter_ready(self.ready.len() / TOGETHER * TOGETHER, seen);
         }
     }
 
-    /// Gives all records to the sketches, at the end of the window.
+    /// Passes all records to the sketches, at the end of the window.
     pub fn settle(&mut self, seen: &Seen) {
         self.release_drawn(seen);
         self.settle_waiting(seen);
     }
 
-    /// Gives the records that wait for more of their flow to the sketches.
+    /// Passes the records that wait for more of their flow to the sketches.
     pub fn settle_waiting(&mut self, seen: &Seen) {
         for place in 0..Pool::PLACES {
             self.ready.extend(self.pool.take(place));
@@ -238,10 +238,10 @@ impl Shard {
         let Some(first) = records.first() else { return };
         let empty = [Item::with_hashes(FlowHashes::default(), first); TOGETHER];
         let (mut items, mut all, mut others) = (empty, Transposed::default(), Transposed::default());
-        // Records of flows that did not come moments ago. They wait until a group is full.
+        // Records of flows that did not come moments ago wait here until a group is full.
         let (mut fresh, mut waiting) = (empty, 0);
         for records in records.chunks(TOGETHER) {
-            // Records that feed come first.
+            // Put records that feed first.
             let (mut feeding, mut repeated) = (0, TOGETHER);
             for record in records {
                 self.account(record);
@@ -314,9 +314,9 @@ impl Shard {
         }
     }
 
-    /// Gives the views of new flows the records whose bit is set in `new`. Each counts one in both numbers of a tally,
-    /// so that it can be ranked by either.
-    // A function of its own, so that the loop needs no stack for these records.
+    /// Passes the records whose bit is set in `new` to the views of new flows. Each record counts one in both numbers
+    /// of a tally, so that rows can be ranked by either.
+    // This is a separate function, so that the loop needs no stack for these records.
     #[inline(never)]
     fn absorb_new(&mut self, fresh: &[Item<'_>], new: u32) {
         let Some(first) = fresh.first() else { return };
@@ -353,7 +353,7 @@ impl Shard {
         self.attributed[usize::from(record.key.interface()) % SLOTS_MAX as usize].add(record.tally());
     }
 
-    /// Empties the shard for the next window; every page stays resident.
+    /// Empties the shard for the next window. Every page stays resident.
     pub fn clear(&mut self) {
         let Self {
             hash: _,
@@ -394,7 +394,7 @@ impl Shard {
         *sampling = 1;
     }
 
-    /// The memory of this shard, in bytes; it never changes.
+    /// The memory of this shard in bytes. It never changes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.drawn.memory_bytes()
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn protocols_interfaces_and_rates_are_told_apart_and_add_up() {
+    fn protocols_interfaces_and_rates_are_counted_separately_and_add_up() {
         let views = Views::built_in(&Estimates::default(), 10);
         let numbers =
             [(proto::TCP, false), (proto::UDP, true), (proto::ICMP, false), (proto::ICMPV6, true), (47, false)];
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_stands_for_itself_in_a_window_that_left_nothing_out() {
+    fn a_drawn_packet_counts_once_in_a_window_that_left_nothing_out() {
         let views = Views::built_in(&Estimates::default(), 10);
         let seen = Seen::with_capacity(100, 0.01, Key([1, 2]).id());
         let records = [Record { sampling: 10, ..record(1) }, record(2), Record { sampling: 4, ..record(3) }];
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_records_feed_nothing_but_accounts_and_views_of_interfaces() {
+    fn repeated_records_feed_only_interface_sums_and_views_of_interfaces() {
         let mut config = Config { standard_views: Vec::new(), ..Config::default() };
         for view in ["{by: [interface]}", "{by: [proto]}", "{by: [src_ip], per: interface}"] {
             config.views.push(config.parse_view(view, "a test", view).unwrap());
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_shard_is_as_a_new_one_and_all_its_memory_is_told() {
+    fn a_cleared_shard_equals_a_new_one_and_all_its_memory_is_counted() {
         let views = Views::built_in(&Estimates::default(), 10);
         let key = Key([5, 6]);
         let new = || Shard::new(&Estimates::default(), &views, key);
@@ -552,7 +552,7 @@ mod tests {
         let seen = Seen::with_capacity(100, 0.1, key.id());
         cleared.settle(&seen);
         assert_eq!(cleared.total, Tally::default());
-        // The flow of the last record before is not known as one of this window.
+        // The flow of the last earlier record is not recent in this window.
         cleared.absorb(&[record(4_999)], &seen);
         cleared.settle(&seen);
         assert_eq!((cleared.unique.flows.bounds().value, cleared.new_flows), (1, 1));
@@ -583,12 +583,12 @@ mod tests {
             shard.new_flows
         };
         assert_eq!(count(old, &[]), 1_000);
-        assert_eq!(count(key, &[other, old]), 0, "known by the key of yesterday");
-        assert!(count(key, &[other]) > 990, "with a key that nobody kept, they look new");
+        assert_eq!(count(key, &[other, old]), 0, "known by yesterday's key");
+        assert!(count(key, &[other]) > 990, "without that key they look new");
     }
 
     #[test]
-    fn the_second_record_of_a_flow_counts_nothing_distinct() {
+    fn the_second_record_of_a_flow_changes_no_distinct_count() {
         let views = Views::built_in(&Estimates::default(), 10);
         let once: Vec<_> = (0..20_000).map(record).collect();
         // Some flows come often, with others in between.
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn views_of_new_flows_count_those_that_the_filter_did_not_know() {
+    fn views_of_new_flows_count_flows_that_the_filter_did_not_know() {
         let mut config = Config { standard_views: Vec::new(), ..Config::default() };
         for view in [
             "{by: [src_ip], measure: new_flows}",
@@ -657,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_that_asks_for_more_than_the_flow_sees_each_record() {
+    fn a_view_of_more_than_the_flow_key_gets_each_record() {
         let mut config = Config { standard_views: Vec::new(), ..Config::default() };
         let view = "{measure: {distinct: [dst_ip]}, match: {dscp: 46}}";
         config.views.push(config.parse_view(view, "a test", "marked").unwrap());

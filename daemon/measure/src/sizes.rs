@@ -1,4 +1,4 @@
-//! Packets by size. A class of several sizes is named by its upper end, or by the largest packet that came.
+//! Packets by size. A class of several sizes is reported by its upper edge, or by the largest packet that came.
 
 use weir_common::size::{SIZE_CLASSES, class_bytes, class_end};
 use weir_datapath::edge::Edge;
@@ -20,7 +20,7 @@ impl Sizes {
             }
             noted = noted.max(edge.largest);
         }
-        // The noted size may be of an earlier window, or 0 if every class has one size.
+        // The noted size may be from an earlier window, or 0 if every class has only one size.
         let largest = classes
             .iter()
             .rposition(|packets| *packets > 0)
@@ -28,17 +28,17 @@ impl Sizes {
         Self { classes, largest }
     }
 
-    /// How many packets there are.
+    /// The number of packets.
     pub fn len(&self) -> u64 {
         self.classes.iter().sum()
     }
 
-    /// Whether there are none.
+    /// Whether there are no packets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// At most the size of the smallest packet; exact below 2,048 bytes.
+    /// A lower bound of the smallest size; exact below 2,048 bytes.
     pub fn smallest(&self) -> u64 {
         self.classes.iter().position(|packets| *packets > 0).map_or(0, class_bytes)
     }
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Packets of these sizes; of the large ones, the kernel notes the largest.
+    /// Packets of these sizes. For the large classes, the kernel notes the largest size.
     fn sizes(packets: &[u64]) -> Sizes {
         let mut edge = Edge::empty(1);
         for bytes in packets {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_is_exact_and_nothing_is_beyond_it() {
+    fn the_largest_size_is_exact_and_no_quantile_is_beyond_it() {
         for packets in [&[60, 1_514][..], &[64, 9_014], &[9_014, 9_020], &[300_000], &[1_514, 4_000_000], &[0]] {
             let (sizes, most) = (sizes(packets), *packets.iter().max().unwrap());
             let quantiles = [0.5, 0.9, 0.99].map(|share| sizes.at_quantile(share));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_in_another_window_is_not_the_largest_of_this_one() {
+    fn a_largest_size_from_another_window_is_not_used() {
         let largest = |noted: u64| {
             let mut edge = Edge { largest: noted, ..Edge::empty(1) };
             edge.sizes[size_class(9_014)] = 1;

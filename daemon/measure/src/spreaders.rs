@@ -1,9 +1,9 @@
-//! Spreaders: which keys touch many others, with bounds for every row of a list. A spread sketch plus held keys.
+//! Spreaders: the keys that touch many others, with bounds for every row of a list. A spread sketch plus held keys.
 //!
 //! The spread sketch ([`Spread`]) counts every key in lines that all keys share, and merges exactly. Its bounds are
-//! wide, because a key's lines also hold what other keys put there. The few keys that touch the most have counters of
-//! their own ([`SampleAndHold`]), with tight bounds; but these miss what such a key touched before it was held. Both
-//! see every pair and both bound what a key touches, so their bounds are combined.
+//! wide, because a key's lines also hold items of other keys. The few keys that touch the most have their own counters
+//! ([`SampleAndHold`]) with tight bounds, but these miss the items that such a key touched before it was held. Both see
+//! every pair and both bound the number of items, so their bounds are combined.
 
 use std::{
     cmp::Reverse,
@@ -17,7 +17,7 @@ mod population;
 
 use self::population::{Likely, Population};
 
-/// The relative standard error of keys without a counter of their own, before what other keys add.
+/// The relative standard error of keys without their own counter, without the effect of other keys.
 const ERROR_OF_OTHERS: f64 = 0.04;
 /// The probability that some bound of a list fails. Each of the two structures gets half of it.
 const FAILURE: f64 = 1.0 - CONFIDENCE;
@@ -29,8 +29,8 @@ pub struct Spreaders {
 }
 
 impl Spreaders {
-    /// For `pairs` pairs of a key and an item. Keys with `smallest` items or more stand out. `held` keys are held, and
-    /// their counts have this relative standard error.
+    /// An empty sketch for `pairs` pairs of a key and an item. Keys with `smallest` items or more stand out. `held`
+    /// keys are held, and their counts have this relative standard error.
     pub fn new(pairs: u64, smallest: u64, (held, error): (usize, f64), key_id: u64) -> Self {
         Self {
             all: Spread::with_resolution(pairs, smallest, ERROR_OF_OTHERS, key_id),
@@ -54,16 +54,16 @@ impl Spreaders {
         all
     }
 
-    /// What each of these keys touches, by their hashes, with the numbers that [`Spreaders::top`] would give, listed or
-    /// not.
+    /// The estimates for these keys, by their hashes, whether listed or not. [`Spreaders::top`] would give the same
+    /// numbers.
     pub fn look_up(&self, hashes: &[u64]) -> Vec<Estimate> {
         let (all, unlisted) = self.all(hashes);
         let listed: HashMap<u64, Estimate> = all.iter().map(|spreader| (spreader.hash, spreader.touched)).collect();
         hashes.iter().zip(unlisted).map(|(hash, other)| listed.get(hash).copied().unwrap_or(other)).collect()
     }
 
-    /// All keys that are held or remembered by a line; and the estimates of the `asked` keys, in case they are not
-    /// among them.
+    /// All keys that are held or remembered by a line. Also the estimates of the `asked` keys, which may not be among
+    /// them.
     fn all(&self, asked: &[u64]) -> (Vec<Spreader<ViewKey>>, Vec<Estimate>) {
         let survey = self.all.survey();
         let mut remembered = survey.remembered();
@@ -82,7 +82,7 @@ impl Spreaders {
             together(Estimate { lower: shared.lower.max(least), ..shared }, unheld, likely)
         };
         let others = remembered.into_iter().zip(of_others).map(|((hash, key), found)| {
-            // It was inserted, or no line would remember it.
+            // The key was inserted at least once, otherwise no line would remember it.
             Spreader { hash, key, touched: unheld(hash, found, 1) }
         });
         let held = held.into_iter().zip(of_held).map(|(held, (shared, found))| {
@@ -115,7 +115,7 @@ impl Spreaders {
         self.held.clear();
     }
 
-    /// Makes an empty one ready for hashes of another key.
+    /// Prepares an empty sketch for hashes of another key.
     pub const fn rekey(&mut self, key_id: u64) {
         self.all.rekey(key_id);
         self.held.rekey(key_id);
@@ -130,7 +130,7 @@ impl Spreaders {
 /// Combines two estimates of the same number: the bounds of both hold. The result is `value`, or the nearest bound.
 fn together(one: Estimate, other: Estimate, value: f64) -> Estimate {
     let lower = one.lower.max(other.lower);
-    // They contradict each other only if one of them fails, which either may with the remaining probability.
+    // They contradict each other only if one of them has failed, which may happen with the remaining probability.
     let upper = one.upper.min(other.upper).max(lower);
     Estimate { value: (value.round() as u64).clamp(lower, upper), lower, upper }
 }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_a_list_are_closer_than_those_of_the_lines_and_hold() {
+    fn bounds_of_a_list_hold_and_are_closer_than_those_of_the_lines() {
         let (mut exact, windows) = (0, 10);
         for seed in 0..windows {
             let mut halves = [0, 1].map(|_| Spreaders::new(100_000, 1_000, (40, 0.02), 7));
@@ -183,7 +183,7 @@ mod tests {
             for Spreader { hash, key, touched: Estimate { value, lower, upper } } in top {
                 let (truth, wide) = (items(key.0[0]), survey.estimate(hash));
                 assert!((lower..=upper).contains(&truth) && (lower..=upper).contains(&value), "{key:?}");
-                // Some 19 %, and a little for what was missed in both halves.
+                // The expected width is some 19 %, plus a little for the items missed in both halves.
                 assert!((upper - lower) as f64 <= 0.4 * truth as f64, "{key:?}: {lower} to {upper}, in truth {truth}");
                 assert!(upper - lower <= wide.upper - wide.lower);
             }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_the_two_structures_has_half_of_the_failure() {
+    fn each_of_the_two_structures_may_fail_half_as_often() {
         let mut spreaders = Spreaders::new(100_000, 1_000, (40, 0.02), 7);
         feed(&mut spreaders, 1, |_| true);
         let (held, survey) = (&spreaders.held, spreaders.all.survey());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_another_key_and_tells_its_memory() {
+    fn it_works_with_another_key_and_knows_its_memory() {
         let new = || Spreaders::new(10_000, 100, (8, 0.05), 7);
         let (mut one, other) = (new(), new());
         assert_eq!(one.memory_bytes(), one.all.memory_bytes() + one.held.memory_bytes());
@@ -228,9 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn a_list_does_not_show_whom_chance_has_favoured() {
+    fn a_list_does_not_favour_lucky_keys() {
         const SEEDS: u64 = 6;
-        // More keys that touch much than counters; the last one touches more.
+        // There are more large keys than counters, and the last key is the largest.
         let sizes: Vec<u64> = (0..=200).map(|n| if n == 200 { 2_000 } else { 1_000 }).collect();
         let (mut error, mut rows, mut first) = (0.0, 0, 0);
         for seed in 0..SEEDS {
@@ -245,14 +245,14 @@ mod tests {
                 rows += 1;
             }
         }
-        // The ten luckiest of 200 would have half as much again as they truly have.
+        // Without the correction, the ten luckiest of 200 would appear half as large again as they are.
         let error = error / f64::from(rows);
         assert!(error.abs() < 0.12, "{error}");
         assert!(first >= 5, "first in {first} of {SEEDS}");
     }
 
     #[test]
-    fn two_estimates_are_one() {
+    fn two_estimates_are_combined() {
         let estimate = |lower, upper| Estimate { value: lower, lower, upper };
         let together = |one, other, value: f64| {
             let Estimate { lower, value, upper } = together(one, other, value);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_one_has_nothing() {
+    fn a_cleared_sketch_is_empty() {
         let mut spreaders = Spreaders::new(10_000, 100, (8, 0.05), 7);
         feed(&mut spreaders, 1, |_| true);
         assert_eq!(spreaders.top(3).len(), 3);

@@ -53,7 +53,7 @@ pub struct Summary {
 
 impl Summary {
     /// Merges a window's shards, which have the sketches of `plan`, into the first of them. The bounds of all rows of a
-    /// view hold with the probability `confidence`; so do those of each distinct count, and those of new flows.
+    /// view hold with the probability `confidence`. So do those of each distinct count, and those of new flows.
     ///
     /// # Errors
     ///
@@ -105,8 +105,8 @@ impl Summary {
         })
     }
 
-    /// The share of attributed packets whose flow was in the cache; every other packet began a record. `None` if there
-    /// were none.
+    /// The share of attributed packets whose flow was in the cache. Every other packet began a record. `None` if there
+    /// were no packets.
     pub fn cache_hit_rate(&self) -> Option<f64> {
         let attributed: u64 = self.ledgers.iter().map(|ledger| ledger.attributed.packets).sum();
         (attributed > 0).then(|| attributed.saturating_sub(self.records) as f64 / attributed as f64)

@@ -25,9 +25,9 @@ impl TcpCounts {
     /// The counts of an interface whose packets were drawn at rates up to `rate`, all at exactly that rate if
     /// `is_steady`. The bounds of all four hold together with the probability `confidence`.
     ///
-    /// The kernel counts before it looks for room in a ring, so the counts include what a ring lost. Packets that a
-    /// socket dropped are not in them. If nothing was left out, counts may exceed the truth by `overstated`: each was
-    /// multiplied by the rate of its draw.
+    /// The kernel counts before it looks for room in a ring, so the counts include packets that a ring lost. They do
+    /// not include packets that a socket dropped. If nothing was left out, counts may exceed the true numbers by
+    /// `overstated`, because each was multiplied by the rate of its draw.
     pub fn new(ledger: &Ledger, rate: u32, is_steady: bool, overstated: u64, confidence: f64) -> Self {
         /// How many of these kinds a packet can be: SYN or SYN-ACK, RST, and FIN.
         const KINDS_MAX: u64 = 3;
@@ -42,7 +42,7 @@ impl TcpCounts {
         });
         let estimate = |counted: u64| {
             if error.is_none() && dropped == 0 && overstated == 0 {
-                // Even if a CPU was late, and the packets themselves are in the account of the window before.
+                // This is so even if a CPU was late and the packets themselves were counted in the previous window.
                 return Estimate { value: counted, lower: counted, upper: counted };
             }
             let (lower, upper) = error.as_ref().map_or((counted.saturating_sub(overstated), counted), |error| {
@@ -82,7 +82,7 @@ mod tests {
     const TCP: TcpPackets = TcpPackets { syn: 40_000, syn_ack: 700, rst: 0, fin: 600 };
 
     #[test]
-    fn counts_are_exact_where_every_packet_is_looked_at() {
+    fn counts_are_exact_if_every_packet_is_examined() {
         let exact = |value| Estimate { value, lower: value, upper: value };
         let mut ledger = ledger(TCP);
         let expected = TcpCounts { syn: exact(40_000), syn_ack: exact(700), rst: exact(0), fin: exact(600) };
@@ -91,11 +91,11 @@ mod tests {
         ledger.counters.lost[Loss::RingFull as usize] = Tally::new(500, 0);
         assert_eq!(TcpCounts::new(&ledger, 1, true, 0, 0.999), expected, "they were counted before they were lost");
         let late = Ledger { counters: Counters { tcp: TCP, ..Counters::default() }, ..Ledger::default() };
-        assert_eq!(TcpCounts::new(&late, 1, true, 0, 0.999), expected, "the packets are in an earlier window");
+        assert_eq!(TcpCounts::new(&late, 1, true, 0, 0.999), expected, "the packets were counted in an earlier window");
     }
 
     #[test]
-    fn what_a_socket_dropped_may_have_been_anything() {
+    fn packets_that_a_socket_dropped_may_have_had_any_flags() {
         let mut ledger = ledger(TCP);
         ledger.counters.lost[Loss::SocketDrop as usize] = Tally::new(500, 0);
         let counts = TcpCounts::new(&ledger, 1, true, 0, 0.999);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn sampling_leaves_a_range_and_no_more_than_there_was() {
+    fn sampling_gives_a_range_within_the_seen_packets() {
         let counts = TcpCounts::new(&ledger(TCP), 100, true, 0, 0.999);
         assert!(!counts.is_exact());
         let TcpCounts { syn, syn_ack, rst, fin } = counts;
@@ -114,19 +114,19 @@ mod tests {
             assert!(estimate.lower <= counted && estimate.upper > counted, "{estimate:?}");
         }
         assert!(syn.lower > 28_000 && syn.upper < 56_000, "{syn:?}");
-        assert!(syn_ack.lower >= 7, "so many were taken: {syn_ack:?}");
+        assert!(syn_ack.lower >= 7, "this many were taken: {syn_ack:?}");
         assert!((500..3_000).contains(&rst.upper), "{rst:?}");
         let all = TcpCounts::new(&ledger(TcpPackets { syn: SEEN + 500, ..TCP }), 100, true, 0, 0.999).syn;
-        assert_eq!((all.value, all.upper), (SEEN - 1_000, SEEN - 1_000), "no more than have a flow");
+        assert_eq!((all.value, all.upper), (SEEN - 1_000, SEEN - 1_000), "at most the packets that have a flow");
         let unsteady = TcpCounts::new(&ledger(TCP), 100, false, 0, 0.999).syn;
         assert!(unsteady.lower < syn.lower && unsteady.upper > syn.upper, "{unsteady:?}");
-        assert!(TcpCounts::new(&Ledger::default(), 100, true, 0, 0.999).is_exact(), "of nothing");
+        assert!(TcpCounts::new(&Ledger::default(), 100, true, 0, 0.999).is_exact(), "nothing was seen");
     }
 
     /// All four bounds of an interface hold together as often as stated: at 99 %, at most 20 failures in 2,000 are
     /// expected, and 45 have a probability below one in a million.
     #[test]
-    fn bounds_hold_as_often_as_they_say() {
+    fn bounds_hold_as_often_as_stated() {
         const TRIALS: u64 = 2_000;
         const RATE: u32 = 20;
         let truth = TcpPackets { syn: 5_000, syn_ack: 300, rst: 40, fin: 3 };

@@ -1,4 +1,5 @@
-//! Why the true numbers of a window may differ from those of its records: packets were lost, or left out by sampling.
+//! How far the true numbers of a window may differ from those of its records, because packets were lost or left out by
+//! sampling.
 
 use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::Estimate;
@@ -10,19 +11,19 @@ use super::{
     whole::Whole,
 };
 
-/// What is not known about a window's packets.
+/// The uncertainty about a window's packets.
 #[derive(Clone, Debug)]
 pub struct Uncertainty {
-    /// The most that is missing of packets that were never drawn.
+    /// An upper bound of missing packets that were never drawn.
     pub lost: Tally,
-    /// What is missing of drawn packets. Each stands for as many as the sampling rate says.
+    /// Missing packets that were drawn. Each stands for as many as the sampling rate says.
     pub drawn: Tally,
     /// Unknown packets: each may belong to one more address or flow.
     pub unknown: u64,
-    /// The most new flows that no view counted: the filter of seen flows took them for known ones, or their packets are
-    /// unknown.
+    /// An upper bound of new flows that no view counted, because the filter of seen flows mistook them for known ones
+    /// or their packets are unknown.
     pub missed_flows: u64,
-    /// How packets were sampled, if they were.
+    /// The sampling, if there was any.
     pub sampling: Option<Sampling>,
     /// The whole of numbers that are fed once.
     pub once: Whole,
@@ -39,7 +40,7 @@ pub struct Uncertainty {
 pub struct ViewUncertainty {
     lost: Tally,
     drawn: Tally,
-    /// The sum of all records of the view, scaled by their sampling rates; an upper bound for each key.
+    /// The sum of all records of the view, scaled by their sampling rates. It is an upper bound for each key.
     total: Tally,
     sampling: Option<SamplingError>,
     whole: Whole,
@@ -56,7 +57,7 @@ impl Uncertainty {
         if is_fed_by_all { self.everywhere } else { self.once }
     }
 
-    /// The uncertainty of a view of this whole whose records add up to `total`, each of which counts for `keys` keys.
+    /// The uncertainty of a view of this whole. Its records add up to `total`, and each counts for `keys` keys.
     pub fn of_view(&self, whole: Whole, total: Tally, keys: u64) -> ViewUncertainty {
         let sampling = self.sampling.map(|sampling| {
             let all = Tally::new(sampling.total.packets * keys, sampling.total.bytes * keys);
@@ -66,16 +67,15 @@ impl Uncertainty {
         ViewUncertainty { lost, drawn, total, sampling, whole }
     }
 
-    /// A count of new flows, all of which are certainly new. Uncounted ones may all belong to the same key, so the
-    /// number of all missing flows is the most that any key misses: the bounds of all rows fail only together with that
-    /// number.
+    /// A count of new flows, all of which are certainly new. All uncounted ones may belong to the same key, so each key
+    /// misses at most the number of all missing flows. The bounds of all rows fail only if that number is wrong.
     pub const fn new_flows(&self, mut counted: Estimate) -> Estimate {
         counted.upper = counted.upper.saturating_add(self.missed_flows);
         counted
     }
 
-    /// A count of distinct values, with one more possible for each unknown packet. `most` is how many values there can
-    /// be: a packet has one, or two if both of its addresses count.
+    /// A count of distinct values, with one more possible for each unknown packet. `most` is the largest possible
+    /// number of values: a packet has one, or two if both of its addresses count.
     pub fn distinct(&self, counted: Estimate, most: u64) -> Estimate {
         let Estimate { value, lower, upper } = counted;
         let upper = upper.saturating_add(self.unknown).min(most);
@@ -84,7 +84,7 @@ impl Uncertainty {
 }
 
 impl ViewUncertainty {
-    /// The most that any key's records add up to.
+    /// An upper bound of the sum of any key's records.
     pub const fn total(&self) -> Tally {
         self.total
     }
@@ -93,7 +93,7 @@ impl ViewUncertainty {
     pub fn bounds(&self, metric: Metric, lower: Tally, upper: Tally) -> (u64, u64) {
         let &Self { lost, drawn, .. } = self;
         let lower = metric.of(lower);
-        // No key has more than the total, nor less than was counted of it.
+        // No key has more than the total, and no key has less than its own count.
         let upper = metric.of(upper).min(metric.of(self.total)).max(lower);
         let (lower, upper) = match &self.sampling {
             None => (lower, upper.saturating_add(metric.of(drawn))),
@@ -102,7 +102,7 @@ impl ViewUncertainty {
         if !self.is_some() {
             return (lower, upper);
         }
-        // However many keys a packet counts for, it counts only once for each of them.
+        // A packet may count for several keys, but only once for each.
         let upper = upper.saturating_add(metric.of(lost)).min(metric.of(self.whole.most));
         (lower.min(upper), upper)
     }
@@ -119,12 +119,12 @@ impl ViewUncertainty {
         Self { whole, ..self.clone() }
     }
 
-    /// The view's sum as the total of a list that has no total of its own.
+    /// The view's sum as the total of a list without its own total.
     pub fn as_total<K: Default>(&self) -> Ranked<K> {
         self.whole.as_total(self.total)
     }
 
-    /// A row. `needed` is what a key needed to be listed; 0 if there is room for all.
+    /// A row. `needed` is the least that a listed key has; 0 if there is room for all.
     pub fn ranked<K: Copy>(&self, held: &Held<K>, order: Metric, needed: u64) -> Ranked<K> {
         let Held { key, lower, value, upper } = *held;
         let likeliest = match &self.sampling {
@@ -148,7 +148,7 @@ impl ViewUncertainty {
 /// configured to merge more; these bounds do not cover that.
 pub const BUFFER: Tally = Tally::new(128, 128 << 10);
 
-/// The most that one draw takes: a whole socket buffer, however many packets an offload merged into it.
+/// The most that one draw takes: a whole socket buffer, including all packets that an offload merged into it.
 pub fn largest(largest_bytes: u64, has_merged: bool) -> Tally {
     if has_merged { Tally::new(BUFFER.packets, BUFFER.bytes.max(largest_bytes)) } else { Tally::new(1, largest_bytes) }
 }

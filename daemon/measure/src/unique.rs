@@ -1,4 +1,4 @@
-//! How many distinct addresses and flows there are.
+//! Counts distinct addresses and flows.
 
 use weir_config::{Estimates, view::Kind};
 use weir_sketch::HyperLogLog;
@@ -40,7 +40,7 @@ impl Unique {
         }
     }
 
-    /// Empties all sketches, which use another key from now on.
+    /// Empties all sketches. They use another key from now on.
     pub(super) fn rekey(&mut self, key_id: u64) {
         let Self { sources, destinations, flows } = self;
         for sketch in [sources, destinations, flows] {

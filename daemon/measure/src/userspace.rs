@@ -1,4 +1,4 @@
-//! Measures packets in userspace: the counterpart of the kernel programs fills a shard itself, without a ring.
+//! Measures packets in userspace. The counterpart of the kernel programs fills a shard directly, without a ring.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::{
     shard::Shard,
 };
 
-/// A userspace program, and the shard that its records go to.
+/// A userspace program, and the shard that gets its records.
 pub struct UserspaceCollector {
     program: UserspaceProgram,
     batch: Batch,
@@ -31,40 +31,40 @@ impl UserspaceCollector {
         Self { program: UserspaceProgram::new(plan), batch: Batch::new(shard), seen }
     }
 
-    /// Takes one packet in `rate` from now on; a draw that was already made still counts.
+    /// Takes one packet in `rate` from now on. A draw that was already made still counts.
     pub fn set_rate(&mut self, rate: u32) {
         self.program.set_rate(rate);
     }
 
-    /// Makes room for this many interfaces; never for fewer than before.
+    /// Makes room for this many interfaces. The number never decreases.
     pub fn provide(&mut self, interfaces: usize) {
         self.program.provide(interfaces);
     }
 
-    /// Measures what came through the interface of this slot, for which there is room.
+    /// Measures a buffer from the interface of this slot, for which there is room.
     pub fn measure(&mut self, slot: u8, buffer: &Buffer<'_>) {
         let Self { program, batch, seen } = self;
         program.measure(slot, buffer, |record| batch.push(record, seen));
     }
 
-    /// Accounts for packets that a socket dropped: what they are counted as, and how many more they may have been.
+    /// Accounts for packets that a socket dropped: the number that is counted, and how many more they may have been.
     pub fn lose(&mut self, slot: u8, counted: Tally, beyond: Tally, repeated: bool) {
         self.program.lose(slot, counted, beyond, repeated);
     }
 
-    /// The window of an interface begins at this time: see [`UserspaceProgram::begin`].
+    /// Begins the window of an interface at this time: see [`UserspaceProgram::begin`].
     pub fn begin(&mut self, slot: u8, time_ns: u64) {
         self.program.begin(slot, time_ns);
     }
 
-    /// Reads the open window, which goes on, after everything has left the flow cache.
+    /// Reads the open window without closing it, after emptying the flow cache.
     pub fn read(&mut self, wanted: &Wanted, control: &SamplingControl) -> Content {
         let Self { program, batch, seen } = self;
         program.empty(|record| batch.push(record, seen));
         batch.read(wanted, (program.counted(), false), seen, control)
     }
 
-    /// Closes the window, whose seconds are `cut`, and goes on with the empty shard `spare`.
+    /// Closes the window, whose seconds are `cut`, and continues with the empty shard `spare`.
     pub fn close(&mut self, spare: Box<Shard>, cut: &WindowSeconds) -> Closed {
         let Self { program, batch, seen } = self;
         let edge = program.close(cut, |record| batch.push(record, seen));

@@ -1,4 +1,4 @@
-//! All packets of a window, of which rows and sums are parts.
+//! The whole of a window: all packets, of which rows and sums are parts.
 //!
 //! With sampling, a row is estimated from a sample, but its whole is known: the ledger counts every packet. Samples
 //! scaled by their rates add up to more or less than that. So each scaled sum is multiplied by the ratio of the known
@@ -6,8 +6,8 @@
 //! packets together are exactly those that were seen, parts add up to their whole, and estimates are closer to the
 //! truth, because they do not depend on how many packets the draw happened to take.
 //!
-//! It is not known how many of the packets that were left out have a flow: the same proportion is assumed as among
-//! those that were taken.
+//! It is not known how many of the left-out packets have a flow. The same proportion is assumed as among the taken
+//! ones.
 
 use weir_common::{
     ledger::{Ledger, Tally},
@@ -20,7 +20,7 @@ use super::ranking::Ranked;
 /// All packets of a window that have a flow, on all interfaces or on one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Whole {
-    /// The most packets and bytes that there can be.
+    /// An upper bound of packets and bytes.
     pub most: Tally,
     /// The factor for scaled sums of samples; `None` if every packet was taken, or if the factor is unknown.
     due: Option<[f64; 2]>,
@@ -29,7 +29,7 @@ pub struct Whole {
 /// Which packets a whole counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// Each packet once: those that feed totals and lists on this interface.
+    /// Each packet once: the packets that feed totals and lists on this interface.
     Once,
     /// Each packet on each interface that carried it.
     Everywhere,
@@ -45,7 +45,7 @@ impl Whole {
         let skipped = sum(&Ledger::skipped);
         let attributed = sum(&|ledger| ledger.attributed);
         let drawn = sum(&Ledger::lost).since(dropped);
-        // The two are the same, unless a ledger does not balance, which is a defect.
+        // The two are equal, unless a ledger does not balance, which is a bug.
         let accounted = [attributed, skipped, drawn, dropped, sum(&|ledger| ledger.counters.sampled_out)];
         let (all, accounted) = (sum(&|ledger| ledger.counters.seen), accounted.into_iter().sum());
         let all = Metric::each(|metric| metric.of(all).max(metric.of(accounted)));
@@ -73,7 +73,7 @@ impl Whole {
         Tally::new((scaled.packets as f64 * packets).round() as u64, (scaled.bytes as f64 * bytes).round() as u64)
     }
 
-    /// This whole as the total of a list that has no total of its own.
+    /// This whole as the total of a list without its own total.
     pub fn as_total<K: Default>(&self, scaled: Tally) -> Ranked<K> {
         let due = self.due(scaled);
         let whole = |metric: Metric| {
@@ -84,8 +84,8 @@ impl Whole {
     }
 }
 
-/// Makes rows and their total agree: a row is no more than the total, and neither are all rows together, if each packet
-/// is in one row only (`is_disjoint`). If all bounds held before, all still do.
+/// Makes rows and their total agree. No row exceeds the total. If each packet is in only one row (`is_disjoint`), all
+/// rows together do not exceed it either. If all bounds held before, all still hold.
 pub fn reconcile<'a, K: 'a>(rows: impl Iterator<Item = &'a mut Ranked<K>>, total: &mut Ranked<K>, is_disjoint: bool) {
     let mut rows: Vec<_> = rows.collect();
     for metric in [Metric::Packets, Metric::Bytes] {
@@ -101,7 +101,7 @@ pub fn reconcile<'a, K: 'a>(rows: impl Iterator<Item = &'a mut Ranked<K>>, total
         };
         let sure = least(&rows);
         if sure > whole.upper {
-            // Some of these bounds do not hold, and it is not known which. Lower ones are safe.
+            // Some of these bounds have failed, but it is not known which. Lower values are safe.
             let part = whole.upper as f64 / sure as f64;
             for row in &mut rows {
                 let lower = &mut row.estimate_mut(metric).lower;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_was_taken_stands_for_all_that_was_seen() {
+    fn the_taken_packets_stand_for_all_seen_packets() {
         let whole = |ledger, scaled| Whole::new(&[ledger], Counted::Once, Some(scaled));
         // 12 of 100 packets were taken, at a rate of one in ten.
         let lucky = whole(ledger(100, 12, 0), Tally::new(120, 12_000));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_feeds_elsewhere_is_no_part() {
+    fn a_packet_that_feeds_another_interface_is_left_out() {
         let mut twice = ledger(100, 100, 0);
         twice.counters.repeated = Tally::new(40, 4_000);
         let most = |counted| Whole::new(&[twice], counted, None).most.packets;
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_agrees_stays_as_it_is() {
+    fn rows_that_agree_stay_as_they_are() {
         let (mut rows, mut total) = ([row(60, 50, 70), row(30, 20, 40)], row(100, 90, 120));
         let before = (rows, total);
         reconcile(rows.iter_mut(), &mut total, true);

@@ -1,7 +1,8 @@
-//! Windows: the report interval, aligned to wall-clock multiples so that routers line up, measured in monotonic time.
+//! Windows: report intervals, aligned to multiples of the wall clock so that all routers have the same, and measured in
+//! monotonic time.
 //!
-//! The wall clock gives a window its labels, start and end. Nothing else depends on it: the length of a window, and
-//! that it ends after it starts, come from the monotonic clock.
+//! The wall clock gives a window its labels, start and end. Nothing else depends on it: the monotonic clock determines
+//! the length of a window, and ensures that it ends after it starts.
 
 use std::time::Duration;
 
@@ -20,21 +21,21 @@ pub struct Window {
 pub struct Span {
     /// When it began.
     pub start: Timestamp,
-    /// The first instant after it, later than `start`. If the clock was stepped meanwhile, this is by the clock before
+    /// The first instant after it, later than `start`. If the clock was stepped meanwhile, this is on the clock before
     /// the step.
     pub end: Timestamp,
     /// Its length on the monotonic clock.
     pub length: Duration,
-    /// How far the wall clock was stepped within it, if it was.
+    /// How far the wall clock was stepped within the window, if it was.
     pub clock_step: Option<SignedDuration>,
-    /// Its packets with a timestamp before it; `None` if packets are measured as they come.
+    /// Its packets with a timestamp before the window; `None` if packets are measured as they come.
     pub late_packets: Option<u64>,
     /// Its packets without a timestamp; `None` if all have one.
     pub untimed_packets: Option<u64>,
 }
 
 impl Window {
-    /// The window that is open `now`, up to the next multiple of `interval` since the Unix epoch.
+    /// A window that is open from `now` to the next multiple of `interval` since the Unix epoch.
     pub fn open(now: Moment, interval: Duration) -> Self {
         let interval_ns = interval.as_nanos().max(1) as i128;
         let left = interval_ns - now.wall.as_nanosecond().rem_euclid(interval_ns);
@@ -43,14 +44,14 @@ impl Window {
         Self { start: now, end }
     }
 
-    /// The first window of a run: to the next multiple of `first`, or of `interval` if that comes sooner.
+    /// The first window of a run. It ends at the next multiple of `first`, or of `interval` if that comes sooner.
     pub fn first(now: Moment, interval: Duration, first: Duration) -> Self {
         let [window, short] = [interval, first].map(|interval| Self::open(now, interval));
         if short.end.monotonic < window.end.monotonic { short } else { window }
     }
 
-    /// The window that is open `now`, starting where the last one of an earlier weir ended. It starts now if the wall
-    /// clock was stepped since then.
+    /// The window that is open `now`, starting where the last window of an earlier weir ended. If the wall clock was
+    /// stepped since then, it starts now.
     pub fn resume(last_end: Moment, now: Moment, interval: Duration) -> Self {
         let open = Self::open(now, interval);
         let Some(between) = now.monotonic.checked_sub(last_end.monotonic) else { return open };
@@ -63,26 +64,25 @@ impl Window {
         self.start
     }
 
-    /// When it began, by the wall clock.
+    /// Its start on the wall clock.
     pub const fn start(&self) -> Timestamp {
         self.start.wall
     }
 
-    /// When it is to end, by the wall clock.
+    /// Its planned end on the wall clock.
     pub const fn end(&self) -> Timestamp {
         self.end.wall
     }
 
-    /// How long until this window's edge; zero after it.
+    /// The time until this window's end; zero after it.
     pub fn left(&self, now: Moment) -> Duration {
         self.end.monotonic.saturating_sub(now.monotonic)
     }
 
-    /// The whole window, once its edge is reached, and the next one, open at `now`.
-    ///
-    /// The next begins where this one ended, and ends at the next multiple of `interval`. There are two exceptions: the
-    /// wall clock was stepped, or this one ends so late that it has much of what came after its edge. Then it ends now,
-    /// and the next begins now.
+    /// Ends the window once its end is reached. Returns it and the next one, which is open at `now`. The next window
+    /// begins where this one ended, and ends at the next multiple of `interval`. There are two exceptions: the wall
+    /// clock was stepped, or this window is closed so late that it has many packets from after its end. Then it ends
+    /// now, and the next one begins now.
     pub fn advance(self, now: Moment, interval: Duration) -> (Span, Self) {
         let late = now.monotonic.saturating_sub(self.end.monotonic);
         if self.step(now).is_some() || late > (interval / LATE_PART).clamp(LATE_MIN, LATE_MAX) {
@@ -96,7 +96,8 @@ impl Window {
             late_packets: None,
             untimed_packets: None,
         };
-        // After its label, not after `now`: a clock that was set back a little is before the end of this window.
+        // Align after the label, not after `now`: if the clock was set back a little, `now` is before the end of this
+        // window.
         let label = Self::open(self.end, interval).end.wall;
         let left = Duration::try_from(now.wall.duration_until(label)).unwrap_or_default();
         let end = Moment { wall: label, monotonic: now.monotonic.saturating_add(left) };
@@ -109,7 +110,7 @@ impl Window {
         Self::open(self.start, interval)
     }
 
-    /// The window so far, when it is closed before its edge or long after it.
+    /// The window from its start until `now`, for a window that is closed early or very late.
     pub fn cut(self, now: Moment) -> Span {
         let (start, length) = (self.start.wall, now.monotonic.saturating_sub(self.start.monotonic));
         let clock_step = self.step(now);
@@ -120,7 +121,7 @@ impl Window {
         Span { start, end, length, clock_step, late_packets: None, untimed_packets: None }
     }
 
-    /// How far the wall clock is ahead of the time that the monotonic clock suggests, if that is too much for drift.
+    /// How far the wall clock is ahead of the time expected from the monotonic clock, if that is too much for drift.
     fn step(&self, now: Moment) -> Option<SignedDuration> {
         let ahead = match now.monotonic.checked_sub(self.end.monotonic) {
             Some(late) => self.end.wall.duration_until(now.wall).saturating_sub(signed(late)),
@@ -130,8 +131,8 @@ impl Window {
     }
 }
 
-/// How late a window may end and still keep its length: this part of the interval, within these limits. A busy machine
-/// looks at the clock this late, and its one-second windows must stay aligned, too.
+/// How late a window may be closed and still keep its length: this part of the interval, within these limits. A busy
+/// machine may look at the clock this late, and its one-second windows must stay aligned.
 const LATE_PART: u32 = 10;
 const LATE_MIN: Duration = Duration::from_millis(250);
 const LATE_MAX: Duration = Duration::from_millis(500);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_window_is_short_and_those_after_it_are_where_they_belong() {
+    fn a_first_window_is_short_and_later_windows_are_aligned() {
         const MINUTE: Duration = Duration::from_secs(60);
         let start = moment("2026-11-20T08:00:23.5Z", 0);
         let (window, at_minute) = (Window::first(start, MINUTE, TEN), Window::open(start, MINUTE));
@@ -191,14 +192,14 @@ mod tests {
         assert_eq!((next.start(), next.end()), (at("2026-11-20T08:00:30Z"), at("2026-11-20T08:01:00Z")));
         let (span, next) = next.advance(later_by(start, 36_500), MINUTE);
         assert_eq!((span.length, next.end()), (Duration::from_secs(30), at("2026-11-20T08:02:00Z")));
-        // Neither is longer than the other allows.
+        // The shorter of the two intervals decides.
         assert_eq!(Window::first(start, MINUTE, Duration::from_secs(3_600)), at_minute);
         assert_eq!(Window::first(start, Duration::from_secs(1), TEN).end(), at("2026-11-20T08:00:24Z"));
         assert_eq!(Window::first(start, Duration::from_secs(8), TEN).end(), at("2026-11-20T08:00:24Z"));
     }
 
     #[test]
-    fn another_interval_goes_by_the_same_times_of_day() {
+    fn another_interval_is_aligned_to_the_time_of_day() {
         let window = Window::open(moment("2026-11-20T08:00:52Z", 0), Duration::from_secs(1));
         let (_, next) = window.advance(moment("2026-11-20T08:00:53.01Z", 1_010), Duration::from_secs(1));
         let next = next.realigned(TEN);
@@ -217,18 +218,18 @@ mod tests {
             assert_eq!((span.start, span.end), (at("2026-11-20T08:00:00Z"), at("2026-11-20T08:00:10Z")));
             assert_eq!((next.start(), next.left(now)), (now.wall, Duration::from_secs(left_s)));
             let (span, _) = next.advance(moment("2026-11-20T09:30:20Z", 10_000 + left_s * 1_000), TEN);
-            assert_eq!(span.clock_step.is_some(), step_s < 0, "told once");
+            assert_eq!(span.clock_step.is_some(), step_s < 0, "the step is reported once");
         }
     }
 
     #[test]
-    fn a_wall_clock_that_drifts_a_little_moves_no_label() {
+    fn a_small_drift_of_the_wall_clock_moves_no_label() {
         let window = Window::open(moment("2026-11-20T08:00:00Z", 0), TEN);
         for (wall, left_ms) in [("09.5", 10_500), ("09.995", 10_005), ("10", 10_000), ("10.5", 9_500)] {
             let now = moment(&format!("2026-11-20T08:00:{wall}Z"), 10_000);
             let (span, next) = window.advance(now, TEN);
             assert_eq!((span.end, span.clock_step), (at("2026-11-20T08:00:10Z"), None), "{wall}");
-            // The offset is corrected: the next label is where it belongs on the wall clock.
+            // The offset is corrected: the next label is aligned to the wall clock.
             assert_eq!(next.left(now), Duration::from_millis(left_ms), "{wall}");
             let (span, _) = next.advance(moment("2026-11-20T08:00:20Z", 10_000 + left_ms), TEN);
             assert_eq!((span.start, span.end), (at("2026-11-20T08:00:10Z"), at("2026-11-20T08:00:20Z")), "{wall}");
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_closed_early_or_very_late_says_its_true_length() {
+    fn a_window_closed_early_or_very_late_has_its_true_length() {
         let window = Window::open(moment("2026-11-20T08:00:00Z", 0), TEN);
         let early = window.cut(moment("2026-11-20T08:00:04.2Z", 4_000));
         assert_eq!((early.length, early.end), (Duration::from_secs(4), at("2026-11-20T08:00:04.2Z")));
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_closed_late_has_the_length_of_what_it_has() {
+    fn a_window_that_is_closed_late_has_the_length_of_its_packets() {
         for (interval_ms, late_ms) in [(1_000, 250), (2_000, 250), (4_000, 400), (5_000, 500), (60_000, 500)] {
             let interval = Duration::from_millis(interval_ms);
             let at = |ms: u64| later_by(moment("2026-11-20T08:00:00Z", 0), ms);

@@ -1,5 +1,5 @@
 //! A thread that drains the rings of some CPUs into its shard. It runs on any CPU with spare time, so that a CPU that
-//! is busy forwarding does not have to do this work as well.
+//! is busy with forwarding does not have this work, too.
 //!
 //! The loop in plain text:
 //!
@@ -10,7 +10,7 @@
 //! ordered to read the open window? run `flush` on each CPU, and send what is counted so far
 //! ordered to close the window? run `flush` on each CPU until it is done, draining after each run:
 //!     records of the closed epoch go to the shard, records of the next one to the spare
-//!     the counters come last; hand over shard and counters, go on with the spare
+//!     the counters come last; hand over shard and counters, continue with the spare
 //! ```
 
 use std::time::Duration;
@@ -29,10 +29,10 @@ use super::{
     sampling_control::{Load, SamplingControl},
 };
 
-/// A worker looks at its rings at least this often, woken or not.
+/// A worker looks at its rings at least this often, even if it is not woken.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Sets the sampling rate of some CPUs by the load that their worker sees.
+/// Sets the sampling rate of some CPUs according to the load of their worker.
 pub struct Throttle<F> {
     control: SamplingControl,
     apply: F,
@@ -68,7 +68,7 @@ const fn cause(before: u32, rate: u32) -> &'static str {
     if rate > before { "not keeping up" } else { "there is room" }
 }
 
-/// Runs a worker until the sender of its orders is gone. `newcomers` brings the sources of CPUs whose rings it has to
+/// Runs a worker until the sender of its orders is gone. `newcomers` has the sources of CPUs whose rings it should
 /// read. `wait` returns when there is something to do, or after the given time.
 ///
 /// # Errors
@@ -149,7 +149,7 @@ mod tests {
 
         fn drain(&mut self, mut take: impl FnMut(&[Record])) -> Drained {
             self.count.update(|count| count + 1);
-            assert!(self.count.get() < 100, "it reads again and again and never waits");
+            assert!(self.count.get() < 100, "it reads forever and never waits");
             let (drained, records) = self.drains.pop_front().unwrap_or((drained(0.0, false), vec![]));
             take(&records);
             drained
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_when_the_ring_is_empty_closes_when_told_and_ends_when_nobody_is_there_to_tell() {
+    fn it_waits_for_an_empty_ring_closes_on_order_and_ends_without_a_coordinator() {
         let (drains, waits) = (Cell::new(0), RefCell::new(vec![]));
         let (lanes, newcomers) = unbounded();
         let script = [(drained(1.0, true), records(0, &[100])), (drained(0.2, false), records(0, &[200]))].into();
@@ -195,7 +195,7 @@ mod tests {
             match waits.borrow().len() {
                 1 => sender.as_ref().unwrap().send(close(false)).unwrap(),
                 2 => sender = None,
-                more => panic!("a {more}th wait, though nobody can give orders"),
+                more => panic!("a {more}th wait, though no orders can come any more"),
             }
             Ok(())
         };
@@ -205,7 +205,7 @@ mod tests {
             Ok(())
         });
         run(collector(), &newcomers, throttle, wait, &orders, &closed).unwrap();
-        assert_eq!(applied, [(CPU, 1)], "a CPU that comes takes as many packets as the others");
+        assert_eq!(applied, [(CPU, 1)], "a new CPU has the same rate as the others");
         // Two drains before the first wait, because the ring had more. The window takes two, the loop one more.
         assert_eq!(*waits.borrow(), [2, 5]);
         let windows: Vec<Closed> = windows.try_iter().collect();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_nobody_takes_its_windows() {
+    fn it_ends_when_its_windows_are_not_received() {
         let (orders_in, orders) = bounded(1);
         let (closed, windows) = unbounded();
         drop(windows);
@@ -236,14 +236,14 @@ mod tests {
         let (closed, windows) = unbounded();
         orders_in.send(close(true)).unwrap();
         let throttle = Throttle::new(&ALL, |_, _| Ok(()));
-        // The sender of orders is still there.
+        // The sender of orders still exists.
         run(collector(), &newcomers, throttle, |_| Ok(()), &orders, &closed).unwrap();
         // One drain before the order, and two for the window.
         assert_eq!((windows.len(), drains.get()), (1, 3));
     }
 
     #[test]
-    fn a_full_ring_lets_the_cpus_of_its_worker_take_fewer_packets() {
+    fn a_full_ring_raises_the_sampling_rate_of_its_workers_cpus() {
         let mut applied = vec![];
         let mut throttle = Throttle::new(&AUTO, |cpu, rate| {
             applied.push((cpu, rate));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_tells_why_the_rate_changes() {
+    fn the_log_says_why_the_rate_changes() {
         assert_eq!([cause(1, 2), cause(4, 2)], ["not keeping up", "there is room"]);
     }
 }

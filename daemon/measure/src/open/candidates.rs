@@ -18,8 +18,8 @@ use crate::{
 
 /// How many keys a worker names for each row of a report, in each order.
 pub const KEYS_PER_ROW: usize = 2;
-/// The most rows of all tables of a question, unless there are more tables: hundreds of interfaces must not make a
-/// reading large.
+/// The most rows of all tables of a question, unless there are more tables. So a reading stays small even with hundreds
+/// of interfaces.
 const ROWS_MAX: usize = 256;
 
 /// How many rows each of these tables of a question has at most.
@@ -27,7 +27,7 @@ pub fn rows_of_each(question: &Question, tables: usize) -> usize {
     question.view.top.min((question.rows_max.min(ROWS_MAX) / tables.max(1)).max(1))
 }
 
-/// The largest keys of each question, without their numbers: these may have changed when the second step comes.
+/// The largest keys of each question, without their numbers, which may change before the second step.
 pub fn candidates(shard: &Shard) -> KeysByQuestion {
     let questions = shard.plan().questions.iter().enumerate();
     questions.map(|(nth, question)| of_question(question, &shard.views[question.sketch(nth)])).collect()

@@ -1,7 +1,7 @@
-//! The open window, while it is measured: its lists so far, for those who ask.
+//! Reads the open window while it is measured: its lists so far.
 //!
-//! Nothing is copied while nobody asks, and never a sketch of keys. A reading has two steps. In each, every worker gets
-//! an order, and answers it between two batches:
+//! Nothing is copied without a request, and sketches of keys are never copied. A reading has two steps. In each step
+//! every worker gets an order, and answers it between two batches:
 //!
 //! ```text
 //! keys:     have each CPU hand over its cache; name the largest keys of each list, twice as many as a report shows
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The answers of all workers add up to those of the open window, as their sketches do at its end. The bounds hold for
-//! everything that was seen until a CPU handed over its cache. What is listed may differ from what a report would list:
-//! a key that is not among the largest of any worker is not found. Floods, scans and prefixes need merged sketches, so
-//! they are not read.
+//! everything that was seen until a CPU handed over its cache. The lists may differ from those of a report, because a
+//! key that is not among the largest of any single worker is not found. Floods, scans and prefixes need merged
+//! sketches, so they are not available.
 
 mod candidates;
 mod numbers;
@@ -41,26 +41,26 @@ use crate::{
 
 /// The most keys that one reading looks up for all clients, each view and interface counted.
 pub const ASKED_MAX: usize = 4096;
-/// Lists have their largest keys by bytes and by packets.
+/// Lists have the largest keys by bytes and by packets.
 const ORDERS: usize = 2;
 
 /// Keys by question, in the order of the questions.
 pub type KeysByQuestion = Vec<Vec<ViewKey>>;
 
-/// What a worker is asked for.
+/// The part of a reading that a worker is asked for.
 #[derive(Clone)]
 pub enum Wanted {
-    /// The largest keys, after every CPU has handed over what is in its cache.
+    /// The largest keys, after every CPU has handed over its cache.
     Keys,
     /// The numbers of these keys.
     Numbers(Arc<KeysByQuestion>),
 }
 
-/// What a worker answers.
+/// The content of a worker's answer.
 pub enum Content {
     /// The largest keys.
     Keys(KeysByQuestion),
-    /// The numbers of the keys that were asked for.
+    /// The numbers of the requested keys.
     Numbers(Box<Numbers>),
 }
 
@@ -72,7 +72,7 @@ pub struct OpenPart {
     pub content: Content,
 }
 
-/// Whether the open window has an answer to this question: its numbers can be added up.
+/// Whether the open window has an answer to this question, that is, whether its numbers can be added up.
 pub const fn is_readable(question: &Question) -> bool {
     match question.view.measure {
         Measure::Bytes | Measure::Packets | Measure::NewFlows => {
@@ -82,8 +82,8 @@ pub const fn is_readable(question: &Question) -> bool {
     }
 }
 
-/// The most memory that a reading takes in bytes, beside its answer: for shards like this one of so many threads, for
-/// so many interface slots and keys of clients.
+/// The most memory that a reading takes in bytes, without its answer, for shards like this one, this many threads and
+/// this many interface slots.
 pub fn memory_bytes(shard: &Shard, interfaces: usize, threads: usize) -> usize {
     let questions = shard.plan().questions.iter().zip(&shard.views).filter(|(question, _)| is_readable(question));
     let (mut keys, mut distinct) = (0, shard.unique.memory_bytes());

@@ -1,4 +1,4 @@
-//! What a worker has counted so far: its exact counters, and the bounds of keys.
+//! A worker's numbers so far: its exact counters, and the bounds of keys.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     unique::Unique,
 };
 
-/// What a worker has counted in the open window.
+/// A worker's numbers in the open window.
 pub struct Numbers {
     /// The questions that it answers.
     pub plan: Arc<Views>,
@@ -36,21 +36,21 @@ pub struct Numbers {
     pub unique: Unique,
     /// Flows that the filter of seen flows did not know.
     pub new_flows: u64,
-    /// What it knows of the keys of each question.
+    /// Its numbers for each question.
     pub views: Vec<ViewNumbers>,
     sampling: Option<(u32, u32)>,
     rate: u32,
     is_late: bool,
 }
 
-/// What a worker has counted for one question.
+/// A worker's numbers for one question.
 #[derive(Default)]
 pub struct ViewNumbers {
     /// The sum of all matched records, scaled by their sampling rates.
     pub total: Tally,
-    /// The same by interface slot, where each has a table with a total of its own.
+    /// The same by interface slot, if each has its own table and total.
     pub by_slot: BTreeMap<usize, Tally>,
-    /// The keys that were asked for, in that order.
+    /// The requested keys, in that order.
     pub held: Vec<Held<ViewKey>>,
     /// The distinct values, if the question counts them without a key.
     pub unique: Option<HyperLogLog>,
@@ -77,7 +77,7 @@ impl Numbers {
         }
     }
 
-    /// What it has counted exactly.
+    /// Its exact numbers.
     pub fn part(&self) -> Part<'_> {
         let &Self { ref edge, ref attributed, total, sampling, rate, is_late, .. } = self;
         Part { edge, attributed, total, sampling, rate, is_late }

@@ -32,7 +32,7 @@ pub struct OpenSummary {
     pub flows: Estimate,
     /// Flows not seen before.
     pub new_flows: NewFlows,
-    /// The answers of the views, in their order; without a table where the open window has none.
+    /// The answers of the views, in their order. A view that the open window cannot answer has no table.
     pub views: Vec<Answer>,
     /// The highest sampling rate in force.
     pub sampling: u32,
@@ -94,7 +94,7 @@ impl OpenSummary {
         })
     }
 
-    /// The numbers of these keys, which the workers were asked for. The open window does not know all views.
+    /// The numbers of these keys, which were requested from the workers. The open window cannot answer all views.
     pub fn look_up(&self, plan: &Views, asks: &[Ask], interfaces: &[MeasuredInterface]) -> Vec<Found> {
         let mut all = Vec::new();
         for ask in asks {
@@ -109,7 +109,7 @@ impl OpenSummary {
     }
 }
 
-/// Adds the keys that these queries mean to those that workers have named.
+/// Adds the keys of these queries to those that workers have named.
 pub fn add_asked(keys: &mut KeysByQuestion, plan: &Views, asks: &[Ask], interfaces: &[MeasuredInterface]) {
     keys.resize(plan.questions.len(), Vec::new());
     for Wanted { view, key } in asks.iter().flat_map(|ask| of_interfaces(plan, ask, interfaces)) {
@@ -119,7 +119,7 @@ pub fn add_asked(keys: &mut KeysByQuestion, plan: &Views, asks: &[Ask], interfac
     }
 }
 
-/// How many keys these queries mean.
+/// The number of keys that these queries mean.
 pub fn count_asked(plan: &Views, asks: &[Ask], interfaces: &[MeasuredInterface]) -> usize {
     asks.iter().map(|ask| of_interfaces(plan, ask, interfaces).len()).sum()
 }
@@ -191,7 +191,7 @@ fn tables(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) ->
     }
 }
 
-/// Whether a key has certainly something: only then it has a row.
+/// Whether a key certainly has something. Only then it has a row.
 const fn has_some(held: &Held<ViewKey>) -> bool {
     held.lower.packets > 0
 }

@@ -47,7 +47,7 @@ fn record(nth: u64) -> Record {
     Record { key, packets: 1, bytes: 60 + nth % 1_400, sampling: 1, ..Record::default() }
 }
 
-/// A worker, which got every third record or so, and has counted all of them.
+/// A worker that got about every third record, and has counted all of them.
 struct Worker {
     shard: Box<Shard>,
     edge: Edge,
@@ -72,7 +72,7 @@ fn workers(views: &Arc<Views>, filter: &Seen) -> Vec<Worker> {
     (0..3).map(worker).collect()
 }
 
-/// What each key of a question has.
+/// The true sum of each key of a question.
 fn truth(views: &Views, nth: usize) -> BTreeMap<ViewKey, Tally> {
     let mut sums = BTreeMap::<ViewKey, Tally>::new();
     for record in (0..RECORDS).map(record) {
@@ -106,7 +106,7 @@ fn holds(row: &Ranked<ViewKey>, truth: Tally) -> bool {
 }
 
 #[test]
-fn the_bounds_of_all_rows_hold_and_the_largest_keys_are_listed_in_their_order() {
+fn the_bounds_of_all_rows_hold_and_the_largest_keys_are_listed_in_order() {
     let (views, filter) = (Views::built_in(&SETTINGS, 10), seen());
     let workers = workers(&views, &filter);
     let open = summary(&workers, &views, &union(&workers, &views), &filter);
@@ -121,7 +121,7 @@ fn the_bounds_of_all_rows_hold_and_the_largest_keys_are_listed_in_their_order() 
         }
         let mut largest: Vec<_> = truths.iter().collect();
         largest.sort_by_key(|(_, sum)| Reverse(sum.bytes));
-        // Flows are all small here.
+        // All flows are small here.
         if largest[0].1.bytes > all_bytes() / 20 {
             assert!(ranking.by_bytes.iter().any(|row| row.key == *largest[0].0));
             large += 1;
@@ -139,7 +139,7 @@ fn the_bounds_of_all_rows_hold_and_the_largest_keys_are_listed_in_their_order() 
 }
 
 #[test]
-fn what_is_read_and_the_report_of_the_same_window_agree() {
+fn a_reading_and_the_report_of_the_same_window_agree() {
     let (views, filter) = (Views::built_in(&SETTINGS, 10), seen());
     let workers = workers(&views, &filter);
     let open = summary(&workers, &views, &union(&workers, &views), &filter);
@@ -155,7 +155,7 @@ fn what_is_read_and_the_report_of_the_same_window_agree() {
         let (Some(open), Some(report)) = (open.ranking(), report.ranking()) else {
             continue;
         };
-        // Neither contradicts the other.
+        // The bounds of reading and report overlap.
         for row in &open.by_bytes {
             let Some(other) = report.by_bytes.iter().find(|other| other.key == row.key) else { continue };
             compared += 1;
@@ -166,7 +166,7 @@ fn what_is_read_and_the_report_of_the_same_window_agree() {
 }
 
 #[test]
-fn any_key_can_be_asked_for() {
+fn any_key_can_be_looked_up() {
     let (views, filter) = (Views::built_in(&SETTINGS, 10), seen());
     let workers = workers(&views, &filter);
     let nth = views.questions.iter().position(|question| question.view.name == "sources").unwrap();
@@ -185,7 +185,7 @@ fn any_key_can_be_asked_for() {
         assert!(holds(&row, truths[&found.key]), "{row:?}: {:?}", truths[&found.key]);
     }
     let Known::Sums(row) = found[0].known else { panic!() };
-    assert!(row.bytes.upper < all_bytes() / 10, "the bounds say that it is small: {row:?}");
+    assert!(row.bytes.upper < all_bytes() / 10, "the bounds show that it is small: {row:?}");
 }
 
 fn all_bytes() -> u64 {
@@ -193,7 +193,7 @@ fn all_bytes() -> u64 {
 }
 
 #[test]
-fn views_are_read_where_their_numbers_add_up() {
+fn views_are_read_if_their_numbers_add_up() {
     let yaml = "standard_views: [services]\nviews:\n- {name: total, by: []}\n- {name: protocols2, by: [proto]}\n\
                 - {name: hosts, by: [], measure: {distinct: [dst_ip]}}\n\
                 - {name: new, by: [src_ip], measure: new_flows}\n\
@@ -218,7 +218,7 @@ fn views_are_read_where_their_numbers_add_up() {
 }
 
 #[test]
-fn what_a_reading_takes_is_planned() {
+fn the_memory_of_a_reading_is_planned() {
     let (views, filter) = (Views::built_in(&SETTINGS, 10), seen());
     let workers = workers(&views, &filter);
     let union = union(&workers, &views);
@@ -237,10 +237,10 @@ fn what_a_reading_takes_is_planned() {
 }
 
 #[test]
-fn records_that_wait_widen_the_bounds_of_all() {
+fn waiting_records_widen_the_bounds_of_all_keys() {
     let (views, filter) = (Views::built_in(&SETTINGS, 10), seen());
     let mut workers = workers(&views, &filter);
-    // Seen, and in no record yet.
+    // These packets are seen, but not in a record yet.
     workers[0].edge.counters[0].seen.add(Tally::new(7, 7_000));
     let keys = union(&workers, &views);
     let open = summary(&workers, &views, &keys, &filter);

@@ -1,7 +1,7 @@
-//! A question about one key: `src_ip=192.0.2.7`, answered by every list and view that has such keys.
+//! A query for one key, such as `src_ip=192.0.2.7`. Every list and view that has such keys answers it.
 //!
 //! Any row of a list can be queried as the report shows it: its fields, each with its value. An address without a
-//! field, and `host`, may be on either side. [`short`] has what people say instead, such as `:443`.
+//! field, and `host`, may be on either side. [`short`] has short forms, such as `:443`.
 
 pub mod short;
 
@@ -26,16 +26,16 @@ pub struct Ask {
     pub view: usize,
     /// The key, without the slot of an interface.
     pub key: ViewKey,
-    /// Which interfaces, if the view distinguishes them.
+    /// The interfaces, if the view distinguishes them.
     pub of: OfInterface,
 }
 
 /// Which interfaces a query is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfInterface {
-    /// The one with this name; `None` for all.
+    /// The name of an interface; `None` means all.
     pub name: Option<String>,
-    /// What it carried in this direction; `None` for both.
+    /// The direction; `None` means both.
     pub way: Option<Way>,
 }
 
@@ -45,8 +45,8 @@ const VIEW: &str = "view";
 const PREFIX: &str = "prefix";
 
 impl Ask {
-    /// Reads `FIELD=VALUE,...`, an address or prefix alone, or what [`short::meant`] knows. `interfaces` has the names
-    /// that are in the report. The views that cover all packets come first.
+    /// Parses `FIELD=VALUE,...`, an address or prefix alone, or a short form ([`short::meant`]). `interfaces` has the
+    /// names that are in the report. The views that cover all packets come first.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Ask {
         if asks.is_empty() { Err(refused.swap_remove(0)) } else { Ok(asks) }
     }
 
-    /// Reads `FIELD=VALUE,...`, or an address or prefix alone.
+    /// Parses `FIELD=VALUE,...`, or an address or prefix alone.
     fn parse_fields(text: &str, views: &Views, interfaces: &[&str]) -> Result<Vec<Self>, String> {
         let asked = QueryTerms::parse(text, views, interfaces)?;
         let mut questions: Vec<(usize, &Question)> = views.questions.iter().enumerate().collect();
@@ -84,7 +84,7 @@ impl Ask {
 
 /// A query, part by part.
 struct QueryTerms<'a> {
-    /// Only this view.
+    /// The selected view, if any.
     view: Option<&'a str>,
     parts: Vec<Term>,
     of: OfInterface,
@@ -160,7 +160,7 @@ impl<'a> QueryTerms<'a> {
                 }
                 (_, Some(Value::Number(number))) => by.set(&mut key, *of, *number),
                 (Field::Interface, Some(_)) => {}
-                // Rows leave these out if they are unknown.
+                // Rows omit these fields if they are unknown.
                 (Field::Net(_) | Field::Country(_) | Field::Direction, None) => {}
                 _ => return None,
             }
@@ -178,7 +178,7 @@ impl<'a> QueryTerms<'a> {
             let has = own.map_or_else(String::new, |question| fields_of(&question.view.by));
             let has = if has.is_empty() { "no fields".to_owned() } else { has };
             let asked = if fields.is_empty() { "none".to_owned() } else { fields };
-            return format!("the keys of `{view}` have {has}, and these are asked for: {asked}");
+            return format!("the keys of `{view}` have {has}, but the query has {asked}");
         }
         let known: BTreeSet<_> = views.questions.iter().map(|question| fields_of(&question.view.by)).collect();
         let known: Vec<_> = known.into_iter().filter(|fields| !fields.is_empty()).collect();
@@ -216,7 +216,7 @@ struct Term {
 
 /// The value of a field.
 enum Value {
-    /// An address, and how many of its bits count.
+    /// An address and its prefix length.
     Address(IpAddr, u8),
     /// The name of an interface.
     Interface(String),
@@ -265,8 +265,8 @@ impl Term {
         }
     }
 
-    /// Whether it gives the value of the field `of` of a key; `field` is its own field. They are the same, or both
-    /// addresses with the same number of bits.
+    /// Whether it has the value for the field `of` of a key. `field` is its own field. The fields must be equal, or
+    /// both addresses with the same number of bits.
     fn is_of(&self, field: Field, of: Field) -> bool {
         match (field, of, &self.value) {
             (Field::Ip(side, _), Field::Ip(of, lengths), Value::Address(ip, length)) => {
@@ -276,7 +276,7 @@ impl Term {
         }
     }
 
-    /// The field that a view needs in order to answer it.
+    /// The field that a view needs to answer it.
     fn wanted(&self) -> String {
         match (self.field, &self.value) {
             (Field::Ip(_, Lengths::WHOLE), Value::Address(ip, length))
@@ -378,7 +378,7 @@ mod tests {
         Views::new(&Config::parse(&format!("{names}\nviews: [{own}]"), "test").unwrap(), 4).unwrap()
     }
 
-    /// The names of the views that answer, each with the key of its row.
+    /// The names of the answering views, each with the key of its row.
     fn asked(text: &str, views: &Views) -> Result<Vec<(String, serde_json::Value)>, String> {
         let of = |Ask { view, key, of }: &Ask| {
             let question = &views.questions[*view];
@@ -397,7 +397,7 @@ mod tests {
     fn every_list_that_has_such_keys_answers() {
         let views = views("{name: some, by: [src_ip], match: {proto: udp}}, {name: all, by: [src_ip], top: 50}");
         let of_source = ["sources", "destinations_per_source", "ports_per_source", "all", "some"];
-        assert_eq!(names("src_ip=192.0.2.1", &views), of_source, "those that match everything come first");
+        assert_eq!(names("src_ip=192.0.2.1", &views), of_source, "views that match everything come first");
         assert_eq!(names("dst_ip=192.0.2.1", &views), ["destinations", "sources_per_destination"]);
         assert_eq!(names("view=all, src_ip=192.0.2.1", &views), ["all"]);
         assert_eq!(names("proto=tcp,port=443", &views), ["services"]);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_a_service_and_a_protocol_are_asked_for_as_people_say_it() {
+    fn ports_services_and_protocols_have_short_forms() {
         let views = views("{name: to, by: [dst_port]}, {name: hosts, by: [host, dst_port]}");
         let asked = |text: &str| asked(text, &views).unwrap().into_iter().map(|(name, key)| format!("{name} {key}"));
         let services = [
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_that_a_row_shows_can_be_asked_for() {
+    fn every_value_that_a_row_shows_can_be_queried() {
         let fields = "src_as dst_as src_net dst_net src_country dst_country scope tcp_flags dscp ecn vlan fragment \
                       ip_version proto port src_port dst_port direction";
         let own: Vec<_> = fields.split(' ').map(|field| format!("{{name: v_{field}, by: [{field}]}}")).collect();
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_what_is_not_known_can_be_asked_for() {
+    fn rows_with_unknown_fields_can_be_queried() {
         let views = views("{name: nets, by: [src_net, dst_net]}, {name: sum, match: {proto: tcp}}");
         assert_eq!(asked("dst_net=lan", &views).unwrap(), [("nets".to_owned(), serde_json::json!({"dst_net": "lan"}))]);
         assert_eq!(asked("view=nets", &views).unwrap(), [("nets".to_owned(), serde_json::json!({}))]);
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_are_asked_for_by_their_names() {
+    fn interfaces_are_queried_by_name() {
         let views = views("{name: ports, by: [dst_port], per: interface}, {name: each, by: [interface, proto]}");
         let key = |shown| [("ports".to_owned(), shown)];
         let named = serde_json::json!({"dst_port": 443, "interface": "ppp0"});
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_out_names_what_can_be_asked_each_once() {
+    fn the_error_names_each_possible_key_once() {
         let views = views("{name: a, by: [vlan], per: interface}, {name: b, by: [dst_ip]}");
         let known = "dscp or dst_ip or dst_ip/24/48 or ip_version or proto or proto,port or src_ip or src_ip,dst_ip or \
                      src_ip,dst_ip,src_port,dst_port,proto or src_ip/24/48 or vlan";
@@ -525,14 +525,14 @@ mod tests {
             format!("no list or view has keys of dst_port: add a view with `by: [dst_port]`, or ask by {known}")
         );
         let why = asked("view=b,src_ip=192.0.2.1", &views).unwrap_err();
-        assert_eq!(why, "the keys of `b` have dst_ip, and these are asked for: src_ip");
+        assert_eq!(why, "the keys of `b` have dst_ip, but the query has src_ip");
         assert!(
             asked("view=c,src_ip=192.0.2.1", &views).unwrap_err().starts_with("there is no view \"c\" (there are: ")
         );
     }
 
     #[test]
-    fn a_prefix_is_asked_for_by_its_length_in_either_place() {
+    fn a_prefix_is_queried_with_its_length_in_either_place() {
         let views = views("{name: host, by: [host/16, proto]}, {name: whole, by: [dst_ip/32/64]}");
         let ask = |text: &str| asked(text, &views);
         let prefixes = ask("src_ip/24/48=10.0.0.0").unwrap();

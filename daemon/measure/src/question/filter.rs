@@ -1,4 +1,4 @@
-//! What a view matches: tests on the fields of a record, all of which must hold.
+//! The filter of a view: tests on the fields of a record, all of which must hold.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub enum Among {
     Ranges(Box<[(u32, u32)]>),
     /// Numbers whose bits are set.
     Bits(Box<[u64; 4]>),
-    /// Interfaces, by the slots that are selected now.
+    /// Interfaces, as the slots that are selected now.
     Interfaces(Arc<Selected>),
 }
 
@@ -56,7 +56,8 @@ impl Among {
         self.having(&[number]) == 1
     }
 
-    /// Which of these numbers pass. One loop for each kind of values takes a fraction of the time of one loop for all.
+    /// Which of these numbers pass. Separate loops for each kind of value take a fraction of the time of one loop for
+    /// all.
     #[inline]
     fn having(&self, numbers: &[u32]) -> u32 {
         match self {
@@ -75,7 +76,7 @@ impl Among {
     }
 }
 
-/// How many records a filter tests at once: a bit each.
+/// How many records a filter tests at once, one bit each.
 pub const RECORDS_MAX: usize = u32::BITS as usize;
 
 /// A bit for each item that has a property; the first is the lowest.
@@ -109,8 +110,8 @@ impl Test {
         so_far & if self.is_negated { !holding } else { holding }
     }
 
-    /// For which of these records the test holds. One loop for each field. Slow fields are only looked up for the
-    /// records in `so_far`; the other bits may be wrong.
+    /// For which of these records the test holds. There is a loop for each field. Slow fields are looked up only for
+    /// the records in `so_far`; the other bits may be wrong.
     #[inline]
     fn holding<'a>(&self, so_far: u32, records: impl Iterator<Item = &'a Record> + Clone, facts: Facts<'_>) -> u32 {
         let among = &self.among;
@@ -124,7 +125,7 @@ impl Test {
                 among.having(&numbers[..count])
             }};
         }
-        // Finding a network takes several nanoseconds, and looking up an address hundreds.
+        // Finding a network takes several nanoseconds, and looking up an address takes hundreds.
         macro_rules! search {
             ($side:expr, $has:expr) => {
                 bits(records.clone().zip(0..u32::BITS), |(record, nth)| {
@@ -164,7 +165,7 @@ impl Test {
 }
 
 impl Filter {
-    /// Which of at most [`RECORDS_MAX`] records pass all tests: a bit each, the first is the lowest.
+    /// Which of at most [`RECORDS_MAX`] records pass all tests. Each has a bit, and the first record has the lowest.
     #[inline]
     pub fn passing<'a>(&self, records: &(impl ExactSizeIterator<Item = &'a Record> + Clone), facts: Facts<'_>) -> u32 {
         let all = u32::MAX.checked_shr(u32::BITS - records.len().min(RECORDS_MAX) as u32).unwrap_or(0);
@@ -185,7 +186,7 @@ impl Filter {
         self.0.iter().any(|test| test.of == Of::Slot)
     }
 
-    /// Whether always either all records of a flow pass, or none.
+    /// Whether either all records of a flow pass, or none.
     pub fn is_of_flow(&self) -> bool {
         self.0.iter().all(|test| test.of.is_of_flow())
     }
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
     use crate::question::Views;
 
-    /// Whether the only view of a configuration passes a record: tested alone, and among others.
+    /// Whether the only view of a configuration passes a record. The record is tested alone and among others.
     fn passes(conditions: &str, record: &Record) -> bool {
         let networks = "networks: {own: {prefixes: [10.0.0.0/8], own: true}, peer: {prefixes: [192.0.2.0/24]}}";
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpus");
@@ -213,7 +214,7 @@ mod tests {
         let (_, question) = views.own().next().unwrap();
         let passing = |records: &[Record]| question.filter.passing(&records.iter(), views.facts());
         let alone = passing(&[*record]);
-        assert!(alone <= 1, "there is one");
+        assert!(alone <= 1, "there is only one record");
         let other = Record { key: FlowKey::default(), tos: 1, tcp_flags: 1, vlan: 7, ..*record };
         let other_alone = passing(&[other]);
         for nth in 0..RECORDS_MAX {
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn each_condition_passes_what_it_says_and_nothing_else() {
+    fn each_condition_passes_exactly_its_records() {
         let passing = [
             "src_ip: 10.0.0.0/8",
             "dst_ip: 192.0.2.9",

@@ -1,9 +1,9 @@
-//! Questions: the views of a configuration, ready to be asked of every record.
+//! Questions: the views of a configuration, prepared for measuring.
 //!
 //! A [`Question`] is a [`View`] with its [`filter`] of tests, its key, and the structure that answers it, which the
-//! [`plan`]ner chose; questions with the same records are [`sharing`] one. [`Views`] has all of them. The directory
-//! knows which interface has which slot, and [`ask`] finds the question that has a key. A [`sketch`] is what a shard
-//! keeps for one.
+//! [`plan`]ner chose. Questions with the same records are [`sharing`] a structure. [`Views`] has all questions. The
+//! directory knows which interface has which slot, and [`ask`] finds the questions for a key. A shard keeps a
+//! [`sketch`] for each question.
 
 pub mod ask;
 pub mod filter;
@@ -26,52 +26,52 @@ pub use self::{
     plan::Structure,
 };
 
-/// A view that is ready to be asked.
+/// A view that is prepared for measuring.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The view.
     pub view: View,
-    /// Which records it is about.
+    /// Selects its records.
     pub filter: Filter,
-    /// Their key, including the interface if each has a table of its own.
+    /// The key of rows, including the interface if each interface has its own table.
     pub by: By,
-    /// What it counts distinct values of.
+    /// The fields whose distinct values it counts.
     pub of: Option<By>,
     /// The structure that answers it.
     pub structure: Structure,
-    /// The index of an earlier question that gets the same records, and whose sketch answers this one as well.
+    /// The index of an earlier question with the same records, whose sketch also answers this question.
     pub answered_by: Option<usize>,
-    /// Whether every measured interface feeds it; otherwise each packet feeds it once.
+    /// Whether every measured interface feeds it. Otherwise each packet feeds it once.
     pub is_fed_by_all: bool,
-    /// The index of the question of prefixes that gets what this one's candidates do not hold.
+    /// The index of the question of prefixes that gets the records that this one's candidates do not hold.
     pub feeds: Option<usize>,
-    /// If it is one of prefixes: the index of the list of addresses that feeds it instead of records. That one comes
-    /// earlier.
+    /// For a question of prefixes, the index of the list of addresses that feeds it instead of records. That list has a
+    /// lower index.
     pub fed_by: Option<usize>,
-    /// Whether the second record of a flow changes nothing: it counts distinct values of fields of the flow key.
+    /// Whether only the first record of a flow matters, because it counts distinct values of fields of the flow key.
     pub is_of_flows: bool,
-    /// Whether reports include the total that its rows are parts of.
+    /// Whether reports include the total of its rows.
     pub has_total: bool,
     /// The most rows of all its tables together, unless there are more tables.
     pub rows_max: usize,
 }
 
-/// Where a report has the answer to a question.
+/// The place of an answer in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AnswerPlace {
-    /// In a list of its own, whose rows are parts of the report's totals.
+    /// In its own list, whose rows are parts of the report's totals.
     List,
-    /// Among the views, after those of the user.
+    /// Among the views, after the user's views.
     Tables,
-    /// Among the views.
+    /// Among the user's views.
     Own,
 }
 
-/// The most rows of all tables of a standard view, unless there are more interfaces: hundreds of interfaces must not
-/// make a report long.
+/// The most rows of all tables of a standard view, unless there are more interfaces. So a report stays short even with
+/// hundreds of interfaces.
 const TABLES_ROWS_MAX: usize = 256;
 
-/// What views need of records whose packets another interface has fed.
+/// What views need from records whose packets another interface has fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeated {
     /// Nothing.
@@ -82,14 +82,14 @@ pub enum Repeated {
     Hashed,
 }
 
-/// All views, ready to be asked.
+/// All views, prepared for measuring.
 #[derive(Debug)]
 pub struct Views {
     /// The standard views, then the user's in the order of the configuration.
     pub questions: Vec<Question>,
-    /// How many of them, the first ones, are standard views.
+    /// How many of the first questions are standard views.
     standard: usize,
-    /// What they need of packets that another interface has fed.
+    /// What they need from packets that another interface has fed.
     pub repeated: Repeated,
     /// The interfaces that their tests select.
     pub directory: Arc<Directory>,
@@ -146,7 +146,7 @@ impl Views {
         Arc::new(Self { questions, standard: standard.len(), repeated, directory: Arc::new(directory), networks, geo })
     }
 
-    /// The most rows of a report with this many interfaces. A row that takes the place of two counts as two.
+    /// The most rows of a report with this many interfaces. A row of double size counts as two.
     pub fn rows(&self, interfaces: u64) -> u64 {
         let rows = |(nth, question): (usize, &Question)| {
             let View { top, per_interface, measure, .. } = &question.view;
@@ -162,7 +162,7 @@ impl Views {
         self.questions.iter().enumerate().map(rows).sum()
     }
 
-    /// The index of a standard view, unless it is switched off.
+    /// The index of a standard view; `None` if it is switched off.
     pub fn standard(&self, standard: Standard) -> Option<usize> {
         self.questions[..self.standard].iter().position(|question| question.view.name == standard.name())
     }
@@ -196,14 +196,14 @@ impl Views {
         self.questions.iter().any(|question| question.view.measure == Measure::NewFlows)
     }
 
-    /// What fields are read from besides records.
+    /// The sources of fields besides records.
     pub fn facts(&self) -> Facts<'_> {
         Facts { networks: &self.networks, geo: &self.geo, directions: &self.directory.directions }
     }
 }
 
 impl Question {
-    /// `None` if its fields do not fit into a key; the check of the configuration refuses that.
+    /// A question for a view. `None` if its fields do not fit into a key, which the check of the configuration refuses.
     fn new(
         (view, place): (View, AnswerPlace),
         estimates: &Estimates,
@@ -244,12 +244,12 @@ impl Question {
         })
     }
 
-    /// The index of the question whose sketch answers this one, which is the `nth`.
+    /// The index of the question whose sketch answers the `nth` question.
     pub fn sketch(&self, nth: usize) -> usize {
         self.answered_by.unwrap_or(nth)
     }
 
-    /// Whether records feed its sketch: it has a sketch of its own, and is not fed by a list of addresses.
+    /// Whether records feed its sketch, that is, it has its own sketch and is not fed by a list of addresses.
     pub const fn is_fed_by_records(&self) -> bool {
         self.fed_by.is_none() && self.answered_by.is_none()
     }
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_view_by_direction_follows_who_has_the_slot() {
+    fn a_view_by_direction_uses_the_current_interface_of_a_slot() {
         let config = Config::parse("views: [{name: w, by: [direction, proto]}]", "test").unwrap();
         let views = Views::new(&config, 4).unwrap();
         let by = &views.own().next().unwrap().1.by;
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_of_the_user_takes_the_place_of_a_standard_table_with_its_name() {
+    fn a_users_view_replaces_a_standard_table_of_the_same_name() {
         let names = |text: &str| {
             let views = Views::new(&Config::parse(text, "test").unwrap(), 4).unwrap();
             let names: Vec<String> = views.in_views().map(|(_, question)| question.view.name.clone()).collect();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_packets_that_fed_elsewhere_need_follows_from_the_views() {
+    fn the_views_decide_how_repeated_packets_are_measured() {
         let repeated = |text: &str| Views::new(&Config::parse(text, "test").unwrap(), 4).unwrap().repeated;
         assert_eq!(repeated(""), Repeated::Hashed);
         assert_eq!(repeated("standard_views: [flows, dscp]"), Repeated::Plain);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_interfaces_apart_is_fed_by_all_of_them() {
+    fn views_that_distinguish_interfaces_are_fed_by_all_of_them() {
         let is_fed_by_all = |view: &str| {
             let config = Config::parse(&format!("views: [{{name: w, {view}}}]"), "test").unwrap();
             let views = Views::new(&config, 4).unwrap();

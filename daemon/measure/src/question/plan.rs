@@ -1,4 +1,4 @@
-//! The planner: which structure answers a view, and what it costs.
+//! The planner: chooses the structure that answers a view.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub enum Structure {
         /// The relative standard error of a `HyperLogLog` of all keys, if the view wants the entropy.
         distinct: Option<f64>,
     },
-    /// Count-min with candidates, fed with what the candidates of a list of addresses do not hold.
+    /// Count-min with candidates, fed with the records that the candidates of a list of addresses do not hold.
     Prefixes {
         /// The usual distance between the bounds, as a share of the whole.
         error: f64,
@@ -44,15 +44,15 @@ pub enum Structure {
         pairs: u64,
         /// Keys with at least this many items stand out.
         smallest: u64,
-        /// The number of keys with a counter of their own.
+        /// The number of keys with their own counter.
         held: usize,
         /// The relative standard error of these counters.
         error: f64,
     },
 }
 
-/// Keys with a counter of their own, per listed row: enough that the keys that touch the most are among them long
-/// before a window ends.
+/// Keys with their own counter, per listed row. It is high enough that the largest keys are among them long before a
+/// window ends.
 const HELD_PER_ROW: usize = 4;
 /// The least number of such keys, even for short lists.
 const HELD_MIN: usize = 32;
@@ -60,10 +60,11 @@ const HELD_MIN: usize = 32;
 const HELD_MAX: usize = 512;
 /// Candidates per listed row.
 const CANDIDATES_PER_ROW: usize = 8;
-/// How much wider the bounds of prefixes are than those of addresses. So most of what is read for a prefix stays in the
-/// CPU's nearest cache. Listed prefixes became candidates early, and have much closer bounds.
+/// How much wider the bounds of prefixes are than those of addresses. The sketch of prefixes is so small that most of
+/// it stays in the CPU's nearest cache. Listed prefixes became candidates early, and have much closer bounds.
 const PREFIXES_WIDER: f64 = 4.0;
-/// The most interface tables that candidates are provided for: there may be more interfaces, but few carry much.
+/// The most interface tables for which candidates are provided. There may be more interfaces, but few have much
+/// traffic.
 const TABLES_MAX: usize = 16;
 
 impl Structure {
@@ -79,7 +80,7 @@ impl Structure {
         Self::HeavyHitters { error: view.error, candidates, distinct: None }
     }
 
-    /// The structure that answers both, if they are alike.
+    /// The structure that answers both, if they are of the same kind.
     pub fn and(self, other: Self) -> Option<Self> {
         match (self, other) {
             (
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_views_take_little_memory_where_little_is_asked() {
+    fn short_standard_views_take_little_memory() {
         let config = Config::default();
         let views = Views::new(&config, 4).unwrap();
         let standard = |view| views.standard(view).map(|nth| views.questions[nth].structure);

@@ -1,12 +1,12 @@
-//! Which questions share a sketch.
+//! Decides which questions share a sketch.
 //!
-//! A view of bytes counts packets as well, and its candidates are the keys that are large by either. So two views of
-//! the same keys of the same records can share a sketch, whatever their order and however many rows they have. The
-//! sketch has the smaller error of the two.
+//! A view of bytes also counts packets, and its candidates are the keys that are large by either. So two views of the
+//! same keys and the same records can share a sketch, whatever their order and number of rows. The sketch has the
+//! smaller error of the two.
 
 use super::{Question, Structure};
 
-/// Finds for each question an earlier one that gets the same records.
+/// Finds for each question an earlier one with the same keys and records.
 pub(super) fn share(questions: &mut [Question]) {
     for nth in 1..questions.len() {
         let (earlier, rest) = questions.split_at(nth);
@@ -23,7 +23,7 @@ pub(super) fn share(questions: &mut [Question]) {
     }
 }
 
-/// The structure that answers both, if both get the same records and `one` has a sketch of its own.
+/// The structure that answers both, if both get the same records and `one` has its own sketch.
 fn together(one: &Question, other: &Question) -> Option<Structure> {
     let (first, second) = (&one.view, &other.view);
     let is_fed_as = first.conditions == second.conditions
@@ -44,7 +44,7 @@ mod tests {
     /// The name of the question that answers another one, and the error and candidates of its sketch.
     type Sketch = (Option<String>, Option<(f64, usize)>);
 
-    /// What answers each of the user's questions.
+    /// The sketch that answers each of the user's questions.
     fn shared(standard: &str, views: &[&str]) -> Vec<Sketch> {
         let views: String = (0..).zip(views).map(|(nth, view)| format!("\n  - {{name: w{nth}, {view}}}")).collect();
         let text = format!("estimates: {{top_candidates: 64}}\nstandard_views: {standard}\nviews:{views}");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fed_otherwise_has_a_sketch_of_its_own() {
+    fn views_with_different_records_do_not_share_a_sketch() {
         for [one, other] in [
             ["by: [src_ip]", "by: [dst_ip]"],
             ["by: [src_ip]", "by: [src_ip], match: {proto: tcp}"],

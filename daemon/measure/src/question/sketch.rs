@@ -1,4 +1,4 @@
-//! The sketch of one question in a shard: what the open window answers to it.
+//! The sketch of one question in a shard.
 
 use weir_common::{ledger::Tally, record::Record};
 use weir_config::{
@@ -19,7 +19,7 @@ use crate::{
 pub struct ViewSketch {
     /// The sum of all matched records, scaled by their sampling rates.
     pub total: Tally,
-    /// The same by interface slot, if each interface has a table of its own whose rows do not add up to the sum.
+    /// The same by interface slot, if each interface has its own table whose rows do not add up to the sum.
     by_slot: Box<[Tally]>,
     /// The distinct keys, if the answers do not show how many there are.
     keys: Option<HyperLogLog>,
@@ -38,7 +38,7 @@ enum Answers {
 }
 
 impl Answers {
-    /// What it needs to know of each record; `None` if it does not look at records.
+    /// What it needs to know about each record; `None` if it does not look at records.
     const fn needs(&self) -> Option<Needs> {
         let (keys, hashes) = match self {
             Self::Total => return None,
@@ -59,7 +59,7 @@ struct PickedRecords {
     hashes: Vec<u64>,
     tallies: Vec<Tally>,
     packed: Vec<Packed<Tally>>,
-    /// The hash of what is counted distinct.
+    /// The hashes of the values that are counted distinct.
     items: Vec<u64>,
 }
 
@@ -144,15 +144,16 @@ impl PickedRecords {
     }
 }
 
-/// What a structure needs to know of a record.
+/// What a structure needs to know about a record.
 #[derive(Clone, Copy)]
 struct Needs {
     keys: bool,
     hashes: bool,
 }
 
-/// Adds each record to the sum with the index that `at` returns, if there is one. Often several in a row go to the same
-/// sum. These are added up first: adding to memory takes several times as long as adding to a register.
+/// Adds each record to the sum with the index that `at` returns, if there is one. Often several records in a row go to
+/// the same sum. These are added up first, because adding to memory takes several times as long as adding to a
+/// register.
 #[inline(always)]
 fn add_runs(sums: &mut [Tally], columns: Columns<'_>, at: impl Fn(&Record) -> usize) {
     if sums.is_empty() {
@@ -204,7 +205,7 @@ impl ViewSketch {
         Self { total: Tally::default(), by_slot, keys, answers, batch }
     }
 
-    /// Prefetches what the first of these records touch, if that is known without looking at them.
+    /// Prefetches the memory for the first of these records, if their keys need not be read for that.
     #[inline]
     pub fn prefetch(&self, question: &Question, columns: Columns<'_>) {
         let Answers::HeavyHitters(hitters) = &self.answers else { return };
@@ -284,7 +285,7 @@ impl ViewSketch {
             return false;
         };
         self.total.add(columns.total);
-        // One loop for each.
+        // Use a separate loop for each.
         match narrow {
             Narrow::IpVersion => add_runs(cells, columns, |record| Narrow::IpVersion.index(record)),
             Narrow::Proto => add_runs(cells, columns, |record| Narrow::Proto.index(record)),
@@ -293,8 +294,8 @@ impl ViewSketch {
         true
     }
 
-    /// Adds all records, if the view matches every record and its keys can be read straight from a record. Nothing has
-    /// to be gathered then.
+    /// Adds all records, if the view matches every record and its keys can be read directly from a record. Then nothing
+    /// has to be gathered.
     #[inline]
     fn absorb_all(
         &mut self,
@@ -326,7 +327,7 @@ impl ViewSketch {
         };
         match (&mut self.answers, of) {
             (Answers::HeavyHitters(hitters), None) => {
-                // One loop for each kind.
+                // Use a separate loop for each kind.
                 macro_rules! add {
                     ($kind:ident) => {
                         hitters.add_batch(
@@ -377,7 +378,7 @@ impl ViewSketch {
         true
     }
 
-    /// Adds the picked records to the sums of everything that the view matches.
+    /// Adds the picked records to the sum of all matched records.
     #[inline]
     fn add_totals(&mut self, passing: u32, columns: Columns<'_>) {
         let Self { total, by_slot, batch, .. } = self;
@@ -398,8 +399,8 @@ impl ViewSketch {
         if let Answers::Prefixes(prefixes) = &mut self.answers { Some(prefixes) } else { None }
     }
 
-    /// Adds what the candidates of the merged list of addresses hold to the merged view of their prefixes, which can be
-    /// read after that. Without such a list, everything has been added already.
+    /// Adds the sums of the candidates of the merged list of addresses to the merged view of their prefixes. After that
+    /// the view can be read. Without such a list, everything has been added already.
     pub fn finish_prefixes(&mut self, addresses: Option<&Self>, hash: &KeyedHash) {
         let Answers::Prefixes(prefixes) = &mut self.answers else { return };
         if let Some(addresses) = addresses {
@@ -423,7 +424,7 @@ impl ViewSketch {
         for other in others {
             self.merge_one(other)?;
         }
-        // All at once, so that their order does not matter.
+        // Merge all at once, so that their order does not matter.
         match &mut self.answers {
             Answers::HeavyHitters(one) => {
                 let others: Vec<_> = others.iter().filter_map(|other| other.hitters()).collect();
@@ -451,7 +452,7 @@ impl ViewSketch {
         if let Answers::HeavyHitters(hitters) = &self.answers { Some(hitters) } else { None }
     }
 
-    /// Merges everything of another sketch but heavy hitters and prefixes.
+    /// Merges everything from another sketch except heavy hitters and prefixes.
     fn merge_one(&mut self, other: &Self) -> Result<(), MergeError> {
         self.total.add(other.total);
         for (sum, other) in self.by_slot.iter_mut().zip(&other.by_slot) {
@@ -517,17 +518,17 @@ impl ViewSketch {
         self.keys.as_ref()
     }
 
-    /// How many keys there can be, if each has a cell of its own.
+    /// How many keys there can be, if each has its own cell.
     pub const fn cells(&self) -> Option<usize> {
         if let Answers::Table(cells) = &self.answers { Some(cells.len()) } else { None }
     }
 
-    /// Whether several keys of a group may have more together than [`ViewSketch::light`] says of the group.
+    /// Whether several keys of a group together may have more than the group's bound in [`ViewSketch::light`].
     pub fn has_strays(&self) -> bool {
         self.hitters().is_some_and(HeavyHitters::has_strays)
     }
 
-    /// An upper bound of what keys that are no candidates have, in groups.
+    /// Upper bounds for keys that are not candidates, by group.
     pub fn light(&self) -> Box<dyn Iterator<Item = Tally> + '_> {
         match &self.answers {
             Answers::HeavyHitters(hitters) => Box::new(hitters.light()),
@@ -563,7 +564,7 @@ impl ViewSketch {
         }
     }
 
-    /// Makes an empty sketch ready for hashes of another key, with these coins and places.
+    /// Prepares an empty sketch for hashes of another key, with these coins and places.
     pub const fn rekey(&mut self, key_id: u64, coins: u64, places: u64) {
         if let Some(keys) = &mut self.keys {
             keys.rekey(key_id);

@@ -1,11 +1,11 @@
-//! The true sizes that are possible for a sample: the tails of the binomial distribution, inverted.
+//! The possible true sizes for a sample: the inverted tails of the binomial distribution.
 //!
 //! A key of true size T, of which each unit is taken with probability p, has a sample of Bin(T, p). The probability
 //! that it is x or more, for x > Tp (or x or less, for x < Tp), is at most exp(-T D(x/T || p)), where D is the relative
 //! entropy of two coins (Chernoff, 1952). For whole units it is also at most the normal tail beyond sqrt(2 T D(k/T ||
 //! p)), with k = x - 1 (k = x + 1 for the lower tail): Zubkov and Serov, "A complete proof of universal inequalities
-//! for the distribution function of the binomial law", 2013. Where one of them is tighter, it is within a few per cent
-//! of the exact tail, so these limits are hardly wider than exact ones (a test).
+//! for the distribution function of the binomial law", 2013. The tighter of the two is within a few per cent of the
+//! exact tail, so these limits are hardly wider than exact ones (a test shows it).
 //!
 //! **Inverting** takes two steps of Newton's method and no table. T D(x/T || p) is convex in T: it falls to 0 at T =
 //! x/p and rises from there. So a step from any point ends on the side of the root that is further away from x/p, which
@@ -13,7 +13,7 @@
 
 use statrs::function::erf::erfc_inv;
 
-/// How often one unit is taken, and how many units all keys have together.
+/// The probability of a draw, and the number of units of all keys together.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw {
     /// The probability that a unit is taken, above 0 and below 1.
@@ -48,15 +48,15 @@ impl Draw {
         if x <= 0.0 {
             return 0.0;
         }
-        // The larger the size, the larger its share of the failures. So too small a size gives a larger one that is
-        // still too small.
+        // A larger size has a larger share of the failures. So from a size that is too small follows a larger one that
+        // is still too small.
         let small = self.size::<1>(x, self.exponent(x), Side::Below);
         self.size::<2>(x, self.exponent(small), Side::Below)
     }
 
     /// The largest possible size of a key with a sample of `x` units.
     pub fn largest(&self, x: f64) -> f64 {
-        // A possible size gives one that is not too small.
+        // From a possible size follows one that is not too small.
         let possible = self.size::<1>(x, self.least, Side::Above);
         let possible = if self.is_possible(x, possible) { possible } else { x / self.p };
         self.size::<2>(x, self.exponent(possible), Side::Above)
@@ -67,7 +67,7 @@ impl Draw {
         (self.budget - size.max(1.0).ln()).max(self.least)
     }
 
-    /// Whether a key of this size, above x/p, has so small a sample often enough.
+    /// Whether a key of this size, above x/p, has such a small sample often enough.
     fn is_possible(&self, x: f64, size: f64) -> bool {
         let (x, exponent) = self.edge(x, self.exponent(size), Side::Above);
         divergence(x, size, self.p) <= exponent
@@ -80,7 +80,8 @@ impl Draw {
         if side == Side::Below { size.max(x) } else { size }
     }
 
-    /// Where to take T D(x/T || p), and its value for a tail of exp(-exponent), by the tighter of the two laws.
+    /// The point at which to evaluate T D(x/T || p), and its value for a tail of exp(-exponent), by the tighter of the
+    /// two laws.
     fn edge(&self, x: f64, exponent: f64, side: Side) -> (f64, f64) {
         match side {
             Side::Below if self.whole && x >= 4.0 => (x - 1.0, normal(exponent)),
@@ -102,7 +103,7 @@ fn invert<const STEPS: usize>(x: f64, exponent: f64, p: f64, side: Side) -> f64 
         return exponent / -(-p).ln_1p();
     }
     if side == Side::Below && exponent >= -x * p.ln() {
-        // Even a key that was taken completely is not rare enough.
+        // Even that a key of size x was taken completely is not rare enough.
         return x;
     }
     let mean = x / p;
@@ -129,7 +130,7 @@ fn invert<const STEPS: usize>(x: f64, exponent: f64, p: f64, side: Side) -> f64 
 
 /// T D(x/T || p), for x from 0 to T.
 fn divergence(x: f64, size: f64, p: f64) -> f64 {
-    // The distance of the sample from its mean: near the mean, the terms are large and nearly cancel.
+    // Use the distance of the sample from its mean, because near the mean the terms are large and nearly cancel.
     let off = x - size * p;
     let term = |part: f64, mean: f64, off: f64| if part <= 0.0 { 0.0 } else { part * (off / mean).ln_1p() };
     term(x, size * p, off) + term(size - x, size * (1.0 - p), -off)
@@ -180,7 +181,7 @@ mod tests {
         ln_binomial(size, x) + x as f64 * p.ln() + (size - x) as f64 * (-p).ln_1p()
     }
 
-    /// The limits of the exact tails, by trying.
+    /// The limits of the exact tails, by trial.
     fn exact(total: f64, p: f64, x: u64) -> (u64, u64) {
         let possible = |size: u64, side| ln_tail(size, p, x, side) > (SHARE * size as f64 / total).ln();
         let mean = (x as f64 / p) as u64;
@@ -197,7 +198,8 @@ mod tests {
         (if x == 0 { 0 } else { least }, largest)
     }
 
-    /// Never tighter than the exact limits, and on either side at most an eighth further away from the mean.
+    /// The limits are never tighter than the exact ones, and on either side at most an eighth further away from the
+    /// mean.
     #[test]
     fn limits_hold_and_are_hardly_wider_than_exact_ones() {
         let mut widest = 0.0_f64;
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn newtons_method_ends_on_the_safe_side_and_close() {
+    fn newtons_method_ends_close_to_the_root_on_the_safe_side() {
         let (mut below, mut above) = (0.0_f64, 0.0_f64);
         for p in [0.5, 0.1, 0.01, 1e-3, 1.0 / 65_535.0] {
             for x in [0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e6] {

@@ -1,21 +1,21 @@
-//! The error of sampling: bounds that hold for a whole list at once, and the value in between.
+//! The error of sampling: bounds that hold for a whole list at once, and the value between them.
 //!
-//! A list favours lucky keys. So bounds that hold for a key chosen beforehand do not hold for a list: of many small
-//! keys it shows those whose samples are far too large. These bounds hold for *all* keys of a dimension together, in
-//! packets and in bytes, below and above, with the stated confidence. So they hold for those in a list, however it
-//! chose them (Berk et al., "Valid post-selection inference", 2013).
+//! A list favours lucky keys. So bounds that hold for a key chosen beforehand do not hold for a list: among many small
+//! keys, it shows those whose samples are far too large. The bounds here hold for *all* keys of a dimension together,
+//! in packets and in bytes, below and above, with the stated confidence. So they hold for the keys of a list, however
+//! they were chosen (Berk et al., "Valid post-selection inference", 2013).
 //!
-//! How: packets, bytes, lower and upper bounds each get a quarter of 1 - confidence. That share is divided by size: if
-//! all keys have `total`, the bounds of a key of true size T may fail with the probability share * T / total. These add
-//! up to the share (Bonferroni's inequality, with weights). The possible sizes T of a key with a sample x are those for
-//! which x is not too far out (`limits.rs`).
+//! The method: packets and bytes, lower and upper bounds each get a quarter of 1 - confidence. That share is divided by
+//! size: if all keys have `total`, the bounds of a key of true size T may fail with the probability share * T / total.
+//! These add up to the share (Bonferroni's inequality, with weights). The possible sizes T of a key with a sample x are
+//! those for which x is not too far out (`limits.rs`).
 //!
-//! Packets that are drawn one by one, all at one rate, have a sample of Bin(T, 1/N). Everything else is covered by
+//! If packets are drawn one by one, all at one rate, the sample is Bin(T, 1/N). All other cases are covered by
 //! Chernoff's tail of Bin(S / B, 1/N). S is the true sum, B the largest unit that one draw takes (the largest packet,
 //! or buffer of merged packets), and N the highest rate in force. A unit of size b <= B that is taken with probability
-//! 1/n >= 1/N, and then counts n b, has the cumulant generating function, in units of NB,
-//! ln(1 + (exp(s n b / (N B)) - 1) / n). That is convex in b and 0 at b = 0, hence at most b/B of its value at b = B;
-//! and there it rises with n (Hoeffding, 1963). So that of the sum is at most that of the binomial variable.
+//! 1/n >= 1/N, and then counts n b, has the cumulant generating function, in units of NB, ln(1 + (exp(s n b / (N B)) -
+//! 1) / n). That is convex in b and 0 at b = 0, hence at most b/B of its value at b = B; and there it rises with n
+//! (Hoeffding, 1963). So the function of the sum is at most that of the binomial variable.
 
 mod limits;
 mod value;
@@ -33,7 +33,7 @@ pub struct SamplingError {
     bytes: Drawn,
 }
 
-/// One metric of it.
+/// The error of one metric.
 #[derive(Clone, Copy, Debug)]
 struct Drawn {
     draw: Draw,
@@ -42,22 +42,22 @@ struct Drawn {
     total: u64,
 }
 
-/// How a window was sampled.
+/// The sampling of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
     /// N: no packet was left out at a higher rate than one in N.
     pub rate: u32,
     /// Whether all packets were drawn at this rate.
     pub is_steady: bool,
-    /// The most that one draw takes: one packet of the largest size, or more where offloads merge packets.
+    /// The most that one draw takes: one packet of the largest size, or more if offloads merge packets.
     pub largest: Tally,
-    /// The least that all keys have together.
+    /// A lower bound of the sum of all keys.
     pub total: Tally,
 }
 
 impl SamplingError {
-    /// The error of this sampling, with bounds that fail together with the probability 1 - `confidence`, for all keys
-    /// of a dimension.
+    /// The error of this sampling. The bounds of all keys of a dimension hold together with the probability
+    /// `confidence`.
     pub fn new(sampling: Sampling, confidence: f64) -> Self {
         /// Packets and bytes, below and above.
         const SHARES: f64 = 4.0;
@@ -84,14 +84,14 @@ impl SamplingError {
         let size = unit / self.rate as f64;
         let least = size * draw.least(lower as f64 / unit) * (1.0 - ROUNDING);
         let largest = size * draw.largest(upper as f64 / unit) * (1.0 + ROUNDING);
-        // A lucky draw of a key that has nearly everything may stand for more than there was.
+        // The samples of a lucky key that has nearly everything may stand for more than there was.
         let largest = (largest as u64).min(*total);
         ((least.ceil() as u64).min(largest), largest)
     }
 
-    /// The likeliest true sums of a key whose samples, each times its rate, add up to `scaled`. The list that shows it
-    /// needed `needed` of that in this metric; 0 if the list has room for all. If the rate changed, it is unknown how
-    /// many packets were taken at which rate. Then it is the scaled sum, which is right on average.
+    /// The likeliest true sums of a key whose samples, each times its rate, add up to `scaled`. To be listed, a key
+    /// needed `needed` in this metric; 0 if the list has room for all. If the rate changed, it is unknown how many
+    /// packets were taken at which rate. Then the result is the scaled sum, which is right on average.
     pub fn likeliest(&self, scaled: Tally, metric: Metric, needed: u64) -> Tally {
         if !self.is_steady {
             return scaled;
@@ -105,8 +105,8 @@ impl SamplingError {
         Tally::new(packets.round() as u64, (scaled.bytes as f64 * part).round() as u64)
     }
 
-    /// The taken part of a sum of samples, each times its rate; exact if the rate is steady. What was taken at a lower
-    /// rate counts for less.
+    /// The taken part of a sum of samples, each times its rate; exact if the rate is steady. Packets that were taken at
+    /// a lower rate count for less.
     pub const fn taken(&self, scaled: Tally) -> Tally {
         Tally::new(scaled.packets / self.rate, scaled.bytes / self.rate)
     }
@@ -137,7 +137,7 @@ mod tests {
     const PACKET: Tally = Tally::new(1, 1_514);
 
     #[test]
-    fn what_was_sampled_is_the_least_and_a_packet_may_be_all_there_was() {
+    fn the_sample_is_the_lower_bound_and_one_packet_may_have_been_all() {
         let error = error(true, PACKET);
         assert_eq!(error.bounds(Metric::Packets, 10, 10).0, 1);
         assert_eq!(error.bounds(Metric::Packets, 0, 0).0, 0);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_more_than_all_have() {
+    fn no_key_has_more_than_the_total() {
         assert_eq!(error(true, PACKET).bounds(Metric::Packets, 590_000, 600_000).1, 60_000);
         // 7,000 of 60,000 packets were taken; a draw of 1 in 10 takes 6,000 on average.
         assert_eq!(error(true, PACKET).bounds(Metric::Packets, 70_000, 70_000), (60_000, 60_000));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn less_is_known_where_the_rate_changed_or_a_draw_takes_more() {
+    fn a_changed_rate_or_a_larger_draw_widens_the_bounds() {
         let width = |error: SamplingError| {
             let (lower, upper) = error.bounds(Metric::Packets, 10_000, 10_000);
             upper - lower
@@ -171,9 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn the_likeliest_is_between_what_was_taken_and_the_scaled_sum() {
+    fn the_likeliest_size_is_between_the_sample_and_the_scaled_sum() {
         let (steady, scaled) = (error(true, PACKET), Tally::new(300, 30_000));
-        assert_eq!(steady.likeliest(scaled, Metric::Packets, 0), scaled, "far above what it took to be listed");
+        assert_eq!(
+            steady.likeliest(scaled, Metric::Packets, 0),
+            scaled,
+            "far above the least that was needed to be listed"
+        );
         assert_eq!(steady.likeliest(scaled, Metric::Bytes, 30_000), Tally::new(30, 3_000), "just enough to be listed");
         let between = steady.likeliest(scaled, Metric::Packets, 250);
         assert!((150..300).contains(&between.packets), "{between:?}");

@@ -3,13 +3,13 @@
 //! A list favours lucky keys: the mean of their samples, scaled up, is above the mean of their sizes (the winner's
 //! curse). So the value is the size T for which the sample x is likeliest *among the samples that get a key into the
 //! list*, which are those of at least c: T maximises P(X = x | X >= c) (Zhong and Prentice, 2008). For samples far
-//! above c this is x/p. For a sample of exactly c, it is the smallest possible size.
+//! above c, T is x/p. For a sample of exactly c, T is the smallest possible size.
 //!
 //! For Bin(T, p), the ratio of the likelihoods of T and T + 1 says that x is nearly the mean of the samples of at least
 //! c: x = Tp + Tp(1 - p) P(X = c - 1 | T) / P(X >= c | T). With a normal variable for X, that becomes a function of one
 //! number, which is tabulated. Most values are within a tenth of a sample's standard deviation from the exact maximum;
-//! those of samples just above a large c, where c is far out in the distribution's tail, are within 2 per cent (a
-//! test).
+//! for samples just above a large c, where c is far out in the distribution's tail, the values are within 2 per cent (a
+//! test shows it).
 
 use std::sync::LazyLock;
 
@@ -23,15 +23,16 @@ pub fn likeliest(x: f64, c: f64, p: f64) -> f64 {
     if x <= c {
         return x;
     }
-    // Samples are whole: the distribution's step at c begins half a unit below.
+    // Samples are whole numbers: the distribution's step at c begins half a unit below.
     let edge = c - 0.5;
     let next = |mean: f64| {
-        // Half-way between the variance at the mean and that at the sample, which may be nearly all of the key.
+        // Take the middle of the variance at the mean and the variance at the sample, which may be nearly the whole
+        // key.
         let variance = (mean * (1.0 - p)).midpoint(x * (1.0 - x * p / mean));
         let deviation = variance.sqrt();
         (edge + deviation * mean_above_edge((x - edge) / deviation)).max(x * p)
     };
-    // From the second round on only half of each step: whole steps would oscillate.
+    // From the second round on take only half of each step, because full steps would oscillate.
     let mean = (1..ROUNDS).fold(next(x), |mean, _| mean.midpoint(next(mean)));
     mean / p
 }
@@ -42,14 +43,14 @@ fn mean_above_edge(seen: f64) -> f64 {
     let at = entries.partition_point(|(_, of_part)| *of_part <= seen);
     match (at.checked_sub(1).map(|before| entries[before]), entries.get(at)) {
         (Some((mean, of_part)), Some((next, of_next))) => mean + (next - mean) * (seen - of_part) / (of_next - of_part),
-        // Nearly all of it is above 0.
+        // Nearly the whole distribution is above 0.
         (_, None) => seen,
-        // So little of it is above 0 that only the slope there matters.
+        // So little of the distribution is above 0 that only the slope there matters.
         (None, _) => -1.0 / seen.max(f64::MIN_POSITIVE),
     }
 }
 
-/// Means, and for each the mean of the part above 0, both rising.
+/// Means, each with the mean of the part above 0. Both ascend.
 struct Table([(f64, f64); Table::ENTRIES]);
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
@@ -73,7 +74,7 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// The T that maximises P(X = x | X >= c), by trying all.
+    /// The T that maximises P(X = x | X >= c), by trying all sizes.
     fn exact(x: u64, c: u64, p: f64) -> u64 {
         let most = (x as f64 / p) as u64 + 10;
         let ln_likelihood = |size: u64| {
@@ -89,7 +90,7 @@ mod tests {
         (x..=most).max_by(|one, other| ln_likelihood(*one).total_cmp(&ln_likelihood(*other))).unwrap_or(x)
     }
 
-    /// Panics unless it is near the exact one.
+    /// Panics unless the value is near the exact one.
     fn compare(x: u64, c: u64, rate: f64) {
         let (found, exact) = (likeliest(x as f64, c as f64, 1.0 / rate), exact(x, c, 1.0 / rate));
         let deviation = (x as f64 * (1.0 - 1.0 / rate)).sqrt() * rate;
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_so_for_samples_just_above_a_large_one() {
+    fn it_is_nearly_so_for_samples_just_above_a_large_limit() {
         for x in [1_001, 1_002, 1_010, 1_100] {
             compare(x, 1_000, 2.0);
         }

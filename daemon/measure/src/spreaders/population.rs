@@ -1,4 +1,4 @@
-//! The likeliest number of a key, given the numbers of all others.
+//! The likeliest number of a key, given the numbers of all other keys.
 
 use weir_config::view::ViewKey;
 use weir_sketch::{Estimate, Survey};
@@ -11,7 +11,7 @@ pub struct Likely {
 }
 
 impl Likely {
-    /// From the bounds of a held key: they are roughly `DEVIATIONS` standard deviations apart.
+    /// The number of a held key. Its bounds are roughly `DEVIATIONS` standard deviations apart.
     pub fn of(held: Estimate) -> Self {
         const DEVIATIONS: f64 = 12.0;
         let deviation = (held.upper - held.lower) as f64 / DEVIATIONS;
@@ -29,22 +29,23 @@ impl Likely {
     }
 }
 
-/// What the lines say about all keys that may be listed.
+/// The distribution of all keys that may be listed, from the lines.
 ///
-/// A list favours lucky keys. So an estimate is shrunk towards the median, the more so the less keys differ beyond
-/// chance (Morris, "Parametric empirical Bayes inference", 1983). One that stands out from all others stays as it is.
+/// A list favours lucky keys. So an estimate is shrunk towards the median. The less keys differ beyond chance, the more
+/// it is shrunk (Morris, "Parametric empirical Bayes inference", 1983). An estimate that stands out from all others
+/// stays as it is.
 pub struct Population<'a> {
     survey: &'a Survey<'a, ViewKey>,
     /// The median.
     usual: f64,
-    /// The variance among keys, without that of chance.
+    /// The variance among keys, without the part that is due to chance.
     variance: f64,
     /// A distance from the median, in standard deviations, that hardly any key has by chance.
     outstanding: f64,
 }
 
 impl<'a> Population<'a> {
-    /// From unbiased numbers.
+    /// The distribution of these unbiased numbers.
     pub fn of(survey: &'a Survey<'a, ViewKey>, found: impl Iterator<Item = f64>) -> Self {
         /// The distance between the quartiles of a normal distribution, in standard deviations.
         const QUARTILES: f64 = 1.349;
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn estimates_are_drawn_to_what_is_usual_as_far_as_chance_explains_them() {
+    fn estimates_are_shrunk_as_far_as_chance_explains_their_differences() {
         let mut lines = Spread::with_resolution(10_000, 100, 0.04, 7);
         lines.insert_batch(
             &(0..9_000).map(mix).collect::<Vec<_>>(),
@@ -86,13 +87,13 @@ mod tests {
         let survey = lines.survey();
         let chance = survey.deviation(0.0);
         assert!(chance > 1.0, "{chance}");
-        // Only as far apart as chance makes them: no key differs.
+        // The numbers differ only as much as by chance, so all keys are equal.
         let alike = Population::of(&survey, (-50..=50).map(|n| 0.6 * chance * f64::from(n) / 25.0));
         assert_eq!((alike.usual, alike.variance), (0.0, 0.0));
         assert_eq!(alike.likely(chance), Likely { value: 0.0, variance: 0.0 });
         let far = 4.0 * survey.deviation(4.0 * chance);
-        assert_eq!(alike.likely(far).value, far, "one that stands out stays as it is");
-        // Three times as far apart: eight ninths of the variance is their own.
+        assert_eq!(alike.likely(far).value, far, "a number that stands out stays as it is");
+        // The numbers differ three times as much, so eight ninths of the variance is among the keys.
         let different = Population::of(&survey, (-50..=50).map(|n| 3.0 * 1.349 * chance * f64::from(n) / 50.0));
         let likely = different.likely(chance);
         assert!((0.8..0.95).contains(&(likely.value / chance)), "{likely:?}, {chance}");
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_sure_has_a_say() {
+    fn the_more_certain_number_has_more_weight() {
         let [exact, near, far] =
             [(100.0, 0.0), (110.0, 4.0), (200.0, 16.0)].map(|(value, variance)| Likely { value, variance });
         assert_eq!((exact.and(far), far.and(exact)), (exact, exact));

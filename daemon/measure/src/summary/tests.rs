@@ -24,8 +24,8 @@ fn flows(closed: Closed, plan: &Views) -> Vec<Ranked<ViewKey>> {
     summary.views[0].ranking().unwrap().by_bytes.clone()
 }
 
-/// A window of one flow of 10,000 packets of 100 bytes, one in ten of which was taken: `came` arrived, and `lost`
-/// were lost.
+/// A window of one flow with 10,000 packets of 100 bytes. One packet in ten was taken: `came` of them arrived, and
+/// `lost` were lost.
 fn sampled(came: u64, lost: u64) -> Closed {
     let estimates = Estimates { top_error: 0.01, ..Estimates::default() };
     let mut shard = Box::new(Shard::new(&estimates, &plan(&estimates, 10), Key([1, 2])));
@@ -44,7 +44,7 @@ fn sampled(came: u64, lost: u64) -> Closed {
 }
 
 #[test]
-fn packets_that_no_slot_was_found_for_have_a_ledger() {
+fn packets_without_a_slot_have_a_ledger() {
     let mut closed = sampled(1_000, 0);
     closed.shard.attributed[OTHERS as usize] = Tally::new(2, 200);
     closed.edge.others.seen = Tally::new(2, 200);
@@ -65,7 +65,7 @@ fn only_flow(closed: Closed) -> Ranked<ViewKey> {
     flows(closed, &plan)[0]
 }
 
-/// A worker's window with this many packets of 100 bytes, each of a flow of its own; `before` packets came before.
+/// A worker's window with this many packets of 100 bytes, each of a different flow. `before` packets came earlier.
 fn worker(packets: u64, before: u64, ring_peak: f64) -> Closed {
     let estimates = Estimates::default();
     let mut shard = Box::new(Shard::new(&estimates, &plan(&estimates, 10), Key([1, 2])));
@@ -84,14 +84,14 @@ fn worker(packets: u64, before: u64, ring_peak: f64) -> Closed {
     edge.sizes[size_class(100)] = 2 * packets;
     edge.sizes[size_class(60)] = 5;
     let mut rates = [Rates::default(), Rates::default()];
-    // Each interface is read by one worker.
+    // One worker reads each interface.
     rates[usize::from(before > 0)].add(Tally::new(7, 700), Duration::from_secs(1));
     edge.rates = rates.into();
     Closed { ring_peak: Some(ring_peak), ..Closed::new(shard, edge) }
 }
 
 #[test]
-fn what_workers_have_adds_up() {
+fn the_parts_of_workers_add_up() {
     let plan = plan(&Estimates::default(), 10);
     let merge = |window: &mut [Closed]| {
         for closed in window.iter_mut() {
@@ -99,7 +99,7 @@ fn what_workers_have_adds_up() {
         }
         Summary::merge(window, &plan, 2, FilterState::steadily(&seen()), 0.999).unwrap()
     };
-    // 50 of the flows are also those of the first worker.
+    // The first worker also has 50 of these flows.
     let summary = merge(&mut [worker(100, 0, 0.25), worker(200, 50, 0.5)]);
     assert_eq!((summary.seen(), summary.fed()), (Tally::new(624, 62_000), Tally::new(618, 61_640)));
     assert_eq!((summary.records, summary.cache_hit_rate(), summary.ring_peak), (300, Some(0.5), Some(0.5)));
@@ -107,7 +107,7 @@ fn what_workers_have_adds_up() {
     assert!((245..=255).contains(&summary.flows.value), "{:?}", summary.flows);
     assert_eq!([summary.sources, summary.destinations].map(|estimate| estimate.value), [1, 1]);
     assert_eq!((summary.new_flows.count.lower, summary.sampling, summary.confidence), (300, 1, 1.0));
-    assert!(summary.uncertainty.sampling.is_none(), "nothing was left to chance");
+    assert!(summary.uncertainty.sampling.is_none(), "nothing was sampled");
     assert_eq!(summary.ledgers.iter().map(|ledger| ledger.attributed.packets).collect::<Vec<_>>(), [600, 0]);
     assert_eq!(summary.sizes.len(), 610);
     assert_eq!(summary.sizes.count_between(60, 60), 10);
@@ -121,7 +121,7 @@ fn what_workers_have_adds_up() {
 
 /// Packets that an offload merged, or whose sizes are not reported yet, may be larger than the largest known one.
 #[test]
-fn packets_that_were_left_out_are_as_large_as_any_whose_size_is_known() {
+fn left_out_packets_may_be_as_large_as_the_largest_known_size() {
     let sampling = |change: fn(&mut Closed)| {
         let mut closed = sampled(1_000, 0);
         change(&mut closed);
@@ -152,7 +152,7 @@ fn a_rate_that_changed_widens_the_bounds_of_tcp_counts() {
 }
 
 #[test]
-fn what_was_lost_after_it_was_drawn_stands_for_what_was_left_out() {
+fn a_packet_that_is_lost_after_its_draw_stands_for_those_that_were_left_out() {
     let whole = only_flow(sampled(1_000, 0));
     assert!(whole.packets.upper < 12_000 && whole.packets.lower > 8_000, "{whole:?}");
     let ranked = only_flow(sampled(100, 900));
@@ -163,7 +163,7 @@ fn what_was_lost_after_it_was_drawn_stands_for_what_was_left_out() {
 }
 
 #[test]
-fn what_a_socket_dropped_before_it_was_drawn_stands_for_itself() {
+fn a_packet_that_a_socket_drops_before_a_draw_counts_once() {
     let mut closed = sampled(1_000, 0);
     let none = only_flow(sampled(1_000, 0));
     closed.edge.counters[0].lost[Loss::SocketDrop as usize] = Tally::new(7, 700);
@@ -176,7 +176,7 @@ fn what_a_socket_dropped_before_it_was_drawn_stands_for_itself() {
 
 /// All uncertain packets may belong to any one row.
 #[test]
-fn upper_bounds_have_room_for_what_is_not_certain() {
+fn upper_bounds_include_uncertain_packets() {
     let mut closed = sampled(1_000, 0);
     let none = only_flow(sampled(1_000, 0));
     closed.edge.counters[0].uncertain = Uncertain { least: Tally::new(10, 1_000), most: Tally::new(12, 1_300) };
@@ -188,7 +188,7 @@ fn upper_bounds_have_room_for_what_is_not_certain() {
 
 /// The uncertain packets of one interface do not widen the bounds of another.
 #[test]
-fn what_is_not_certain_is_of_its_own_interface() {
+fn uncertain_packets_widen_only_the_bounds_of_their_interface() {
     let plan = plan(&Estimates::default(), 10);
     let most = |uncertain: bool| {
         let mut closed = worker(100, 0, 0.0);
@@ -206,7 +206,7 @@ fn what_is_not_certain_is_of_its_own_interface() {
 /// A truncated list favours lucky keys: the value of its last row is less than its sample says. A list with room
 /// for all keys has no such bias.
 #[test]
-fn values_of_a_list_that_was_cut_allow_for_luck() {
+fn values_of_a_truncated_list_allow_for_luck() {
     let listed = |top| {
         let plan = plan(&Estimates::default(), top);
         let mut shard = Box::new(Shard::new(&Estimates::default(), &plan, Key([1, 2])));

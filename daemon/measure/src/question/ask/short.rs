@@ -1,16 +1,16 @@
-//! The short grammar of a query, which says what people say: `:443`, `tcp/443`, `udp`, `192.0.2.7:443`, `AS64496`.
+//! The short forms of a query: `:443`, `tcp/443`, `udp`, `192.0.2.7:443`, `AS64496`.
 //!
-//! A query in it stands for several with fields, one for each way in which a list or view may have such keys. Addresses
-//! and prefixes need no short form, and names are resolved before: [`is_name`].
+//! A short form stands for several queries with fields, one for each kind of key that a list or view may have.
+//! Addresses and prefixes need no short form, and names are resolved before: [`is_name`].
 
 use std::net::{IpAddr, SocketAddr};
 
 use weir_config::names::protocol::protocol_number;
 
-/// The protocols that a port without a protocol may be of.
+/// The possible protocols of a port without a protocol.
 const OF_PORTS: [&str; 2] = ["tcp", "udp"];
 
-/// The queries that a short one stands for. `None` if it is not short.
+/// The queries for which a short form stands. `None` if the text is not a short form.
 pub fn meant(text: &str) -> Option<Vec<String>> {
     let text = text.trim();
     if let Some(port) = text.strip_prefix(':').and_then(port) {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_say_stands_for_fields() {
+    fn short_forms_stand_for_fields() {
         let ports = ["proto=tcp,port=443", "proto=udp,port=443", "port=443", "src_port=443", "dst_port=443"];
         assert_eq!(meant(":443").unwrap(), ports);
         assert_eq!(meant("tcp/443").unwrap()[0], "proto=tcp,port=443");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_what_is_nothing_else() {
+    fn only_texts_without_another_meaning_are_names() {
         for name in ["example.net", "example.net.", "fritz.box", "router", "a-b_c.example"] {
             assert!(is_name(name), "{name}");
         }
