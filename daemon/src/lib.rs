@@ -14,9 +14,11 @@
 //! window. The [`fleet`] assigns the ring of each CPU to a worker. [`control`] answers queries to a running weir,
 //! [`reload`] prepares a new configuration for it, and [`handover`] passes its state to the next weir. [`seconds`]
 //! makes the message of each second for subscribers. [`top`] connects the live screen, and [`web`] the page. [`doctor`]
-//! says what this machine can do. [`memory`] plans how much memory all that needs, also for a [`replay`]. [`state`] is
-//! kept across restarts. [`needs`] decides which capabilities are kept. [`show`] prints the results of commands for
-//! people. [`external`] runs commands that are separate programs.
+//! says what this machine can do.
+//!
+//! [`memory`] plans how much memory all that needs, also for a [`replay`]. [`state`] is kept across restarts. [`needs`]
+//! decides which capabilities are kept. [`show`] prints the results of commands for people. [`external`] runs commands
+//! that are separate programs.
 
 #![deny(unsafe_code)]
 

@@ -36,7 +36,7 @@ pub enum Lacks {
 }
 
 impl Key {
-    /// The identity of the flow: what a packet lacks is not part of it.
+    /// The identity of the flow, which does not depend on the part that a packet lacks.
     #[must_use]
     pub fn flow(self) -> Self {
         Self { lacks: Lacks::Nothing, ..self }

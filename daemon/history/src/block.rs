@@ -190,6 +190,7 @@ impl Block {
     /// Reads the block at the start of these bytes. Returns it and the remaining bytes.
     ///
     /// # Errors
+    ///
     /// The bytes do not begin with a valid block of this observer.
     pub fn read<'b>(bytes: &'b [u8], observer: &str) -> Result<(Self, &'b [u8]), NoBlock> {
         let (head, rest) = bytes.split_at_checked(HEAD).ok_or(NoBlock::Torn)?;

@@ -89,6 +89,7 @@ impl Asker {
     /// Sends a query. `wake` is called when the answer has arrived.
     ///
     /// # Errors
+    ///
     /// Too many queries wait already.
     pub fn ask(&self, query: Query, wake: impl FnOnce() + Send + 'static) -> Result<Receiver<Answer>, String> {
         let (reply, answer) = bounded(1);

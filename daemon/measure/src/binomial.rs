@@ -16,8 +16,9 @@ use statrs::function::{beta::checked_beta_reg, erf::erfc};
 /// enough.
 const LARGE: f64 = 5_000.0;
 
-/// The probability of at most `k` successes in `n` trials, each of which succeeds with probability `p`. Returns 1 for
-/// arguments that are not finite, so no bound becomes narrower.
+/// The probability of at most `k` successes in `n` trials, each of which succeeds with probability `p`.
+///
+/// Returns 1 for arguments that are not finite, so no bound becomes narrower.
 pub fn at_most(n: f64, p: f64, k: f64) -> f64 {
     tail(n, (p, 1.0 - p), k)
 }

@@ -12,8 +12,9 @@ pub fn filter(settings: &SeenFlows, key_id: u64) -> Seen {
     seen
 }
 
-/// Decides when the filter is rotated: when a generation is over, or earlier if the filter is full. Any ascending clock
-/// can be used: the daemon uses the monotonic clock, a replay that of the capture.
+/// Decides when the filter is rotated: when a generation is over, or earlier if the filter is full.
+///
+/// Any ascending clock can be used: the daemon uses the monotonic clock, a replay that of the capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation {
     generation: Duration,

@@ -79,10 +79,11 @@ impl Window {
         self.end.monotonic.saturating_sub(now.monotonic)
     }
 
-    /// Ends the window once its end is reached. Returns it and the next one, which is open at `now`. The next window
-    /// begins where this one ended, and ends at the next multiple of `interval`. There are two exceptions: the wall
-    /// clock was stepped, or this window is closed so late that it has many packets from after its end. Then it ends
-    /// now, and the next one begins now.
+    /// Ends the window once its end is reached. Returns it and the next one, which is open at `now`.
+    ///
+    /// The next window begins where this one ended, and ends at the next multiple of `interval`. There are two
+    /// exceptions: the wall clock was stepped, or this window is closed so late that it has many packets from after its
+    /// end. Then it ends now, and the next one begins now.
     pub fn advance(self, now: Moment, interval: Duration) -> (Span, Self) {
         let late = now.monotonic.saturating_sub(self.end.monotonic);
         if self.step(now).is_some() || late > (interval / LATE_PART).clamp(LATE_MIN, LATE_MAX) {

@@ -155,6 +155,7 @@ impl Listener for Reports<'_> {
 /// Replays captures and passes the report of each window to `deliver`. Returns the broken captures.
 ///
 /// # Errors
+///
 /// The replay is impossible. A broken capture is not an error: its readable part is reported.
 pub fn replay(
     config: &Config,

@@ -1,5 +1,6 @@
-//! Assigns each packet of a capture to a window. Time advances with the packets. But captures are not always sorted,
-//! and the clock may have been set back meanwhile:
+//! Assigns each packet of a capture to a window.
+//!
+//! Time advances with the packets. But captures are not always sorted, and the clock may have been set back meanwhile:
 //!
 //! - A packet after the open window waits until the open window is over, that is, until a packet arrives that is
 //!   [`HOLD_NS`] later than the window's end. Until then further packets may belong to the open window. The next window

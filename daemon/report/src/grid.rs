@@ -202,6 +202,7 @@ impl Grid {
     /// Writes all rows in any width.
     ///
     /// # Errors
+    ///
     /// `out` cannot be written to.
     pub fn write(&self, color: bool, out: &mut impl Write) -> io::Result<()> {
         self.write_within(usize::MAX, color, out)
@@ -210,6 +211,7 @@ impl Grid {
     /// Writes all rows in at most `width` columns.
     ///
     /// # Errors
+    ///
     /// `out` cannot be written to.
     pub fn write_within(&self, width: usize, color: bool, out: &mut impl Write) -> io::Result<()> {
         for line in self.lines(width, color) {

@@ -96,6 +96,7 @@ impl Live {
     /// The same with only one list or view.
     ///
     /// # Errors
+    ///
     /// There is no list or view with this name. The error names those that exist.
     pub fn only(mut self, name: &str) -> Result<Self, String> {
         let mut names = Vec::new();

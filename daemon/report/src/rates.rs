@@ -20,7 +20,7 @@ use super::{
 /// The traffic of one interface in each second of the window. It shows bursts that the mean of the window hides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterfaceRates {
-    /// The interface's name; for a replay the capture's.
+    /// The interface's name. For a replay this is the name of the capture.
     pub interface: String,
     /// `ingress` or `egress`; absent for a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -84,6 +84,7 @@ pub fn ask(path: &Path, command: Command) -> Result<Box<RawValue>, AskError> {
 /// Passes each second's message to `take`, until `take` returns false.
 ///
 /// # Errors
+///
 /// Why there are no more messages.
 pub fn subscribe(path: &Path, take: &mut dyn FnMut(Second) -> bool) -> Result<(), AskError> {
     let mut lines = BufReader::new(request(PATIENCE, path, Command::Subscribe)?);

@@ -69,6 +69,7 @@ impl LiveRequest {
     /// The requested keys, by view.
     ///
     /// # Errors
+    ///
     /// A key is invalid.
     pub fn asks(&self, views: &Views, interfaces: &[MeasuredInterface]) -> Result<Vec<Ask>, String> {
         let names: Vec<&str> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
@@ -92,6 +93,7 @@ impl LiveAsker {
     /// there is one. The answer comes within some seconds, unless weir stops.
     ///
     /// # Errors
+    ///
     /// Too many queries wait.
     pub fn ask(&self, query: LiveQuery, waker: Option<Waker>) -> Result<Receiver<LiveAnswer>, Unanswered> {
         let (reply, answer) = bounded(1);

@@ -44,6 +44,7 @@ struct Bundle {
 /// Writes the file, which must not exist yet. Only its owner may read it.
 ///
 /// # Errors
+///
 /// The file exists already, or cannot be written.
 pub fn write(path: &Path, known: &BundleInput<'_>) -> io::Result<()> {
     let mut file = plain_file::create(path, 0o600)?;

@@ -117,6 +117,7 @@ impl Diagnosis {
     /// Writes it as one line of JSON.
     ///
     /// # Errors
+    ///
     /// `out` cannot be written to.
     pub fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut *out, self)?;

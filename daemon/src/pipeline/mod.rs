@@ -1,6 +1,7 @@
-//! Starts the threads and connects them with queues. No other module does that. [`run`] does it step by step: `setup`
-//! decides everything that needs no thread, `takeover` continues the measurement of an earlier weir, and `threads`
-//! starts the threads, each with only the rights that it needs.
+//! Starts the threads and connects them with queues. No other module does that.
+//!
+//! [`run`] does it step by step: `setup` decides everything that needs no thread, `takeover` continues the measurement
+//! of an earlier weir, and `threads` starts the threads, each with only the rights that it needs.
 //!
 //! ```text
 //! kernel, per CPU:  packets -> flow cache -> ring

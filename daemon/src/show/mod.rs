@@ -1,6 +1,7 @@
 //! Prints the results of commands for people: a report, several windows together, the reports of a replay, and the
-//! status of a running weir. [`pager`] shows text that is longer than the screen, and [`resolve`] finds the addresses
-//! of names.
+//! status of a running weir.
+//!
+//! [`pager`] shows text that is longer than the screen, and [`resolve`] finds the addresses of names.
 
 pub mod pager;
 pub mod replayed;

@@ -18,6 +18,7 @@
 //! | `/api/history?from=&to=&points=` | the traffic of each interface in equal steps |
 //! | `/api/span?from=&to=` | several windows together |
 //! | `/api/services` | names of ports |
+//!
 //! The control socket gives the same answers to the same questions.
 
 #![forbid(unsafe_code)]

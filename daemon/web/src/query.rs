@@ -3,6 +3,7 @@
 /// The values of these parameters; `None` for a missing one.
 ///
 /// # Errors
+///
 /// There is an unknown parameter, a parameter appears twice, or a value is not UTF-8.
 pub(crate) fn read<const N: usize>(query: Option<&str>, names: [&str; N]) -> Result<[Option<String>; N], String> {
     let mut values = [const { None }; N];

@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn images_equal_those_of_the_official_package() {
-        // A union is out of order, as all sketches that we write.
+        // A union has the flag for an unknown order of arrival, like all sketches that this crate writes.
         assert_eq!(write(&fed(9, (0..3_000).map(PublicHash::of_integer))), golden::UNION);
         let empty = write(&HyperLogLog::with_precision(12, PUBLIC));
         let (.., theirs) = golden::INTEGERS[0];
@@ -378,8 +378,8 @@ mod tests {
         let all = golden::INTEGERS.iter().map(|(.., image)| *image).chain([golden::WORDS, golden::UNION, &ours]);
         for image in all.filter(|image| image.len() <= crate::test_size::of(usize::MAX, 500)) {
             let refused = damage::survived(image, |image| read(image, PUBLIC));
-            // The bytes after the content are not read: at most the exceptions for which an updatable table would have
-            // room.
+            // Bytes after the content are not read, so damage there goes unnoticed. In an updatable table these are at
+            // most the unused exceptions.
             assert!(refused.len() * damage::STEP + 64 >= image.len(), "{} of {}", refused.len(), image.len());
         }
     }

@@ -1,6 +1,7 @@
-//! A report as tables for a terminal of 80 to 200 columns: the whole report, or one screen. `overview` is the screen,
-//! and `short` has its lists. `accounts` has the exact numbers, `lists` the top lists, `rows` the rows of views,
-//! `sizes` the packet sizes. `words` formats numbers and names.
+//! A report as tables for a terminal of 80 to 200 columns: the whole report, or one screen.
+//!
+//! `overview` is the screen, and `short` has its lists. `accounts` has the exact numbers, `lists` the top lists, `rows`
+//! the rows of views, `sizes` the packet sizes. `words` formats numbers and names.
 
 mod accounts;
 mod lists;

@@ -1,4 +1,4 @@
-//! Counts of distinct keys with the daemon's hash, from one to ten million; random and consecutive keys.
+//! Counts distinct keys with the daemon's hash: from one to ten million, random and consecutive keys.
 
 use core::net::Ipv6Addr;
 

@@ -107,7 +107,10 @@ impl TopCheck {
             // A key whose amount is at most the missing amount may not be listed at all.
             let expected = ranked.iter().take(TOP_RANKED).filter(|truth| **truth > slack).count();
             if list.len() < expected {
-                verdict.deviates(&self.place, &format!("{} entries; {expected} at least are true", list.len()));
+                verdict.deviates(
+                    &self.place,
+                    &format!("{} entries, but at least {expected} keys must be listed", list.len()),
+                );
             }
         }
         let mut listed = HashSet::new();

@@ -24,7 +24,7 @@ pub(super) struct SecretHeader {
     pub file: PathBuf,
 }
 
-/// Why a file gives no secret. The error never repeats the content.
+/// Why a secret cannot be read from its file. The error never shows the content.
 #[derive(Debug, Error)]
 pub enum SecretError {
     /// The file cannot be read.
