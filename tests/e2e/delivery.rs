@@ -167,12 +167,14 @@ impl Arrived {
     /// number before its own.
     fn missing(&self) -> Result<u64> {
         for (seq, report) in self.reports.range(2..) {
-            let previous = report["previous"].as_str().with_context(|| format!("report {seq} names none before it"))?;
+            let previous =
+                report["previous"].as_str().with_context(|| format!("report {seq} names no previous report"))?;
             let named = previous.rsplit('/').next();
             ensure!(named == Some(&(seq - 1).to_string()), "report {seq} came after {previous}");
         }
         let last = *self.reports.keys().next_back().context("there are reports")?;
-        last.checked_sub((self.reports.len() + self.lost.len()) as u64).context("more came than were numbered")
+        last.checked_sub((self.reports.len() + self.lost.len()) as u64)
+            .context("more reports came than there are numbers")
     }
 }
 
@@ -199,7 +201,7 @@ fn whatever_the_collector_does_and_however_often_weir_is_killed() -> Result<()> 
     ensure!(daemon.wait(TIMEOUT)?.success(), "{}", daemon.log()?);
     let arrived = delivery.arrived()?;
     for id in &on_disk {
-        ensure!(arrived.lines.contains_key(id), "{id} was on the disk, and never came");
+        ensure!(arrived.lines.contains_key(id), "{id} was on the disk, but never came");
     }
     ensure!(arrived.lost.is_empty(), "there was room for all, but {:?} are lost", arrived.lost);
     // A window that was not on disk yet is lost with the killed weir, perhaps after its report had a number.
@@ -259,7 +261,7 @@ fn a_disk_without_room_and_one_that_cannot_be_written() -> Result<()> {
     let arrived = delivery.arrived()?;
     ensure!(!arrived.lost.is_empty(), "nothing was lost: this tests nothing");
     let missing = arrived.missing()?;
-    ensure!(missing == 0, "{missing} reports are nowhere: {:?}, lost: {:?}", arrived.lines.keys(), arrived.lost);
+    ensure!(missing == 0, "{missing} reports are missing: {:?}, lost: {:?}", arrived.lines.keys(), arrived.lost);
     Ok(())
 }
 

@@ -86,7 +86,7 @@ fn never_ready_where_it_cannot_attach() -> Result<()> {
         Daemon::start_program(&service.program, Some(&pair.observer), |reports| config(&settings, reports))?;
     daemon.wait(TIMEOUT)?;
     let told = service.told(Duration::from_millis(100))?;
-    ensure!(told.is_none(), "it told: {told:?}");
+    ensure!(told.is_none(), "weir sent {told:?}");
     Ok(())
 }
 

@@ -236,7 +236,7 @@ fn scrapers_that_hang_or_send_garbage_cost_nothing() -> Result<()> {
         .filter_map(|fd| fs::read_link(fd.ok()?.path()).ok())
         .filter(|target| target.to_string_lossy().starts_with("socket:"));
     let sockets = sockets.count();
-    ensure!(sockets < 50, "{sockets} sockets: not each client keeps its connection");
+    ensure!(sockets < 50, "{sockets} sockets: weir should have closed some connections");
     drop(hanging);
     let reports = watch.stop(Loss::None)?;
     judge("beside clients that hang", oracle.check_reports(&reports))

@@ -1,4 +1,4 @@
-//! How many packets sampling skips between two that it takes: the kernel and userspace draw from the same distribution.
+//! Compares the gaps between sampled packets: the kernel and userspace draw from the same distribution.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const GAPS: usize = 7_000;
 pub fn kernel_and_userspace_draw_by_one_law() -> Result<()> {
     let plan = Plan { sampling: Packets::OneIn(RATE), interfaces: 1, ..PLAN };
     let found = [in_userspace(&plan), in_the_kernel(plan)?];
-    ensure!(found[0] != found[1], "both made the same draws: nothing was compared");
+    ensure!(found[0] != found[1], "both made the same draws, so nothing was compared");
     for (found, place) in found.iter().zip(["userspace", "the kernel"]) {
         judge(found).map_err(|fault| anyhow::anyhow!("{place}: {fault}"))?;
     }

@@ -11,7 +11,7 @@ use super::{KEY, hash};
 /// A key as large as those of weir's views.
 pub type Key = [u64; 5];
 
-/// Records that are added together, and what is known of them.
+/// Records that are added together, in columns.
 pub struct RecordGroup<'a> {
     pub hashes: &'a [u64],
     pub weights: &'a [CountAndSum],
