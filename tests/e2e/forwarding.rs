@@ -1,4 +1,4 @@
-//! A router that is measured forwards like one that is not.
+//! Measuring does not change how a router forwards.
 
 use std::{
     io::{Read, Write},

@@ -188,7 +188,7 @@ pub fn no_list_shows_a_key_twice() -> Result<()> {
     for round in 0..4 {
         let path = scratch.path().join(format!("keys{round}.pcap"));
         let oracle = capture(&path, plan(round))?;
-        ensure!(has_fragments_beside_whole_packets(&oracle), "the traffic has nothing to mix up");
+        ensure!(has_fragments_beside_whole_packets(&oracle), "no flow has both whole packets and fragments");
         let report = report(&config(&mut draw)?, &path, Vec::new())?;
         oracle.check_report(&report).map_err(|deviations| anyhow!("{}", deviations.join("\n")))?;
         let mut rows: BTreeMap<(&str, String), BTreeMap<String, &Value>> = BTreeMap::new();

@@ -18,9 +18,9 @@
 //!
 //! **Errors**: the truth is within `[lower, upper]` for every key, held or not, with certainty. The lower bound of a
 //! candidate is its count since it became one. Its upper bound also includes the value of its light cell at that time.
-//! A key that is not held has at most the value of its light cell. The table may lack a key that is nearly too small
-//! for it: of the 100 largest keys under Zipf's law with exponent 1.05, it lacks one in 500 with 752 entries, and one
-//! in 110 with 384 (a test).
+//! A key that is not held has at most the value of its light cell. The table may miss a key that is hardly large enough
+//! for it: of the 100 largest keys under Zipf's law with exponent 1.05, it misses one in 500 with 752 entries, and one
+//! in 110 with 384 (a test shows it).
 //!
 //! **Cost** for 8,192 keys of 40 bytes and weights of two numbers: 64 KiB of blocks and 576 KiB of candidates. A key
 //! that is not held touches one cache line; a candidate touches that line and its own. A key that becomes a candidate

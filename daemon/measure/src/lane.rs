@@ -322,8 +322,8 @@ impl<S: Source> Lane<S> {
         self.to_close == 0
     }
 
-    /// Ends the window, closed or not. Corrects its sum for packets that were reported as seen in another window than
-    /// the exact counters have them.
+    /// Ends the window, closed or not. Some packets were reported as seen in an earlier window than that of the exact
+    /// counters, or will be in a later one. Corrects the sum for them.
     pub fn end(&mut self, sum: &mut Sum) -> Part {
         let is_whole = std::mem::take(&mut self.to_close) == 0;
         let lanes = self.came.open.iter().zip(&mut self.ahead);

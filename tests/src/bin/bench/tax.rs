@@ -196,7 +196,7 @@ fn explain(packets: u32, cpu: u32, making: f64, undelivered: u64) -> Result<()> 
          Zipf's law. The kernel makes them in batches on CPU {cpu} and forwards each batch on the same CPU before it makes the\n\
          next: so forwarding sets the pace. Of all the packets of all runs {} were not delivered. The tools'\n\
          processes may run on any CPU.\n\
-         - forwarded: delivered packets per second; change: against no tool.\n\
+         - forwarded: delivered packets per second; change: compared with no tool.\n\
          - forwarding: CPU time per packet for making it ({making:.0} ns), forwarding it, and what the tool does on that CPU\n\
            meanwhile; added: the tool's share of that. The empty program shows what any tool at that hook adds.\n\
          - eBPF: mean run time of weir's program, as the kernel counts it (bpf_stats, with its own cost), in another run.\n\
