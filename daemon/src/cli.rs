@@ -222,7 +222,7 @@ pub struct ReportArgs {
     /// Print this many of the last windows together instead: sums, and bounds for the rows of lists
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub last: Option<u32>,
-    /// Print all windows of the last so many minutes or hours together, such as `20m` or `3h`
+    /// Print all windows of the past LENGTH together, such as `20m` or `3h`
     #[arg(long, value_name = "LENGTH", value_parser = length, conflicts_with_all = ["last", "from"])]
     pub since: Option<Duration>,
     /// Print all windows from this time on together: `14:30` (today) or `2026-11-26 14:30`, both in UTC, or RFC 3339

@@ -85,11 +85,17 @@ fn the_default_route_is_followed_from_interface_to_interface() -> Result<()> {
     let checked = check(&pair, &daemon)?;
     ensure!(checked.contains("port2 (default route) ingress: feeds all"), "{checked}");
     let log = daemon.log()?;
-    ensure!(log.matches("attached interface=port1").count() == 3, "not once more than it carried a route:\n{log}");
+    ensure!(
+        log.matches("attached interface=port1").count() == 3,
+        "port1 was attached more often than it carried a route:\n{log}"
+    );
     let reports = stop(&mut daemon, Loss::None)?;
     let interfaces = reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten();
     let modes: BTreeSet<&str> = interfaces.filter_map(|interface| interface["mode"].as_str()).collect();
-    ensure!(modes.contains("no-default-route") && !modes.contains("gone"), "both are there all the time: {modes:?}");
+    ensure!(
+        modes.contains("no-default-route") && !modes.contains("gone"),
+        "both interfaces exist all the time: {modes:?}"
+    );
     judge_all(&reports, &oracle)
 }
 

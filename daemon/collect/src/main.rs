@@ -22,7 +22,7 @@ struct Failure {
 
 fn main() -> ExitCode {
     let exit = run(Cli::parse()).unwrap_or_else(|Failure { exit, error }| {
-        // `Done` with an error is a closed pipe: the reader of the output, such as `head`, wants no more.
+        // `Done` with an error is a closed pipe: the reader of the output, such as `head`, has ended.
         if exit != Exit::Done {
             say(format_args!("weir-collect: {error:#}"));
         }

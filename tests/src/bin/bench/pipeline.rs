@@ -121,8 +121,9 @@ pub fn bench() -> Result<()> {
          - whole shard: all standard views, unique counts, new flows, totals.\n\
          - candidates alone: tables of candidates instead of the lists, and no floods and scans; the ratio is to this.\n\
          - tables: IP versions, protocols and code points of each interface. Talkers: the largest pairs of each.\n\
-         - no view: unique counts, new flows and totals. The columns after it are what a shard with these views takes more.\n\
-         - prefixes: what the five lists take longer when two of them feed the standard views of prefixes.\n\
+         - no view: unique counts, new flows and totals. The columns after it have the additional time of these \
+         views.\n\
+         - prefixes: the additional time of the five lists if two of them feed the standard views of prefixes.\n\
          - a user's view: bytes by src_ip/24. No match: the same where no record matches.\n\
          Checked after each round: totals were exact, and the bounds of unique counts, new flows and the first flow held.\n",
         thousands(RECORDS)
@@ -174,8 +175,8 @@ fn plan(standard: &[Standard], own: Option<&str>) -> Result<Arc<Views>> {
 
 const PARTS: usize = 10;
 
-/// Runs a window's records through a shard with all views, and through shards with some; returns the nanoseconds a
-/// record of each.
+/// Runs a window's records through a shard with all views, and through shards with some views. Returns the nanoseconds
+/// per record of each.
 fn round(records: &[Record]) -> Result<[f64; PARTS]> {
     let (whole, mut shard, seen) = through(&plan(&Standard::ALL, None)?, records)?;
     check(&mut shard, &seen, records)?;
@@ -262,7 +263,7 @@ fn without_count_min(records: &[Record]) -> f64 {
     took
 }
 
-/// The nanoseconds a record that some work takes.
+/// The nanoseconds per record of some work.
 fn timed(work: impl FnOnce()) -> f64 {
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     let start = Instant::now();

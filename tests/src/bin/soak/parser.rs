@@ -170,7 +170,7 @@ impl<'a, 'b> Check<'a, 'b> {
         let kernel = window.edge.counters[0];
         let apart = disagreements(&kernel, &self.counters) + window.records.len() as u64;
         if apart > 0 {
-            self.wrong(apart, || format!("chunk {seed}: {kernel:?}\nshould be another"));
+            self.wrong(apart, || format!("chunk {seed}: {kernel:?}\nis not the result of userspace"));
         }
         self.counters = Counters::default();
         self.epoch = self.epoch.wrapping_add(1);
@@ -184,7 +184,7 @@ impl<'a, 'b> Check<'a, 'b> {
         self.found.changed += u64::from(!unchanged);
         let parsed = parse(frame, Link::Ethernet, self.work.tunnels);
         if parsed != walk(frame, Link::Ethernet, self.work.tunnels) {
-            self.wrong(1, || format!("the short cut leads to {parsed:?}: {frame:02x?}"));
+            self.wrong(1, || format!("the fast path has another result, {parsed:?}: {frame:02x?}"));
         }
         let bytes = frame.len() as u64;
         self.counters.seen.add(Tally::new(1, bytes));
