@@ -111,7 +111,7 @@ sections! {
     datapath: Restart("its maps are made once"), Nothing;
     sampling: Depends(change_of_sampling), Nothing;
     addresses: Applies, Nothing;
-    hash_key: Restart("flows that were seen are known by it"), Adds(|config, _, wanted| {
+    hash_key: Restart("the filter of seen flows depends on it"), Adds(|config, _, wanted| {
         if let HashKey::File(path) = &config.hash_key {
             wanted.files.reads("hash_key.file", [path]);
         }
