@@ -1,4 +1,4 @@
-//! The laboratory itself on the real kernel: needs root, and counts as ignored without.
+//! Tests of the laboratory itself on the real kernel. They need root; without root they count as ignored.
 
 use std::{
     fs,
@@ -193,7 +193,7 @@ fn a_daemon_is_killed_on_drop() -> Result<()> {
     let mut daemon = Daemon::start_program(&program, None, |_| String::new())?;
     daemon.wait_for_line("ready", TIMEOUT)?;
     daemon.signal(Signal::INT)?;
-    ensure!(daemon.stop(Duration::from_millis(100)).is_err(), "it does not mind SIGTERM");
+    ensure!(daemon.stop(Duration::from_millis(100)).is_err(), "it ignores SIGTERM");
     let (process, directory) = (format!("/proc/{}", daemon.pid()), daemon.directory().to_owned());
     drop(daemon);
     ensure!(!Path::new(&process).exists() && !directory.exists(), "{process} or {}", directory.display());
@@ -201,6 +201,6 @@ fn a_daemon_is_killed_on_drop() -> Result<()> {
     let mut daemon = Daemon::start_program(&program, None, |_| String::new())?;
     daemon.wait_for_line("ready", TIMEOUT)?;
     daemon.signal(Signal::KILL)?;
-    ensure!(daemon.wait(TIMEOUT)?.signal() == Some(9), "killed, it ends by the signal");
+    ensure!(daemon.wait(TIMEOUT)?.signal() == Some(9), "SIGKILL has ended it");
     Ok(())
 }

@@ -116,7 +116,7 @@ pub fn tshark_counts_the_same() -> Result<()> {
                     let Some(theirs) = tshark(file)? else { continue };
                     let ours = run(&small(), std::slice::from_ref(file), Windows::All, false)?.reports;
                     let ours = ours.first().map_or(Ok(Tally::default()), |report| tally(&report["totals"]))?;
-                    compared.lock().expect("nobody panics with it").insert(file.clone(), (ours, theirs));
+                    compared.lock().expect("no thread panics while it has the lock").insert(file.clone(), (ours, theirs));
                 }
                 Ok(())
             })
@@ -124,7 +124,7 @@ pub fn tshark_counts_the_same() -> Result<()> {
         let workers: Vec<_> = workers.collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
     })?;
-    let compared = compared.into_inner().expect("nobody panics with it");
+    let compared = compared.into_inner().expect("no thread panics while it has the lock");
     ensure!(compared.len() * 10 >= files.len() * 9, "tshark read only {} of {}", compared.len(), files.len());
     let other: Vec<_> = compared.iter().filter(|(_, (ours, theirs))| ours != theirs).collect();
     ensure!(other.is_empty(), "weir's count, then tshark's: {other:#?}");

@@ -297,7 +297,7 @@ pub fn every_example_is_answered_truly() -> Result<()> {
     shipped.sort();
     let mut known = EXAMPLES.map(|(file, _)| file.to_owned());
     known.sort();
-    ensure!(shipped == known, "there are {shipped:?}, and the truth is known of {known:?}");
+    ensure!(shipped == known, "{shipped:?} are shipped, but there are true answers for {known:?}");
 
     let scratch = Scratch::new()?;
     let capture = scratch.file(CAPTURE);
@@ -330,7 +330,7 @@ fn run(
         Ok(config) => config.views,
         Err(mistakes) => bail!("{mistakes}"),
     };
-    ensure!(views.len() == truths.len(), "it has {} views, and the truth is known of {}", views.len(), truths.len());
+    ensure!(views.len() == truths.len(), "it has {} views, but there are true answers for {}", views.len(), truths.len());
 
     let arguments = ["--json", "--window", "all", "--seed", "7", "--config", text(&config), text(capture)];
     let mut reports = weir_replay(arguments)?.reports(DONE)?;
@@ -346,7 +346,7 @@ fn run(
     let (own, standard) = answers.split_at(views.len());
     for (name, keys) in STANDARD {
         let has_name = |answer: &&Value| answer["name"] == name;
-        ensure!(own.iter().chain(standard).filter(has_name).count() == 1, "there is not one view {name}");
+        ensure!(own.iter().chain(standard).filter(has_name).count() == 1, "there is no single view {name}");
         if let Some(answer) = standard.iter().find(has_name) {
             judge_table(answer, keys, seen).with_context(|| format!("the standard view {name}"))?;
         }
@@ -412,7 +412,7 @@ fn judge(view: &View, says: TrueAnswer, answer: &Value, seen: &HashMap<PacketFie
             let truths = sets.into_iter().map(|(key, values)| (key, values.len() as u64)).collect();
             judge_distinct(rows, &truths)
         }
-        _ => bail!("the truth answers another question than {:?}", view.measure),
+        _ => bail!("there is no true answer of the measure {:?}", view.measure),
     }
 }
 

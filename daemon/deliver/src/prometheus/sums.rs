@@ -73,7 +73,8 @@ impl Sums {
         })
     }
 
-    /// Interfaces come and go, with ever new names. All traffic is in every window.
+    /// Forgets the interfaces that have been absent longest, if there are too many. The sums of all traffic stay,
+    /// because they are in every window.
     fn forget(&mut self) {
         while self.owners.len() > REMEMBERED_MAX + 1 {
             let oldest = self.owners.iter().min_by_key(|(_, sums)| sums.last);
@@ -93,7 +94,7 @@ mod tests {
         serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap()
     }
 
-    /// The sums of a series whose labels begin so.
+    /// The sum of a series whose labels begin with `labels`.
     fn sum_of(sums: &Sums, series: &str, labels: &str) -> u64 {
         sums.of(series).filter(|(known, _)| known.starts_with(labels)).map(|(_, number)| number).sum()
     }
