@@ -57,11 +57,12 @@ use weir_deliver::{
     },
 };
 use weir_measure::{price::Prices, question::Views};
-use weir_report::{LiveAnswers, schema, write_answers};
+use weir_report::{LiveAnswers, schema, sketches, write_answers};
 use weir_system::{
     clock,
     exit::Exit,
     log::{self, Format, say},
+    numbers::mebibytes,
     privileges::way_out,
     sandbox::{self, Origin},
     signals::{self, Signals},
@@ -322,7 +323,23 @@ fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
     if let Some(history) = config.history {
         plan += &format!("\n# history\n{}", weir_history::Reach::new(history.memory, config.report.interval));
     }
+    plan += &exported(config, &views);
     Ok(format!("{plan}\n# memory, fixed\n{memory}").trim_end().to_owned())
+}
+
+/// What the sketches that leave the router come to, if any do.
+fn exported(config: &Config, views: &Views) -> String {
+    let (export, at_most) = (&config.export, sketches::bytes_at_most(&config.export, views));
+    if at_most == 0 {
+        return String::new();
+    }
+    let reports = sketches::reports_a_day(export, config.report.interval);
+    format!(
+        "\n# sketches that leave with reports, as JSON without compression\n  {} a report at most, {reports} reports a \
+         day: {} a day at most\n",
+        mebibytes(at_most, 2),
+        mebibytes(at_most * reports, 0)
+    )
 }
 
 fn examine(DoctorArgs { interfaces, config, json, bundle }: DoctorArgs) -> Result<Exit, Failure> {

@@ -60,6 +60,31 @@ pub fn the_package_reads_keyed_ones() -> Result<()> {
     PeerEstimate(&said["hll-keyed.sk"]).is_about("estimate", COUNT, &sketch)
 }
 
+/// Exports of routers with other errors, of few values and of many: the package merges them to the registers that weir
+/// has, in any order, and whatever it merges first.
+pub fn the_package_merges_exports_in_any_order() -> Result<()> {
+    let key = Key([8, 9]);
+    let hash = KeyedHash::new(key);
+    let routers = [(12, 0..50_000), (14, 40_000..40_003), (16, 45_000..95_000), (13, 7..7), (18, 0..2_000_u64)];
+    let mut all = HyperLogLog::with_precision(12, key.id());
+    let mut images = Vec::new();
+    for (precision, values) in routers {
+        let mut sketch = HyperLogLog::with_precision(precision, key.id());
+        for value in values {
+            sketch.insert(hash.of(&value));
+        }
+        let folded = sketch.folded(12);
+        all.merge(&folded)?;
+        images.push(hll::write_registers(&folded));
+    }
+    ensure!(all.bounds().lower <= 95_000 && 95_000 <= all.bounds().upper, "{:?}", all.bounds());
+    let expected: String = hll::write_registers(&all)[40..40 + 4096].iter().map(|rank| format!("{rank:02x}")).collect();
+    let united = peer::united(&images)?;
+    ensure!(united.len() == 120 * 5, "{} unions", united.len());
+    ensure!(united.iter().all(|registers| *registers == expected), "a union has other registers");
+    Ok(())
+}
+
 struct PeerEstimate<'a>(&'a Value);
 
 impl PeerEstimate<'_> {

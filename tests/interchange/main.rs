@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         trial("golden::the_package_still_writes_them", golden::the_package_still_writes_them, &[&peer]),
         trial("hll::the_package_reads_ours", hll::the_package_reads_ours, &[&peer]),
         trial("hll::the_package_reads_keyed_ones", hll::the_package_reads_keyed_ones, &[&peer]),
+        trial("hll::the_package_merges_exports_in_any_order", hll::the_package_merges_exports_in_any_order, &[&peer]),
         trial("frequent_items::the_package_reads_longs", frequent_items::the_package_reads_longs, &[&peer]),
         trial("frequent_items::the_package_reads_strings", frequent_items::the_package_reads_strings, &[&peer]),
     ];

@@ -2,10 +2,12 @@
 
     peer.py write DIRECTORY   writes the images of common/sketch/golden into it
     peer.py read DIRECTORY    reads every image in it and prints what it says, one JSON object a file
+    peer.py unite DIRECTORY   merges all images in it, in every order, and prints each result as a JSON object
 
 A sketch's items are integers, as its name says, unless it is of words.
 """
 
+import itertools
 import json
 import pathlib
 import sys
@@ -44,7 +46,7 @@ HLL = [
 
 def main():
     command, directory = sys.argv[1:]
-    {"write": write, "read": read}[command](pathlib.Path(directory))
+    {"write": write, "read": read, "unite": unite}[command](pathlib.Path(directory))
 
 
 def write(directory):
@@ -87,6 +89,21 @@ def read(directory):
         kind = path.name.split("-")[0]
         said = {"hll": read_hll, "longs": read_longs, "strings": read_strings}[kind](path.read_bytes())
         print(json.dumps({"file": path.name, **said}))
+
+
+def unite(directory):
+    """Every order, in one union; and in two unions that are merged at the end."""
+    images = [path.read_bytes() for path in sorted(directory.glob("*.sk"))]
+    for order in itertools.permutations(range(len(images))):
+        for middle in range(len(order)):
+            one, other = hll_union(12), hll_union(12)
+            for nth in order[:middle]:
+                one.update(hll_sketch.deserialize(images[nth]))
+            for nth in order[middle:]:
+                other.update(hll_sketch.deserialize(images[nth]))
+            one.update(other.get_result(tgt_hll_type.HLL_8))
+            result = one.get_result(tgt_hll_type.HLL_8).serialize_updatable()
+            print(json.dumps({"order": order, "registers": result[40 : 40 + 4096].hex()}))
 
 
 def read_hll(image):

@@ -50,6 +50,19 @@ pub fn said(images: &BTreeMap<String, Vec<u8>>) -> Result<BTreeMap<String, Value
     Ok(said)
 }
 
+/// What the package makes of these images in each order: the registers of its unions, as hex digits.
+pub fn united(images: &[Vec<u8>]) -> Result<Vec<String>> {
+    let scratch = Scratch::new()?;
+    for (nth, image) in images.iter().enumerate() {
+        std::fs::write(scratch.file(&format!("hll-{nth}.sk")), image)?;
+    }
+    let registers = |line: &str| -> Result<String> {
+        let said: Value = serde_json::from_str(line)?;
+        Ok(said["registers"].as_str().context("a union without registers")?.to_owned())
+    };
+    peer("unite", scratch.path())?.lines().map(registers).collect()
+}
+
 /// The content of all files of a folder but its notes, by name.
 pub fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();

@@ -140,6 +140,23 @@ impl HyperLogLog {
         Ok(())
     }
 
+    /// The sketch that would have counted the same keys with two to the `precision` registers; a copy if it has no more
+    /// than that. Sketches of different sizes can be merged after the larger one is folded.
+    ///
+    /// `DataSketches` folds other bits. So do not fold a sketch of its hashes
+    /// ([`PublicHash`](crate::datasketches::PublicHash)); make it with the right precision.
+    pub fn folded(&self, precision: u32) -> Self {
+        let mut folded = Self::with_precision(precision.min(self.precision), self.key_id);
+        let bits = self.precision - folded.precision;
+        for (at, rank) in self.registers.iter().enumerate().filter(|(_, rank)| **rank > 0) {
+            // The low bits of the register's number become the first bits whose zeros count.
+            let low = at & ((1 << bits) - 1);
+            let zeros = if low == 0 { bits } else { low.leading_zeros() - (usize::BITS - bits) };
+            folded.raise(at >> bits, if low == 0 { zeros as u8 + rank } else { zeros as u8 + 1 });
+        }
+        folded
+    }
+
     /// Empties it, and writes every register, so that its pages become resident.
     // This is not inlined, because next to the allocation compilers would omit the writes.
     #[inline(never)]
@@ -324,6 +341,23 @@ mod tests {
         let mut sketch = with_precision(precision);
         (0..count).for_each(|item| sketch.insert(hash(seed, item)));
         sketch
+    }
+
+    #[test]
+    fn a_folded_sketch_is_the_one_of_fewer_registers() {
+        for (seed, count) in (0..).zip([0, 1, 300, crate::test_size::of(50_000, 500)]) {
+            let large = fed(10, seed, count);
+            for precision in PRECISION_MIN..=10 {
+                assert_eq!(large.folded(precision).registers, fed(precision, seed, count).registers, "{precision}");
+            }
+            assert_eq!(large.folded(14).registers, large.registers, "there is nothing to unfold");
+        }
+        let (mut whole, [one, other]) = (with_precision(8), [1, 2].map(|seed| fed(10, seed, 1_000)));
+        whole.merge(&one.folded(8)).unwrap();
+        whole.merge(&other.folded(8)).unwrap();
+        let mut large = one;
+        large.merge(&other).unwrap();
+        assert_eq!(whole.registers, large.folded(8).registers, "to fold and to merge may come in either order");
     }
 
     #[test]

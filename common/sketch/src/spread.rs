@@ -109,18 +109,21 @@ impl<K: Copy> Spread<K> {
     /// nearest one that [`LINES_PER_KEY`] allows, and the number of lines stays within [`LINES_MIN`] and [`LINES_MAX`].
     /// More pairs than planned widen the bounds.
     pub fn with_resolution(pairs: u64, smallest: u64, relative_error: f64, key_id: u64) -> Self {
-        let [few, some, many] = LINES_PER_KEY;
-        let lines_per_key = [few, some].into_iter().find(|lines| relative_error_of(*lines) <= relative_error);
-        let lines_per_key = lines_per_key.unwrap_or(many);
-        // In each of its lines, a key at the resolution has twice as many pairs as all other keys.
-        let lines = u128::from(pairs) * 2 * lines_per_key as u128 / u128::from(smallest.max(1));
-        let lines = lines.clamp(LINES_MIN as u128, LINES_MAX as u128) as usize;
+        let lines_per_key = lines_per_key(relative_error);
+        let lines = Self::lines_for(pairs, smallest, relative_error);
         Self {
             lines: vec![Line::EMPTY; lines].into_boxed_slice(),
             samples: vec![None; lines].into_boxed_slice(),
             lines_per_key,
             key_id,
         }
+    }
+
+    /// How many lines [`Spread::with_resolution`] creates.
+    pub fn lines_for(pairs: u64, smallest: u64, relative_error: f64) -> usize {
+        // In each of its lines, a key at the resolution has twice as many pairs as all other keys.
+        let lines = u128::from(pairs) * 2 * lines_per_key(relative_error) as u128 / u128::from(smallest.max(1));
+        lines.clamp(LINES_MIN as u128, LINES_MAX as u128) as usize
     }
 
     /// Counts that a key touches an item. A pair counts only once, however often it is inserted.
@@ -220,6 +223,13 @@ impl<K: Copy> Spread<K> {
             (*held, *holder) = (tag, Some(sample));
         }
     }
+}
+
+/// The fewest lines per key that give this relative error, or the most that there are.
+fn lines_per_key(relative_error: f64) -> usize {
+    let [few, some, many] = LINES_PER_KEY;
+    let lines = [few, some].into_iter().find(|lines| relative_error_of(*lines) <= relative_error);
+    lines.unwrap_or(many)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ mod population;
 use self::population::{Likely, Population};
 
 /// The relative standard error of keys without their own counter, without the effect of other keys.
-const ERROR_OF_OTHERS: f64 = 0.04;
+pub const ERROR_OF_OTHERS: f64 = 0.04;
 /// The probability that some bound of a list fails. Each of the two structures gets half of it.
 const FAILURE: f64 = 1.0 - CONFIDENCE;
 
@@ -94,7 +94,6 @@ impl Spreaders {
     }
 
     /// The sketch that counts every key.
-    #[cfg(test)]
     pub const fn lines(&self) -> &Spread<ViewKey> {
         &self.all
     }

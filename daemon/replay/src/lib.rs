@@ -40,6 +40,7 @@ use weir_report::{
     alerting::Alerts,
     closing::{Closing, Times},
     observer::Observer,
+    sketches::SketchExporter,
 };
 use weir_sketch::{MergeError, hash::Key};
 use weir_system::clock;
@@ -215,6 +216,7 @@ pub fn replay_to(
             cpu_time: clock::cpu_time(),
             last: None,
             alerts: options.windows.alerts(&config.alerts.rules),
+            exporter: SketchExporter::new(config.export.clone()),
         },
         listener,
         progress: options.progress.then(|| Progress::new(input::size(&options.files))),
@@ -356,6 +358,7 @@ impl Run<'_> {
     fn end(&mut self, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         while self.let_go(datapath)? {}
         let last = self.timeline.end();
+        self.closing.exporter.end();
         self.close(last, last.end_ns, datapath)
     }
 

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use weir_common::ledger::Ledger;
 use weir_datapath::interface::{MeasuredInterface, tell_apart};
 use weir_measure::{
+    export::MergedWindow,
     keys::Keys,
     look_up::{LastWindow, look_up},
     new_flows::FilterState,
@@ -21,7 +22,7 @@ use weir_system::{clock, process::resident_bytes};
 
 use crate::{
     Report, Rings, Row, SelfMetrics, SinkMetrics, Spool, alerting::Alerts, answers, compose::Context,
-    observer::Observer,
+    observer::Observer, sketches::SketchExporter,
 };
 
 /// The state that is kept from one window to the next to close windows.
@@ -50,6 +51,8 @@ pub struct Closing {
     pub last: Option<LastWindow>,
     /// The rules that judge each report.
     pub alerts: Alerts,
+    /// The sketches that leave with reports.
+    pub exporter: SketchExporter,
 }
 
 /// The start and end of a window.
@@ -110,6 +113,10 @@ impl Closing {
         let self_metrics = self.self_metrics(&summary, late, sinks);
         let mut interfaces = account(&summary.ledgers);
         tell_apart(&mut interfaces);
+        let sketches = window.first().and_then(|first| {
+            let merged = MergedWindow { first, views: &self.views, uncertainty: &summary.uncertainty };
+            self.exporter.add(merged, &self.views, span, &interfaces)
+        });
         let last = LastWindow {
             uncertainty: summary.uncertainty.clone(),
             answers: summary.views.clone(),
@@ -128,6 +135,7 @@ impl Closing {
         };
         let mut report = Report::compose(context, &summary);
         report.alerts = self.alerts.judge(&report);
+        report.sketches = sketches.map(Box::new);
         Ok(report)
     }
 

@@ -106,6 +106,7 @@ impl Report {
             views: own,
             answers: asked,
             rates,
+            sketches: None,
             histograms: Histograms { packet_size_bytes: packet_sizes::histogram(sizes) },
             self_metrics,
         }

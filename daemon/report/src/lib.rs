@@ -5,8 +5,8 @@
 //! An optional field is absent when its value is not known; it is never `null`.
 //!
 //! [`closing`] ends a window: its shards become a summary, and that becomes a report, which [`observer`] numbers.
-//! [`alerting`] judges a report by the rules of the configuration. [`series`] has the numbers that are exported or that
-//! rules can use.
+//! [`sketches`] leave the router in reports, to be merged with those of other routers. [`alerting`] judges a report by
+//! the rules of the configuration. [`series`] has the numbers that are exported or that rules can use.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +28,7 @@ pub mod schema;
 mod second;
 pub mod series;
 mod sizes;
+pub mod sketches;
 mod tables;
 mod tombstone;
 mod union;
@@ -46,6 +47,7 @@ pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};
 pub use rates::InterfaceRates;
 pub use rows::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 pub use second::{InterfaceSecond, LastReport, SECOND_SCHEMA, Second};
+pub use sketches::Sketches;
 pub use tables::{
     Style, write_answers, write_overview, write_tables, write_talkers, write_union, write_union_overview,
 };
@@ -115,6 +117,10 @@ pub struct Report {
     pub rates: Vec<InterfaceRates>,
     /// Distributions.
     pub histograms: Histograms,
+    /// Sketches that can be merged with those of other routers. Absent unless the configuration exports some, and in
+    /// reports between two exports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sketches: Option<Box<Sketches>>,
     /// The cost of measuring and reporting.
     #[serde(rename = "self")]
     pub self_metrics: SelfMetrics,

@@ -52,10 +52,12 @@ impl Observer {
 
     /// The observer of a replay.
     pub fn of_replay(config: &config::Observer, run: u64) -> Self {
+        // Replays of two routers are two observers.
+        let name = config.name.clone().unwrap_or_else(|| "replay".to_owned());
         Self {
-            name: config.name.clone().unwrap_or_else(|| "replay".to_owned()),
+            id: short(sip(IDENTITY_KEY, name.as_bytes())),
+            name,
             site: config.site.clone(),
-            id: short(sip(IDENTITY_KEY, b"replay")),
             boot_id: short(run),
             seq: 0,
             last: None,

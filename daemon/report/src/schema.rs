@@ -125,6 +125,7 @@ mod tests {
             ("/interfaces/1/tcp", "bounds"),
             ("", "views"),
             ("", "answers"),
+            ("", "sketches"),
             ("/self", "kernel_ns_per_packet"),
             ("/self/rings", "peak_fill"),
             ("/self/sinks/0", "last_error"),

@@ -383,6 +383,7 @@ impl Coordinator<'_, '_> {
         workers.end();
         let now = clock::now();
         let (span, rates) = (state.window.cut(now), state.pulse.close());
+        self.measuring.closing.exporter.end();
         self.report(WindowEnd { span, next: now, patience: LAST_PATIENCE, rates }, None).map(drop)
     }
 
@@ -401,6 +402,7 @@ impl Coordinator<'_, '_> {
         let Measuring { closing, fleet, attachments, .. } = &mut self.measuring;
         closing.views = views;
         closing.alerts.change(&config.alerts.rules, config.report.interval);
+        closing.exporter.change(config.export.clone());
         closing.interfaces = closing.interfaces.max(interfaces);
         closing.memory_bytes = memory_bytes;
         closing.rotation.change(config.seen_flows.generation);

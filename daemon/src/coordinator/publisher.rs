@@ -35,6 +35,12 @@ pub struct Publisher {
     health: SinkHealth,
 }
 
+/// A report without the sketches that only a collector needs, if it has some.
+fn without_sketches(report: &Report) -> Option<Encoded> {
+    report.sketches.as_ref()?;
+    Some(Encoded::new(&Report { sketches: None, ..report.clone() }))
+}
+
 impl Publisher {
     /// Publishes to these sinks, the board and Prometheus, if it is enabled.
     pub fn new(
@@ -77,7 +83,8 @@ impl Publisher {
         if let Some(state) = &mut self.state {
             state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
         }
-        let encoded = Encoded::new(report);
+        let sent = Encoded::new(report);
+        let encoded = without_sketches(report).unwrap_or_else(|| sent.clone());
         self.board.publish(report, &encoded, views);
         self.board.warn(troubles);
         if let Some(history) = &mut self.history {
@@ -88,7 +95,7 @@ impl Publisher {
         }
         notify(&[NotifyState::Status(&self.board.status().line())]);
         for outbox in &self.outboxes {
-            outbox.offer(encoded.clone());
+            outbox.offer(sent.clone());
         }
     }
 

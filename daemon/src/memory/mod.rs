@@ -27,7 +27,7 @@ use weir_datapath::{
 };
 use weir_deliver::{sink::ENTRY_MESSAGES_BYTES, spool};
 use weir_measure::{lane::LATE_BYTES, open, question::Views, ranking::Ranked, shard::Shard};
-use weir_report::{REPORTS_KEPT, alerting::EVIDENCE_MAX};
+use weir_report::{REPORTS_KEPT, alerting::EVIDENCE_MAX, sketches};
 use weir_sketch::{Seen, hash::Key};
 use weir_system::numbers::{grouped, mebibytes};
 
@@ -116,6 +116,8 @@ pub struct Memory {
     pub history: u64,
     /// The most that connections of browsers and their answers take.
     pub web: u64,
+    /// Sketches that are gathered until they leave, and those of reports that wait.
+    pub export: u64,
     /// The most that deliveries from the spools, and the index of spool files, take.
     pub spools: u64,
 }
@@ -140,8 +142,8 @@ impl Memory {
         let alerts = config.alerts.rules.len() as u64 * ALERT_BYTES;
         let interfaces = slots(&config.interfaces) as u64;
         // A long enough queue holds the last reports, too, and shares their memory.
-        let shares_reports =
-            config.sinks.iter().any(|sink| sink.queue >= REPORTS_KEPT && matches!(sink.addresses, Addresses::Full));
+        let shares_reports = !config.export.is_on()
+            && config.sinks.iter().any(|sink| sink.queue >= REPORTS_KEPT && matches!(sink.addresses, Addresses::Full));
         let report = REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts;
         let taps = tap::count(&config.interfaces, has_programs);
         let is_on_disk = config.spool.folder(Some(Path::new(""))).is_some();
@@ -179,6 +181,7 @@ impl Memory {
                 .web
                 .listen
                 .map_or(0, |_| weir_web::memory_bytes(report, interfaces.min(weir_history::TRACKS_MAX as u64))),
+            export: export(config, views, queued),
             spools: config.sinks.iter().filter_map(|sink| sink.target.spool_key()).map(|_| spool).sum::<u64>()
                 + config.sinks.iter().filter(|sink| sink.target.translates()).count() as u64
                     * (views.rows(interfaces) * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES),
@@ -207,6 +210,7 @@ impl Memory {
             + self.live
             + self.history
             + self.web
+            + self.export
             + self.spools
     }
 
@@ -234,6 +238,13 @@ impl Memory {
         let earlier = self.kernel() + self.cpus * self.ring;
         (self.total() + sketches + earlier + LOADING_BYTES).next_multiple_of(1 << 20)
     }
+}
+
+/// The most that sketches take: those that are gathered, and those of reports in queues.
+fn export(config: &Config, views: &Views, queued: u64) -> u64 {
+    let (every, interval) = (config.export.every.as_secs(), config.report.interval.as_secs());
+    let waiting = (queued * interval).div_ceil(every.max(interval).max(1));
+    sketches::memory_bytes(&config.export, views) + waiting * sketches::bytes_at_most(&config.export, views)
 }
 
 const fn bytes_of<T>() -> u64 {
@@ -280,6 +291,9 @@ impl fmt::Display for Memory {
         }
         if self.web > 0 {
             line("the page", self.web, String::from("connections of browsers, and answers in progress"))?;
+        }
+        if self.export > 0 {
+            line("sketches that leave", self.export, String::from("gathered, and in reports that wait"))?;
         }
         if self.spools > 0 {
             line("delivery and spools", self.spools, String::from("batches, and the names of all files"))?;

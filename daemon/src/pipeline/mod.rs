@@ -32,7 +32,7 @@ use weir_datapath::{Kernel, KernelError, Parts, has_tcx, tap::Taps};
 use weir_deliver::{board::Board, prometheus::Exporter, sink, status::Identity};
 use weir_history::History;
 use weir_measure::batch::Batch;
-use weir_report::{alerting::Alerts, closing::Closing, observer::Last};
+use weir_report::{alerting::Alerts, closing::Closing, observer::Last, sketches::SketchExporter};
 use weir_system::{
     clock,
     lock::LockError,
@@ -245,6 +245,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             cpu_time: clock::cpu_time(),
             last: None,
             alerts,
+            exporter: SketchExporter::new(config.export.clone()),
         };
         let coordinator = Coordinator {
             config: config.clone(),

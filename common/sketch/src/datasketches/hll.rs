@@ -65,23 +65,31 @@ const EXCEPTION: u8 = 15;
 /// Readers estimate from the registers, with an error of 1.04 / sqrt(registers), as after a merge.
 pub fn write(sketch: &HyperLogLog) -> Vec<u8> {
     let registers = sketch.registers();
-    let precision = sketch.precision() as u8;
+    if registers.iter().any(|rank| *rank != 0) {
+        return write_registers(sketch);
+    }
+    const LIST_LG: u8 = 3;
+    let mut image = Vec::with_capacity(4 * usize::from(LIST) + MARK.len() + size_of::<u64>());
+    image.extend([LIST, VERSION, FAMILY, sketch.precision() as u8, LIST_LG, flag::EMPTY | flag::COMPACT, 0]);
+    image.push(mode::LIST | mode::HLL_8);
+    mark(&mut image, sketch.key_id());
+    image
+}
+
+/// The sketch as an `HLL_8` image that has all registers from byte 40 on, even if it has counted nothing. So programs
+/// without a library can merge such images: the highest of each register.
+pub fn write_registers(sketch: &HyperLogLog) -> Vec<u8> {
+    let registers = sketch.registers();
     let zeros = registers.iter().filter(|rank| **rank == 0).count();
     let mut image = Vec::with_capacity(4 * usize::from(HLL) + registers.len() + MARK.len() + size_of::<u64>());
-    if zeros == registers.len() {
-        const LIST_LG: u8 = 3;
-        image.extend([LIST, VERSION, FAMILY, precision, LIST_LG, flag::EMPTY | flag::COMPACT, 0]);
-        image.push(mode::LIST | mode::HLL_8);
-        mark(&mut image, sketch.key_id());
-        return image;
-    }
     // The sum of 2^-rank is split into two parts, which a double can represent without rounding.
     let sum = |of: fn(u8) -> bool| {
         let ranks = registers.iter().copied().filter(|rank| of(*rank));
         ranks.fold(0.0, |sum, rank| sum + libm::exp2(-f64::from(rank)))
     };
-    let flags = flag::COMPACT | flag::OUT_OF_ORDER;
-    image.extend([HLL, VERSION, FAMILY, precision, 0, flags, 0, mode::HLL | mode::HLL_8]);
+    // Without the flag COMPACT: the bytes are the same, and DataSketches for Rust 0.3.0 reads no registers after it.
+    let precision = sketch.precision() as u8;
+    image.extend([HLL, VERSION, FAMILY, precision, 0, flag::OUT_OF_ORDER, 0, mode::HLL | mode::HLL_8]);
     image.extend(0f64.to_le_bytes()); // the estimate by order of arrival
     image.extend(sum(|rank| rank < 32).to_le_bytes());
     image.extend(sum(|rank| rank >= 32).to_le_bytes());
@@ -348,11 +356,25 @@ mod tests {
 
     #[test]
     fn images_equal_those_of_the_official_package() {
-        // A union has the flag for an unknown order of arrival, like all sketches that this crate writes.
-        assert_eq!(write(&fed(9, (0..3_000).map(PublicHash::of_integer))), golden::UNION);
+        // A union has the flag for an unknown order of arrival, like all sketches that this crate writes. Only the flag
+        // COMPACT differs.
+        let mut theirs = golden::UNION.to_vec();
+        theirs[5] &= !flag::COMPACT;
+        assert_eq!(write(&fed(9, (0..3_000).map(PublicHash::of_integer))), theirs);
         let empty = write(&HyperLogLog::with_precision(12, PUBLIC));
         let (.., theirs) = golden::INTEGERS[0];
         assert_eq!(empty, theirs);
+    }
+
+    #[test]
+    fn registers_begin_at_the_same_byte_in_every_sketch() {
+        for count in [0, 1, 300] {
+            let sketch = fed(9, (0..count).map(PublicHash::of_integer));
+            let image = write_registers(&sketch);
+            assert_eq!(&image[40..], sketch.registers(), "{count}");
+            assert_eq!(image[5] & flag::COMPACT, 0);
+            assert!(read(&image, PUBLIC) == Ok(sketch));
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! mistake. [`Config::default`] equals the shipped `config/weir.yaml`.
 
 mod alert;
+mod export;
 mod history;
 mod interface;
 mod key;
@@ -40,6 +41,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use serde::{Serialize, Serializer};
 use weir_common::packet;
 
+pub use self::export::{Export, ExportViews, UNIQUE};
 pub use self::history::History;
 pub use self::interface::{Direction, Interface, Mode, slots};
 pub use self::key::{HashKey, KeyError};
@@ -87,6 +89,8 @@ pub struct Config {
     pub views: Vec<View>,
     /// When to send alerts, and where.
     pub alerts: Alerts,
+    /// Which sketches leave the router with its reports.
+    pub export: Export,
     /// How many bytes daemon and kernel may use together. `None`: as many as the settings need.
     #[serde(serialize_with = "write_budget")]
     pub memory: Option<u64>,
@@ -463,6 +467,7 @@ impl Default for Config {
             standard_views: Standard::ALL.to_vec(),
             views: Vec::new(),
             alerts: Alerts::default(),
+            export: Export::default(),
             memory: None,
             history: Some(History::default()),
             control: Control::default(),

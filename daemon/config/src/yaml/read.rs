@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weir_system::text::short;
 
+use super::export::export;
 use super::history::history;
 use super::interface::interfaces;
 use super::key::{KEY_DIGITS, parse_key};
@@ -17,7 +18,7 @@ use super::tunnel_ports::tunnel_ports;
 use super::units::{show_bytes, show_duration};
 use super::web::web;
 use super::{
-    AUTO, Addresses, Alerts, Config, Control, Datapath, Estimates, HashKey, History, NONE, Observer, Packets,
+    AUTO, Addresses, Alerts, Config, Control, Datapath, Estimates, Export, HashKey, History, NONE, Observer, Packets,
     Prometheus, Report, Sampling, SeenFlows, Tunnels,
 };
 use crate::{names::GeoFiles, view::Standard};
@@ -29,7 +30,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
     if root.is_null() {
         return Config::default();
     }
-    let (mut views_field, mut alerts_field, mut sinks_field) = (None, None, None);
+    let (mut views_field, mut alerts_field, mut export_field, mut sinks_field) = (None, None, None, None);
     let config = root.section("{report: {interval: 10s}}", |s| Config {
         observer: s.section("observer", "{name: edge-1}", observer),
         interfaces: s.get("interfaces", Vec::new(), |f| interfaces(&f)),
@@ -46,6 +47,10 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         alerts: {
             alerts_field = s.field("alerts");
             Alerts::default()
+        },
+        export: {
+            export_field = s.field("export");
+            Export::default()
         },
         memory: s.get("memory", None, |f| f.bytes(MEMORY).map(Some)),
         history: s.get("history", Some(History::default()), |f| history(&f)),
@@ -74,6 +79,10 @@ pub(super) fn config(root: &Field<'_>) -> Config {
     // Alerts refer to views, so they are read after these.
     if let Some(alerts) = alerts_field.and_then(|field| super::alert::alerts(&field, &config, has_all_views)) {
         config.alerts = alerts;
+    }
+    // So does the export.
+    if let Some(export) = export_field.and_then(|field| export(&field, &config, has_all_views)) {
+        config.export = export;
     }
     // A sink may send the rows of a view, so sinks are read after views.
     if let Some(sinks) = sinks_field.and_then(|field| sinks(&field, &config, has_all_views)) {
@@ -146,7 +155,7 @@ fn report(s: &mut Section<'_>) -> Report {
 
 /// Reads the interval. Windows start at multiples of it since midnight (UTC), so that all routers have the same
 /// windows.
-fn interval(field: &Field<'_>) -> Option<Duration> {
+pub(super) fn interval(field: &Field<'_>) -> Option<Duration> {
     let interval = field.duration(INTERVAL)?;
     let seconds = interval.as_secs();
     let divides = |seconds: &u64| DAY_SECONDS.is_multiple_of(*seconds);

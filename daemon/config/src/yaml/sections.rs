@@ -96,6 +96,7 @@ sections! {
     standard_views: Applies, Nothing;
     views: Applies, Nothing;
     alerts: Applies, Nothing;
+    export: Applies, Nothing;
     memory: Applies, Nothing;
     history: Restart("its memory is planned once"), Nothing;
     control: Restart("the control socket is opened once"), Adds(|config, _, wanted| {

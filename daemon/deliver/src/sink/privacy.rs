@@ -30,6 +30,7 @@ pub fn of_report(addresses: Addresses, report: Report) -> Report {
             spread: Spread::default(),
             views: Vec::new(),
             answers: Vec::new(),
+            sketches: None,
             ..report
         }
     })
@@ -98,6 +99,7 @@ pub(super) fn ensured(addresses: Addresses, report: Encoded) -> Encoded {
 /// Masks a whole report, and notes that in it.
 fn mask_fields(addresses: Addresses, report: &mut Value) {
     let Value::Object(fields) = report else { return };
+    mask_sketches(fields);
     for (name, value) in &mut *fields {
         if name != OBSERVER {
             mask(addresses, value);
@@ -106,6 +108,21 @@ fn mask_fields(addresses: Addresses, report: &mut Value) {
     }
     limit_lists(fields);
     fields.insert(ADDRESSES.to_owned(), Value::from(addresses.name()));
+}
+
+/// Leaves out the sketches that have addresses in them. The registers of distinct counts have none.
+fn mask_sketches(fields: &mut Map<String, Value>) {
+    let Some(sketches) = fields.get_mut("sketches").and_then(Value::as_object_mut) else { return };
+    sketches.insert("spread".to_owned(), Value::Array(Vec::new()));
+    if let Some(lists) = sketches.get_mut("lists").and_then(Value::as_array_mut) {
+        lists.retain(|list| !list["by"].as_array().is_none_or(|by| by.iter().any(is_address)));
+    }
+}
+
+/// Whether a field is an address or a part of one.
+fn is_address(field: &Value) -> bool {
+    let name = field.as_str().and_then(|field| field.split('/').next());
+    matches!(name, None | Some("src_ip" | "dst_ip" | "host"))
 }
 
 /// Masks every address and prefix in a value, wherever it is, including fields that will be added to reports later.
@@ -185,6 +202,20 @@ mod tests {
         let none = text(Addresses::None);
         for known in ["192.0.2", "198.51.100", "203.0.113", "2001:db8"] {
             assert!(!none.contains(known), "{known} in {none}");
+        }
+    }
+
+    #[test]
+    fn sketches_without_addresses_are_left() {
+        let names = |addresses| {
+            let report: Report = serde_json::from_str(&text(addresses)).unwrap();
+            let sketches = report.sketches.unwrap();
+            let lists: Vec<String> = sketches.lists.into_iter().map(|list| list.name).collect();
+            (sketches.distinct.len(), lists.join(" "), sketches.spread.len())
+        };
+        assert_eq!(names(Addresses::Full), (1, "services flows".to_owned(), 1));
+        for addresses in [Addresses::Prefix, Addresses::None] {
+            assert_eq!(names(addresses), (1, "services".to_owned(), 0));
         }
     }
 

@@ -107,6 +107,8 @@ pub fn write_tables(report: &Report, style: Style, out: &mut impl Write) -> io::
         answers,
         rates: each_second,
         histograms,
+        // For machines.
+        sketches: _,
         self_metrics,
     } = report;
     let mut page = Page { style, together: false, out };

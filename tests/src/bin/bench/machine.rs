@@ -37,7 +37,7 @@ use weir_measure::{
     seen::{self, Rotation},
     window::Span,
 };
-use weir_report::{Encoded, Report, alerting::Alerts, closing::Closing, observer::Observer};
+use weir_report::{Encoded, Report, alerting::Alerts, closing::Closing, observer::Observer, sketches::SketchExporter};
 use weir_sketch::hash::mix;
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
@@ -171,6 +171,7 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
         cpu_time: Duration::ZERO,
         last: None,
         alerts: Alerts::default(),
+        exporter: SketchExporter::new(config.export.clone()),
     };
     let span = Span {
         start: Timestamp::UNIX_EPOCH,

@@ -1,0 +1,188 @@
+//! What of a window's sketches leaves the router, so that it can be merged with that of other routers.
+//!
+//! The lists of a window cannot be added up with those of another router as they are: which keys share a cell depends
+//! on secret places, other ones in each window ([`crate::keys`]). So a list leaves as what it says of each key: the
+//! largest candidates with their bounds, and an upper bound of every other key. For the next largest candidates that
+//! bound is known by key; the reader of this can put it into cells of public places, which can be added up. For all
+//! others there is one bound. This costs the measurement no memory and no time before the window's end, and the bounds
+//! are closer than those of a count-min of the exported size: the rest of a list is spread over thousands of cells
+//! here, and only the fullest of them counts.
+
+use std::cmp::Reverse;
+
+use weir_common::{ledger::Tally, sketch::Metric};
+use weir_config::view::{By, ViewKey};
+use weir_sketch::{HyperLogLog, Spread};
+
+use crate::{answer::parts, closed::Closed, heavy_hitters::Held, question::Views, uncertainty::Uncertainty};
+
+/// Candidates whose own upper bound leaves the router, for each that is listed.
+const BOUNDED_PER_KEY: usize = 4;
+
+/// What is known of all keys of a list.
+#[derive(Debug, PartialEq, Eq)]
+pub struct KeyBounds {
+    /// The largest keys by bytes, and by packets.
+    pub listed: Vec<Held<ViewKey>>,
+    /// The upper bounds of some keys that are not listed.
+    pub bounded: Vec<(ViewKey, Tally)>,
+    /// An upper bound of each other key.
+    pub others: Tally,
+}
+
+/// A window whose shards were merged into the first one.
+#[derive(Clone, Copy)]
+pub struct MergedWindow<'a> {
+    /// The first shard.
+    pub first: &'a Closed,
+    /// Its questions.
+    pub views: &'a Views,
+    /// What is not known about its packets.
+    pub uncertainty: &'a Uncertainty,
+}
+
+impl<'a> MergedWindow<'a> {
+    /// The distinct sources, destinations and flows.
+    pub const fn unique(self) -> [&'a HyperLogLog; 3] {
+        let unique = &self.first.shard.unique;
+        [&unique.sources, &unique.destinations, &unique.flows]
+    }
+
+    /// The distinct values of the `nth` view, if it counts them without a key.
+    pub fn distinct(self, nth: usize) -> Option<&'a HyperLogLog> {
+        self.first.shard.views[self.views.questions[nth].sketch(nth)].unique()
+    }
+
+    /// The distinct values by key of the `nth` view, if it counts them.
+    pub fn spread(self, nth: usize) -> Option<&'a Spread<ViewKey>> {
+        Some(self.first.shard.views[self.views.questions[nth].sketch(nth)].spread()?.lines())
+    }
+
+    /// What the `nth` view, one of bytes and packets, knows of all its keys. The `keys` largest by bytes are listed, and
+    /// as many by packets. `None` if it counts something else.
+    pub fn list(self, nth: usize, keys: usize) -> Option<KeyBounds> {
+        let question = &self.views.questions[nth];
+        if !question.view.measure.is_tally() {
+            return None;
+        }
+        let sketch = &self.first.shard.views[question.sketch(nth)];
+        let whole = self.uncertainty.whole(question.is_fed_by_all);
+        let uncertainty = self.uncertainty.of_view(whole, sketch.total, parts(question));
+        let upper = |most: Tally| Metric::each(|metric| uncertainty.bounds(metric, Tally::default(), most).1);
+        let all: Vec<Held<ViewKey>> = sketch.held().collect();
+        let marks = marks(&all, keys);
+        let light = Metric::each(|metric| sketch.light().map(|cell| metric.of(cell)).max().unwrap_or(0));
+        let mut bounds = KeyBounds { listed: Vec::new(), bounded: Vec::new(), others: light };
+        for (held, mark) in all.iter().zip(marks) {
+            match mark {
+                Mark::Other => bounds.others = larger(bounds.others, held.upper),
+                Mark::Bounded => bounds.bounded.push((held.key, upper(held.upper))),
+                Mark::Listed => {
+                    let both = |metric| uncertainty.bounds(metric, held.lower, held.upper);
+                    let [lower, upper] = [Metric::each(|metric| both(metric).0), Metric::each(|metric| both(metric).1)];
+                    bounds.listed.push(Held { lower, upper, ..*held });
+                }
+            }
+        }
+        bounds.others = upper(bounds.others);
+        Some(bounds)
+    }
+
+    /// How a key of the `nth` view is written: see [`By`].
+    pub fn by(self, nth: usize) -> &'a By {
+        &self.views.questions[nth].by
+    }
+}
+
+/// The larger one in each metric.
+fn larger(one: Tally, other: Tally) -> Tally {
+    Metric::each(|metric| metric.of(one).max(metric.of(other)))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    Other,
+    Bounded,
+    Listed,
+}
+
+/// Which keys are listed, and which have a bound of their own.
+fn marks(all: &[Held<ViewKey>], keys: usize) -> Vec<Mark> {
+    let mut marks = vec![Mark::Other; all.len()];
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    for metric in [Metric::Bytes, Metric::Packets] {
+        for (count, mark) in [(keys * BOUNDED_PER_KEY, Mark::Bounded), (keys, Mark::Listed)] {
+            if let Some(last) = count.checked_sub(1).filter(|last| *last < order.len()) {
+                order.select_nth_unstable_by_key(last, |at| (Reverse(metric.of(all[*at].value)), all[*at].key));
+            }
+            for at in order.iter().take(count) {
+                marks[*at] = marks[*at].max(mark);
+            }
+        }
+    }
+    marks
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_common::{
+        flow::{Address, FlowKey},
+        record::Record,
+    };
+    use weir_config::{Estimates, view::Standard};
+    use weir_datapath::edge::Edge;
+    use weir_sketch::{
+        Seen,
+        hash::{Key, mix},
+    };
+
+    use super::*;
+    use crate::{new_flows::FilterState, shard::Shard, summary::Summary};
+
+    const SOURCES: u64 = 20_000;
+
+    fn record(source: u64) -> Record {
+        let [src, dst] = [source as u32, 9].map(Address::from_v4_word);
+        // The largest by packets are not the largest by bytes.
+        let (packets, bytes) = (1 + 40_000 / (1 + source % 7_919) as u32, 60 + 90_000_000 / (1 + source));
+        let key = FlowKey::new(src, dst, 6, 0).with_ports(50_000, 443);
+        Record { key, packets, bytes, sampling: 1, ..Record::default() }
+    }
+
+    #[test]
+    fn every_key_is_within_its_bounds_whether_it_is_listed_or_not() {
+        let (settings, key) = (Estimates::default(), Key([1, 2]));
+        let views = Views::built_in(&settings, 10);
+        let seen = Seen::with_capacity(100_000, 0.01, key.id());
+        let mut shard = Box::new(Shard::new(&settings, &views, key));
+        let mut order: Vec<u64> = (0..SOURCES).collect();
+        order.sort_by_key(|source| mix(*source));
+        for source in order {
+            shard.absorb(&[record(source)], &seen);
+        }
+        shard.settle(&seen);
+        let mut window = [Closed::new(shard, Edge::empty(1))];
+        let summary = Summary::merge(&mut window, &views, 1, FilterState::steadily(&seen), 0.999).unwrap();
+        let merged = MergedWindow { first: &window[0], views: &views, uncertainty: &summary.uncertainty };
+        let nth = views.standard(Standard::Sources).unwrap();
+        let KeyBounds { listed, bounded, others } = merged.list(nth, 20).unwrap();
+        assert!((21..=40).contains(&listed.len()) && (81..=160).contains(&(listed.len() + bounded.len())));
+        let by = merged.by(nth);
+        for source in 0..SOURCES {
+            let record = record(source);
+            let key = by.key(&record, weir_config::view::Side::Src, views.facts());
+            let truth = record.tally();
+            let listed = listed.iter().find(|held| held.key == key).map(|held| (held.lower, held.upper));
+            let own = bounded.iter().find(|(bounded, _)| *bounded == key).map(|(_, upper)| (Tally::default(), *upper));
+            let (lower, upper) = listed.or(own).unwrap_or((Tally::default(), others));
+            for metric in [Metric::Packets, Metric::Bytes] {
+                assert!(metric.of(lower) <= metric.of(truth) && metric.of(truth) <= metric.of(upper), "{source}");
+            }
+        }
+        let total: u64 = (0..SOURCES).map(|source| record(source).bytes).sum();
+        assert!(others.bytes < total / 500, "{others:?} of {total}");
+        assert_eq!(merged.unique()[0].bounds().value, summary.sources.value);
+        let spread = views.standard(Standard::SourcesPerDestination).unwrap();
+        assert!(merged.spread(spread).is_some() && merged.list(spread, 20).is_none() && merged.distinct(nth).is_none());
+    }
+}

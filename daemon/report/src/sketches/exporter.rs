@@ -1,0 +1,299 @@
+//! Reads the sketches of each window, and gathers those of all windows until they leave.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use weir_common::ledger::Tally;
+use weir_config::{
+    Export,
+    view::{By, Field, Measure, ViewKey},
+};
+use weir_datapath::interface::MeasuredInterface;
+use weir_measure::{
+    export::{KeyBounds, MergedWindow},
+    heavy_hitters::Held,
+    question::{Question, Structure, Views},
+    window::Span,
+};
+use weir_sketch::{CandidateBuckets, HyperLogLog, Image as _, Spread, datasketches::hll};
+
+use super::{DistinctSketch, ListSketch, ListUnion, SEED, Sketches, SpreadSketch, WIDTH, cell, encode};
+use crate::rows::show_interface;
+
+/// Rows of a gathered list, for each that leaves.
+const GATHERED_PER_KEY: usize = 8;
+/// The most bytes of a row of an exported list: two IPv6 addresses, ports and protocol, and five numbers.
+const ROW_BYTES: u64 = 2 * 40 + 2 * 6 + 10 + 4 + 4 * 15;
+/// The most bytes of a cell: two numbers.
+const CELL_BYTES: u64 = 2 * 15;
+/// The most bytes of names and punctuation of one sketch.
+const NAMES_BYTES: u64 = 400;
+
+/// What leaves, and what waits for that.
+#[derive(Debug)]
+pub struct SketchExporter {
+    settings: Export,
+    gathered: Option<Gathered>,
+    is_last: bool,
+}
+
+/// The sketches of several windows.
+#[derive(Debug)]
+struct Gathered {
+    views: Arc<Views>,
+    key_id: u64,
+    settings: Export,
+    start: Timestamp,
+    end: Timestamp,
+    windows: u32,
+    missing: u64,
+    distinct: BTreeMap<String, HyperLogLog>,
+    lists: BTreeMap<String, ListUnion>,
+    /// By the number of the view.
+    spread: BTreeMap<usize, Spread<ViewKey>>,
+}
+
+impl SketchExporter {
+    /// Exports as these settings say.
+    pub const fn new(settings: Export) -> Self {
+        Self { settings, gathered: None, is_last: false }
+    }
+
+    /// Exports as other settings say, from the next window on.
+    pub fn change(&mut self, settings: Export) {
+        self.settings = settings;
+    }
+
+    /// The next window is the last one: everything leaves with it.
+    pub const fn end(&mut self) {
+        self.is_last = true;
+    }
+
+    /// Adds a window. Returns the sketches that leave with its report.
+    pub fn add(
+        &mut self,
+        window: MergedWindow<'_>,
+        views: &Arc<Views>,
+        span: Span,
+        interfaces: &[MeasuredInterface],
+    ) -> Option<Sketches> {
+        let key_id = window.first.shard.key_id();
+        let is_same =
+            |one: &Gathered| one.key_id == key_id && Arc::ptr_eq(&one.views, views) && one.settings == self.settings;
+        // Another day, or another configuration.
+        let earlier = self.gathered.take_if(|one| !is_same(one));
+        if self.settings.is_on() {
+            let settings = &self.settings;
+            let gathered =
+                self.gathered.get_or_insert_with(|| Gathered::new(views.clone(), key_id, settings.clone(), span.start));
+            gathered.add(window, span, interfaces);
+        }
+        let is_last = self.is_last;
+        let due = match &earlier {
+            Some(_) => None,
+            None => self.gathered.take_if(|one| is_last || one.is_due()),
+        };
+        earlier.or(due).map(Gathered::into_sketches)
+    }
+}
+
+impl Gathered {
+    fn new(views: Arc<Views>, key_id: u64, settings: Export, start: Timestamp) -> Self {
+        let (distinct, lists, spread) = Default::default();
+        Self { views, key_id, settings, start, end: start, windows: 0, missing: 0, distinct, lists, spread }
+    }
+
+    fn add(&mut self, window: MergedWindow<'_>, span: Span, interfaces: &[MeasuredInterface]) {
+        self.end = span.end;
+        self.windows += 1;
+        self.missing = self.missing.saturating_add(window.uncertainty.unknown);
+        if self.settings.has_unique() {
+            for (name, sketch) in ["unique.src_ip", "unique.dst_ip", "unique.flows"].into_iter().zip(window.unique()) {
+                self.count(name, sketch);
+            }
+        }
+        let views = self.views.clone();
+        let exported = views.questions.iter().enumerate().filter(|(_, question)| self.settings.has(&question.view));
+        let exported: Vec<(usize, &Question)> = exported.collect();
+        for (nth, question) in exported {
+            let name = &question.view.name;
+            if let Some(sketch) = window.distinct(nth) {
+                self.count(name, sketch);
+            }
+            if let Some(spread) = window.spread(nth) {
+                self.spread(nth, spread);
+            }
+            if let Some(bounds) = window.list(nth, self.settings.keys) {
+                let written = Written { by: &question.by, views: &views, interfaces };
+                let list =
+                    written.list(name, &bounds, window.uncertainty.sampling.map(|_| window.uncertainty.confidence));
+                let capacity = GATHERED_PER_KEY * self.settings.keys;
+                let union = self.lists.entry(name.clone()).or_insert_with(|| ListUnion::new(&list.by, capacity));
+                // It was just made with the same cells.
+                let _ = union.add(&list);
+            }
+        }
+    }
+
+    fn count(&mut self, name: &str, sketch: &HyperLogLog) {
+        let folded = sketch.folded(self.settings.lg_k);
+        match self.distinct.get_mut(name) {
+            // All are of the same key and size.
+            Some(union) => _ = union.merge(&folded),
+            None => _ = self.distinct.insert(name.to_owned(), folded),
+        }
+    }
+
+    fn spread(&mut self, nth: usize, spread: &Spread<ViewKey>) {
+        match self.spread.get_mut(&nth) {
+            Some(union) => _ = union.merge(spread),
+            None => _ = self.spread.insert(nth, spread.clone()),
+        }
+    }
+
+    /// Whether it reaches a multiple of the interval of exports.
+    fn is_due(&self) -> bool {
+        let every = self.settings.every.as_nanos().max(1) as i128;
+        let nth = |time: Timestamp| time.as_nanosecond().div_euclid(every);
+        nth(self.start) < nth(self.end)
+    }
+
+    fn into_sketches(self) -> Sketches {
+        let Self { views, key_id, settings, start, end, windows, missing, distinct, lists, spread } = self;
+        let key_id = format!("{key_id:016x}");
+        let distinct = distinct.into_iter().map(|(name, sketch)| DistinctSketch {
+            name,
+            key_id: key_id.clone(),
+            lg_k: sketch.precision(),
+            missing_packets: missing,
+            hll: encode(&hll::write_registers(&sketch)),
+        });
+        let lists = lists.into_iter().map(|(name, mut union)| {
+            union.keep(settings.keys);
+            union.to_list(&name)
+        });
+        let spread = spread.into_iter().map(|(nth, sketch)| {
+            let Question { view, by, .. } = &views.questions[nth];
+            SpreadSketch {
+                name: view.name.clone(),
+                by: fields(by),
+                key_id: key_id.clone(),
+                missing_packets: missing,
+                image: encode(&sketch.to_image()),
+            }
+        });
+        Sketches { start, end, windows, distinct: distinct.collect(), lists: lists.collect(), spread: spread.collect() }
+    }
+}
+
+/// The names of fields, with the lengths of prefixes.
+fn fields(by: &By) -> Vec<String> {
+    by.fields().iter().map(ToString::to_string).collect()
+}
+
+/// How the keys of a view are written.
+struct Written<'a> {
+    by: &'a By,
+    views: &'a Views,
+    interfaces: &'a [MeasuredInterface],
+}
+
+impl Written<'_> {
+    /// The values of a key's fields, separated by spaces; `*` if it has no fields.
+    fn key(&self, key: &ViewKey) -> String {
+        let Self { by, views, interfaces } = self;
+        let shown = by.show(key, views.facts(), |slot, shown| show_interface(slot, interfaces, shown));
+        let values: Vec<String> = by.fields().iter().map(|field| value(*field, &shown)).collect();
+        if values.is_empty() { "*".to_owned() } else { values.join(" ") }
+    }
+
+    fn list(&self, name: &str, bounds: &KeyBounds, sampled: Option<f64>) -> ListSketch {
+        let KeyBounds { listed, bounded, others } = bounds;
+        let mut rest = vec![*others; WIDTH];
+        for (key, upper) in bounded {
+            let Tally { packets, bytes } = &mut rest[cell(&self.key(key)) as usize];
+            (*packets, *bytes) = (upper.packets.max(*packets), upper.bytes.max(*bytes));
+        }
+        let keys: Vec<String> = listed.iter().map(|held| self.key(&held.key)).collect();
+        let numbers = |number: fn(&Held<ViewKey>) -> u64| listed.iter().map(number).collect();
+        ListSketch {
+            name: name.to_owned(),
+            by: fields(self.by),
+            confidence: sampled.unwrap_or(1.0),
+            width: WIDTH as u32,
+            depth: 1,
+            seed: SEED,
+            cells: keys.iter().map(|key| cell(key)).collect(),
+            keys,
+            packets_lower: numbers(|held| held.lower.packets),
+            packets_upper: numbers(|held| held.upper.packets),
+            bytes_lower: numbers(|held| held.lower.bytes),
+            bytes_upper: numbers(|held| held.upper.bytes),
+            rest_packets: rest.iter().map(|cell| cell.packets).collect(),
+            rest_bytes: rest.iter().map(|cell| cell.bytes).collect(),
+        }
+    }
+}
+
+/// A field's value as text; `-` if there is none. It has no spaces.
+fn value(field: Field, shown: &Map<String, Value>) -> String {
+    let text = match shown.get(field.name()) {
+        None | Some(Value::Null) => return "-".to_owned(),
+        Some(Value::String(text)) if text.is_empty() => return "-".to_owned(),
+        Some(Value::String(text)) => text.replace(char::is_whitespace, "_"),
+        Some(other) => other.to_string(),
+    };
+    match shown.get("direction").filter(|_| field == Field::Interface) {
+        Some(Value::String(direction)) => format!("{text}/{direction}"),
+        _ => text,
+    }
+}
+
+/// The most bytes that the sketches of a report take, as JSON. 0 if none leave.
+pub fn bytes_at_most(settings: &Export, views: &Views) -> u64 {
+    let base64 = |bytes: u64| bytes.div_ceil(3) * 4 + NAMES_BYTES;
+    let registers = base64((1 << settings.lg_k) + 52);
+    let unique = if settings.has_unique() { 3 * registers } else { 0 };
+    let of_view = |question: &Question| match (&question.view.measure, question.structure) {
+        (Measure::Flows | Measure::Distinct(_), Structure::Spread { pairs, smallest, .. }) => {
+            // What `Spreaders` makes: a line's registers and tag, and the hash and key of its sample.
+            let lines = Spread::<ViewKey>::lines_for(pairs, smallest, weir_measure::spreaders::ERROR_OF_OTHERS);
+            base64(lines as u64 * (64 + 8 + 40))
+        }
+        (Measure::Flows | Measure::Distinct(_), _) => registers,
+        _ => {
+            let rows = question.by.domain().map_or(u64::MAX, |keys| keys as u64).min(2 * settings.keys as u64);
+            NAMES_BYTES + rows * ROW_BYTES + WIDTH as u64 * CELL_BYTES
+        }
+    };
+    let exported = views.questions.iter().filter(|question| settings.has(&question.view));
+    unique + exported.map(of_view).sum::<u64>()
+}
+
+/// The most memory that gathering and writing take, in bytes. 0 if nothing leaves.
+pub fn memory_bytes(settings: &Export, views: &Views) -> u64 {
+    /// A gathered row: its key, its numbers, and the table that it is in.
+    const GATHERED_BYTES: u64 = 256;
+    /// A candidate while a window is read, with its place in the order and its mark.
+    const CANDIDATE_BYTES: u64 = 112;
+    let has_rows = |question: &&Question| settings.has(&question.view) && question.view.measure.is_tally();
+    let lists = views.questions.iter().filter(has_rows);
+    let rows = 2 * (GATHERED_PER_KEY * settings.keys) as u64 * GATHERED_BYTES + 3 * WIDTH as u64 * 16;
+    let candidates = lists.clone().map(|question| match question.structure {
+        Structure::HeavyHitters { error, candidates, .. } => {
+            (4 * CandidateBuckets::<ViewKey, Tally>::buckets_for(error, candidates)) as u64
+        }
+        Structure::Table { cells } => cells as u64,
+        _ => 1,
+    });
+    // Gathered, as sketches of the report, and as their text.
+    let candidates = candidates.max().unwrap_or(0) * CANDIDATE_BYTES;
+    3 * bytes_at_most(settings, views) + lists.count() as u64 * rows + candidates
+}
+
+/// How many reports a day have sketches, if windows have this length.
+pub fn reports_a_day(settings: &Export, interval: Duration) -> u64 {
+    const DAY: u64 = 86_400;
+    DAY / settings.every.max(interval).as_secs().max(1)
+}

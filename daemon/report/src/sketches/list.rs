@@ -1,0 +1,341 @@
+//! Lists of several windows and routers, added up: the sums of keys, with bounds of every key, listed or not.
+//!
+//! A list bounds each key: a listed one by its row, and every other one by its cell. So the sum of a key over lists is
+//! at most the sum of its cells, corrected by `row - cell` for each list that has a row of it. Both sums can be added
+//! up in any order, by any program.
+
+use std::collections::HashMap;
+
+use weir_common::{ledger::Tally, sketch::Metric};
+use weir_sketch::Weight as _;
+
+use super::{ListSketch, SEED, WIDTH, cell};
+
+/// Why a list cannot be added.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+pub enum Mismatch {
+    /// It has other cells.
+    #[error(
+        "it has {width} cells, {depth} of them for a key, by the seed {seed}; weir adds up lists with {WIDTH}, 1 and {SEED}"
+    )]
+    Geometry {
+        /// Its number of cells.
+        width: u32,
+        /// How many of them a key has.
+        depth: u32,
+        /// The seed of the hash.
+        seed: u32,
+    },
+    /// Its arrays have different lengths, or a key is not in its cell.
+    #[error("its arrays do not belong together")]
+    Malformed,
+}
+
+/// The sum of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySums {
+    /// The values of its fields, separated by spaces.
+    pub key: String,
+    /// The least that it has.
+    pub lower: Tally,
+    /// The most that it has.
+    pub upper: Tally,
+}
+
+/// Lists added up.
+#[derive(Clone, Debug)]
+pub struct ListUnion {
+    by: Vec<String>,
+    rows: HashMap<Box<str>, Row>,
+    cells: Vec<Tally>,
+    /// The most rows.
+    capacity: usize,
+    /// The sum of the probabilities that the bounds of a list fail.
+    failure: f64,
+}
+
+/// A key that some list has a row of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    cell: usize,
+    lower: Tally,
+    /// The sum of what its rows allow more than its cell does, in packets and bytes.
+    beyond: [i128; 2],
+}
+
+const METRICS: [Metric; 2] = [Metric::Packets, Metric::Bytes];
+
+impl Row {
+    fn upper(&self, cells: &[Tally]) -> Tally {
+        let [packets, bytes] = METRICS.map(|metric| {
+            let beyond = self.beyond[metric as usize];
+            let sum = u64::try_from(i128::from(metric.of(cells[self.cell])) + beyond).unwrap_or(0);
+            sum.max(metric.of(self.lower))
+        });
+        Tally::new(packets, bytes)
+    }
+}
+
+impl ListUnion {
+    /// Nothing yet, for keys of these fields. It keeps at most `capacity` rows; the bounds of other keys stay true.
+    pub fn new(by: &[String], capacity: usize) -> Self {
+        let cells = vec![Tally::default(); WIDTH];
+        Self { by: by.to_vec(), rows: HashMap::new(), cells, capacity, failure: 0.0 }
+    }
+
+    /// The fields of a key.
+    pub fn by(&self) -> &[String] {
+        &self.by
+    }
+
+    /// Adds a list.
+    ///
+    /// # Errors
+    ///
+    /// It has other cells, or is not what weir writes. Then nothing is added.
+    pub fn add(&mut self, list: &ListSketch) -> Result<(), Mismatch> {
+        check(list)?;
+        for (nth, key) in list.keys.iter().enumerate() {
+            let of = |packets: &[u64], bytes: &[u64]| Tally::new(packets[nth], bytes[nth]);
+            let cell = list.cells[nth] as usize;
+            let rest = Tally::new(list.rest_packets[cell], list.rest_bytes[cell]);
+            let upper = of(&list.packets_upper, &list.bytes_upper);
+            let lower = of(&list.packets_lower, &list.bytes_lower);
+            self.add_row(key, cell, lower, METRICS.map(|m| i128::from(m.of(upper)) - i128::from(m.of(rest))));
+        }
+        for (cell, (packets, bytes)) in self.cells.iter_mut().zip(list.rest_packets.iter().zip(&list.rest_bytes)) {
+            *cell = cell.saturating_add(Tally::new(*packets, *bytes));
+        }
+        self.failure += 1.0 - list.confidence;
+        if self.rows.len() > self.capacity {
+            self.keep(self.capacity / 2);
+        }
+        Ok(())
+    }
+
+    fn add_row(&mut self, key: &str, cell: usize, lower: Tally, beyond: [i128; 2]) {
+        if !self.rows.contains_key(key) {
+            self.rows.insert(key.into(), Row { cell, ..Row::default() });
+        }
+        if let Some(row) = self.rows.get_mut(key) {
+            row.lower = row.lower.saturating_add(lower);
+            for (sum, more) in row.beyond.iter_mut().zip(beyond) {
+                *sum += more;
+            }
+        }
+    }
+
+    /// Keeps the rows of the `keys` largest keys by bytes, and of as many by packets. The cells of the others bound
+    /// them from then on.
+    pub fn keep(&mut self, keys: usize) {
+        let mut kept: HashMap<Box<str>, Row> = HashMap::new();
+        for metric in METRICS {
+            for (key, row) in self.largest(keys, metric) {
+                kept.insert(key.into(), row);
+            }
+        }
+        let before = self.cells.clone();
+        for (key, row) in &self.rows {
+            if !kept.contains_key(key) {
+                let (upper, cell) = (row.upper(&before), &mut self.cells[row.cell]);
+                *cell = Metric::each(|metric| metric.of(*cell).max(metric.of(upper)));
+            }
+        }
+        for row in kept.values_mut() {
+            for metric in METRICS {
+                let raised = metric.of(self.cells[row.cell]) - metric.of(before[row.cell]);
+                row.beyond[metric as usize] -= i128::from(raised);
+            }
+        }
+        self.rows = kept;
+    }
+
+    /// The rows of the `count` largest keys, the largest first.
+    fn largest(&self, count: usize, metric: Metric) -> Vec<(&str, Row)> {
+        let mut rows: Vec<(&str, Row)> = self.rows.iter().map(|(key, row)| (&**key, *row)).collect();
+        // By what is certain: an upper bound may be that of a cell.
+        let order = |(key, row): &(&str, Row)| (std::cmp::Reverse(metric.of(row.lower)), (*key).to_owned());
+        if let Some(last) = count.checked_sub(1).filter(|last| *last < rows.len()) {
+            rows.select_nth_unstable_by_key(last, order);
+            rows.truncate(count);
+        } else if count == 0 {
+            rows.clear();
+        }
+        rows.sort_by_cached_key(order);
+        rows
+    }
+
+    /// The `count` keys with the most bytes or packets that are certain, the largest first.
+    pub fn top(&self, count: usize, metric: Metric) -> Vec<KeySums> {
+        let sums =
+            |(key, row): (&str, Row)| KeySums { key: key.to_owned(), lower: row.lower, upper: row.upper(&self.cells) };
+        self.largest(count, metric).into_iter().map(sums).collect()
+    }
+
+    /// The bounds of any key, listed or not.
+    pub fn look_up(&self, key: &str) -> KeySums {
+        let (lower, upper) = match self.rows.get(key) {
+            Some(row) => (row.lower, row.upper(&self.cells)),
+            None => (Tally::default(), self.cells[cell(key) as usize]),
+        };
+        KeySums { key: key.to_owned(), lower, upper }
+    }
+
+    /// How many keys have a row.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether no key has a row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The most that a key without a row has.
+    pub fn others(&self) -> Tally {
+        Metric::each(|metric| self.cells.iter().map(|cell| metric.of(*cell)).max().unwrap_or(0))
+    }
+
+    /// The probability that all bounds hold.
+    pub fn confidence(&self) -> f64 {
+        (1.0 - self.failure).max(0.0)
+    }
+
+    /// The union as a list.
+    pub fn to_list(&self, name: &str) -> ListSketch {
+        let mut rows = self.top(self.rows.len(), Metric::Bytes);
+        let numbers = |number: fn(&KeySums) -> u64| rows.iter().map(number).collect::<Vec<_>>();
+        let (packets_lower, packets_upper) = (numbers(|row| row.lower.packets), numbers(|row| row.upper.packets));
+        let (bytes_lower, bytes_upper) = (numbers(|row| row.lower.bytes), numbers(|row| row.upper.bytes));
+        let keys: Vec<String> = rows.iter_mut().map(|row| std::mem::take(&mut row.key)).collect();
+        ListSketch {
+            name: name.to_owned(),
+            by: self.by.clone(),
+            confidence: self.confidence(),
+            width: WIDTH as u32,
+            depth: 1,
+            seed: SEED,
+            cells: keys.iter().map(|key| cell(key)).collect(),
+            keys,
+            packets_lower,
+            packets_upper,
+            bytes_lower,
+            bytes_upper,
+            rest_packets: self.cells.iter().map(|cell| cell.packets).collect(),
+            rest_bytes: self.cells.iter().map(|cell| cell.bytes).collect(),
+        }
+    }
+}
+
+fn check(list: &ListSketch) -> Result<(), Mismatch> {
+    let ListSketch { width, depth, seed, keys, cells, rest_packets, rest_bytes, .. } = list;
+    if (*width as usize, *depth, *seed) != (WIDTH, 1, SEED) {
+        return Err(Mismatch::Geometry { width: *width, depth: *depth, seed: *seed });
+    }
+    let rows = [&list.packets_lower, &list.packets_upper, &list.bytes_lower, &list.bytes_upper];
+    let are_long_enough = cells.len() == keys.len() && rows.iter().all(|numbers| numbers.len() == keys.len());
+    let are_wide_enough = [rest_packets, rest_bytes].iter().all(|numbers| numbers.len() == WIDTH);
+    let is_whole = are_long_enough && are_wide_enough && cells.iter().all(|cell| (*cell as usize) < WIDTH);
+    if is_whole { Ok(()) } else { Err(Mismatch::Malformed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use weir_sketch::hash::mix;
+
+    use super::*;
+
+    type Truth = BTreeMap<String, Tally>;
+
+    /// What one router saw, and its list of the largest `keys` keys.
+    fn router(seed: u64, keys: usize) -> (Truth, ListSketch) {
+        let mut truth = Truth::new();
+        for nth in 0..3_000 {
+            let key = format!("10.0.{}.{}", mix(seed ^ nth) % 8, (mix(seed ^ nth << 20) % 256 * (nth % 7)) % 256);
+            truth.entry(key).or_default().add(Tally::new(1 + nth % 3, 60 + mix(nth ^ seed) % 1_400));
+        }
+        let mut exact = ListUnion::new(&["src_ip".to_owned()], usize::MAX);
+        for (key, tally) in &truth {
+            exact.add_row(key, cell(key) as usize, *tally, METRICS.map(|metric| metric.of(*tally).into()));
+        }
+        exact.keep(keys);
+        (truth, exact.to_list("sources"))
+    }
+
+    fn assert_holds(union: &ListUnion, truths: &[Truth]) {
+        let keys = truths.iter().flat_map(Truth::keys).map(String::as_str).chain(["192.0.2.1"]);
+        for key in keys {
+            let truth: Tally = truths.iter().filter_map(|truth| truth.get(key)).copied().sum();
+            let KeySums { lower, upper, .. } = union.look_up(key);
+            for metric in METRICS {
+                let bounds = metric.of(lower)..=metric.of(upper);
+                assert!(bounds.contains(&metric.of(truth)), "{key}: {truth:?} is not within {lower:?} and {upper:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_hold_for_every_key_of_every_router() {
+        let routers: Vec<(Truth, ListSketch)> = (0..12).map(|seed| router(seed % 5, 20)).collect();
+        let truths: Vec<Truth> = routers.iter().map(|(truth, _)| truth.clone()).collect();
+        for capacity in [usize::MAX, 60] {
+            let mut union = ListUnion::new(&["src_ip".to_owned()], capacity);
+            for (_, list) in &routers {
+                union.add(list).unwrap();
+            }
+            assert!(union.len() <= capacity && !union.is_empty());
+            assert_holds(&union, &truths);
+            // A union of unions, as a router makes of its windows.
+            union.keep(10);
+            let mut twice = ListUnion::new(union.by(), usize::MAX);
+            twice.add(&union.to_list("sources")).unwrap();
+            twice.add(&routers[0].1).unwrap();
+            let more: Vec<Truth> = truths.iter().chain(&truths[..1]).cloned().collect();
+            assert_holds(&twice, &more);
+        }
+    }
+
+    #[test]
+    fn the_order_does_not_matter_while_there_is_room() {
+        let lists: Vec<ListSketch> = (0..6).map(|seed| router(seed, 20).1).collect();
+        let union = |order: [usize; 6]| {
+            let mut union = ListUnion::new(&["src_ip".to_owned()], usize::MAX);
+            for nth in order {
+                union.add(&lists[nth]).unwrap();
+            }
+            union.to_list("sources")
+        };
+        assert_eq!(union([0, 1, 2, 3, 4, 5]), union([5, 2, 0, 4, 3, 1]));
+    }
+
+    #[test]
+    fn the_largest_keys_are_those_with_the_most_that_is_certain() {
+        let (truth, list) = router(3, 2_000);
+        let mut union = ListUnion::new(&list.by, usize::MAX);
+        union.add(&list).unwrap();
+        let mut expected: Vec<(u64, &String)> = truth.iter().map(|(key, tally)| (tally.bytes, key)).collect();
+        expected.sort_by_key(|(bytes, key)| (std::cmp::Reverse(*bytes), *key));
+        let top = union.top(5, Metric::Bytes);
+        let found: Vec<(u64, &String)> = top.iter().map(|sums| (sums.lower.bytes, &sums.key)).collect();
+        assert_eq!(found, expected[..5]);
+        assert_eq!((union.top(0, Metric::Bytes).len(), union.others()), (0, Tally::default()), "everything is listed");
+    }
+
+    #[test]
+    fn lists_of_other_cells_are_refused() {
+        let (_, list) = router(1, 20);
+        let mut union = ListUnion::new(&list.by, usize::MAX);
+        let wide = ListSketch { width: 512, ..list.clone() };
+        let error = union.add(&wide).unwrap_err();
+        assert!(error.to_string().contains("512 cells"), "{error}");
+        let mut broken = vec![ListSketch { rest_bytes: vec![0; 3], ..list.clone() }];
+        broken.push(ListSketch { bytes_upper: vec![0; 3], ..list.clone() });
+        broken.push(ListSketch { cells: vec![1_000; list.cells.len()], ..list });
+        for list in broken {
+            assert_eq!(union.add(&list), Err(Mismatch::Malformed));
+        }
+        assert!(union.is_empty());
+    }
+}
