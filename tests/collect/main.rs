@@ -39,16 +39,16 @@ fn main() -> ExitCode {
             program::without_the_collector_weir_says_what_to_install,
         ),
         free("a_program_takes_the_place_of_weir", program::a_program_takes_the_place_of_weir),
-        free("what_comes_twice_is_kept_once", what_comes_twice_is_kept_once),
+        free("a_repeated_report_is_stored_once", a_repeated_report_is_stored_once),
         free("a_line_that_is_wrong_keeps_no_other_out", a_line_that_is_wrong_keeps_no_other_out),
         free("a_body_that_is_damaged_or_huge_is_refused_whole", a_body_that_is_damaged_or_huge_is_refused_whole),
-        free("what_was_answered_is_there_after_a_kill", what_was_answered_is_there_after_a_kill),
+        free("acknowledged_reports_survive_a_kill", acknowledged_reports_survive_a_kill),
         free("gaps_are_found_and_explained", gaps_are_found_and_explained),
-        free("only_who_knows_the_token_stores", only_who_knows_the_token_stores),
+        free("only_clients_with_the_token_can_store", only_clients_with_the_token_can_store),
         free("other_machines_are_not_let_in_by_accident", other_machines_are_not_let_in_by_accident),
         free("a_database_that_is_gone_is_answered_later", a_database_that_is_gone_is_answered_later),
         free("clients_that_hang_do_not_delay_others", clients_that_hang_do_not_delay_others),
-        free("much_work_of_some_holds_nobody_else_up", much_work_of_some_holds_nobody_else_up),
+        free("much_work_of_some_clients_delays_no_others", much_work_of_some_clients_delays_no_others),
         free("a_request_that_has_begun_is_answered_at_the_end", a_request_that_has_begun_is_answered_at_the_end),
         trial("a_full_disk_is_answered_later", a_full_disk_is_answered_later, &[&root()]),
         trial("reports_go_into_clickhouse", clickhouse::recipe, &[&needed(clickhouse::is_there())]),
@@ -81,7 +81,7 @@ fn check_rows(rows: &[Value], expected: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn what_comes_twice_is_kept_once() -> Result<()> {
+fn a_repeated_report_is_stored_once() -> Result<()> {
     let scratch = Scratch::new()?;
     let mut collector = Collecting::start(scratch.path(), &[])?;
     let (first, one) = reports(1..=3);
@@ -159,7 +159,7 @@ fn a_body_that_is_damaged_or_huge_is_refused_whole() -> Result<()> {
 
 /// Two clients send small bodies that unpack to millions of lines, as fast as they can. One report has lists nested so
 /// deeply that readers of the database would fail on it.
-fn much_work_of_some_holds_nobody_else_up() -> Result<()> {
+fn much_work_of_some_clients_delays_no_others() -> Result<()> {
     const CLIENTS: usize = 2;
     let scratch = Scratch::new()?;
     let collector = Collecting::start(scratch.path(), &[])?;
@@ -193,7 +193,7 @@ fn much_work_of_some_holds_nobody_else_up() -> Result<()> {
     check_ids(scratch.path(), &expected)
 }
 
-fn what_was_answered_is_there_after_a_kill() -> Result<()> {
+fn acknowledged_reports_survive_a_kill() -> Result<()> {
     const ROUNDS: u64 = 4;
     const BATCH: u64 = 20;
     let scratch = Scratch::new()?;
@@ -275,7 +275,7 @@ fn gaps_are_found_and_explained() -> Result<()> {
     Ok(())
 }
 
-fn only_who_knows_the_token_stores() -> Result<()> {
+fn only_clients_with_the_token_can_store() -> Result<()> {
     const TOKEN: &str = "a-token-of-enough-letters";
     let scratch = Scratch::new()?;
     let file = scratch.file("token");

@@ -35,7 +35,7 @@ tests![
     windows_add_up_to_what_was_sent,
     a_window_cut_while_packets_flow_balances,
     one_packet_in_ten_is_taken_and_the_rest_is_counted,
-    what_the_socket_drops_is_declared,
+    packets_that_the_socket_drops_are_declared,
     a_flood_is_accounted_for,
     an_interface_that_goes_down_and_one_that_comes_back_are_measured,
     both_kinds_of_modes_measure_side_by_side,
@@ -122,7 +122,7 @@ fn dropped(report: &Value) -> Result<u64> {
     number(&list(&report["interfaces"])?[0]["ledger"]["lost"]["socket_drop"]["packets"])
 }
 
-fn what_the_socket_drops_is_declared() -> Result<()> {
+fn packets_that_the_socket_drops_are_declared() -> Result<()> {
     one_window();
     let pair = Lab::quiet_pair()?;
     let settings = format!("interfaces: [{}]\ndatapath: {{packet_ring: 64KiB}}\n{ONE_WINDOW}", tapped(INTERFACE));

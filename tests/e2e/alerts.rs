@@ -29,11 +29,11 @@ use crate::{
 };
 
 tests![
-    a_scan_is_told_once_after_exactly_so_many_windows,
+    a_scan_is_reported_once_after_exactly_the_required_windows,
     lost_packets_are_told_with_their_interface,
     a_rule_that_is_reloaded_away_ends_its_alert,
     a_webhook_that_is_reloaded_away_hears_of_each_end,
-    without_addresses_no_way_out_has_one,
+    without_addresses_no_output_has_one,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -152,7 +152,7 @@ fn scan(seed: u64) -> Plan {
 }
 
 /// `addresses: none` holds for every output: the table of `docs/SECURITY.md` lists them.
-fn without_addresses_no_way_out_has_one() -> Result<()> {
+fn without_addresses_no_output_has_one() -> Result<()> {
     let scratch = Scratch::new()?;
     let socket = scratch.file("control.sock");
     let control = format!("control: {{socket: {}}}\n", socket.display());
@@ -189,7 +189,7 @@ fn without_addresses_no_way_out_has_one() -> Result<()> {
     Ok(())
 }
 
-fn a_scan_is_told_once_after_exactly_so_many_windows() -> Result<()> {
+fn a_scan_is_reported_once_after_exactly_the_required_windows() -> Result<()> {
     let (mut watch, webhook) = start(ROOMY_RINGS)?;
     let mut oracle = Oracle::new();
     // Calm traffic: some thousand packets of many sources with few destinations each.

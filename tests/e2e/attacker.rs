@@ -30,12 +30,12 @@ use crate::{
 };
 
 tests![
-    who_takes_weir_over_gains_little,
+    an_attacker_who_takes_weir_over_gains_little,
     the_capability_to_see_other_programs_is_worth_nothing_else,
     answers_are_read_under_all_restrictions,
     without_the_sandbox_files_are_open,
     a_sandbox_that_a_reload_would_need_to_open_stays_closed,
-    a_folder_that_is_replaced_is_told_and_a_link_to_nothing_yet_is_followed
+    a_replaced_folder_is_reported_and_a_link_without_a_target_is_followed
 ];
 
 /// The line in `/proc` for the descriptor of an XDP program: `BPF_PROG_TYPE_XDP`.
@@ -406,7 +406,7 @@ fn is_open_to_its_user(process: u32) -> Result<bool> {
     thread::spawn(look).join().map_err(|_| anyhow::anyhow!("cannot give up capabilities"))
 }
 
-fn who_takes_weir_over_gains_little() -> Result<()> {
+fn an_attacker_who_takes_weir_over_gains_little() -> Result<()> {
     let (_pair, mut daemon) = start("")?;
     daemon.wait_for_reports(1, TIMEOUT)?;
     let (_scratch, secret) = foreign()?;
@@ -531,7 +531,7 @@ fn a_sandbox_that_a_reload_would_need_to_open_stays_closed() -> Result<()> {
     stop(&mut daemon, Loss::None).map(drop)
 }
 
-fn a_folder_that_is_replaced_is_told_and_a_link_to_nothing_yet_is_followed() -> Result<()> {
+fn a_replaced_folder_is_reported_and_a_link_without_a_target_is_followed() -> Result<()> {
     let (scratch, secret) = foreign()?;
     let [out, links] = ["out", "links"].map(|name| scratch.path().join(name));
     fs::create_dir(&out)?;

@@ -28,7 +28,7 @@ use crate::watch::{self, QUIET_LINK, ROOMY_RINGS, TIMEOUT, Watch, list, number};
 
 tests![
     before_a_window_has_ended_there_is_no_report,
-    a_key_is_known_in_each_window_and_the_last_report_is_told,
+    a_key_is_known_in_each_window_and_the_last_report_is_shown,
     the_last_windows_together_hold_what_was_sent,
     seconds_add_up_to_exactly_what_was_sent,
     subscribers_that_do_not_read_cost_no_packet,
@@ -73,7 +73,7 @@ fn before_a_window_has_ended_there_is_no_report() -> Result<()> {
 }
 
 /// Each window is queried for the same keys while it is the last one, so all answers together have all packets.
-fn a_key_is_known_in_each_window_and_the_last_report_is_told() -> Result<()> {
+fn a_key_is_known_in_each_window_and_the_last_report_is_shown() -> Result<()> {
     let scratch = Scratch::new()?;
     let socket = scratch.file("control.sock");
     let mut watch = Watch::start(&settings(&socket, "3s"))?;

@@ -19,8 +19,8 @@ use crate::{
 
 tests![
     the_default_route_is_followed_from_interface_to_interface,
-    a_reload_leaves_what_carries_the_default_route_attached,
-    what_has_several_uplinks_is_measured_on_four
+    a_reload_keeps_the_interface_of_the_default_route_attached,
+    several_uplinks_are_measured_on_four
 ];
 
 const ONE: [&str; 2] = ["gen1", "port1"];
@@ -99,7 +99,7 @@ fn the_default_route_is_followed_from_interface_to_interface() -> Result<()> {
     judge_all(&reports, &oracle)
 }
 
-fn a_reload_leaves_what_carries_the_default_route_attached() -> Result<()> {
+fn a_reload_keeps_the_interface_of_the_default_route_attached() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     for names in [ONE, TWO] {
         link(&pair, names)?;
@@ -130,7 +130,7 @@ fn a_reload_leaves_what_carries_the_default_route_attached() -> Result<()> {
     judge_all(&stop(&mut daemon, Loss::None)?, &oracle)
 }
 
-fn what_has_several_uplinks_is_measured_on_four() -> Result<()> {
+fn several_uplinks_are_measured_on_four() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     for nth in 1..=5 {
         link(&pair, [&format!("gen{nth}"), &format!("port{nth}")])?;

@@ -33,7 +33,7 @@ tests![
     a_file_on_a_full_disk_has_whole_lines_and_each_report_once,
     a_reload_while_the_collector_hangs_keeps_reports_on_disk,
     an_outage_costs_no_report_and_no_memory,
-    certificates_that_nobody_knows_lose_no_report,
+    untrusted_certificates_lose_no_report,
     a_mistake_of_the_operator_costs_no_report,
 ];
 
@@ -391,7 +391,7 @@ impl Drop for Front {
     }
 }
 
-fn certificates_that_nobody_knows_lose_no_report() -> Result<()> {
+fn untrusted_certificates_lose_no_report() -> Result<()> {
     const PORT: u16 = 8443;
     let delivery = Delivery::new()?;
     let certificate = |name: &str| -> Result<String> {

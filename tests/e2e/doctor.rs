@@ -24,11 +24,11 @@ use crate::{
 tests![
     root_may_measure_and_nothing_is_attached,
     each_capability_that_lacks_is_named,
-    an_interface_that_is_taken_is_told_with_the_program,
-    an_interface_that_is_not_there_is_told_with_those_that_are,
+    an_interface_in_use_is_reported_with_the_program,
+    a_missing_interface_is_reported_with_those_that_exist,
     native_mode_that_is_not_to_be_had_matters_where_it_was_asked_for,
     programs_of_others_are_named_at_every_hook,
-    what_becomes_of_rights_and_restarts_is_told,
+    kept_rights_and_restarts_are_explained,
     a_bundle_shows_neither_addresses_nor_secrets,
 ];
 
@@ -108,7 +108,7 @@ fn each_capability_that_lacks_is_named() -> Result<()> {
     Ok(())
 }
 
-fn an_interface_that_is_taken_is_told_with_the_program() -> Result<()> {
+fn an_interface_in_use_is_reported_with_the_program() -> Result<()> {
     let watch = Watch::start("")?;
     for (mode, expected) in [("native", &["what it receives"][..]), ("generic", &["what it receives"]), ("tcx", &[])] {
         let public = Public::new(&format!("interfaces: [{{name: {INTERFACE}, mode: {mode}}}]\n"))?;
@@ -123,7 +123,7 @@ fn an_interface_that_is_taken_is_told_with_the_program() -> Result<()> {
     watch.stop(Loss::None).map(drop)
 }
 
-fn an_interface_that_is_not_there_is_told_with_those_that_are() -> Result<()> {
+fn a_missing_interface_is_reported_with_those_that_exist() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let found = doctor(&pair, "nope0")?;
     let (answer, detail) = on_interface(&found, "there")?;
@@ -165,7 +165,7 @@ fn programs_of_others_are_named_at_every_hook() -> Result<()> {
     Ok(())
 }
 
-fn what_becomes_of_rights_and_restarts_is_told() -> Result<()> {
+fn kept_rights_and_restarts_are_explained() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     for (mode, kept, has_gap) in
         [("native", "", false), ("tc", "CAP_NET_ADMIN", true), ("afpacket", "CAP_NET_RAW", true)]

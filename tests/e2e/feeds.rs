@@ -24,8 +24,8 @@ use crate::{
 };
 
 tests![
-    what_is_forwarded_feeds_once,
-    what_the_router_itself_sends_feeds,
+    forwarded_packets_feed_once,
+    packets_of_the_router_itself_feed,
     a_bridge_and_its_only_port_feed_once,
     a_bridge_with_a_port_that_is_not_measured_feeds_all_that_it_receives,
     both_ends_of_a_veth_feed_once,
@@ -60,7 +60,7 @@ fn of<'r>(report: &'r Value, name: &str, direction: &str) -> Result<(&'r str, Ta
     Ok((feeds, tally(&one["ledger"]["seen"])?, tally(&one["repeated"])?))
 }
 
-fn what_is_forwarded_feeds_once() -> Result<()> {
+fn forwarded_packets_feed_once() -> Result<()> {
     check_forwarded("auto", "local")
 }
 
@@ -169,7 +169,7 @@ fn packet_sockets_behind_nat_feed_what_is_received() -> Result<()> {
     Ok(())
 }
 
-fn what_the_router_itself_sends_feeds() -> Result<()> {
+fn packets_of_the_router_itself_feed() -> Result<()> {
     const DATAGRAMS: u64 = 50;
     one_window();
     let lab = Lab::new()?;

@@ -17,7 +17,7 @@ use weir_tests::{
 use crate::watch::{self, QUIET_LINK, ROOMY_RINGS, TIMEOUT, list, measure, modes, seen_on, stop};
 
 tests![
-    a_pattern_means_what_comes_and_goes,
+    a_pattern_follows_interfaces_that_come_and_go,
     a_name_that_fits_no_more_is_no_longer_measured,
     names_are_swapped_and_every_packet_counts,
     a_thousand_changes_leave_nothing_behind
@@ -51,7 +51,7 @@ pub fn wait_for_names(daemon: &mut Daemon, expected: &[&str]) -> Result<()> {
     })
 }
 
-fn a_pattern_means_what_comes_and_goes() -> Result<()> {
+fn a_pattern_follows_interfaces_that_come_and_go() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let mut daemon = measure(&pair.observer, "interfaces: [\"port*\"]\nreport: {interval: 1s}\n")?;
     daemon.wait_for_line("no interface fits", TIMEOUT)?;

@@ -29,7 +29,7 @@ use crate::{
     watch::{self, QUIET_LINK, TIMEOUT, check_accounts, seen_in},
 };
 
-alone![restarts_lose_no_packet, what_a_killed_weir_had_read_is_declared];
+alone![restarts_lose_no_packet, packets_that_a_killed_weir_had_read_are_declared];
 tests![a_start_that_fails_detaches_nothing, a_weir_that_hangs_is_ended_and_the_next_one_goes_on];
 
 /// Packets a second during restarts.
@@ -168,7 +168,7 @@ fn restarts_lose_no_packet() -> Result<()> {
     Ok(())
 }
 
-fn what_a_killed_weir_had_read_is_declared() -> Result<()> {
+fn packets_that_a_killed_weir_had_read_are_declared() -> Result<()> {
     let outcome = beside_traffic("systemctl kill -s KILL weir", (Duration::from_millis(700), 96))?;
     // A report takes some milliseconds of each second to be delivered.
     outcome.is_whole(1 + times() as usize / 20)?;

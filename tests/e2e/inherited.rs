@@ -36,7 +36,7 @@ tests![
     another_network_namespace_has_interfaces_of_its_own,
     a_window_after_a_late_one_begins_where_that_one_ended,
     another_mode_may_come_with_a_restart,
-    what_an_interface_carries_that_was_made_anew_is_declared,
+    packets_of_a_recreated_interface_are_declared,
     a_program_that_came_in_front_meanwhile_makes_blind_since_the_last_window,
 ];
 
@@ -324,7 +324,7 @@ fn is_declared((windows, log): &(Vec<Value>, String), most: u64) -> Result<()> {
 }
 
 /// An interface of this name is deleted and made again while no weir runs: under the same number, or under another.
-fn what_an_interface_carries_that_was_made_anew_is_declared() -> Result<()> {
+fn packets_of_a_recreated_interface_are_declared() -> Result<()> {
     for is_same in [true, false] {
         let found = behind_its_back(|pair| {
             let number = ifindex(pair)?;

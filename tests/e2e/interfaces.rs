@@ -22,9 +22,9 @@ use crate::watch::{
 tests![
     a_missing_interface_is_refused_where_it_is_asked_for,
     an_interface_that_comes_later_is_waited_for,
-    what_finds_no_account_is_measured_among_the_others,
+    interfaces_without_an_entry_are_measured_as_others,
     windows_end_while_many_interfaces_are_attached,
-    windows_end_while_somebody_holds_the_kernels_lock,
+    windows_end_while_another_process_holds_the_kernels_lock,
     an_interface_that_vanishes_and_comes_back_is_measured_exactly,
     a_foreign_program_stays_and_is_not_disturbed,
     an_alias_is_reported_and_followed,
@@ -152,7 +152,7 @@ fn make_slow_links(namespace: &Namespace) -> Result<()> {
 }
 
 /// Interfaces appear, and one of weir's programs is removed, while the kernel's lock is held.
-fn windows_end_while_somebody_holds_the_kernels_lock() -> Result<()> {
+fn windows_end_while_another_process_holds_the_kernels_lock() -> Result<()> {
     const SECONDS_MAX: f64 = 1.6;
     let pair = Lab::quiet_pair()?;
     let elsewhere = Lab::quiet_pair()?;
@@ -202,7 +202,7 @@ fn windows_end_while_many_interfaces_are_attached() -> Result<()> {
 }
 
 /// There are more interface directions than accounts.
-fn what_finds_no_account_is_measured_among_the_others() -> Result<()> {
+fn interfaces_without_an_entry_are_measured_as_others() -> Result<()> {
     const ACCOUNTS: usize = 255;
     const LINKS: usize = 150;
     const OTHERS: &str = "others";

@@ -27,13 +27,13 @@ use crate::{
 };
 
 tests![
-    a_link_that_somebody_removes_is_attached_again,
-    a_program_that_somebody_puts_in_weirs_place_is_replaced,
+    a_removed_link_is_attached_again,
+    a_program_in_weirs_place_is_replaced,
     a_program_that_ends_the_chain_is_passed,
     a_filter_that_ends_the_chain_is_passed,
     a_program_that_cannot_be_passed_is_named,
     an_xdp_program_that_keeps_packets_back_is_named,
-    a_program_that_passes_everything_on_makes_nobody_blind,
+    a_program_that_passes_everything_on_does_not_make_weir_blind,
     a_fight_is_bounded_and_loud,
     two_weirs_do_not_fight,
     a_window_that_was_blind_is_not_exact
@@ -125,7 +125,7 @@ fn own(watch: &Watch) -> Result<[Tally; 2]> {
     Ok([counters.received, counters.sent])
 }
 
-fn a_link_that_somebody_removes_is_attached_again() -> Result<()> {
+fn a_removed_link_is_attached_again() -> Result<()> {
     for mode in ["native", "generic", "tcx"] {
         let mut watch = watch_by(mode, "")?;
         let own = own(&watch)?;
@@ -144,7 +144,7 @@ fn a_link_that_somebody_removes_is_attached_again() -> Result<()> {
     Ok(())
 }
 
-fn a_program_that_somebody_puts_in_weirs_place_is_replaced() -> Result<()> {
+fn a_program_in_weirs_place_is_replaced() -> Result<()> {
     let mut watch = watch_by("tcx", "")?;
     let elsewhere = Lab::quiet_pair()?;
     let foreign = Foreign::attach_tcx(&elsewhere.observer, INTERFACE)?;
@@ -249,7 +249,7 @@ fn kept_back(watch: &mut Watch, foreign: Foreign) -> Result<Vec<Value>> {
     Ok(reports)
 }
 
-fn a_program_that_passes_everything_on_makes_nobody_blind() -> Result<()> {
+fn a_program_that_passes_everything_on_does_not_make_weir_blind() -> Result<()> {
     let mut watch = watch_by("tcx", "")?;
     let stand = |watch: &Watch| Foreign::stand_first(&watch.pair.observer, INTERFACE, TcAttachType::Ingress, NEXT);
     let _foreign = behind_its_back(&mut watch, 500, stand)?;

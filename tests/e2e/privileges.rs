@@ -19,7 +19,7 @@ use crate::{
     watch::{self, INTERVAL, ROOMY_RINGS, TIMEOUT, config, measure, stop},
 };
 
-tests![without_capabilities_it_measures_what_comes_later, what_is_still_needed_stays_and_is_told];
+tests![without_capabilities_it_measures_what_comes_later, needed_capabilities_stay_and_are_logged];
 
 /// Root's access to files of other users (`CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH`). Threads that read or write files
 /// keep it. A service does not have it.
@@ -99,7 +99,7 @@ fn without_capabilities_it_measures_what_comes_later() -> Result<()> {
     watch::judge("all windows together", oracle.check_reports(&reports))
 }
 
-fn what_is_still_needed_stays_and_is_told() -> Result<()> {
+fn needed_capabilities_stay_and_are_logged() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let mut daemon = measure(&pair.observer, &format!("interfaces: [{{name: \"port*\", mode: tc}}]\n{INTERVAL}"))?;
     daemon.wait_for_line("keeps CAP_NET_ADMIN: filters", TIMEOUT)?;

@@ -24,7 +24,7 @@ use crate::watch::{INTERVAL, TIMEOUT, Watch, judge};
 
 tests![
     a_scrape_is_exactly_what_was_sent,
-    a_scrape_is_packed_for_whoever_asks_for_that,
+    a_scrape_is_packed_if_the_client_asks_for_it,
     a_request_for_another_host_is_refused,
     scrapers_that_hang_or_send_garbage_cost_nothing
 ];
@@ -135,7 +135,7 @@ fn answer(namespace: &Namespace, request: &str) -> Result<Vec<u8>> {
     })?
 }
 
-fn a_scrape_is_packed_for_whoever_asks_for_that() -> Result<()> {
+fn a_scrape_is_packed_if_the_client_asks_for_it() -> Result<()> {
     let watch = start()?;
     let mut oracle = Oracle::new();
     watch.send(Plan { seed: 74, ..Plan::default() }, &mut oracle)?;

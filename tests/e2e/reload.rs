@@ -32,7 +32,7 @@ use crate::{
 
 alone![reloads_beside_traffic_lose_no_packet, a_wrong_configuration_changes_nothing_and_says_why];
 tests![
-    what_cannot_change_is_named_and_changes_nothing,
+    settings_that_cannot_change_are_named_and_nothing_changes,
     interfaces_come_and_go_and_the_others_stay_attached,
     a_new_sink_takes_over_where_the_old_one_ends,
     another_sampling_rate_is_in_force_and_told,
@@ -205,7 +205,7 @@ fn a_wrong_configuration_changes_nothing_and_says_why() -> Result<()> {
     Ok(())
 }
 
-fn what_cannot_change_is_named_and_changes_nothing() -> Result<()> {
+fn settings_that_cannot_change_are_named_and_nothing_changes() -> Result<()> {
     let mut reloaded = Reloaded::start(INTERVAL)?;
     for (settings, name) in [
         ("observer: {name: other}\n", "observer"),

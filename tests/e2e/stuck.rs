@@ -32,11 +32,11 @@ use crate::{
     watch::{INTERVAL, ROOMY_RINGS, TIMEOUT, Watch, config, judge, native, seen_on},
 };
 
-alone![a_real_time_task_that_takes_a_cpu_holds_up_no_report];
+alone![a_real_time_task_that_takes_a_cpu_delays_no_report];
 tests![
-    a_worker_that_gets_no_time_holds_up_no_report,
+    a_worker_that_gets_no_time_delays_no_report,
     a_daemon_that_was_stopped_goes_on_where_it_was,
-    a_log_that_nobody_reads_holds_up_no_report,
+    a_log_without_a_reader_delays_no_report,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -80,7 +80,7 @@ fn late(reports: &[Value]) -> usize {
     reports.iter().filter(|report| report["self"]["late_cpus"].as_array().is_some_and(|cpus| !cpus.is_empty())).count()
 }
 
-fn a_worker_that_gets_no_time_holds_up_no_report() -> Result<()> {
+fn a_worker_that_gets_no_time_delays_no_report() -> Result<()> {
     let mut watch = Watch::start(&format!("{INTERVAL}{ROOMY_RINGS}"))?;
     let mut oracle = Oracle::new();
     let plan = |seed| Plan { seed, packets: 5_000, flows: 2_000, ..Plan::default() };
@@ -105,7 +105,7 @@ fn a_worker_that_gets_no_time_holds_up_no_report() -> Result<()> {
     judge("all windows together", oracle.check_reports(&reports))
 }
 
-fn a_real_time_task_that_takes_a_cpu_holds_up_no_report() -> Result<()> {
+fn a_real_time_task_that_takes_a_cpu_delays_no_report() -> Result<()> {
     let mut watch = Watch::start(&format!("{INTERVAL}{ROOMY_RINGS}"))?;
     let mut oracle = Oracle::new();
     let mut sent = send_on(1, &watch, Plan { seed: 61, ..Plan::default() }, &mut oracle)?;
@@ -143,7 +143,7 @@ fn a_daemon_that_was_stopped_goes_on_where_it_was() -> Result<()> {
     judge("all windows together", oracle.check_reports(&reports))
 }
 
-fn a_log_that_nobody_reads_holds_up_no_report() -> Result<()> {
+fn a_log_without_a_reader_delays_no_report() -> Result<()> {
     let pair = Lab::quiet_pair()?;
     let scratch = Scratch::new()?;
     let (path, reports) = (scratch.file("weir.yaml"), scratch.file("reports.ndjson"));

@@ -26,10 +26,10 @@ tests![
     both_directions_have_their_own_account,
     merged_segments_count_as_the_packets_that_they_are,
     stopping_leaves_the_interface_clean,
-    what_a_killed_weir_left_is_removed_at_the_next_start,
-    detach_removes_what_a_killed_weir_left_and_nothing_else,
+    filters_of_a_killed_weir_are_removed_at_the_next_start,
+    detach_removes_filters_of_a_killed_weir_and_nothing_else,
     detach_without_rights_does_not_say_that_nothing_is_left,
-    a_filter_that_somebody_removes_is_attached_again,
+    a_removed_filter_is_attached_again,
     a_discipline_for_what_is_received_alone_is_used_for_that
 ];
 
@@ -146,7 +146,7 @@ fn stopping_leaves_the_interface_clean() -> Result<()> {
     ensure_clean(&watch.pair.observer)
 }
 
-fn what_a_killed_weir_left_is_removed_at_the_next_start() -> Result<()> {
+fn filters_of_a_killed_weir_are_removed_at_the_next_start() -> Result<()> {
     let pair = kill(both()?)?;
     let settings = format!("interfaces: [{{name: {INTERFACE}, mode: tc}}]\n{ONE_WINDOW}{ROOMY_RINGS}");
     let daemon = measure(&pair.observer, &settings)?;
@@ -160,7 +160,7 @@ fn what_a_killed_weir_left_is_removed_at_the_next_start() -> Result<()> {
     ensure_clean(&watch.pair.observer)
 }
 
-fn detach_removes_what_a_killed_weir_left_and_nothing_else() -> Result<()> {
+fn detach_removes_filters_of_a_killed_weir_and_nothing_else() -> Result<()> {
     let watch = both()?;
     tc(&watch.pair.observer, "filter add dev INTERFACE ingress protocol ip prio 7 u32 match u32 0 0")?;
     let foreign = Foreign::attach_tc(&watch.pair.observer, INTERFACE)?;
@@ -192,7 +192,7 @@ fn detach_without_rights_does_not_say_that_nothing_is_left() -> Result<()> {
     ensure_clean(&pair.observer)
 }
 
-fn a_filter_that_somebody_removes_is_attached_again() -> Result<()> {
+fn a_removed_filter_is_attached_again() -> Result<()> {
     let mut watch = both()?;
     tc(&watch.pair.observer, "qdisc del dev INTERFACE clsact")?;
     let there = || Ok((shown(&watch.pair.observer)?.weir.len() == 2).then_some(()));

@@ -28,7 +28,7 @@ tests![
     both_directions_have_their_own_account,
     merged_segments_count_as_the_packets_that_they_are,
     a_device_without_link_headers_is_exact,
-    what_lies_on_a_parent_in_generic_mode_is_whole,
+    headers_on_a_parent_in_generic_mode_are_whole,
     two_programs_at_the_tc_hook_both_see_every_packet,
     a_foreign_xdp_program_stays_and_tcx_is_taken
 ];
@@ -209,7 +209,7 @@ pub fn check_without_link_headers(mode: &str, obtained: &str) -> Result<()> {
 }
 
 /// XDP in generic mode on the parent makes the kernel hide the link header from the programs of the child.
-fn what_lies_on_a_parent_in_generic_mode_is_whole() -> Result<()> {
+fn headers_on_a_parent_in_generic_mode_are_whole() -> Result<()> {
     const CHILD: &str = "mac0";
     one_window();
     let pair = Lab::quiet_pair()?;

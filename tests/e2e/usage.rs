@@ -28,7 +28,7 @@ tests![
     a_secret_that_every_user_may_read_is_refused,
     check_prints_what_is_in_force_and_its_memory,
     reports_never_go_into_a_file_of_weirs_own,
-    check_says_of_sinks_what_the_start_says,
+    check_reports_the_same_problems_of_sinks_as_the_start,
 ];
 
 /// A user without any rights.
@@ -211,7 +211,7 @@ fn reports_never_go_into_a_file_of_weirs_own() -> Result<()> {
     Ok(())
 }
 
-fn check_says_of_sinks_what_the_start_says() -> Result<()> {
+fn check_reports_the_same_problems_of_sinks_as_the_start() -> Result<()> {
     const WAITS: &str = "eports wait until that is fixed";
     let (pair, scratch) = (Lab::quiet_pair()?, Scratch::new()?);
     let token = scratch.file("token");

@@ -119,7 +119,7 @@ pub fn credentials_sign_what_the_server_asks() -> Result<()> {
     check(&talk.messages()?, 1..=3)
 }
 
-pub fn a_missing_permission_is_told() -> Result<()> {
+pub fn a_missing_permission_is_reported() -> Result<()> {
     let scratch = Scratch::new()?;
     let password = scratch.file("password");
     keep(&password, "weir")?;

@@ -45,12 +45,12 @@ fn main() -> ExitCode {
         with_server("a_server_that_is_down_holds_no_other_sink_up", a_server_that_is_down_holds_no_other_sink_up),
         with_server("a_stream_that_is_missing_is_asked_for", a_stream_that_is_missing_is_asked_for),
         with_server("a_server_without_jetstream_is_named", a_server_without_jetstream_is_named),
-        with_server("what_is_too_large_is_put_aside", what_is_too_large_is_put_aside),
+        with_server("a_report_that_is_too_large_is_put_aside", a_report_that_is_too_large_is_put_aside),
         with_server("a_full_stream_is_tried_again", a_full_stream_is_tried_again),
         with_server("a_connection_stays_while_nothing_is_sent", a_connection_stays_while_nothing_is_sent),
         with_server("a_secret_is_read_anew_and_never_told", login::a_secret_is_read_anew_and_never_told),
         with_server("credentials_sign_what_the_server_asks", login::credentials_sign_what_the_server_asks),
-        with_server("a_missing_permission_is_told", login::a_missing_permission_is_told),
+        with_server("a_missing_permission_is_reported", login::a_missing_permission_is_reported),
         with_server("a_connection_is_encrypted_for_both", login::a_connection_is_encrypted_for_both),
     ];
     run(trials)
@@ -193,7 +193,7 @@ fn each_comes_once_and_in_order_however_it_dies() -> Result<()> {
         Ok(())
     })?;
     router.wait_for(REPORTS)?;
-    ensure!(router.metrics().failed_attempts > 0, "no kill came in the way of a delivery: {:?}", router.metrics());
+    ensure!(router.metrics().failed_attempts > 0, "no kill interrupted a delivery: {:?}", router.metrics());
     check(&server.talk()?.messages()?, 1..=REPORTS)
 }
 
@@ -274,7 +274,7 @@ fn a_server_without_jetstream_is_named() -> Result<()> {
     router.wait_for_error("this server says that it runs without JetStream").map(drop)
 }
 
-fn what_is_too_large_is_put_aside() -> Result<()> {
+fn a_report_that_is_too_large_is_put_aside() -> Result<()> {
     const LARGEST: usize = 4096;
     let scratch = Scratch::new()?;
     let server = Server::start(scratch.path(), &format!("max_payload: {LARGEST}"))?;

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         in_browser("the_keyboard_alone_suffices", the_keyboard_alone_suffices),
         in_browser("a_row_tells_everything_about_itself", a_row_tells_everything_about_itself),
         in_browser("before_the_first_report_it_says_so", before_the_first_report_it_says_so),
-        in_browser("a_connection_that_breaks_is_told", a_connection_that_breaks_is_told),
+        in_browser("a_broken_connection_is_shown", a_broken_connection_is_shown),
         in_browser("a_picture_shows_the_page", a_picture_shows_the_page),
         over_http("its_thread_has_no_right", http::its_thread_has_no_right),
         over_http("beyond_loopback_it_needs_a_token", http::beyond_loopback_it_needs_a_token),
@@ -333,7 +333,7 @@ fn before_the_first_report_it_says_so() -> Result<()> {
     Ok(())
 }
 
-fn a_connection_that_breaks_is_told() -> Result<()> {
+fn a_broken_connection_is_shown() -> Result<()> {
     let mut watched = Watched::start("report: {interval: 1s}\n")?;
     let mut browser = Browser::start(&watched.pair.observer)?;
     browser.open(PAGE)?;

@@ -26,7 +26,7 @@ const GAPS: usize = 7_000;
 /// The gaps of both follow the geometric distribution: for each bin of gaps the number of them is compared with the
 /// binomial distribution, and so is the number of short gaps that follow short ones, because gaps must not depend on
 /// each other. All comparisons together fail by chance once in a million runs.
-pub fn kernel_and_userspace_draw_by_one_law() -> Result<()> {
+pub fn kernel_and_userspace_draw_with_the_same_distribution() -> Result<()> {
     let plan = Plan { sampling: Packets::OneIn(RATE), interfaces: 1, ..PLAN };
     let found = [in_userspace(&plan), in_the_kernel(plan)?];
     ensure!(found[0] != found[1], "both made the same draws, so nothing was compared");

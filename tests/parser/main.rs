@@ -70,8 +70,11 @@ fn main() -> ExitCode {
         kernel("places::an_interface_without_a_slot", places::an_interface_without_a_slot_is_counted),
         kernel("cache::sampling_is_unbiased", cache::sampling_is_unbiased),
         kernel("merged::each_packet_has_all_headers", merged::each_packet_has_all_headers),
-        kernel("merged::what_is_not_certain_has_bounds", merged::what_is_not_certain_has_bounds),
-        kernel("gaps::kernel_and_userspace_draw_by_one_law", gaps::kernel_and_userspace_draw_by_one_law),
+        kernel("merged::uncertain_sizes_have_bounds", merged::uncertain_sizes_have_bounds),
+        kernel(
+            "gaps::kernel_and_userspace_draw_with_the_same_distribution",
+            gaps::kernel_and_userspace_draw_with_the_same_distribution,
+        ),
     ];
     run(trials)
 }

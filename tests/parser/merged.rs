@@ -55,7 +55,7 @@ pub fn each_packet_has_all_headers() -> Result<()> {
 }
 
 /// The size of the headers may be uncertain. Then the smallest is counted, and the ledger has bounds.
-pub fn what_is_not_certain_has_bounds() -> Result<()> {
+pub fn uncertain_sizes_have_bounds() -> Result<()> {
     const PACKETS: u64 = PAYLOAD.div_ceil(SEGMENT) as u64;
     let of = |headers: usize, more: usize| PAYLOAD as u64 + PACKETS * (headers + more) as u64;
     let encrypted = ethernet(&[], IPV4, &ipv4(50, 0, 0, &[0x5a; 16]));

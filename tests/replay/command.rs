@@ -186,7 +186,7 @@ pub fn a_broken_capture_is_reported_as_far_as_it_goes() -> Result<()> {
     Ok(())
 }
 
-pub fn what_is_no_capture_is_named() -> Result<()> {
+pub fn a_file_that_is_no_capture_is_named() -> Result<()> {
     let scratch = Scratch::new()?;
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(b"Dear reader, neither is this.\n")?;

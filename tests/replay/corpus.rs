@@ -116,7 +116,10 @@ pub fn tshark_counts_the_same() -> Result<()> {
                     let Some(theirs) = tshark(file)? else { continue };
                     let ours = run(&small(), std::slice::from_ref(file), Windows::All, false)?.reports;
                     let ours = ours.first().map_or(Ok(Tally::default()), |report| tally(&report["totals"]))?;
-                    compared.lock().expect("no thread panics while it has the lock").insert(file.clone(), (ours, theirs));
+                    compared
+                        .lock()
+                        .expect("no thread panics while it has the lock")
+                        .insert(file.clone(), (ours, theirs));
                 }
                 Ok(())
             })

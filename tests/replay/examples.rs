@@ -330,7 +330,12 @@ fn run(
         Ok(config) => config.views,
         Err(mistakes) => bail!("{mistakes}"),
     };
-    ensure!(views.len() == truths.len(), "it has {} views, but there are true answers for {}", views.len(), truths.len());
+    ensure!(
+        views.len() == truths.len(),
+        "it has {} views, but there are true answers for {}",
+        views.len(),
+        truths.len()
+    );
 
     let arguments = ["--json", "--window", "all", "--seed", "7", "--config", text(&config), text(capture)];
     let mut reports = weir_replay(arguments)?.reports(DONE)?;

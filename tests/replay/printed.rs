@@ -67,7 +67,7 @@ pub fn colours_are_for_terminals_that_want_them() -> Result<()> {
     Ok(())
 }
 
-pub fn what_is_longer_than_the_screen_goes_to_the_pager() -> Result<()> {
+pub fn long_output_goes_to_the_pager() -> Result<()> {
     let scratch = Scratch::new()?;
     let [file, paged] = ["traffic.pcap", "paged"].map(|name| scratch.file(name));
     traffic(&file, 10_000)?;

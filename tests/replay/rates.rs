@@ -130,7 +130,7 @@ pub fn captures_of_one_time_are_merged() -> Result<()> {
 }
 
 /// Packets without a timestamp, and those in a partial second, are in the ledger but in no rate.
-pub fn what_has_no_second_is_in_none() -> Result<()> {
+pub fn a_packet_without_a_second_is_in_no_rate() -> Result<()> {
     let scratch = Scratch::new()?;
     let file = scratch.file("untimed.pcapng");
     let mut bytes = Vec::new();

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_balance_is_said() {
+    fn an_imbalance_is_reported() {
         let message = said(add_up(&[report(8, 2, 0), report(8, 1, 0)]));
         assert!(message.starts_with("report \"1/2/3\", \"wan0\": seen Tally { packets: 10,"), "{message}");
         let mut other = report(8, 2, 0);

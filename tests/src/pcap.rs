@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_format_cannot_say_is_refused() {
+    fn times_beyond_the_format_are_refused() {
         let mut writer = Writer::new(Vec::new(), SNAPLEN_MAX).unwrap();
         let late = writer.write(Duration::from_secs(1 << 32), &[]).unwrap_err();
         assert!(late.to_string().contains("later than a capture can say"), "{late}");

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lacks_something_never_passes() {
+    fn a_test_that_lacks_something_never_passes() {
         let [root, package] = ["not root", "no package"].map(|reason| Err(Lack::Needed(reason.to_owned())));
         let captures = Err(Lack::Optional("no captures".to_owned()));
         let there = Ok(());

@@ -251,7 +251,7 @@ impl Watched {
     }
 
     /// How long it may have been blind in the window that ends `now`. A program in front that passes everything on does
-    /// not make weir blind. If the missing packets may just as well be queued, the next window decides.
+    /// not make weir blind. If the missing packets may also be in a queue, the next window decides.
     pub fn close(&mut self, shortage: Shortage, now: Duration) -> Option<Duration> {
         (self.closed_at, self.was_wrong_before) = (now, false);
         let has_waited = std::mem::take(&mut self.has_waited);

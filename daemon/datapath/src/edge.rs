@@ -78,7 +78,7 @@ fn add(sum: &mut Counters, counters: &Counters) {
 }
 
 /// Accounts for packets that were lost before weir saw them. `counted` is the estimate, and `beyond` is how far the
-/// truth may exceed it. If `repeated`, these packets feed totals and lists on another interface.
+/// true number may exceed it. If `repeated`, these packets feed totals and lists on another interface.
 pub fn lose(counters: &mut Counters, loss: Loss, counted: Tally, beyond: Tally, repeated: bool) {
     counters.seen.add(counted);
     counters.lost[loss as usize].add(counted);
@@ -92,8 +92,8 @@ pub fn lose(counters: &mut Counters, loss: Loss, counted: Tally, beyond: Tally, 
 }
 
 impl Edge {
-    /// Accounts for missed packets of a slot. `counted` is the estimate, and `beyond` is how far the truth may exceed
-    /// it. If `repeated`, these packets feed totals and lists on another interface.
+    /// Accounts for missed packets of a slot. `counted` is the estimate, and `beyond` is how far the true number may
+    /// exceed it. If `repeated`, these packets feed totals and lists on another interface.
     pub fn miss(&mut self, slot: usize, counted: Tally, beyond: Tally, repeated: bool) {
         let counters = match self.counters.get_mut(slot) {
             None if slot != OTHERS as usize => return,

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_are_read_back() {
         for count in [0, 1, 6, 7, crate::test_size::of(1_000, 60)] {
             let items = (0..count).map(|n| (n - 5, bounds(n as u64 + 1, n as u64 + 3)));
             let sketch = FrequentItems::new(items, 1 << 40, 1);

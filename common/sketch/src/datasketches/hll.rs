@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_are_read_back() {
         for precision in [4, 10, crate::test_size::of(18, 11)] {
             for count in [0, 1, 60, crate::test_size::of(5_000, 200)] {
                 let sketch = fed(precision, (0..count).map(PublicHash::of_integer));

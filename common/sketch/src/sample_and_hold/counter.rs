@@ -182,8 +182,8 @@ fn open(registers: &[u8], precision: u32) -> u64 {
     registers.iter().map(|register| probability(rank_of(*register, precision))).sum()
 }
 
-/// How many more items there may have been that a set with this many items mistook for others. A set can distinguish
-/// `of` items. More were mistaken with at most this probability.
+/// The most items that a set with this many items may have taken for others. A set can distinguish `of` items. With at
+/// most this probability there were more.
 ///
 /// The probability that an item equals an earlier one is at most the number of earlier items divided by `of`,
 /// independently of what the earlier ones did. So the number of mistaken items is at most a Poisson variable whose mean

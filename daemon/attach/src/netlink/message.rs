@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_are_read_back() {
         let (mut inner, mut body) = (Vec::new(), Vec::new());
         put(&mut inner, 1, b"veth");
         put(&mut body, 3, b"wan0\0");

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_has_no_series() {
+    fn unknown_numbers_have_no_series() {
         let mut latest = latest();
         let families = ["weir_resident_memory_bytes", "weir_cache_hit_ratio", "weir_cpu_per_packet_seconds"];
         let has = |latest: &Latest, family: &str| {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn talkers_that_nobody_asked_for_make_no_series() {
+    fn standard_talkers_make_no_series() {
         let mut latest = latest();
         let told = |latest: &Latest| write(Some(latest), Format::Plain).contains("weir_view_");
         assert!(told(&latest));

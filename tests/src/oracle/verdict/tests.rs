@@ -160,7 +160,7 @@ fn lossy(oracle: &Oracle, lost: u64) -> Value {
 }
 
 #[test]
-fn what_is_lost_excuses_as_much_and_no_more() {
+fn lost_packets_excuse_as_much_and_no_more() {
     let oracle = oracle();
     assert_eq!(oracle.check_report(&lossy(&oracle, 5)), Ok(()));
     let set = |pointer: &str, value: Value| {

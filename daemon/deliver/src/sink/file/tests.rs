@@ -273,7 +273,7 @@ fn an_error_names_the_path_and_ends_with_its_cause() {
 }
 
 #[test]
-fn a_pipe_takes_reports_only_while_somebody_reads_it() {
+fn a_pipe_takes_reports_only_while_it_has_a_reader() {
     let directory = Directory::new("pipe");
     let path = directory.0.join("reports.pipe");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

@@ -557,7 +557,7 @@ fn size_of_attributes(all: &[KeyValue]) -> usize {
 
 /// Rows with the longest keys: flows over IPv6 in tables of interfaces.
 #[test]
-fn talkers_that_nobody_asked_for_make_no_series() {
+fn standard_talkers_make_no_series() {
     let rows_of = |name: &str| {
         let mut report: Value = serde_json::from_str(GOLDEN).unwrap();
         for view in report["views"].as_array_mut().unwrap().iter_mut() {

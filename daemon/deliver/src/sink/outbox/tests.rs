@@ -169,7 +169,7 @@ impl Sink for RefusesHalf {
 }
 
 #[test]
-fn refused_reports_hold_up_nothing_even_if_tombstones_are_refused() {
+fn refused_reports_delay_nothing_even_if_tombstones_are_refused() {
     let folder = Folder::new("half");
     for spool in [None, Some(folder.place())] {
         let (taken, reports) = mpsc::channel();
