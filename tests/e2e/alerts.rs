@@ -182,7 +182,7 @@ fn without_addresses_no_output_has_one() -> Result<()> {
         ("/report", scraped),
     ] {
         let told = addresses(&text);
-        ensure!(!told.is_empty(), "{way}: nobody is told of: {text}");
+        ensure!(!told.is_empty(), "{way} has no addresses at all: {text}");
         ensure!(told.iter().all(IpAddr::is_unspecified), "{way}: {told:?}");
     }
     ensure!(addresses(&metrics).is_empty(), "{metrics}");

@@ -127,7 +127,7 @@ fn connect(lab: &Lab, server: IpAddr) -> Result<()> {
             ensure!(stream.read(&mut [0; 1])? == 0, "the server has sent something");
         }
         for _ in 0..REFUSED {
-            ensure!(TcpStream::connect_timeout(&closed, TIMEOUT).is_err(), "somebody listens at {closed}");
+            ensure!(TcpStream::connect_timeout(&closed, TIMEOUT).is_err(), "a process listens at {closed}");
         }
         for _ in 0..BROKEN {
             let stream = TcpStream::connect_timeout(&open, TIMEOUT)?;

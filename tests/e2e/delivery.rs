@@ -250,7 +250,7 @@ fn a_disk_without_room_and_one_that_cannot_be_written() -> Result<()> {
         Ok(delivery.waiting()?.iter().any(is_lost).then_some(()))
     })?;
     // The remount fails as long as weir is writing.
-    clock::wait_for("a disk that nobody writes", TIMEOUT, || Ok(disk.remount("ro").ok()))?;
+    clock::wait_for("a disk without a writer", TIMEOUT, || Ok(disk.remount("ro").ok()))?;
     daemon.wait_for_line("the spool takes no reports", TIMEOUT)?;
     disk.remount("rw")?;
     daemon.wait_for_line("the spool takes reports again", TIMEOUT)?;
@@ -426,7 +426,7 @@ fn untrusted_certificates_lose_no_report() -> Result<()> {
         )?;
         on_disk.extend(delivery.kill(daemon, Duration::ZERO)?);
     }
-    ensure!(delivery.collector.received().is_empty(), "a report went to a collector that nobody knows");
+    ensure!(delivery.collector.received().is_empty(), "a report went to an untrusted collector");
     let _front = front(tls(&known))?;
     let mut daemon = delivery.start_with(&settings)?;
     delivery.wait_until_empty()?;

@@ -179,7 +179,7 @@ fn readers_of_the_open_window_cost_no_packet() -> Result<()> {
         sent.and(answered)?;
         reader.join().map_err(|_| anyhow!("the reader has panicked"))?
     })?;
-    ensure!(answers > 0, "nobody was answered");
+    ensure!(answers > 0, "no client got an answer");
     for one in &deaf {
         // weir may have disconnected them.
         let _ = one.shutdown(Shutdown::Both);

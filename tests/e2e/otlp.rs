@@ -438,7 +438,7 @@ fn a_real_collector_passes_on_the_numbers_of_the_reports() -> Result<()> {
     let reports = watch.stop(Loss::None)?;
     judge("the reports in the file", oracle.check_reports(&reports))?;
     for (id, points) in &arrived {
-        let report = reports.iter().find(|report| report["id"] == **id).context("a report that nobody made")?;
+        let report = reports.iter().find(|report| report["id"] == **id).context("a report that weir did not make")?;
         compare(report, points).with_context(|| id.clone())?;
     }
     Ok(())

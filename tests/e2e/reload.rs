@@ -384,7 +384,7 @@ fn only_the_owner_may_reload() -> Result<()> {
     as_nobody(&["status"])?.check(0, &[])?;
     as_nobody(&["reload"])?.check(2, &["not permitted: user 65534"])?;
     as_nobody(&["detach"])?.check(2, &["not permitted: user 65534"])?;
-    ensure!(program(&reloaded.watch.pair.observer, INTERFACE).is_ok(), "somebody else has made weir detach");
+    ensure!(program(&reloaded.watch.pair.observer, INTERFACE).is_ok(), "another user has made weir detach");
     ensure!(!reloaded.watch.daemon.log()?.contains("is valid"), "{}", reloaded.watch.daemon.log()?);
     reloaded.reload(&["--json"])?.check(0, &[])?;
     stop(&mut reloaded.watch.daemon, Loss::None).map(drop)

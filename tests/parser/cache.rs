@@ -156,7 +156,7 @@ pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
     let slot_key = SlotKey::new(TINY.slot_key);
     Object::load(TINY, |object| {
         for round in 0..3 {
-            // Nobody reads the ring. The hash tells which records find it full.
+            // The ring is not read. The hash tells which records find it full.
             let (mut cache, mut evicted) = (HashMap::<u32, (FlowKey, Tally)>::new(), Vec::new());
             let mut seen = Tally::default();
             for Packet { frame, truth } in Traffic::new(TrafficPlan { seed: round, ..plan })? {

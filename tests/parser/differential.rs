@@ -347,7 +347,7 @@ impl Comparison<'_, '_> {
         let beginning = Beginning { bytes: packet, length: bytes as usize };
         let parsed = parse(&beginning, link, self.tunnels);
         let walked = walk(&beginning, link, self.tunnels);
-        ensure!(parsed == walked, "the short cut leads to {parsed:?}\ninstead of {walked:?}: {packet:02x?}");
+        ensure!(parsed == walked, "the fast path has {parsed:?}\ninstead of {walked:?}: {packet:02x?}");
         let one = Tally::new(1, bytes);
         self.counters.seen.add(one);
         self.counters.sizes.count(size_class(bytes), 1);

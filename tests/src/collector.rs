@@ -55,7 +55,7 @@ pub enum Behaviour {
 
 /// How long [`Behaviour::Slow`] takes.
 const SLOW: Duration = Duration::from_millis(300);
-/// Bytes of an answer that does not end, if nobody closes the connection.
+/// Bytes of an answer that does not end unless the connection is closed.
 const ENDLESS_BYTES: usize = 16 << 20;
 
 /// A report that was received.

@@ -147,7 +147,7 @@ impl Drop for Server {
     }
 }
 
-/// An address of loopback that nobody listens at.
+/// An address of loopback on which no process listens.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
 //! The thread that owns the database. It stores the lines of a body in one transaction. A body is unpacked and parsed
-//! before it is handed over, so no client holds up the database.
+//! before it is handed over, so no client delays the database.
 
 use std::{collections::HashSet, convert::Infallible, io, str, thread};
 

@@ -149,7 +149,7 @@ impl Board {
         self.subscribers.load(Ordering::Relaxed)
     }
 
-    /// Whether anybody wants to know of each second.
+    /// Whether anything subscribes to the seconds.
     pub fn is_subscribed(&self) -> bool {
         self.subscribers() > 0 || self.seconds.receiver_count() > 0
     }
@@ -176,7 +176,7 @@ impl Board {
         }
     }
 
-    /// The last second; `None` before the first one that somebody subscribed to.
+    /// The last second; `None` before the first subscription.
     pub fn second(&self) -> Option<LastSecond> {
         self.lock().second.clone()
     }

@@ -2,7 +2,7 @@
 //!
 //! It is one thread with its own runtime and without capabilities. Clients share a fixed number of slots. If all are
 //! taken, a new client replaces the one that weir has waited for longest. So clients that connect and stay silent, or
-//! send a byte a second, keep nobody out.
+//! send a byte a second, block no other client.
 
 mod client_slot;
 

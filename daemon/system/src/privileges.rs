@@ -46,7 +46,7 @@ impl PrivilegedThread {
 }
 
 /// Describes what to do about an operation that was refused because these capabilities are missing. It depends on the
-/// user: root need not become root, and nobody needs a capability that is already there.
+/// user: root is not told to become root, and no capability is named that is already there.
 pub fn way_out(wanted: CapabilitySet) -> String {
     way_out_for(geteuid().is_root(), effective(), wanted)
 }

@@ -4,7 +4,7 @@ use std::{env, os::fd::AsFd};
 
 use rustix::termios::tcgetwinsize;
 
-/// Nobody wants colours if this is set to anything (<https://no-color.org>).
+/// No colours are used if this is set to anything (<https://no-color.org>).
 const NO_COLOR: &str = "NO_COLOR";
 /// The kind of the terminal.
 const TERM: &str = "TERM";

@@ -14,7 +14,7 @@ fuzz_target!(|input: &[u8]| {
     let link = Link::ALL[usize::from(*code) % Link::ALL.len()];
     let [outer, inner] = [Tunnels::Outer, Tunnels::Inner].map(|tunnels| {
         let parsed = parse(packet, link, tunnels);
-        assert_eq!(parsed, walk(packet, link, tunnels), "the short cut leads elsewhere");
+        assert_eq!(parsed, walk(packet, link, tunnels), "the fast path has another result");
         let reach = &packet[..packet.len().min(REACH_MAX)];
         assert_eq!(parsed, parse(reach, link, tunnels), "something beyond reach was read");
         parsed.inspect(keeps_its_promises)

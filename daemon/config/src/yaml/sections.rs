@@ -1,7 +1,7 @@
 //! What weir must know about each section of the configuration besides its values, in one table: what a change of the
 //! section means for a running weir, and what the sandbox must allow for it.
 //!
-//! Whoever adds a section adds a row here. Without it weir does not compile.
+//! A new section needs a row here. Without it weir does not compile.
 
 use std::{borrow::Cow, path::Path};
 

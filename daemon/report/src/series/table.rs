@@ -12,9 +12,9 @@ use super::{
 const NO_TRAFFIC: &str = "rules are about traffic and how it is measured, not about reports";
 const ADDRESSES: &str = "its rows are addresses and flows, and each becomes a series for ever: make a view of few keys";
 const DISTRIBUTION: &str = "a limit is of one number, not of a distribution";
-const NOT_YET: &str = "nobody has needed it there yet";
+const NOT_YET: &str = "it was not needed there until now";
 const IN_ENTROPY: &str = "view.entropy has the bits, from which it follows";
-const OF_SINKS: &str = "a sink that fails cannot tell of itself: the log and `weir status` do";
+const OF_SINKS: &str = "a sink that fails cannot report that: the log and `weir status` do";
 
 /// A row: its kind, name, unit and help; how to read it; the targets in which its bounds are series; the targets that
 /// do not have it, and why.
@@ -137,7 +137,7 @@ table! {
         Once(|report| report.self_metrics.cpu_ns_per_packet.map(Into::into));
     Gauge "kernel.per_packet" Nanoseconds: "Run time of the kernel's program per packet in the window.",
         Once(|report| report.self_metrics.kernel_ns_per_packet.map(Into::into)),
-        not Rules: "kernels measure it only while somebody has it switched on";
+        not Rules: "kernels measure it only if it is switched on";
     Gauge "memory.resident" Bytes: "Memory that weir uses.",
         Once(|report| report.self_metrics.rss_bytes.map(Into::into));
     Gauge "memory.planned" Bytes: "Memory that the configuration plans.",

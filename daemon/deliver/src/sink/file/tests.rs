@@ -145,7 +145,7 @@ fn renamed_files_are_compressed_and_those_of_other_settings_rotate_too() {
     // A file that was left uncompressed is compressed with the next one.
     deliver(Compress::Gzip, 6..=6);
     assert_eq!(found(), expected([("", 6), (".1.gz", 5), (".2.gz", 4), (".3.zst", 3)]));
-    // A file that cannot be compressed stays as it is, and no report is held up.
+    // A file that cannot be compressed stays as it is, and no report is delayed.
     fs::create_dir(directory.0.join("reports.ndjson.unfinished")).unwrap();
     deliver(Compress::Gzip, 7..=7);
     fs::remove_dir(directory.0.join("reports.ndjson.unfinished")).unwrap();

@@ -296,7 +296,7 @@ fn a_token_is_read_for_each_request_and_never_shown() {
     assert!(why(&mut sink).contains("No such file"));
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &token.0, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    assert!(why(&mut sink).contains("not a regular file"), "and nobody waits for a writer");
+    assert!(why(&mut sink).contains("not a regular file"), "and the sink does not wait for a writer");
     let received = collector.received();
     let tokens: Vec<_> = received.iter().map(|request| request.header("Authorization").unwrap()).collect();
     assert_eq!(tokens, ["Bearer first-s3cret", "Bearer second-s3cret"]);
@@ -399,7 +399,7 @@ fn each_part_of_a_request_has_a_limit_of_its_own() {
         let DeliveryError::Unavailable { message, .. } = error else { panic!("{error:?}") };
         message
     };
-    // The kernel accepts the connection, and nobody reads from it.
+    // The kernel accepts the connection, but no process reads from it.
     let sending = why(MANY, |settings| settings.send_timeout = SHORT);
     assert!(sending.contains("send"), "{sending}");
     let answering = why(1, |settings| settings.answer_timeout = SHORT);

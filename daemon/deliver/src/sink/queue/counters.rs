@@ -80,7 +80,7 @@ pub(super) const fn why(reason: Reason) -> &'static str {
         Reason::TooOld => "they have waited for longer than `spool.max_age`",
         Reason::Damaged => "their files in the spool are damaged",
         Reason::Refused => "the sink refuses them",
-        Reason::Removed => "somebody has removed their files, or the folder of the spool, while weir runs",
+        Reason::Removed => "their files, or the folder of the spool, were removed while weir runs",
     }
 }
 

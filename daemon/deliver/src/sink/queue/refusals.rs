@@ -78,7 +78,7 @@ mod tests {
         assert!(!refusals.refused(1) && !refusals.refused(2), "nothing was accepted");
         refusals.accepted(3, false);
         refusals.try_all();
-        assert!(!refusals.refused(1), "a tombstone proves nothing: reports may be refused all the same");
+        assert!(!refusals.refused(1), "a tombstone proves nothing: reports may still be refused");
         refusals.refused(2);
         refusals.accepted(4, true);
         assert!(refusals.held_back().is_empty() && refusals.refused(1) && refusals.refused(2), "one counts for both");
