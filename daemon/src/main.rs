@@ -327,7 +327,7 @@ fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
     Ok(format!("{plan}\n# memory, fixed\n{memory}").trim_end().to_owned())
 }
 
-/// What the sketches that leave the router come to, if any do.
+/// The size of the exported sketches, if there are any.
 fn exported(config: &Config, views: &Views) -> String {
     let (export, at_most) = (&config.export, sketches::bytes_at_most(&config.export, views));
     if at_most == 0 {
@@ -335,7 +335,7 @@ fn exported(config: &Config, views: &Views) -> String {
     }
     let reports = sketches::reports_a_day(export, config.report.interval);
     format!(
-        "\n# sketches that leave with reports, as JSON without compression\n  {} a report at most, {reports} reports a \
+        "\n# sketches in reports, as JSON without compression\n  {} a report at most, {reports} reports a \
          day: {} a day at most\n",
         mebibytes(at_most, 2),
         mebibytes(at_most * reports, 0)

@@ -191,7 +191,7 @@ fn a_weir_that_hangs_is_ended_and_the_next_one_goes_on() -> Result<()> {
     let before = service.property("MainPID")?;
     // Waits longer than the watchdog does: it must not end a healthy weir.
     thread::sleep(Duration::from_secs(4));
-    ensure!(service.property("MainPID")? == before, "the watchdog has bitten too soon\n{}", machine.log());
+    ensure!(service.property("MainPID")? == before, "the watchdog ended weir too soon\n{}", machine.log());
     machine.done("systemctl kill -s STOP weir")?;
     let plan = Plan { seed: 86, packets: 3_000, flows: 100, ..Plan::default() };
     all +=

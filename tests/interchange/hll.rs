@@ -60,8 +60,8 @@ pub fn the_package_reads_keyed_ones() -> Result<()> {
     PeerEstimate(&said["hll-keyed.sk"]).is_about("estimate", COUNT, &sketch)
 }
 
-/// Exports of routers with other errors, of few values and of many: the package merges them to the registers that weir
-/// has, in any order, and whatever it merges first.
+/// Exports of routers with different errors, of few and of many values. The package merges them to the same registers
+/// as weir, in any order.
 pub fn the_package_merges_exports_in_any_order() -> Result<()> {
     let key = Key([8, 9]);
     let hash = KeyedHash::new(key);

@@ -50,7 +50,7 @@ pub fn said(images: &BTreeMap<String, Vec<u8>>) -> Result<BTreeMap<String, Value
     Ok(said)
 }
 
-/// What the package makes of these images in each order: the registers of its unions, as hex digits.
+/// The registers of the package's unions of these images, in each order, as hex digits.
 pub fn united(images: &[Vec<u8>]) -> Result<Vec<String>> {
     let scratch = Scratch::new()?;
     for (nth, image) in images.iter().enumerate() {

@@ -143,13 +143,13 @@ impl HyperLogLog {
     /// The sketch that would have counted the same keys with two to the `precision` registers; a copy if it has no more
     /// than that. Sketches of different sizes can be merged after the larger one is folded.
     ///
-    /// `DataSketches` folds other bits. So do not fold a sketch of its hashes
+    /// `DataSketches` folds other bits of its hashes. So do not fold a sketch of its hashes
     /// ([`PublicHash`](crate::datasketches::PublicHash)); make it with the right precision.
     pub fn folded(&self, precision: u32) -> Self {
         let mut folded = Self::with_precision(precision.min(self.precision), self.key_id);
         let bits = self.precision - folded.precision;
         for (at, rank) in self.registers.iter().enumerate().filter(|(_, rank)| **rank > 0) {
-            // The low bits of the register's number become the first bits whose zeros count.
+            // The low bits of the register's number become the first bits in which zeros are counted.
             let low = at & ((1 << bits) - 1);
             let zeros = if low == 0 { bits } else { low.leading_zeros() - (usize::BITS - bits) };
             folded.raise(at >> bits, if low == 0 { zeros as u8 + rank } else { zeros as u8 + 1 });
@@ -357,7 +357,7 @@ mod tests {
         whole.merge(&other.folded(8)).unwrap();
         let mut large = one;
         large.merge(&other).unwrap();
-        assert_eq!(whole.registers, large.folded(8).registers, "to fold and to merge may come in either order");
+        assert_eq!(whole.registers, large.folded(8).registers, "the order of folding and merging does not matter");
     }
 
     #[test]

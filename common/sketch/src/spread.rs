@@ -225,7 +225,7 @@ impl<K: Copy> Spread<K> {
     }
 }
 
-/// The fewest lines per key that give this relative error, or the most that there are.
+/// The fewest lines per key that give this relative error, but no more than the maximum.
 fn lines_per_key(relative_error: f64) -> usize {
     let [few, some, many] = LINES_PER_KEY;
     let lines = [few, some].into_iter().find(|lines| relative_error_of(*lines) <= relative_error);

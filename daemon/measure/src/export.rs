@@ -1,12 +1,12 @@
-//! What of a window's sketches leaves the router, so that it can be merged with that of other routers.
+//! Extracts from a window's sketches what is exported, so that it can be merged with the exports of other routers.
 //!
-//! The lists of a window cannot be added up with those of another router as they are: which keys share a cell depends
-//! on secret places, other ones in each window ([`crate::keys`]). So a list leaves as what it says of each key: the
-//! largest candidates with their bounds, and an upper bound of every other key. For the next largest candidates that
-//! bound is known by key; the reader of this can put it into cells of public places, which can be added up. For all
-//! others there is one bound. This costs the measurement no memory and no time before the window's end, and the bounds
-//! are closer than those of a count-min of the exported size: the rest of a list is spread over thousands of cells
-//! here, and only the fullest of them counts.
+//! The lists of two routers cannot be added up directly: which keys share a cell depends on secret places, which change
+//! with each window ([`crate::keys`]). So the export of a list has bounds of keys: the largest candidates with their
+//! bounds, and an upper bound of every other key. The next largest candidates have a separate upper bound each. The
+//! exporter puts these bounds into cells with public places, which can be added up. All other keys have one common
+//! bound. This costs the measurement no memory, and no time before the window's end. The bounds are closer than those
+//! of a count-min of the exported size: here the other keys are spread over thousands of cells, and only the fullest
+//! cell counts.
 
 use std::cmp::Reverse;
 
@@ -16,10 +16,10 @@ use weir_sketch::{HyperLogLog, Spread};
 
 use crate::{answer::parts, closed::Closed, heavy_hitters::Held, question::Views, uncertainty::Uncertainty};
 
-/// Candidates whose own upper bound leaves the router, for each that is listed.
+/// How many candidates with a separate upper bound are exported, for each that is listed.
 const BOUNDED_PER_KEY: usize = 4;
 
-/// What is known of all keys of a list.
+/// Bounds of all keys of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeyBounds {
     /// The largest keys by bytes, and by packets.
@@ -37,7 +37,7 @@ pub struct MergedWindow<'a> {
     pub first: &'a Closed,
     /// Its questions.
     pub views: &'a Views,
-    /// What is not known about its packets.
+    /// The uncertainty about its packets.
     pub uncertainty: &'a Uncertainty,
 }
 
@@ -58,8 +58,8 @@ impl<'a> MergedWindow<'a> {
         Some(self.first.shard.views[self.views.questions[nth].sketch(nth)].spread()?.lines())
     }
 
-    /// What the `nth` view, one of bytes and packets, knows of all its keys. The `keys` largest by bytes are listed, and
-    /// as many by packets. `None` if it counts something else.
+    /// The bounds of all keys of the `nth` view, if it counts bytes and packets; otherwise `None`. The `keys` largest
+    /// by bytes are listed, and as many by packets.
     pub fn list(self, nth: usize, keys: usize) -> Option<KeyBounds> {
         let question = &self.views.questions[nth];
         if !question.view.measure.is_tally() {
@@ -106,7 +106,7 @@ enum Mark {
     Listed,
 }
 
-/// Which keys are listed, and which have a bound of their own.
+/// Which keys are listed, and which have a separate bound.
 fn marks(all: &[Held<ViewKey>], keys: usize) -> Vec<Mark> {
     let mut marks = vec![Mark::Other; all.len()];
     let mut order: Vec<usize> = (0..all.len()).collect();

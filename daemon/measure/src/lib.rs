@@ -16,9 +16,9 @@
 //! is a list in two orders. [`entropy`] says how evenly traffic is spread over the keys of a view. Bounds come from the
 //! tails of the [`binomial`] distribution.
 //!
-//! An [`export`] is what leaves the router, to be merged with that of other routers. An [`account`] has the exact
-//! numbers. Records that sampling took are held until it is known whether anything was left out. Rows and totals are
-//! made to agree with their [`whole`], and [`uncertainty`] says how far the numbers may be off.
+//! [`export`] extracts what is merged with the exports of other routers. An [`account`] has the exact numbers. Records
+//! that sampling took are held until it is known whether anything was left out. Rows and totals are made to agree with
+//! their [`whole`], and [`uncertainty`] says how far the numbers may be off.
 
 #![forbid(unsafe_code)]
 

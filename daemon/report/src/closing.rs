@@ -51,7 +51,7 @@ pub struct Closing {
     pub last: Option<LastWindow>,
     /// The rules that judge each report.
     pub alerts: Alerts,
-    /// The sketches that leave with reports.
+    /// The exporter of sketches.
     pub exporter: SketchExporter,
 }
 

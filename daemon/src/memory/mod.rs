@@ -293,7 +293,7 @@ impl fmt::Display for Memory {
             line("the page", self.web, String::from("connections of browsers, and answers in progress"))?;
         }
         if self.export > 0 {
-            line("sketches that leave", self.export, String::from("gathered, and in reports that wait"))?;
+            line("sketches to export", self.export, String::from("gathered, and in reports that wait"))?;
         }
         if self.spools > 0 {
             line("delivery and spools", self.spools, String::from("batches, and the names of all files"))?;

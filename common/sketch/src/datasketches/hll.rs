@@ -77,7 +77,7 @@ pub fn write(sketch: &HyperLogLog) -> Vec<u8> {
 }
 
 /// The sketch as an `HLL_8` image that has all registers from byte 40 on, even if it has counted nothing. So programs
-/// without a library can merge such images: the highest of each register.
+/// can merge such images without a library: each register of the union is the highest one.
 pub fn write_registers(sketch: &HyperLogLog) -> Vec<u8> {
     let registers = sketch.registers();
     let zeros = registers.iter().filter(|rank| **rank == 0).count();

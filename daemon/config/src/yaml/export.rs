@@ -1,4 +1,4 @@
-//! The section `export`: which sketches leave the router with its reports, so that those of a fleet can be merged.
+//! The section `export`: which sketches the reports carry, so that those of a fleet can be merged.
 
 use std::time::Duration;
 
@@ -18,21 +18,21 @@ const ALL: &str = "all";
 /// The name that the distinct counts of sources, destinations and flows have together.
 pub const UNIQUE: &str = "unique";
 
-/// Which sketches leave the router.
+/// Which sketches are exported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Export {
-    /// Of which views.
+    /// The views whose sketches are exported.
     pub views: ExportViews,
     /// How often: the sketches of all windows in between are merged first.
     #[serde(serialize_with = "units::write_duration")]
     pub every: Duration,
     /// The base-two logarithm of the registers of a distinct count.
     pub lg_k: u32,
-    /// How many of the largest keys of a list by bytes, and as many by packets.
+    /// How many of the largest keys of a list are exported, by bytes and by packets each.
     pub keys: usize,
 }
 
-/// The views whose sketches leave the router.
+/// The choice of views.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ExportViews {
     /// None.
@@ -61,12 +61,12 @@ impl Default for Export {
 }
 
 impl Export {
-    /// Whether anything leaves the router.
+    /// Whether anything is exported.
     pub fn is_on(&self) -> bool {
         self.views != ExportViews::None
     }
 
-    /// Whether the distinct counts of sources, destinations and flows leave the router.
+    /// Whether the distinct counts of sources, destinations and flows are exported.
     pub fn has_unique(&self) -> bool {
         match &self.views {
             ExportViews::None => false,
@@ -75,7 +75,7 @@ impl Export {
         }
     }
 
-    /// Whether the sketch of a view leaves the router.
+    /// Whether the sketch of a view is exported.
     pub fn has(&self, view: &View) -> bool {
         let is_large = matches!(view.measure, Measure::Flows | Measure::Distinct(_)) && !view.by.is_empty();
         match &self.views {
@@ -94,7 +94,7 @@ fn obstacle(view: &View) -> Option<&'static str> {
     } else if is_of_prefixes.contains(&&*view.name) {
         Some("it has no bounds for prefixes that are not listed: use a view of your own, such as {by: [src_ip/24]}")
     } else if view.measure == Measure::NewFlows {
-        Some("a flow that is new to two routers cannot be told from two new flows")
+        Some("a flow that is new to two routers looks the same as two new flows")
     } else {
         None
     }
@@ -128,7 +128,7 @@ fn check_registers(field: &Field<'_>, export: &Export, config: &Config) {
         if error > most {
             let most = (most * 1e5).floor() / 1e5;
             field.refuse(format!(
-                "{} is more than the registers of {name}: set {setting} to {most} or less, or lg_k lower on all routers",
+                "{} is more than the registers of {name}: set {setting} to {most} or less, or a lower lg_k on all routers",
                 export.lg_k
             ));
         }
@@ -198,7 +198,7 @@ mod tests {
             ("export: {views: [flows, flows]}", "flows is listed twice"),
             ("export: {views: [talkers]}", "talkers cannot be merged"),
             ("export: {views: [source_prefixes]}", "src_ip/24"),
-            ("views: [{name: w, measure: new_flows}]\nexport: {views: [w]}", "cannot be told"),
+            ("views: [{name: w, measure: new_flows}]\nexport: {views: [w]}", "looks the same"),
             ("standard_views: []\nexport: {views: [flows]}", "there is no view \"flows\""),
             ("export: {views: all, every: 7s}", "does not divide a day"),
             ("export: {lg_k: 3}", "below the minimum of 4"),

@@ -54,10 +54,11 @@ pub const MEMORY: RangeInclusive<u64> = (16 << 20)..=(1 << 40);
 /// Bytes for the windows of the history: at least an hour of them.
 pub const HISTORY: RangeInclusive<u64> = (256 << 10)..=(1 << 30);
 
-/// Registers of an exported distinct count, as a power of two: what every reader of `DataSketches` takes.
+/// Registers of an exported distinct count, as a power of two, within the range that every reader of `DataSketches`
+/// accepts.
 pub const EXPORT_LG_K: RangeInclusive<u64> = 4..=16;
 
-/// The largest keys of an exported list, by bytes and by packets each.
+/// How many of the largest keys an exported list has, by bytes and by packets each.
 pub const EXPORT_KEYS: RangeInclusive<u64> = 1..=1024;
 
 /// User-defined views: each costs time for every record.

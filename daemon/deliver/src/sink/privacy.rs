@@ -110,7 +110,7 @@ fn mask_fields(addresses: Addresses, report: &mut Value) {
     fields.insert(ADDRESSES.to_owned(), Value::from(addresses.name()));
 }
 
-/// Leaves out the sketches that have addresses in them. The registers of distinct counts have none.
+/// Removes the sketches that contain addresses. The registers of distinct counts contain none.
 fn mask_sketches(fields: &mut Map<String, Value>) {
     let Some(sketches) = fields.get_mut("sketches").and_then(Value::as_object_mut) else { return };
     sketches.insert("spread".to_owned(), Value::Array(Vec::new()));

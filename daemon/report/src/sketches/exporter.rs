@@ -1,4 +1,4 @@
-//! Reads the sketches of each window, and gathers those of all windows until they leave.
+//! Reads the sketches of each window, and gathers those of several windows until they are exported.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use weir_sketch::{CandidateBuckets, HyperLogLog, Image as _, Spread, datasketche
 use super::{DistinctSketch, ListSketch, ListUnion, SEED, Sketches, SpreadSketch, WIDTH, cell, encode};
 use crate::rows::show_interface;
 
-/// Rows of a gathered list, for each that leaves.
+/// How many rows a gathered list keeps, for each row that is exported.
 const GATHERED_PER_KEY: usize = 8;
 /// The most bytes of a row of an exported list: two IPv6 addresses, ports and protocol, and five numbers.
 const ROW_BYTES: u64 = 2 * 40 + 2 * 6 + 10 + 4 + 4 * 15;
@@ -30,7 +30,7 @@ const CELL_BYTES: u64 = 2 * 15;
 /// The most bytes of names and punctuation of one sketch.
 const NAMES_BYTES: u64 = 400;
 
-/// What leaves, and what waits for that.
+/// What is exported, and the sketches that wait for it.
 #[derive(Debug)]
 pub struct SketchExporter {
     settings: Export,
@@ -55,22 +55,22 @@ struct Gathered {
 }
 
 impl SketchExporter {
-    /// Exports as these settings say.
+    /// An exporter with these settings.
     pub const fn new(settings: Export) -> Self {
         Self { settings, gathered: None, is_last: false }
     }
 
-    /// Exports as other settings say, from the next window on.
+    /// Uses other settings from the next window on.
     pub fn change(&mut self, settings: Export) {
         self.settings = settings;
     }
 
-    /// The next window is the last one: everything leaves with it.
+    /// Notes that the next window is the last one: everything is exported with it.
     pub const fn end(&mut self) {
         self.is_last = true;
     }
 
-    /// Adds a window. Returns the sketches that leave with its report.
+    /// Adds a window. Returns the sketches to export with its report.
     pub fn add(
         &mut self,
         window: MergedWindow<'_>,
@@ -250,14 +250,14 @@ fn value(field: Field, shown: &Map<String, Value>) -> String {
     }
 }
 
-/// The most bytes that the sketches of a report take, as JSON. 0 if none leave.
+/// The most bytes that the sketches of a report take, as JSON. 0 if none are exported.
 pub fn bytes_at_most(settings: &Export, views: &Views) -> u64 {
     let base64 = |bytes: u64| bytes.div_ceil(3) * 4 + NAMES_BYTES;
     let registers = base64((1 << settings.lg_k) + 52);
     let unique = if settings.has_unique() { 3 * registers } else { 0 };
     let of_view = |question: &Question| match (&question.view.measure, question.structure) {
         (Measure::Flows | Measure::Distinct(_), Structure::Spread { pairs, smallest, .. }) => {
-            // What `Spreaders` makes: a line's registers and tag, and the hash and key of its sample.
+            // The sketch that `Spreaders` makes: a line's registers and tag, and the hash and key of its sample.
             let lines = Spread::<ViewKey>::lines_for(pairs, smallest, weir_measure::spreaders::ERROR_OF_OTHERS);
             base64(lines as u64 * (64 + 8 + 40))
         }
@@ -271,7 +271,7 @@ pub fn bytes_at_most(settings: &Export, views: &Views) -> u64 {
     unique + exported.map(of_view).sum::<u64>()
 }
 
-/// The most memory that gathering and writing take, in bytes. 0 if nothing leaves.
+/// The most memory that gathering and writing take, in bytes. 0 if nothing is exported.
 pub fn memory_bytes(settings: &Export, views: &Views) -> u64 {
     /// A gathered row: its key, its numbers, and the table that it is in.
     const GATHERED_BYTES: u64 = 256;

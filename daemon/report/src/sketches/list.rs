@@ -1,4 +1,4 @@
-//! Lists of several windows and routers, added up: the sums of keys, with bounds of every key, listed or not.
+//! Adds up lists of several windows and routers: the sums of keys, with bounds of every key, listed or not.
 //!
 //! A list bounds each key: a listed one by its row, and every other one by its cell. So the sum of a key over lists is
 //! at most the sum of its cells, corrected by `row - cell` for each list that has a row of it. Both sums can be added
@@ -16,7 +16,7 @@ use super::{ListSketch, SEED, WIDTH, cell};
 pub enum Mismatch {
     /// It has other cells.
     #[error(
-        "it has {width} cells, {depth} of them for a key, by the seed {seed}; weir adds up lists with {WIDTH}, 1 and {SEED}"
+        "it has {width} cells, {depth} for each key, and the seed {seed}; weir adds up lists with {WIDTH}, 1 and {SEED}"
     )]
     Geometry {
         /// Its number of cells.
@@ -54,12 +54,12 @@ pub struct ListUnion {
     failure: f64,
 }
 
-/// A key that some list has a row of.
+/// A key for which at least one list has a row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     cell: usize,
     lower: Tally,
-    /// The sum of what its rows allow more than its cell does, in packets and bytes.
+    /// The sum of the differences between the upper bounds of its rows and those of its cell, in packets and bytes.
     beyond: [i128; 2],
 }
 
@@ -77,7 +77,7 @@ impl Row {
 }
 
 impl ListUnion {
-    /// Nothing yet, for keys of these fields. It keeps at most `capacity` rows; the bounds of other keys stay true.
+    /// An empty union for keys of these fields. It keeps at most `capacity` rows; the bounds of other keys stay right.
     pub fn new(by: &[String], capacity: usize) -> Self {
         let cells = vec![Tally::default(); WIDTH];
         Self { by: by.to_vec(), rows: HashMap::new(), cells, capacity, failure: 0.0 }
@@ -92,7 +92,7 @@ impl ListUnion {
     ///
     /// # Errors
     ///
-    /// It has other cells, or is not what weir writes. Then nothing is added.
+    /// It has other cells, or weir does not write such lists. Then nothing is added.
     pub fn add(&mut self, list: &ListSketch) -> Result<(), Mismatch> {
         check(list)?;
         for (nth, key) in list.keys.iter().enumerate() {
@@ -125,8 +125,8 @@ impl ListUnion {
         }
     }
 
-    /// Keeps the rows of the `keys` largest keys by bytes, and of as many by packets. The cells of the others bound
-    /// them from then on.
+    /// Keeps the rows of the `keys` largest keys by bytes, and of as many by packets. From then on the other keys are
+    /// bounded by their cells.
     pub fn keep(&mut self, keys: usize) {
         let mut kept: HashMap<Box<str>, Row> = HashMap::new();
         for metric in METRICS {
@@ -153,7 +153,7 @@ impl ListUnion {
     /// The rows of the `count` largest keys, the largest first.
     fn largest(&self, count: usize, metric: Metric) -> Vec<(&str, Row)> {
         let mut rows: Vec<(&str, Row)> = self.rows.iter().map(|(key, row)| (&**key, *row)).collect();
-        // By what is certain: an upper bound may be that of a cell.
+        // Ordered by the lower bound, because an upper bound may be that of a cell.
         let order = |(key, row): &(&str, Row)| (std::cmp::Reverse(metric.of(row.lower)), (*key).to_owned());
         if let Some(last) = count.checked_sub(1).filter(|last| *last < rows.len()) {
             rows.select_nth_unstable_by_key(last, order);
@@ -165,7 +165,7 @@ impl ListUnion {
         rows
     }
 
-    /// The `count` keys with the most bytes or packets that are certain, the largest first.
+    /// The `count` keys with the highest lower bounds of bytes or packets, the largest first.
     pub fn top(&self, count: usize, metric: Metric) -> Vec<KeySums> {
         let sums =
             |(key, row): (&str, Row)| KeySums { key: key.to_owned(), lower: row.lower, upper: row.upper(&self.cells) };
@@ -191,7 +191,7 @@ impl ListUnion {
         self.rows.is_empty()
     }
 
-    /// The most that a key without a row has.
+    /// The most that a key without a row can have.
     pub fn others(&self) -> Tally {
         Metric::each(|metric| self.cells.iter().map(|cell| metric.of(*cell)).max().unwrap_or(0))
     }
@@ -249,7 +249,7 @@ mod tests {
 
     type Truth = BTreeMap<String, Tally>;
 
-    /// What one router saw, and its list of the largest `keys` keys.
+    /// The true sums of one router, and its list of the largest `keys` keys.
     fn router(seed: u64, keys: usize) -> (Truth, ListSketch) {
         let mut truth = Truth::new();
         for nth in 0..3_000 {

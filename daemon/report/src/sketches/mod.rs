@@ -1,7 +1,7 @@
-//! Sketches that leave the router in its reports, and how those of several windows and routers are merged.
+//! Sketches that reports carry, and how those of several windows and routers are merged.
 //!
-//! An [`SketchExporter`] reads them from each window and gathers those of a minute. A [`ListUnion`] adds up lists. What the
-//! fields mean, and how other programs merge them, is in docs/FLEET.md.
+//! A [`SketchExporter`] reads them from each window and gathers those of a minute. A [`ListUnion`] adds up lists.
+//! docs/FLEET.md explains the fields, and how other programs merge them.
 
 mod exporter;
 mod list;
@@ -32,7 +32,7 @@ pub struct Sketches {
     /// When the last of their windows ended.
     #[serde(serialize_with = "crate::instant::fixed")]
     pub end: Timestamp,
-    /// How many windows they are of, this report's and those right before it.
+    /// The number of their windows: that of this report and those immediately before it.
     pub windows: u32,
     /// Distinct counts.
     pub distinct: Vec<DistinctSketch>,
@@ -59,7 +59,7 @@ pub struct DistinctSketch {
     pub hll: String,
 }
 
-/// The largest keys of a list, and an upper bound of every other key. A key's place in all of these arrays is the same.
+/// The largest keys of a list, and an upper bound of every other key. All arrays are in the same order of keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListSketch {
     /// The name of the list or view.
@@ -80,17 +80,17 @@ pub struct ListSketch {
     pub keys: Vec<String>,
     /// The cell of each key.
     pub cells: Vec<u32>,
-    /// Each key has at least so many packets.
+    /// Each key has at least this many packets.
     pub packets_lower: Vec<u64>,
-    /// Each key has at most so many packets.
+    /// Each key has at most this many packets.
     pub packets_upper: Vec<u64>,
-    /// Each key has at least so many bytes.
+    /// Each key has at least this many bytes.
     pub bytes_lower: Vec<u64>,
-    /// Each key has at most so many bytes.
+    /// Each key has at most this many bytes.
     pub bytes_upper: Vec<u64>,
-    /// By cell: each of its keys that is not listed has at most so many packets.
+    /// By cell: each of its keys that is not listed has at most this many packets.
     pub rest_packets: Vec<u64>,
-    /// By cell: each of its keys that is not listed has at most so many bytes.
+    /// By cell: each of its keys that is not listed has at most this many bytes.
     pub rest_bytes: Vec<u64>,
 }
 
