@@ -64,7 +64,7 @@ pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<NeededCapabil
                 Mode::Tc | Mode::AfPacket => false,
             };
             let at_tc = || interfaces.iter().filter(at_tc);
-            // All of them together decide whether those that have the choice get filters.
+            // The number of all interfaces at the tc hook decides whether those with `mode: auto` get filters.
             let has_filters = has_filters || chosen.count() > 0 && slots(at_tc()) > TCX_MAX;
             let has_chains = at_tc().count() > 0;
             kept.extend(if has_filters { Some(FILTERS) } else { has_chains.then_some(CHAINS) });

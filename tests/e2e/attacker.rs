@@ -63,7 +63,7 @@ const MTU: u32 = 1_280;
 pub fn requirements() -> Result<(), String> {
     netns::requirements()?;
     if !cfg!(target_arch = "x86_64") {
-        return Err("puppets are made of x86-64".to_owned());
+        return Err("puppets need x86-64".to_owned());
     }
     if !weir_system::sandbox::is_known() {
         return Err("this kernel has no Landlock".to_owned());
@@ -122,14 +122,14 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
         ("load an eBPF program", libc::SYS_bpf, &[n(BPF_PROG_LOAD), b(&nothing), n(128)], Errno::EPERM),
         ("make a map", libc::SYS_bpf, &[n(BPF_MAP_CREATE), b(&nothing), n(72)], Errno::EPERM),
         ("pin a map", libc::SYS_bpf, &[n(BPF_OBJ_PIN), b(&nothing), n(16)], Errno::EPERM),
-        ("have a user namespace", libc::SYS_unshare, &[n(libc::CLONE_NEWUSER as u64)], Errno::ENOSYS),
+        ("create a user namespace", libc::SYS_unshare, &[n(libc::CLONE_NEWUSER as u64)], Errno::ENOSYS),
         ("enter a namespace", libc::SYS_setns, &[n(0), n(0)], Errno::ENOSYS),
         ("mount", libc::SYS_mount, &[b(b"x\0"), b(b"/\0"), b(b"tmpfs\0"), n(0), n(0)], Errno::ENOSYS),
         ("change the root", libc::SYS_chroot, &[b(b"/\0")], Errno::ENOSYS),
-        ("look into a process", libc::SYS_ptrace, &[n(0x4206), n(me), n(0), n(0)], Errno::ENOSYS),
+        ("inspect a process", libc::SYS_ptrace, &[n(0x4206), n(me), n(0), n(0)], Errno::ENOSYS),
         ("read a process", libc::SYS_process_vm_readv, &[n(me), n(0), n(0), n(0), n(0), n(0)], Errno::ENOSYS),
         ("write into a process", libc::SYS_process_vm_writev, &[n(me), n(0), n(0), n(0), n(0), n(0)], Errno::ENOSYS),
-        ("take a process's file", libc::SYS_pidfd_open, &[n(me), n(0)], Errno::ENOSYS),
+        ("take a file of a process", libc::SYS_pidfd_open, &[n(me), n(0)], Errno::ENOSYS),
         ("signal a process", libc::SYS_kill, &[n(me), n(0)], Errno::ENOSYS),
         ("signal a thread", libc::SYS_tgkill, &[n(me), n(me), n(0)], Errno::EPERM),
         ("signal a thread (tkill)", libc::SYS_tkill, &[n(me), n(0)], Errno::ENOSYS),
@@ -138,10 +138,10 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
         ("raise its own limits", libc::SYS_prlimit64, &[n(0), n(cpu), b(&nothing), n(0)], Errno::EPERM),
         ("slow a process down", libc::SYS_setpriority, &[n(0), n(me), n(19)], Errno::EPERM),
         ("move a process", libc::SYS_sched_setaffinity, &[n(me), n(8), b(&[1; 8])], Errno::ENOSYS),
-        ("have a process run first", libc::SYS_sched_setscheduler, &[n(me), n(1), b(&nothing)], Errno::ENOSYS),
-        ("keep memory from others", libc::SYS_mlockall, &[n(3)], Errno::ENOSYS),
-        ("be another user", libc::SYS_setresuid, &[n(0), n(0), n(0)], Errno::ENOSYS),
-        ("be looked into", libc::SYS_prctl, &[n(libc::PR_SET_DUMPABLE as u64), n(1)], Errno::EPERM),
+        ("run a process first", libc::SYS_sched_setscheduler, &[n(me), n(1), b(&nothing)], Errno::ENOSYS),
+        ("lock memory", libc::SYS_mlockall, &[n(3)], Errno::ENOSYS),
+        ("become another user", libc::SYS_setresuid, &[n(0), n(0), n(0)], Errno::ENOSYS),
+        ("allow inspection", libc::SYS_prctl, &[n(libc::PR_SET_DUMPABLE as u64), n(1)], Errno::EPERM),
         ("set the clock", libc::SYS_clock_settime, &[n(999), b(&nothing)], Errno::ENOSYS),
         ("load a module", libc::SYS_finit_module, &[n(u64::MAX), b(b"\0"), n(0)], Errno::ENOSYS),
         ("restart the machine", libc::SYS_reboot, &[n(0), n(0), n(0), n(0)], Errno::ENOSYS),
@@ -246,7 +246,7 @@ fn sockets(puppet: &mut Puppet) -> Result<()> {
     for (what, family, kind, protocol) in [
         ("talk to the system's services", libc::AF_UNIX, libc::SOCK_STREAM, 0),
         ("talk to the system's log", libc::AF_UNIX, libc::SOCK_DGRAM, 0),
-        ("talk to others", libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0),
+        ("talk to other processes", libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0),
         ("serve by MPTCP", libc::AF_INET, libc::SOCK_STREAM, MPTCP),
         ("serve by MPTCP over IPv6", libc::AF_INET6, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, MPTCP),
         ("serve by SCTP", libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_SCTP),
@@ -258,7 +258,7 @@ fn sockets(puppet: &mut Puppet) -> Result<()> {
         ("show programs as weir's", libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_USERSOCK),
         ("use the kernel's ciphers", libc::AF_ALG, libc::SOCK_SEQPACKET, 0),
         ("talk to the host of a virtual machine", libc::AF_VSOCK, libc::SOCK_STREAM, 0),
-        ("have another protocol", RDS, libc::SOCK_SEQPACKET, 0),
+        ("use another protocol", RDS, libc::SOCK_SEQPACKET, 0),
     ] {
         let arguments = [family, kind, protocol].map(|value| Number(value as u64));
         let got = answer(puppet.call(libc::SYS_socket, &arguments)?);
@@ -266,7 +266,7 @@ fn sockets(puppet: &mut Puppet) -> Result<()> {
     }
     let pair = [Number(libc::AF_UNIX as u64), Number(libc::SOCK_DGRAM as u64), Number(0), Bytes(&[0; 8])];
     let got = answer(puppet.call(libc::SYS_socketpair, &pair)?);
-    ensure!(got == Err(Errno::ENOSYS), "have a pair of Unix sockets: {got:?}");
+    ensure!(got == Err(Errno::ENOSYS), "make a pair of Unix sockets: {got:?}");
     Ok(())
 }
 
@@ -289,7 +289,7 @@ fn asks_only(puppet: &mut Puppet) -> Result<()> {
     let link = [LOOPBACK, 0, 0, 0].map(u32::to_ne_bytes).concat();
     let mut calls: Vec<(&str, libc::c_long, Vec<Argument<'_>>)> = vec![
         ("make a socket", libc::SYS_socket, netlink.to_vec()),
-        ("start a thread that may the same", libc::SYS_clone, vec![n(thread), n(0), n(0), n(0), n(0)]),
+        ("start a thread with the same capability", libc::SYS_clone, vec![n(thread), n(0), n(0), n(0), n(0)]),
         ("attach a program", libc::SYS_bpf, vec![n(BPF_LINK_CREATE), b(&link), n(16)]),
         ("run a program once", libc::SYS_bpf, vec![n(BPF_PROG_TEST_RUN), b(&link), n(16)]),
         ("open a file", libc::SYS_openat, vec![n(libc::AT_FDCWD as u64), b(b"/etc/passwd\0"), n(0), n(0)]),
@@ -340,7 +340,7 @@ fn allowed(puppet: &mut Puppet, daemon: &Daemon) -> Result<()> {
     close(puppet, link)
 }
 
-/// The attacker can neither run what he writes nor make root run it.
+/// The attacker can neither run a written file nor make root run it.
 fn files_of_its_own(puppet: &mut Puppet, daemon: &Daemon) -> Result<()> {
     let n = Number;
     let own = path(&daemon.directory().join("of-the-attacker"));
@@ -361,7 +361,7 @@ fn files_of_its_own(puppet: &mut Puppet, daemon: &Daemon) -> Result<()> {
             let runs = (libc::PROT_READ | libc::PROT_EXEC) as u64;
             let map = [n(0), n(4096), n(runs), n(sharing as u64), n(file), n(0)];
             let got = answer(puppet.call(libc::SYS_mmap, &map)?);
-            ensure!(got == Err(Errno::EPERM), "run what he wrote to {what}: {got:?}");
+            ensure!(got == Err(Errno::EPERM), "run code written to {what}: {got:?}");
         }
         close(puppet, file)?;
     }
@@ -412,7 +412,7 @@ fn an_attacker_who_takes_weir_over_gains_little() -> Result<()> {
     let (_scratch, secret) = foreign()?;
     let threads = threads(daemon.pid())?;
     ensure!(threads.len() > 5, "{threads:?}");
-    ensure!(!is_open_to_its_user(daemon.pid())?, "other processes of its user may look into weir");
+    ensure!(!is_open_to_its_user(daemon.pid())?, "other processes of its user may inspect weir");
     for (thread, name) in threads {
         forbidden(&mut hold(thread)?, &secret).with_context(|| format!("thread {name}"))?;
     }

@@ -152,7 +152,7 @@ pub fn an_empty_window_is_closed_in_several_calls() -> Result<()> {
 pub fn a_full_ring_is_counted_to_the_packet() -> Result<()> {
     let plan = TrafficPlan { packets: 20_000, flows: 10_000, zipf: 0.6, mix: Mix::plain(), ..TrafficPlan::default() };
     let room = TINY.ring_bytes as usize / (EVICTED_MAX * size_of::<Record>() + ENTRY_HEADER) * EVICTED_MAX;
-    ensure!(room as u64 == ring_records(TINY.ring_bytes.into()), "the library thinks otherwise");
+    ensure!(room as u64 == ring_records(TINY.ring_bytes.into()), "the library computes another number");
     let slot_key = SlotKey::new(TINY.slot_key);
     Object::load(TINY, |object| {
         for round in 0..3 {
@@ -239,10 +239,10 @@ pub fn a_packet_that_is_half_counted_is_left_alone() -> Result<()> {
         // That packet is finished, and the next one still belongs to the same window, because `flush` did nothing.
         object.pass(&packet(2, 0x02, 200))?;
         let (state, _) = object.flush()?;
-        ensure!(state == Flush::Again, "a packet that is through has taken its flag along");
+        ensure!(state == Flush::Again, "a finished packet has cleared its flag");
         object.pass(&packet(3, 0x02, 400))?;
         object.change(|cpu| cpu.in_packet = 1)?;
-        ensure!(object.flush()? == (Flush::Busy, vec![]), "half-way it has to look again, too");
+        ensure!(object.flush()? == (Flush::Busy, vec![]), "it also checks the flag between two calls");
         object.change(|cpu| cpu.in_packet = 0)?;
         let (window, _) = object.close()?;
         let ledger = window.ledger();
@@ -484,7 +484,7 @@ pub fn kernel_and_userspace_make_the_same_records() -> Result<()> {
                     met[3] += u32::from(record.duration == u16::MAX);
                 }
             }
-            ensure!(met.iter().all(|met| *met > 0), "what is compared was hardly there: {met:?}");
+            ensure!(met.iter().all(|met| *met > 0), "too few of the compared cases occurred: {met:?}");
             Ok(())
         })
         .with_context(|| format!("{tunnels:?}"))?;

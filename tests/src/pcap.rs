@@ -45,9 +45,9 @@ impl<W: Write> Writer<W> {
     pub fn write(&mut self, time: Duration, frame: &[u8]) -> io::Result<()> {
         let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let seconds = u32::try_from(time.as_secs())
-            .map_err(|_| refused(format!("{time:?} after the epoch is later than a capture can say")))?;
+            .map_err(|_| refused(format!("{time:?} after the epoch is later than the format allows")))?;
         let length = u32::try_from(frame.len())
-            .map_err(|_| refused(format!("a frame of {} bytes is larger than a capture can say", frame.len())))?;
+            .map_err(|_| refused(format!("a frame of {} bytes is larger than the format allows", frame.len())))?;
         let kept = length.min(self.snaplen);
         for field in [seconds, time.subsec_nanos(), kept, length] {
             self.out.write_all(&field.to_le_bytes())?;
@@ -106,7 +106,7 @@ mod tests {
     fn times_beyond_the_format_are_refused() {
         let mut writer = Writer::new(Vec::new(), SNAPLEN_MAX).unwrap();
         let late = writer.write(Duration::from_secs(1 << 32), &[]).unwrap_err();
-        assert!(late.to_string().contains("later than a capture can say"), "{late}");
+        assert!(late.to_string().contains("later than the format allows"), "{late}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! The fingerprint of a key goes to the emptier one of two cache lines. A line has 31 slots, so lines fill so evenly
 //! that a fingerprint hardly ever has to be moved to make room. A [`Cuckoo`](super::Cuckoo) filter slows down when it
-//! is nearly full; this filter does not. The price is a rate of false positives that is eight times as high.
+//! is nearly full; this filter does not. In return its rate of false positives is eight times as high.
 //!
 //! **Errors**: only towards "yes", as long as no key is removed that was not inserted. A key is found until it was
 //! removed as often as it was inserted. An absent key is found with a probability of at most 0.095 %, which can be

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_machine_divides_what_a_small_one_has_whole() {
+    fn cpus_of_a_large_machine_share_a_fixed_total() {
         let auto = config::Datapath::default();
         let shares = |cpus| {
             let Shares { cache_flows, ring } = Shares::new(&auto, &Cpus::of(cpus));

@@ -55,16 +55,16 @@ impl<W: Weight> Counters<W> {
         }
         let before = self.buckets[at].hashes[way];
         let counted_before = if before == 0 { W::default() } else { self.move_to(at, way, cell(before)) };
-        // A key that needs a coin waits on average until it has missed as much as the price. A key that needs no coin
-        // has not waited: it was as heavy before, when the price was lower. It nevertheless competes with the whole
-        // credit, because otherwise one heavy key after the other would take the same place.
+        // A key that needs a coin is admitted, on average, when its missed weight equals the price. A key that needs no
+        // coin was admitted at once: it was as heavy before, when the price was lower. It nevertheless competes with
+        // the whole credit, because otherwise one heavy key after the other would take the same place.
         let credit = price.min(missed.score());
         let likely = if coin.is_needed(price) { credit } else { 0 };
         self.set(at, way, packed.weight);
         let bucket = &mut self.buckets[at];
         bucket.hashes[way] = hash;
         bucket.credits[way] = Rounded::down(credit);
-        // It may have less than the smallest candidate had, because perhaps it missed nothing.
+        // Its score may be less than that of the smallest candidate was, because it may have missed nothing.
         bucket.set_price(next.min(packed.score + bucket.credits[way].get()));
         Some(Admission { bucket: at as u32, way: way as u16, nth: 0, missed, likely, counted_before })
     }
@@ -75,7 +75,7 @@ impl<W: Weight> Counters<W> {
         let mut cheapest = Cheapest { way: 0, score: u64::MAX, next: u64::MAX };
         for way in 0..WAYS {
             let score = self.get(at, way).score() + bucket.credits[way].get();
-            // A free way may have a count if a stranger made the image.
+            // A free way may have a count if the image comes from another program.
             let score = select_unpredictable(bucket.hashes[way] == 0, 0, score);
             let Cheapest { score: least, next, .. } = cheapest;
             let more = Cheapest { next: next.min(score), ..cheapest };
