@@ -1,0 +1,191 @@
+"""Adds up the reports of a fleet with Apache Spark 4. docs/collectors/spark.md explains it.
+
+    spark-submit spark_fleet.py batch --reports FOLDER --tables FOLDER     all files of reports, once
+    spark-submit spark_fleet.py stream --reports FOLDER --tables FOLDER    new files as they come; --once: until no more
+    spark-submit spark_fleet.py show --tables FOLDER                       distinct counts, the largest keys
+
+Reports are NDJSON files, packed with gzip or not. The tables are Parquet, by slot of a minute: `distinct` has the union of
+each count, `rows` and `cells` have the sums of lists. Sums of rows are sums of slots, so an hour or a day needs no other
+job. What it says is JSON lines.
+"""
+
+import argparse
+import json
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+
+SLOT = "1 minute"  # `export.every` of the routers
+LG_K = 12  # `export.lg_k` of the routers
+WIDTH = 256
+TOP = 20
+# The relative error of a count, 1.04 / sqrt(registers), times the deviations that 99.9 % of a normal distribution are in.
+MARGIN = 3.29 * 1.04 / (1 << LG_K) ** 0.5
+
+REPORT = """
+    schema STRING, id STRING,
+    observer STRUCT<id: STRING, boot_id: STRING, seq: BIGINT, name: STRING, site: STRING>,
+    sketches STRUCT<start: TIMESTAMP,
+        distinct: ARRAY<STRUCT<name: STRING, key_id: STRING, lg_k: INT, missing_packets: BIGINT, hll: STRING>>,
+        lists: ARRAY<STRUCT<name: STRING, confidence: DOUBLE, width: INT, keys: ARRAY<STRING>, cells: ARRAY<INT>,
+            packets_lower: ARRAY<BIGINT>, packets_upper: ARRAY<BIGINT>, bytes_lower: ARRAY<BIGINT>,
+            bytes_upper: ARRAY<BIGINT>, rest_packets: ARRAY<BIGINT>, rest_bytes: ARRAY<BIGINT>>>>
+"""
+
+
+def reports(lines: DataFrame) -> DataFrame:
+    """The reports that have sketches, with the time when these began."""
+    is_report = (f.col("schema") == "weir.report/1") & f.col("sketches").isNotNull()
+    router = f.coalesce("observer.name", "observer.id").alias("router")
+    return lines.where(is_report).select("id", "observer", router, f.col("sketches.start").alias("start"), "sketches")
+
+
+def slot() -> Column:
+    return f.window("start", SLOT).alias("slot")  # it keeps the watermark of a stream
+
+
+def distinct(reports: DataFrame) -> DataFrame:
+    """The union of each count by slot. Only sketches of the same key and size are joined."""
+    sketches = reports.select("start", "router", f.explode("sketches.distinct").alias("s"))
+    return sketches.groupBy(slot(), "s.name", "s.lg_k", "s.key_id").agg(
+        f.hll_union_agg(f.unbase64("s.hll")).alias("hll"),  # refuses another lg_k, which no group has
+        f.sum("s.missing_packets").alias("missing_packets"),
+        f.array_sort(f.collect_set("router")).alias("routers"),
+    )
+
+
+def lists(reports: DataFrame) -> DataFrame:
+    lists = reports.select("start", f.explode("sketches.lists").alias("s"))
+    return lists.where(f.col("s.width") == WIDTH)
+
+
+def rows(reports: DataFrame) -> DataFrame:
+    """The sums of listed keys: the least that is certain, and what their rows allow more than their cells do."""
+    row = f.expr("""inline(transform(sequence(1, size(s.keys)), n -> named_struct(
+        'key', s.keys[n - 1], 'cell', s.cells[n - 1],
+        'packets_lower', s.packets_lower[n - 1], 'packets_beyond', s.packets_upper[n - 1] - s.rest_packets[s.cells[n - 1]],
+        'bytes_lower', s.bytes_lower[n - 1], 'bytes_beyond', s.bytes_upper[n - 1] - s.rest_bytes[s.cells[n - 1]])))""")
+    listed = lists(reports).where(f.size("s.keys") > 0).select("start", "s.name", row)
+    return listed.groupBy(slot(), "name", "key", "cell").agg(*sums(OF_ROWS))
+
+
+def cells(reports: DataFrame) -> DataFrame:
+    """The sums of the cells, and of the probabilities that the bounds of a list fail."""
+    rest = f.posexplode(f.arrays_zip("s.rest_packets", "s.rest_bytes")).alias("cell", "rest")
+    each = lists(reports).select("start", "s.name", (1 - f.col("s.confidence")).alias("failure"), rest)
+    return each.select("*", "rest.*").groupBy(slot(), "name", "cell").agg(*sums(OF_CELLS))
+
+
+OF_ROWS = ["packets_lower", "packets_beyond", "bytes_lower", "bytes_beyond"]
+OF_CELLS = ["rest_packets", "rest_bytes", "failure"]
+
+
+def sums(names: list[str]) -> list[Column]:
+    return [f.sum(name).alias(name) for name in names]
+
+
+TABLES = {"distinct": distinct, "rows": rows, "cells": cells}
+
+
+def slots(table: DataFrame) -> DataFrame:
+    return table.withColumn("slot", f.col("slot.start"))
+
+
+def batch(spark: SparkSession, options: argparse.Namespace) -> None:
+    lines = spark.read.schema(REPORT).json(options.reports).cache()
+    for name, table in TABLES.items():
+        slots(table(reports(lines).dropDuplicates(["id"]))).write.mode("overwrite").parquet(f"{options.tables}/{name}")
+    for repeated in lines.groupBy("id").count().where("count > 1").orderBy("id").collect():
+        say(defect="duplicate", id=repeated.id)
+    for gap in gaps(lines).collect():
+        say(defect="missing", router=gap.router, first=gap.first, last=gap.last)
+
+
+def gaps(lines: DataFrame) -> DataFrame:
+    """The numbers that are missing: the reports of a run are numbered without a gap."""
+    numbered = lines.where(f.col("schema") == "weir.report/1").select("observer.*").dropDuplicates()
+    before = f.lag("seq").over(Window.partitionBy("id", "boot_id").orderBy("seq"))
+    broken = numbered.withColumn("before", before).where("seq > before + 1")
+    router = f.coalesce("name", "id").alias("router")
+    return broken.select(router, f.expr("before + 1").alias("first"), f.expr("seq - 1").alias("last"))
+
+
+def stream(spark: SparkSession, options: argparse.Namespace) -> None:
+    """A query for each table. Each slot is written once, when no report of it is waited for any longer."""
+    queries = []
+    for name, table in TABLES.items():
+        source = spark.readStream.schema(REPORT).option("maxFilesPerTrigger", options.files)
+        fresh = reports(source.json(options.reports)).withWatermark("start", options.late)
+        writer = slots(table(fresh.dropDuplicatesWithinWatermark(["id"]))).writeStream.outputMode("append")
+        writer = writer.trigger(availableNow=True) if options.once else writer.trigger(processingTime=SLOT)
+        writer = writer.option("checkpointLocation", f"{options.tables}/checkpoints/{name}")
+        queries.append(writer.start(f"{options.tables}/{name}", "parquet"))
+    for query in queries:
+        query.awaitTermination()
+    states = [state for progress in queries[0].recentProgress for state in progress["stateOperators"]]
+    say(defect="later than the watermark", count=sum(state["numRowsDroppedByWatermark"] for state in states))
+
+
+def show(spark: SparkSession, options: argparse.Namespace) -> None:
+    """Prints what the tables say of each period."""
+    period = f.window("slot", options.per)["start"].alias("period")
+    for row in counts(spark.read.parquet(f"{options.tables}/distinct").select(period, "*")).collect():
+        lower, upper = int(row.value * (1 - MARGIN)), int(row.value / (1 - MARGIN)) + 1 + row.missing_packets
+        say(**row.asDict(), lower=lower, upper=upper)
+    rows, cells = [spark.read.parquet(f"{options.tables}/{name}").select(period, "*") for name in ["rows", "cells"]]
+    for row in top(rows, cells).collect():
+        say(**row.asDict())
+
+
+def counts(unions: DataFrame) -> DataFrame:
+    """Distinct counts. Those of another key or size than most of the fleet are set apart, with the names of the routers."""
+    groups = unions.groupBy("period", "name", "lg_k", "key_id").agg(
+        f.hll_union_agg("hll").alias("hll"),
+        f.sum("missing_packets").alias("missing_packets"),
+        f.array_sort(f.array_distinct(f.flatten(f.collect_set("routers")))).alias("routers"),
+    )
+    largest = Window.partitionBy("period", "name").orderBy((f.col("lg_k") == LG_K).desc(), f.size("routers").desc())
+    registers = f.lower(f.hex(f.substring("hll", 41, 1 << LG_K))).alias("registers")
+    is_apart = (f.row_number().over(largest) > 1).alias("is_apart")
+    value = f.hll_sketch_estimate("hll").alias("value")
+    named = groups.select("period", "name", is_apart, "lg_k", "key_id", "routers", value, "missing_packets", registers)
+    return named.orderBy("period", "name", "is_apart")
+
+
+def top(rows: DataFrame, cells: DataFrame) -> DataFrame:
+    """The largest keys of each list, with bounds."""
+    keys = rows.groupBy("period", "name", "key", "cell").agg(*sums(OF_ROWS))
+    largest = Window.partitionBy("period", "name").orderBy(f.desc("bytes_lower"), "key")
+    keys = keys.withColumn("place", f.row_number().over(largest)).where(f.col("place") <= TOP)
+    rest = cells.groupBy("period", "name", "cell").agg(*sums(OF_CELLS))
+    packets = f.greatest("packets_lower", f.col("rest_packets") + f.col("packets_beyond")).alias("packets_upper")
+    bytes = f.greatest("bytes_lower", f.col("rest_bytes") + f.col("bytes_beyond")).alias("bytes_upper")
+    confidence = f.greatest(f.lit(0.0), 1 - f.col("failure")).alias("confidence")
+    bounds = ["packets_lower", packets, "bytes_lower", bytes, confidence]
+    joined = keys.join(rest, ["period", "name", "cell"])
+    return joined.select("period", "name", "place", "key", *bounds).orderBy("period", "name", "place")
+
+
+def say(**fields) -> None:
+    print(json.dumps(fields, default=lambda time: time.strftime("%Y-%m-%dT%H:%M:%SZ")), flush=True)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Adds up the reports of a fleet.")
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("--reports", help="the folder of the reports")
+    parser.add_argument("--tables", required=True, help="the folder of the tables")
+    parser.add_argument("--per", default="1 hour", help="the periods to show")
+    parser.add_argument("--late", default="10 minutes", help="a stream waits so long for late reports")
+    parser.add_argument("--files", type=int, default=1000, help="a stream reads at most so many new files at once")
+    parser.add_argument("--once", action="store_true", help="a stream ends when it has read all files")
+    return parser.parse_args()
+
+
+COMMANDS = {"batch": batch, "stream": stream, "show": show}
+
+if __name__ == "__main__":
+    chosen = options()
+    session = SparkSession.builder.appName("weir fleet").config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    COMMANDS[chosen.command](session, chosen)
+    session.stop()
