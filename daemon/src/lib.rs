@@ -11,7 +11,7 @@
 //! | [`weir_web`] | reports, and each second | the page in a browser |
 //!
 //! [`pipeline`] starts and connects the threads of `weir run`. The [`coordinator`] has its [`workers`] close each
-//! window. The [`fleet`] assigns the ring of each CPU to a worker. [`control`] answers queries to a running weir,
+//! window. [`cpu_rings`] assigns the ring of each CPU to a worker. [`control`] answers queries to a running weir,
 //! [`reload`] prepares a new configuration for it, and [`handover`] passes its state to the next weir. [`seconds`]
 //! makes the message of each second for subscribers. [`top`] connects the live screen, and [`web`] the page. [`doctor`]
 //! says what this machine can do.
@@ -25,9 +25,9 @@
 pub mod cli;
 pub mod control;
 pub mod coordinator;
+pub mod cpu_rings;
 pub mod doctor;
 pub mod external;
-pub mod fleet;
 pub mod handover;
 pub mod history;
 pub mod memory;

@@ -47,7 +47,7 @@ fn wide_lines(text: &str) -> Vec<usize> {
 }
 
 /// Calls `each` with every source file below a folder, except for build output.
-fn visit(folder: &Path, each: &mut dyn FnMut(&Path, &str)) -> Result<()> {
+pub fn visit(folder: &Path, each: &mut dyn FnMut(&Path, &str)) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() && !path.ends_with("target") {

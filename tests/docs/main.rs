@@ -10,6 +10,7 @@ mod notices;
 mod page;
 mod paths;
 mod readme;
+mod unsafe_code;
 
 use std::path::{Path, PathBuf};
 

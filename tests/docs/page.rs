@@ -44,7 +44,8 @@ pub struct Block<'a> {
 ///
 /// A folder cannot be read.
 pub fn all() -> Result<Vec<Page>> {
-    let mut paths: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md"].map(PathBuf::from).into();
+    let mut paths: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"].map(PathBuf::from).into();
     for folder in ["docs", "docs/collectors"] {
         for entry in fs::read_dir(root().join(folder))? {
             let entry = entry?;

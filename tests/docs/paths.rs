@@ -103,10 +103,10 @@ fn names(page: &Page) -> Vec<(usize, String)> {
     names
 }
 
-/// The path that a span of code begins with.
+/// The path that a span of code begins with. `NAME` in a path is for the reader to fill in.
 fn path(span: &str) -> Option<String> {
     let word = span.split_whitespace().next()?;
-    FOLDERS.iter().any(|folder| word.starts_with(folder)).then(|| word.to_owned())
+    FOLDERS.iter().any(|folder| word.starts_with(folder) && !word.contains("NAME")).then(|| word.to_owned())
 }
 
 /// Finds a file or folder, and the function in the file if a name follows `::`.

@@ -417,7 +417,7 @@ impl Received {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::tests::Script;
+    use crate::ring_aggregator::tests::Script;
 
     #[test]
     fn a_lane_keeps_as_much_as_is_planned() {

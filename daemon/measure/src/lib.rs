@@ -2,8 +2,8 @@
 //!
 //! A [`question`] is a view that is ready to be asked of every record, and [`keys`] has the key of each day.
 //!
-//! A [`worker`] reads rings through its [`collector`], which has a [`lane`] for each. A [`reader`] reads packet sockets
-//! through its [`userspace`] collector. Both fill a [`shard`] in a [`batch`] at a time, laid out in [`columns`], and
+//! A [`worker`] reads rings through its [`ring_aggregator`], which has a [`lane`] for each. A [`reader`] reads packet sockets
+//! through its [`userspace`] aggregator. Both fill a [`shard`] in a [`batch`] at a time, laid out in [`columns`], and
 //! sample as [`sampling_control`] decides. At the end of a [`window`] they get an [`order`] to close it, and their
 //! shards are merged into a [`summary`]. An [`open`] window can be read, too. If sampling left packets out,
 //! [`sampling_error`] widens the bounds.
@@ -28,7 +28,6 @@ pub mod batch;
 pub mod beyond;
 pub mod binomial;
 pub mod closed;
-pub mod collector;
 pub mod columns;
 mod drawn;
 pub mod entropy;
@@ -48,6 +47,7 @@ pub mod question;
 pub mod ranking;
 pub mod reader;
 pub mod recent;
+pub mod ring_aggregator;
 pub mod sampling_control;
 pub mod sampling_error;
 pub mod seen;

@@ -35,7 +35,7 @@ use super::{
     order::{Change, CloseOrder, Order, WorkerError},
     sampling_control::{Load, SamplingControl},
     shard::Shard,
-    userspace::UserspaceCollector,
+    userspace::UserspaceAggregator,
 };
 
 /// A reader looks at its taps at least this often, even if it is not woken.
@@ -47,7 +47,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Reader {
     inbox: ReaderCommands,
     taps: Vec<Tapped>,
-    collector: UserspaceCollector,
+    aggregator: UserspaceAggregator,
     control: SamplingControl,
     looked: Duration,
     /// The start of the open window.
@@ -57,9 +57,9 @@ pub struct Reader {
 impl Reader {
     /// A reader of the taps that arrive in `inbox`. It fills `shard`.
     pub fn new(inbox: ReaderCommands, plan: &Plan, sampling: &Sampling, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
-        let (collector, control) = (UserspaceCollector::new(plan, seen, shard), SamplingControl::new(sampling));
+        let (aggregator, control) = (UserspaceAggregator::new(plan, seen, shard), SamplingControl::new(sampling));
         let now = clock::now().monotonic;
-        Self { inbox, taps: Vec::new(), collector, control, looked: now, begun: now }
+        Self { inbox, taps: Vec::new(), aggregator, control, looked: now, begun: now }
     }
 
     /// Wakes this reader.
@@ -77,7 +77,7 @@ impl Reader {
             self.obey()?;
             let mut any = false;
             for tap in &mut self.taps {
-                any |= tap.read(u64::MAX, |slot, buffer| self.collector.measure(slot, buffer)).is_some();
+                any |= tap.read(u64::MAX, |slot, buffer| self.aggregator.measure(slot, buffer)).is_some();
             }
             self.look()?;
             if !any {
@@ -94,13 +94,13 @@ impl Reader {
                         if let Some(Change { interfaces: _, sampling }) = change
                             && let Some(rate) = self.control.change(&sampling)
                         {
-                            self.collector.set_rate(rate);
+                            self.aggregator.set_rate(rate);
                         }
                         if closed.send(window).is_err() {
                             return Ok(());
                         }
                     }
-                    Ok(Order::Read(order)) => order.answer(self.collector.read(&order.wanted, &self.control)),
+                    Ok(Order::Read(order)) => order.answer(self.aggregator.read(&order.wanted, &self.control)),
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return Ok(()),
                 }
@@ -113,15 +113,15 @@ impl Reader {
         while let Ok(command) = self.inbox.commands.try_recv() {
             match command {
                 Command::Open(tap) => {
-                    self.collector.provide(usize::from(tap.slot) + 1);
-                    self.collector.begin(tap.slot, since_epoch(clock::now()));
+                    self.aggregator.provide(usize::from(tap.slot) + 1);
+                    self.aggregator.begin(tap.slot, since_epoch(clock::now()));
                     self.taps.push(*tap);
                 }
                 Command::Close(slot) => {
                     if let Some(at) = self.taps.iter().position(|tap| tap.slot == slot) {
                         let mut tap = self.taps.swap_remove(at);
                         tap.look().map_err(WorkerError::Tap)?;
-                        settle(&mut tap, &mut self.collector)?;
+                        settle(&mut tap, &mut self.aggregator)?;
                     }
                 }
             }
@@ -138,9 +138,9 @@ impl Reader {
             tap.look().map_err(WorkerError::Tap)?;
         }
         for tap in &mut self.taps {
-            settle(tap, &mut self.collector)?;
+            settle(tap, &mut self.aggregator)?;
         }
-        let mut window = self.collector.close(spare, &cut);
+        let mut window = self.aggregator.close(spare, &cut);
         let rates = self.control.end_window(window.edge.sampling);
         window.sampled_at(self.control.rate(), rates);
         Ok(window)
@@ -163,7 +163,7 @@ impl Reader {
         let fill = if has_dropped { 1.0 } else { 0.0 };
         if let Some(rate) = self.control.observe(Load { fill, now, cpu: clock::thread_cpu_time() }) {
             info!(rate, "packet sockets: taking one packet in {rate}");
-            self.collector.set_rate(rate);
+            self.aggregator.set_rate(rate);
         }
         Ok(())
     }
@@ -188,14 +188,14 @@ fn since_epoch(now: Moment) -> u64 {
 }
 
 /// Measures the remaining packets of a tap for this window, and accounts for packets that its socket dropped.
-fn settle(tap: &mut Tapped, collector: &mut UserspaceCollector) -> Result<(), WorkerError> {
-    let settled = tap.settle(|slot, buffer| collector.measure(slot, buffer));
+fn settle(tap: &mut Tapped, aggregator: &mut UserspaceAggregator) -> Result<(), WorkerError> {
+    let settled = tap.settle(|slot, buffer| aggregator.measure(slot, buffer));
     let (counted, mut beyond) = settled.map_err(WorkerError::Tap)?;
     let feeds = tap.feeds();
     if feeds == Feeds::Local {
         // It is not known which of them the router itself sent.
         beyond.add(counted);
     }
-    collector.lose(tap.slot, counted, beyond, feeds != Feeds::All);
+    aggregator.lose(tap.slot, counted, beyond, feeds != Feeds::All);
     Ok(())
 }

@@ -19,14 +19,14 @@ use super::{
 };
 
 /// A userspace program, and the shard that gets its records.
-pub struct UserspaceCollector {
+pub struct UserspaceAggregator {
     program: UserspaceProgram,
     batch: Batch,
     seen: Arc<Seen>,
 }
 
-impl UserspaceCollector {
-    /// A collector that fills `shard`.
+impl UserspaceAggregator {
+    /// An aggregator that fills `shard`.
     pub fn new(plan: &Plan, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
         Self { program: UserspaceProgram::new(plan), batch: Batch::new(shard), seen }
     }

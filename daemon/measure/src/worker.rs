@@ -23,9 +23,9 @@ use weir_system::clock;
 
 use super::{
     closed::Closed,
-    collector::Collector,
     lane::Source,
     order::{Change, CloseOrder, Order, WorkerError},
+    ring_aggregator::RingAggregator,
     sampling_control::{Load, SamplingControl},
 };
 
@@ -75,7 +75,7 @@ const fn cause(before: u32, rate: u32) -> &'static str {
 ///
 /// The kernel refused something.
 pub fn run<S: Source>(
-    mut collector: Collector<S>,
+    mut aggregator: RingAggregator<S>,
     newcomers: &Receiver<S>,
     mut throttle: Throttle<impl FnMut(u32, u32) -> Result<(), KernelError>>,
     mut wait: impl FnMut(Duration) -> Result<(), KernelError>,
@@ -85,10 +85,10 @@ pub fn run<S: Source>(
     loop {
         for source in newcomers.try_iter() {
             (throttle.apply)(source.cpu(), throttle.control.rate())?;
-            collector.add(source);
+            aggregator.add(source);
         }
-        let drained = collector.drain();
-        throttle.observe(drained, collector.cpus())?;
+        let drained = aggregator.drain();
+        throttle.observe(drained, aggregator.cpus())?;
         if !drained.more {
             wait(PATIENCE)?;
         }
@@ -96,18 +96,18 @@ pub fn run<S: Source>(
         loop {
             match orders.try_recv() {
                 Ok(Order::Close(CloseOrder { spare, change, is_last })) => {
-                    let mut window = if is_last { collector.close_last(spare) } else { collector.close(spare) }?;
+                    let mut window = if is_last { aggregator.close_last(spare) } else { aggregator.close(spare) }?;
                     let rates = throttle.control.end_window(window.edge.sampling);
                     window.sampled_at(throttle.control.rate(), rates);
                     if let Some(Change { interfaces, sampling }) = change {
-                        collector.provide(interfaces);
-                        throttle.change(&sampling, collector.cpus())?;
+                        aggregator.provide(interfaces);
+                        throttle.change(&sampling, aggregator.cpus())?;
                     }
                     if closed.send(window).is_err() || is_last {
                         return Ok(());
                     }
                 }
-                Ok(Order::Read(order)) => order.answer(collector.read(&order.wanted, &throttle.control)?),
+                Ok(Order::Read(order)) => order.answer(aggregator.read(&order.wanted, &throttle.control)?),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Ok(()),
             }
@@ -130,7 +130,7 @@ mod tests {
     use weir_sketch::{Seen, hash::Key};
 
     use super::*;
-    use crate::collector::tests::{edge, records, shard};
+    use crate::ring_aggregator::tests::{edge, records, shard};
 
     const ALL: Sampling = Sampling { packets: Packets::OneIn(1), cpu: 0.5 };
     const AUTO: Sampling = Sampling { packets: Packets::Auto, cpu: 0.5 };
@@ -167,8 +167,8 @@ mod tests {
         fn provide(&mut self, _: usize) {}
     }
 
-    fn collector<'a>() -> Collector<Script<'a>> {
-        Collector::new(Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id())), 1, shard())
+    fn aggregator<'a>() -> RingAggregator<Script<'a>> {
+        RingAggregator::new(Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id())), 1, shard())
     }
 
     fn close(is_last: bool) -> Order {
@@ -204,7 +204,7 @@ mod tests {
             applied.push((cpu, rate));
             Ok(())
         });
-        run(collector(), &newcomers, throttle, wait, &orders, &closed).unwrap();
+        run(aggregator(), &newcomers, throttle, wait, &orders, &closed).unwrap();
         assert_eq!(applied, [(CPU, 1)], "a new CPU has the same rate as the others");
         // Two drains before the first wait, because the ring had more. The window takes two, the loop one more.
         assert_eq!(*waits.borrow(), [2, 5]);
@@ -224,7 +224,7 @@ mod tests {
         orders_in.send(close(false)).unwrap();
         let throttle = Throttle::new(&ALL, |_, _| Ok(()));
         let (_lanes, newcomers) = unbounded();
-        run(collector(), &newcomers, throttle, |_| Ok(()), &orders, &closed).unwrap();
+        run(aggregator(), &newcomers, throttle, |_| Ok(()), &orders, &closed).unwrap();
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
         orders_in.send(close(true)).unwrap();
         let throttle = Throttle::new(&ALL, |_, _| Ok(()));
         // The sender of orders still exists.
-        run(collector(), &newcomers, throttle, |_| Ok(()), &orders, &closed).unwrap();
+        run(aggregator(), &newcomers, throttle, |_| Ok(()), &orders, &closed).unwrap();
         // One drain before the order, and two for the window.
         assert_eq!((windows.len(), drains.get()), (1, 3));
     }

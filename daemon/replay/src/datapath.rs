@@ -2,7 +2,7 @@
 
 use weir_common::ledger::Tally;
 use weir_datapath::{KernelError, capture::Packet, rates::WindowSeconds, userspace::Buffer};
-use weir_measure::{order::Closed, shard::Shard, userspace::UserspaceCollector};
+use weir_measure::{order::Closed, shard::Shard, userspace::UserspaceAggregator};
 
 /// Counts packets into records, in userspace or in the kernel.
 pub trait Datapath {
@@ -12,7 +12,7 @@ pub trait Datapath {
     fn close(&mut self, spare: Box<Shard>, cut: &WindowSeconds) -> Result<Closed, KernelError>;
 }
 
-impl Datapath for UserspaceCollector {
+impl Datapath for UserspaceAggregator {
     fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
         let &Packet { time_ns: _, link, wire_bytes, captured } = packet;
         let (tally, tick, second) = (Tally::new(1, u64::from(wire_bytes)), tick(packet), second(packet));

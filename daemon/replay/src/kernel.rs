@@ -13,7 +13,7 @@ use weir_datapath::{
     programs::test_run,
     rates::{Seconds, WindowSeconds},
 };
-use weir_measure::{collector::Collector, lane::KernelSource, order::Closed, shard::Shard};
+use weir_measure::{lane::KernelSource, order::Closed, ring_aggregator::RingAggregator, shard::Shard};
 use weir_sketch::Seen;
 use zerocopy::IntoBytes;
 
@@ -32,7 +32,7 @@ const LOOPBACK: u32 = 1;
 /// The kernel datapath on this thread's CPU.
 pub struct KernelDatapath<'a> {
     program: &'a Xdp,
-    collector: Collector<KernelSource<'a>>,
+    aggregator: RingAggregator<KernelSource<'a>>,
     frame: Vec<u8>,
     undrained: u32,
     /// Seconds by capture time, which the kernel's counters do not have.
@@ -44,11 +44,11 @@ impl<'a> KernelDatapath<'a> {
     pub fn new(parts: Parts<'a>, ring: Ring, seen: Arc<Seen>, shard: Box<Shard>) -> Result<Self, KernelError> {
         let Parts { xdp: _, tc: _, flush, rings: _, replay, interfaces, others: _ } = parts;
         interfaces.insert(LOOPBACK, 0, Feeds::All)?;
-        let mut collector = Collector::new(seen, 1, shard);
-        collector.add(KernelSource::new(ring, flush, 1));
+        let mut aggregator = RingAggregator::new(seen, 1, shard);
+        aggregator.add(KernelSource::new(ring, flush, 1));
         Ok(Self {
             program: replay,
-            collector,
+            aggregator,
             frame: Vec::with_capacity(HEADER + FRAME_MAX),
             undrained: 0,
             seconds: Seconds::default(),
@@ -77,13 +77,13 @@ impl Datapath for KernelDatapath<'_> {
         self.undrained += 1;
         if self.undrained == PACKETS_PER_DRAIN {
             self.undrained = 0;
-            while self.collector.drain().more {}
+            while self.aggregator.drain().more {}
         }
         Ok(())
     }
 
     fn close(&mut self, spare: Box<Shard>, cut: &WindowSeconds) -> Result<Closed, KernelError> {
-        let mut closed = self.collector.close(spare)?;
+        let mut closed = self.aggregator.close(spare)?;
         closed.rate = closed.edge.sampling.1;
         closed.edge.add_rates(vec![self.seconds.close(cut)]);
         Ok(closed)

@@ -32,7 +32,7 @@ use weir_measure::{
     question::{Ask, Views},
     seen::{self, Rotation},
     shard::Shard,
-    userspace::UserspaceCollector,
+    userspace::UserspaceAggregator,
     window::Span,
 };
 use weir_report::{
@@ -229,7 +229,7 @@ pub fn replay_to(
         let ring = kernel.ring(cpu)?;
         run.all(&options.files, KernelDatapath::new(kernel.parts()?, ring, seen, first)?)
     } else {
-        run.all(&options.files, UserspaceCollector::new(&plan, seen, first))
+        run.all(&options.files, UserspaceAggregator::new(&plan, seen, first))
     }
 }
 

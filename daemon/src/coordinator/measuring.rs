@@ -23,7 +23,7 @@ use weir_system::clock::{self, Moment};
 use super::{MeasureError, losses};
 use crate::{
     control::{Question, protocol::KeyAnswers},
-    fleet::Fleet,
+    cpu_rings::CpuRings,
     handover::Handover,
     reload::Prepared,
     workers::{Parts, Workers},
@@ -34,7 +34,7 @@ pub struct Measuring<'a, 'scope> {
     /// The measured interfaces.
     pub attachments: Attachments<'a>,
     /// The CPUs; `None` if no program is loaded.
-    pub fleet: Option<Fleet<'a>>,
+    pub cpu_rings: Option<CpuRings<'a>>,
     /// The workers.
     pub workers: Workers<'scope>,
     /// Turns closed windows into reports.
@@ -139,13 +139,13 @@ impl Measuring<'_, '_> {
 
     /// The kernel's current counters of each slot.
     pub fn seen_by_slot(&self) -> Vec<Tally> {
-        let interfaces = if self.fleet.is_some() { self.closing.interfaces } else { 0 };
+        let interfaces = if self.cpu_rings.is_some() { self.closing.interfaces } else { 0 };
         (0..interfaces).map(|slot| self.seen(slot)).collect()
     }
 
     /// The kernel's current counters of a slot.
     pub fn seen(&self, slot: usize) -> Tally {
-        self.fleet.as_ref().map_or_else(Tally::default, |fleet| fleet.seen(slot))
+        self.cpu_rings.as_ref().map_or_else(Tally::default, |cpu_rings| cpu_rings.seen(slot))
     }
 
     /// Saves the interfaces for the next weir, if they have changed.
@@ -173,7 +173,11 @@ impl Measuring<'_, '_> {
 
     /// The CPUs whose part of a window is incomplete; logs them.
     fn late_cpus(&self, window: &Parts) -> Vec<u32> {
-        let late = window.late.iter().flat_map(|nth| self.fleet.iter().flat_map(|fleet| fleet.cpus_of(*nth))).copied();
+        let late = window
+            .late
+            .iter()
+            .flat_map(|nth| self.cpu_rings.iter().flat_map(|cpu_rings| cpu_rings.cpus_of(*nth)))
+            .copied();
         let late: BTreeSet<u32> = late.chain(window.closed.iter().flat_map(|closed| closed.late.clone())).collect();
         let late = Vec::from_iter(late);
         if !window.late.is_empty() || !late.is_empty() {

@@ -291,8 +291,8 @@ impl Coordinator<'_, '_> {
         }
         state.is_ready |= !is_behind;
         self.measuring.note_interfaces();
-        if let Some(fleet) = &mut self.measuring.fleet {
-            fleet.look();
+        if let Some(cpu_rings) = &mut self.measuring.cpu_rings {
+            cpu_rings.look();
         }
         if state.is_alive && state.has_watchdog {
             notify(&[NotifyState::Watchdog]);
@@ -305,9 +305,9 @@ impl Coordinator<'_, '_> {
         if !board.is_subscribed() && history.is_none() {
             return seconds.forget();
         }
-        let Measuring { attachments, fleet, closing, .. } = &self.measuring;
-        let counted = |slot| match fleet {
-            Some(fleet) => Counted { seen: fleet.seen(slot), lost: fleet.lost(slot) },
+        let Measuring { attachments, cpu_rings, closing, .. } = &self.measuring;
+        let counted = |slot| match cpu_rings {
+            Some(cpu_rings) => Counted { seen: cpu_rings.seen(slot), lost: cpu_rings.lost(slot) },
             None => Counted::default(),
         };
         let interfaces = attachments.now();
@@ -399,15 +399,15 @@ impl Coordinator<'_, '_> {
     /// Puts a new configuration in force. The open window is the first that is measured with it.
     fn install(&mut self, prepared: Prepared) {
         let Prepared { config, views, interfaces, memory_bytes, opened, webhook, from: _ } = prepared;
-        let Measuring { closing, fleet, attachments, .. } = &mut self.measuring;
+        let Measuring { closing, cpu_rings, attachments, .. } = &mut self.measuring;
         closing.views = views;
         closing.alerts.change(&config.alerts.rules, config.report.interval);
         closing.exporter.change(config.export.clone());
         closing.interfaces = closing.interfaces.max(interfaces);
         closing.memory_bytes = memory_bytes;
         closing.rotation.change(config.seen_flows.generation);
-        if let Some(fleet) = fleet {
-            fleet.provide(closing.interfaces);
+        if let Some(cpu_rings) = cpu_rings {
+            cpu_rings.provide(closing.interfaces);
         }
         self.publisher.change(&self.config, &config, opened, webhook, memory_bytes);
         self.reloads.note(&config, closing.interfaces);

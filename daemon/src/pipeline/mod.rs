@@ -50,7 +50,7 @@ use self::{
 use crate::{
     control::Control,
     coordinator::{Coordinator, Greeting, MeasureError, Measuring, Publisher},
-    fleet::Fleet,
+    cpu_rings::CpuRings,
     handover::{Handover, Inheritance},
     history,
     memory::{OverBudget, SHARDS_PER_WORKER},
@@ -156,9 +156,10 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let (handles, inputs) = threads::connect(valves)?;
         let live = kernel_side.as_ref().map(|(_, flush)| flush.blocks().live());
         let generation = handover.as_ref().map(Handover::generation);
-        let mut fleet = kernel_side.map(|side| Fleet::new(side.0, side.1, setup.interfaces(), generation, handles));
-        if let Some(fleet) = &mut fleet {
-            setup.cpus.online.iter().try_for_each(|cpu| fleet.add(*cpu))?;
+        let mut cpu_rings =
+            kernel_side.map(|side| CpuRings::new(side.0, side.1, setup.interfaces(), generation, handles));
+        if let Some(cpu_rings) = &mut cpu_rings {
+            setup.cpus.online.iter().try_for_each(|cpu| cpu_rings.add(*cpu))?;
         }
 
         // Listen before the interfaces are listed, so that no change is missed.
@@ -212,7 +213,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         };
         page = Web::open(&config.web, board.clone(), answers.answerer());
         let started = Started {
-            has_programs: fleet.is_some(),
+            has_programs: cpu_rings.is_some(),
             can_sample: config.sampling.packets.leaves_out(),
             has_readers: setup.memory.readers > 0,
             can_filter: PrivilegedThread::Attacher.keeps(&kept).contains(CapabilitySet::NET_ADMIN),
@@ -249,7 +250,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         };
         let coordinator = Coordinator {
             config: config.clone(),
-            measuring: Measuring { attachments, fleet, workers, closing, handover, inherited, last: None },
+            measuring: Measuring { attachments, cpu_rings, workers, closing, handover, inherited, last: None },
             publisher: Publisher::new(outboxes, webhook, state, board, exporter, history),
             window,
             news,

@@ -14,9 +14,9 @@ use weir_attach::{
 };
 use weir_datapath::{Chains, KernelError, RingEvents, maps::Valves, tap::ReaderCommands};
 use weir_measure::{
-    collector::Collector,
     lane::KernelSource,
     reader::Reader,
+    ring_aggregator::RingAggregator,
     shard::Shard,
     worker::{self, Throttle},
 };
@@ -27,7 +27,7 @@ use weir_system::{
 };
 
 use super::setup::Setup;
-use crate::{fleet::WorkerHandle, needs::Needs, reload::reloader::Reloader, workers::Workers};
+use crate::{cpu_rings::WorkerHandle, needs::Needs, reload::reloader::Reloader, workers::Workers};
 
 /// How many changes of interfaces may be queued for the coordinator. The kernel queues further changes, or reports an
 /// overflow.
@@ -83,11 +83,12 @@ impl<'scope> Threads<'scope, '_> {
     ) -> io::Result<()> {
         let Setup { config, plan, .. } = self.setup;
         for (nth, WorkerInput { mut valves, events, newcomers }) in inputs.into_iter().enumerate() {
-            let collector = Collector::new(seen.clone(), self.setup.interfaces(), shard());
+            let aggregator = RingAggregator::new(seen.clone(), self.setup.interfaces(), shard());
             let throttle = Throttle::new(&config.sampling, move |cpu, rate| valves.set(cpu, rate));
             let waker = events.waker();
             let wait = move |patience| events.wait(patience);
-            let work = move |orders: &_, closed: &_| worker::run(collector, &newcomers, throttle, wait, orders, closed);
+            let work =
+                move |orders: &_, closed: &_| worker::run(aggregator, &newcomers, throttle, wait, orders, closed);
             workers.spawn(self.scope, format!("weir-worker{nth}"), self.needs.of_workers(), waker, work)?;
         }
         for (nth, inbox) in inboxes.into_iter().enumerate() {

@@ -8,7 +8,7 @@ use weir_config::Config;
 use weir_datapath::{Cpus, Plan, rates::WindowSeconds, userspace::Buffer};
 use weir_measure::{
     new_flows::FilterState, order::Closed, question::Views, seen, shard::Shard, summary::Summary,
-    userspace::UserspaceCollector,
+    userspace::UserspaceAggregator,
 };
 use weir_sketch::{
     Seen,
@@ -76,7 +76,7 @@ pub struct Meter<'a> {
     config: &'a Config,
     views: &'a Arc<Views>,
     key: Key,
-    collectors: Vec<UserspaceCollector>,
+    collectors: Vec<UserspaceAggregator>,
     seen: Arc<Seen>,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Meter<'a> {
         }
         let plan = Plan { interfaces: INTERFACES, ..Plan::new(config, key.derive("flow cache"), &Cpus::of(1)) };
         let shard = || Box::new(Shard::new(&config.estimates, views, key));
-        let collector = |nth| UserspaceCollector::new(&plan.of_reader(nth), seen.clone(), shard());
+        let collector = |nth| UserspaceAggregator::new(&plan.of_reader(nth), seen.clone(), shard());
         let collectors = (0..workers).map(collector).collect();
         Self { config, views, key, collectors, seen }
     }

@@ -29,11 +29,11 @@ use weir_datapath::{
     ring::Drained,
 };
 use weir_measure::{
-    collector::Collector,
     keys::Keys,
     lane::Source,
     order::Closed,
     question::Views,
+    ring_aggregator::RingAggregator,
     seen::{self, Rotation},
     window::Span,
 };
@@ -148,7 +148,7 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
     let cache_flows = u64::from(Shares::new(&config.datapath, cpus).cache_flows);
     let (mut window, mut slowest) = (Vec::<Closed>::new(), 0_f64);
     for nth in 0..workers {
-        let mut collector = Collector::new(seen.clone(), interfaces, keys.shard(&config.estimates, &views));
+        let mut collector = RingAggregator::new(seen.clone(), interfaces, keys.shard(&config.estimates, &views));
         for cpu in cpus.online.iter().skip(nth).step_by(workers) {
             collector.add(Simulated::new(*cpu, interfaces, cache_flows));
         }

@@ -24,7 +24,7 @@ pub struct WorkerHandle<'a> {
 }
 
 /// All CPUs that were ever seen, and the workers that read their rings.
-pub struct Fleet<'a> {
+pub struct CpuRings<'a> {
     rings: &'a mut Rings,
     flush: FlushProgram<'a>,
     interfaces: usize,
@@ -34,8 +34,8 @@ pub struct Fleet<'a> {
     looking: Lasting,
 }
 
-impl<'a> Fleet<'a> {
-    /// A fleet without CPUs. If the rings are handed over to the next weir, they belong to this `generation`.
+impl<'a> CpuRings<'a> {
+    /// Without CPUs yet. If the rings are handed over to the next weir, they belong to this `generation`.
     pub fn new(
         rings: &'a mut Rings,
         flush: FlushProgram<'a>,

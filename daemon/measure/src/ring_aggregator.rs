@@ -23,15 +23,15 @@ const LATE: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// Reads rings into shards. Workers and the replay through the kernel use it.
-pub struct Collector<S> {
+pub struct RingAggregator<S> {
     lanes: Vec<Lane<S>>,
     sum: Sum,
     batch: Batch,
     seen: Arc<Seen>,
 }
 
-impl<S: Source> Collector<S> {
-    /// A collector that fills `shard`, without any source yet.
+impl<S: Source> RingAggregator<S> {
+    /// An aggregator that fills `shard`, without any source yet.
     pub fn new(seen: Arc<Seen>, interfaces: usize, shard: Box<Shard>) -> Self {
         Self { lanes: Vec::new(), sum: Sum::new(interfaces), batch: Batch::new(shard), seen }
     }
@@ -100,7 +100,7 @@ impl<S: Source> Collector<S> {
     ///
     /// # Errors
     ///
-    /// As for [`Collector::close`].
+    /// As for [`RingAggregator::close`].
     pub fn close_last(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
         let closed = self.close_into(Batch::keeping(spare))?;
         Ok(Closed { rest: self.batch.kept(), ..closed })
@@ -235,17 +235,17 @@ pub(super) mod tests {
         edge
     }
 
-    fn collector(scripts: impl IntoIterator<Item = Script>) -> Collector<Script> {
+    fn aggregator(scripts: impl IntoIterator<Item = Script>) -> RingAggregator<Script> {
         let seen = Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()));
-        let mut collector = Collector::new(seen, 1, shard());
+        let mut aggregator = RingAggregator::new(seen, 1, shard());
         for script in scripts {
-            collector.add(script);
+            aggregator.add(script);
         }
-        collector
+        aggregator
     }
 
-    fn close(collector: &mut Collector<Script>) -> Closed {
-        collector.close_while(Batch::new(shard()), || panic!("nothing is busy")).unwrap()
+    fn close(aggregator: &mut RingAggregator<Script>) -> Closed {
+        aggregator.close_while(Batch::new(shard()), || panic!("nothing is busy")).unwrap()
     }
 
     fn ledger(closed: &Closed) -> Ledger {
@@ -254,7 +254,7 @@ pub(super) mod tests {
 
     #[test]
     fn each_record_goes_to_the_window_of_its_epoch() {
-        let mut collector = collector([Script {
+        let mut aggregator = aggregator([Script {
             drains: [(0.2, records(0, &[100, 200])), (0.9, records(0, &[300]))].into(),
             runs: [
                 // While `flush` runs, packets of the next window are already evicted.
@@ -266,14 +266,14 @@ pub(super) mod tests {
             edges: [edge(Tally::new(6, 2_100)), edge(Tally::new(4, 10_000))].into(),
             ..Script::default()
         }]);
-        collector.drain();
-        let first = close(&mut collector);
+        aggregator.drain();
+        let first = close(&mut aggregator);
         assert_eq!((first.shard.records, first.shard.total), (6, Tally::new(6, 2_100)));
         assert!(ledger(&first).balances() && first.late.is_empty());
         assert_eq!(first.ring_peak, Some(0.9));
-        collector.lanes[0].source().drains.push_back((0.3, records(1, &[3_000])));
-        collector.drain();
-        let second = close(&mut collector);
+        aggregator.lanes[0].source().drains.push_back((0.3, records(1, &[3_000])));
+        aggregator.drain();
+        let second = close(&mut aggregator);
         assert_eq!((second.shard.records, second.shard.total), (4, Tally::new(4, 10_000)));
         assert!(ledger(&second).balances());
         assert_eq!(second.ring_peak, Some(0.3), "the peak of each window is its own");
@@ -283,7 +283,7 @@ pub(super) mod tests {
     fn after_the_last_window_records_of_a_later_one_are_handed_over_and_not_absorbed() {
         // More records than are absorbed together.
         let later: Vec<_> = (1..=600).collect();
-        let mut collector = collector([Script {
+        let mut aggregator = aggregator([Script {
             runs: [
                 (Flush::Again, records(0, &[400]), (0.1, [records(1, &later), records(0, &[500])].concat())),
                 (Flush::Done, vec![], (0.0, records(1, &[2_000]))),
@@ -292,7 +292,7 @@ pub(super) mod tests {
             edges: [edge(Tally::new(2, 900))].into(),
             ..Script::default()
         }]);
-        let last = collector.close_last(shard()).unwrap();
+        let last = aggregator.close_last(shard()).unwrap();
         assert!(ledger(&last).balances() && last.shard.total == Tally::new(2, 900));
         assert_eq!(last.rest, [records(1, &later), records(1, &[2_000])].concat());
     }
@@ -305,9 +305,9 @@ pub(super) mod tests {
             edges: [edge(Tally::new(packets.len() as u64, packets.iter().sum()))].into(),
             ..Script::default()
         };
-        let mut collector = collector([script(3, &[100]), script(7, &[200, 300])]);
-        assert!(collector.cpus().eq([3, 7]));
-        let closed = close(&mut collector);
+        let mut aggregator = aggregator([script(3, &[100]), script(7, &[200, 300])]);
+        assert!(aggregator.cpus().eq([3, 7]));
+        let closed = close(&mut aggregator);
         assert_eq!(ledger(&closed).counters.seen, Tally::new(3, 600));
         assert!(ledger(&closed).balances());
     }
@@ -315,8 +315,8 @@ pub(super) mod tests {
     #[test]
     fn one_ring_with_more_is_enough_to_go_on() {
         let script = |fills: [f64; 3]| Script { drains: fills.map(|fill| (fill, vec![])).into(), ..Script::default() };
-        let mut collector = collector([script([1.0, 1.0, 0.5]), script([0.5, 1.0, 0.5])]);
-        assert_eq!([(); 3].map(|()| collector.drain().more), [true, true, false]);
+        let mut aggregator = aggregator([script([1.0, 1.0, 0.5]), script([0.5, 1.0, 0.5])]);
+        assert_eq!([(); 3].map(|()| aggregator.drain().more), [true, true, false]);
     }
 
     #[test]
@@ -324,17 +324,17 @@ pub(super) mod tests {
         let busy = || (Flush::Busy, vec![], (0.0, vec![]));
         let runs = [busy(), busy(), busy(), (Flush::Done, records(0, &[50]), (0.0, vec![]))].into();
         let edges = [edge(Tally::new(1, 50))].into();
-        let closed = collector([Script { runs, edges, ..Script::default() }]).close(shard()).unwrap();
+        let closed = aggregator([Script { runs, edges, ..Script::default() }]).close(shard()).unwrap();
         assert!(closed.late.is_empty() && ledger(&closed).balances());
     }
 
     /// Reads the open window; returns its ledger.
-    fn read(collector: &mut Collector<Script>) -> Ledger {
+    fn read(aggregator: &mut RingAggregator<Script>) -> Ledger {
         let control = SamplingControl::new(&Sampling { packets: Packets::OneIn(1), cpu: 0.5 });
-        let Content::Keys(keys) = collector.read(&Wanted::Keys, &control).unwrap() else { panic!() };
+        let Content::Keys(keys) = aggregator.read(&Wanted::Keys, &control).unwrap() else { panic!() };
         assert_eq!(keys[1].len(), 1, "all records have the same source");
         let wanted = Wanted::Numbers(Arc::new(keys));
-        let Content::Numbers(numbers) = collector.read(&wanted, &control).unwrap() else { panic!() };
+        let Content::Numbers(numbers) = aggregator.read(&wanted, &control).unwrap() else { panic!() };
         let ledger = Ledger { counters: numbers.part().edge.counters[0], attributed: numbers.attributed[0] };
         let held = &numbers.views[1].held[0];
         assert_eq!([held.lower, held.upper, numbers.total], [ledger.attributed; 3]);
@@ -343,7 +343,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_open_window_can_be_read_with_everything_in_the_cache_and_goes_on() {
-        let mut collector = collector([Script {
+        let mut aggregator = aggregator([Script {
             drains: [(0.2, records(0, &[100, 200]))].into(),
             runs: [
                 // The first reading.
@@ -365,20 +365,20 @@ pub(super) mod tests {
             .into(),
             ..Script::default()
         }]);
-        let first = read(&mut collector);
+        let first = read(&mut aggregator);
         assert!(first.balances() && first.attributed == Tally::new(7, 4_800), "{first:?}");
-        let second = read(&mut collector);
+        let second = read(&mut aggregator);
         assert!(second.balances() && second.attributed == Tally::new(9, 18_800), "{second:?}");
-        let closed = close(&mut collector);
+        let closed = close(&mut aggregator);
         assert!(ledger(&closed).balances() && closed.late.is_empty());
         assert_eq!(closed.shard.total, Tally::new(10, 38_800), "each record once");
-        assert_eq!(close(&mut collector).shard.total, Tally::new(1, 50_000));
+        assert_eq!(close(&mut aggregator).shard.total, Tally::new(1, 50_000));
     }
 
     #[test]
     fn a_reading_does_not_wait_for_a_cpu_that_is_busy() {
         let busy = || (Flush::Busy, vec![], (0.0, vec![]));
-        let mut collector = collector([Script {
+        let mut aggregator = aggregator([Script {
             drains: [(0.2, records(0, &[100]))].into(),
             runs: [
                 busy(),
@@ -392,11 +392,11 @@ pub(super) mod tests {
             ..Script::default()
         }]);
         // Exactly the records that have arrived are seen.
-        let readings = [(); 2].map(|()| read(&mut collector));
+        let readings = [(); 2].map(|()| read(&mut aggregator));
         assert!(readings.iter().all(Ledger::balances));
         assert_eq!(readings.map(|ledger| ledger.attributed), [Tally::new(1, 100), Tally::new(3, 1_300)]);
         // The window ends during a reading, so both epochs belong to it.
-        let closed = close(&mut collector);
+        let closed = close(&mut aggregator);
         assert!(ledger(&closed).balances() && closed.shard.total == Tally::new(5, 3_600));
     }
 
@@ -407,7 +407,7 @@ pub(super) mod tests {
         let busy = || (Flush::Busy, vec![], (0.0, vec![]));
         let mut with_loss = edge(Tally::new(3, 210 + LOST));
         with_loss.counters[0].lost[Loss::RingFull as usize] = Tally::new(1, LOST);
-        let mut collector = collector([Script {
+        let mut aggregator = aggregator([Script {
             drains: [(0.0, records(0, &[100]))].into(),
             runs: [
                 (Flush::Again, vec![], (0.0, vec![])),
@@ -420,7 +420,7 @@ pub(super) mod tests {
             edges: [with_loss, edge(Tally::new(1, 200))].into(),
             ..Script::default()
         }]);
-        let windows = [(); 3].map(|()| collector.close_while(Batch::new(shard()), || false).unwrap());
+        let windows = [(); 3].map(|()| aggregator.close_while(Batch::new(shard()), || false).unwrap());
         assert!(windows.iter().all(|window| ledger(window).balances()));
         let seen = windows.map(|window| ledger(&window).counters.seen);
         assert_eq!(seen, [Tally::new(1, 100), Tally::new(3, 310 + LOST), Tally::default()]);
@@ -444,10 +444,10 @@ pub(super) mod tests {
             ..Script::default()
         };
         let filter = Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()));
-        let mut collector = Collector::new(filter, 3, shard());
-        collector.add(late);
+        let mut aggregator = RingAggregator::new(filter, 3, shard());
+        aggregator.add(late);
         let packets = [(); 2].map(|()| {
-            let closed = collector.close_while(Batch::new(shard()), || false).unwrap();
+            let closed = aggregator.close_while(Batch::new(shard()), || false).unwrap();
             closed.edge.counters.iter().map(|counters| counters.seen.packets).collect::<Vec<_>>()
         });
         assert_eq!(packets, [[0, 1, 2], [0, 0, 0]], "seen once, and in the window of their records");
@@ -455,15 +455,15 @@ pub(super) mod tests {
 
     #[test]
     fn records_of_no_open_window_are_not_attributed() {
-        let mut collector = collector([Script { drains: [(0.0, records(1, &[100]))].into(), ..Script::default() }]);
-        collector.drain();
-        assert_eq!(collector.batch.replace(Batch::new(shard()), &collector.seen, false).records, 0);
+        let mut aggregator = aggregator([Script { drains: [(0.0, records(1, &[100]))].into(), ..Script::default() }]);
+        aggregator.drain();
+        assert_eq!(aggregator.batch.replace(Batch::new(shard()), &aggregator.seen, false).records, 0);
     }
 
     #[test]
     fn a_cpu_without_a_block_is_an_error_and_not_waited_for() {
         let runs = [(Flush::NoBlock, vec![], (0.0, vec![]))].into();
-        let closed = collector([Script { runs, ..Script::default() }]).close(shard());
+        let closed = aggregator([Script { runs, ..Script::default() }]).close(shard());
         assert!(matches!(closed, Err(KernelError::Missing("CPUS"))));
     }
 
@@ -504,11 +504,11 @@ pub(super) mod tests {
             edges: (0..4).map(|_| edge(Tally::new(1, 50))).collect(),
             ..Script::default()
         };
-        let mut collector = collector([other, late]);
+        let mut aggregator = aggregator([other, late]);
         let mut windows = Vec::new();
         for _ in 0..4 {
             let mut waits = 0;
-            let closed = collector.close_while(Batch::new(shard()), || {
+            let closed = aggregator.close_while(Batch::new(shard()), || {
                 waits += 1;
                 waits < 2
             });
