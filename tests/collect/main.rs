@@ -91,7 +91,7 @@ fn a_repeated_report_is_stored_once() -> Result<()> {
     let packed = [gzip(&second[..40])?, gzip(&second[40..])?].concat();
     for _ in 0..2 {
         let answer = collector.post(&format!("{NDJSON}Content-Encoding: gzip\r\n"), &packed)?;
-        ensure!((answer.status, answer.stored()) == (200, other.clone()), "with what was there before: {answer:?}");
+        ensure!((answer.status, answer.stored()) == (200, other.clone()), "with earlier reports: {answer:?}");
     }
     let all: Vec<_> = reports(1..=6).1;
     check_ids(scratch.path(), &all)?;

@@ -74,5 +74,5 @@ pub fn a_program_takes_the_place_of_weir() -> Result<()> {
     check(&run(&["sh", "-c", "exit 7"])?, 7, &[])?;
     let ended = run(&["sh", "-c", "kill -TERM $$"])?.status;
     ensure!(ended.signal() == Some(Signal::TERM.as_raw()), "{ended}");
-    check(&run(&["both"])?, 0, &[]).context("what is beside weir comes first")
+    check(&run(&["both"])?, 0, &[]).context("the program beside weir comes first")
 }

@@ -148,7 +148,7 @@ fn packets_that_the_socket_drops_are_declared() -> Result<()> {
     let deviations = oracle.check_report(&reports[0]).err().unwrap_or_default();
     let others = deviations.into_iter().filter(|deviation| !deviation.starts_with(".histograms.packet_size_bytes"));
     let others: Vec<_> = others.collect();
-    judge("what a socket could not take", if others.is_empty() { Ok(()) } else { Err(others) })?;
+    judge("packets beyond the room of a socket", if others.is_empty() { Ok(()) } else { Err(others) })?;
     let log = daemon.log()?;
     ensure!(log.contains("WARN the packet socket dropped packets"), "no warning in:\n{log}");
     Ok(())
@@ -171,7 +171,7 @@ fn a_flood_is_accounted_for() -> Result<()> {
     let share = dropped as f64 / sent.packets as f64;
     ensure!(seen.bytes.abs_diff(sent.bytes) as f64 <= sent.bytes as f64 * share.max(1e-9), "{seen:?} of {sent:?}");
     let log = daemon.log()?;
-    ensure!(!log.contains("did not see"), "what was dropped is taken for unseen:\n{log}");
+    ensure!(!log.contains("did not see"), "dropped packets are taken for unseen ones:\n{log}");
     Ok(())
 }
 
@@ -210,7 +210,7 @@ fn an_interface_that_goes_down_and_one_that_comes_back_are_measured() -> Result<
     }
     send(QUIET_LINK, 78)?;
     let reports = stop(&mut daemon, Loss::None)?;
-    judge("what came by both", oracle.check_reports(&reports))
+    judge("packets of both interfaces", oracle.check_reports(&reports))
 }
 
 /// How many lines of its log contain `part`.

@@ -56,7 +56,7 @@ fn add_bridge(namespace: &Namespace) -> Result<()> {
 fn of<'r>(report: &'r Value, name: &str, direction: &str) -> Result<(&'r str, Tally, Tally)> {
     let found = list(&report["interfaces"])?.iter().find(|one| one["name"] == name && one["direction"] == direction);
     let one = found.with_context(|| format!("{name} {direction} is not in the report"))?;
-    let feeds = one["feeds"].as_str().context("what feeds is not said")?;
+    let feeds = one["feeds"].as_str().context("the field `feeds` is missing")?;
     Ok((feeds, tally(&one["ledger"]["seen"])?, tally(&one["repeated"])?))
 }
 

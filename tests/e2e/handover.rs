@@ -146,7 +146,7 @@ impl Outcome {
         ensure!(runs.len() > times() as usize / 4, "only {} runs have reported\n{log}", runs.len());
         let keys: BTreeSet<_> = reports.iter().map(|report| report["key_id"].to_string()).collect();
         // The test may run over midnight.
-        ensure!(keys.len() <= 2, "{} keys: what was seen before is not known any more", keys.len());
+        ensure!(keys.len() <= 2, "{} keys: seen flows are no longer known", keys.len());
         for one in reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten() {
             let coverage = one["coverage"].as_f64();
             ensure!(coverage.is_none_or(|coverage| coverage > 0.1), "hardly any packets were seen: {one}\n{log}");

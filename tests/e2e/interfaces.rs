@@ -69,7 +69,7 @@ fn an_interface_that_comes_later_is_waited_for() -> Result<()> {
         ensure!(seen == sent, "{interface}: seen {seen:?} of {sent:?}");
     }
     judge("both interfaces together", oracle.check_reports(&reports))?;
-    ensure!(log.matches(&line).count() == 1, "it is told once:\n{log}");
+    ensure!(log.matches(&line).count() == 1, "it is logged once:\n{log}");
     Ok(())
 }
 

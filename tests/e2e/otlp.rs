@@ -315,7 +315,7 @@ fn compare(report: &Value, points: &Points) -> Result<()> {
         let name = view["name"].as_str().context("name")?;
         // Addresses are exported only for views of the configuration.
         if name == "talkers" {
-            ensure!(points.all("weir.view.bytes", &[("view", name)]).is_empty(), "{name} are told");
+            ensure!(points.all("weir.view.bytes", &[("view", name)]).is_empty(), "{name} are sent");
             continue;
         }
         let one_table = json!([{"rows": view["rows"]}]);

@@ -119,7 +119,7 @@ fn a_scrape_is_exactly_what_was_sent() -> Result<()> {
     let report: Value = serde_json::from_str(&report)?;
     ensure!(get(&watch.pair.observer, "/nowhere", "*/*")?.0 == 404);
     let reports = watch.stop(Loss::None)?;
-    ensure!(reports.contains(&report), "what was told is none of the reports: {report}");
+    ensure!(reports.contains(&report), "the scraped report is none of the reports: {report}");
     judge("all windows", oracle.check_reports(&reports))
 }
 

@@ -273,7 +273,7 @@ fn interfaces_come_and_go_and_the_others_stay_attached() -> Result<()> {
 /// Waits until weir has attached to the interface `expected` times, and checks that it was not more often.
 fn attached_times(daemon: &Daemon, interface: &str, expected: usize) -> Result<()> {
     let times = || anyhow::Ok(daemon.log()?.matches(&format!("attached interface={interface} ")).count());
-    clock::wait_for("what is to be attached", TIMEOUT, || Ok((times()? >= expected).then_some(())))
+    clock::wait_for("the attachment", TIMEOUT, || Ok((times()? >= expected).then_some(())))
         .with_context(|| format!("weir wrote:\n{}", daemon.log().unwrap_or_default()))?;
     ensure!(times()? == expected, "{interface} was attached {} times:\n{}", times()?, daemon.log()?);
     Ok(())

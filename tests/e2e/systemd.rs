@@ -192,7 +192,7 @@ fn an_interface_that_comes_late_is_measured() -> Result<()> {
     service.is_attached(false).context("after it was stopped")?;
     let reports = service.reports()?;
     check_accounts(&reports, Loss::None).with_context(|| machine.log())?;
-    judge("what came late", oracle.check_reports(&reports)).with_context(|| machine.log())?;
+    judge("packets after the late start", oracle.check_reports(&reports)).with_context(|| machine.log())?;
     let modes = modes(INTERFACE, &reports);
     ensure!(modes.contains(&"absent") && modes.contains(&"xdp-native"), "{modes:?}");
     ensure!(reports.iter().map(run_of).all(|run| run == run_of(&reports[0])), "it was started again");

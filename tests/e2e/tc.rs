@@ -174,7 +174,7 @@ fn detach_removes_filters_of_a_killed_weir_and_nothing_else() -> Result<()> {
     let others = before.others;
     ensure!(there == Shown { weir: Vec::new(), ..before }, "{there:?}");
     ensure!(others == 2, "{others} foreign filters");
-    ensure!(detach(&pair.observer, &[])?.contains("left nothing"), "what is gone is gone");
+    ensure!(detach(&pair.observer, &[])?.contains("left nothing"), "nothing is left");
     drop(foreign);
     Ok(())
 }

@@ -73,7 +73,7 @@ pub fn check_received(watch: Watch, mode: &str) -> Result<()> {
     // The kernel moves VLAN tags out of the frame before the tc hook.
     watch.send(Plan { seed: 61, packets: 60_000, flows: 5_000, mix: Mix::odd(), ..Plan::default() }, &mut oracle)?;
     let reports = watch.stop(Loss::None)?;
-    judge("what was received", oracle.check_report(&reports[0]))?;
+    judge("received packets", oracle.check_report(&reports[0]))?;
     ensure!(modes(INTERFACE, &reports) == [mode], "{:?}", modes(INTERFACE, &reports));
     ensure!(reports[0]["interfaces"][0]["coverage"] == 1.0, "coverage {}", reports[0]["interfaces"][0]["coverage"]);
     Ok(())

@@ -430,8 +430,8 @@ pub fn connections_are_counted_exactly() -> Result<()> {
     })
 }
 
-/// The kernel's program and its twin in userspace: the same records to the last bit, in the same order, and the same
-/// counters. The cache is small, time jumps back and forth, and flows change their TOS byte.
+/// The kernel's program and the same program in userspace make the same records to the last bit, in the same order, and
+/// the same counters. The cache is small, time jumps back and forth, and flows change their TOS byte.
 pub fn kernel_and_userspace_make_the_same_records() -> Result<()> {
     const WINDOWS: u32 = 6;
     let traffic = TrafficPlan { packets: 40_000, flows: 1_500, zipf: 1.1, mix: Mix::odd(), ..TrafficPlan::default() };

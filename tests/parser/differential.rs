@@ -1,4 +1,5 @@
-//! The kernel's parser against its twin in userspace, packet by packet, and both against the generator's truth.
+//! Compares the kernel's parser with the same parser in userspace, packet by packet, and both with the generator's own
+//! data.
 //!
 //! With `busy` set, each packet with a key makes a separate record at once.
 

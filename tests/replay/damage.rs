@@ -37,7 +37,7 @@ pub fn no_damage_of_real_captures_stops_a_replay() -> Result<()> {
     replays_end(&captures::all().map_err(Error::msg)?)
 }
 
-/// Damages these files again and again, and replays what becomes of them.
+/// Damages these files again and again, and replays the results.
 fn replays_end(originals: &[PathBuf]) -> Result<()> {
     let scratch = Scratch::new()?;
     let whole = beginnings(originals)?;

@@ -1,4 +1,4 @@
-//! The kernel's datapath and its twin in userspace make the same reports, and these are true.
+//! The kernel's datapath and the userspace datapath make the same reports, and these are true.
 
 use std::{
     fs::{self, File},

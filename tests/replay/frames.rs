@@ -66,7 +66,7 @@ impl Udp {
 ///
 /// # Errors
 ///
-/// The file cannot be written, or a time or a frame is beyond what a capture can say.
+/// The file cannot be written, or the format does not allow a time or the size of a frame.
 pub fn write(path: &Path, frames: impl IntoIterator<Item = (Duration, Vec<u8>)>) -> io::Result<()> {
     let mut writer = Writer::new(BufWriter::new(File::create(path)?), SNAPLEN_MAX)?;
     for (time, frame) in frames {

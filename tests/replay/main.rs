@@ -1,4 +1,4 @@
-//! `weir replay`: the kernel's datapath and its twin in userspace agree, their reports are true, and no capture stops
+//! `weir replay`: the kernel's datapath and the userspace datapath agree, their reports are true, and no capture stops
 //! them.
 //!
 //! Tests that use the kernel need root, some need captures of real networks, and some compare with another program.

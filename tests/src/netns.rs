@@ -104,7 +104,7 @@ impl Namespace {
             Ok(inside())
         };
         thread::scope(|scope| scope.spawn(entered).join())
-            .map_err(|_| anyhow!("what ran inside of {} panicked", self.name))?
+            .map_err(|_| anyhow!("the code inside of {} panicked", self.name))?
     }
 
     /// Writes a setting of the namespace: `set("ipv4/ip_forward", "1")`.
@@ -280,7 +280,7 @@ impl Lab {
         ["wan0", "lan0"]
     }
 
-    /// A link on which nothing passes but what a test injects.
+    /// A link that carries only packets that a test injects.
     ///
     /// # Errors
     ///

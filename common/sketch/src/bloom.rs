@@ -218,7 +218,7 @@ impl Image for Bloom {
         let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
         let hashes = payload.within("the bits per key", 1..=30, "from 1 to 30", Reader::varint)? as u32;
         let words = 1..=BITS_MAX / u64::from(u64::BITS) + 1;
-        let count = payload.within("the words", words, "from 1 to what BITS_MAX takes", Reader::varint)? as usize;
+        let count = payload.within("the words", words, "from 1 to the words of BITS_MAX", Reader::varint)? as usize;
         let mut words: Box<[u64]> = payload.allocate("the words", count)?;
         payload.numbers("a word", Literal::Word, count, |at, word| {
             words[at] = word;

@@ -262,11 +262,11 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
     /// equal `places` can be merged.
     ///
     /// The default seed is the fingerprint of the key, so that results can be repeated. An attacker who knows the seed
-    /// knows every coin, and can choose when each key appears. If strangers may learn the fingerprint, give each
+    /// knows every coin, and can choose when each key appears. If attackers may learn the fingerprint, give each
     /// structure a secret seed, and another one after each [`CandidateBuckets::clear`].
     ///
     /// An attacker who sends keys and sees bounds learns which keys share a cell, and can widen the bounds of a key. If
-    /// strangers can do both, use secret `places`, and new ones each time that bounds were shown. (They are made odd;
+    /// attackers can do both, use secret `places`, and new ones each time that bounds were shown. (They are made odd;
     /// the default is 1.)
     pub const fn rekey(&mut self, key_id: u64, seed: u64, places: u64) {
         self.key_id = key_id;

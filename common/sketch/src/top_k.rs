@@ -266,7 +266,7 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
     /// and again after that.
     ///
     /// The default seed is the fingerprint of the key, so that results can be repeated. An attacker who knows the seed
-    /// knows every coin, and can choose when each key appears. If strangers may learn the fingerprint, give each table
+    /// knows every coin, and can choose when each key appears. If attackers may learn the fingerprint, give each table
     /// a secret seed, and another one after each [`TopK::clear`].
     pub const fn rekey(&mut self, key_id: u64, seed: u64) {
         self.key_id = key_id;

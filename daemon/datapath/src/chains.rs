@@ -1,6 +1,6 @@
 //! Asks which programs are at the tc hook of an interface. Linux answers only a thread with `CAP_NET_ADMIN`, which
-//! would also allow changes of interfaces, routes and firewall rules. So only one thread keeps this capability. It does
-//! nothing but ask, and the sandbox allows it no system call for anything else.
+//! would also allow changes of interfaces, routes and firewall rules. So only one thread keeps this capability. It only
+//! asks, and the sandbox allows it no other system calls.
 
 use std::io;
 

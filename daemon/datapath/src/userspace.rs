@@ -40,7 +40,7 @@ pub struct Buffer<'a> {
 impl Buffer<'_> {
     /// Its first bytes, for the parser.
     pub const fn beginning(&self) -> Beginning<'_> {
-        // A buffer of several packets states no length: only the offload knows it. An offload merges nothing but IP.
+        // A buffer of several packets states no length: only the offload knows it. An offload merges only IP.
         let length = if self.tally.packets == 1 { self.tally.bytes as usize } else { UNKNOWN_LENGTH };
         Beginning { bytes: self.headers, length }
     }

@@ -52,7 +52,7 @@ impl Prices {
             structure: question.structure,
             answered_by: question.answered_by,
             besides: match question.view.measure {
-                Measure::NewFlows => ", but for new flows that the filter of seen flows misses",
+                Measure::NewFlows => ", except for new flows that the filter of seen flows misses",
                 _ => "",
             },
             bytes: ViewSketch::new(question, 0, TOGETHER).memory_bytes() as u64,

@@ -53,12 +53,12 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// Formats the bit rate of so many bytes in this many seconds: `60.4 Mbit/s`.
+/// Formats the bit rate of this many bytes in this many seconds: `60.4 Mbit/s`.
 pub fn bit_rate(bytes: u64, seconds: f64) -> String {
     scaled(bytes as f64 * 8.0 / seconds, "bit/s")
 }
 
-/// Formats the packet rate of so many packets in this many seconds: `12.3 kpkt/s`.
+/// Formats the packet rate of this many packets in this many seconds: `12.3 kpkt/s`.
 pub fn packet_rate(packets: u64, seconds: f64) -> String {
     scaled(packets as f64 / seconds, "pkt/s")
 }

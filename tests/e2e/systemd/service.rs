@@ -52,7 +52,7 @@ impl Service<'_> {
     /// Checks the interface: it must have a program for each direction, or none.
     pub fn is_attached(&self, expected: bool) -> Result<()> {
         let there = [has_program(self.observer, INTERFACE)?, sends_through_a_program(self.observer)?];
-        ensure!(there == [expected; 2], "programs for what is received and sent: {there:?}\n{}", self.machine.log());
+        ensure!(there == [expected; 2], "programs for received and sent packets: {there:?}\n{}", self.machine.log());
         Ok(())
     }
 

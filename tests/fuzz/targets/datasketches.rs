@@ -21,6 +21,6 @@ fn items<T: Item + PartialEq + std::fmt::Debug>(image: &[u8]) {
     for (_, bounds) in sketch.iter() {
         assert!(0 < bounds.lower && bounds.lower <= bounds.value && bounds.value <= bounds.upper);
     }
-    let again = FrequentItems::<T>::read(&sketch.write()).expect("what was read is written as it can be read");
+    let again = FrequentItems::<T>::read(&sketch.write()).expect("a sketch that was read can be written and read again");
     assert!(again.iter().eq(sketch.iter()));
 }

@@ -87,7 +87,7 @@ fn read<S: Image>(image: &[u8], exercise: fn(&mut S, &S)) {
         Ok(mut sketch) => {
             assert!(sketch.memory_bytes() <= MEMORY_MAX + size_of::<S>());
             let again = sketch.to_image();
-            let read = S::from_image(&again, MEMORY_MAX).expect("what was read is written as it can be read");
+            let read = S::from_image(&again, MEMORY_MAX).expect("a sketch that was read can be written and read again");
             assert_eq!(read.to_image(), again);
             exercise(&mut sketch, &read);
             assert!(sketch.memory_bytes() <= GROWTH_MAX * MEMORY_MAX);

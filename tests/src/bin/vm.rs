@@ -49,7 +49,7 @@ const END_TO_END: [(&str, &str); 9] = [
     ("ledger generic", "ledger::generic"),
     ("merged packets", "merged::"),
     ("windows under traffic", "windows::a_window_cut_while"),
-    ("what is forwarded feeds once", "feeds::what_is_forwarded"),
+    ("forwarded packets feed once", "feeds::forwarded_packets"),
     ("stop", "stop::sigint"),
     ("killed", "stop::killed"),
     ("as a service", "usage::the_capabilities"),

@@ -97,7 +97,7 @@ impl<K: PlainKey> SampleAndHold<K> {
 
 impl Missed {
     fn read(payload: &mut Reader) -> Result<Self, ImageError> {
-        let [before, waited] = [payload.varint("what was missed")?, payload.varint("what was waited for")?];
+        let [before, waited] = [payload.varint("the missed weight")?, payload.varint("the awaited weight")?];
         let times = payload.within("how often it left", 0..=u32::MAX.into(), "below 2^32", Reader::varint)? as u32;
         Ok(Self::of_numbers(before, waited, times))
     }

@@ -24,7 +24,7 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// A filter of this size for so many flows, and a table of this size that is asked for its `k` largest.
+    /// A filter of this size for this many flows, and a table of this size that is asked for its `k` largest.
     pub fn new(filter_bytes: usize, flows: u64, k: usize, table_bytes: usize) -> Self {
         let filter = |flows, rate| BlockedBloom::with_capacity(flows, rate, KEY.id());
         Self {

@@ -191,7 +191,7 @@ fn compete<R: Row, K: Item>(bench: &mut Bench, group: &mut Group, columns: usize
     let outcomes = contenders.iter().zip(times).map(|(contender, times)| {
         let error = Error::of(contender, traffic, columns);
         let who = || format!("{}: {} with {}", R::STRUCTURE, contender.name, K::NAME);
-        bench.check(error.too_low == 0, || format!("{} says too little of {} keys", who(), error.too_low));
+        bench.check(error.too_low == 0, || format!("{} underestimates {} keys", who(), error.too_low));
         // The promised share is e^-4; twice as many are more than chance.
         let share = error.too_high as f64 / error.keys as f64;
         bench.check(share < 2.0 * f64::exp(-4.0), || format!("{} breaks its bound for {share:.3} of keys", who()));

@@ -17,7 +17,7 @@ const MODES: [&str; 4] = ["native", "generic", "tcx", "tc"];
 /// How long weir measures before it is killed, at most.
 const LIFE_MAX_MS: u64 = 200;
 
-/// Kills `kills` daemons, one after the other; prints what came through.
+/// Kills `kills` daemons, one after the other; prints how many packets arrived.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@ mod starved;
 /// Check something very often.
 #[derive(Parser)]
 enum Soak {
-    /// Mutated frames through the kernel's parser and through its twin in userspace (needs root)
+    /// Mutated frames through the kernel's parser and through the same parser in userspace (needs root)
     Parser {
         /// How many frames
         #[arg(default_value_t = 100_000_000)]

@@ -26,7 +26,7 @@ pub(super) enum LoginError {
     #[error("{file} should have the {what} in one line of at most {BYTES_MAX} characters")]
     NoSecret { file: String, what: &'static str },
     /// It is not a credentials file.
-    #[error("{0} should have a user's JWT and the seed of his NKEY, as `nsc generate creds` writes them")]
+    #[error("{0} should have a user's JWT and NKEY seed, as `nsc generate creds` writes them")]
     NoCredentials(String),
 }
 

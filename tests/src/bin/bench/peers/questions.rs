@@ -1,4 +1,4 @@
-//! The questions in the syntax of both tools, and what each of them reads of a flow.
+//! The questions in the syntax of both tools, and the fields of a flow that each tool reads.
 
 use weir_tests::truth::Key;
 

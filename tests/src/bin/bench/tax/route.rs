@@ -29,7 +29,7 @@ const FAR: &str = "eth0";
 const NOBODY: &str = "02:77:00:00:00:66";
 const NEXT_HOPS: [&str; 2] = ["10.77.2.66", "fd77:2::66"];
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// If counters do not change for this long, they have come to rest.
+/// If counters do not change for this long, all packets have arrived.
 const REST: Duration = Duration::from_millis(100);
 
 /// The network.
@@ -127,7 +127,7 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// The errors of the generator, or the counters did not come to rest.
+    /// The errors of the generator, or the counters did not stop changing.
     pub fn send(&self, generator: &Generator<'_>, packets: u32) -> Result<Passed> {
         let delivered = || anyhow::Ok(self.lab.server.counters(FAR)?.received);
         let before = (self.received()?, delivered()?);
