@@ -1,4 +1,4 @@
-//! The HTTP side. All paths mean the same, so a sender may use any of them.
+//! The HTTP side. All paths have the same function, so a sender may use any of them.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! Names and values of what is exported: the series of the table, as families of Prometheus.
+//! Names and values of the exported numbers: the series of the table, as families of Prometheus.
 
 use weir_report::series::{
     Kind, Series, Side, Target, Unit,
@@ -49,7 +49,8 @@ fn family(page: &mut Page, series: &Series, side: &Side, Latest { report, sums }
     page.family(&name, series.kind, unit, &help, numbers);
 }
 
-/// The name of a family: that of the series, with its unit at the end. A bound stands before what is counted.
+/// The name of a family: that of the series, with its unit at the end. The word for a bound stands before the word for
+/// the counted thing.
 fn name_of(series: &Series, side: &Side) -> String {
     let irregular = IRREGULAR.iter().find(|(name, _)| *name == series.name).map(|(_, ours)| (*ours).to_owned());
     let mut name = irregular.unwrap_or_else(|| {

@@ -56,13 +56,13 @@ table! {
     Sum "protocol.packets" Packets: "Packets of flows, by protocol.", Labelled(read::by_protocol);
     Sum "interface.seen.packets" Packets: "Packets that weir saw.", Each(|one| known(one.ledger.seen.packets));
     Sum "interface.accounted.packets" Packets:
-        "Packets by where they went. The sum of all kinds and reasons is what weir saw.",
+        "Packets by what happened to them. The sum of all kinds and reasons is what weir saw.",
         EachLabelled(|one, points| read::accounted(PACKETS, one, points));
     Sum "interface.repeated.packets" Packets: "Packets that count in totals and lists on another interface.",
         Each(|one| known(one.repeated.packets));
     Sum "interface.seen.bytes" Bytes: "Bytes that weir saw.", Each(read::seen_bytes);
     Sum "interface.accounted.bytes" Bytes:
-        "Bytes by where they went. The sum of all kinds and reasons is what weir saw.",
+        "Bytes by what happened to them. The sum of all kinds and reasons is what weir saw.",
         EachLabelled(|one, points| read::accounted(BYTES, one, points));
     Sum "interface.repeated.bytes" Bytes: "Bytes that count in totals and lists on another interface.",
         Each(|one| known(one.repeated.bytes));
@@ -96,7 +96,7 @@ table! {
         Once(|report| known(report.new_flows)), bounds Prometheus Otlp;
     Gauge "new_flows.fill" Ratio: "How full the filter of seen flows is.",
         Once(|report| known(report.new_flows.fill)),
-        not Prometheus Otlp: "the bounds of new_flows have what it does to the number";
+        not Prometheus Otlp: "the bounds of new_flows include its effect";
     Gauge "view.packets" Packets: "Rows of views in the window: packets.",
         Labelled(|report, points| read::rows(report, |row| row.packets, points)), bounds Prometheus Otlp;
     Gauge "view.bytes" Bytes: "Rows of views in the window: bytes.",

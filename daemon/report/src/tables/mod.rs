@@ -181,7 +181,7 @@ pub fn write_union(union: &Union, style: Style, out: &mut impl Write) -> io::Res
     }
     if !left_out.is_empty() {
         let mut grid = Grid::new([Left]);
-        grid.across([Cell::from(format!("{}: what they count does not add up", left_out.join(", ")))]);
+        grid.across([Cell::from(format!("{}: their counts cannot be added up", left_out.join(", ")))]);
         page.section("VIEWS LEFT OUT", "", &grid)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The account of a sink: what became of its reports.
+//! The counters of a sink: what happened to its reports.
 
 use std::collections::BTreeMap;
 

@@ -179,7 +179,7 @@ impl Queue {
         change(&mut self.state().counters)
     }
 
-    /// Notes what the spool holds, together with another change of the account.
+    /// Notes what the spool holds, together with another change of the counters.
     fn note(&self, spool: &Spool, change: impl FnOnce(&mut SinkCounters)) {
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let holding = spool.holding();
