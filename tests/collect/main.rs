@@ -2,6 +2,7 @@
 //! database once, whatever its senders and its disk do.
 
 mod clickhouse;
+mod grafana;
 mod program;
 mod recipes;
 
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         free("much_work_of_some_clients_delays_no_others", much_work_of_some_clients_delays_no_others),
         free("a_request_that_has_begun_is_answered_at_the_end", a_request_that_has_begun_is_answered_at_the_end),
         trial("a_full_disk_is_answered_later", a_full_disk_is_answered_later, &[&root()]),
+        trial("the_dashboard_has_data", grafana::the_dashboard_has_data, &[&needed(grafana::sqlite_is_there())]),
         trial("reports_go_into_clickhouse", clickhouse::recipe, &[&needed(clickhouse::is_there())]),
         trial("reports_go_into_postgresql", recipes::postgresql, &[&optional(recipes::postgresql_is_there())]),
     ];

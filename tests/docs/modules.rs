@@ -27,6 +27,7 @@ const CRATES: [&str; 17] = [
     "daemon/deliver/src/lib.rs",
     "daemon/http/src/lib.rs",
     "daemon/measure/src/lib.rs",
+    "daemon/page/src/lib.rs",
     "daemon/replay/src/lib.rs",
     "daemon/report/src/lib.rs",
     "daemon/system/src/lib.rs",

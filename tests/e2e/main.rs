@@ -47,6 +47,7 @@ mod endings;
 mod feeds;
 mod following;
 mod forwarding;
+mod grafana;
 mod handover;
 mod history;
 mod inherited;
@@ -110,7 +111,7 @@ const ALONE: [Suite; 13] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
 /// so that none of them is left over at the end.
-const PATIENT: [Suite; 44] = [
+const PATIENT: [Suite; 45] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
@@ -155,6 +156,7 @@ const PATIENT: [Suite; 44] = [
         tests: prometheus::WITH_PROMETHEUS,
         requirements: prometheus::requirements_of_prometheus,
     },
+    Suite { name: "grafana", tests: grafana::WITH_PROMETHEUS, requirements: prometheus::requirements_of_prometheus },
     Suite { name: "ipfix", tests: ipfix::TESTS, requirements: ipfix::requirements_of_collectors },
     Suite::in_namespaces("doctor", doctor::TESTS),
     Suite::in_namespaces("usage", usage::TESTS),

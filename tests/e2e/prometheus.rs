@@ -5,8 +5,7 @@ use std::{
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
     path::PathBuf,
-    process::{Child, Command, Stdio},
-    time::Duration,
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -16,7 +15,7 @@ use weir_tests::{
     clock,
     netns::{Namespace, QuietPair, requirements},
     oracle::Oracle,
-    scratch::Scratch,
+    prometheus::Prometheus,
     traffic::{Mix, Plan},
 };
 
@@ -262,63 +261,22 @@ fn promtool_finds_no_fault() -> Result<()> {
     Ok(())
 }
 
-/// A real server in the namespace; killed on drop.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Both fail only for a process that has ended and was waited for.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn prometheus_scrapes_it() -> Result<()> {
-    const API: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
     let watch = start()?;
-    let scratch = Scratch::new()?;
-    let config = scratch.file("prometheus.yml");
-    fs::write(
-        &config,
-        format!(
-            "scrape_configs:\n  - job_name: weir\n    scrape_interval: 1s\n    scrape_timeout: 1s\n    static_configs: [{{targets: [\"{ADDRESS}\"]}}]\n"
-        ),
-    )?;
-    let log = scratch.file("prometheus.log");
-    let mut command = watch.pair.observer.command("prometheus");
-    command
-        .arg(format!("--config.file={}", config.display()))
-        .arg(format!("--storage.tsdb.path={}", scratch.file("data").display()))
-        .arg(format!("--web.listen-address={API}"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(fs::File::create(&log)?);
-    let _server = Server(command.spawn().context("cannot start prometheus")?);
+    let server = Prometheus::start(&watch.pair.observer, ADDRESS)?;
     let mut oracle = Oracle::new();
     watch.send(Plan { seed: 76, ..Plan::default() }, &mut oracle)?;
     let sent = oracle.sent();
     let ask = |query: &str| -> Result<Option<u64>> {
-        let answer = watch.pair.observer.enter(|| -> Result<String> {
-            let mut stream = TcpStream::connect(API)?;
-            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-            let request =
-                format!("GET /api/v1/query?query={query} HTTP/1.0\r\nHost: {API}\r\nConnection: close\r\n\r\n");
-            stream.write_all(request.as_bytes())?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        })?;
-        // Prometheus takes a moment to start.
-        let Ok(answer) = answer else { return Ok(None) };
-        let Some((_, body)) = answer.split_once("\r\n\r\n") else { return Ok(None) };
-        let Ok(body) = serde_json::from_str::<Value>(body) else { return Ok(None) };
+        let answer = server.api(&watch.pair.observer, &format!("query?query={query}"))?;
+        let Some(body) = answer else { return Ok(None) };
         let value = body.pointer("/data/result/0/value/1").and_then(Value::as_str);
         Ok(value.and_then(|value| value.parse().ok()))
     };
     let waited = clock::wait_for("Prometheus to have all packets", 2 * TIMEOUT, || {
         Ok((ask("weir_interface_seen_packets_total")? == Some(sent.packets)).then_some(()))
     });
-    waited.with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
+    waited.with_context(|| server.log())?;
     ensure!(ask("up")? == Some(1), "the last scrape failed");
     ensure!(ask("weir_interface_seen_bytes_total")? == Some(sent.bytes), "bytes");
     let reports = watch.stop(Loss::None)?;

@@ -26,12 +26,17 @@ use crate::Watched;
 const ADDRESS: &str = "127.0.0.1:9470";
 
 /// weir's answer to a request inside the namespace: status, head and body.
-fn get_at(namespace: &Namespace, address: &str, path: &str, headers: &str) -> Result<(u16, String, String)> {
+pub fn get_at(namespace: &Namespace, address: &str, path: &str, headers: &str) -> Result<(u16, String, String)> {
+    get_by(namespace, address, path, &format!("Host: {address}\r\n{headers}"))
+}
+
+/// The same with any headers.
+pub fn get_by(namespace: &Namespace, address: &str, path: &str, headers: &str) -> Result<(u16, String, String)> {
     let address: SocketAddr = address.parse()?;
     namespace.enter(|| {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\nHost: {address}\r\n{headers}\r\n")?;
+        write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("no answer: {answer:?}"))?;

@@ -2,6 +2,7 @@
 //! numbers as the report.
 
 mod expected;
+mod fleet;
 mod http;
 
 use std::{
@@ -43,6 +44,8 @@ fn main() -> ExitCode {
         in_browser("before_the_first_report_it_says_so", before_the_first_report_it_says_so),
         in_browser("a_broken_connection_is_shown", a_broken_connection_is_shown),
         in_browser("a_picture_shows_the_page", a_picture_shows_the_page),
+        in_browser("the_fleet_is_what_the_database_has", fleet::the_fleet_is_what_the_database_has),
+        over_http("the_fleet_has_the_guards_of_the_page", fleet::the_fleet_has_the_guards_of_the_page),
         over_http("its_thread_has_no_right", http::its_thread_has_no_right),
         over_http("beyond_loopback_it_needs_a_token", http::beyond_loopback_it_needs_a_token),
         over_http("browsers_that_stall_cost_no_packet", http::browsers_that_stall_cost_no_packet),
@@ -74,12 +77,14 @@ struct Watched {
 
 impl Watched {
     fn start(settings: &str) -> Result<Self> {
-        let pair = Lab::quiet_pair()?;
+        Self::on(Lab::quiet_pair()?, &format!("{settings}sinks: [SINK]\n"))
+    }
+
+    /// `SINK` in the settings becomes the one that the test reads.
+    fn on(pair: QuietPair, settings: &str) -> Result<Self> {
         let mut daemon = Daemon::start(Some(&pair.observer), |reports| {
-            format!(
-                "interfaces: [{OBSERVED}]\n{SETTINGS}{settings}sinks: [{{type: file, path: {}}}]\n",
-                reports.display()
-            )
+            let sink = format!("{{type: file, path: {}}}", reports.display());
+            format!("interfaces: [{OBSERVED}]\n{SETTINGS}{}", settings.replace("SINK", &sink))
         })?;
         daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
         Ok(Self { pair, daemon })

@@ -1,7 +1,7 @@
 //! The thread that owns the database. It stores the lines of a body in one transaction. A body is unpacked and parsed
 //! before it is handed over, so no client delays the database.
 
-use std::{collections::HashSet, convert::Infallible, io, str, thread};
+use std::{collections::HashSet, convert::Infallible, io, str, sync::Arc, thread};
 
 use axum::body::Bytes;
 use crossbeam::channel::{Receiver, bounded};
@@ -13,6 +13,7 @@ use weir_system::{clock, text::with_causes};
 
 use super::{
     body::{BodyError, Lines, Packing},
+    counters::Counters,
     line::Line,
     store::{Before, Store, StoreError},
 };
@@ -73,7 +74,7 @@ impl StoreHandle {
     /// # Errors
     ///
     /// The system cannot start a thread.
-    pub fn start(mut store: Store) -> io::Result<(Self, Receiver<Infallible>)> {
+    pub fn start(mut store: Store, counters: Arc<Counters>) -> io::Result<(Self, Receiver<Infallible>)> {
         let (give, mut jobs) = mpsc::channel::<Job>(QUEUE);
         let (open, ended) = bounded(0);
         thread::Builder::new().name("weir-database".to_owned()).spawn(move || {
@@ -81,7 +82,7 @@ impl StoreHandle {
             let _open = open;
             let mut health = Health::default();
             while let Some(Job { body, answer }) = jobs.blocking_recv() {
-                let kept = keep(&mut store, body);
+                let kept = keep(&mut store, body, &counters);
                 health.look(&kept);
                 // A client that has hung up sends the body again; its lines are then already stored.
                 let _ = answer.send(kept);
@@ -146,24 +147,28 @@ impl Checked {
 }
 
 /// Stores the valid lines in one transaction.
-fn keep(store: &mut Store, body: Checked) -> Answer {
+fn keep(store: &mut Store, body: Checked, counters: &Counters) -> Answer {
     let now = clock::now().wall;
     let mut batch = store.begin()?;
     let Checked { lines, mistakes, wrong } = body;
     let (mut kept, mut known, mut others) =
         (StoreResult { mistakes, wrong, ..StoreResult::default() }, HashSet::new(), None);
+    let mut befores = Vec::new();
     for text in &lines {
         // The line was parsed successfully before.
         let Ok(line) = Line::read(text) else { continue };
-        if batch.put(&line, text, now)? == Before::Other {
+        let before = batch.put(&line, text, now)?;
+        if before == Before::Other {
             others = Some(line.id().to_owned());
         }
+        befores.push(before);
         if !known.contains(line.id()) {
             known.insert(line.id().to_owned());
             kept.stored.push(line.id().to_owned());
         }
     }
     batch.commit()?;
+    befores.into_iter().for_each(|before| counters.count(before));
     if let Some(id) = others {
         warn!("{id:?} arrived again with different content: the first version is kept");
     }
@@ -207,7 +212,7 @@ mod tests {
     };
 
     fn take(store: &mut Store, body: &Bytes, packing: Packing) -> Answer {
-        keep(store, Checked::read(body, packing)?)
+        keep(store, Checked::read(body, packing)?, &Counters::default())
     }
 
     fn kept(store: &mut Store, lines: &[&str]) -> StoreResult {

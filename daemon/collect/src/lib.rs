@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! sender -> api (check token, type and size; parse lines) -> keeper (one thread: a transaction a body) -> `SQLite`
+//! browser -> page (another port, another thread) -> answers (a thread that only reads) -> `SQLite`
 //! ```
 //!
 //! The collector answers once the reports are on disk in the database. A sender that gets no answer sends again, and
@@ -14,8 +15,10 @@
 mod api;
 mod body;
 pub mod cli;
+mod counters;
 mod keeper;
 mod line;
+pub mod page;
 pub mod query;
 mod store;
 mod token;
@@ -25,6 +28,7 @@ use std::{
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -33,7 +37,7 @@ use tracing::info;
 use weir_http::{Limits, Server};
 use weir_system::{privileges, signals::Signals};
 
-use self::{api::Api, keeper::StoreHandle, store::Store, token::Token};
+use self::{api::Api, counters::Counters, keeper::StoreHandle, page::PageError, store::Store, token::Token};
 pub use self::{store::StoreError, token::TokenError};
 
 const LIMITS: Limits = Limits { connections: 64, request: Duration::from_secs(60), grace: Duration::from_secs(5) };
@@ -49,6 +53,8 @@ pub struct Options<'a> {
     pub token_file: Option<&'a Path>,
     /// Whether any client may send, also from other machines.
     pub for_everybody: bool,
+    /// The page of the fleet, if there is one.
+    pub page: Option<page::Settings<'a>>,
 }
 
 /// Why the collector cannot start or go on.
@@ -63,6 +69,9 @@ pub enum CollectError {
     /// The token cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// There is no page.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -88,14 +97,16 @@ pub enum CollectError {
 ///
 /// Why it cannot start or go on.
 pub fn run(options: Options<'_>, signals: &Signals) -> Result<(), CollectError> {
-    let Options { listen, database, token_file, for_everybody } = options;
+    let Options { listen, database, token_file, for_everybody, page } = options;
     let token = token_file.map(Token::read).transpose()?;
     if token.is_none() && !for_everybody && !listen.ip().is_loopback() {
         return Err(CollectError::Open(listen));
     }
     let store = Store::open(database)?;
     let known = store.counts()?;
-    let (keeper, ended) = StoreHandle::start(store).map_err(CollectError::Thread)?;
+    let counters = Arc::<Counters>::default();
+    let page = page.map(|page| page::open(page, database.to_owned(), counters.clone())).transpose()?;
+    let (keeper, ended) = StoreHandle::start(store, counters).map_err(CollectError::Thread)?;
     let router = Api::new(token, keeper).router();
     let server = Server::start("weir-collect", listen, router, LIMITS)
         .map_err(|cause| CollectError::Listen { address: listen, cause })?;
@@ -107,6 +118,9 @@ pub fn run(options: Options<'_>, signals: &Signals) -> Result<(), CollectError> 
         server.address(),
         database.display()
     );
+    if let Some(page) = &page {
+        info!("the page is at http://{}/", page.address());
+    }
     let is_broken = wait(signals, [server.ended(), &ended]);
     // The server finishes the requests that have begun; after that nothing more reaches the keeper.
     drop(server);

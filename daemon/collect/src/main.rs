@@ -9,6 +9,7 @@ use clap::Parser;
 use weir_collect::{
     CollectError, Options, StoreError,
     cli::{Cli, Command, QueryArgs},
+    page::{self, PageError},
     query::{self, Query, QueryError},
 };
 use weir_system::log::{self, Format, say};
@@ -31,7 +32,8 @@ fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-fn run(Cli { command, listen, database, token_file, no_token, log_format }: Cli) -> Result<Exit, Failure> {
+fn run(cli: Cli) -> Result<Exit, Failure> {
+    let Cli { command, listen, database, token_file, no_token, page, page_token_file, page_host, log_format } = cli;
     if let Some(Command::Query(QueryArgs { topic, database, json, observer, limit })) = &command {
         let query = Query { topic: *topic, json: *json, observer: observer.as_deref(), limit: *limit };
         let mut out = BufWriter::new(io::stdout().lock());
@@ -45,7 +47,9 @@ fn run(Cli { command, listen, database, token_file, no_token, log_format }: Cli)
     let _log = log::begin(Format::chosen(log_format).map_err(usage)?);
     let signals = signals::listen(|| std::process::exit(Exit::Interrupted as i32))
         .map_err(|error| Failure { exit: Exit::Impossible, error: error.into() })?;
-    let options = Options { listen, database, token_file: token_file.as_deref(), for_everybody: no_token };
+    let token_of_page = page_token_file.as_deref();
+    let page = page.map(|listen| page::Settings { listen, token_file: token_of_page, hosts: &page_host });
+    let options = Options { listen, database, token_file: token_file.as_deref(), for_everybody: no_token, page };
     weir_collect::run(options, &signals)?;
     Ok(Exit::Done)
 }
@@ -58,6 +62,8 @@ impl From<CollectError> for Failure {
     fn from(error: CollectError) -> Self {
         let exit = match &error {
             CollectError::Open(_) | CollectError::Token(_) => Exit::Usage,
+            CollectError::Page(PageError::Open(_) | PageError::Token(_)) => Exit::Usage,
+            CollectError::Page(PageError::Start { .. }) => Exit::Impossible,
             CollectError::Store(error) => exit_of(error),
             CollectError::Listen { .. } | CollectError::Thread(_) => Exit::Impossible,
             CollectError::Broken(_) => Exit::Broken,

@@ -194,8 +194,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
         let restrict_chains = threads.attach(attacher, channels, &kept).map_err(RunError::Thread)?;
         let board = Arc::new(Board::new(identity(setup)));
         let (reload, requests) = bounded(1);
-        let exporter =
-            config.prometheus.listen.and_then(|listen| Exporter::open(listen, board.clone(), config.report.interval));
+        let exporter = Exporter::open(&config.prometheus, board.clone(), config.report.interval);
         let kept_at = start.directory.filter(|_| state.is_some());
         let history = history::start(config, kept_at, setup.observer.identity()).map_err(RunError::Thread)?;
         // The page asks in the same way as clients of the control socket, so it starts after that.

@@ -1,11 +1,6 @@
 //! The handlers of `/api/...`.
 
-use std::{
-    convert::Infallible,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
 use axum::{
     Extension, Router,
@@ -15,18 +10,18 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use hyper::body::{Frame, SizeHint};
 use jiff::Timestamp;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use weir_deliver::board::Board;
 use weir_http::ClientSlot;
+use weir_page::{
+    Answers, Refusal,
+    body::{Placed, json, refused, unavailable},
+    query::{self, times},
+};
 use weir_system::text::short;
 
-use crate::{
-    answers::{Answers, Question, Refusal},
-    query,
-    seconds::Seconds,
-};
+use crate::seconds::Seconds;
 
 /// How many answers may be in memory at the same time, while they are made or sent.
 pub(crate) const ANSWERS_MAX: usize = 4;
@@ -38,14 +33,39 @@ pub(crate) const REPORTS_MAX: usize = 5;
 /// The answer before the first report.
 const NO_WINDOW: &str = "no window has ended since weir was started: the first report comes when one has";
 
+/// A browser's question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// A key in the last window, as `FIELD=VALUE,...`.
+    Ask(String),
+    /// The lists of the open window.
+    Live,
+    /// The traffic of each interface in equal steps.
+    History {
+        /// The start; if missing, as early as possible.
+        from: Option<Timestamp>,
+        /// The end; if missing, now.
+        to: Option<Timestamp>,
+        /// Maximum number of steps.
+        points: u32,
+    },
+    /// The union of all windows that touch this time.
+    Span {
+        /// The start; if missing, as early as possible.
+        from: Option<Timestamp>,
+        /// The end; if missing, now.
+        to: Option<Timestamp>,
+    },
+}
+
 #[derive(Clone)]
 struct Shared {
     board: Arc<Board>,
-    answers: Answers,
+    answers: Answers<Question>,
     places: Arc<Semaphore>,
 }
 
-pub(crate) fn router(board: Arc<Board>, answers: Answers) -> Router {
+pub(crate) fn router(board: Arc<Board>, answers: Answers<Question>) -> Router {
     let shared = Shared { board, answers, places: Arc::new(Semaphore::new(ANSWERS_MAX)) };
     Router::new()
         .route("/api/seconds", get(seconds))
@@ -136,19 +156,6 @@ async fn span(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, re
     }
 }
 
-/// Parses the start and end of a time.
-fn times(from: Option<String>, to: Option<String>) -> Result<(Option<Timestamp>, Option<Timestamp>), String> {
-    let time = |text: Option<String>| {
-        let Some(text) = text else { return Ok(None) };
-        let wrong = |_| format!("{:?} is no time in UTC, such as 2026-11-20T08:00:00Z", short(&text));
-        text.parse().map(Some).map_err(wrong)
-    };
-    match (time(from)?, time(to)?) {
-        (Some(from), Some(to)) if from >= to => Err(format!("the time from {from} to {to} ends before it begins")),
-        times => Ok(times),
-    }
-}
-
 impl Shared {
     /// Asks, and sends the answer. Until it is sent, the answer takes one of a few places.
     async fn answer(&self, Extension(slot): Extension<Arc<ClientSlot>>, question: Question) -> Response {
@@ -165,51 +172,4 @@ impl Shared {
             Err(Refusal::Unavailable(why)) => unavailable(&why),
         }
     }
-}
-
-/// An answer that takes a place until it is sent, or until the browser has disconnected.
-struct Placed {
-    content: Option<Bytes>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Placed {
-    fn body(content: Bytes, place: OwnedSemaphorePermit) -> Body {
-        Body::new(Self { content: Some(content), _place: place })
-    }
-}
-
-/// How much of an answer is handed to the connection at a time.
-const PART_BYTES: usize = 16 << 10;
-
-impl hyper::body::Body for Placed {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(mut content) = self.content.take().filter(|content| !content.is_empty()) else {
-            return Poll::Ready(None);
-        };
-        // The place is released with the last part, so that must not be the whole answer.
-        let part = content.split_to(content.len().min(PART_BYTES));
-        self.content = Some(content);
-        Poll::Ready(Some(Ok(Frame::data(part))))
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.content.as_ref().map_or(0, |content| content.len() as u64))
-    }
-}
-
-fn json(body: impl Into<Body>) -> Response {
-    let names = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
-    (names, body.into()).into_response()
-}
-
-fn refused(why: &str) -> Response {
-    (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
-}
-
-fn unavailable(why: &str) -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
 }

@@ -1,4 +1,5 @@
-//! The page of a running weir in a browser (`web: {listen: ADDRESS}`): files, a message each second, and answers.
+//! The page of a running weir in a browser (`web: {listen: ADDRESS}`): a message each second, and answers. The files and
+//! the guard of requests are those of [`weir_page`].
 //!
 //! ```text
 //! coordinator: writes the board at each window's end, and each second while a browser shows the page
@@ -23,13 +24,8 @@
 
 #![forbid(unsafe_code)]
 
-mod answers;
 mod api;
-mod assets;
-mod guard;
-mod query;
 mod seconds;
-mod token;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -38,10 +34,17 @@ use tracing::{info, warn};
 use weir_config::Web as Settings;
 use weir_deliver::board::Board;
 use weir_http::{Limits, Server};
-use weir_system::text::with_causes;
+use weir_system::{privileges, sandbox, text::with_causes};
 
-pub use self::answers::{Answerer, Question, Refusal};
-use self::{answers::Answers, guard::Guard, token::Token};
+pub use self::api::Question;
+pub use weir_page::Refusal;
+use weir_page::{Advice, Answers, Guard, Token, assets};
+
+/// Answers a question with JSON.
+pub type Answerer = weir_page::Answerer<Question>;
+
+const ADVICE: Advice =
+    Advice { host: "add the name to `web: {hosts: [...]}` in weir.yaml", token: "`web: {token_file: ...}`" };
 
 /// Maximum number of connections. A browser has up to six.
 const CONNECTIONS: usize = 48;
@@ -87,13 +90,19 @@ impl Web {
 
 fn start(listen: SocketAddr, settings: &Settings, board: Arc<Board>, answerer: Answerer) -> Result<Server, String> {
     let token = settings.token_file.as_deref().map(Token::read).transpose().map_err(|error| with_causes(&error))?;
-    let answers = Answers::start(answerer).map_err(|error| with_causes(&error))?;
-    let guard = Guard::new(token, settings.hosts.clone());
+    let answers = Answers::start(confine, answerer).map_err(|error| with_causes(&error))?;
+    let guard = Guard::new(token, settings.hosts.clone(), ADVICE);
     let server = Server::start("weir-web", listen, router(board, answers, guard), LIMITS);
     server.map_err(|error| format!("cannot listen: {}", with_causes(&error)))
 }
 
-fn router(board: Arc<Board>, answers: Answers, guard: Guard) -> Router {
+/// The thread that asks needs no right: those whom it asks have what they need.
+fn confine() {
+    privileges::give_up_all();
+    sandbox::pass();
+}
+
+fn router(board: Arc<Board>, answers: Answers<Question>, guard: Guard) -> Router {
     guard.watch(assets::router().merge(api::router(board, answers)))
 }
 

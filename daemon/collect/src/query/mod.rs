@@ -10,6 +10,7 @@ use std::{
 };
 
 use clap::ValueEnum;
+use rusqlite::Connection;
 use serde::Serialize;
 use weir_report::grid::{Align, Cell, Grid, Tone};
 use weir_system::numbers::{self, grouped};
@@ -96,6 +97,26 @@ pub fn run(path: &Path, query: &Query<'_>, out: &mut impl Write) -> Result<(), Q
         }
     }
     Ok(())
+}
+
+/// All gaps of all observers.
+pub(crate) fn gaps(connection: &Connection) -> rusqlite::Result<Vec<Gap>> {
+    gaps::gaps(connection, None)
+}
+
+/// All observers; `gaps` are all gaps.
+pub(crate) fn observers(connection: &Connection, gaps: &[Gap]) -> rusqlite::Result<Vec<Observer>> {
+    rows::observers(connection, None, gaps)
+}
+
+/// The latest tombstones, in ascending order.
+pub(crate) fn tombstones(connection: &Connection, limit: u32) -> rusqlite::Result<Vec<Tombstone>> {
+    rows::tombstones(connection, None, Some(limit))
+}
+
+/// The number of rows in a table.
+pub(crate) fn count(connection: &Connection, table: &str) -> rusqlite::Result<u64> {
+    rows::count(connection, table, None)
 }
 
 /// The heading and alignment of a column.

@@ -32,7 +32,7 @@ pub struct Window {
 }
 
 /// Reports that a sender had to drop.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Tombstone {
     /// Its id.
     pub id: String,
@@ -53,7 +53,7 @@ pub struct Tombstone {
 }
 
 /// An observer that has sent reports.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Observer {
     /// Its identity.
     pub observer: String,

@@ -41,6 +41,9 @@ pub const TCX_MAX: usize = 32;
 /// Interfaces that `default route` covers. More uplinks are rare, and each costs a row of counters on every CPU.
 pub const DEFAULT_ROUTES_MAX: usize = 4;
 
+/// Rows of each list that Prometheus gets. Each address that was ever among them is a series there.
+pub const EXPORTED: RangeInclusive<u64> = 0..=20;
+
 /// The default path of the control socket, in the directory that systemd creates for the service.
 pub const CONTROL_SOCKET: &str = "/run/weir/control.sock";
 

@@ -99,7 +99,7 @@ pub struct Config {
     pub history: Option<History>,
     /// How to query a running weir.
     pub control: Control,
-    /// The address that Prometheus scrapes.
+    /// What Prometheus scrapes, and where.
     pub prometheus: Prometheus,
     /// The page in a browser.
     pub web: Web,
@@ -200,12 +200,14 @@ pub struct Control {
     pub socket: Option<PathBuf>,
 }
 
-/// The address that Prometheus scrapes.
+/// What Prometheus scrapes, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Prometheus {
     /// The address; `None` (`none`) turns it off.
     #[serde(serialize_with = "write_address")]
     pub listen: Option<SocketAddr>,
+    /// How many of the largest sources, destinations and services are series.
+    pub top: usize,
 }
 
 fn write_address<S: Serializer>(address: &Option<SocketAddr>, serializer: S) -> Result<S::Ok, S::Error> {

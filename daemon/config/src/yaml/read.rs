@@ -122,7 +122,10 @@ fn control(s: &mut Section<'_>) -> Control {
 }
 
 fn prometheus(s: &mut Section<'_>) -> Prometheus {
-    Prometheus { listen: s.get("listen", None, |f| f.listen_address()) }
+    Prometheus {
+        listen: s.get("listen", None, |f| f.listen_address()),
+        top: s.get("top", 0, |f| f.count(EXPORTED).map(|top| top as usize)),
+    }
 }
 
 /// Reads the path of a socket, or `none`.

@@ -32,10 +32,13 @@ pub(super) fn write(latest: Option<&Latest>, format: Format) -> String {
             }
         }
     }
+    if let Some(latest) = latest {
+        latest.talkers.write(&mut page);
+    }
     page.finish()
 }
 
-fn family(page: &mut Page, series: &Series, side: &Side, Latest { report, sums }: &Latest) {
+fn family(page: &mut Page, series: &Series, side: &Side, Latest { report, sums, .. }: &Latest) {
     let name = name_of(series, side);
     let Unit { base: unit, parts, .. } = series.unit;
     let help = format!("{}{}", series.help, side.help);
@@ -71,14 +74,18 @@ mod tests {
 
     use weir_report::{Distinct, Report, series::table::TABLE};
 
-    use super::{super::sums::Sums, *};
+    use super::{
+        super::{sums::Sums, talkers::Talkers},
+        *,
+    };
 
     fn latest() -> Latest {
         let report: Report = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
         let mut sums = Sums::default();
         sums.add(&report);
         sums.add(&report);
-        Latest { report, sums }
+        let talkers = Talkers::new(2).choose(&report);
+        Latest { report, sums, talkers }
     }
 
     #[test]

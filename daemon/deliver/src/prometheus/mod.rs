@@ -18,10 +18,11 @@
 
 mod families;
 mod sums;
+mod talkers;
 mod text;
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -38,11 +39,16 @@ use axum::{
     routing::get,
 };
 use tracing::{info, warn};
+use weir_config::Prometheus as Settings;
 use weir_http::{Limits, Server};
 use weir_report::Report;
 use weir_system::{clock, text::with_causes};
 
-use self::{sums::Sums, text::Format};
+use self::{
+    sums::Sums,
+    talkers::{Rows, Talkers},
+    text::Format,
+};
 use crate::{board::Board, gzip::gzip};
 
 const LIMITS: Limits = Limits { connections: 16, request: Duration::from_secs(10), grace: Duration::from_millis(500) };
@@ -54,6 +60,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Exporter {
     shared: Arc<Shared>,
     sums: Sums,
+    talkers: Talkers,
     _server: Server,
 }
 
@@ -79,17 +86,20 @@ struct LastWindow {
 struct Latest {
     report: Report,
     sums: Sums,
+    talkers: Rows,
 }
 
 impl Exporter {
-    /// Serves at this address until it is dropped. If the address cannot be used, weir logs it and measures without it.
-    pub fn open(listen: SocketAddr, board: Arc<Board>, interval: Duration) -> Option<Self> {
+    /// Serves until it is dropped. If the address cannot be used, weir logs it and measures without it.
+    pub fn open(settings: &Settings, board: Arc<Board>, interval: Duration) -> Option<Self> {
+        let listen = settings.listen?;
         let known = LastWindow { at: clock::now().monotonic, interval, latest: None };
         let shared = Arc::new(Shared { board, is_local: listen.ip().is_loopback(), state: Mutex::new(known) });
         match Server::start("weir-metrics", listen, router(shared.clone()), LIMITS) {
             Ok(server) => {
                 info!("metrics at http://{}/metrics", server.address());
-                Some(Self { shared, sums: Sums::default(), _server: server })
+                let talkers = Talkers::new(settings.top);
+                Some(Self { shared, sums: Sums::default(), talkers, _server: server })
             }
             Err(error) => {
                 warn!("no metrics: cannot listen at {listen}: {}", with_causes(&error));
@@ -101,7 +111,8 @@ impl Exporter {
     /// Publishes the report of a window that has ended.
     pub fn publish(&mut self, report: &Report) {
         self.sums.add(report);
-        let latest = Arc::new(Latest { report: report.clone(), sums: self.sums.clone() });
+        let talkers = self.talkers.choose(report);
+        let latest = Arc::new(Latest { report: report.clone(), sums: self.sums.clone(), talkers });
         let mut known = self.shared.lock();
         known.at = clock::now().monotonic;
         let before = known.latest.replace(latest);

@@ -137,7 +137,7 @@ report: {interval: 1m, first_window: 5s, top: 25}
 estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
 seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
 control: {socket: none}
-prometheus: {listen: "[::1]:9469"}
+prometheus: {listen: "[::1]:9469", top: 7}
 web: {listen: "192.0.2.1:9470", token_file: web.token, hosts: [Weir.example.net]}
 datapath: {cache_flows: 8192, ring: 262144, packet_ring: 4MiB, tunnels: inner,
            tunnel_ports: {vxlan: [9000], geneve: [4789], gtpu: []}}
@@ -254,7 +254,7 @@ fn every_setting_is_read() {
             max_size: 1 << 30,
             max_age: Some(Duration::from_secs(72 * 60 * 60)),
         },
-        prometheus: Prometheus { listen: Some("[::1]:9469".parse().unwrap()) },
+        prometheus: Prometheus { listen: Some("[::1]:9469".parse().unwrap()), top: 7 },
         web: Web {
             listen: Some("192.0.2.1:9470".parse().unwrap()),
             token_file: Some("web.token".into()),

@@ -11,6 +11,10 @@ import { clock, day, duration, grouped, scaled } from "./units.js";
 const NOW = 300;
 // How many reports are kept, to draw what came before.
 const EARLIER = 60;
+// Whether the numbers are of the reports that a collector has, and not of a running weir. How often it is asked, in
+// milliseconds.
+const OF_REPORTS = document.documentElement.dataset.from === "reports";
+const EVERY = 5000;
 // How many points a chart of a span has at most.
 const POINTS = 600;
 const PRESETS = [["5 min", 300], ["20 min", 1200], ["1 h", 3600], ["24 h", 86400]];
@@ -32,7 +36,7 @@ function state() {
   return {
     list: all.get("list") ?? "sources", by: all.get("by") === "packets" ? "packets" : "bytes",
     filter: all.get("filter") ?? "", key: all.get("key"), of: all.get("of") ?? "",
-    from: isSpan ? from : null, to: isSpan ? to : null, isSpan, isOpen: all.get("window") === "open" && !isSpan,
+    from: isSpan ? from : null, to: isSpan ? to : null, isSpan, isOpen: all.get("window") === "open" && !isSpan && !OF_REPORTS,
   };
 }
 
@@ -66,8 +70,11 @@ async function loadReport() {
     for (const report of reports.filter((one) => !data.earlier.some((known) => known.id === one.id))) data.earlier.push(report);
     data.earlier.splice(0, data.earlier.length - EARLIER);
     data.next = data.earlier.at(-1);
+    if (OF_REPORTS) data.broken = null;
   } catch (error) {
-    if (!data.next) data.why = error.status ? error.message : "weir does not answer";
+    const why = error.status ? error.message : "weir does not answer";
+    if (!data.next) data.why = why;
+    if (OF_REPORTS) data.broken = { at: data.broken?.at ?? Date.now(), why };
   }
   render();
 }
@@ -206,7 +213,8 @@ function renderLink() {
   const kind = data.broken ? "bad" : data.isLive ? "good" : "";
   place.className = `link ${kind}`;
   // The time moves each second, which nobody wants to hear.
-  put(byId("link-text"), data.broken ? "not connected" : data.isLive ? "live" : "connecting");
+  const live = OF_REPORTS ? "from reports" : "live";
+  put(byId("link-text"), data.broken ? "not connected" : data.isLive ? live : "connecting");
   place.title = data.second ? `last second: ${clock(data.second.time)} UTC` : "";
 }
 
@@ -220,7 +228,7 @@ function renderCharts() {
     if (!names.includes(name)) { chart.card.remove(); charts.delete(name); }
   }
   const hint = of.isSpan ? (data.pastWhy ?? "Drag over a chart to look closer.")
-    : data.isOff ? `Drag over a chart for the lists of that time. Nothing from before this page was opened: ${data.isOff}` : "The last five minutes, second by second. Drag over a chart for the lists of that time.";
+    : data.isOff ? `Drag over a chart for the lists of that time. Nothing from before this page was opened: ${data.isOff}` : `The last five minutes, ${OF_REPORTS ? "from reports" : "second by second"}. Drag over a chart for the lists of that time.`;
   put(byId("rates-hint"), hint);
   if (names.length === 0) {
     const why = of.isSpan ? (data.pastWhy ?? (past ? "Nothing is known of this time." : "Asking weir for this time.")) : data.broken ? data.broken.why : "The first second is being counted.";
@@ -276,6 +284,13 @@ function caption({ head }, name, drawn, of, unit) {
   const mode = mine[0]?.mode ?? Object.values(last)[0]?.mode ?? "";
   const rate = (values, word, kind) => {
     if (!values) return null;
+    // The last report has the last rate; a second has none.
+    const told = OF_REPORTS && !of.isSpan ? mine.find((one) => (one.direction === "egress") === (kind === "down")) : null;
+    if (told) {
+      const raw = told.ledger.seen[of.by];
+      const text = scaled((raw * (of.by === "packets" ? 1 : 8)) / (report.window.seconds || 1), unit);
+      return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, h("b", null, number(raw, text, { "data-rate": kind })));
+    }
     if (of.isSpan) {
       const known = values.filter((value) => value !== null);
       const mean = known.length ? known.reduce((all, value) => all + value, 0) / known.length : null;
@@ -301,7 +316,7 @@ function renderLists() {
   const { report, why: nothing } = shown(of);
   const button = (text, changes, isOn, shortcut) => nav(text, link(changes), isOn, { "aria-keyshortcuts": shortcut });
   keep(byId("choose-order"), `${location.hash}`, () => [button("bytes", { by: null }, of.by === "bytes", "b"), button("packets", { by: "packets" }, of.by === "packets", "p")]);
-  keep(byId("choose-window"), `${location.hash}`, () => (of.isSpan ? [] : [button("last window", { window: null }, !of.isOpen, "o"), button("open window", { window: "open" }, of.isOpen, "o")]));
+  keep(byId("choose-window"), `${location.hash}`, () => (of.isSpan || OF_REPORTS ? [] : [button("last window", { window: null }, !of.isOpen, "o"), button("open window", { window: "open" }, of.isOpen, "o")]));
   const filter = byId("filter");
   if (document.activeElement !== filter && filter.value !== of.filter) filter.value = of.filter;
   const all = report ? lists(report, of.by) : [];
@@ -500,7 +515,7 @@ function press(event) {
   } else if (event.key === "b") go({ by: null });
   else if (event.key === "p") go({ by: "packets" });
   else if (event.key === "l") go({ from: null, to: null });
-  else if (event.key === "o") go({ window: of.isOpen ? null : "open" });
+  else if (event.key === "o" && !OF_REPORTS) go({ window: of.isOpen ? null : "open" });
   else if (event.key === "/") byId("filter").focus();
   else if (event.key === "?") byId("help").showModal();
   else if (event.key === "ArrowDown" && event.target === document.body) byId("list").querySelector("tbody a")?.focus();
@@ -541,8 +556,24 @@ function listen() {
   });
 }
 
-function start() {
-  listen();
+// Asks for the last report again and again, as a collector has no seconds.
+async function poll() {
+  if (document.hidden) return;
+  await loadReport();
+  if (data.broken) return renderHead();
+  data.isLive = true;
+  if (!state().isSpan) await loadPast();
+  return renderLink();
+}
+
+function follow() {
+  byId("fleet").hidden = false;
+  document.addEventListener("visibilitychange", poll);
+  setInterval(poll, EVERY);
+  poll();
+}
+
+function watch() {
   let isFirst = true;
   const seconds = new Seconds({
     opened: () => {
@@ -572,6 +603,12 @@ function start() {
   });
   seconds.start();
   loadReport();
+}
+
+function start() {
+  listen();
+  if (OF_REPORTS) follow();
+  else watch();
   ask("api/services").then((names) => { nameServices(names); data.services = true; render(); }, () => {});
   loadSpan();
   renderDetail();

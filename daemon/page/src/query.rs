@@ -1,11 +1,17 @@
 //! The parameters of a request's URL: `?from=...&to=...`.
 
+use jiff::Timestamp;
+use weir_system::text::short;
+
+/// A start and an end; `None` where it is not said.
+pub type Times = (Option<Timestamp>, Option<Timestamp>);
+
 /// The values of these parameters; `None` for a missing one.
 ///
 /// # Errors
 ///
 /// There is an unknown parameter, a parameter appears twice, or a value is not UTF-8.
-pub(crate) fn read<const N: usize>(query: Option<&str>, names: [&str; N]) -> Result<[Option<String>; N], String> {
+pub fn read<const N: usize>(query: Option<&str>, names: [&str; N]) -> Result<[Option<String>; N], String> {
     let mut values = [const { None }; N];
     for part in query.unwrap_or_default().split('&').filter(|part| !part.is_empty()) {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -18,6 +24,23 @@ pub(crate) fn read<const N: usize>(query: Option<&str>, names: [&str; N]) -> Res
         }
     }
     Ok(values)
+}
+
+/// Parses the start and end of a time.
+///
+/// # Errors
+///
+/// One of them is no time, or it ends before it begins.
+pub fn times(from: Option<String>, to: Option<String>) -> Result<Times, String> {
+    let time = |text: Option<String>| {
+        let Some(text) = text else { return Ok(None) };
+        let wrong = |_| format!("{:?} is no time in UTC, such as 2026-11-20T08:00:00Z", short(&text));
+        text.parse().map(Some).map_err(wrong)
+    };
+    match (time(from)?, time(to)?) {
+        (Some(from), Some(to)) if from >= to => Err(format!("the time from {from} to {to} ends before it begins")),
+        times => Ok(times),
+    }
 }
 
 /// A text without its percent encoding (RFC 3986 section 2.1). `+` is a blank, as browsers write it. A `%` that begins

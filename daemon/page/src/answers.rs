@@ -4,37 +4,10 @@
 use std::{fmt, io, thread};
 
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
-use jiff::Timestamp;
 use tokio::sync::oneshot;
-use weir_system::{privileges, sandbox};
 
 /// How many questions may wait.
 const WAITING_MAX: usize = 8;
-
-/// A browser's question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// A key in the last window, as `FIELD=VALUE,...`.
-    Ask(String),
-    /// The lists of the open window.
-    Live,
-    /// The traffic of each interface in equal steps.
-    History {
-        /// The start; if missing, as early as possible.
-        from: Option<Timestamp>,
-        /// The end; if missing, now.
-        to: Option<Timestamp>,
-        /// Maximum number of steps.
-        points: u32,
-    },
-    /// The union of all windows that touch this time.
-    Span {
-        /// The start; if missing, as early as possible.
-        from: Option<Timestamp>,
-        /// The end; if missing, now.
-        to: Option<Timestamp>,
-    },
-}
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,26 +19,37 @@ pub enum Refusal {
 }
 
 /// Answers a question with JSON.
-pub type Answerer = Box<dyn Fn(Question) -> Result<Vec<u8>, Refusal> + Send>;
+pub type Answerer<Q> = Box<dyn FnMut(Q) -> Answer + Send>;
 
 type Answer = Result<Vec<u8>, Refusal>;
 
-/// The connection to the thread that asks. The thread ends with the last clone.
-#[derive(Clone)]
-pub(crate) struct Answers(Sender<(Question, oneshot::Sender<Answer>)>);
+/// A question, and where its answer goes.
+type Asked<Q> = (Q, oneshot::Sender<Answer>);
 
-impl Answers {
-    pub(crate) fn start(answerer: Answerer) -> io::Result<Self> {
+/// The connection to the thread that asks. The thread ends with the last clone.
+pub struct Answers<Q>(Sender<Asked<Q>>);
+
+impl<Q: Send + 'static> Answers<Q> {
+    /// Starts the thread. It first does `confine`, which drops the rights that it does not need.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a thread.
+    pub fn start(confine: fn(), answerer: Answerer<Q>) -> io::Result<Self> {
         let (ask, questions) = bounded(WAITING_MAX);
         thread::Builder::new().name("weir-answers".to_owned()).spawn(move || {
-            privileges::give_up_all();
-            sandbox::pass();
-            work(&questions, &answerer);
+            confine();
+            work(&questions, answerer);
         })?;
         Ok(Self(ask))
     }
 
-    pub(crate) async fn ask(&self, question: Question) -> Answer {
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub async fn ask(&self, question: Q) -> Answer {
         let (reply, answer) = oneshot::channel();
         match self.0.try_send((question, reply)) {
             Ok(()) => answer.await.unwrap_or_else(|_| Err(Refusal::Unavailable("weir is ending".to_owned()))),
@@ -77,7 +61,7 @@ impl Answers {
     }
 }
 
-fn work(questions: &Receiver<(Question, oneshot::Sender<Answer>)>, answerer: &Answerer) {
+fn work<Q>(questions: &Receiver<Asked<Q>>, mut answerer: Answerer<Q>) {
     for (question, reply) in questions {
         // If the browser has disconnected, it needs no answer.
         if !reply.is_closed() {
@@ -86,7 +70,13 @@ fn work(questions: &Receiver<(Question, oneshot::Sender<Answer>)>, answerer: &An
     }
 }
 
-impl fmt::Debug for Answers {
+impl<Q> Clone for Answers<Q> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<Q> fmt::Debug for Answers<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Answers").finish_non_exhaustive()
     }

@@ -27,20 +27,32 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
+/// Where the user sets what a refused request lacks.
+#[derive(Clone, Copy, Debug)]
+pub struct Advice {
+    /// How to add a name of this machine.
+    pub host: &'static str,
+    /// Where the token is set.
+    pub token: &'static str,
+}
+
 /// The conditions of every request.
-pub(crate) struct Guard {
+#[derive(Debug)]
+pub struct Guard {
     token: Option<Token>,
     /// Names of this machine, besides localhost and addresses.
     hosts: Vec<String>,
+    advice: Advice,
 }
 
 impl Guard {
-    pub(crate) const fn new(token: Option<Token>, hosts: Vec<String>) -> Self {
-        Self { token, hosts }
+    /// Lets in who knows the token, if there is one, and asks by an address, as localhost or by one of these names.
+    pub const fn new(token: Option<Token>, hosts: Vec<String>, advice: Advice) -> Self {
+        Self { token, hosts, advice }
     }
 
     /// Has every request pass this guard, whatever its path.
-    pub(crate) fn watch(self, router: Router) -> Router {
+    pub fn watch(self, router: Router) -> Router {
         router.layer(middleware::from_fn_with_state(Arc::new(self), pass))
     }
 
@@ -59,8 +71,8 @@ impl Guard {
 
     fn refusal(&self, request: &Request) -> Option<Response> {
         if !self.knows_host(request.headers().get(header::HOST)) {
-            let why = "weir does not know this host name: use an address or localhost, or add the name to \
-                       `web: {hosts: [...]}` in weir.yaml\n";
+            let advice = self.advice.host;
+            let why = format!("weir does not know this host name: use an address or localhost, or {advice}\n");
             return Some((StatusCode::MISDIRECTED_REQUEST, why).into_response());
         }
         let token = self.token.as_ref()?;
@@ -68,7 +80,7 @@ impl Guard {
             return None;
         }
         let ask = [(header::WWW_AUTHENTICATE, "Basic realm=\"weir: the password is the token\", charset=\"UTF-8\"")];
-        let why = "this page needs the token of `web: {token_file: ...}` as the password\n";
+        let why = format!("this page needs the token of {} as the password\n", self.advice.token);
         Some((StatusCode::UNAUTHORIZED, ask, why).into_response())
     }
 }

@@ -6,22 +6,27 @@ use axum::{
     Router,
     extract::Request,
     http::{StatusCode, header},
-    response::{IntoResponse, Response},
-    routing::get,
+    response::IntoResponse,
+    routing::{MethodRouter, get},
 };
 use serde_json::{Map, Value};
 use weir_config::names::services::service_name;
 
 /// A file, by the path at which it is served.
-struct Asset {
-    path: &'static str,
-    kind: &'static str,
-    content: &'static [u8],
+#[derive(Clone, Copy, Debug)]
+pub struct Asset {
+    /// The path.
+    pub path: &'static str,
+    /// Its media type.
+    pub kind: &'static str,
+    /// What it has.
+    pub content: &'static [u8],
 }
 
 macro_rules! assets {
     ($($path:literal: $kind:expr, $file:literal;)*) => {
-        const ASSETS: &[Asset] = &[$(Asset {
+        /// The page of one router.
+        pub const PAGE: &[Asset] = &[$(Asset {
             path: $path,
             kind: $kind,
             content: include_bytes!(concat!("../assets/", $file)),
@@ -29,10 +34,13 @@ macro_rules! assets {
     };
 }
 
-const SCRIPT: &str = "text/javascript; charset=utf-8";
+/// The media type of a page.
+pub const HTML: &str = "text/html; charset=utf-8";
+/// The media type of a script.
+pub const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 assets! {
-    "/": "text/html; charset=utf-8", "index.html";
+    "/": HTML, "index.html";
     "/style.css": "text/css; charset=utf-8", "style.css";
     "/icon.svg": "image/svg+xml", "icon.svg";
     "/page.js": SCRIPT, "page.js";
@@ -47,32 +55,46 @@ assets! {
 /// Protocols whose ports have names.
 const WITH_NAMES: [&str; 3] = ["tcp", "udp", "sctp"];
 
-pub(crate) fn router() -> Router {
-    let mut router = Router::new();
-    for asset in ASSETS {
-        let tag = format!("\"{:016x}\"", hash(asset.content));
-        router = router.route(asset.path, get(move |request: Request| async move { send(asset, &tag, &request) }));
+impl Asset {
+    /// Another version of the file at the same path.
+    #[must_use]
+    pub const fn with(self, content: &'static [u8]) -> Self {
+        Self { content, ..self }
     }
+
+    /// Answers requests for this file, unless the browser has this version already.
+    pub fn route<S: Clone + Send + Sync + 'static>(self) -> MethodRouter<S> {
+        let tag = tag(self.content);
+        get(move |request: Request| async move {
+            let names = [(header::ETAG, &*tag), (header::CACHE_CONTROL, "no-cache"), (header::CONTENT_TYPE, self.kind)];
+            let known = request.headers().get(header::IF_NONE_MATCH);
+            match known.is_some_and(|known| *known == tag) {
+                true => (StatusCode::NOT_MODIFIED, names).into_response(),
+                false => (names, self.content).into_response(),
+            }
+        })
+    }
+}
+
+/// The files of the page, and the names of ports.
+pub fn router() -> Router {
+    let names = Router::new().route("/api/services", names_of_ports());
+    PAGE.iter().fold(names, |router, asset| router.route(asset.path, asset.route()))
+}
+
+/// Answers with the names of ports.
+pub fn names_of_ports<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
     let services = services();
-    let tag = format!("\"{:016x}\"", hash(services.as_bytes()));
+    let tag = tag(services.as_bytes());
     let json = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-cache")];
-    router.route("/api/services", get(move || async move { (json, [(header::ETAG, tag)], services) }))
+    get(move || async move { (json, [(header::ETAG, tag)], services) })
 }
 
-/// A file, unless the browser has this version already.
-fn send(asset: &Asset, tag: &str, request: &Request) -> Response {
-    let known = request.headers().get(header::IF_NONE_MATCH);
-    let names = [(header::ETAG, tag), (header::CACHE_CONTROL, "no-cache"), (header::CONTENT_TYPE, asset.kind)];
-    if known.is_some_and(|known| known == tag) {
-        return (StatusCode::NOT_MODIFIED, names).into_response();
-    }
-    (names, asset.content).into_response()
-}
-
-fn hash(content: &[u8]) -> u64 {
+/// Tells versions of a file apart.
+fn tag(content: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     hasher.write(content);
-    hasher.finish()
+    format!("\"{:016x}\"", hasher.finish())
 }
 
 /// The names of ports that `weir report` writes, as `{"tcp/443": "https", ...}`.
@@ -103,14 +125,14 @@ mod tests {
         let files: BTreeSet<_> =
             fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         let name = |asset: &Asset| if asset.path == "/" { "index.html" } else { &asset.path[1..] }.to_owned();
-        assert_eq!(ASSETS.iter().map(name).collect::<BTreeSet<_>>(), files);
-        let bytes: usize = ASSETS.iter().map(|asset| asset.content.len()).sum::<usize>() + services().len();
+        assert_eq!(PAGE.iter().map(name).collect::<BTreeSet<_>>(), files);
+        let bytes: usize = PAGE.iter().map(|asset| asset.content.len()).sum::<usize>() + services().len();
         assert!(bytes < BYTES_MAX, "{bytes} bytes");
     }
 
     #[test]
     fn no_file_refers_to_another_server_or_has_inline_code() {
-        for asset in ASSETS {
+        for asset in PAGE {
             let text = std::str::from_utf8(asset.content).unwrap();
             let text = text.replace("http://www.w3.org/2000/svg", "");
             for forbidden in ["http://", "https://", "url(", "@import", "innerHTML", "insertAdjacentHTML", "eval("] {

@@ -4,6 +4,7 @@
 //! request, and keeps the password out of URLs. Programs may send it as a bearer token (RFC 6750).
 
 use std::{
+    fmt,
     io::{self, Read},
     path::Path,
 };
@@ -20,11 +21,11 @@ const BYTES_MIN: usize = 16;
 const BYTES_MAX: usize = 1024;
 
 /// A token.
-pub(crate) struct Token(String);
+pub struct Token(String);
 
 /// Why a token cannot be read from its file. The error never shows the content.
 #[derive(Debug, Error)]
-pub(crate) enum TokenError {
+pub enum TokenError {
     /// The file cannot be read.
     #[error("cannot read {file}, which has the token: {error}")]
     Unreadable {
@@ -44,9 +45,19 @@ pub(crate) enum TokenError {
     NoToken(String),
 }
 
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
 impl Token {
     /// Reads the token from its file.
-    pub(crate) fn read(path: &Path) -> Result<Self, TokenError> {
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, every user may read it, or it has no token.
+    pub fn read(path: &Path) -> Result<Self, TokenError> {
         let file = path.display().to_string();
         let unreadable = |error| TokenError::Unreadable { file: file.clone(), error };
         let open = open_regular(path).map_err(unreadable)?;
@@ -62,7 +73,7 @@ impl Token {
 
     /// Whether the header `Authorization` has the token. The time that this takes does not reveal how much of the token
     /// is right.
-    pub(crate) fn is_in(&self, header: &HeaderValue) -> bool {
+    pub fn is_in(&self, header: &HeaderValue) -> bool {
         let Some((scheme, value)) = header.to_str().ok().and_then(|text| text.split_once(' ')) else { return false };
         let value = value.trim();
         if scheme.eq_ignore_ascii_case("bearer") {

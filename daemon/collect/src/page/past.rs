@@ -1,0 +1,243 @@
+//! What was before: the charts of a router from its reports, and several of its windows together.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::Value;
+use weir_page::query::Times;
+use weir_report::{Distinct, HISTORY_SCHEMA, History, InterfaceHistory, PastWindow, Reach, Report, Union};
+
+use super::super::line::sortable;
+
+/// How many reports are added up at most: each takes some milliseconds.
+const UNION_MAX: usize = 1000;
+/// How many reports a chart is drawn from at most.
+const CHART_MAX: usize = 20_000;
+const SECOND_MS: i64 = 1000;
+
+/// A window in short.
+#[derive(Debug)]
+pub(super) struct Short {
+    start_ms: i64,
+    end_ms: i64,
+    past: PastWindow,
+    interfaces: Vec<Carried>,
+}
+
+/// What an interface carried in a window.
+#[derive(Debug)]
+struct Carried {
+    name: String,
+    direction: Option<String>,
+    packets: u64,
+    bytes: u64,
+    lost: u64,
+}
+
+/// The limits of a time for texts in the database.
+fn limits((from, to): Times) -> [String; 2] {
+    [from.map_or_else(String::new, sortable), to.map_or_else(|| "9999".to_owned(), sortable)]
+}
+
+/// The windows that touch a time, the oldest first.
+pub(super) fn windows(connection: &Connection, observer: &str, times: Times) -> rusqlite::Result<Vec<Short>> {
+    let [from, to] = limits(times);
+    let mut sql = connection.prepare(
+        "SELECT json_object('window', json_extract(report, '$.window'), 'totals', json_extract(report, '$.totals'), \
+         'src_ip', json_extract(report, '$.unique.src_ip'), 'alerts', json_extract(report, '$.alerts'), \
+         'interfaces', json_extract(report, '$.interfaces')) FROM reports \
+         WHERE observer_id = ?1 AND window_end > ?2 AND window_start < ?3 ORDER BY window_start LIMIT ?4",
+    )?;
+    let rows = sql.query_map(params![observer, from, to, CHART_MAX as i64], |row| row.get::<_, String>(0))?;
+    let mut windows = Vec::new();
+    for row in rows {
+        // A report of another schema has no chart.
+        windows.extend(serde_json::from_str(&row?).ok().and_then(|value| short(&value)));
+    }
+    Ok(windows)
+}
+
+fn short(value: &Value) -> Option<Short> {
+    let time = |name: &str| value["window"][name].as_str()?.parse::<Timestamp>().ok();
+    let (start, end) = (time("start")?, time("end")?);
+    let number = |of: &Value| of.as_u64().unwrap_or_default();
+    let src_ip: Distinct = serde_json::from_value(value["src_ip"].clone()).ok()?;
+    let firing = value["alerts"].as_array().into_iter().flatten().filter(|alert| alert["state"] == "firing");
+    let carried = |of: &Value| {
+        let lost = of["ledger"]["lost"].as_object().into_iter().flatten();
+        Some(Carried {
+            name: of["name"].as_str()?.to_owned(),
+            direction: of["direction"].as_str().map(str::to_owned),
+            packets: number(&of["ledger"]["seen"]["packets"]),
+            bytes: number(&of["ledger"]["seen"]["bytes"]),
+            lost: lost.map(|(_, tally)| number(&tally["packets"])).sum(),
+        })
+    };
+    Some(Short {
+        start_ms: start.as_millisecond(),
+        end_ms: end.as_millisecond(),
+        past: PastWindow {
+            start,
+            end,
+            windows: 1,
+            packets: number(&value["totals"]["packets"]),
+            bytes: number(&value["totals"]["bytes"]),
+            src_ip,
+            alerts: firing.filter_map(|alert| alert["rule"].as_str().map(str::to_owned)).collect(),
+        },
+        interfaces: value["interfaces"].as_array().into_iter().flatten().filter_map(carried).collect(),
+    })
+}
+
+/// Each interface in equal steps. What a window has is spread evenly over its time, in whole packets and bytes.
+pub(super) fn history(windows: &[Short], (from, to): Times, points: usize) -> History {
+    let reach = windows.first().map(|window| window.past.start);
+    let to = to.or(windows.last().map(|window| window.past.end)).unwrap_or(Timestamp::UNIX_EPOCH);
+    let from = from.or(reach).unwrap_or(to).min(to);
+    let first = from.as_millisecond().div_euclid(SECOND_MS);
+    let end = (to.as_millisecond() + SECOND_MS - 1).div_euclid(SECOND_MS);
+    let span = u64::try_from(end - first).unwrap_or(0);
+    let step = span.div_ceil(points as u64).max(1);
+    let steps = span.div_ceil(step) as usize;
+    let grid = Grid { first_ms: first * SECOND_MS, step_ms: (step as i64) * SECOND_MS, steps };
+    let mut interfaces = BTreeMap::new();
+    for window in windows {
+        for of in &window.interfaces {
+            let key = (of.name.clone(), of.direction.clone());
+            let history = interfaces.entry(key).or_insert_with(|| unknown(of, steps));
+            grid.spread(window, of.packets, &mut history.packets);
+            grid.spread(window, of.bytes, &mut history.bytes);
+            grid.spread(window, of.lost, &mut history.lost);
+        }
+    }
+    let last = first.saturating_add_unsigned(steps as u64 * step);
+    History {
+        schema: HISTORY_SCHEMA.to_owned(),
+        from: Timestamp::from_second(first).unwrap_or(from),
+        to: Timestamp::from_second(last).unwrap_or(to),
+        step_seconds: step,
+        reaches_back_to: Reach { seconds: reach, windows: reach },
+        interfaces: interfaces.into_values().collect(),
+        windows: together(windows, points),
+    }
+}
+
+fn unknown(of: &Carried, steps: usize) -> InterfaceHistory {
+    let nothing = vec![None; steps];
+    InterfaceHistory {
+        name: of.name.clone(),
+        direction: of.direction.clone(),
+        packets: nothing.clone(),
+        bytes: nothing.clone(),
+        lost: nothing,
+    }
+}
+
+/// The steps of a chart.
+struct Grid {
+    first_ms: i64,
+    step_ms: i64,
+    steps: usize,
+}
+
+impl Grid {
+    /// Adds what a window has to its steps. All of it together is exact.
+    fn spread(&self, window: &Short, whole: u64, series: &mut [Option<u64>]) {
+        let length = (window.end_ms - window.start_ms).max(1);
+        let until = |at_ms: i64| {
+            let part = (at_ms.clamp(window.start_ms, window.end_ms) - window.start_ms).unsigned_abs();
+            u64::try_from(u128::from(whole) * u128::from(part) / u128::from(length.unsigned_abs())).unwrap_or(whole)
+        };
+        let nth = |at_ms: i64| (at_ms - self.first_ms).div_euclid(self.step_ms);
+        let (first, last) = (nth(window.start_ms).max(0), nth(window.end_ms - 1).min(self.steps as i64 - 1));
+        for step in first..=last {
+            let begin = self.first_ms + step * self.step_ms;
+            let part = until(begin + self.step_ms) - until(begin);
+            let Some(sum) = series.get_mut(step as usize) else { return };
+            *sum = Some(sum.unwrap_or(0).saturating_add(part));
+        }
+    }
+}
+
+/// At most this many, with neighbours together.
+fn together(windows: &[Short], points: usize) -> Vec<PastWindow> {
+    let each = windows.len().div_ceil(points).max(1);
+    let mut all = Vec::new();
+    for some in windows.chunks(each) {
+        let mut sum = some[0].past.clone();
+        for next in &some[1..] {
+            sum.add(&next.past);
+        }
+        all.push(sum);
+    }
+    all
+}
+
+/// All windows of an observer that touch a time together, or why that is not possible.
+pub(super) fn span(connection: &Connection, observer: &str, times: Times) -> rusqlite::Result<Result<Union, String>> {
+    let [from, to] = limits(times);
+    let mut sql = connection.prepare(
+        "SELECT report FROM reports WHERE observer_id = ?1 AND window_end > ?2 AND window_start < ?3 \
+         ORDER BY window_start LIMIT ?4",
+    )?;
+    let mut rows = sql.query(params![observer, from, to, UNION_MAX as i64 + 1])?;
+    let mut parts = Vec::new();
+    while let Some(row) = rows.next()? {
+        if parts.len() == UNION_MAX {
+            return Ok(Err(format!("more than {UNION_MAX} reports are too many to add up: choose a shorter time")));
+        }
+        match serde_json::from_str::<Report>(row.get_ref(0)?.as_str()?) {
+            Ok(report) => parts.push(Union::one(&report)),
+            Err(error) => return Ok(Err(format!("a report cannot be added up: {error}"))),
+        }
+    }
+    Ok(match Union::join(&parts) {
+        Some(union) => Ok(union),
+        None if is_known(connection, observer)? => Err("no report of this time is stored".to_owned()),
+        None => Err(format!("no report of {observer} is stored")),
+    })
+}
+
+/// Whether there is any report of an observer.
+fn is_known(connection: &Connection, observer: &str) -> rusqlite::Result<bool> {
+    let found = "SELECT 1 FROM reports WHERE observer_id = ?1 LIMIT 1";
+    Ok(connection.query_row(found, params![observer], |_| Ok(())).optional()?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(start: i64, end: i64, bytes: u64) -> Short {
+        let json = serde_json::json!({
+            "window": {"start": Timestamp::from_second(start).unwrap().to_string(), "end": Timestamp::from_second(end).unwrap().to_string()},
+            "totals": {"packets": 10, "bytes": bytes},
+            "src_ip": {"value": 1, "lower": 1, "upper": 1, "confidence": 1.0},
+            "alerts": [{"rule": "scan", "state": "firing"}],
+            "interfaces": [{"name": "eth0", "direction": "ingress",
+                "ledger": {"seen": {"packets": 10, "bytes": bytes}, "lost": {"ring_full": {"packets": 3, "bytes": 0}}}}],
+        });
+        short(&json).unwrap()
+    }
+
+    #[test]
+    fn what_a_window_has_is_spread_over_its_time_exactly() {
+        let windows = [window(100, 110, 1003), window(110, 120, 7), window(130, 140, 50)];
+        let of = history(&windows, (None, None), 720);
+        assert_eq!((of.step_seconds, of.interfaces.len(), of.windows.len()), (1, 1, 3));
+        let bytes = &of.interfaces[0].bytes;
+        assert_eq!(bytes.len(), 40);
+        assert_eq!(bytes[..10].iter().flatten().sum::<u64>(), 1003);
+        assert_eq!(bytes.iter().flatten().sum::<u64>(), 1060);
+        assert!(bytes[20..30].iter().all(Option::is_none), "a gap");
+        assert_eq!(of.interfaces[0].lost.iter().flatten().sum::<u64>(), 9);
+        let few = history(&windows, (None, None), 2);
+        assert_eq!((few.step_seconds, &few.interfaces[0].bytes[..]), (20, &[Some(1010), Some(50)][..]));
+        assert_eq!((few.windows.len(), few.windows[0].windows), (2, 2));
+        let time = |second| Some(Timestamp::from_second(second).unwrap());
+        let part = history(&windows[1..2], (time(115), time(117)), 100);
+        assert_eq!((part.interfaces[0].packets.clone(), part.from), (vec![Some(1), Some(1)], time(115).unwrap()));
+        assert_eq!(history(&[], (None, None), 10).interfaces.len(), 0);
+    }
+}

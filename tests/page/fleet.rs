@@ -1,0 +1,225 @@
+//! The collector's page: what it shows of the fleet is what the database has, and a router's page shows its reports.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt,
+    process::{Command, Output},
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::Value;
+use weir_tests::{
+    chromium::Browser,
+    clock,
+    collecting::{Collecting, NDJSON, query, report},
+    daemon::weir_binary,
+    netns::{Namespace, QuietPair},
+    quiet::TIMEOUT,
+    scratch::Scratch,
+};
+
+use crate::{SCREENS, SHOWN, Watched, expected, http};
+
+const FLEET: &str = "http://127.0.0.1:8428/";
+const ADDRESS: &str = "127.0.0.1:8428";
+const FLEET_SHOWN: &str = include_str!("fleet.js");
+
+/// A collector with a page, in a namespace.
+fn collector(namespace: &Namespace, folder: &Scratch, page: &[&str]) -> Result<Collecting> {
+    Collecting::start_in(namespace.command(weir_binary()?), folder.path(), folder.path(), page)
+}
+
+/// Posts lines to a collector in a namespace.
+fn post(namespace: &Namespace, collector: &Collecting, lines: &[String]) -> Result<()> {
+    let body = lines.join("\n");
+    let answer = namespace.enter(|| collector.post(NDJSON, body.as_bytes()))??;
+    ensure!(answer.status == 200, "{answer:?}");
+    Ok(())
+}
+
+/// Reports of another router: one is missing, two were dropped, and the last one came long ago.
+fn another() -> Vec<String> {
+    let tombstone = r#"{"schema":"weir.tombstone/1","id":"7f3c9a52/b41d/5-6","observer":{"id":"7f3c9a52","boot_id":"b41d"},"first_seq":5,"last_seq":6,"reports":2,"reason":"spool_full"}"#;
+    let mut lines: Vec<_> = [1, 2, 4, 7].map(report).into();
+    lines.push(tombstone.to_owned());
+    lines
+}
+
+pub fn the_fleet_is_what_the_database_has() -> Result<()> {
+    let folder = Scratch::new()?;
+    let pair = weir_tests::netns::Lab::quiet_pair()?;
+    let collector = collector(&pair.observer, &folder, &["--page", ADDRESS])?;
+    let settings = format!(
+        "observer: {{name: edge-2, site: fra1}}\nreport: {{interval: 2s, top: 20}}\nsampling: {{packets: 3}}\n\
+         sinks: [{{type: http, url: 'http://{}/'}}, SINK]\n",
+        collector.address()
+    );
+    let mut watched = Watched::on(pair, &settings)?;
+    post(&watched.pair.observer, &collector, &another())?;
+    watched.with_traffic(|_, daemon| daemon.wait_for_reports(6, TIMEOUT).map(drop))?;
+    // Nothing changes any more.
+    watched.daemon.stop(TIMEOUT)?;
+    let reports = watched.daemon.reports()?;
+    let last = reports.last().context("no report")?;
+    let id = last["observer"]["id"].as_str().context("no identity")?.to_owned();
+    clock::wait_for("all reports in the database", TIMEOUT, || {
+        let stored = query(folder.path(), &["windows", "--observer", &id])?;
+        Ok((stored.len() == reports.len()).then_some(()))
+    })?;
+    post(&watched.pair.observer, &collector, &another()[..1])?;
+
+    let mut browser = Browser::start(&watched.pair.observer)?;
+    for screen in SCREENS {
+        browser.set_screen(screen)?;
+        browser.open(FLEET)?;
+        let is_counted = "Number(document.querySelector('[data-total=again]')?.dataset.value) > 0";
+        browser.wait_for("what came twice", is_counted)?;
+        let shown = browser.value(FLEET_SHOWN)?;
+        compare(&shown, &folder).with_context(|| format!("{screen:?}: {shown}"))?;
+        ensure!(shown["isWide"] == false, "wider than the screen: {screen:?}");
+        let row = &shown["observers"][&id];
+        for unit in ["packets", "bytes"] {
+            ensure!(row[unit] == last["totals"][unit], "{unit}: {row} is not {last}");
+        }
+        ensure!(row["isLate"] == false && shown["observers"]["7f3c9a52"]["isLate"] == true, "{shown}");
+        picture(&mut browser, "fleet", screen.width, screen.is_dark)?;
+    }
+    a_router_shows_its_reports(&mut browser, &watched.pair.observer, &reports, &id)?;
+    let requests = browser.requests();
+    let elsewhere: Vec<_> = requests.iter().filter(|url| !url.starts_with(FLEET) && *url != "about:blank").collect();
+    ensure!(requests.len() > 10 && elsewhere.is_empty(), "requests to elsewhere: {elsewhere:?}");
+    let mistakes = browser.mistakes();
+    ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+    Ok(())
+}
+
+/// Keeps a picture, if somebody wants to look at it.
+fn picture(browser: &mut Browser, name: &str, width: u32, is_dark: bool) -> Result<()> {
+    let Some(folder) = std::env::var_os("WEIR_PICTURES") else { return Ok(()) };
+    let colours = if is_dark { "dark" } else { "light" };
+    browser.picture(&std::path::Path::new(&folder).join(format!("{name}-{width}-{colours}.png")))
+}
+
+/// Compares the page with what `weir collect query` prints.
+fn compare(shown: &Value, folder: &Scratch) -> Result<()> {
+    let observers = query(folder.path(), &["observers"])?;
+    ensure!(shown["observers"].as_object().is_some_and(|rows| rows.len() == observers.len()), "not all observers");
+    let sum = |name: &str| observers.iter().filter_map(|one| one[name].as_u64()).sum::<u64>();
+    for one in &observers {
+        let row = &shown["observers"][one["observer"].as_str().context("no id")?];
+        for name in ["reports", "unexplained"] {
+            ensure!(row[name] == one[name], "{name}: {row} is not {one}");
+        }
+        ensure!(row["dropped"].as_u64().unwrap_or(0) == one["dropped"].as_u64().unwrap_or(0), "{row} is not {one}");
+    }
+    for name in ["reports", "unexplained", "dropped"] {
+        ensure!(
+            shown["totals"][name] == sum(name) && sum(name) > 0,
+            "{name}: {} is not {}",
+            shown["totals"],
+            sum(name)
+        );
+    }
+    ensure!(shown["totals"]["late"] == 1 && shown["totals"]["again"] == 1, "{}", shown["totals"]);
+    let gap = |gap: &Value| {
+        let [observer, boot, status] = ["observer", "boot_id", "status"].map(|name| gap[name].as_str().unwrap_or("?"));
+        format!("{observer}/{boot}/{}-{} {status} {}", gap["first_seq"], gap["last_seq"], gap["reports"])
+    };
+    let expected: BTreeSet<_> = query(folder.path(), &["gaps"])?.iter().map(gap).collect();
+    let found: BTreeSet<_> =
+        shown["gaps"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    ensure!(found == expected && !found.is_empty(), "gaps: {found:?} is not {expected:?}");
+    let tombstones = query(folder.path(), &["tombstones"])?;
+    let expected: Vec<_> = tombstones.iter().rev().map(|one| one["id"].clone()).collect();
+    ensure!(shown["tombstones"].as_array() == Some(&expected), "tombstones: {expected:?}");
+    Ok(())
+}
+
+/// Goes to a router by the keyboard, and compares its page with its reports.
+fn a_router_shows_its_reports(browser: &mut Browser, namespace: &Namespace, reports: &[Value], id: &str) -> Result<()> {
+    browser.press("ArrowDown", false)?;
+    browser.press("ArrowDown", false)?;
+    let focused = format!("document.activeElement.closest('tr')?.dataset.observer === '{id}'");
+    browser.wait_for("the focus on the second router", &focused)?;
+    browser.press("Enter", false)?;
+    browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 5")?;
+    let page = format!("{FLEET}observers/{id}/");
+    let last = reports.last().context("no report")?;
+    for (nth, screen) in SCREENS.into_iter().enumerate() {
+        browser.set_screen(screen)?;
+        let by = if nth % 2 == 0 { "bytes" } else { "packets" };
+        browser.open(&format!("{page}#by={by}"))?;
+        browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 5")?;
+        browser.wait_for("a chart", "document.querySelector('#charts .plot path.line.up')?.getAttribute('d')")?;
+        for list in ["sources", "pairs", "services"] {
+            browser.value(&format!("document.querySelector('#tabs [data-list=\"{list}\"]').click()"))?;
+            let is_shown = format!("document.querySelector('#tabs [aria-current]')?.dataset.list === '{list}'");
+            browser.wait_for(list, &is_shown)?;
+            let shown = browser.value(SHOWN)?;
+            expected::compare(&shown, last, by).with_context(|| format!("{list} at {screen:?}: {shown}"))?;
+            ensure!(shown["isWide"] == false, "{list} is wider than the screen: {screen:?}");
+        }
+        picture(browser, "router", screen.width, screen.is_dark)?;
+    }
+    // A chart has all bytes of the reports; a time has what the union of its reports has.
+    let chosen = &reports[1..4];
+    let time = |report: &Value, edge: &str| {
+        let time = report["window"][edge].as_str().context("no time")?;
+        anyhow::Ok(time.replace(".000000", ""))
+    };
+    let [from, to] = [time(&chosen[0], "start")?, time(&chosen[2], "end")?];
+    let ask = |path: &str| {
+        let (status, _, body) = http::get_at(namespace, ADDRESS, &format!("/observers/{id}/api/{path}"), "")?;
+        serde_json::from_str::<Value>(&body).map_err(|_| anyhow!("{path}: {status} {body}"))
+    };
+    let history = ask(&format!("history?from={from}&to={to}"))?;
+    let drawn: u64 = history["interfaces"][0]["bytes"].as_array().into_iter().flatten().filter_map(Value::as_u64).sum();
+    let seen = |report: &Value| report.pointer("/interfaces/0/ledger/seen/bytes").and_then(Value::as_u64);
+    ensure!(drawn == chosen.iter().filter_map(seen).sum::<u64>() && drawn > 0, "{drawn} bytes: {history}");
+    let span = ask(&format!("span?from={from}&to={to}"))?;
+    browser.open(&format!("{page}#from={from}&to={to}"))?;
+    browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 5")?;
+    let shown = browser.value(SHOWN)?;
+    expected::compare_span(&shown, &span, chosen, "bytes").with_context(|| format!("{from} to {to}: {shown}"))
+}
+
+pub fn the_fleet_has_the_guards_of_the_page() -> Result<()> {
+    const TOKEN: &str = "0123456789abcdef";
+    let folder = Scratch::new()?;
+    let pair = weir_tests::netns::Lab::quiet_pair()?;
+    pair.observer.ip(&format!("addr add 192.0.2.1/24 dev {}", QuietPair::OBSERVER_INTERFACE))?;
+    let public = "192.0.2.1:8428";
+    let mut refused = pair.observer.command(weir_binary()?);
+    refused.args(["collect", "--listen", "127.0.0.1:0", "--page", public, "--database"]).arg(folder.file("no.db"));
+    let Output { status, stderr, .. } = Command::output(&mut refused)?;
+    let said = String::from_utf8_lossy(&stderr);
+    ensure!(status.code() == Some(2) && said.contains("--page-token-file"), "{status} {said}");
+    let file = folder.file("token");
+    fs::write(&file, TOKEN)?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
+    let path = file.to_str().context("a plain path")?;
+    let arguments = ["--page", public, "--page-token-file", path, "--page-host", "fleet.example.net"];
+    let collector = collector(&pair.observer, &folder, &arguments)?;
+    let at = |path: &str, headers: &str| http::get_at(&pair.observer, public, path, headers);
+    let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+    for path in ["/", "/fleet.js", "/api/fleet", "/observers/7f3c9a52/", "/observers/7f3c9a52/api/report"] {
+        ensure!(at(path, "")?.0 == 401, "{path} without a token");
+        ensure!(at(path, "Authorization: Bearer 0123456789abcdeX\r\n")?.0 == 401, "{path} with another token");
+        let (status, head, body) = at(path, &bearer)?;
+        let is_there = status == 200 || (path.ends_with("report") && status == 503);
+        ensure!(is_there, "{path}: {status} {body}");
+        ensure!(head.contains("content-security-policy: default-src 'none'") && !head.contains("unsafe"), "{head}");
+    }
+    for (host, status) in [("evil.example.net", 421), ("fleet.example.net", 200), ("localhost", 200)] {
+        let found = http::get_by(&pair.observer, public, "/api/fleet", &format!("Host: {host}\r\n{bearer}"))?;
+        ensure!(found.0 == status, "{host}: {found:?}");
+    }
+    // The token of senders is another one, and the page takes no reports.
+    post(&pair.observer, &collector, &another())?;
+    let (status, _, body) = at("/api/fleet", &bearer)?;
+    let fleet: Value = serde_json::from_str(&body)?;
+    ensure!(status == 200 && fleet["totals"]["reports"] == 4, "{fleet}");
+    ensure!(!collector.log()?.contains(TOKEN), "the log tells the token");
+    Ok(())
+}
