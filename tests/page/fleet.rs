@@ -19,7 +19,7 @@ use weir_tests::{
     scratch::Scratch,
 };
 
-use crate::{SCREENS, SHOWN, Watched, expected, http};
+use crate::{SCREENS, SHOWN, Watched, access, expected, http};
 
 const FLEET: &str = "http://127.0.0.1:8428/";
 const ADDRESS: &str = "127.0.0.1:8428";
@@ -83,6 +83,7 @@ pub fn the_fleet_is_what_the_database_has() -> Result<()> {
             ensure!(row[unit] == last["totals"][unit], "{unit}: {row} is not {last}");
         }
         ensure!(row["isLate"] == false && shown["observers"]["7f3c9a52"]["isLate"] == true, "{shown}");
+        access::contrast(&mut browser, &format!("{screen:?}"), 40)?;
         picture(&mut browser, "fleet", screen.width, screen.is_dark)?;
     }
     a_router_shows_its_reports(&mut browser, &watched.pair.observer, &reports, &id)?;

@@ -1,6 +1,7 @@
 //! The page in a browser: real Chromium, a real weir in a network namespace, real packets. The page shows the same
 //! numbers as the report.
 
+mod access;
 mod expected;
 mod fleet;
 mod http;
@@ -8,7 +9,7 @@ mod http;
 use std::{
     collections::HashMap,
     env, fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -43,6 +44,9 @@ fn main() -> ExitCode {
         in_browser("a_row_tells_everything_about_itself", a_row_tells_everything_about_itself),
         in_browser("before_the_first_report_it_says_so", before_the_first_report_it_says_so),
         in_browser("a_broken_connection_is_shown", a_broken_connection_is_shown),
+        in_browser("every_text_has_enough_contrast", access::every_text_has_enough_contrast),
+        in_browser("tab_reaches_everything", access::tab_reaches_everything),
+        in_browser("long_lists_are_drawn_by_parts", access::long_lists_are_drawn_by_parts),
         in_browser("a_picture_shows_the_page", a_picture_shows_the_page),
         in_browser("the_fleet_is_what_the_database_has", fleet::the_fleet_is_what_the_database_has),
         over_http("the_fleet_has_the_guards_of_the_page", fleet::the_fleet_has_the_guards_of_the_page),
@@ -181,7 +185,8 @@ fn rates_are_those_of_the_stream() -> Result<()> {
 }
 
 fn a_time_shows_what_weir_remembers() -> Result<()> {
-    let mut watched = Watched::start("report: {interval: 2s, top: 20}\nsampling: {packets: 3}\n")?;
+    let settings = "report: {interval: 2s, top: 20}\nsampling: {packets: 3}\ncontrol: {socket: control.sock}\n";
+    let mut watched = Watched::start(settings)?;
     watched.with_traffic(|pair, daemon| {
         let reports = daemon.wait_for_reports(6, TIMEOUT)?;
         let time = |report: &Value, edge: &str| {
@@ -192,7 +197,11 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
         let chosen = &reports[1..5];
         let [from, to] = [time(&chosen[0], "start")?, time(&chosen[3], "end")?];
         let (status, _, span) = http::get(&pair.observer, &format!("/api/span?from={from}&to={to}"))?;
-        let span = serde_json::from_str(&span).with_context(|| format!("{status} {span}"))?;
+        let span: Value = serde_json::from_str(&span).with_context(|| format!("{status} {span}"))?;
+        // The terminal tells the same of that time.
+        let socket = daemon.directory().join("control.sock");
+        let told = printed(&["report", "--json", "--from", &from, "--to", &to], &socket)?;
+        ensure!(told == span, "weir report has {told}\nand the page has {span}");
         let mut browser = Browser::start(&pair.observer)?;
         for by in ["bytes", "packets"] {
             browser.open(&format!("{PAGE}#from={from}&to={to}&by={by}"))?;
@@ -209,6 +218,12 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
         ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
         Ok(())
     })
+}
+
+/// What a command prints as JSON.
+fn printed(arguments: &[&str], socket: &Path) -> Result<Value> {
+    let output = Command::new(weir_binary()?).args(arguments).arg("--socket").arg(socket).output()?;
+    serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 fn the_open_window_is_shown_before_its_end() -> Result<()> {
@@ -305,11 +320,7 @@ fn a_row_tells_everything_about_itself() -> Result<()> {
         let yaml = yaml.as_str().context("no view")?.to_owned();
         // Asks the same question on the terminal.
         let socket = daemon.directory().join("control.sock");
-        let mut command = Command::new(weir_binary()?);
-        command.args(["ask", "--json", "--socket"]).arg(&socket).arg(&key);
-        let output = command.output()?;
-        let asked: Value = serde_json::from_slice(&output.stdout)
-            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let asked = printed(&["ask", "--json", &key], &socket)?;
         let rows = asked["answers"].as_array().context("no answers")?;
         let views: Vec<_> = rows.iter().map(|row| row["view"].clone()).collect();
         let shown_views: Vec<_> = shown.as_array().into_iter().flatten().map(|row| row["view"].clone()).collect();

@@ -281,12 +281,53 @@ impl Browser {
         all
     }
 
+    /// The longest tasks of the page in this time, as lines of text: CPU time of the browser's threads, which does not
+    /// depend on what else the machine does.
+    ///
+    /// # Errors
+    ///
+    /// Chromium refuses it.
+    pub fn longest_tasks(&mut self, time: Duration) -> Result<String> {
+        let session = self.session.take();
+        let traced = (|| {
+            let config = json!({"includedCategories": ["toplevel", "disabled-by-default-devtools.timeline"]});
+            self.call("Tracing.start", &json!({"transferMode": "ReportEvents", "traceConfig": config}))?;
+            std::thread::sleep(time);
+            self.call("Tracing.end", &json!({}))?;
+            let mut tasks = Vec::new();
+            loop {
+                let event = match self.events.pop_front() {
+                    Some(event) => event,
+                    None => self.receive()?,
+                };
+                match event["method"].as_str() {
+                    Some("Tracing.dataCollected") => tasks.extend(tasks_of(&event["params"]["value"])),
+                    Some("Tracing.tracingComplete") => break,
+                    _ => {}
+                }
+            }
+            tasks.sort_unstable_by(|one, other| other.cmp(one));
+            let all = tasks.len();
+            let lines = tasks.into_iter().take(10).map(|us| format!("{}.{:03} ms\n", us / 1000, us % 1000));
+            Ok(format!("{all} tasks, the longest:\n{}", lines.collect::<String>()))
+        })();
+        self.session = session;
+        traced
+    }
+
     fn take_events(&mut self, method: &str, of: impl Fn(&Value) -> Option<String>) -> Vec<String> {
         let is_of = |event: &Value| event["method"] == method;
         let (of_method, others): (VecDeque<_>, _) = mem::take(&mut self.events).into_iter().partition(is_of);
         self.events = others;
         of_method.iter().filter_map(|event| of(&event["params"])).collect()
     }
+}
+
+/// The CPU times in microseconds of the tasks among trace events.
+fn tasks_of(events: &Value) -> Vec<u64> {
+    let is_task = |event: &&Value| event["name"].as_str().is_some_and(|name| name.ends_with("RunTask"));
+    let all = events.as_array().into_iter().flatten().filter(is_task);
+    all.filter_map(|event| event["tdur"].as_u64()).collect()
 }
 
 impl Drop for Browser {

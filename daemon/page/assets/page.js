@@ -518,7 +518,7 @@ function press(event) {
   else if (event.key === "o" && !OF_REPORTS) go({ window: of.isOpen ? null : "open" });
   else if (event.key === "/") byId("filter").focus();
   else if (event.key === "?") byId("help").showModal();
-  else if (event.key === "ArrowDown" && event.target === document.body) byId("list").querySelector("tbody a")?.focus();
+  else if (event.key === "ArrowDown" && !event.target.closest("tr[data-key], .chart")) byId("list").querySelector("tbody a")?.focus();
   else return;
   event.preventDefault();
 }

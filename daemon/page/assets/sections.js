@@ -219,16 +219,25 @@ export class Measure {
   }
 }
 
-const CHUNK = 30;
+// How many rows are made between two frames at most, and for how many milliseconds; and how many there are before the
+// reader comes near their end.
+const CHUNK = 40;
+const BUDGET = 8;
+const SCREENFUL = 40;
 // The classes of columns of another width.
 const COLUMNS = { rate: "strong", "±": "error", share: "share", packets: "other", bytes: "other" };
 
-// A list as a table. Its rows are filled in by parts, so that a long one does not hold up the page.
+// A list as a table. Its rows are made by parts, and only as far as the reader has come, so that a long list does not hold
+// up the page.
 export class Table {
   constructor(place, open) {
     this.place = place;
     this.open = open;
     this.turn = 0;
+    this.wanted = SCREENFUL;
+    this.more = h("button", { type: "button", class: "more", onclick: () => this.extend(Infinity) });
+    // Near the end of the rows that are there, the next ones are made.
+    this.near = new IntersectionObserver((all) => { if (all.at(-1).isIntersecting) this.extend(SCREENFUL); }, { rootMargin: "400px" });
     place.addEventListener("keydown", (event) => this.press(event));
     place.addEventListener("click", (event) => {
       const row = event.target.closest("tr[data-key]");
@@ -242,6 +251,7 @@ export class Table {
     const focused = document.activeElement?.closest?.("tr[data-key]")?.dataset.key;
     if (rows.length === 0) {
       this.body = null;
+      this.isFilling = false;
       put(this.place, h("p", { class: "empty" }, empty));
       return;
     }
@@ -249,31 +259,49 @@ export class Table {
     const shape = `${list.name} ${columns} ${show(rows[0].key).length}`;
     if (!this.body || this.shape !== shape) {
       this.shape = shape;
+      this.wanted = SCREENFUL;
       this.full = h("span", null);
       this.body = h("tbody", { role: "rowgroup" });
       const head = (name, kind) => h("th", { scope: "col", class: kind, role: "columnheader" }, name);
       put(this.place, h("table", { class: `rows${list.counted ? " counted" : ""}${show(rows[0].key).length > 1 ? " long" : ""}`, role: "table", "aria-label": list.name },
-        h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head("#", "rank"), head("who", "who"), head([h("span", { class: "zero" }, "0"), this.full], "scale"), columns.map((name) => head(name, `n ${COLUMNS[name] ?? ""}`)))), this.body));
+        h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head("#", "rank"), head("who", "who"), head([h("span", { class: "zero" }, "0"), this.full], "scale"), columns.map((name) => head(name, `n ${COLUMNS[name] ?? ""}`)))), this.body), this.more);
     }
     const full = Math.max(...rows.map((row) => ordering(row.amount, measure.by).upper));
     put(this.full, measure.text(full));
-    this.fill(rows, { measure, full, link, columns }, 0, this.turn, focused);
+    this.drawing = { rows, how: { measure, full, link, columns }, turn: this.turn, focused };
+    this.fill(0);
   }
 
-  fill(rows, how, from, turn, focused) {
+  // Makes so many more rows.
+  extend(count) {
+    if (!this.body || this.body.rows.length >= this.drawing.rows.length) return;
+    this.wanted = this.body.rows.length + count;
+    if (!this.isFilling) this.fill(this.body.rows.length);
+  }
+
+  fill(from, of = this.drawing) {
+    const { rows, how, turn, focused } = of;
     if (turn !== this.turn || !this.body) return;
-    const until = Math.min(rows.length, from + CHUNK);
-    for (let nth = from; nth < until; nth++) {
+    const end = Math.min(rows.length, this.wanted);
+    const began = performance.now();
+    let nth = from;
+    for (; nth < Math.min(end, from + CHUNK) && performance.now() - began < BUDGET; nth++) {
       const made = this.row(rows[nth], how);
       const old = this.body.rows[nth];
       if (old) old.replaceWith(made);
       else this.body.append(made);
     }
-    if (until < rows.length) {
-      requestAnimationFrame(() => this.fill(rows, how, until, turn, focused));
+    this.isFilling = nth < end;
+    if (this.isFilling) {
+      requestAnimationFrame(() => this.fill(nth, of));
       return;
     }
-    while (this.body.rows.length > rows.length) this.body.lastElementChild.remove();
+    while (this.body.rows.length > end) this.body.lastElementChild.remove();
+    this.more.hidden = end === rows.length;
+    put(this.more, `Show all ${rows.length} rows`);
+    // Observed anew, it says whether it is still near.
+    this.near.unobserve(this.more);
+    if (!this.more.hidden) this.near.observe(this.more);
     if (focused) this.body.querySelector(`tr[data-key="${CSS.escape(focused)}"] a`)?.focus({ preventScroll: true });
   }
 
@@ -295,6 +323,7 @@ export class Table {
     const row = event.target.closest("tr[data-key]");
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!row || !step) return;
+    if (step > 0 && !row.nextElementSibling) this.extend(SCREENFUL);
     const next = step > 0 ? row.nextElementSibling : row.previousElementSibling;
     next?.querySelector("a")?.focus();
     event.preventDefault();

@@ -1,5 +1,5 @@
-//! The page of a running weir in a browser (`web: {listen: ADDRESS}`): a message each second, and answers. The files and
-//! the guard of requests are those of [`weir_page`].
+//! The page of a running weir in a browser (`web: {listen: ADDRESS}`): a message each second, and answers. The files
+//! and the guard of requests are those of [`weir_page`].
 //!
 //! ```text
 //! coordinator: writes the board at each window's end, and each second while a browser shows the page
