@@ -20,7 +20,7 @@ fn the_page_names_the_limits_of_the_code() -> Result<()> {
         Ok(value.with_context(|| format!("the unit has no {name}"))?.parse()?)
     };
     for said in [
-        format!("{INTERFACES_MAX} accounts of interfaces"),
+        format!("{INTERFACES_MAX} entries of interfaces"),
         format!("{TAPS_MAX} packet sockets"),
         format!("{} entries per list", TOP.end()),
         format!("{} CPUs", grouped(CPUS_MAX.into())),

@@ -6,8 +6,8 @@ use serde::{Serialize, Serializer};
 
 use super::{
     Config, NONE,
+    interval::interval,
     limits::{EXPORT_KEYS, EXPORT_LG_K, VIEWS_MAX},
-    read::interval,
     section::{Field, Section},
     units,
 };

@@ -8,6 +8,7 @@ mod alert;
 mod export;
 mod history;
 mod interface;
+mod interval;
 mod key;
 pub mod limits;
 mod locate;

@@ -1,13 +1,13 @@
 //! Turns the tree of values into a [`Config`]: one function per section, in the order of the file.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use weir_system::text::short;
 
 use super::export::export;
 use super::history::history;
 use super::interface::interfaces;
+use super::interval::interval;
 use super::key::{KEY_DIGITS, parse_key};
 use super::limits::*;
 use super::network::networks;
@@ -154,26 +154,6 @@ fn report(s: &mut Section<'_>) -> Report {
         first_window: s.get("first_window", default.first_window, |f| interval(&f)),
         top: s.get("top", default.top, |f| f.size(TOP)),
     }
-}
-
-/// Reads the interval. Windows start at multiples of it since midnight (UTC), so that all routers have the same
-/// windows.
-pub(super) fn interval(field: &Field<'_>) -> Option<Duration> {
-    let interval = field.duration(INTERVAL)?;
-    let seconds = interval.as_secs();
-    let divides = |seconds: &u64| DAY_SECONDS.is_multiple_of(*seconds);
-    if interval.subsec_nanos() != 0 {
-        field.refuse(format!("{} is not a whole number of seconds", show_duration(&interval)));
-    } else if !divides(&seconds) {
-        // Such values exist: 1 second and 1 hour, the ends of the range, both divide a day.
-        let below = (1..seconds).rev().find(divides).unwrap_or(INTERVAL.start().as_secs());
-        let above = (seconds..).find(divides).unwrap_or(INTERVAL.end().as_secs());
-        let [tried, below, above] = [seconds, below, above].map(|s| show_duration(&Duration::from_secs(s)));
-        field.refuse(format!("{tried} does not divide a day into equal windows, try {below} or {above}"));
-    } else {
-        return Some(interval);
-    }
-    None
 }
 
 fn estimates(s: &mut Section<'_>) -> Estimates {
