@@ -1,4 +1,4 @@
-//! Each question of the dashboard for the collector has an answer from a database that the collector wrote.
+//! Each query of the dashboard for the collector has an answer from a database that the collector wrote.
 
 use std::{
     fs,

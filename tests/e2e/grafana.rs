@@ -1,4 +1,4 @@
-//! Each question of the dashboard for Prometheus has an answer from a real Prometheus that scrapes weir.
+//! Each query of the dashboard for Prometheus has an answer from a real Prometheus that scrapes weir.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -95,7 +95,7 @@ pub fn the_fleet_is_what_the_database_has() -> Result<()> {
     Ok(())
 }
 
-/// Keeps a picture, if somebody wants to look at it.
+/// Saves a picture for people.
 fn picture(browser: &mut Browser, name: &str, width: u32, is_dark: bool) -> Result<()> {
     let Some(folder) = std::env::var_os("WEIR_PICTURES") else { return Ok(()) };
     let colours = if is_dark { "dark" } else { "light" };
@@ -137,7 +137,7 @@ fn compare(shown: &Value, folder: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Goes to a router by the keyboard, and compares its page with its reports.
+/// Opens the page of a router with the keyboard, and compares it with its reports.
 fn a_router_shows_its_reports(browser: &mut Browser, namespace: &Namespace, reports: &[Value], id: &str) -> Result<()> {
     browser.press("ArrowDown", false)?;
     browser.press("ArrowDown", false)?;
@@ -163,7 +163,7 @@ fn a_router_shows_its_reports(browser: &mut Browser, namespace: &Namespace, repo
         }
         picture(browser, "router", screen.width, screen.is_dark)?;
     }
-    // A chart has all bytes of the reports; a time has what the union of its reports has.
+    // A chart has all bytes of the reports. A selected time has the numbers of the union of its reports.
     let chosen = &reports[1..4];
     let time = |report: &Value, edge: &str| {
         let time = report["window"][edge].as_str().context("no time")?;
@@ -221,6 +221,6 @@ pub fn the_fleet_has_the_guards_of_the_page() -> Result<()> {
     let (status, _, body) = at("/api/fleet", &bearer)?;
     let fleet: Value = serde_json::from_str(&body)?;
     ensure!(status == 200 && fleet["totals"]["reports"] == 4, "{fleet}");
-    ensure!(!collector.log()?.contains(TOKEN), "the log tells the token");
+    ensure!(!collector.log()?.contains(TOKEN), "the log has the token");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The dashboards of `config/grafana/`: what their panels and variables ask.
+//! The dashboards of `config/grafana/`: the queries of their panels and variables.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct Dashboard(Value);
 
-/// What a panel asks.
+/// A query of a panel.
 #[derive(Debug)]
 pub struct Query {
     /// The title of the panel, and the letter of the query.
@@ -18,7 +18,7 @@ pub struct Query {
     pub text: String,
     /// The columns that Grafana takes for times.
     pub times: Vec<String>,
-    /// Whether each text in a row makes a line of its own.
+    /// Whether each text in a row makes a separate line.
     pub is_series: bool,
 }
 
@@ -27,7 +27,7 @@ impl Dashboard {
     ///
     /// # Errors
     ///
-    /// There is none of this name, or it is not one.
+    /// There is no file with this name, or it is not a dashboard.
     pub fn read(name: &str) -> Result<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/grafana").join(name);
         let board: Value = serde_json::from_str(&fs::read_to_string(&path)?).with_context(|| name.to_owned())?;
@@ -50,7 +50,7 @@ impl Dashboard {
     ///
     /// # Errors
     ///
-    /// A panel other than a heading asks nothing.
+    /// A panel that is not a heading has no query.
     pub fn queries(&self) -> Result<Vec<Query>> {
         let mut queries = Vec::new();
         for panel in self.0["panels"].as_array().into_iter().flatten().filter(|panel| panel["type"] != "row") {
@@ -70,7 +70,7 @@ impl Dashboard {
         Ok(queries)
     }
 
-    /// What its variables ask, by their names.
+    /// The queries of its variables, by their names.
     pub fn variables(&self) -> Vec<(String, String)> {
         let all = self.0["templating"]["list"].as_array().into_iter().flatten();
         let asked = all.filter(|variable| variable["type"] == "query");

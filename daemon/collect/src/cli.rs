@@ -34,10 +34,10 @@ pub struct Cli {
     /// Let anybody who can reach the address store reports, even from other machines
     #[arg(long, conflicts_with = "token_file")]
     pub no_token: bool,
-    /// Have the page of all routers at this address of this machine, for browsers
+    /// Serve the page of all routers to browsers at this address of this machine
     #[arg(long, value_name = "127.0.0.1:8428")]
     pub page: Option<SocketAddr>,
-    /// Show the page only to who knows the token in this file, as the password
+    /// Show the page only to users who enter the token in this file as the password
     #[arg(long, value_name = "FILE", requires = "page")]
     pub page_token_file: Option<PathBuf>,
     /// A name by which browsers may ask for the page, besides localhost and addresses; may be repeated

@@ -1,4 +1,5 @@
-//! What came more than once, since the collector was started: the database has each report once, and does not tell.
+//! Counts repeated reports since the collector was started. The database does not show them, because it stores each
+//! report once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,21 +7,21 @@ use serde::Serialize;
 
 use super::store::Before;
 
-/// Counts what came.
+/// Counts arrivals.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Lines that had been stored before.
+    /// Lines that were already stored.
     again: AtomicU64,
-    /// Of these, with another content.
+    /// Those of them with another content.
     different: AtomicU64,
 }
 
 /// The same for readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Duplicates {
-    /// Reports and tombstones that came once more.
+    /// Reports and tombstones that arrived again.
     again: u64,
-    /// Of these, with another content than the first time.
+    /// Those of them with another content than the first time.
     different: u64,
 }
 

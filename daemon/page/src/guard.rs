@@ -46,7 +46,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Lets in who knows the token, if there is one, and asks by an address, as localhost or by one of these names.
+    /// Accepts requests with the token, if there is one, that are addressed to an address, to localhost or to one of
+    /// these names.
     pub const fn new(token: Option<Token>, hosts: Vec<String>, advice: Advice) -> Self {
         Self { token, hosts, advice }
     }

@@ -32,7 +32,7 @@ pub(super) enum Question {
     Report,
     /// The last few, as a list.
     Reports(usize),
-    /// Each interface in so many equal steps.
+    /// The traffic of each interface in this many equal steps.
     History(Times, usize),
     /// All windows of a time together.
     Span(Times),
@@ -43,7 +43,7 @@ pub(super) struct Reader {
     database: PathBuf,
     counters: Arc<Counters>,
     started: Timestamp,
-    /// The last answer about the fleet. It stays right until something new is stored.
+    /// The last answer about the fleet. It is valid until something new is stored.
     fleet: Option<(Newest, Fleet)>,
 }
 

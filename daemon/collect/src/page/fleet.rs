@@ -1,4 +1,4 @@
-//! All observers that report here: what their last reports say, and which reports are missing.
+//! All observers that report here: the content of their last reports, and the missing reports.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use super::super::{
 
 /// How many gaps and tombstones are listed.
 const LISTED_MAX: u32 = 100;
-/// An observer is late when nothing came for this many windows, and this many seconds more.
+/// An observer is late if no report came for this many windows, and this many seconds more.
 const LATE_WINDOWS: f64 = 3.0;
 const LATE_SECONDS: f64 = 30.0;
 
-/// The fleet, as far as the database tells.
+/// The fleet, as the database shows it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Fleet {
     observers: Vec<Row>,
@@ -55,7 +55,7 @@ struct LastReport {
     lost: u64,
     /// The lowest of all interfaces.
     coverage: Option<f64>,
-    /// The highest rate of all interfaces, one in so many.
+    /// The highest sampling rate of all interfaces: one packet in this many.
     sampling: u64,
     /// Rules that fire.
     alerts: Vec<String>,
@@ -81,13 +81,13 @@ pub(super) struct Now<'f> {
     /// When the collector was started.
     started: Timestamp,
     duplicates: Duplicates,
-    /// The observers of which nothing came for too long.
+    /// The observers whose reports have not come for too long.
     late: Vec<&'f str>,
     #[serde(flatten)]
     fleet: &'f Fleet,
 }
 
-/// Reads what the database knows.
+/// Reads the fleet from the database.
 pub(super) fn read(connection: &Connection) -> rusqlite::Result<Fleet> {
     let mut gaps = query::gaps(connection)?;
     let observers = query::observers(connection, &gaps)?;
@@ -146,7 +146,7 @@ impl LastReport {
         }
     }
 
-    /// Whether nothing came for too long.
+    /// Whether no report came for too long.
     fn is_late(&self, now: Timestamp) -> bool {
         let Ok(end) = self.window_end.parse::<Timestamp>() else { return false };
         now.duration_since(end).as_secs_f64() > LATE_WINDOWS * self.seconds + LATE_SECONDS
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(fleet.gaps[0].status, Status::Unexplained, "these come first");
         let last = fleet.observers[0].last.clone().unwrap();
         assert_eq!((last.packets, last.bytes, last.lost), (3, 300, 0));
-        // The window of this report has an hour.
+        // The window of this report is an hour long.
         let late = |text| !fleet.at(time(text), time(text), Duplicates::default()).late.is_empty();
         assert!(!late("2026-11-20T11:59:00Z") && late("2026-11-20T12:01:00Z"));
     }

@@ -2,7 +2,7 @@
 //! reports.
 //!
 //! ```text
-//! server:   a thread of its own without any right; sends files and answers
+//! server:   a separate thread without capabilities; sends files and answers
 //! answers:  another thread, one question at a time, with a connection to the database that only reads
 //! ```
 //!
@@ -48,9 +48,9 @@ use super::counters::Counters;
 
 /// A browser has up to six connections.
 const LIMITS: Limits = Limits { connections: 48, request: Duration::from_secs(20), grace: Duration::from_millis(500) };
-/// How many answers are in memory at the same time: being made, or not yet sent.
+/// How many answers may be in memory at the same time, including those that are not sent yet.
 const ANSWERS_MAX: usize = 4;
-/// How many steps a history has, if the browser does not say so, and at most.
+/// How many steps a history has by default, and at most.
 const POINTS: usize = 600;
 const POINTS_MAX: usize = 720;
 /// How many reports are asked for at most.
@@ -65,7 +65,7 @@ const FLEET: [Asset; 2] = [
 /// The files of the page of a router that the fleet needs, too.
 const SHARED: [&str; 5] = ["/style.css", "/icon.svg", "/dom.js", "/units.js", "/source.js"];
 
-/// The page of a router says that its numbers are of reports.
+/// Tells the page of a router that its numbers come from reports.
 static INDEX: LazyLock<String> = LazyLock::new(|| {
     let index = assets::PAGE.iter().find(|asset| asset.path == "/").map_or(&b""[..], |asset| asset.content);
     String::from_utf8_lossy(index).replacen("<html lang=\"en\">", "<html lang=\"en\" data-from=\"reports\">", 1)
@@ -205,10 +205,10 @@ fn question(of: &str, query: Option<&str>) -> Result<Option<Question>, String> {
 }
 
 impl Shared {
-    /// Asks, and sends the answer. Until that is sent it takes one of a few places.
+    /// Asks, and sends the answer. The answer takes one of a few places until it is sent.
     async fn answer(&self, Extension(slot): Extension<Arc<ClientSlot>>, asked: Asked) -> Response {
         let answer = {
-            // It waits for others, and not for this browser.
+            // This waits for other browsers, not for this one.
             let _busy = slot.busy();
             let Ok(place) = self.places.clone().acquire_owned().await else { return ending() };
             self.answers.ask(asked).await.map(|answer| (answer, place))

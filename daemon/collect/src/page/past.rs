@@ -1,4 +1,4 @@
-//! What was before: the charts of a router from its reports, and several of its windows together.
+//! The history of a router from its reports: its charts, and several windows together.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use weir_report::{Distinct, HISTORY_SCHEMA, History, InterfaceHistory, PastWindo
 
 use super::super::line::sortable;
 
-/// How many reports are added up at most: each takes some milliseconds.
+/// The most reports that are added up: each takes some milliseconds.
 const UNION_MAX: usize = 1000;
-/// How many reports a chart is drawn from at most.
+/// The most reports for a chart.
 const CHART_MAX: usize = 20_000;
 const SECOND_MS: i64 = 1000;
 
@@ -90,7 +90,7 @@ fn short(value: &Value) -> Option<Short> {
     })
 }
 
-/// Each interface in equal steps. What a window has is spread evenly over its time, in whole packets and bytes.
+/// Each interface in equal steps. The traffic of a window is spread evenly over its time, in whole packets and bytes.
 pub(super) fn history(windows: &[Short], (from, to): Times, points: usize) -> History {
     let reach = windows.first().map(|window| window.past.start);
     let to = to.or(windows.last().map(|window| window.past.end)).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -142,7 +142,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// Adds what a window has to its steps. All of it together is exact.
+    /// Adds the traffic of a window to its steps. The sum of the steps is exact.
     fn spread(&self, window: &Short, whole: u64, series: &mut [Option<u64>]) {
         let length = (window.end_ms - window.start_ms).max(1);
         let until = |at_ms: i64| {

@@ -13,7 +13,7 @@ use weir_report::{Estimate, Report, series::Kind};
 
 use super::text::{Page, written};
 
-/// How many keys of a list are exported on a day, per row that it has.
+/// How many keys of a list are exported on a day, for each of its rows.
 const KEYS_PER_ROW: usize = 100;
 const DAY_SECONDS: i64 = 86_400;
 
@@ -34,7 +34,7 @@ pub(super) struct Talkers {
 pub(super) struct Rows {
     /// Each with its labels.
     chosen: Vec<(String, Estimate)>,
-    /// How many are not exported, because that were too many keys.
+    /// How many are not exported, because there are too many keys.
     left_out: u64,
     is_wanted: bool,
 }
@@ -105,7 +105,7 @@ impl Rows {
             page.family(name, Kind::Gauge, "bytes", &help, numbers);
         }
         if self.is_wanted {
-            let help = "Rows that are no series, because the lists had too many different keys on this day.";
+            let help = "Rows without a series, because the lists had too many different keys on this day.";
             page.family("weir_top_left_out", Kind::Gauge, "", help, [(String::new(), self.left_out)]);
         }
     }
