@@ -137,7 +137,7 @@ pub fn coverage(reports: &[Value]) -> Result<f64> {
             counted += packets / coverage;
         }
     }
-    ensure!(counted > 0.0, "no window says its coverage");
+    ensure!(counted > 0.0, "no window has a coverage");
     Ok(seen / counted)
 }
 
@@ -188,7 +188,7 @@ pub fn check(reports: &[Value], loss: Loss) -> Result<Ledger> {
         let expected = allowed.contains(&reason.as_str());
         ensure!(expected || tally.is_zero(), "lost, {reason}: {tally:?} of {:?}; expected: {loss:?}", all.seen);
     }
-    ensure!(all.all_lost().packets >= least, "nothing was lost: the test did not provoke what it is about");
+    ensure!(all.all_lost().packets >= least, "nothing was lost: the test did not provoke any loss");
     Ok(all)
 }
 

@@ -1,5 +1,5 @@
-//! A real Chromium without a screen, in a namespace, spoken to by the `DevTools` protocol: messages of JSON through two
-//! named pipes, each with a NUL byte at its end.
+//! A real Chromium without a screen, in a namespace. It is controlled by the `DevTools` protocol: messages of JSON
+//! through two named pipes, each with a NUL byte at its end.
 
 use std::{
     collections::VecDeque,

@@ -39,7 +39,7 @@ fn a_right_report_passes() {
 }
 
 #[test]
-fn each_kind_of_deviation_is_found_and_said() {
+fn each_kind_of_deviation_is_found_and_reported() {
     let oracle = oracle();
     let right = report(&oracle);
     let add = |pointer: &str, change: i64| {
