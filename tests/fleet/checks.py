@@ -55,7 +55,9 @@ def check_counts(minute: int, period: str, found: Answers, made: Samples, checks
     for (name, _, _), count in found.periods[period].distinct.items():
         true = made.truth.distinct(name, minute, count.routers)
         is_within = count.lower <= true <= count.upper
-        checks.that("counts", is_within, f"{period} {name} of {count.routers}: not {count.lower} <= {true} <= {count.upper}")
+        checks.that(
+            "counts", is_within, f"{period} {name} of {count.routers}: not {count.lower} <= {true} <= {count.upper}"
+        )
 
 
 def check_groups(here: list[str], period: str, found: Answers, checks: Check) -> None:
@@ -74,8 +76,9 @@ def check_sums(sums: reference.Sums, period: str, found: Answers, checks: Check)
         checks.that("sums", top == {key: rows[key] for key in largest}, f"{period} {name}: {top}")
 
 
-def check_top(sums: reference.Sums, here: list[str], minute: int, period: str, found: Answers, made: Samples,
-              checks: Check) -> None:
+def check_top(
+    sums: reference.Sums, here: list[str], minute: int, period: str, found: Answers, made: Samples, checks: Check
+) -> None:
     """The true sums are within the bounds, and no key that is truly among the largest is left out."""
     for name in ["sources", "destinations", "pairs", "flows"]:
         true, top = made.truth.top(name, minute, here), found.periods[period].top[name]

@@ -13,7 +13,10 @@ def run(files: list[Path], periods: list[str], scratch: Path) -> answers.Answers
     from chdb import session  # scripts/setup brings it
 
     database = session.Session(str(scratch / "clickhouse"))
-    rows = lambda sql: [json.loads(line) for line in database.query(sql, "JSONEachRow").bytes().decode().splitlines()]  # noqa: E731
+
+    def rows(sql: str) -> list[dict]:
+        return [json.loads(line) for line in database.query(sql, "JSONEachRow").bytes().decode().splitlines()]
+
     table, fleet, results, _ = answers.blocks(PAGE, "sql")
     execute(database, table + fleet)
     for file in files:

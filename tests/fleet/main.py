@@ -14,6 +14,7 @@ import clickhouse
 import merge
 import postgresql
 import samples
+import scale
 from answers import Answers
 from samples import Samples
 from spark import Spark
@@ -33,6 +34,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="only ClickHouse")
     parser.add_argument("--spark", type=Path, help="the Python that has PySpark")
     parser.add_argument("--datasketches", type=Path, help="the folder of PostgreSQL's extension, built")
+    parser.add_argument(
+        "--scale", type=int, metavar="COPIES", help="instead, time Spark with so many copies of the reports"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="weir-fleet-") as folder:
         os.chmod(folder, 0o711)  # PostgreSQL runs as another user
@@ -41,6 +45,9 @@ def main() -> None:
 
 def run(options: argparse.Namespace, scratch: Path) -> int:
     made = samples.make(options.weir, scratch)
+    if options.scale:
+        scale.run(made, options.scale, options.spark, scratch)
+        return 0
     program = options.weir.with_name("weir-merge")
     merged = merge.answer(program, made.files) if program.exists() else None
     if merged is None:
@@ -67,7 +74,7 @@ def engines(options: argparse.Namespace, made: Samples, scratch: Path) -> list[E
     if options.quick:
         return found
     if postgresql.programs():
-        run = lambda: postgresql.run(made.files, periods, scratch, options.datasketches)  # noqa: E731
+        run = lambda: postgresql.run(made.files, periods, scratch, options.datasketches)
         found.append(Engine("PostgreSQL", run))
     if options.spark:
         spark = Spark(options.spark, os.cpu_count() or 1, scratch)

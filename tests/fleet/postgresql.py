@@ -1,4 +1,4 @@
-"""Runs the statements of docs/collectors/postgresql.md on a server of its own, with a socket in the scratch directory."""
+"""Runs the statements of docs/collectors/postgresql.md on a server of its own, with a socket in the scratch folder."""
 
 import json
 import os
@@ -57,7 +57,9 @@ def compare_with_extension(server: "Server", statements: str, found: answers.Ans
     """The extension's unions have the same registers."""
     view, _query = statements.split(";\n\n", 1)
     server.sql(view)
-    rows = server.rows("SELECT slot AT TIME ZONE 'UTC' AS slot, name, key_id, hll::bytea FROM fleet_distinct_by_extension")
+    rows = server.rows(
+        "SELECT slot AT TIME ZONE 'UTC' AS slot, name, key_id, hll::bytea FROM fleet_distinct_by_extension"
+    )
     rows = [row for row in rows if row["slot"] + "Z" in found.periods]
     for row in rows:
         count = found.periods[row["slot"] + "Z"].distinct[row["name"], 12, row["key_id"]]
@@ -108,4 +110,6 @@ class Server:
     def install(self, extension: Path) -> None:
         """Loads the library of a built extension from where it is, instead of installing it."""
         script = (extension / "sql/datasketches_hll_sketch.sql").read_text()
-        self.sql("SET client_min_messages = error;\n" + script.replace("$libdir/datasketches", f"{extension}/datasketches"))
+        self.sql(
+            "SET client_min_messages = error;\n" + script.replace("$libdir/datasketches", f"{extension}/datasketches")
+        )

@@ -52,7 +52,9 @@ def replay(weir: Path, folder: Path, router: str) -> list[str]:
 
 def arrive(lines: dict[str, list[str]], folder: Path, truth: Truth) -> Samples:
     """Writes files in the order of arrival. Their times differ, because Spark reads them in that order."""
-    exports = {(router, minute_of(line)): line for router in ROUTERS for line in lines[router] if minute_of(line) is not None}
+    exports = {
+        (router, minute_of(line)): line for router in ROUTERS for line in lines[router] if minute_of(line) is not None
+    }
     missing, late, too_late = ("edge-3", 1), ("edge-3", 0), ("edge-2", 0)
     first = [line for router in ROUTERS for line in lines[router] if not is_of(line, [missing, late, too_late])]
     repeated = [exports["edge-1", 0], exports["edge-2", 1]]

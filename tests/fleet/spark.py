@@ -8,7 +8,14 @@ from pathlib import Path
 import answers
 
 JOB = Path("tests/fleet/spark_fleet.py")
-QUIET = ["--conf", "spark.log.level=ERROR", "--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=4"]
+QUIET = [
+    "--conf",
+    "spark.log.level=ERROR",
+    "--conf",
+    "spark.ui.enabled=false",
+    "--conf",
+    "spark.sql.shuffle.partitions=4",
+]
 
 
 class Spark:

@@ -4,9 +4,9 @@
     spark-submit spark_fleet.py stream --reports FOLDER --tables FOLDER    new files as they come; --once: until no more
     spark-submit spark_fleet.py show --tables FOLDER                       distinct counts, the largest keys
 
-Reports are NDJSON files, packed with gzip or not. The tables are Parquet, by slot of a minute: `distinct` has the union of
-each count, `rows` and `cells` have the sums of lists. Sums of rows are sums of slots, so an hour or a day needs no other
-job. What it says is JSON lines.
+Reports are NDJSON files, packed with gzip or not. The tables are Parquet, with a slot for each minute: `distinct` has
+the unions of distinct counts, `rows` and `cells` have the sums of lists. Those of an hour are sums of its slots, so it
+needs no job of its own. The program prints JSON lines.
 """
 
 import argparse
@@ -17,9 +17,8 @@ from pyspark.sql import functions as f
 
 SLOT = "1 minute"  # `export.every` of the routers
 LG_K = 12  # `export.lg_k` of the routers
-WIDTH = 256
 TOP = 20
-# The relative error of a count, 1.04 / sqrt(registers), times the deviations that 99.9 % of a normal distribution are in.
+# The relative standard error of a count is 1.04 / sqrt(registers). 99.9 % are within 3.29 of these.
 MARGIN = 3.29 * 1.04 / (1 << LG_K) ** 0.5
 
 REPORT = """
@@ -27,9 +26,10 @@ REPORT = """
     observer STRUCT<id: STRING, boot_id: STRING, seq: BIGINT, name: STRING, site: STRING>,
     sketches STRUCT<start: TIMESTAMP,
         distinct: ARRAY<STRUCT<name: STRING, key_id: STRING, lg_k: INT, missing_packets: BIGINT, hll: STRING>>,
-        lists: ARRAY<STRUCT<name: STRING, confidence: DOUBLE, width: INT, keys: ARRAY<STRING>, cells: ARRAY<INT>,
-            packets_lower: ARRAY<BIGINT>, packets_upper: ARRAY<BIGINT>, bytes_lower: ARRAY<BIGINT>,
-            bytes_upper: ARRAY<BIGINT>, rest_packets: ARRAY<BIGINT>, rest_bytes: ARRAY<BIGINT>>>>
+        lists: ARRAY<STRUCT<name: STRING, by: ARRAY<STRING>, confidence: DOUBLE, width: INT, depth: INT, seed: INT,
+            keys: ARRAY<STRING>, cells: ARRAY<INT>, packets_lower: ARRAY<BIGINT>, packets_upper: ARRAY<BIGINT>,
+            bytes_lower: ARRAY<BIGINT>, bytes_upper: ARRAY<BIGINT>,
+            rest_packets: ARRAY<BIGINT>, rest_bytes: ARRAY<BIGINT>>>>
 """
 
 
@@ -56,24 +56,26 @@ def distinct(reports: DataFrame) -> DataFrame:
 
 def lists(reports: DataFrame) -> DataFrame:
     lists = reports.select("start", f.explode("sketches.lists").alias("s"))
-    return lists.where(f.col("s.width") == WIDTH)
+    return lists.where("s.width = 256 AND s.depth = 1 AND s.seed = 9001")  # others have other cells
 
 
 def rows(reports: DataFrame) -> DataFrame:
     """The sums of listed keys: the least that is certain, and what their rows allow more than their cells do."""
     row = f.expr("""inline(transform(sequence(1, size(s.keys)), n -> named_struct(
         'key', s.keys[n - 1], 'cell', s.cells[n - 1],
-        'packets_lower', s.packets_lower[n - 1], 'packets_beyond', s.packets_upper[n - 1] - s.rest_packets[s.cells[n - 1]],
-        'bytes_lower', s.bytes_lower[n - 1], 'bytes_beyond', s.bytes_upper[n - 1] - s.rest_bytes[s.cells[n - 1]])))""")
-    listed = lists(reports).where(f.size("s.keys") > 0).select("start", "s.name", row)
-    return listed.groupBy(slot(), "name", "key", "cell").agg(*sums(OF_ROWS))
+        'packets_lower', s.packets_lower[n - 1],
+        'packets_beyond', s.packets_upper[n - 1] - s.rest_packets[s.cells[n - 1]],
+        'bytes_lower', s.bytes_lower[n - 1],
+        'bytes_beyond', s.bytes_upper[n - 1] - s.rest_bytes[s.cells[n - 1]])))""")
+    listed = lists(reports).where(f.size("s.keys") > 0).select("start", "s.name", "s.by", row)
+    return listed.groupBy(slot(), "name", "by", "key", "cell").agg(*sums(OF_ROWS))
 
 
 def cells(reports: DataFrame) -> DataFrame:
     """The sums of the cells, and of the probabilities that the bounds of a list fail."""
     rest = f.posexplode(f.arrays_zip("s.rest_packets", "s.rest_bytes")).alias("cell", "rest")
-    each = lists(reports).select("start", "s.name", (1 - f.col("s.confidence")).alias("failure"), rest)
-    return each.select("*", "rest.*").groupBy(slot(), "name", "cell").agg(*sums(OF_CELLS))
+    each = lists(reports).select("start", "s.name", "s.by", (1 - f.col("s.confidence")).alias("failure"), rest)
+    return each.select("*", "rest.*").groupBy(slot(), "name", "by", "cell").agg(*sums(OF_CELLS))
 
 
 OF_ROWS = ["packets_lower", "packets_beyond", "bytes_lower", "bytes_beyond"]
@@ -138,7 +140,7 @@ def show(spark: SparkSession, options: argparse.Namespace) -> None:
 
 
 def counts(unions: DataFrame) -> DataFrame:
-    """Distinct counts. Those of another key or size than most of the fleet are set apart, with the names of the routers."""
+    """Distinct counts. A router with another key or size than most is set apart, with its name."""
     groups = unions.groupBy("period", "name", "lg_k", "key_id").agg(
         f.hll_union_agg("hll").alias("hll"),
         f.sum("missing_packets").alias("missing_packets"),
@@ -154,16 +156,16 @@ def counts(unions: DataFrame) -> DataFrame:
 
 def top(rows: DataFrame, cells: DataFrame) -> DataFrame:
     """The largest keys of each list, with bounds."""
-    keys = rows.groupBy("period", "name", "key", "cell").agg(*sums(OF_ROWS))
-    largest = Window.partitionBy("period", "name").orderBy(f.desc("bytes_lower"), "key")
+    keys = rows.groupBy("period", "name", "by", "key", "cell").agg(*sums(OF_ROWS))
+    largest = Window.partitionBy("period", "name", "by").orderBy(f.desc("bytes_lower"), "key")
     keys = keys.withColumn("place", f.row_number().over(largest)).where(f.col("place") <= TOP)
-    rest = cells.groupBy("period", "name", "cell").agg(*sums(OF_CELLS))
+    rest = cells.groupBy("period", "name", "by", "cell").agg(*sums(OF_CELLS))
     packets = f.greatest("packets_lower", f.col("rest_packets") + f.col("packets_beyond")).alias("packets_upper")
     bytes = f.greatest("bytes_lower", f.col("rest_bytes") + f.col("bytes_beyond")).alias("bytes_upper")
     confidence = f.greatest(f.lit(0.0), 1 - f.col("failure")).alias("confidence")
     bounds = ["packets_lower", packets, "bytes_lower", bytes, confidence]
-    joined = keys.join(rest, ["period", "name", "cell"])
-    return joined.select("period", "name", "place", "key", *bounds).orderBy("period", "name", "place")
+    joined = keys.join(rest, ["period", "name", "by", "cell"])
+    return joined.select("period", "name", "by", "place", "key", *bounds).orderBy("period", "name", "by", "place")
 
 
 def say(**fields) -> None:
