@@ -75,6 +75,9 @@ pub enum Command {
     /// Receive reports over HTTP and store each once in a database (runs the separate program weir-collect)
     #[command(disable_help_flag = true)]
     Collect(PassedArgs),
+    /// Merge the reports of many routers into one answer: a separate program, weir-merge
+    #[command(disable_help_flag = true)]
+    Merge(PassedArgs),
     /// Print a JSON Schema
     #[command(subcommand)]
     Schema(Schema),

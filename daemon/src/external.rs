@@ -11,16 +11,18 @@ use std::{
 
 /// The command of the reference collector, which has its own package.
 pub const COLLECT: &str = "collect";
+/// The command that merges the reports of a fleet, in the same package.
+pub const MERGE: &str = "merge";
 
 /// Why a program does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ExternalError {
-    /// The collector is not installed.
+    /// The program of a known command is not installed.
     #[error(
-        "`weir collect` runs a separate program, weir-collect, which is neither beside weir nor in PATH: install the \
-         package weir-collect, or build it with `cargo build --release -p weir-collect`"
+        "`weir {0}` runs a separate program, weir-{0}, which is neither beside weir nor in PATH: install the package \
+         weir-collect, or build it with `cargo build --release -p weir-{0}`"
     )]
-    NoCollector,
+    NotInstalled(&'static str),
     /// There is no program for this command.
     #[error("there is no command {0:?}")]
     Unknown(OsString),
@@ -44,7 +46,8 @@ pub fn run(name: &OsStr, arguments: &[OsString]) -> ExternalError {
             return ExternalError::Refused { program, cause };
         }
     }
-    if name == COLLECT { ExternalError::NoCollector } else { ExternalError::Unknown(name.to_owned()) }
+    let known = [COLLECT, MERGE].into_iter().find(|known| name == *known);
+    known.map_or_else(|| ExternalError::Unknown(name.to_owned()), ExternalError::NotInstalled)
 }
 
 /// Where the program may be. Empty if the name is a path or an option.

@@ -29,7 +29,7 @@ use weir::{
         self, Diagnosis,
         bundle::{self, BundleInput},
     },
-    external::{self, COLLECT, ExternalError},
+    external::{self, COLLECT, ExternalError, MERGE},
     memory::{Memory, allocator},
     pipeline::{self, RunError, Start},
     reload::{Read, Reloaded, aside},
@@ -102,6 +102,7 @@ fn main() -> ExitCode {
         Command::Schema(Schema::Tombstone) => print(schema::TOMBSTONE.trim_end()),
         // Pass the arguments on unchanged: clap would leave out a `--`.
         Command::Collect(_) => external(COLLECT.as_ref(), &env::args_os().skip(2).collect::<Vec<_>>()),
+        Command::Merge(_) => external(MERGE.as_ref(), &env::args_os().skip(2).collect::<Vec<_>>()),
         Command::Other(words) => external(&words[0], &words[1..]),
     };
     let exit = result.unwrap_or_else(|Failure { exit, error }| {
@@ -588,7 +589,7 @@ fn spool_folder(SpoolPlaceArgs { path, config }: &SpoolPlaceArgs) -> Result<Path
 fn external(name: &OsStr, arguments: &[OsString]) -> Result<Exit, Failure> {
     let error = external::run(name, arguments);
     let exit = match &error {
-        ExternalError::NoCollector => Exit::Usage,
+        ExternalError::NotInstalled(_) => Exit::Usage,
         ExternalError::Refused { .. } => Exit::Impossible,
         ExternalError::Unknown(_) => {
             // clap prints the error, with similar commands.

@@ -13,6 +13,7 @@ use serde_json::Value;
 use weir::cli::Cli;
 use weir_collect::cli::Cli as Collector;
 use weir_config::{Config, Mistake, rule::catalogue::Catalogue, view::Standard};
+use weir_merge::cli::Cli as Merge;
 
 use crate::{fields, page, root};
 
@@ -34,6 +35,9 @@ fn every_command_is_understood() -> Result<()> {
             let result = match words.as_slice() {
                 ["weir", "collect", arguments @ ..] | ["weir-collect", arguments @ ..] => {
                     understood(Collector::command(), &[&["weir-collect"], arguments].concat())
+                }
+                ["weir", "merge", arguments @ ..] | ["weir-merge", arguments @ ..] => {
+                    understood(Merge::command(), &[&["weir-merge"], arguments].concat())
                 }
                 ["weir", _, ..] => understood(Cli::known_commands(), &words),
                 [script, arguments @ ..] if script.starts_with("scripts/") && !script.ends_with('/') => {
@@ -88,8 +92,8 @@ fn has_words(script: &str, arguments: &[&str]) -> Result<()> {
 fn known(option: &str) -> Result<()> {
     let name = option.trim_start_matches("--");
     let has = |command: &Command| command.get_arguments().any(|argument| argument.get_long() == Some(name));
-    let collector = Collector::command();
-    let is_ours = Cli::command().get_subcommands().chain([&collector]).any(has);
+    let others = [Collector::command(), Merge::command()];
+    let is_ours = Cli::command().get_subcommands().chain(&others).any(has);
     let scripts = fs::read_dir(root().join("scripts"))?;
     let mut texts = scripts.filter_map(Result::ok).filter_map(|script| fs::read_to_string(script.path()).ok());
     ensure!(is_ours || texts.any(|text| text.contains(option)), "nothing has this option");

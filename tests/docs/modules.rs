@@ -22,6 +22,7 @@ const CRATES: [&str; 18] = [
     "daemon/src/lib.rs",
     "daemon/attach/src/lib.rs",
     "daemon/collect/src/lib.rs",
+    "daemon/merge/src/lib.rs",
     "daemon/config/src/lib.rs",
     "daemon/datapath/src/lib.rs",
     "daemon/deliver/src/lib.rs",

@@ -1,0 +1,220 @@
+//! What a merge comes to, and its JSON.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use weir_common::ledger::Tally;
+
+/// The schema that [`Answer`] serialises to.
+pub const SCHEMA: &str = "weir.merge/1";
+
+/// What all reports together say.
+#[derive(Debug, Serialize)]
+pub struct Answer {
+    /// The schema's name and version.
+    pub schema: &'static str,
+    /// How many reports were merged, each once.
+    pub reports: u64,
+    /// How many of them had sketches.
+    pub with_sketches: u64,
+    /// What sums do not tell: a packet that passed two routers counts at both.
+    pub note: &'static str,
+    /// Windows, by time and then by site or router.
+    pub windows: Vec<WindowAnswer>,
+    /// What did not arrive, and what was not joined.
+    pub defects: Vec<Defect>,
+}
+
+/// A window of all routers, of a site, or of one router.
+#[derive(Debug, Serialize)]
+pub struct WindowAnswer {
+    /// The site or the name of the router, if there is one window for each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// When the first report's window began.
+    pub start: Timestamp,
+    /// When the last one ended.
+    pub end: Timestamp,
+    /// How many routers sent reports.
+    pub routers: usize,
+    /// How many reports they sent.
+    pub reports: u64,
+    /// Packets and bytes that they saw. A packet that passed two routers counts at both.
+    pub totals: Sums,
+    /// Of that, what was lost.
+    pub lost: Sums,
+    /// Of that, what sampling left out.
+    pub sampled_out: Sums,
+    /// Distinct counts. A value that several routers saw counts once.
+    pub distinct: Vec<DistinctAnswer>,
+    /// The largest keys. A packet that passed two routers counts at both.
+    pub lists: Vec<ListAnswer>,
+    /// Floods and scans.
+    pub spread: Vec<SpreadAnswer>,
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Sums {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl From<Tally> for Sums {
+    fn from(Tally { packets, bytes }: Tally) -> Self {
+        Self { packets, bytes }
+    }
+}
+
+/// A number between bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Bounded {
+    /// The truth is at least this.
+    pub lower: u64,
+    /// The truth is at most this.
+    pub upper: u64,
+}
+
+/// A distinct count.
+#[derive(Debug, Serialize)]
+pub struct DistinctAnswer {
+    /// What is counted.
+    pub name: String,
+    /// The likeliest number.
+    pub value: u64,
+    /// The truth is at least this.
+    pub lower: u64,
+    /// The truth is at most this.
+    pub upper: u64,
+    /// The probability that both bounds hold.
+    pub confidence: f64,
+    /// How many routers' sketches it is of.
+    pub routers: usize,
+    /// How many keys: those of several days cannot be joined. Then the lower bound is that of the largest day, and the
+    /// upper bound is the sum.
+    pub keys: usize,
+    /// Whether it is of the fleet's key. Others stand for themselves: they are in no other number.
+    pub is_fleet: bool,
+    /// The fingerprint of the key, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<String>,
+    /// The number of registers as a power of two.
+    pub lg_k: u32,
+}
+
+/// The largest keys of a list.
+#[derive(Debug, Serialize)]
+pub struct ListAnswer {
+    /// The list's name.
+    pub name: String,
+    /// The fields of a key.
+    pub by: Vec<String>,
+    /// The probability that all bounds hold.
+    pub confidence: f64,
+    /// How many routers' lists it is of.
+    pub routers: usize,
+    /// The most that a key without a row has.
+    pub others: Sums,
+    /// The rows with the most bytes that are certain.
+    pub by_bytes: Vec<RowAnswer>,
+    /// The rows with the most packets that are certain.
+    pub by_packets: Vec<RowAnswer>,
+}
+
+/// A row of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RowAnswer {
+    /// The values of its fields.
+    pub key: String,
+    /// Packets.
+    pub packets: Bounded,
+    /// Bytes.
+    pub bytes: Bounded,
+    /// Whether it certainly is among as many of the largest keys as there are rows.
+    pub is_certain: bool,
+}
+
+/// Floods or scans.
+#[derive(Debug, Serialize)]
+pub struct SpreadAnswer {
+    /// The list's name.
+    pub name: String,
+    /// The fields of a key.
+    pub by: Vec<String>,
+    /// The probability that all bounds hold.
+    pub confidence: f64,
+    /// How many routers' sketches it is of.
+    pub routers: usize,
+    /// The keys that touch the most different values.
+    pub rows: Vec<SpreadRow>,
+}
+
+/// A row of floods or scans.
+#[derive(Debug, Serialize)]
+pub struct SpreadRow {
+    /// The values of its fields.
+    pub key: String,
+    /// The likeliest number of different values.
+    pub value: u64,
+    /// The truth is at least this.
+    pub lower: u64,
+    /// The truth is at most this.
+    pub upper: u64,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// Reports that did not arrive, without an explanation.
+    Gap,
+    /// Reports that the sender had to drop.
+    Tombstone,
+    /// Reports that arrived again.
+    Duplicate,
+    /// Reports that arrived after later ones.
+    Late,
+    /// Sketches with another key than most of that day.
+    ForeignKey,
+    /// Distinct counts with another number of registers.
+    OtherLgK,
+    /// Lists or spread sketches with another geometry.
+    OtherGeometry,
+    /// Sketches that could not be read.
+    BrokenSketch,
+    /// Lines that are no report.
+    Unreadable,
+}
+
+impl What {
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gap => "missing",
+            Self::Tombstone => "dropped by the sender",
+            Self::Duplicate => "came twice",
+            Self::Late => "late",
+            Self::ForeignKey => "foreign key",
+            Self::OtherLgK => "other lg_k",
+            Self::OtherGeometry => "other geometry",
+            Self::BrokenSketch => "broken sketch",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// Reports that did not arrive as they were sent, or that were not joined with the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Defect {
+    /// What is wrong.
+    pub what: What,
+    /// The observer's identity; empty if it is not known.
+    pub observer: String,
+    /// Its name.
+    pub name: String,
+    /// How many reports.
+    pub reports: u64,
+    /// Which ones, or why.
+    pub detail: String,
+}

@@ -1,0 +1,224 @@
+//! Which reports arrived, and which did not: duplicates, gaps, tombstones, and reports that are late.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use weir_report::Reason;
+
+use crate::{
+    answer::{Defect, What},
+    line::{Report, Tombstone},
+};
+
+/// The most ranges of missing reports that are named for an observer.
+const RANGES_SHOWN: usize = 5;
+
+/// The reports of all observers.
+#[derive(Debug, Default)]
+pub struct Arrivals(BTreeMap<String, Observer>);
+
+/// Those of one.
+#[derive(Debug, Default)]
+struct Observer {
+    name: String,
+    runs: BTreeMap<String, Run>,
+    duplicates: u64,
+    late: u64,
+    /// The start of its latest window.
+    latest: Option<Timestamp>,
+}
+
+/// The reports of one run of a daemon.
+#[derive(Debug, Default)]
+struct Run {
+    arrived: Numbers,
+    /// A later run names the last report of this one.
+    until: u64,
+    tombstones: Vec<(u64, u64, Reason)>,
+}
+
+/// Numbers, as ranges: first and last.
+#[derive(Debug, Default)]
+struct Numbers(BTreeMap<u64, u64>);
+
+impl Numbers {
+    /// Adds a number. Returns whether it is new.
+    fn insert(&mut self, number: u64) -> bool {
+        let before = self.0.range(..=number).next_back().map(|(first, last)| (*first, *last));
+        if before.is_some_and(|(_, last)| number <= last) {
+            return false;
+        }
+        let first = match before {
+            Some((first, last)) if last + 1 == number => first,
+            _ => number,
+        };
+        let last = number.checked_add(1).and_then(|next| self.0.remove(&next)).unwrap_or(number);
+        self.0.insert(first, last);
+        true
+    }
+
+    /// The ranges between them, and up to `until`.
+    fn gaps(&self, until: u64) -> Vec<(u64, u64)> {
+        let mut gaps = Vec::new();
+        let mut after: Option<u64> = None;
+        for (first, last) in &self.0 {
+            gaps.extend(after.map(|after| (after + 1, first - 1)));
+            after = Some(*last);
+        }
+        gaps.extend(after.filter(|after| *after < until).map(|after| (after + 1, until)));
+        gaps
+    }
+}
+
+impl Arrivals {
+    /// A report came. Returns whether it is the first with its number.
+    pub fn add(&mut self, report: &Report) -> bool {
+        let observer = self.0.entry(report.sender.id.clone()).or_default();
+        observer.name.clone_from(&report.sender.name);
+        let run = observer.runs.entry(report.sender.boot_id.clone()).or_default();
+        if !run.arrived.insert(report.sender.seq) {
+            observer.duplicates += 1;
+            return false;
+        }
+        if let Some((boot_id, seq)) = &report.previous
+            && let Some(run) = observer.runs.get_mut(boot_id)
+        {
+            run.until = run.until.max(*seq);
+        }
+        observer.late += u64::from(observer.latest.is_some_and(|latest| report.start < latest));
+        observer.latest = observer.latest.max(Some(report.start));
+        true
+    }
+
+    /// A tombstone came.
+    pub fn bury(&mut self, tombstone: Tombstone) {
+        let Tombstone { sender, first, last, reason } = tombstone;
+        let observer = self.0.entry(sender.id).or_default();
+        observer.runs.entry(sender.boot_id).or_default().tombstones.push((first, last, reason));
+    }
+
+    /// The name of an observer.
+    pub fn name(&self, id: &str) -> String {
+        self.0.get(id).map(|observer| observer.name.clone()).filter(|name| !name.is_empty()).unwrap_or(id.to_owned())
+    }
+
+    /// What did not arrive as it was sent.
+    pub fn defects(&self) -> Vec<Defect> {
+        let mut all = Vec::new();
+        for (id, observer) in &self.0 {
+            let defect =
+                |what, reports, detail| Defect { what, observer: id.clone(), name: self.name(id), reports, detail };
+            let (mut missing, mut ranges) = (0, Vec::new());
+            let mut buried: BTreeMap<Reason, u64> = BTreeMap::new();
+            for (boot_id, run) in &observer.runs {
+                for (first, last) in run.missing(&mut buried) {
+                    missing += last - first + 1;
+                    ranges.push(format!("{boot_id}/{first}-{last}"));
+                }
+            }
+            if missing > 0 {
+                let more = ranges.len().saturating_sub(RANGES_SHOWN);
+                ranges.truncate(RANGES_SHOWN);
+                let more = if more > 0 { format!(", and {more} more ranges") } else { String::new() };
+                all.push(defect(What::Gap, missing, format!("{}{more}", ranges.join(", "))));
+            }
+            for (reason, reports) in buried {
+                all.push(defect(What::Tombstone, reports, reason.name().to_owned()));
+            }
+            if observer.duplicates > 0 {
+                all.push(defect(What::Duplicate, observer.duplicates, "counted once".to_owned()));
+            }
+            if observer.late > 0 {
+                all.push(defect(What::Late, observer.late, "counted where they belong".to_owned()));
+            }
+        }
+        all
+    }
+}
+
+impl Run {
+    /// The ranges that are missing without an explanation. Those with one are added to `buried`.
+    fn missing(&self, buried: &mut BTreeMap<Reason, u64>) -> Vec<(u64, u64)> {
+        let last = self.tombstones.iter().map(|(_, last, _)| *last).max().unwrap_or(0);
+        let mut rest = self.arrived.gaps(self.until.max(last));
+        if self.arrived.0.is_empty() {
+            rest = self.tombstones.iter().map(|(first, last, _)| (*first, *last)).collect();
+        }
+        for (first, last, reason) in &self.tombstones {
+            let mut outside = Vec::new();
+            for (from, to) in rest {
+                let (inner, until) = (from.max(*first), to.min(*last));
+                if inner > until {
+                    outside.push((from, to));
+                    continue;
+                }
+                *buried.entry(*reason).or_default() += until - inner + 1;
+                outside.extend((from < inner).then(|| (from, inner - 1)));
+                outside.extend((until < to).then(|| (until + 1, to)));
+            }
+            rest = outside;
+        }
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::Sender;
+
+    fn sender(boot_id: &str, seq: u64) -> Sender {
+        Sender { id: "7f".to_owned(), boot_id: boot_id.to_owned(), seq, name: "edge-1".to_owned(), site: None }
+    }
+
+    fn report(boot_id: &str, seq: u64, previous: Option<(&str, u64)>) -> Report {
+        let at = |second| Timestamp::from_second(1_700_000_000 + second).unwrap();
+        Report {
+            sender: sender(boot_id, seq),
+            previous: previous.map(|(boot_id, seq)| (boot_id.to_owned(), seq)),
+            start: at(10 * seq as i64),
+            end: at(10 * seq as i64 + 10),
+            seen: Default::default(),
+            lost: Default::default(),
+            sampled_out: Default::default(),
+            sketches: None,
+        }
+    }
+
+    fn shown(arrivals: &Arrivals) -> Vec<(What, u64, String)> {
+        arrivals.defects().into_iter().map(|defect| (defect.what, defect.reports, defect.detail)).collect()
+    }
+
+    #[test]
+    fn every_report_counts_once_and_every_missing_one_is_named() {
+        let mut arrivals = Arrivals::default();
+        let added = [7, 8, 12, 11, 8, 20].map(|seq| arrivals.add(&report("b", seq, None)));
+        assert_eq!(added, [true, true, true, true, false, true]);
+        // The next run says that there were two more.
+        assert!(arrivals.add(&report("c", 23, Some(("b", 22)))));
+        assert!(arrivals.add(&report("c", 24, Some(("c", 23)))));
+        arrivals.bury(Tombstone { sender: sender("b", 0), first: 9, last: 13, reason: Reason::SpoolFull });
+        assert_eq!(
+            shown(&arrivals),
+            [
+                (What::Gap, 8, "b/14-19, b/21-22".to_owned()),
+                (What::Tombstone, 3, "spool_full".to_owned()),
+                (What::Duplicate, 1, "counted once".to_owned()),
+                (What::Late, 1, "counted where they belong".to_owned()),
+            ]
+        );
+        assert_eq!(arrivals.name("7f"), "edge-1");
+        assert_eq!(arrivals.name("80"), "80");
+    }
+
+    #[test]
+    fn numbers_are_ranges() {
+        let mut numbers = Numbers::default();
+        for number in [5, 3, 4, 9, 0, u64::MAX, 8] {
+            assert!(numbers.insert(number) && !numbers.insert(number));
+        }
+        assert_eq!(numbers.0, [(0, 0), (3, 5), (8, 9), (u64::MAX, u64::MAX)].into());
+        assert_eq!(numbers.gaps(0), [(1, 2), (6, 7), (10, u64::MAX - 1)]);
+        assert_eq!(Numbers([(1, 4)].into()).gaps(6), [(5, 6)]);
+    }
+}

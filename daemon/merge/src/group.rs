@@ -1,0 +1,256 @@
+//! One window of all routers, of a site, or of one router: everything that is added up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use weir_common::{ledger::Tally, sketch::Metric};
+use weir_config::{
+    Estimates,
+    view::{By, Field, ViewKey},
+};
+use weir_measure::question::Views;
+use weir_report::sketches::{KeySums, ListSketch, ListUnion, Mismatch};
+use weir_sketch::{
+    Estimate, Geometry, HyperLogLog, Spread, Spreader, hyperloglog::CONFIDENCE, spread::CONFIDENCE as SPREAD_CONFIDENCE,
+};
+
+use crate::{
+    answer::{Bounded, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, SpreadRow, WindowAnswer},
+    line::{Counted, Report, Unpacked},
+};
+
+/// The most rows of a list while it is added up: some 600 KiB.
+const ROWS: usize = 4_096;
+
+/// A router, by its number.
+pub type Router = u32;
+
+/// A kind of key: the UTC day, the fingerprint, and the number of registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// The UTC day, counted from 1970.
+    pub day: i64,
+    /// The fingerprint.
+    pub key_id: u64,
+    /// The number of registers as a power of two; 0 for spread sketches.
+    pub lg_k: u32,
+}
+
+/// Everything of a window.
+#[derive(Debug)]
+pub struct Group {
+    start: Timestamp,
+    end: Timestamp,
+    routers: BTreeSet<Router>,
+    reports: u64,
+    seen: Tally,
+    lost: Tally,
+    sampled_out: Tally,
+    distinct: BTreeMap<(String, Kind), Union<HyperLogLog>>,
+    lists: BTreeMap<(String, Vec<String>), Lists>,
+    spread: BTreeMap<(String, Vec<String>, Kind, Lines), Union<Spread<ViewKey>>>,
+}
+
+/// The geometry of a spread sketch.
+type Lines = (usize, usize);
+
+#[derive(Debug)]
+struct Union<S> {
+    all: S,
+    missing: u64,
+    routers: BTreeSet<Router>,
+}
+
+#[derive(Debug)]
+struct Lists {
+    all: ListUnion,
+    routers: BTreeSet<Router>,
+}
+
+impl Group {
+    /// Nothing yet.
+    pub fn new(start: Timestamp) -> Self {
+        let (routers, seen, lost, sampled_out) = Default::default();
+        let (distinct, lists, spread) = Default::default();
+        Self { start, end: start, routers, reports: 0, seen, lost, sampled_out, distinct, lists, spread }
+    }
+
+    /// Adds what is exact of a report.
+    pub fn count(&mut self, router: Router, report: &Report) {
+        let sum = |one: Tally, other: Tally| Metric::each(|of| of.of(one).saturating_add(of.of(other)));
+        self.start = self.start.min(report.start);
+        self.end = self.end.max(report.end);
+        self.routers.insert(router);
+        self.reports += 1;
+        self.seen = sum(self.seen, report.seen);
+        self.lost = sum(self.lost, report.lost);
+        self.sampled_out = sum(self.sampled_out, report.sampled_out);
+    }
+
+    /// Adds sketches. Returns the lists that cannot be added.
+    pub fn add(&mut self, router: Router, day: i64, sketches: Unpacked) -> Vec<(String, Mismatch)> {
+        self.start = self.start.min(sketches.start);
+        self.end = self.end.max(sketches.end);
+        for Counted { name, key_id, missing, sketch } in sketches.distinct {
+            let kind = Kind { day, key_id, lg_k: sketch.precision() };
+            join(self.distinct.entry((name, kind)), router, missing, sketch, |all, one| all.merge(one).is_ok());
+        }
+        for (by, Counted { name, key_id, missing, sketch }) in sketches.spread {
+            let Geometry::Lines { count, per_key } = sketch.geometry() else { continue };
+            let place = (name, by, Kind { day, key_id, lg_k: 0 }, (count, per_key));
+            join(self.spread.entry(place), router, missing, sketch, |all, one| all.merge(one).is_ok());
+        }
+        let refused = sketches.lists.into_iter().filter_map(|list| self.list(router, list));
+        refused.collect()
+    }
+
+    fn list(&mut self, router: Router, list: ListSketch) -> Option<(String, Mismatch)> {
+        let place = (list.name.clone(), list.by.clone());
+        let new = || Lists { all: ListUnion::new(&list.by, ROWS), routers: BTreeSet::new() };
+        let lists = self.lists.entry(place).or_insert_with(new);
+        match lists.all.add(&list) {
+            Ok(()) => _ = lists.routers.insert(router),
+            Err(mismatch) => return Some((list.name, mismatch)),
+        }
+        None
+    }
+
+    /// The answer. `of_fleet` says whether a kind of key is that of the fleet on its day.
+    pub fn answer(&self, of: Option<String>, top: usize, of_fleet: impl Fn(&str, Kind) -> bool) -> WindowAnswer {
+        let lists = self.lists.iter().filter(|(_, lists)| !lists.routers.is_empty());
+        let spread = self.spread.iter().filter(|((name, _, kind, _), _)| of_fleet(name, *kind));
+        WindowAnswer {
+            of,
+            start: self.start,
+            end: self.end,
+            routers: self.routers.len(),
+            reports: self.reports,
+            totals: self.seen.into(),
+            lost: self.lost.into(),
+            sampled_out: self.sampled_out.into(),
+            distinct: self.distinct(of_fleet_of(&of_fleet)),
+            lists: lists.map(|((name, _), lists)| lists.answer(name, top)).collect(),
+            spread: spread.map(|((name, by, ..), union)| union.answer(name, by, top)).collect(),
+        }
+    }
+
+    fn distinct(&self, of_fleet: impl Fn(&str, Kind) -> bool) -> Vec<DistinctAnswer> {
+        let mut answers = Vec::new();
+        let names: BTreeSet<&String> = self.distinct.keys().map(|(name, _)| name).collect();
+        for name in names {
+            let all = self.distinct.iter().filter(|((other, _), _)| other == name);
+            let (ours, others): (Vec<_>, Vec<_>) = all.partition(|((_, kind), _)| of_fleet(name, *kind));
+            answers.extend(together(name, &ours));
+            answers.extend(others.into_iter().filter_map(|one| {
+                let apart = together(name, &[one])?;
+                Some(DistinctAnswer { is_fleet: false, ..apart })
+            }));
+        }
+        answers
+    }
+}
+
+/// By reference, so that it can be used again.
+fn of_fleet_of<'a>(of_fleet: &'a impl Fn(&str, Kind) -> bool) -> impl Fn(&str, Kind) -> bool + 'a {
+    move |name, kind| of_fleet(name, kind)
+}
+
+fn join<K: Ord, S>(
+    entry: std::collections::btree_map::Entry<'_, K, Union<S>>,
+    router: Router,
+    missing: u64,
+    sketch: S,
+    merge: impl Fn(&mut S, &S) -> bool,
+) {
+    use std::collections::btree_map::Entry::{Occupied, Vacant};
+    match entry {
+        Vacant(place) => _ = place.insert(Union { all: sketch, missing, routers: [router].into() }),
+        // The place says that both have the same key and size.
+        Occupied(mut union) => {
+            let union = union.get_mut();
+            if merge(&mut union.all, &sketch) {
+                union.missing = union.missing.saturating_add(missing);
+                union.routers.insert(router);
+            }
+        }
+    }
+}
+
+/// The count of one key, or bounds of the count of several.
+fn together(name: &str, unions: &[(&(String, Kind), &Union<HyperLogLog>)]) -> Option<DistinctAnswer> {
+    let ((_, kind), first) = unions.first()?;
+    // Each of several days may fail.
+    let confidence = 1.0 - (1.0 - CONFIDENCE) / unions.len() as f64;
+    let counts = unions.iter().map(|(_, union)| {
+        let Estimate { value, lower, upper } = union.all.bounds_at(confidence);
+        Estimate { value, lower, upper: upper.saturating_add(union.missing) }
+    });
+    let counts: Vec<Estimate> = counts.collect();
+    let routers: BTreeSet<Router> = unions.iter().flat_map(|(_, union)| union.routers.iter().copied()).collect();
+    Some(DistinctAnswer {
+        name: name.to_owned(),
+        value: counts.iter().map(|count| count.value).max()?,
+        lower: counts.iter().map(|count| count.lower).max()?,
+        upper: counts.iter().fold(0, |sum, count| sum.saturating_add(count.upper)),
+        confidence: CONFIDENCE,
+        routers: routers.len(),
+        keys: unions.len(),
+        is_fleet: true,
+        key_id: (unions.len() == 1).then(|| format!("{:016x}", kind.key_id)),
+        lg_k: first.all.precision(),
+    })
+}
+
+impl Lists {
+    fn answer(&self, name: &str, top: usize) -> ListAnswer {
+        let others = self.all.others();
+        ListAnswer {
+            name: name.to_owned(),
+            by: self.all.by().to_vec(),
+            confidence: self.all.confidence(),
+            routers: self.routers.len(),
+            others: others.into(),
+            by_bytes: self.rows(top, Metric::Bytes, others),
+            by_packets: self.rows(top, Metric::Packets, others),
+        }
+    }
+
+    fn rows(&self, top: usize, metric: Metric, others: Tally) -> Vec<RowAnswer> {
+        let mut uppers: Vec<u64> = self.all.top(usize::MAX, metric).iter().map(|sums| metric.of(sums.upper)).collect();
+        uppers.sort_unstable_by(|one, other| other.cmp(one));
+        let row = |KeySums { key, lower, upper }: KeySums| {
+            let certain = metric.of(lower);
+            // It is one of those above its own lower bound.
+            let above = uppers.iter().take_while(|upper| **upper > certain).count();
+            RowAnswer {
+                key,
+                packets: Bounded { lower: lower.packets, upper: upper.packets },
+                bytes: Bounded { lower: lower.bytes, upper: upper.bytes },
+                is_certain: above.max(1) <= top && metric.of(others) <= certain,
+            }
+        };
+        self.all.top(top, metric).into_iter().map(row).collect()
+    }
+}
+
+impl Union<Spread<ViewKey>> {
+    fn answer(&self, name: &str, fields: &[String], top: usize) -> SpreadAnswer {
+        let parsed: Option<Vec<Field>> = fields.iter().map(|field| Field::parse(field).ok()).collect();
+        let by = parsed.and_then(|fields| By::new(&fields, 1).ok());
+        let views = Views::built_in(&Estimates::default(), 1);
+        let row = |Spreader { hash: _, key, touched: Estimate { value, lower, upper } }: Spreader<ViewKey>| {
+            let shown = by.as_ref().map(|by| by.show(&key, views.facts(), |_, _| ()));
+            let values = shown.iter().flat_map(|shown| shown.values());
+            let values: Vec<String> =
+                values.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+            SpreadRow { key: values.join(" "), value, lower, upper: upper.saturating_add(self.missing) }
+        };
+        SpreadAnswer {
+            name: name.to_owned(),
+            by: fields.to_vec(),
+            confidence: SPREAD_CONFIDENCE,
+            routers: self.routers.len(),
+            rows: self.all.survey().top(top).into_iter().filter(|found| found.touched.value > 0).map(row).collect(),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! A line: a report, a tombstone, or what is neither. Its sketches are unpacked here, on all CPUs.
+
+use std::{num::NonZero, thread};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use weir_common::ledger::Tally;
+use weir_config::view::ViewKey;
+use weir_report::{
+    Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA,
+    sketches::{ListSketch, decode, key_id},
+};
+use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
+
+/// The most memory that the image of a spread sketch may ask for: some ten times that of weir's own.
+const SPREAD_BYTES_MAX: usize = 16 << 20;
+
+/// What a line is.
+#[derive(Debug)]
+pub enum Parsed {
+    /// A report.
+    Report(Box<Report>),
+    /// A tombstone.
+    Tombstone(Tombstone),
+    /// Neither, for this reason.
+    Unreadable(String),
+}
+
+/// Who sent a report.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+pub struct Sender {
+    /// Its identity.
+    pub id: String,
+    /// The run of the daemon.
+    pub boot_id: String,
+    /// The number of the report.
+    #[serde(default)]
+    pub seq: u64,
+    /// Its name for people.
+    #[serde(default)]
+    pub name: String,
+    /// Its site.
+    #[serde(default)]
+    pub site: Option<String>,
+}
+
+/// A report.
+#[derive(Debug)]
+pub struct Report {
+    /// Who sent it.
+    pub sender: Sender,
+    /// The run and the number of the report before.
+    pub previous: Option<(String, u64)>,
+    /// When its window began.
+    pub start: Timestamp,
+    /// When its window ended.
+    pub end: Timestamp,
+    /// Everything seen, each packet once.
+    pub seen: Tally,
+    /// Of that, what was lost.
+    pub lost: Tally,
+    /// Of that, what sampling left out.
+    pub sampled_out: Tally,
+    /// Its sketches.
+    pub sketches: Option<Unpacked>,
+}
+
+/// The sketches of a report.
+#[derive(Debug)]
+pub struct Unpacked {
+    /// When the first of their windows began.
+    pub start: Timestamp,
+    /// When the last one ended.
+    pub end: Timestamp,
+    /// Distinct counts.
+    pub distinct: Vec<Counted<HyperLogLog>>,
+    /// Lists.
+    pub lists: Vec<ListSketch>,
+    /// Distinct counts by key, with the fields of a key.
+    pub spread: Vec<(Vec<String>, Counted<Spread<ViewKey>>)>,
+    /// Sketches that could not be read: their names, and why.
+    pub broken: Vec<(String, String)>,
+}
+
+/// A distinct count.
+#[derive(Debug)]
+pub struct Counted<S> {
+    /// What is counted.
+    pub name: String,
+    /// The fingerprint of the key of its hashes.
+    pub key_id: u64,
+    /// Packets of which each may belong to one more value.
+    pub missing: u64,
+    /// The sketch.
+    pub sketch: S,
+}
+
+/// Reports that will never come.
+#[derive(Debug)]
+pub struct Tombstone {
+    /// Whose they are.
+    pub sender: Sender,
+    /// The first one.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+    /// Why they are lost.
+    pub reason: Reason,
+}
+
+/// The fields that are read. All others are passed over.
+#[derive(Deserialize)]
+struct Fields {
+    schema: String,
+    observer: Sender,
+    #[serde(default)]
+    previous: Option<String>,
+    #[serde(default)]
+    window: Option<Window>,
+    #[serde(default)]
+    totals: Option<Sums>,
+    #[serde(default)]
+    interfaces: Vec<Interface>,
+    #[serde(default)]
+    sketches: Option<Sketches>,
+    #[serde(default)]
+    first_seq: Option<u64>,
+    #[serde(default)]
+    last_seq: Option<u64>,
+    #[serde(default)]
+    reason: Option<Reason>,
+}
+
+#[derive(Deserialize)]
+struct Window {
+    start: Timestamp,
+    end: Timestamp,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+struct Sums {
+    packets: u64,
+    bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct Interface {
+    ledger: Ledger,
+}
+
+#[derive(Deserialize)]
+struct Ledger {
+    #[serde(default)]
+    sampled_out: Sums,
+    #[serde(default)]
+    lost: std::collections::BTreeMap<String, Sums>,
+}
+
+impl From<Sums> for Tally {
+    fn from(Sums { packets, bytes }: Sums) -> Self {
+        Self::new(packets, bytes)
+    }
+}
+
+/// Parses lines on all CPUs; the order stays.
+pub fn parse_all(lines: &[String]) -> Vec<Parsed> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(8);
+    let part = lines.len().div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        let parts: Vec<_> = lines.chunks(part).map(|lines| scope.spawn(|| parse_part(lines))).collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
+    })
+}
+
+fn parse_part(lines: &[String]) -> Vec<Parsed> {
+    lines.iter().map(|line| parse(line)).collect()
+}
+
+/// Parses a line.
+pub fn parse(line: &str) -> Parsed {
+    let fields: Fields = match serde_json::from_str(line) {
+        Ok(fields) => fields,
+        Err(error) => return Parsed::Unreadable(error.to_string()),
+    };
+    match &*fields.schema {
+        SCHEMA => report(fields),
+        TOMBSTONE_SCHEMA => tombstone(fields),
+        other => Parsed::Unreadable(format!("the schema {other:?} is unknown (have: {SCHEMA}, {TOMBSTONE_SCHEMA})")),
+    }
+}
+
+fn report(fields: Fields) -> Parsed {
+    let Fields { observer, previous, window, totals, interfaces, sketches, .. } = fields;
+    let (Some(window), Some(totals)) = (window, totals) else {
+        return Parsed::Unreadable("the report has no window or no totals".to_owned());
+    };
+    let lost = interfaces.iter().flat_map(|interface| interface.ledger.lost.values());
+    Parsed::Report(Box::new(Report {
+        previous: previous.and_then(|id| previous_of(&observer.id, &id)),
+        sender: observer,
+        start: window.start,
+        end: window.end,
+        seen: totals.into(),
+        lost: lost.copied().map(Tally::from).sum(),
+        sampled_out: interfaces.iter().map(|interface| Tally::from(interface.ledger.sampled_out)).sum(),
+        sketches: sketches.map(unpack),
+    }))
+}
+
+/// The run and the number in an id of this observer.
+fn previous_of(observer: &str, id: &str) -> Option<(String, u64)> {
+    let (boot_id, seq) = id.strip_prefix(observer)?.strip_prefix('/')?.split_once('/')?;
+    Some((boot_id.to_owned(), seq.parse().ok()?))
+}
+
+fn tombstone(fields: Fields) -> Parsed {
+    let Fields { observer, first_seq, last_seq, reason, .. } = fields;
+    match (first_seq, last_seq, reason) {
+        (Some(first), Some(last), Some(reason)) if first <= last => {
+            Parsed::Tombstone(Tombstone { sender: observer, first, last, reason })
+        }
+        _ => Parsed::Unreadable("the tombstone does not say which reports it stands for".to_owned()),
+    }
+}
+
+fn unpack(sketches: Sketches) -> Unpacked {
+    let Sketches { start, end, windows: _, distinct, lists, spread } = sketches;
+    let mut unpacked = Unpacked { start, end, distinct: Vec::new(), lists, spread: Vec::new(), broken: Vec::new() };
+    for one in distinct {
+        let read = |key_id| {
+            let image = decode(&one.hll).ok_or("it is not base64")?;
+            let sketch = hll::read(&image, key_id).map_err(|error| error.to_string())?;
+            if sketch.precision() == one.lg_k {
+                Ok(sketch)
+            } else {
+                Err("its lg_k is not that of its image".to_owned())
+            }
+        };
+        match key_id(&one.key_id).ok_or("its key_id is no fingerprint".to_owned()).and_then(|id| Ok((id, read(id)?))) {
+            Ok((key_id, sketch)) => {
+                unpacked.distinct.push(Counted { name: one.name, key_id, missing: one.missing_packets, sketch });
+            }
+            Err(why) => unpacked.broken.push((one.name, why)),
+        }
+    }
+    for one in spread {
+        let read = || {
+            let image = decode(&one.image).ok_or("it is not base64")?;
+            Spread::<ViewKey>::from_image(&image, SPREAD_BYTES_MAX).map_err(|error| error.to_string())
+        };
+        match read() {
+            Ok(sketch) if key_id(&one.key_id) == Some(sketch.key_id()) => {
+                let key_id = sketch.key_id();
+                let counted = Counted { name: one.name, key_id, missing: one.missing_packets, sketch };
+                unpacked.spread.push((one.by, counted));
+            }
+            Ok(_) => unpacked.broken.push((one.name, "its key_id is not that of its image".to_owned())),
+            Err(why) => unpacked.broken.push((one.name, why)),
+        }
+    }
+    unpacked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A report with every field.
+    const GOLDEN: &str = include_str!("../../report/tests/golden/report.json");
+
+    #[test]
+    fn a_report_is_read_with_its_sketches() {
+        let Parsed::Report(report) = parse(GOLDEN) else { panic!() };
+        assert_eq!((&*report.sender.name, report.sender.seq), ("edge-1", 42));
+        assert_eq!(report.previous, Some(("b41d".to_owned(), 41)));
+        assert!(report.seen.packets > 1_000_000 && report.lost.packets > 0);
+        let sketches = report.sketches.unwrap();
+        assert_eq!((sketches.distinct.len(), sketches.lists.len(), sketches.broken.len()), (1, 2, 1));
+        assert_eq!(sketches.distinct[0].sketch.bounds().value, 3, "three registers of sixteen");
+        assert_eq!(sketches.broken[0].0, "ports_per_source");
+    }
+
+    #[test]
+    fn what_is_no_report_says_why() {
+        let why = |line: &str| match parse(line) {
+            Parsed::Unreadable(why) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(why("{}").contains("missing field"));
+        assert!(why("ok").contains("expected"));
+        let observer = r#""observer":{"id":"a","boot_id":"b"}"#;
+        assert!(why(&format!(r#"{{"schema":"weir.report/9",{observer}}}"#)).contains("weir.report/9"));
+        assert!(why(&format!(r#"{{"schema":"weir.report/1",{observer}}}"#)).contains("no window"));
+        assert!(why(&format!(r#"{{"schema":"weir.tombstone/1",{observer},"first_seq":3}}"#)).contains("which reports"));
+        let lines = [GOLDEN.replace('\n', ""), "{}".to_owned(), GOLDEN.replace('\n', "")];
+        let kinds: Vec<bool> = parse_all(&lines).iter().map(|line| matches!(line, Parsed::Report(_))).collect();
+        assert_eq!(kinds, [true, false, true], "the order stays");
+    }
+}

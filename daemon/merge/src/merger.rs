@@ -1,0 +1,230 @@
+//! Takes reports one by one, and puts each where it belongs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use crate::{
+    answer::{Answer, Defect, SCHEMA, What, WindowAnswer},
+    arrivals::Arrivals,
+    group::{Group, Kind, Router},
+    line::{Parsed, Report, Unpacked},
+};
+
+/// The most windows: each takes some megabytes.
+pub const GROUPS_MAX: usize = 256;
+const DAY_SECONDS: i64 = 86_400;
+/// What sums do not tell.
+const NOTE: &str = "a packet that passed two routers counts at both: in totals and lists. Distinct counts, floods and \
+                    scans count each value once";
+
+/// What has a window of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// All routers together.
+    #[default]
+    All,
+    /// Each site.
+    Site,
+    /// Each router.
+    Router,
+}
+
+/// How to merge.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The length of a window; `None`: all reports are in one.
+    pub window: Option<Duration>,
+    /// What has a window of its own.
+    pub by: By,
+    /// How many rows lists have.
+    pub top: usize,
+}
+
+/// There are more windows than fit into the memory.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the reports are of more than {GROUPS_MAX} windows: choose longer ones by --window, or merge fewer files at a time"
+)]
+pub struct TooMany;
+
+/// Everything that was merged so far.
+#[derive(Debug)]
+pub struct Merger {
+    settings: Settings,
+    arrivals: Arrivals,
+    routers: HashMap<String, Router>,
+    ids: Vec<String>,
+    groups: BTreeMap<(i128, Option<String>), Group>,
+    /// Which routers have which kind of key, and how many reports of them.
+    kinds: BTreeMap<(String, Kind), BTreeMap<Router, u64>>,
+    refused: BTreeMap<(What, Router, String), u64>,
+    unreadable: u64,
+    why: Option<String>,
+    reports: u64,
+    with_sketches: u64,
+}
+
+impl Merger {
+    /// Nothing yet.
+    pub fn new(settings: Settings) -> Self {
+        let (arrivals, routers, ids, groups, kinds, refused) = Default::default();
+        let (unreadable, why, reports, with_sketches) = Default::default();
+        Self { settings, arrivals, routers, ids, groups, kinds, refused, unreadable, why, reports, with_sketches }
+    }
+
+    /// How many reports were merged.
+    pub const fn reports(&self) -> u64 {
+        self.reports
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    ///
+    /// There are too many windows.
+    pub fn add(&mut self, line: Parsed) -> Result<(), TooMany> {
+        match line {
+            Parsed::Report(report) => self.report(*report),
+            Parsed::Tombstone(tombstone) => {
+                self.arrivals.bury(tombstone);
+                Ok(())
+            }
+            Parsed::Unreadable(why) => {
+                self.unreadable += 1;
+                self.why.get_or_insert(why);
+                Ok(())
+            }
+        }
+    }
+
+    fn report(&mut self, mut report: Report) -> Result<(), TooMany> {
+        if !self.arrivals.add(&report) {
+            return Ok(());
+        }
+        self.reports += 1;
+        let router = self.router(&report.sender.id);
+        let of = match self.settings.by {
+            By::All => None,
+            By::Site => Some(report.sender.site.clone().unwrap_or_else(|| "(no site)".to_owned())),
+            By::Router => Some(report.sender.name.clone()),
+        };
+        let sketches = report.sketches.take();
+        self.group(report.start, of.clone())?.count(router, &report);
+        let Some(sketches) = sketches else { return Ok(()) };
+        self.with_sketches += 1;
+        self.sketches(router, of, sketches)
+    }
+
+    fn sketches(&mut self, router: Router, of: Option<String>, mut sketches: Unpacked) -> Result<(), TooMany> {
+        let day = sketches.start.as_second().div_euclid(DAY_SECONDS);
+        let counts = sketches.distinct.iter().map(|one| (one.name.clone(), one.key_id, one.sketch.precision()));
+        let spreads = sketches.spread.iter().map(|(_, one)| (one.name.clone(), one.key_id, 0));
+        for (name, key_id, lg_k) in counts.chain(spreads).collect::<Vec<_>>() {
+            *self.kinds.entry((name, Kind { day, key_id, lg_k })).or_default().entry(router).or_default() += 1;
+        }
+        for (name, why) in std::mem::take(&mut sketches.broken) {
+            *self.refused.entry((What::BrokenSketch, router, format!("{name}: {why}"))).or_default() += 1;
+        }
+        for (name, mismatch) in self.group(sketches.start, of)?.add(router, day, sketches) {
+            *self.refused.entry((What::OtherGeometry, router, format!("{name}: {mismatch}"))).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn router(&mut self, id: &str) -> Router {
+        if let Some(router) = self.routers.get(id) {
+            return *router;
+        }
+        let router = self.ids.len() as Router;
+        self.ids.push(id.to_owned());
+        self.routers.insert(id.to_owned(), router);
+        router
+    }
+
+    /// The window that has this time.
+    fn group(&mut self, time: Timestamp, of: Option<String>) -> Result<&mut Group, TooMany> {
+        let length = self.settings.window.map_or(i128::MAX, |window| window.as_nanos().max(1) as i128);
+        let nth = time.as_nanosecond().div_euclid(length);
+        let place = (nth, of);
+        if self.groups.len() == GROUPS_MAX && !self.groups.contains_key(&place) {
+            return Err(TooMany);
+        }
+        Ok(self.groups.entry(place).or_insert_with(|| Group::new(time)))
+    }
+
+    /// The key and the number of registers that most routers have for this on a day.
+    fn of_fleet(&self) -> BTreeMap<(&str, i64, bool), Kind> {
+        let mut most: BTreeMap<(&str, i64, bool), (usize, u64, Kind)> = BTreeMap::new();
+        for ((name, kind), routers) in &self.kinds {
+            let count = (routers.len(), routers.values().sum::<u64>(), *kind);
+            let place = (&**name, kind.day, kind.lg_k == 0);
+            let known = most.entry(place).or_insert(count);
+            if (count.0, count.1) > (known.0, known.1) {
+                *known = count;
+            }
+        }
+        most.into_iter().map(|(place, (.., kind))| (place, kind)).collect()
+    }
+
+    /// The answer.
+    pub fn finish(self) -> Answer {
+        let fleet = self.of_fleet();
+        let of_fleet = |name: &str, kind: Kind| fleet.get(&(name, kind.day, kind.lg_k == 0)) == Some(&kind);
+        let windows: Vec<WindowAnswer> =
+            self.groups.iter().map(|((_, of), group)| group.answer(of.clone(), self.settings.top, of_fleet)).collect();
+        let mut defects = self.arrivals.defects();
+        defects.extend(self.foreign(&fleet));
+        defects.extend(self.refused.iter().map(|((what, router, detail), reports)| Defect {
+            detail: detail.clone(),
+            ..self.defect(*what, *router, *reports)
+        }));
+        if let Some(why) = self.why {
+            let (observer, name) = Default::default();
+            defects.push(Defect { what: What::Unreadable, observer, name, reports: self.unreadable, detail: why });
+        }
+        defects.sort_by(|one, other| (one.what, &one.name, &one.detail).cmp(&(other.what, &other.name, &other.detail)));
+        Answer {
+            schema: SCHEMA,
+            reports: self.reports,
+            with_sketches: self.with_sketches,
+            note: NOTE,
+            windows,
+            defects,
+        }
+    }
+
+    fn defect(&self, what: What, router: Router, reports: u64) -> Defect {
+        let observer = self.ids[router as usize].clone();
+        Defect { what, name: self.arrivals.name(&observer), observer, reports, detail: String::new() }
+    }
+
+    /// The routers whose sketches are not those of the fleet, each once for each kind of key.
+    fn foreign(&self, fleet: &BTreeMap<(&str, i64, bool), Kind>) -> Vec<Defect> {
+        let mut all: BTreeMap<(What, Router, String), (BTreeSet<&str>, u64)> = BTreeMap::new();
+        for ((name, kind), routers) in &self.kinds {
+            let Some(usual) = fleet.get(&(&**name, kind.day, kind.lg_k == 0)).filter(|usual| *usual != kind) else {
+                continue;
+            };
+            let (what, detail) = if kind.key_id == usual.key_id {
+                (What::OtherLgK, format!("lg_k {} instead of {}", kind.lg_k, usual.lg_k))
+            } else {
+                let size = if kind.lg_k == usual.lg_k { String::new() } else { format!(", lg_k {}", kind.lg_k) };
+                (What::ForeignKey, format!("key_id {:016x}{size} instead of {:016x}", kind.key_id, usual.key_id))
+            };
+            for (router, reports) in routers {
+                let (names, most) = all.entry((what, *router, detail.clone())).or_default();
+                names.insert(name);
+                *most = (*most).max(*reports);
+            }
+        }
+        let defect = |((what, router, detail), (names, reports)): ((What, Router, String), (BTreeSet<&str>, u64))| {
+            let names: Vec<&str> = names.into_iter().collect();
+            Defect { detail: format!("{detail}: {}", names.join(", ")), ..self.defect(what, router, reports) }
+        };
+        all.into_iter().map(defect).collect()
+    }
+}

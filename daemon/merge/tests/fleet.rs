@@ -1,0 +1,486 @@
+//! The truth about a fleet: routers with overlapping traffic, of which some report late, twice, never, with another
+//! number of registers or with another key. The sketches are those of the product, from records on.
+//!
+//! `WEIR_FLEET=full` takes 200 routers and 100 windows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::PathBuf,
+    process,
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use weir_common::{
+    flow::{Address, FlowKey},
+    ledger::{Ledger, Tally},
+    record::Record,
+};
+use weir_config::{self as config, Export, ExportViews};
+use weir_datapath::{
+    edge::Edge,
+    interface::{Counts, MeasuredInterface},
+};
+use weir_measure::{
+    keys::Keys,
+    order::Closed,
+    question::Views,
+    seen::{self, Rotation},
+    shard::Shard,
+    window::Span,
+};
+use weir_merge::{
+    Answer, By, Settings,
+    answer::{What, WindowAnswer},
+};
+use weir_report::{
+    Encoded, Reason, Report,
+    alerting::Alerts,
+    closing::{Closing, Times},
+    observer::Observer,
+    sketches::SketchExporter,
+};
+use weir_sketch::hash::{Key, mix};
+
+const SECRET: Key = Key([1, 2]);
+const OTHER_SECRET: Key = Key([3, 4]);
+const START: i64 = 1_763_942_400;
+const SECONDS: u64 = 10;
+/// Sources of the whole fleet. Each router sees a third of them.
+const SOURCES: u64 = 3_000;
+/// Records of a router in a window.
+const RECORDS: u64 = 600;
+/// Sources that are large.
+const LARGE: u64 = 30;
+const TOP: usize = 20;
+
+/// How large the fleet is.
+#[derive(Clone, Copy)]
+struct Size {
+    routers: u64,
+    windows: u64,
+}
+
+impl Size {
+    fn chosen() -> Self {
+        match env::var("WEIR_FLEET").as_deref() {
+            Ok("full") => Self { routers: 200, windows: 100 },
+            _ => Self { routers: 12, windows: 8 },
+        }
+    }
+}
+
+/// What a router is like.
+fn lg_k(router: u64) -> u32 {
+    if router == 3 || router == 7 { 11 } else { 12 }
+}
+
+fn secret(router: u64) -> Key {
+    if router == 5 { OTHER_SECRET } else { SECRET }
+}
+
+/// A number that chance has chosen, below `below`.
+fn draw(below: u64, of: [u64; 4]) -> u64 {
+    of.into_iter().fold(0, |state, part| mix(state ^ part)) % below
+}
+
+/// A flow and its packets. The first ones are of large sources, which most routers see; a small source is seen by one
+/// or two of three routers.
+fn record(router: u64, window: u64, nth: u64) -> Record {
+    let chance = |what| draw(1 << 32, [router, window, nth, what]);
+    let is_large = nth < LARGE && (router + nth) % 5 != 0;
+    let (source, packets, bytes) = if is_large {
+        (nth, 40 + chance(1) % 9, (3e6 * 0.85_f64.powi(nth as i32)) as u64 + chance(6) % 1_000)
+    } else {
+        (LARGE + (chance(2) % (SOURCES / 3)) * 3 + (router + chance(3) % 2) % 3, 1, 60 + chance(6) % 1_400)
+    };
+    let [src, dst] = [0x0a00_0000 + source, 0xc633_6400 + chance(4) % 900];
+    let [src, dst] = [src, dst].map(|word| Address::from_v4_word((word as u32).to_be()));
+    let key = FlowKey::new(src, dst, 6, 0).with_ports(50_000 + (chance(5) % 2) as u16, 443);
+    Record { key, packets: packets as u32, bytes, sampling: 1, ..Record::default() }
+}
+
+/// What is true of a window.
+#[derive(Default)]
+struct Truth {
+    /// Of all routers.
+    total: Tally,
+    by_source: BTreeMap<String, Tally>,
+    /// Of those of the fleet's key and size.
+    sources: BTreeSet<String>,
+    flows: BTreeSet<[u8; 16]>,
+}
+
+/// One router, which measures one window after the other.
+struct Router {
+    number: u64,
+    closing: Closing,
+    shard: Option<Box<Shard>>,
+}
+
+impl Router {
+    fn new(number: u64) -> Self {
+        let export = Export {
+            views: ExportViews::All,
+            every: Duration::from_secs(SECONDS),
+            lg_k: lg_k(number),
+            ..Export::default()
+        };
+        let mut config = config::Config { export, ..config::Config::default() };
+        config.estimates.top_error = 0.005;
+        config.estimates.unique_error = 0.016;
+        config.seen_flows.capacity = 10_000;
+        config.standard_views.retain(|view| ["sources", "services"].contains(&view.name()));
+        config.observer = config::Observer { name: Some(format!("edge-{number}")), site: Some(site(number)) };
+        let views = Views::new(&config, 1).unwrap();
+        let mut keys = Keys::new(secret(number), Key([9, number]), at(0));
+        let shard = keys.shard(&config.estimates, &views);
+        let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
+        let closing = Closing {
+            key_id: keys.id(),
+            keys,
+            seen,
+            rotation: Rotation::new(config.seen_flows.generation, None),
+            interfaces: 1,
+            views,
+            asks: Vec::new(),
+            observer: Observer::of_replay(&config.observer, number),
+            memory_bytes: 0,
+            cpu_time: Duration::ZERO,
+            last: None,
+            alerts: Alerts::default(),
+            exporter: SketchExporter::new(config.export.clone()),
+        };
+        Self { number, closing, shard: Some(shard) }
+    }
+
+    fn report(&mut self, window: u64, records: &[Record]) -> Report {
+        let mut shard = self.shard.take().unwrap();
+        shard.absorb(records, &self.closing.seen);
+        shard.settle(&self.closing.seen);
+        let mut edge = Edge::empty(1);
+        edge.counters[0].seen = records.iter().map(Record::tally).sum();
+        let mut closed = [Closed::new(shard, edge)];
+        // A clock that is 90 s wrong would only move the window.
+        let span = Span {
+            start: at(window),
+            end: at(window + 1),
+            length: Duration::from_secs(SECONDS),
+            clock_step: None,
+            late_packets: None,
+            untimed_packets: None,
+        };
+        self.closing.advance(at(window + 1));
+        let report = self.closing.report(&mut closed, span, Vec::new(), None, account, Vec::new()).unwrap();
+        let time = |nth: u64| Duration::from_secs(SECONDS * nth);
+        self.closing.rotate(Times { span, begin: time(window), end: time(window + 1) });
+        let [Closed { mut shard, .. }] = closed;
+        shard.clear();
+        self.closing.keys.equip(&mut shard);
+        self.shard = Some(shard);
+        assert_eq!(report.observer.name, format!("edge-{}", self.number));
+        report
+    }
+}
+
+fn account(_: &[Ledger]) -> Vec<MeasuredInterface> {
+    vec![MeasuredInterface {
+        slot: 0,
+        name: "wan0".to_owned(),
+        earlier_name: None,
+        index: None,
+        alias: None,
+        mode: "replay",
+        counts: Counts::Packets,
+        direction: None,
+        feeds: "all",
+        coverage: None,
+        coverage_bytes: None,
+        blind: None,
+        trouble: None,
+    }]
+}
+
+fn site(router: u64) -> String {
+    format!("site-{}", router % 4)
+}
+
+fn at(window: u64) -> Timestamp {
+    Timestamp::from_second(START + (SECONDS * window) as i64).unwrap()
+}
+
+/// What happens to a report on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Arrives,
+    Late,
+    Twice,
+    Missing,
+    Dropped,
+}
+
+/// The last report of a router always arrives: otherwise nobody could know that it is missing.
+fn fate(size: Size, router: u64, window: u64) -> Fate {
+    let is_inside = (1..size.windows - 1).contains(&window);
+    match (draw(100, [router, window, 0, 7]), is_inside) {
+        (0, true) if router % 10 == 1 => Fate::Dropped,
+        (0, true) => Fate::Missing,
+        (1, _) => Fate::Twice,
+        (2..7, true) if window + 3 < size.windows => Fate::Late,
+        _ => Fate::Arrives,
+    }
+}
+
+/// The fates of the reports of a small fleet are chosen, so that each occurs.
+fn chosen_fate(size: Size, router: u64, window: u64) -> Fate {
+    if size.routers > 100 {
+        return fate(size, router, window);
+    }
+    match (router, window) {
+        (2, 3) | (9, 1) => Fate::Missing,
+        (1, 4) => Fate::Dropped,
+        (4, 2) => Fate::Twice,
+        (6, 1) | (0, 3) | (8, 2) => Fate::Late,
+        _ => Fate::Arrives,
+    }
+}
+
+/// The reports as they arrive, and the truth about those that do.
+struct Fleet {
+    lines: Vec<String>,
+    truths: Vec<Truth>,
+    fates: BTreeMap<(u64, &'static str), u64>,
+    fleet_key: String,
+}
+
+impl Fleet {
+    fn new(size: Size) -> Self {
+        let mut fleet = Self {
+            lines: Vec::new(),
+            truths: (0..size.windows).map(|_| Truth::default()).collect(),
+            fates: BTreeMap::new(),
+            fleet_key: String::new(),
+        };
+        // By the time of arrival: those of a window come after its end, and late ones three windows later.
+        let mut arriving: Vec<(u64, u64, String)> = Vec::new();
+        for number in 0..size.routers {
+            let mut router = Router::new(number);
+            for window in 0..size.windows {
+                let records: Vec<Record> = (0..RECORDS).map(|nth| record(number, window, nth)).collect();
+                let report = router.report(window, &records);
+                if number == 0 {
+                    fleet.fleet_key.clone_from(&report.key_id);
+                }
+                let line = String::from_utf8(Encoded::new(&report).line.to_vec()).unwrap();
+                let fate = chosen_fate(size, number, window);
+                let mut count = |name| *fleet.fates.entry((number, name)).or_default() += 1;
+                match fate {
+                    Fate::Arrives => arriving.push((window, number, line)),
+                    Fate::Late => {
+                        count("late");
+                        arriving.push((window + 3, number, line));
+                    }
+                    Fate::Twice => {
+                        count("twice");
+                        arriving.push((window + 1, number, line.clone()));
+                        arriving.push((window, number, line));
+                    }
+                    Fate::Missing => count("missing"),
+                    Fate::Dropped => {
+                        count("dropped");
+                        arriving.push((window, number, tombstone(&report)));
+                    }
+                }
+                if !matches!(fate, Fate::Missing | Fate::Dropped) {
+                    let is_fleet = lg_k(number) == 12 && secret(number) == SECRET;
+                    fleet.truths[window as usize].add(&records, is_fleet);
+                }
+            }
+        }
+        arriving.sort_by_key(|(time, router, _)| (*time, *router));
+        fleet.lines = arriving.into_iter().map(|(.., line)| line.trim().to_owned()).collect();
+        fleet
+    }
+
+    fn merged(&self, settings: Settings) -> Answer {
+        let file = Scratch::new(&self.lines.join("\n"));
+        weir_merge::merge(std::slice::from_ref(&file.0), settings, false).unwrap()
+    }
+
+    /// How many reports had this fate.
+    fn fate(&self, name: &str) -> u64 {
+        self.fates.iter().filter(|((_, fate), _)| *fate == name).map(|(_, count)| count).sum()
+    }
+}
+
+fn tombstone(report: &Report) -> String {
+    let weir_report::Observer { id, boot_id, seq, .. } = &report.observer;
+    let reason = Reason::SpoolFull.name();
+    format!(
+        r#"{{"schema":"weir.tombstone/1","id":"{id}/{boot_id}/{seq}-{seq}","observer":{{"id":"{id}","boot_id":"{boot_id}"}},"first_seq":{seq},"last_seq":{seq},"reports":1,"reason":"{reason}"}}"#
+    )
+}
+
+impl Truth {
+    fn add(&mut self, records: &[Record], is_fleet: bool) {
+        for record in records {
+            let source = record.key.src_ip().to_string();
+            self.total.add(record.tally());
+            self.by_source.entry(source.clone()).or_default().add(record.tally());
+            if is_fleet {
+                let text = format!("{source} {} {}", record.key.dst_ip(), record.key.src_port());
+                let mut flow = [0; 16];
+                for (nth, byte) in text.bytes().enumerate() {
+                    flow[nth % 16] = u8::rotate_left(flow[nth % 16], 3) ^ byte.wrapping_mul(31).wrapping_add(nth as u8);
+                }
+                self.flows.insert(flow);
+                self.sources.insert(source);
+            }
+        }
+    }
+
+    /// The largest sources by bytes.
+    fn top(&self) -> Vec<&str> {
+        let mut all: Vec<_> = self.by_source.iter().map(|(key, tally)| (tally.bytes, &**key)).collect();
+        all.sort_by_key(|(bytes, key)| (std::cmp::Reverse(*bytes), *key));
+        all.into_iter().take(TOP).map(|(_, key)| key).collect()
+    }
+
+    /// How many of the two distinct counts are outside their bounds. Sums have to hold always.
+    fn failures(&self, window: &WindowAnswer) -> usize {
+        assert_eq!((window.totals.packets, window.totals.bytes), (self.total.packets, self.total.bytes));
+        let list = window.lists.iter().find(|list| list.name == "sources").unwrap();
+        let rows: Vec<&str> = list.by_bytes.iter().map(|row| &*row.key).collect();
+        assert_eq!(rows, self.top());
+        for row in list.by_bytes.iter().chain(&list.by_packets) {
+            let truth = self.by_source[&row.key];
+            assert!(row.bytes.lower <= truth.bytes && truth.bytes <= row.bytes.upper, "{row:?}: {truth:?}");
+            assert!(row.packets.lower <= truth.packets && truth.packets <= row.packets.upper, "{row:?}: {truth:?}");
+        }
+        for (key, truth) in self.by_source.iter().filter(|(key, _)| !rows.contains(&key.as_str())) {
+            let most = list.by_bytes.last().map_or(0, |row| row.bytes.upper).max(list.others.bytes);
+            assert!(truth.bytes <= most, "{key} has {truth:?}, and others at most {most}");
+        }
+        let fails = |(name, truth): (&str, usize)| {
+            let count = window.distinct.iter().find(|count| count.name == name && count.is_fleet).unwrap();
+            !(count.lower..=count.upper).contains(&(truth as u64))
+        };
+        [("unique.src_ip", self.sources.len()), ("unique.flows", self.flows.len())]
+            .into_iter()
+            .filter(|one| fails(*one))
+            .count()
+    }
+}
+
+/// A file that is removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(content: &str) -> Self {
+        let path = env::temp_dir().join(format!("weir-fleet-{}-{}", process::id(), content.len()));
+        fs::write(&path, content).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The defects of this kind: the name of the router, and how many reports.
+fn defects(answer: &Answer, what: What) -> BTreeMap<&str, u64> {
+    answer.defects.iter().filter(|one| one.what == what).map(|one| (&*one.name, one.reports)).collect()
+}
+
+#[test]
+fn a_fleet_answers_truly_and_names_every_defect() {
+    let size = Size::chosen();
+    let fleet = Fleet::new(size);
+    let window = Some(Duration::from_secs(SECONDS));
+    let answer = fleet.merged(Settings { window, by: By::All, top: TOP });
+    assert_eq!(answer.windows.len() as u64, size.windows);
+    let failures: usize = fleet.truths.iter().zip(&answer.windows).map(|(truth, window)| truth.failures(window)).sum();
+    let counts = 2 * answer.windows.len();
+    assert!(failures * 1_000 <= counts.max(1_000), "{failures} of {counts} distinct counts are outside their bounds");
+
+    let per_router = |name: &'static str| {
+        let of =
+            |((router, fate), count): (&(u64, &str), &u64)| (*fate == name).then(|| (format!("edge-{router}"), *count));
+        fleet.fates.iter().filter_map(of).collect::<BTreeMap<String, u64>>()
+    };
+    for (name, what) in [("missing", What::Gap), ("dropped", What::Tombstone), ("twice", What::Duplicate)] {
+        assert!(fleet.fate(name) > 0, "{name}");
+        let found: BTreeMap<String, u64> =
+            defects(&answer, what).into_iter().map(|(name, reports)| (name.to_owned(), reports)).collect();
+        assert_eq!(found, per_router(name), "{name}");
+    }
+    let late = per_router("late");
+    assert!(late.keys().all(|router| defects(&answer, What::Late).contains_key(&**router)), "{late:?}");
+    let arrived = |router: u64| {
+        size.windows
+            - ["missing", "dropped"]
+                .map(|fate| fleet.fates.get(&(router, fate)).copied().unwrap_or(0))
+                .iter()
+                .sum::<u64>()
+    };
+    assert_eq!(defects(&answer, What::ForeignKey), [("edge-5", arrived(5))].into());
+    assert_eq!(defects(&answer, What::OtherLgK), [("edge-3", arrived(3)), ("edge-7", arrived(7))].into());
+    assert_eq!(defects(&answer, What::OtherGeometry).len() + defects(&answer, What::BrokenSketch).len(), 0);
+}
+
+#[test]
+fn what_is_not_of_the_fleet_stands_apart() {
+    let fleet = Fleet::new(Size { routers: 9, windows: 4 });
+    let answer = fleet.merged(Settings { window: None, by: By::All, top: 5 });
+    let [window] = &answer.windows[..] else { panic!() };
+    let of_name: Vec<_> = window.distinct.iter().filter(|count| count.name == "unique.src_ip").collect();
+    assert_eq!(
+        of_name.iter().map(|count| (count.is_fleet, count.routers, count.lg_k)).collect::<Vec<_>>(),
+        [(true, 6, 12), (false, 2, 11), (false, 1, 12)].into_iter().collect::<Vec<_>>()
+    );
+    assert_eq!(of_name[0].key_id.as_deref(), Some(&*fleet.fleet_key));
+    let sources: BTreeSet<&String> = fleet.truths.iter().flat_map(|truth| &truth.sources).collect();
+    assert!(
+        (of_name[0].lower..=of_name[0].upper).contains(&(sources.len() as u64)),
+        "a source of two windows counts once"
+    );
+
+    let by_site = fleet.merged(Settings { window: None, by: By::Site, top: 5 });
+    let sites: Vec<_> = by_site.windows.iter().map(|window| (window.of.as_deref(), window.routers)).collect();
+    assert_eq!(sites, [(Some("site-0"), 3), (Some("site-1"), 2), (Some("site-2"), 2), (Some("site-3"), 2)]);
+    let packets: u64 = by_site.windows.iter().map(|window| window.totals.packets).sum();
+    assert_eq!(packets, window.totals.packets);
+}
+
+#[test]
+fn counts_of_two_days_are_bounded_and_not_joined() {
+    let reports = |day: u64| {
+        let mut router = Router::new(0);
+        let window = day * 8_640;
+        router.closing.keys.restart(at(window), &router.closing.seen);
+        let mut shard = router.shard.take().unwrap();
+        router.closing.keys.equip(&mut shard);
+        router.shard = Some(shard);
+        let records: Vec<Record> = (0..RECORDS).map(|nth| record(0, day, nth)).collect();
+        let report = router.report(window, &records);
+        let sources: BTreeSet<String> = records.iter().map(|record| record.key.src_ip().to_string()).collect();
+        (report, sources)
+    };
+    let [(mut first, ours), (mut second, theirs)] = [0, 1].map(reports);
+    assert_ne!(first.key_id, second.key_id);
+    for (report, seq) in [(&mut first, 1), (&mut second, 2)] {
+        report.observer.seq = seq;
+    }
+    let lines = [&first, &second].map(|report| String::from_utf8(Encoded::new(report).line.to_vec()).unwrap());
+    let file = Scratch::new(&lines.concat());
+    let answer = weir_merge::merge(&[file.0.clone()], Settings { window: None, by: By::All, top: 5 }, false).unwrap();
+    assert_eq!(defects(&answer, What::ForeignKey), [].into(), "another day is not another fleet");
+    let count = answer.windows[0].distinct.iter().find(|count| count.name == "unique.src_ip").unwrap();
+    let all = ours.union(&theirs).count() as u64;
+    assert_eq!(count.keys, 2);
+    assert!(count.lower <= all && all <= count.upper && count.upper >= ours.len() as u64 + theirs.len() as u64);
+}
