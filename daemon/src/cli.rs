@@ -78,6 +78,9 @@ pub enum Command {
     /// Merge the reports of many routers into one answer: a separate program, weir-merge
     #[command(disable_help_flag = true)]
     Merge(PassedArgs),
+    /// Make the secret of a fleet, or compare that of two routers
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Print a JSON Schema
     #[command(subcommand)]
     Schema(Schema),
@@ -285,6 +288,34 @@ pub struct DetachArgs {
     /// The weir to query.
     #[command(flatten)]
     pub socket: SocketArgs,
+}
+
+/// `weir key`.
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Print a new secret, or write it into a new file that only its owner may read
+    New(KeyNewArgs),
+    /// Print the fingerprint of today's key: routers with the same one have the same secret
+    Id(KeyIdArgs),
+}
+
+/// `weir key new`.
+#[derive(Args, Debug)]
+pub struct KeyNewArgs {
+    /// The file to create
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// `weir key id`.
+#[derive(Args, Debug)]
+pub struct KeyIdArgs {
+    /// The file with the secret [default: `hash_key` of the configuration]
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
 }
 
 /// `weir spool`.

@@ -17,8 +17,8 @@
 //! says what this machine can do.
 //!
 //! [`memory`] plans how much memory all that needs, also for a [`replay`]. [`state`] is kept across restarts. [`needs`]
-//! decides which capabilities are kept. [`show`] prints the results of commands for people. [`external`] runs commands
-//! that are separate programs.
+//! decides which capabilities are kept. [`show`] prints the results of commands for people. [`key`] makes
+//! the secret of a fleet, and [`external`] runs commands that are separate programs.
 
 #![deny(unsafe_code)]
 
@@ -30,6 +30,7 @@ pub mod doctor;
 pub mod external;
 pub mod handover;
 pub mod history;
+pub mod key;
 pub mod memory;
 pub mod needs;
 pub mod pipeline;

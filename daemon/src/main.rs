@@ -15,9 +15,9 @@ use crossbeam::channel::TryRecvError;
 use rustix::{io::Errno, thread::CapabilitySet};
 use weir::{
     cli::{
-        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, ReloadArgs, ReplayArgs, ReportArgs,
-        RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs, SpoolPlaceArgs, SpoolRemoveArgs,
-        StatusArgs, TopArgs,
+        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, KeyCommand, KeyIdArgs, KeyNewArgs,
+        ReloadArgs, ReplayArgs, ReportArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs,
+        SpoolPlaceArgs, SpoolRemoveArgs, StatusArgs, TopArgs,
     },
     control::{
         Directory,
@@ -30,6 +30,7 @@ use weir::{
         bundle::{self, BundleInput},
     },
     external::{self, COLLECT, ExternalError, MERGE},
+    key::{self, KeyCommandError},
     memory::{Memory, allocator},
     pipeline::{self, RunError, Start},
     reload::{Read, Reloaded, aside},
@@ -45,7 +46,7 @@ use weir::{
 };
 use weir_attach::{AttachError, FoundFilters, Nat, Survey, leftovers, netlink::Devices};
 use weir_config::{
-    self as config, Config, Direction, Interface, Mistakes, Mode, OwnFiles, Source, limits::INTERFACES_MAX,
+    self as config, Config, Direction, HashKey, Interface, Mistakes, Mode, OwnFiles, Source, limits::INTERFACES_MAX,
     names::GeoError, slots,
 };
 use weir_datapath::{Cpus, KernelError, capture::input, object_sha256, tap};
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => reload(&args),
         Command::Detach(args) => detach(&args),
         Command::Spool(command) => spool(&command),
+        Command::Key(command) => key(command),
         Command::Schema(Schema::Report) => print(schema::REPORT.trim_end()),
         Command::Schema(Schema::Second) => print(schema::SECOND.trim_end()),
         Command::Schema(Schema::Live) => print(schema::LIVE.trim_end()),
@@ -583,6 +585,26 @@ fn spool_folder(SpoolPlaceArgs { path, config }: &SpoolPlaceArgs) -> Result<Path
         exit: Exit::Usage,
         error: anyhow::anyhow!("the configuration says `spool: {{path: none}}`: nothing waits on disk"),
     })
+}
+
+fn key(command: KeyCommand) -> Result<Exit, Failure> {
+    match command {
+        KeyCommand::New(KeyNewArgs { file: None }) => print(key::new_secret()?),
+        KeyCommand::New(KeyNewArgs { file: Some(path) }) => {
+            key::create(&path).map(|()| Exit::Done).map_err(Failure::from)
+        }
+        KeyCommand::Id(KeyIdArgs { file, config }) => {
+            let hash_key =
+                file.map_or_else(|| Ok(read_config(&config)?.hash_key), |path| Ok::<_, Failure>(HashKey::File(path)))?;
+            print(key::fingerprints(&hash_key, clock::now().wall)?)
+        }
+    }
+}
+
+impl From<KeyCommandError> for Failure {
+    fn from(error: KeyCommandError) -> Self {
+        Self { exit: Exit::Usage, error: error.into() }
+    }
 }
 
 /// Runs a separate program, and returns only if that fails.

@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use weir_config::Estimates;
+use weir_config::{Estimates, Secret};
 use weir_sketch::{Seen, hash::Key};
 
 use crate::{
@@ -28,7 +28,7 @@ const DAY_SECONDS: i64 = 86_400;
 
 /// The secret, and which keys derived from it are in use.
 pub struct Keys {
-    secret: Key,
+    secret: Secret,
     coins: Key,
     /// How many shards were given coins.
     equipped: u64,
@@ -45,8 +45,9 @@ pub struct Keys {
 impl Keys {
     /// The keys derived from `secret`, for a first window that begins at `start`. All coins and places are derived from
     /// `coins`, which must differ in each run.
-    pub fn new(secret: Key, coins: Key, start: Timestamp) -> Self {
-        let (window, places) = (of_day(secret, start), of_window(coins, 0, start));
+    pub fn new(secret: impl Into<Secret>, coins: Key, start: Timestamp) -> Self {
+        let secret = secret.into();
+        let (window, places) = (of_day(&secret, start), of_window(coins, 0, start));
         Self { secret, coins, equipped: 0, window, number: 0, places, earlier: Vec::new() }
     }
 
@@ -57,7 +58,7 @@ impl Keys {
 
     /// Starts again, with a first window that begins at `start` and an empty filter of seen flows.
     pub fn restart(&mut self, start: Timestamp, seen: &Seen) {
-        self.window = of_day(self.secret, start);
+        self.window = of_day(&self.secret, start);
         self.begin(start);
         self.earlier.clear();
         seen.clear_for(self.id());
@@ -67,7 +68,7 @@ impl Keys {
     ///
     /// The filter of seen flows may be rotated at this moment, so the new generation may have the key of either window.
     pub fn advance(&mut self, start: Timestamp, seen: &Seen) {
-        let before = std::mem::replace(&mut self.window, of_day(self.secret, start));
+        let before = std::mem::replace(&mut self.window, of_day(&self.secret, start));
         self.begin(start);
         let generations = seen.key_ids();
         self.earlier.retain(|key| *key != before && generations.contains(&key.id()));
@@ -97,8 +98,17 @@ impl Keys {
 }
 
 /// The key of the UTC day of this instant.
-fn of_day(secret: Key, instant: Timestamp) -> Key {
-    secret.derive(&format!("sketches, day {}", instant.as_second().div_euclid(DAY_SECONDS)))
+fn of_day(secret: &Secret, instant: Timestamp) -> Key {
+    key_of(secret, instant.as_second().div_euclid(DAY_SECONDS))
+}
+
+fn key_of(secret: &Secret, day: i64) -> Key {
+    secret.on(day).derive(&format!("sketches, day {day}"))
+}
+
+/// The fingerprint of the key of a UTC day, counted from 1970: the `key_id` of its reports.
+pub fn id_of_day(secret: &Secret, day: i64) -> u64 {
+    key_of(secret, day).id()
 }
 
 /// The places of a window. They also depend on the start, because in replays the coins may follow from a seed.
@@ -132,6 +142,28 @@ mod tests {
         let other_run = Keys::new(SECRET, Key([5, 6]), at("2026-11-20T12:00:00Z"));
         assert_eq!(other_run.id(), day);
         assert_ne!(Keys::new(Key([1, 3]), COINS, at("2026-11-20T12:00:00Z")).id(), day);
+    }
+
+    #[test]
+    fn a_new_secret_takes_over_with_the_first_window_of_its_day() {
+        let path = std::env::temp_dir().join(format!("weir-turn-{}", std::process::id()));
+        let [old, new] = [SECRET, Key([7, 8])].map(|Key([high, low])| format!("{high:016x}{low:016x}"));
+        std::fs::write(&path, format!("{old}\n2026-11-21 {new}\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let secret = weir_config::HashKey::File(path.clone()).secret();
+        std::fs::remove_file(&path).unwrap();
+        let secret = secret.unwrap();
+        let ids = |secret: Secret| {
+            let mut keys = Keys::new(secret, COINS, at("2026-11-20T23:59:50Z"));
+            let seen = Seen::with_capacity(1_000, 0.01, keys.id());
+            let first = keys.id();
+            keys.advance(at("2026-11-21T00:00:00Z"), &seen);
+            [first, keys.id()]
+        };
+        let [before, after] = ids(secret.clone());
+        assert_eq!([before, after], [ids(SECRET.into())[0], ids(Key([7, 8]).into())[1]]);
+        let day = at("2026-11-21T00:00:00Z").as_second() / DAY_SECONDS;
+        assert_eq!([before, after], [day - 1, day].map(|day| id_of_day(&secret, day)));
     }
 
     #[test]

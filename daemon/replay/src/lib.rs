@@ -178,10 +178,11 @@ pub fn replay_to(
     planned_memory: PlannedMemory,
     listener: &mut dyn Listener,
 ) -> Result<Vec<Broken>, ReplayError> {
-    let key = match options.seed {
-        Some(seed) => Key([seed, !seed]).derive("seed"),
-        None => config.hash_key.key()?,
+    let secret = match options.seed {
+        Some(seed) => Key([seed, !seed]).derive("seed").into(),
+        None => config.hash_key.secret()?,
     };
+    let key = secret.first();
     let views = Views::new(config, 1)?;
     let interface = interface_name(&options.files);
     let asks = options.asks.iter().map(|text| {
@@ -190,7 +191,7 @@ pub fn replay_to(
     let asks = asks.collect::<Result<Vec<_>, _>>()?.concat();
     views.directory.assign(0, &[&interface], None);
     // The first packet determines the day.
-    let mut keys = Keys::new(key, key.derive("coins"), Timestamp::UNIX_EPOCH);
+    let mut keys = Keys::new(secret, key.derive("coins"), Timestamp::UNIX_EPOCH);
     let [first, spare] = [(), ()].map(|()| keys.shard(&config.estimates, &views));
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     // One thread measures, as on a machine with one CPU.

@@ -149,7 +149,7 @@ pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), Run
             }
             None => (None, None, None),
         };
-        let secret = matches!(config.hash_key, HashKey::Random).then_some(setup.key);
+        let secret = matches!(config.hash_key, HashKey::Random).then_some(setup.secret.first());
         let mut handover =
             kernel_side.as_ref().and_then(|(_, flush)| Handover::begin(&inheritance, *flush, secret, window.begin()));
         // Without programs there are no rings and no workers.

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use tracing::warn;
-use weir_config::{Config, HashKey, Interface, SpoolLocation, slots};
+use weir_config::{Config, HashKey, Interface, Secret, SpoolLocation, slots};
 use weir_datapath::{Cpus, Kernel, KernelError, Plan, descriptors, maps::Valves, tap};
 use weir_deliver::spool::{Limits, root::SpoolRoot};
 use weir_measure::{
@@ -13,7 +13,7 @@ use weir_measure::{
     window::Window,
 };
 use weir_report::observer::{Last, Observer};
-use weir_sketch::{Seen, hash::Key};
+use weir_sketch::Seen;
 use weir_system::{clock, lock::LockError};
 
 use super::RunError;
@@ -23,8 +23,8 @@ use crate::{handover::Inheritance, memory::Memory, state::LastReportFile};
 pub struct Setup {
     /// The configuration at the start.
     pub config: Arc<Config>,
-    /// The key that all keys are derived from.
-    pub key: Key,
+    /// The secret that all keys are derived from.
+    pub secret: Secret,
     /// The machine that reports.
     pub observer: Observer,
     /// Where the number of the last report is kept, and the last one.
@@ -55,12 +55,12 @@ impl Setup {
         inheritance: &Inheritance,
     ) -> Result<(Self, Option<Kernel>), RunError> {
         let config = Arc::new(config);
-        let key = match (&config.hash_key, inheritance.secret()) {
-            (HashKey::Random, Some(secret)) => secret,
-            (hash_key, _) => hash_key.key()?,
+        let secret = match (&config.hash_key, inheritance.secret()) {
+            (HashKey::Random, Some(secret)) => secret.into(),
+            (hash_key, _) => hash_key.secret()?,
         };
         // Lock the folders before attaching: a second weir with the same folders must not disturb the first one.
-        let observer = Observer::of_machine(&config.observer, key.derive("run").id() ^ random_run());
+        let observer = Observer::of_machine(&config.observer, secret.first().derive("run").id() ^ random_run());
         let (state, known) =
             directory.map_or(Ok((None, None)), |directory| LastReportFile::open(directory, observer.identity()))?;
         let spools = spools(&config, directory)?;
@@ -70,7 +70,7 @@ impl Setup {
         let views = Views::new(&config, slots(&config.interfaces))?;
         let memory = Memory::plan(&config, &views, &cpus, kernel.is_some());
         memory.check_budget(&config, &views, &cpus)?;
-        Ok((Self { config, key, observer, state, known, spools, cpus, plan, views, memory }, kernel))
+        Ok((Self { config, secret, observer, state, known, spools, cpus, plan, views, memory }, kernel))
     }
 
     /// How many interface slots there are.
@@ -112,12 +112,12 @@ impl FirstWindow {
     ///
     /// The system has no random numbers.
     pub fn new(setup: &Setup, inheritance: &mut Inheritance) -> Result<Self, RunError> {
-        let Setup { config, key, .. } = setup;
+        let Setup { config, secret, .. } = setup;
         let last_end = inheritance.state().map(|state| state.until);
         let (now, interval) = (clock::now(), config.report.interval);
         let first = || Window::first(now, interval, config.report.first_window);
         let window = last_end.map_or_else(first, |end| Window::resume(end, now, interval));
-        let keys = Keys::new(*key, HashKey::Random.key()?, window.start());
+        let keys = Keys::new(secret.clone(), HashKey::Random.key()?, window.start());
         let empty = seen::filter(&config.seen_flows, keys.id());
         let (seen, begun) = inheritance.seen(&empty).unwrap_or((empty, None));
         let rotation = Rotation::new(config.seen_flows.generation, begun.or(Some(clock::now().monotonic)));

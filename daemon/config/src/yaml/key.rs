@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use jiff::civil::{Date, date};
 use serde::{Serialize, Serializer};
 use weir_sketch::hash::Key;
 use weir_system::plain_file::open_regular;
@@ -12,8 +13,8 @@ use super::secret::Exposed;
 /// The number of hex digits of a key, which has 128 bits.
 pub const KEY_DIGITS: usize = 32;
 
-/// The most bytes that are read from a key file: the digits, with white space around them.
-const KEY_FILE_MAX: u64 = 256;
+/// The most bytes that are read from a key file: some keys, with white space around them.
+const KEY_FILE_MAX: u64 = 512;
 
 /// Replaces a secret wherever the configuration is shown.
 const SET: &str = "<set>";
@@ -28,6 +29,57 @@ pub enum HashKey {
     Given(Key),
     /// The key in this file, as 32 hex digits.
     File(PathBuf),
+}
+
+/// A secret, and those that take its place on later days.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Secret {
+    first: Key,
+    /// With the UTC day, counted from 1970, from which each is used; in this order.
+    later: Vec<(i64, Key)>,
+}
+
+impl From<Key> for Secret {
+    fn from(first: Key) -> Self {
+        Self { first, later: Vec::new() }
+    }
+}
+
+impl Secret {
+    /// The present secret.
+    pub const fn first(&self) -> Key {
+        self.first
+    }
+
+    /// The secret on this UTC day, counted from 1970.
+    pub fn on(&self, day: i64) -> Key {
+        self.later.iter().rev().find(|(from, _)| *from <= day).map_or(self.first, |(_, key)| *key)
+    }
+
+    /// The days on which another secret takes over, counted from 1970.
+    pub fn turns(&self) -> impl Iterator<Item = i64> + '_ {
+        self.later.iter().map(|(day, _)| *day)
+    }
+
+    /// The secrets in the text of a file: the first one alone on its line, each later one after its day.
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let mut secret = Self::from(parse_key(lines.next()?)?);
+        for line in lines {
+            let (day, key) = line.split_once(char::is_whitespace)?;
+            let day = day_of(day.parse().ok()?)?;
+            if secret.later.last().is_some_and(|(before, _)| *before >= day) {
+                return None;
+            }
+            secret.later.push((day, parse_key(key.trim())?));
+        }
+        Some(secret)
+    }
+}
+
+/// A date as a day counted from 1970.
+fn day_of(day: Date) -> Option<i64> {
+    Some(day.since(date(1970, 1, 1)).ok()?.get_days().into())
 }
 
 /// Why there is no key.
@@ -48,7 +100,11 @@ pub enum KeyError {
     #[error(transparent)]
     Exposed(#[from] Exposed),
     /// The key file has other content.
-    #[error("{} does not hold a hash key: write 32 hex digits there, as `openssl rand -hex 16` prints", path.display())]
+    #[error(
+        "{} does not hold a hash key: write 32 hex digits there, as `weir key new` prints. Each later key has its own \
+         line, after the day of its first use: `2026-12-01 KEY`",
+        path.display()
+    )]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -62,14 +118,23 @@ impl HashKey {
     ///
     /// [`KeyError`], which never shows any part of a key.
     pub fn key(&self) -> Result<Key, KeyError> {
+        self.secret().map(|secret| secret.first())
+    }
+
+    /// Generates, copies or reads the key, and reads those that take its place later.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`], which never shows any part of a key.
+    pub fn secret(&self) -> Result<Secret, KeyError> {
         match self {
             Self::Random => {
                 let mut bytes = [0; 16];
                 getrandom::fill(&mut bytes).map_err(KeyError::Random)?;
                 let word = u128::from_ne_bytes(bytes);
-                Ok(Key([(word >> 64) as u64, word as u64]))
+                Ok(Key([(word >> 64) as u64, word as u64]).into())
             }
-            Self::Given(key) => Ok(*key),
+            Self::Given(key) => Ok((*key).into()),
             Self::File(path) => read_key(path),
         }
     }
@@ -106,14 +171,14 @@ pub(super) fn parse_key(text: &str) -> Option<Key> {
     Some(Key([(word >> 64) as u64, word as u64]))
 }
 
-fn read_key(path: &Path) -> Result<Key, KeyError> {
+fn read_key(path: &Path) -> Result<Secret, KeyError> {
     let mut bytes = Vec::new();
     let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
     let file = open_regular(path).map_err(unreadable)?;
     Exposed::check(path, &file.metadata().map_err(unreadable)?)?;
     file.take(KEY_FILE_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
     let text = std::str::from_utf8(&bytes).ok();
-    text.and_then(|text| parse_key(text.trim())).ok_or_else(|| KeyError::Malformed { path: path.to_owned() })
+    text.and_then(Secret::parse).ok_or_else(|| KeyError::Malformed { path: path.to_owned() })
 }
 
 #[cfg(test)]
@@ -138,6 +203,28 @@ mod tests {
             "é0112233445566778899aabbccddeef",
         ] {
             assert_eq!(parse_key(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn later_keys_have_the_day_of_their_first_use() {
+        let [one, other] = ["00000000000000010000000000000002", "00000000000000030000000000000004"];
+        let secret = Secret::parse(&format!("{one}\n\n1970-01-11 {other}\n1970-01-21\t{one}\n")).unwrap();
+        let [one_key, other_key] = [Key([1, 2]), Key([3, 4])];
+        assert_eq!(
+            [-1, 0, 9, 10, 19, 20, 99].map(|day| secret.on(day)),
+            [one_key, one_key, one_key, other_key, other_key, one_key, one_key]
+        );
+        assert_eq!((secret.first(), secret.turns().collect::<Vec<_>>()), (one_key, vec![10, 20]));
+        for wrong in [
+            String::new(),
+            format!("1970-01-11 {one}"),
+            format!("{one}\n{other}"),
+            format!("{one}\n1970-01-32 {other}"),
+            format!("{one}\n1970-01-11 {other}\n1970-01-11 {one}"),
+            format!("{one}\n1970-01-11 {other}0"),
+        ] {
+            assert_eq!(Secret::parse(&wrong), None, "{wrong}");
         }
     }
 

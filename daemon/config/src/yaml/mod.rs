@@ -45,7 +45,7 @@ use weir_common::packet;
 pub use self::export::{Export, ExportViews, UNIQUE};
 pub use self::history::History;
 pub use self::interface::{Direction, Interface, Mode, slots};
-pub use self::key::{HashKey, KeyError};
+pub use self::key::{HashKey, KeyError, Secret};
 pub use self::mistake::{Mistake, Mistakes, Position};
 pub use self::own_files::OwnFiles;
 pub use self::secret::Exposed;
