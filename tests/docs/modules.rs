@@ -16,7 +16,7 @@ use syn::{Attribute, Item, UseTree};
 use crate::root;
 
 /// The crates whose modules are looked at.
-const CRATES: [&str; 18] = [
+const CRATES: [&str; 19] = [
     "common/src/lib.rs",
     "common/sketch/src/lib.rs",
     "daemon/src/lib.rs",
