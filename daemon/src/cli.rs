@@ -16,8 +16,8 @@ const OTHER_COMMANDS: &str = "Any other COMMAND runs the program weir-COMMAND, f
 /// The keys of `weir top`.
 const TOP_KEYS: &str = "\
 Keys: 1 to 9, 0 and Tab choose a list, arrows a row; Enter shows everything about the row; / filters (host: port: net:
-proto:); b and p order by bytes or packets; w shows the last window or the open one; d shows names by reverse DNS;
-Space holds; ? helps; q leaves.";
+proto:); b and p order by bytes or packets; < and > step back in time and forth, t chooses a span, End is now; w shows
+the last window or the open one; d shows names by reverse DNS; Space holds; ? helps; q leaves.";
 
 /// Packet analytics for routers: exact accounting of every packet, fixed memory, error bounds on every estimate.
 #[derive(Debug, Parser)]

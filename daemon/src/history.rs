@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use jiff::Timestamp;
 use weir_config::Config;
-use weir_history::{History, Query, Settings, Time};
+use weir_history::{History, Settings, Time};
 
 /// Starts the history, if the configuration enables it. If it is kept on disk, it is in `state_directory`.
 ///
@@ -39,25 +39,3 @@ pub fn time(from: Option<&str>, to: Option<&str>) -> Result<Time, String> {
 
 /// The answer if weir remembers nothing.
 pub const OFF: &str = "weir remembers nothing: its configuration says `history: off`";
-
-/// A query for the traffic in this time.
-///
-/// # Errors
-///
-/// As for [`time`].
-pub fn history(from: Option<&str>, to: Option<&str>, points: Option<u32>) -> Result<Query, String> {
-    Ok(Query::History(time(from, to)?, points.map(|points| points as usize)))
-}
-
-/// A query for the union of the windows in this time.
-///
-/// # Errors
-///
-/// As for [`time`].
-pub fn span(from: Option<&str>, to: Option<&str>, last: Option<u32>) -> Result<Query, String> {
-    match last {
-        None => time(from, to).map(Query::Span),
-        Some(windows) if from.is_none() && to.is_none() => Ok(Query::Last(windows)),
-        Some(_) => Err("last: there is also a time: give only one of them".to_owned()),
-    }
-}

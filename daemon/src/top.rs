@@ -1,6 +1,9 @@
 //! The sources of `weir top`: a running weir, queried over its control socket, or captures, replayed at a chosen speed.
 
+mod past;
+
 use std::{
+    collections::VecDeque,
     io,
     path::{Path, PathBuf},
     sync::{
@@ -17,7 +20,7 @@ use weir_common::ledger::Tally;
 use weir_config::Config;
 use weir_report::{InterfaceSecond, Live as Open, LiveAnswers, Report, SECOND_SCHEMA, Second};
 use weir_system::clock;
-use weir_top::{Known, Source, Update};
+use weir_top::{Known, Request, Source, Update};
 
 use crate::{
     control::{
@@ -33,19 +36,15 @@ const WAITING_MAX: usize = 1024;
 const RETRY: Duration = Duration::from_secs(1);
 /// A longer silence in a capture is skipped.
 const SILENCE_MAX: u64 = 10;
+/// How many requests wait while one is answered.
+const REQUESTS_MAX: usize = 4;
 /// How often a waiting replay checks whether it has to end.
 const NAP: Duration = Duration::from_millis(50);
-
-/// A key, and whether the question is about the open window.
-struct Question {
-    key: String,
-    is_open: bool,
-}
 
 /// A running weir.
 pub struct Live {
     updates: Receiver<Update>,
-    questions: Sender<Question>,
+    requests: Sender<Request>,
 }
 
 impl Live {
@@ -56,11 +55,11 @@ impl Live {
     /// No thread can be started.
     pub fn new(socket: PathBuf) -> io::Result<Self> {
         let (send, updates) = bounded(WAITING_MAX);
-        let (questions, asked) = bounded::<Question>(1);
+        let (requests, asked) = bounded(REQUESTS_MAX);
         let (path, answers) = (socket.clone(), send.clone());
         thread::Builder::new().name("weir-ask".to_owned()).spawn(move || {
-            for question in asked {
-                if answers.send(look_up(&path, question)).is_err() {
+            for request in asked {
+                if answers.send(answer(&path, request)).is_err() {
                     return;
                 }
             }
@@ -73,7 +72,7 @@ impl Live {
                 thread::sleep(RETRY);
             }
         })?;
-        Ok(Self { updates, questions })
+        Ok(Self { updates, requests })
     }
 }
 
@@ -126,7 +125,24 @@ fn last_report(socket: &Path) -> Result<Box<Report>, AskError> {
     Ok(Box::new(report))
 }
 
-fn look_up(socket: &Path, Question { key, is_open }: Question) -> Update {
+/// The answer of a running weir.
+fn answer(socket: &Path, request: Request) -> Update {
+    let ask = |command| match client::ask(socket, command) {
+        Ok(answer) => Ok(answer.get().to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    let now = clock::now().wall;
+    match request {
+        Request::Key { key, is_open } => look_up(socket, key, is_open),
+        Request::Past(look) => Update::Past(look, past::past(&ask, look, now)),
+        Request::PastOfKey { key, view, to } => {
+            let past = past::of_key(&ask, &key, view, to, now);
+            Update::PastOfKey(key, past)
+        }
+    }
+}
+
+fn look_up(socket: &Path, key: String, is_open: bool) -> Update {
     let answer = client::ask(socket, Command::Ask { keys: vec![key.clone()], live: is_open });
     let known = answer.map_err(|error| error.to_string()).and_then(|answer| {
         let read = |error: serde_json::Error| error.to_string();
@@ -149,9 +165,12 @@ impl Source for Live {
         self.updates.try_recv().ok()
     }
 
-    fn ask(&mut self, key: &str, is_open: bool) -> bool {
-        // If one question is being answered and another one waits, this one is dropped.
-        let _ = self.questions.try_send(Question { key: key.to_owned(), is_open });
+    fn ask(&mut self, request: Request) {
+        // If too many requests wait, this one is dropped.
+        let _ = self.requests.try_send(request);
+    }
+
+    fn knows_keys(&self) -> bool {
         true
     }
 
@@ -170,6 +189,9 @@ pub struct Replayed {
     now: Timestamp,
     speed: f64,
     is_over: Arc<AtomicBool>,
+    past: past::Replayed,
+    /// Answers that the screen has not taken yet.
+    answers: VecDeque<Update>,
 }
 
 impl Replayed {
@@ -200,7 +222,8 @@ impl Replayed {
             }
             drop(send.send(Update::Ended(end.to_owned())));
         })?;
-        Ok(Self { updates, now: Timestamp::UNIX_EPOCH, speed, is_over })
+        let (past, answers) = (past::Replayed::new()?, VecDeque::new());
+        Ok(Self { updates, now: Timestamp::UNIX_EPOCH, speed, is_over, past, answers })
     }
 }
 
@@ -212,17 +235,40 @@ impl Drop for Replayed {
 
 impl Source for Replayed {
     fn next(&mut self) -> Option<Update> {
+        if let Some(answer) = self.answers.pop_front() {
+            return Some(answer);
+        }
         let update = self.updates.try_recv().ok()?;
         match &update {
-            Update::Second(second) => self.now = second.time,
-            // The report of the last window comes after its last second.
-            Update::Report(report) => self.now = self.now.max(report.window.end),
+            Update::Second(second) => {
+                self.now = second.time;
+                self.past.add_second(second);
+            }
+            Update::Report(report) => {
+                // The report of the last window comes after its last second.
+                self.now = self.now.max(report.window.end);
+                self.past.add(report);
+            }
             _ => {}
         }
         Some(update)
     }
 
-    fn ask(&mut self, _: &str, _: bool) -> bool {
+    fn ask(&mut self, request: Request) {
+        let (past, now) = (&self.past, self.now);
+        let ask = |command| past.ask(command);
+        self.answers.extend(match request {
+            // Nobody keeps the sketches of a window.
+            Request::Key { .. } => None,
+            Request::Past(look) => Some(Update::Past(look, past::past(&ask, look, now))),
+            Request::PastOfKey { key, view, to } => {
+                let past = past::of_key(&ask, &key, view, to, now);
+                Some(Update::PastOfKey(key, past))
+            }
+        });
+    }
+
+    fn knows_keys(&self) -> bool {
         false
     }
 

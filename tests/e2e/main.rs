@@ -80,6 +80,7 @@ mod stuck;
 mod systemd;
 mod tc;
 mod tcx;
+mod top;
 mod usage;
 mod views;
 mod watch;
@@ -135,6 +136,7 @@ const PATIENT: [Suite; 45] = [
     Suite::in_namespaces("history", history::TESTS),
     Suite::in_namespaces("afpacket", afpacket::TESTS),
     Suite::in_namespaces("control", control::TESTS),
+    Suite { name: "top", tests: top::TESTS, requirements: top::requirements },
     Suite::in_namespaces("windows", windows::TESTS),
     Suite::in_namespaces("ledger", ledger::TESTS),
     Suite::in_namespaces("coverage", coverage::TESTS),

@@ -7,8 +7,8 @@
 //! out of namespaces, [`forwarded`] sends numbered packets through their router, [`daemon`] runs the real weir in them,
 //! [`foreign`] is an XDP program beside weir's, [`collector`] receives what it reports, and [`collecting`] runs the
 //! real one; [`nats`] runs a server and reads its stream; [`trial`] ignores a test that lacks something, or fails it.
-//! [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real browser, [`prometheus`] a real
-//! Prometheus, and [`grafana`] reads the dashboards.
+//! [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real browser, [`tmux`] a real terminal,
+//! [`prometheus`] a real Prometheus, and [`grafana`] reads the dashboards.
 //!
 //! Nothing here parses a packet. The generator knows each packet because it made it. So the judge of weir's parser
 //! cannot share the parser's mistakes.
@@ -39,6 +39,7 @@ pub mod quiet;
 pub mod scratch;
 pub mod story;
 pub mod table;
+pub mod tmux;
 pub mod traffic;
 pub mod trial;
 pub mod truth;

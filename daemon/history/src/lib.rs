@@ -8,7 +8,7 @@
 //! `seconds` has the exact counters of each interface. `windows` has the windows: `packed` compresses them, `block` is
 //! the format of several windows in memory and on disk, `ring` drops the oldest blocks to make room for new ones, and
 //! `reach` estimates how far back they go. `confidence` makes the bounds of a window hold for many windows together.
-//! `disk` keeps seconds and windows across restarts. `answer` composes the answers for clients, and `recorder` is the
+//! `disk` keeps seconds and windows across restarts. `answer` and `of_key` compose the answers for clients, and `recorder` is the
 //! thread.
 
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ pub mod answer;
 mod block;
 mod confidence;
 mod disk;
+mod of_key;
 mod packed;
 mod reach;
 mod recorder;
@@ -26,6 +27,7 @@ mod seconds;
 mod testing;
 mod windows;
 
+pub use of_key::OfKey;
 pub use reach::Reach;
 pub use recorder::{Answer, Asker, History, Query, Settings};
 pub use seconds::{Carried, Counts, TRACKS_MAX};

@@ -20,6 +20,7 @@ use crate::{
     answer::{self, POINTS, POINTS_MAX},
     block::{Open, addresses_of},
     disk::Disk,
+    of_key::{self, OfKey},
     seconds::{Carried, Seconds},
     windows::{Time, Windows, of_report},
 };
@@ -61,14 +62,18 @@ pub struct History {
 }
 
 /// A query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
     /// The seconds and the totals of windows in this time, in at most this many steps.
     History(Time, Option<usize>),
     /// The union of the windows in this time.
     Span(Time),
-    /// The union of this many of the last windows.
-    Last(u32),
+    /// The union of this many of the last windows that ended by this time.
+    Last(u32, Option<Timestamp>),
+    /// The union of this many of the first windows that began at this time or later.
+    First(u32, Option<Timestamp>),
+    /// What the windows of this time say about a key, in at most this many steps.
+    OfKey(OfKey, Time, Option<usize>),
 }
 
 /// A waiting query.
@@ -141,6 +146,14 @@ impl History {
             warn!("the history misses windows: its thread cannot keep up, or waits for the disk");
         }
         self.lags = lags;
+    }
+
+    /// Adds a report, and waits if the thread lags behind: for a source that can wait.
+    pub fn add_waiting(&self, line: Arc<[u8]>) {
+        if let Some(reports) = &self.reports {
+            // The thread ends only when this is dropped.
+            let _ = reports.send(line);
+        }
     }
 
     /// Limits how much of addresses answers show from now on.
@@ -279,8 +292,21 @@ impl Recorder {
                 check(time)?;
                 self.span(time)
             }
-            Query::Last(windows) => self.span(&self.windows.last((*windows).into())),
+            Query::Last(windows, to) => self.span_of(self.windows.last((*windows).into(), *to)),
+            Query::First(windows, from) => self.span_of(self.windows.first((*windows).into(), *from)),
+            Query::OfKey(of, time, points) => {
+                check(time)?;
+                let points = points.unwrap_or(of_key::POINTS);
+                if !(1..=of_key::POINTS_MAX).contains(&points) {
+                    return Err(format!("{points} points of a key: ask for 1 to {}", of_key::POINTS_MAX));
+                }
+                json(&of_key::of_key(&self.windows, time, of, points)?)
+            }
         }
+    }
+
+    fn span_of(&self, time: Option<Time>) -> Answer {
+        self.span(&time.ok_or_else(|| self.nothing())?)
     }
 
     fn span(&self, time: &Time) -> Answer {

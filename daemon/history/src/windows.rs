@@ -195,19 +195,63 @@ impl Windows {
         all
     }
 
-    /// The time of at least this many of the last windows.
-    pub fn last(&self, windows: u64) -> Time {
-        let all = self.index(&Time::default());
+    /// The time of at least this many of the last windows that ended by `to`; `None` if there are none.
+    pub fn last(&self, windows: u64, to: Option<Timestamp>) -> Option<Time> {
+        let all = self.index(&Time { from: None, to });
+        let ended = || all.iter().rev().filter(|past| to.is_none_or(|to| past.end <= to));
         let mut known = 0;
         let is_enough = |past: &&PastWindow| {
             known += past.windows;
             known >= windows
         };
-        Time { from: all.iter().rev().find(is_enough).or(all.first()).map(|past| past.start), to: None }
+        let first = ended().find(is_enough).or(ended().next_back())?;
+        Some(Time { from: Some(first.start), to: Some(ended().next()?.end) })
+    }
+
+    /// The time of the first windows that began at `from` or later, at least as many as this; `None` if there are none.
+    pub fn first(&self, windows: u64, from: Option<Timestamp>) -> Option<Time> {
+        let all = self.index(&Time { from, to: None });
+        let begun = || all.iter().filter(|past| from.is_none_or(|from| from <= past.start));
+        let mut known = 0;
+        let is_enough = |past: &&PastWindow| {
+            known += past.windows;
+            known >= windows
+        };
+        let last = begun().find(is_enough).or(begun().next_back())?;
+        Some(Time { from: Some(begun().next()?.start), to: Some(last.end) })
     }
 
     /// The union of all windows that touch this time; `None` if there are none.
     pub fn span(&self, time: &Time) -> Option<Union> {
+        let (cut, windows) = self.cut(time);
+        let mut all = None;
+        let mut known = Vec::new();
+        self.walk(cut, time, |kept| {
+            known.extend(kept.iter().map(|kept| Gap { start: kept.past.start, end: kept.past.end }));
+            let mut kept = kept.into_iter().peekable();
+            while kept.peek().is_some() {
+                let mut batch: Vec<Kept> = kept.by_ref().take(BATCH).collect();
+                for one in batch.iter_mut().filter(|_| windows > REPORTS_KEPT as u64) {
+                    confidence::raise(&mut one.union, windows);
+                }
+                all = joined(all.take(), batch);
+            }
+        });
+        let mut union = all?.union;
+        let end = self.newest().into_iter().chain(time.to).min().unwrap_or(Timestamp::MAX);
+        union.missing = gaps(known, time.from.or(self.oldest()), end);
+        Some(union)
+    }
+
+    /// Calls `each` with all windows that touch this time, the oldest first. Where there are very many, those are five
+    /// minutes at a time.
+    pub fn each(&self, time: &Time, mut each: impl FnMut(&Kept)) {
+        let (cut, _) = self.cut(time);
+        self.walk(cut, time, |kept| kept.iter().for_each(&mut each));
+    }
+
+    /// The number before which windows of this time are taken five minutes at a time, and how many windows remain.
+    fn cut(&self, time: &Time) -> (u64, u64) {
         let mut cut = self.first_single();
         let singles = |cut| {
             let blocks = self.single.all().filter(|block| block.next() > cut && time.touches(block));
@@ -216,25 +260,14 @@ impl Windows {
         if singles(cut) > SINGLE_MAX {
             cut = self.many.next().max(self.single.first());
         }
-        let windows = singles(cut).max(1);
-        let mut all = None;
-        let mut known = Vec::new();
+        (cut, singles(cut).max(1))
+    }
+
+    /// Calls `each` with the windows of each block that touch this time.
+    fn walk(&self, cut: u64, time: &Time, mut each: impl FnMut(Vec<Kept>)) {
         for (block, from, to) in self.selected(cut, time) {
-            let kept = block.kept(|number, past| (from..to).contains(&number) && time.is_touched(past));
-            known.extend(kept.iter().map(|kept| Gap { start: kept.past.start, end: kept.past.end }));
-            let mut kept = kept.into_iter().peekable();
-            while kept.peek().is_some() {
-                let mut batch: Vec<Kept> = kept.by_ref().take(BATCH).collect();
-                for one in batch.iter_mut().filter(|_| windows > REPORTS_KEPT as u64) {
-                    confidence::raise(&mut one.union, windows);
-                }
-                all = joined(all, batch);
-            }
+            each(block.kept(|number, past| (from..to).contains(&number) && time.is_touched(past)));
         }
-        let mut union = all?.union;
-        let end = self.newest().into_iter().chain(time.to).min().unwrap_or(Timestamp::MAX);
-        union.missing = gaps(known, time.from.or(self.oldest()), end);
-        Some(union)
     }
 
     /// The number of the first single window to use: the first one whose five minutes are kept completely.

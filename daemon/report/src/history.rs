@@ -3,10 +3,13 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Distinct, instant};
+use super::{Distinct, Estimate, KeySums, Sums, Tally, instant};
 
 /// The schema that [`History`] serialises to.
 pub const HISTORY_SCHEMA: &str = "weir.history/1";
+
+/// The schema that [`KeyHistory`] serialises to.
+pub const KEY_HISTORY_SCHEMA: &str = "weir.key_history/1";
 
 /// The answer to `history` on the control socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,4 +96,93 @@ impl PastWindow {
             }
         }
     }
+}
+
+/// What is known of one key of a list over time: the answer to `history` with a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyHistory {
+    /// The schema's name and version.
+    pub schema: String,
+    /// The key as it was asked for.
+    pub key: String,
+    /// The view whose list this is. Absent for a standard list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<String>,
+    /// The start of the time that was asked for, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub from: Timestamp,
+    /// Its end.
+    #[serde(serialize_with = "instant::fixed")]
+    pub to: Timestamp,
+    /// The probability that the bounds of all windows hold, 0 to 1.
+    pub confidence: f64,
+    /// The windows of this time, the oldest first; neighbours together where there are more than steps. A time without
+    /// windows is not there.
+    pub windows: Vec<KeyWindow>,
+}
+
+/// What is known of a key in a window, or in a few consecutive ones.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyWindow {
+    /// When the first one began, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub start: Timestamp,
+    /// When the last one ended.
+    #[serde(serialize_with = "instant::fixed")]
+    pub end: Timestamp,
+    /// The sum of their lengths, in seconds.
+    pub seconds: f64,
+    /// How many these are.
+    pub windows: u64,
+    /// How many of them have the key in their list. Windows that are kept five minutes at a time have it all, or none.
+    pub listed: u64,
+    /// Its packets. The value is the sum of the windows that list the key, and the bounds are those of all windows.
+    /// Absent if none lists it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<Estimate>,
+    /// Its bytes on the wire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Estimate>,
+    /// It had no more than this, listed or not.
+    pub at_most: Tally,
+}
+
+impl KeyWindow {
+    /// What a list says of a key in these windows.
+    pub fn new(past: &PastWindow, seconds: f64, of: &KeySums) -> Self {
+        let PastWindow { start, end, windows, .. } = *past;
+        let KeySums { sums, at_most, .. } = *of;
+        let listed = if sums.is_some() { windows } else { 0 };
+        let (packets, bytes) = (sums.map(|sums: Sums| sums.packets), sums.map(|sums| sums.bytes));
+        Self { start, end, seconds, windows, listed, packets, bytes, at_most }
+    }
+
+    /// Adds the windows that follow.
+    pub fn add(&mut self, next: &Self) {
+        self.end = self.end.max(next.end);
+        self.seconds += next.seconds;
+        self.windows += next.windows;
+        self.listed += next.listed;
+        let Tally { packets, bytes } = self.at_most;
+        self.packets = joined([self.packets, next.packets], [packets, next.at_most.packets]);
+        self.bytes = joined([self.bytes, next.bytes], [bytes, next.at_most.bytes]);
+        self.at_most = Tally {
+            packets: packets.saturating_add(next.at_most.packets),
+            bytes: bytes.saturating_add(next.at_most.bytes),
+        };
+    }
+}
+
+/// The sum of two numbers, of which one that is not known is at most this.
+fn joined(of: [Option<Estimate>; 2], at_most: [u64; 2]) -> Option<Estimate> {
+    of.iter().any(Option::is_some).then(|| {
+        let mut sum = Estimate::default();
+        for (one, at_most) in of.into_iter().zip(at_most) {
+            let one = one.unwrap_or(Estimate { upper: at_most, ..Estimate::default() });
+            sum.value = sum.value.saturating_add(one.value);
+            sum.lower = sum.lower.saturating_add(one.lower);
+            sum.upper = sum.upper.saturating_add(one.upper);
+        }
+        sum
+    })
 }

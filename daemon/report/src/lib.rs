@@ -41,7 +41,9 @@ use serde::{Deserialize, Serialize};
 
 pub use alert::{Alert, Evidence};
 pub use encoded::Encoded;
-pub use history::{HISTORY_SCHEMA, History, InterfaceHistory, PastWindow, Reach};
+pub use history::{
+    HISTORY_SCHEMA, History, InterfaceHistory, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, PastWindow, Reach,
+};
 pub use ids::Ids;
 pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};
 pub use rates::InterfaceRates;
@@ -52,7 +54,7 @@ pub use tables::{
     Style, write_answers, write_overview, write_tables, write_talkers, write_union, write_union_overview,
 };
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
-pub use union::{Gap, REPORTS_KEPT, UNION_SCHEMA, Union};
+pub use union::{Gap, KeySums, ListKey, REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use weir_config::names::protocol::protocol_name;
 
 /// The maximum length of [`Interface::trouble`], in characters.

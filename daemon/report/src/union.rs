@@ -6,12 +6,15 @@
 //! failure are added up (Boole's inequality).
 
 mod list;
+mod of_key;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weir_common::ledger::Loss;
+use weir_config::Addresses;
 
 use self::list::{Entry, Listed, together};
+pub use self::of_key::{KeySums, ListKey};
 use super::{
     Bounds, Distinct, Estimate, Interface, Ledger, NewFlows, Observer, Report, Row, Sums, Tally, TcpBounds, Top,
     Totals, TotalsBounds, Unique, View, ViewTable, Window, instant,
@@ -39,6 +42,9 @@ pub struct Union {
     pub window: Window,
     /// The observer, as in the last report.
     pub observer: Observer,
+    /// How addresses are masked in the report that has least of them. Absent if no report masks them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addresses: Option<String>,
     /// Each interface with its exact ledger. Fields that cannot be summed are as in its last report.
     pub interfaces: Vec<Interface>,
     /// Sums over all interfaces.
@@ -97,6 +103,7 @@ impl Union {
             windows: 1,
             window: Window { late_packets: None, untimed_packets: None, ..report.window },
             observer: report.observer.clone(),
+            addresses: report.addresses.clone(),
             interfaces: report.interfaces.clone(),
             totals: report.totals,
             unique: report.unique,
@@ -136,6 +143,7 @@ impl Union {
                 untimed_packets: None,
             },
             observer: last.observer.clone(),
+            addresses: addresses(parts),
             interfaces: interfaces(parts),
             totals: totals(parts),
             unique: Unique {
@@ -199,6 +207,12 @@ fn ids(parts: &[Union]) -> Vec<String> {
         all.drain(1..all.len() - 1);
     }
     all
+}
+
+/// The strictest masking of addresses.
+fn addresses(parts: &[Union]) -> Option<String> {
+    let masked = parts.iter().filter_map(|part| part.addresses.as_ref());
+    masked.max_by_key(|name| Addresses::ALL.into_iter().find(|addresses| addresses.name() == *name)).cloned()
 }
 
 /// Whether the rows of a view are ordered by packets; `None` if its counts cannot be summed.

@@ -16,6 +16,7 @@ pub mod client;
 pub mod keys;
 mod listener;
 pub mod live;
+pub mod past;
 pub mod protocol;
 mod server;
 

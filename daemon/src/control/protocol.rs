@@ -47,6 +47,12 @@ pub enum Command {
         /// Maximum number of steps; if missing, 360.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         points: Option<u32>,
+        /// Instead, what the windows of this time say about this key: `FIELD=VALUE,...`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+        /// With a key: the view whose list it is in; if missing, a standard list.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        view: Option<String>,
     },
     /// The union of all windows that touch this time.
     Span {
@@ -56,9 +62,12 @@ pub enum Command {
         /// The end, RFC 3339; if missing, now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
-        /// How many of the last windows to take instead.
+        /// How many of the last windows to take instead: those that ended by `to`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last: Option<u32>,
+        /// How many of the first windows to take instead: those that began at `from` or later.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first: Option<u32>,
     },
     /// Read the configuration again.
     Reload,
@@ -95,7 +104,8 @@ pub struct Request {
 pub enum Response {
     /// The answer: a [`Status`](weir_deliver::status::Status), one or several
     /// [`Report`](weir_report::Report)s, [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`], a
-    /// [`Second`](weir_report::Second), a [`History`](weir_report::History), a [`Union`](weir_report::Union), a
+    /// [`Second`](weir_report::Second), a [`History`](weir_report::History), a
+    /// [`KeyHistory`](weir_report::KeyHistory), a [`Union`](weir_report::Union), a
     /// [`Live`](weir_report::Live), or [`LiveAnswers`](weir_report::LiveAnswers). It is kept as raw JSON, so that every
     /// reader of a report gets the same bytes.
     Answer(Box<RawValue>),
@@ -181,8 +191,14 @@ mod tests {
             Command::Live { list: None },
             Command::Live { list: Some("sources".to_owned()) },
             Command::Subscribe,
-            Command::History { from: Some("2026-11-20T08:00:00Z".to_owned()), to: None, points: Some(60) },
-            Command::Span { from: None, to: None, last: Some(30) },
+            Command::History {
+                from: Some("2026-11-20T08:00:00Z".to_owned()),
+                to: None,
+                points: Some(60),
+                key: Some("src_ip=192.0.2.7".to_owned()),
+                view: None,
+            },
+            Command::Span { from: None, to: None, last: Some(30), first: None },
             Command::Reload,
             detach,
         ] {

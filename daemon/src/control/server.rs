@@ -26,6 +26,7 @@ use super::{
     keys::{self, Coordinator, NO_WINDOW, answered},
     listener::Listener,
     live::{LiveAnswer, LiveAsker, LiveQuery, Unanswered},
+    past,
     protocol::{self, Command, Detached, Response},
 };
 use crate::{
@@ -322,11 +323,8 @@ impl Server {
             Ok(Command::Subscribe) => {
                 Response::Unavailable(format!("{SUBSCRIBERS_MAX} clients have subscribed already: try again later"))
             }
-            Ok(Command::History { from, to, points }) => {
-                return self.remember(history::history(from.as_deref(), to.as_deref(), points));
-            }
-            Ok(Command::Span { from, to, last }) => {
-                return self.remember(history::span(from.as_deref(), to.as_deref(), last));
+            Ok(command @ (Command::History { .. } | Command::Span { .. })) => {
+                return self.remember(past::query(command));
             }
             Ok(Command::Detach { interfaces }) => match (self.others.release)(interfaces) {
                 Ok(from) => answered(&Detached { pid: std::process::id(), from }),

@@ -51,7 +51,9 @@ pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
     match (last, start, to) {
         (Some(last), ..) if *last as usize <= REPORTS_KEPT => None,
         (None, None, None) => None,
-        (last, start, to) => Some(Command::Span { from: start.and_then(text), to: to.and_then(text), last: *last }),
+        (last, start, to) => {
+            Some(Command::Span { from: start.and_then(text), to: to.and_then(text), last: *last, first: None })
+        }
     }
 }
 

@@ -65,7 +65,8 @@ fn is_same(one: &InterfaceSecond, other: &InterfaceSecond) -> bool {
 }
 
 impl Rate {
-    fn of(Tally { packets, bytes }: Tally, seconds: f64) -> Self {
+    /// The mean rate of so many packets and bytes in so many seconds.
+    pub fn of(Tally { packets, bytes }: Tally, seconds: f64) -> Self {
         let seconds = seconds.max(f64::MIN_POSITIVE);
         Self { bits: bytes as f64 * 8.0 / seconds, packets: packets as f64 / seconds }
     }
@@ -84,10 +85,26 @@ impl Line {
         self.rates.back().copied().flatten()
     }
 
+    /// The same with at most this many rates, each of which is the mean of a few.
+    pub fn within(&self, columns: usize) -> VecDeque<Option<Rate>> {
+        let each = self.rates.len().div_ceil(columns.max(1)).max(1);
+        let rates: Vec<_> = self.rates.iter().copied().collect();
+        rates.chunks(each).map(mean).collect()
+    }
+
     /// The highest value of all kept seconds.
     pub fn most(&self, of: impl Fn(Rate) -> f64) -> f64 {
         self.rates.iter().flatten().map(|rate| of(*rate)).fold(0.0, f64::max)
     }
+}
+
+/// The mean of those that are known.
+fn mean(rates: &[Option<Rate>]) -> Option<Rate> {
+    let known = rates.iter().flatten();
+    let count = known.clone().count() as f64;
+    let sum = known
+        .fold(Rate::default(), |sum, rate| Rate { bits: sum.bits + rate.bits, packets: sum.packets + rate.packets });
+    (count > 0.0).then(|| Rate { bits: sum.bits / count, packets: sum.packets / count })
 }
 
 #[cfg(test)]
@@ -133,6 +150,16 @@ pub mod tests {
         unknown.interfaces[0].counted = None;
         history.add(&unknown);
         assert_eq!(history.lines()[0].now(), None);
+    }
+
+    #[test]
+    fn a_time_of_many_steps_fits_few_columns_and_what_is_unknown_counts_for_nothing() {
+        let rate = |packets| Some(Rate { bits: packets * 8.0, packets });
+        let second = second(1, &[("eth0", 1, 1)]);
+        let rates = [rate(1.0), rate(3.0), None, rate(5.0), None, None, rate(7.0)].into();
+        let line = Line { last: second.interfaces[0].clone(), rates };
+        assert_eq!(line.within(4), [rate(2.0), rate(5.0), None, rate(7.0)]);
+        assert_eq!((line.within(7), line.within(0).len()), (line.rates.clone(), 1));
     }
 
     #[test]

@@ -50,6 +50,24 @@ impl Key {
         self.0.iter().filter_map(|(_, value)| value.parse().ok())
     }
 
+    /// The only host that it names.
+    pub fn host(&self) -> Option<IpAddr> {
+        let mut hosts = self.hosts();
+        hosts.next().filter(|_| hosts.next().is_none())
+    }
+
+    /// Its source and its destination.
+    pub fn ends(&self) -> Option<[IpAddr; 2]> {
+        Some([self.get("src_ip")?.parse().ok()?, self.get("dst_ip")?.parse().ok()?])
+    }
+
+    /// The service of a flow: its protocol and its lower port, as the list of services takes it.
+    pub fn service(&self) -> Option<Self> {
+        let proto = self.proto()?.to_owned();
+        let port = self.ports().min().filter(|_| has_ports(&proto)).unwrap_or(0);
+        Some(Self::new([("proto", proto), ("port", port.to_string())]))
+    }
+
     /// All ports.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
         self.0.iter().filter(|(name, _)| name.ends_with("port")).filter_map(|(_, value)| value.parse().ok())

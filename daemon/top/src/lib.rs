@@ -3,12 +3,14 @@
 //! ```text
 //! Source ── seconds: exact rates of each interface ──► Screen ──► draw ──► terminal
 //!        ├─ reports: lists with bounds, distinct, alerts ──► ▲
-//!        └─ the open window: the same lists so far ─────────►│
+//!        ├─ the open window: the same lists so far ─────────►│
+//!        └─ the history: windows and spans that have passed ►│
 //!                                     keys ────────────────┘
 //! ```
 //!
 //! A [`Source`] is a running weir or a replayed capture. The screen does not know which. It shows the lists of the open
-//! window if they are available, otherwise those of the last report, and says which.
+//! window if they are available, otherwise those of the last report, or those of a time that has passed (`past`), and
+//! says which.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +20,7 @@ mod history;
 mod key;
 mod list;
 mod names;
+mod past;
 mod ptr;
 mod screen;
 mod source;
@@ -25,6 +28,7 @@ mod terminal;
 mod text;
 
 pub use self::{
-    source::{Known, Source, Update},
+    past::{Look, POINTS, Past, earlier},
+    source::{Known, Request, Source, Update},
     terminal::{TopError, is_terminal, run},
 };

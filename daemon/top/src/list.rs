@@ -1,7 +1,7 @@
 //! The lists of a report, all in one format.
 
 use serde_json::Value;
-use weir_report::{Beyond, Estimate, Live, Report, Row, Top, TopPrefix, View};
+use weir_report::{Beyond, Estimate, Live, Report, Row, Top, TopPrefix, Union, View};
 
 use crate::key::Key;
 
@@ -55,6 +55,10 @@ pub struct List {
     pub seconds: f64,
     /// Whether its window is still open.
     pub is_open: bool,
+    /// The view that it shows, if the history has it under this name.
+    pub view: Option<String>,
+    /// Why it has no rows, if that is not because there was nothing.
+    pub why_empty: Option<&'static str>,
     /// The rows, the largest first.
     pub entries: Vec<Entry>,
 }
@@ -90,6 +94,8 @@ pub fn lists(report: &Report, by: By) -> Vec<List> {
         whole: totals,
         seconds: window.seconds,
         is_open: false,
+        view: None,
+        why_empty: None,
         entries: rows.iter().filter_map(|row| Entry::of_row(row, Amount::Count(row.distinct?))).collect(),
     };
     let mut all = of_top(top, window);
@@ -97,6 +103,33 @@ pub fn lists(report: &Report, by: By) -> Vec<List> {
     all.push(spread("scans", "destinations", &report.spread.destinations_per_source));
     all.push(spread("ports", "ports", &report.spread.ports_per_source));
     all.extend(report.views.iter().flat_map(|view| of_view(view, window)));
+    all
+}
+
+/// Lists whose counts are of single windows.
+const NOT_SUMMED: [&str; 5] = ["source nets", "destination nets", "floods", "scans", "ports"];
+/// Why the history does not have them.
+const WHY_NOT_SUMMED: &str = "this list is in the report of each window only: its counts cannot be added up";
+
+/// All lists of several windows together, in the places that those of a report have.
+pub fn of_union(union: &Union, by: By) -> Vec<List> {
+    let top = if by == By::Packets { &union.top_by_packets } else { &union.top };
+    let totals = [union.totals.packets, union.totals.bytes];
+    let window = OfWindow { totals, seconds: union.window.seconds, is_open: false };
+    let mut all = of_top(top, window);
+    all.retain(|list| !NOT_SUMMED.contains(&list.name.as_str()));
+    all.extend(NOT_SUMMED.map(|name| List {
+        name: name.to_owned(),
+        counted: Some(String::new()),
+        confidence: 1.0,
+        whole: totals,
+        seconds: window.seconds,
+        is_open: false,
+        view: None,
+        why_empty: Some(WHY_NOT_SUMMED),
+        entries: Vec::new(),
+    }));
+    all.extend(union.views.iter().flat_map(|view| of_view(view, window)));
     all
 }
 
@@ -124,6 +157,8 @@ fn of_top(top: &Top, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<Lis
         whole: totals,
         seconds,
         is_open,
+        view: None,
+        why_empty: None,
         entries,
     };
     let sums = |packets, bytes| Amount::Sums { packets, bytes };
@@ -190,6 +225,8 @@ fn of_view(view: &View, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<
             whole: total.map_or(totals, |total| [total.packets.value, total.bytes.value]),
             seconds,
             is_open,
+            view: table.is_none().then(|| view.name.clone()),
+            why_empty: None,
             entries: rows.iter().filter_map(|row| Entry::of_row(row, amount(row)?)).collect(),
         }
     };

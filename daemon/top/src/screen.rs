@@ -4,15 +4,16 @@ use std::{collections::VecDeque, net::IpAddr};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use jiff::Timestamp;
-use weir_report::{Live, Report, Second};
+use weir_report::{KeyHistory, Live, Report, Second};
 
 use crate::{
     filter::Filter,
     history::{History, SECONDS_MAX},
     key::Key,
-    list::{By, Entry, List, lists, with_open},
+    list::{By, Entry, List, lists, of_union, with_open},
     names::Names,
-    source::{Known, Update},
+    past::{self, Look, Past, SPANS},
+    source::{Known, Request, Update},
 };
 
 /// The longest filter, in characters.
@@ -29,8 +30,6 @@ pub enum Effect {
     Draw,
     /// End.
     Quit,
-    /// Ask the source about this key, in the open window so far or in the last one.
-    Ask(String, bool),
 }
 
 /// The part of the screen that has the keyboard.
@@ -43,6 +42,8 @@ pub enum Focus {
     Filter(String, Option<String>),
     /// The detail view of a row, and how far it is scrolled.
     Detail(Key, usize),
+    /// Which span is shown.
+    Span,
     /// The help.
     Help,
 }
@@ -87,8 +88,20 @@ pub struct Screen {
     pub focus: Focus,
     /// The source's answer about the key of [`Focus::Detail`].
     pub known: Option<Known>,
+    /// What the history has of that key in an hour, or why it has nothing.
+    pub past_of_key: Option<Result<Box<KeyHistory>, String>>,
     /// Whether the source can be asked about keys.
     pub can_ask: bool,
+    /// The time that is shown instead of now, and how it was asked for.
+    pub past: Option<(Look, Box<Past>)>,
+    /// How long the spans are that are stepped over, in seconds; `None` for windows.
+    pub length: Option<u64>,
+    /// The time that was asked for and has not come yet.
+    pub awaited: Option<Look>,
+    /// What the source has to be asked for.
+    pub requests: Vec<Request>,
+    /// Why the last key did nothing.
+    pub told: Option<String>,
     /// The updates that have arrived since the screen is held; `None` if it is not held.
     pub held: Option<VecDeque<Update>>,
     /// The names of addresses.
@@ -131,6 +144,7 @@ impl Screen {
                 // This is the report of the window that was open until now.
                 (self.report, self.live) = (Some(*report), None);
                 self.select(selected.as_ref());
+                self.follow();
             }
             Update::Live(live) => {
                 let selected = self.selected_key();
@@ -146,6 +160,12 @@ impl Screen {
                     self.known = Some(known);
                 }
             }
+            Update::Past(look, past) => self.show_past(look, past),
+            Update::PastOfKey(key, past) => {
+                if matches!(&self.focus, Focus::Detail(of, _) if of.question() == key) {
+                    self.past_of_key = Some(past);
+                }
+            }
             Update::Trouble(trouble) => self.notice = Some(trouble),
             Update::Ended(why) => self.ended = Some(why),
         }
@@ -153,11 +173,81 @@ impl Screen {
 
     /// The open window, if its lists are shown.
     pub fn open(&self) -> Option<&Live> {
-        self.live.as_ref().filter(|_| !self.wants_report || self.report.is_none())
+        self.live.as_ref().filter(|_| self.past.is_none() && (!self.wants_report || self.report.is_none()))
+    }
+
+    /// The time that has passed, if that is shown.
+    pub fn past(&self) -> Option<&Past> {
+        self.past.as_ref().map(|(_, past)| past.as_ref())
+    }
+
+    /// A span that ends now goes on with each window.
+    fn follow(&mut self) {
+        let (Some((Look::Last(length), past)), Some(report)) = (&self.past, &self.report) else { return };
+        if past::is_old(&past.union, *length, report.window.end) {
+            self.look(Look::Last(*length));
+        }
+    }
+
+    /// Asks for a time.
+    fn look(&mut self, look: Look) {
+        if self.awaited != Some(look) {
+            self.awaited = Some(look);
+            self.requests.push(Request::Past(look));
+        }
+    }
+
+    fn show_past(&mut self, look: Look, past: Result<Box<Past>, String>) {
+        // Another key was pressed since then.
+        if self.awaited != Some(look) {
+            return;
+        }
+        self.awaited = None;
+        match past {
+            Ok(past) => {
+                let selected = self.selected_key();
+                if past.union.addresses.is_some() {
+                    self.names.stop();
+                }
+                self.past = Some((look, past));
+                self.select(selected.as_ref());
+            }
+            Err(why) => self.told = Some(why),
+        }
+    }
+
+    /// Shows now again.
+    fn leave_past(&mut self) {
+        let selected = self.selected_key();
+        (self.past, self.awaited, self.length) = (None, None, None);
+        self.select(selected.as_ref());
+    }
+
+    fn step_back(&mut self) {
+        let shown = self.past().map(|past| &past.union);
+        // Of the last window, the report is shown already.
+        let is_report = self.open().is_none() && self.length.is_none();
+        let last = self.report.as_ref().filter(|_| is_report).map(|report| report.window.start);
+        self.look(past::back(shown, self.length, last.unwrap_or(self.now)));
+    }
+
+    fn step_forth(&mut self) {
+        let newest = self.report.as_ref().map(|report| report.window.end);
+        let Some(past) = self.past() else { return self.told = Some("this is now".to_owned()) };
+        match past::forth(&past.union, self.length, newest) {
+            Some(look) => self.look(look),
+            None if self.length.is_some() => self.told = Some("this ends now".to_owned()),
+            None => self.leave_past(),
+        }
     }
 
     /// All lists, and the index of the one that is shown.
     pub fn lists(&self) -> (Vec<List>, usize) {
+        if let Some(past) = self.past() {
+            let all = of_union(&past.union, self.by);
+            let nth = all.iter().position(|list| list.name == self.list).unwrap_or(0);
+            return (all, nth);
+        }
         let all = self.report.as_ref().map(|report| lists(report, self.by)).unwrap_or_default();
         let all = match self.open() {
             Some(live) => with_open(all, live, self.by),
@@ -213,6 +303,7 @@ impl Screen {
         if key.kind == KeyEventKind::Release {
             return Effect::Draw;
         }
+        self.told = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             // In raw mode these keys cause no signal.
             let ends = matches!(key.code, KeyCode::Char('c' | 'd' | '\\'));
@@ -223,6 +314,10 @@ impl Screen {
                 let text = std::mem::take(text);
                 self.type_filter(text, key.code);
                 Effect::Draw
+            }
+            Focus::Span => {
+                self.focus = Focus::List;
+                self.choose_span(key.code)
             }
             Focus::Help => {
                 self.focus = Focus::List;
@@ -252,11 +347,17 @@ impl Screen {
             KeyCode::Down | KeyCode::Char('j') => self.go_down(1),
             KeyCode::PageUp => self.selected = self.selected.saturating_sub(PAGE),
             KeyCode::PageDown => self.go_down(PAGE),
-            KeyCode::Home => self.selected = 0,
-            KeyCode::End => self.go_down(usize::MAX),
+            KeyCode::Char('g') => self.selected = 0,
+            KeyCode::Char('G') => self.go_down(usize::MAX),
+            KeyCode::Char('<' | ',') => self.step_back(),
+            KeyCode::Char('>' | '.') => self.step_forth(),
+            KeyCode::Home => self.look(Look::Oldest(self.length)),
+            KeyCode::End => self.leave_past(),
+            KeyCode::Char('t') => self.focus = Focus::Span,
             KeyCode::Char('/') => self.focus = Focus::Filter(self.filter_text.clone(), None),
+            KeyCode::Esc if self.filter.is_empty() => self.leave_past(),
             KeyCode::Esc => self.set_filter(String::new(), Filter::default()),
-            KeyCode::Enter => return self.open_detail(),
+            KeyCode::Enter => self.open_detail(),
             code => return self.press_anywhere(code),
         }
         Effect::Draw
@@ -271,6 +372,23 @@ impl Screen {
             KeyCode::Char('d') => self.switch_names(),
             KeyCode::Char('w') => self.switch_window(),
             KeyCode::Char(' ') => self.hold(),
+            _ => {}
+        }
+        Effect::Draw
+    }
+
+    /// The digits are the spans, and 0 is now.
+    fn choose_span(&mut self, code: KeyCode) -> Effect {
+        match code {
+            KeyCode::Char('q') => return Effect::Quit,
+            KeyCode::Char('0') => self.leave_past(),
+            KeyCode::Char(digit @ '1'..='9') => {
+                let nth = digit.to_digit(10).unwrap_or(0) as usize;
+                if let Some((seconds, _)) = SPANS.get(nth - 1) {
+                    self.length = Some(*seconds);
+                    self.look(Look::Last(*seconds));
+                }
+            }
             _ => {}
         }
         Effect::Draw
@@ -330,12 +448,16 @@ impl Screen {
         self.select(selected.as_ref());
     }
 
-    fn open_detail(&mut self) -> Effect {
-        let Some(key) = self.selected_key() else { return Effect::Draw };
-        let question = key.question();
-        (self.focus, self.known) = (Focus::Detail(key, 0), None);
+    fn open_detail(&mut self) {
+        let Some(row) = self.selected_key() else { return };
         let (lists, nth) = self.lists();
-        Effect::Ask(question, lists.get(nth).is_some_and(|list| list.is_open))
+        let Some(list) = lists.get(nth) else { return };
+        let (key, to) = (row.question(), self.past().map(|past| past.union.window.end));
+        if self.can_ask && to.is_none() {
+            self.requests.push(Request::Key { key: key.clone(), is_open: list.is_open });
+        }
+        self.requests.push(Request::PastOfKey { key, view: list.view.clone(), to });
+        (self.focus, self.known, self.past_of_key) = (Focus::Detail(row, 0), None, None);
     }
 
     fn switch_names(&mut self) {
@@ -350,13 +472,15 @@ impl Screen {
 
     /// Whether the addresses are masked.
     fn is_masked(&self) -> bool {
-        let known = self.report.as_ref().map(|report| &report.addresses);
+        let past = self.past().map(|past| &past.union.addresses);
+        let known = past.or(self.report.as_ref().map(|report| &report.addresses));
         known.or(self.live.as_ref().map(|live| &live.addresses)).is_some_and(Option::is_some)
     }
 
     fn switch_window(&mut self) {
         let selected = self.selected_key();
-        self.wants_report = !self.wants_report;
+        self.wants_report = self.past.is_some() || !self.wants_report;
+        (self.past, self.awaited, self.length) = (None, None, None);
         self.select(selected.as_ref());
     }
 
@@ -375,7 +499,7 @@ impl Screen {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::history::tests::second;
+    use crate::{history::tests::second, past::tests::past};
 
     /// The golden report, which has masked addresses.
     pub fn golden() -> Report {
@@ -399,6 +523,8 @@ pub mod tests {
                 '\x08' => KeyCode::Backspace,
                 '↓' => KeyCode::Down,
                 '↑' => KeyCode::Up,
+                '⇱' => KeyCode::Home,
+                '⇲' => KeyCode::End,
                 other => KeyCode::Char(other),
             };
             effect = screen.press(KeyEvent::new(code, KeyModifiers::NONE));
@@ -457,8 +583,14 @@ pub mod tests {
     #[test]
     fn enter_asks_for_everything_about_the_row() {
         let mut screen = screen();
-        let Effect::Ask(question, false) = press(&mut screen, "5↓\n") else { panic!() };
-        assert_eq!(question, "proto=udp,port=443");
+        let question = "proto=udp,port=443".to_owned();
+        press(&mut screen, "5↓\n");
+        let past = Request::PastOfKey { key: question.clone(), view: None, to: None };
+        assert_eq!(screen.requests, [past.clone()], "a replay knows only what it reported");
+        screen.can_ask = true;
+        screen.requests.clear();
+        press(&mut screen, "\x1b\n");
+        assert_eq!(screen.requests, [Request::Key { key: question.clone(), is_open: false }, past]);
         let known = |key: &str| Known { key: key.to_owned(), rows: Err("none".to_owned()), seconds: 10.0 };
         screen.take(Update::Known(known("proto=tcp,port=1")));
         assert!(screen.known.is_none(), "this answer is about an earlier question");
@@ -466,6 +598,92 @@ pub mod tests {
         assert!(screen.known.is_some());
         assert_eq!(press(&mut screen, "\x1b"), Effect::Draw);
         assert_eq!(screen.focus, Focus::List);
+    }
+
+    fn asked(screen: &mut Screen) -> Option<Look> {
+        let requests = std::mem::take(&mut screen.requests);
+        assert!(requests.len() < 2, "{requests:?}");
+        requests.into_iter().next().map(|request| match request {
+            Request::Past(look) => look,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    /// Answers the last request.
+    fn answer(screen: &mut Screen, past: Result<Past, &str>) {
+        let look = screen.awaited.unwrap();
+        screen.take(Update::Past(look, past.map(Box::new).map_err(str::to_owned)));
+    }
+
+    #[test]
+    fn keys_step_over_windows_and_spans_and_back_to_now() {
+        let mut screen = screen();
+        press(&mut screen, ".");
+        assert!(screen.told.is_some() && screen.requests.is_empty());
+        press(&mut screen, "<<");
+        let last = golden().window;
+        assert_eq!(asked(&mut screen), Some(Look::WindowBefore(last.start)), "its report is shown already; asked once");
+        answer(&mut screen, Ok(past()));
+        assert_eq!(screen.past().unwrap().union, past().union);
+        let (start, end) = (past().union.window.start, past().union.window.end);
+        press(&mut screen, ",");
+        assert_eq!(asked(&mut screen), Some(Look::WindowBefore(start)));
+        answer(&mut screen, Err("no window is known of this time"));
+        assert!(screen.past().is_some() && screen.told.is_some(), "what was shown stays");
+        press(&mut screen, ".");
+        assert_eq!((asked(&mut screen), screen.told.clone()), (Some(Look::WindowAfter(end)), None));
+        press(&mut screen, "⇲");
+        answer_late(&mut screen, Look::WindowAfter(end));
+        assert!(screen.past().is_none(), "now was chosen meanwhile");
+        press(&mut screen, "⇱");
+        assert_eq!(asked(&mut screen), Some(Look::Oldest(None)));
+        press(&mut screen, "t3");
+        assert_eq!((asked(&mut screen), screen.length), (Some(Look::Last(1200)), Some(1200)));
+        answer(&mut screen, Ok(past()));
+        press(&mut screen, "<");
+        assert_eq!(asked(&mut screen), Some(Look::Span { from: past::earlier(start, 1200), to: start }));
+        press(&mut screen, ">");
+        assert_eq!(asked(&mut screen), Some(Look::Last(1200)));
+        press(&mut screen, "⇱");
+        assert_eq!(asked(&mut screen), Some(Look::Oldest(Some(1200))));
+        answer(&mut screen, Ok(past()));
+        press(&mut screen, "w");
+        assert!(screen.past().is_none() && screen.length.is_none() && screen.wants_report);
+        press(&mut screen, "t0\x1bt\x1b");
+        assert_eq!((asked(&mut screen), screen.focus.clone()), (None, Focus::List));
+    }
+
+    fn answer_late(screen: &mut Screen, look: Look) {
+        screen.take(Update::Past(look, Ok(Box::new(past()))));
+    }
+
+    #[test]
+    fn a_span_that_ends_now_goes_on_with_each_window_and_others_stay() {
+        let mut screen = screen();
+        press(&mut screen, "t2");
+        asked(&mut screen);
+        answer(&mut screen, Ok(past()));
+        screen.take(Update::Report(Box::new(golden())));
+        assert_eq!(asked(&mut screen), Some(Look::Last(300)));
+        answer(&mut screen, Ok(past()));
+        press(&mut screen, "<");
+        asked(&mut screen);
+        answer(&mut screen, Ok(past()));
+        screen.take(Update::Report(Box::new(golden())));
+        assert_eq!(asked(&mut screen), None);
+    }
+
+    #[test]
+    fn a_row_of_a_time_that_has_passed_is_asked_of_that_time() {
+        let mut screen = Screen { can_ask: true, ..screen() };
+        press(&mut screen, "<");
+        asked(&mut screen);
+        answer(&mut screen, Ok(past()));
+        press(&mut screen, "3\n");
+        let key = screen.past().unwrap().union.top.pairs[0].clone();
+        let key = format!("src_ip={},dst_ip={}", key.src_ip, key.dst_ip);
+        let to = Some(past().union.window.end);
+        assert_eq!(screen.requests, [Request::PastOfKey { key, view: None, to }]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The source of the numbers.
 
 use jiff::Timestamp;
-use weir_report::{Live, Report, Row, Second};
+use weir_report::{KeyHistory, Live, Report, Row, Second};
+
+use crate::past::{Look, Past};
 
 /// The answer about a key.
 #[derive(Clone, Debug)]
@@ -23,12 +25,39 @@ pub enum Update {
     Report(Box<Report>),
     /// The lists of the open window were read.
     Live(Box<Live>),
-    /// The answer to [`Source::ask`].
+    /// The answer to [`Request::Key`].
     Known(Known),
+    /// The answer to [`Request::Past`], or why there is none.
+    Past(Look, Result<Box<Past>, String>),
+    /// The answer to [`Request::PastOfKey`] for this key, or why there is none.
+    PastOfKey(String, Result<Box<KeyHistory>, String>),
     /// A problem that is shown until the next update, such as a lost connection.
     Trouble(String),
     /// The source has ended, for this reason.
     Ended(String),
+}
+
+/// What a source is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Everything about a key.
+    Key {
+        /// The key, as `weir ask` takes it.
+        key: String,
+        /// Whether it is asked of the open window so far, or of the last one.
+        is_open: bool,
+    },
+    /// What the history has of a time.
+    Past(Look),
+    /// What the history has of a key.
+    PastOfKey {
+        /// The key.
+        key: String,
+        /// The view whose list it is in; `None` for a standard list.
+        view: Option<String>,
+        /// The end of the hour; now if it is `None`.
+        to: Option<Timestamp>,
+    },
 }
 
 /// A running weir, or a replayed capture. No method blocks: slow work is done on another thread.
@@ -36,9 +65,11 @@ pub trait Source {
     /// The next update that has arrived, if any.
     fn next(&mut self) -> Option<Update>;
 
-    /// Asks about a key in the open window so far, or in the last one. The answer comes as [`Update::Known`]. Returns
-    /// whether this source can answer.
-    fn ask(&mut self, key: &str, is_open: bool) -> bool;
+    /// Asks. The answer comes as an update.
+    fn ask(&mut self, request: Request);
+
+    /// Whether it can answer questions about keys that no list has ([`Request::Key`]).
+    fn knows_keys(&self) -> bool;
 
     /// The time of the numbers: now, or the time within a capture.
     fn now(&self) -> Timestamp;

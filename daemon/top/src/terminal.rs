@@ -52,7 +52,7 @@ pub fn run(source: &mut dyn Source, is_stopped: &dyn Fn() -> bool) -> Result<(),
     let taken = Taken::new()?;
     let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
     let paint = Paint::from_env();
-    let mut screen = Screen::default();
+    let mut screen = Screen { can_ask: source.knows_keys(), ..Screen::default() };
     while !is_stopped() && TAKEN.load(Ordering::Relaxed) {
         while let Some(update) = source.next() {
             screen.take(update);
@@ -82,8 +82,10 @@ fn is_left(screen: &mut Screen, source: &mut dyn Source) -> io::Result<bool> {
         match screen.press(key) {
             Effect::Draw => {}
             Effect::Quit => return Ok(true),
-            Effect::Ask(question, is_open) => screen.can_ask = source.ask(&question, is_open),
         }
+    }
+    for request in screen.requests.drain(..) {
+        source.ask(request);
     }
     Ok(false)
 }

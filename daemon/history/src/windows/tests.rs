@@ -33,7 +33,7 @@ fn a_span_has_the_windows_that_it_touches_and_says_what_is_missing() {
         assert_eq!(union.missing, missing, "{from} to {to}");
     }
     for (last, count) in [(1, 1), (7, 7), (99, 99), (500, 99)] {
-        assert_eq!(windows.span(&windows.last(last)).unwrap().windows, count);
+        assert_eq!(windows.span(&windows.last(last, None).unwrap()).unwrap().windows, count);
     }
     let early = windows.span(&between(-100, 5)).unwrap();
     assert_eq!(early.missing, [Gap { start: at(-100), end: at(0) }]);
@@ -42,6 +42,30 @@ fn a_span_has_the_windows_that_it_touches_and_says_what_is_missing() {
     let open_window = windows.span(&between(900, 1007)).unwrap();
     assert_eq!(open_window.missing, [], "the window that is open now is not missing");
     assert_eq!(windows.index(&Time::default()).len(), 99);
+}
+
+#[test]
+fn windows_are_stepped_over_one_by_one_in_both_directions() {
+    let mut windows = Windows::new(MIB, Addresses::Full);
+    for nth in (0..100).filter(|nth| !(40..50).contains(nth)) {
+        add(&mut windows, &report(nth, &[(1, nth as u64)]));
+    }
+    let (mut time, mut back) = (windows.last(1, None), Vec::new());
+    while let Some(Time { from, to }) = time {
+        back.push(windows.span(&Time { from, to }).unwrap().window);
+        time = windows.last(1, from);
+    }
+    let (mut time, mut forth) = (windows.first(1, None), Vec::new());
+    while let Some(Time { from, to }) = time {
+        forth.push(windows.span(&Time { from, to }).unwrap().window);
+        time = windows.first(1, to);
+    }
+    back.reverse();
+    assert_eq!((back.len(), back == forth), (90, true), "each once, also where some are missing");
+    assert_eq!(windows.first(7, Some(at(995))), None);
+    assert_eq!(windows.last(2, Some(at(9))), None);
+    assert_eq!(windows.last(3, Some(at(705))), Some(between(670, 700)), "those that have ended by then");
+    assert_eq!(windows.first(3, Some(at(705))), Some(between(710, 740)), "those that begin later");
 }
 
 /// The union of a few kept windows equals that of their reports.

@@ -154,6 +154,7 @@ pub fn write_union(union: &Union, style: Style, out: &mut impl Write) -> io::Res
         reports,
         window,
         observer,
+        addresses: _,
         interfaces,
         totals,
         unique,

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, cmp::Reverse, collections::HashMap, hash::Hash, net::IpAddr};
 
-use crate::{Estimate, Row, Tally, TopDestination, TopFlow, TopPair, TopService, TopSource};
+use crate::{Estimate, Row, Sums, Tally, TopDestination, TopFlow, TopPair, TopService, TopSource};
 
 /// A row of any list.
 pub(super) trait Entry: Clone {
@@ -20,6 +20,13 @@ pub(super) trait Entry: Clone {
 pub(super) struct Counts {
     packets: Estimate,
     bytes: Estimate,
+}
+
+impl Counts {
+    /// The same as it is written.
+    pub(super) const fn sums(self) -> Sums {
+        Sums { packets: self.packets, bytes: self.bytes }
+    }
 }
 
 macro_rules! entries {

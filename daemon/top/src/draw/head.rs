@@ -12,6 +12,7 @@ use super::{
 use crate::{
     history::{Line, Rate},
     list::By,
+    past::Past,
     screen::Screen,
     text::{clean, fit, left, right, width},
 };
@@ -36,6 +37,13 @@ pub fn title(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
         let site = report.observer.site.as_ref().map_or_else(String::new, |site| format!(" at {site}"));
         pieces.push(Piece::new(fit(&clean(&format!("{}{site}", report.observer.name)), 30), paint.strong()));
     }
+    if let Some(past) = screen.past() {
+        pieces.extend(passed(past, screen.now, paint));
+        if screen.held.is_some() {
+            pieces.push(Piece::new("HELD", paint.warning()));
+        }
+        return sheet.words(pieces);
+    }
     let (lists, nth) = screen.lists();
     let is_open = lists.get(nth).is_some_and(|list| list.is_open);
     match (screen.open().filter(|_| is_open), &screen.report) {
@@ -57,6 +65,32 @@ fn time(time: Timestamp) -> String {
 
 fn age(since: Timestamp, now: Timestamp) -> i64 {
     now.duration_since(since).max(SignedDuration::ZERO).as_secs()
+}
+
+/// A time that has passed, and that it has.
+fn passed(past: &Past, now: Timestamp, paint: Paint) -> [Piece; 3] {
+    let window = past.union.window;
+    let day = |time: Timestamp| time.strftime("%Y-%m-%d").to_string();
+    let date = if day(window.end) == day(now) { String::new() } else { day(window.end) + " " };
+    let shown = match past.union.windows {
+        1 => format!("{date}{} – {} UTC", time(window.start), time(window.end)),
+        _ => format!("{} to {date}{} UTC", lasting(window.start, window.end), time(window.end)),
+    };
+    let ago = match age(window.end, now) {
+        seconds @ 0..120 => format!("{seconds} s ago"),
+        seconds @ 120..7200 => format!("{} min ago", seconds / 60),
+        seconds => format!("{} h ago", seconds / 3600),
+    };
+    [Piece::new(shown, paint.strong()), Piece::new(ago, paint.plain()), Piece::new("NOT LIVE", paint.warning())]
+}
+
+/// How long a time is, to the second.
+pub fn lasting(start: Timestamp, end: Timestamp) -> String {
+    let seconds = (end.duration_since(start).as_millis() + 500) / 1000;
+    let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
+    let parts: Vec<_> =
+        parts.into_iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count} {unit}")).collect();
+    if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
 }
 
 /// The window of a report, and the time since its end.
@@ -81,18 +115,33 @@ fn open(live: &Live, now: Timestamp, paint: Paint) -> [Piece; 2] {
 
 /// Draws a line for each interface, as many as fit.
 pub fn interfaces(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
-    let all = screen.history.lines();
+    if let Some(past) = screen.past() {
+        let all: Vec<_> = past.lines().into_iter().map(|(line, mean)| (line, Some(mean))).collect();
+        return rates(
+            &all.iter().map(|(line, mean)| (line, *mean)).collect::<Vec<_>>(),
+            screen.by,
+            sheet,
+            paint,
+            lines,
+        );
+    }
+    let all: Vec<_> = screen.history.lines().iter().map(|line| (line, line.now())).collect();
     if all.is_empty() {
         return means(screen, sheet, paint, lines);
     }
+    rates(&all, screen.by, sheet, paint, lines);
+}
+
+/// A line for each interface with its rate now, or its mean rate.
+fn rates(all: &[(&Line, Option<Rate>)], by: By, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
     let shown = if all.len() > lines { lines.saturating_sub(1) } else { all.len() };
-    let name = all.iter().take(shown).map(|line| width(&line.last.name)).max().unwrap_or(0).min(NAME_MAX);
-    for line in &all[..shown] {
-        interface(line, screen.by, name, sheet, paint);
+    let name = all.iter().take(shown).map(|(line, _)| width(&line.last.name)).max().unwrap_or(0).min(NAME_MAX);
+    for (line, rate) in &all[..shown] {
+        interface(line, *rate, (by, name), sheet, paint);
     }
     if shown < all.len() {
         let rest = &all[shown..];
-        let sum = rest.iter().filter_map(Line::now).fold(Rate::default(), |sum, rate| Rate {
+        let sum = rest.iter().filter_map(|(_, rate)| *rate).fold(Rate::default(), |sum, rate| Rate {
             bits: sum.bits + rate.bits,
             packets: sum.packets + rate.packets,
         });
@@ -102,8 +151,7 @@ pub fn interfaces(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: u
     }
 }
 
-fn interface(line: &Line, by: By, name: usize, sheet: &mut Sheet<'_>, paint: Paint) {
-    let rate = line.now();
+fn interface(line: &Line, rate: Option<Rate>, (by, name): (By, usize), sheet: &mut Sheet<'_>, paint: Paint) {
     let shown =
         |of: fn(Rate) -> f64, unit| right(&rate.map_or("unknown".to_owned(), |rate| scaled(of(rate), unit)), RATE);
     let of = |rate: Rate| if by == By::Packets { rate.packets } else { rate.bits };
@@ -121,11 +169,12 @@ fn interface(line: &Line, by: By, name: usize, sheet: &mut Sheet<'_>, paint: Pai
     ];
     if sheet.columns() >= WIDE {
         let unit = if by == By::Packets { "pkt/s" } else { "bit/s" };
-        pieces.push(Piece::new(format!("max {}  ", right(&scaled(most, unit), RATE)), paint.faint()));
+        let most = if line.rates.iter().any(Option::is_some) { scaled(most, unit) } else { "unknown".to_owned() };
+        pieces.push(Piece::new(format!("max {}  ", right(&most, RATE)), paint.faint()));
     }
     let used: usize = pieces.iter().map(|piece| width(&piece.text)).sum();
     let room = sheet.columns().saturating_sub(used);
-    pieces.push(Piece::new(spark(&line.rates, of, most, room), paint.bar()));
+    pieces.push(Piece::new(spark(&line.within(room), of, most, room), paint.bar()));
     sheet.line(pieces);
 }
 
@@ -152,6 +201,15 @@ fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
 
 /// Draws how reliable the numbers are.
 pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
+    if let Some(past) = screen.past() {
+        let missing = past.missing();
+        let mut pieces = Vec::new();
+        if missing > 0.0 {
+            pieces.push(Piece::new(format!("NOT KNOWN {missing:.0} s"), paint.alarm()));
+        }
+        pieces.extend(accounts(&past.union.interfaces, 0, sheet.columns() >= WIDE, paint));
+        return sheet.words(pieces);
+    }
     let Some(report) = screen.report.as_ref() else {
         let text = match (&screen.ended, &screen.live) {
             (Some(_), _) => "nothing was measured",
@@ -160,13 +218,17 @@ pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
         };
         return sheet.line([Piece::new(text, paint.warning())]);
     };
-    let [seen, lost] = report.interfaces.iter().fold([0, 0], |[seen, lost], of| {
+    let so_far = screen.second.iter().flat_map(|second| &second.interfaces).filter_map(|of| of.lost);
+    let so_far = so_far.map(|lost| lost.packets).sum();
+    sheet.words(accounts(&report.interfaces, so_far, sheet.columns() >= WIDE, paint));
+}
+
+/// What became of the packets of these interfaces, and how many the open window has lost so far.
+fn accounts(interfaces: &[Interface], so_far: u64, is_wide: bool, paint: Paint) -> Vec<Piece> {
+    let [seen, lost] = interfaces.iter().fold([0, 0], |[seen, lost], of| {
         [seen + of.ledger.seen.packets, lost + of.ledger.lost.values().map(|lost| lost.packets).sum::<u64>()]
     });
     let kept = if seen == 0 { 1.0 } else { 1.0 - lost as f64 / seen as f64 };
-    let so_far = screen.second.iter().flat_map(|second| &second.interfaces).filter_map(|of| of.lost);
-    let so_far: u64 = so_far.map(|lost| lost.packets).sum();
-    let is_wide = sheet.columns() >= WIDE;
     let mut pieces = vec![
         judged(format!("kept {}", percent(kept)), lost == 0, paint),
         judged(format!("lost {}", count(lost)), lost == 0, paint),
@@ -174,18 +236,18 @@ pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     if so_far > 0 {
         pieces.push(Piece::new(format!("now losing {}", count(so_far)), paint.alarm()));
     }
-    let blind = report.interfaces.iter().filter_map(|of| of.blind_seconds).fold(0.0, f64::max);
+    let blind = interfaces.iter().filter_map(|of| of.blind_seconds).fold(0.0, f64::max);
     if blind > 0.0 {
         pieces.push(Piece::new(format!("BLIND {blind:.1} s"), paint.alarm()));
     }
-    pieces.push(sampling(report, is_wide, paint));
-    pieces.push(attached(report, is_wide, paint));
-    pieces.push(coverage(report, is_wide, paint));
-    sheet.words(pieces);
+    pieces.push(sampling(interfaces, is_wide, paint));
+    pieces.push(attached(interfaces, is_wide, paint));
+    pieces.push(coverage(interfaces, is_wide, paint));
+    pieces
 }
 
-fn sampling(report: &Report, is_wide: bool, paint: Paint) -> Piece {
-    let sampling = report.interfaces.iter().map(|of| of.sampling).max().unwrap_or(1);
+fn sampling(interfaces: &[Interface], is_wide: bool, paint: Paint) -> Piece {
+    let sampling = interfaces.iter().map(|of| of.sampling).max().unwrap_or(1);
     let text = match (sampling, is_wide) {
         (1, _) => "every packet".to_owned(),
         (_, true) => format!("sampled 1 in {sampling}"),
@@ -199,12 +261,12 @@ fn judged(text: String, is_good: bool, paint: Paint) -> Piece {
 }
 
 /// The lowest coverage of all interfaces.
-fn coverage(report: &Report, is_wide: bool, paint: Paint) -> Piece {
+fn coverage(interfaces: &[Interface], is_wide: bool, paint: Paint) -> Piece {
     // The counters of weir and the interface cannot be read at the same instant, so slightly more than 100 % counts as
     // 100 %.
     let is_about_all = |of: &Interface| of.coverage_lower.is_some_and(|lower| lower <= 1.0);
     let coverage = |of: &Interface| of.coverage.map(|all| if is_about_all(of) { all.min(1.0) } else { all });
-    let known = report.interfaces.iter().filter_map(|of| Some((coverage(of)?, of.coverage_upper.unwrap_or(1.0), of)));
+    let known = interfaces.iter().filter_map(|of| Some((coverage(of)?, of.coverage_upper.unwrap_or(1.0), of)));
     let Some((coverage, upper, of)) = known.min_by(|(one, ..), (other, ..)| one.total_cmp(other)) else {
         return Piece::new("coverage unknown", paint.faint());
     };
@@ -212,9 +274,9 @@ fn coverage(report: &Report, is_wide: bool, paint: Paint) -> Piece {
     judged(format!("coverage {}{name}", percent(coverage)), upper >= 1.0, paint)
 }
 
-fn attached(report: &Report, is_wide: bool, paint: Paint) -> Piece {
-    let all = report.interfaces.len();
-    let attached = report.interfaces.iter().filter(|of| !NOT_ATTACHED.contains(&of.mode.as_str())).count();
+fn attached(interfaces: &[Interface], is_wide: bool, paint: Paint) -> Piece {
+    let all = interfaces.len();
+    let attached = interfaces.iter().filter(|of| !NOT_ATTACHED.contains(&of.mode.as_str())).count();
     let of = if is_wide { " of " } else { "/" };
     judged(format!("attached {attached}{of}{all}"), attached == all, paint)
 }
@@ -222,6 +284,11 @@ fn attached(report: &Report, is_wide: bool, paint: Paint) -> Piece {
 /// All reasons why weir does not see all packets.
 pub fn troubles(screen: &Screen) -> Vec<String> {
     let mut all: Vec<String> = screen.notice.iter().cloned().collect();
+    if let Some(past) = screen.past() {
+        let of = past.union.interfaces.iter();
+        all.extend(of.filter_map(|of| Some(format!("{}: {}", of.name, of.trouble.as_ref()?))));
+        return all;
+    }
     if let Some(second) = &screen.second {
         all.extend(second.troubles.iter().cloned());
         let of = second.interfaces.iter().filter_map(|of| Some(format!("{}: {}", of.name, of.trouble.as_ref()?)));
@@ -254,7 +321,12 @@ pub fn distinct(unique: &Unique, new: &NewFlows, sheet: &mut Sheet<'_>, paint: P
         pieces.push(Piece::new("distinct", paint.faint()));
     }
     for (name, [value, lower, upper]) in names.into_iter().zip(numbers) {
-        pieces.push(Piece::new(format!("{name} {} {}", count(value), off(value, lower, upper)), paint.plain()));
+        // Of several windows together: as many as in any one of them, or as many as all of them have.
+        let number = match upper - upper.min(value) > value {
+            true => format!("{} to {}", count(lower), count(upper)),
+            false => format!("{} {}", count(value), off(value, lower, upper)),
+        };
+        pieces.push(Piece::new(format!("{name} {number}"), paint.plain()));
     }
     sheet.words(pieces);
 }
@@ -263,6 +335,14 @@ fn off(value: u64, lower: u64, upper: u64) -> String {
     match value.saturating_sub(lower).max(upper.saturating_sub(value)) {
         0 => "exact".to_owned(),
         off => format!("±{}", percent(off as f64 / value.max(1) as f64)),
+    }
+}
+
+/// Which alerts were firing in a time that has passed.
+pub fn past_alerts(past: &Past, sheet: &mut Sheet<'_>, paint: Paint) {
+    let all = past.alerts();
+    if !all.is_empty() {
+        sheet.line([Piece::new(format!("ALERT in this time: {}", clean(&all.join(", "))), paint.alarm())]);
     }
 }
 

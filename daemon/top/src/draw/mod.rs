@@ -3,6 +3,7 @@
 mod detail;
 mod head;
 mod help;
+mod hour;
 mod paint;
 mod sheet;
 mod spark;
@@ -17,6 +18,7 @@ pub use self::paint::Paint;
 use self::sheet::{Piece, Sheet};
 use crate::{
     filter::WORDS,
+    past::SPANS,
     screen::{Focus, Screen},
     text::clean,
 };
@@ -25,8 +27,12 @@ use crate::{
 const LINES_PER_INTERFACE: usize = 6;
 /// One line in this many is for alerts.
 const LINES_PER_ALERT: usize = 12;
+/// From so many lines on, the lines above everything about a row stay.
+const LINES_OF_DETAIL: usize = 30;
 /// The keys at the bottom.
-const KEYS: &str = "?help  Tab list  Enter detail  /filter  b p order  w window  Space hold  q quit";
+const KEYS: &str = "?help  Tab list  Enter row  /filter  < > step back  t span  Space hold  q quit";
+/// The same of a time that has passed.
+const KEYS_OF_PAST: &str = "< > step  Home oldest  End now  t span  Tab list  Enter row  /filter  q quit";
 
 /// Draws the screen into an area.
 pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) {
@@ -39,16 +45,8 @@ pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) 
         head::interfaces(screen, sheet, paint, (lines / LINES_PER_INTERFACE).max(1));
         head::trust(screen, sheet, paint);
         head::trouble(&head::troubles(screen), sheet, paint);
-        let report = screen.report.as_ref();
-        match (screen.open(), report) {
-            (Some(live), _) => head::distinct(&live.unique, &live.new_flows, sheet, paint),
-            (None, Some(report)) => head::distinct(&report.unique, &report.new_flows, sheet, paint),
-            (None, None) => {}
-        }
-        if let Some(report) = report {
-            for alert in report.alerts.iter().take((lines / LINES_PER_ALERT).max(1)) {
-                head::alert(alert, sheet, paint);
-            }
+        if lines >= LINES_OF_DETAIL || !matches!(screen.focus, Focus::Detail(..)) {
+            counts(screen, sheet, paint, (lines / LINES_PER_ALERT).max(1));
         }
         let below =
             Rect { y: area.y + (lines - sheet.left()) as u16, height: sheet.left().saturating_sub(1) as u16, ..area };
@@ -56,6 +54,23 @@ pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) 
     }
     let last = Rect { y: area.bottom().saturating_sub(1), height: area.height.min(1), ..area };
     foot(screen, &mut Sheet::new(buffer, last), paint);
+}
+
+/// Distinct keys and new flows, and alerts.
+fn counts(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, alerts: usize) {
+    if let Some(past) = screen.past() {
+        head::distinct(&past.union.unique, &past.union.new_flows, sheet, paint);
+        return head::past_alerts(past, sheet, paint);
+    }
+    let report = screen.report.as_ref();
+    match (screen.open(), report) {
+        (Some(live), _) => head::distinct(&live.unique, &live.new_flows, sheet, paint),
+        (None, Some(report)) => head::distinct(&report.unique, &report.new_flows, sheet, paint),
+        (None, None) => {}
+    }
+    for alert in report.iter().flat_map(|report| &report.alerts).take(alerts) {
+        head::alert(alert, sheet, paint);
+    }
 }
 
 fn body(screen: &mut Screen, sheet: &mut Sheet<'_>, paint: Paint) {
@@ -69,7 +84,18 @@ fn body(screen: &mut Screen, sheet: &mut Sheet<'_>, paint: Paint) {
 }
 
 fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
+    if let Some(told) = &screen.told {
+        return sheet.line([Piece::new(clean(told), paint.warning())]);
+    }
+    if screen.awaited.is_some() && matches!(screen.focus, Focus::List) {
+        return sheet.line([Piece::new("asking the history", paint.faint())]);
+    }
     match &screen.focus {
+        Focus::Span => {
+            let spans = SPANS.iter().zip(1..).map(|((_, name), nth)| format!("{nth} {name}")).collect::<Vec<_>>();
+            let text = format!("the last:  {}   0 now   Esc back", spans.join("  "));
+            sheet.line([Piece::new(text, paint.strong())]);
+        }
         Focus::Filter(text, None) => {
             let hint = if text.is_empty() { format!("   {WORDS} or a part of a row, Enter") } else { String::new() };
             let text = Piece::new(format!("/{}_", clean(text)), paint.strong());
@@ -81,6 +107,9 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
         ]),
         Focus::Detail(..) | Focus::Help => {
             sheet.line([Piece::new("Esc back  ↑ ↓ scroll  Space hold  q quit", paint.faint())]);
+        }
+        Focus::List if screen.filter.is_empty() && screen.past().is_some() => {
+            sheet.line([Piece::new(KEYS_OF_PAST, paint.faint())]);
         }
         Focus::List if screen.filter.is_empty() => sheet.line([Piece::new(KEYS, paint.faint())]),
         Focus::List => sheet.line([

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Blocks of eight heights.
+pub const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// A second without a reading.
 const UNKNOWN: char = '·';
 

@@ -155,8 +155,11 @@ pub fn rows(screen: &mut Screen, list: &List, sheet: &mut Sheet<'_>, paint: Pain
     let full = rows.iter().map(|row| row.entry.amount.of(screen.by).upper).max().unwrap_or(0);
     head(&measure, &columns, full, sheet, paint);
     if rows.is_empty() {
-        let text =
-            if screen.filter.is_empty() { "nothing in this list" } else { "no row passes the filter (Esc clears it)" };
+        let text = match (list.why_empty, screen.filter.is_empty()) {
+            (Some(why), _) => why,
+            (None, true) => "nothing in this list",
+            (None, false) => "no row passes the filter (Esc clears it)",
+        };
         sheet.line([Piece::new(format!("{}{text}", " ".repeat(RANK)), paint.faint())]);
         return;
     }

@@ -5,16 +5,21 @@ use std::{env, fs, path::Path};
 
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use serde_json::json;
-use weir_report::{Estimate, LIVE_SCHEMA, Live, OpenWindow, Report, Row};
+use weir_report::{
+    Estimate, Gap, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, LIVE_SCHEMA, Live, OpenWindow, Report, Row, Tally,
+};
+use weir_system::numbers::scaled;
 
 use super::{Paint, draw};
 use crate::{
     history::tests::second,
+    list::{By, of_union},
+    past::{Look, tests::past},
     screen::{
-        Effect, Screen,
+        Screen,
         tests::{golden, press, screen},
     },
-    source::{Known, Update},
+    source::{Known, Request, Update},
 };
 
 /// The window after that of the golden report, open for this many seconds. It has half of that report's bytes.
@@ -119,13 +124,131 @@ fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
     is_as_in("detail-80x24.txt", &text(&mut screen, (80, 24)));
 }
 
+/// An hour of a source until the end of `past`: for ten minutes nothing is known, then it is not in the list, and then
+/// it is, in two of three windows of the last minutes.
+fn hour() -> KeyHistory {
+    let to = past().union.window.end;
+    let from = to - jiff::SignedDuration::from_secs(3600);
+    let window = |minute: i64| {
+        let [start, end] = [minute, minute + 1].map(|at| from + jiff::SignedDuration::from_secs(60 * at));
+        let bytes = 60_000_000 * minute as u64;
+        let estimate = |value| Estimate { value, lower: value, upper: value + 750_000, sampled: None };
+        let is_listed = minute >= 25;
+        KeyWindow {
+            start,
+            end,
+            seconds: 60.0,
+            windows: 6,
+            listed: if is_listed && minute >= 50 { 4 } else { 6 * u64::from(is_listed) },
+            packets: is_listed.then(|| estimate(bytes / 1000)),
+            bytes: is_listed.then(|| estimate(bytes)),
+            at_most: Tally { packets: 90_000, bytes: if is_listed { bytes + 750_000 } else { 75_000_000 } },
+        }
+    };
+    KeyHistory {
+        schema: KEY_HISTORY_SCHEMA.to_owned(),
+        key: "src_ip=192.0.2.1".to_owned(),
+        view: None,
+        from,
+        to,
+        confidence: 0.99,
+        windows: (10..60).map(window).collect(),
+    }
+}
+
+/// A screen that shows a time ten minutes ago.
+fn passed() -> Screen {
+    let mut screen = Screen { can_ask: true, ..busy() };
+    press(&mut screen, "<");
+    let look = screen.awaited.unwrap();
+    screen.take(Update::Past(look, Ok(Box::new(past()))));
+    screen.requests.clear();
+    screen
+}
+
+#[test]
+fn a_time_that_has_passed_is_shown_as_such() {
+    is_as_in("past-80x24.txt", &text(&mut passed(), (80, 24)));
+    is_as_in("past-100x30.txt", &text(&mut passed(), (100, 30)));
+    is_as_in("past-160x50.txt", &text(&mut passed(), (160, 50)));
+    let mut gap = past();
+    let (start, end) = (gap.union.window.start, gap.union.window.end);
+    gap.union.missing = vec![Gap { start, end }];
+    gap.union.interfaces[0].trouble = None;
+    let mut screen = passed();
+    (screen.past, screen.now) = (Some((Look::Last(60), Box::new(gap))), end + jiff::SignedDuration::from_hours(40));
+    let shown = text(&mut screen, (80, 24));
+    for part in
+        ["20 s to 2026-11-20 07:50:20 UTC", "40 h ago", "NOT LIVE", "NOT KNOWN 20 s", "ALERT in this time: flood"]
+    {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+    press(&mut screen, "8");
+    assert!(text(&mut screen, (80, 24)).contains("its counts cannot be added up"));
+    press(&mut screen, "t");
+    assert!(text(&mut screen, (80, 24)).contains("the last:  1 1m  2 5m  3 20m  4 1h  5 24h   0 now"));
+}
+
+/// At each size and in both orders: each row that is on the screen has the numbers of the union.
+#[test]
+fn every_number_of_a_time_that_has_passed_is_that_of_its_union() {
+    let union = past().union;
+    let seconds = union.window.seconds;
+    for (size, least) in [((80, 24), 5), ((100, 30), 9), ((160, 50), 9)] {
+        let mut rows = 0;
+        for (keys, by) in [("b", By::Bytes), ("p", By::Packets)] {
+            for (nth, list) in (1..=5).zip(of_union(&union, by)) {
+                let mut screen = passed();
+                press(&mut screen, &format!("{keys}{nth}"));
+                let shown = text(&mut screen, size);
+                for entry in &list.entries {
+                    let key = entry.key.show(&|address| address.to_string());
+                    let Some(line) =
+                        shown.lines().skip(8).find(|line| line.contains(&format!(" {} {}", entry.rank, key[0])))
+                    else {
+                        continue;
+                    };
+                    let value = entry.amount.of(by).value as f64 / seconds;
+                    let number = if by == By::Bytes { scaled(value * 8.0, "bit/s") } else { scaled(value, "pkt/s") };
+                    assert!(line.contains(&number), "{number} is not in {line}");
+                    rows += 1;
+                }
+            }
+        }
+        assert!(rows >= least, "{rows} rows in {size:?}");
+    }
+    let shown = text(&mut passed(), (160, 50));
+    for of in &union.interfaces {
+        let line = shown.lines().find(|line| line.contains(&of.name)).unwrap();
+        let [bits, packets] = [of.ledger.seen.bytes * 8, of.ledger.seen.packets].map(|sum| sum as f64 / seconds);
+        assert!(line.contains(&scaled(bits, "bit/s")) && line.contains(&scaled(packets, "pkt/s")), "{line}");
+    }
+}
+
+#[test]
+fn the_last_hour_of_a_row_says_where_it_is_not_in_the_list() {
+    let mut screen = passed();
+    press(&mut screen, "\n");
+    let asked = text(&mut screen, (80, 24));
+    assert!(asked.contains("asking the history"), "{asked}");
+    screen.take(Update::PastOfKey("src_ip=192.0.2.1".to_owned(), Ok(Box::new(hour()))));
+    is_as_in("hour-80x24.txt", &text(&mut screen, (80, 24)));
+    is_as_in("hour-100x30.txt", &text(&mut screen, (100, 30)));
+    let shown = text(&mut screen, (160, 50));
+    for part in ["no window is known", "not in the list then: at most 10.0 Mbit/s", "in the list in 40 of 60 windows"] {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+    screen.take(Update::PastOfKey("src_ip=192.0.2.1".to_owned(), Err("no window has ended".to_owned())));
+    assert!(text(&mut screen, (80, 24)).contains("its last hour: no window has ended"));
+}
+
 #[test]
 fn every_number_is_that_of_the_report() {
     let mut screen = busy();
     let shown = text(&mut screen, (160, 50));
     // 302,149,000 bytes in 10 s, and the same numbers as in the tables of the report.
     let Report { top, .. } = golden();
-    let rate = weir_system::numbers::scaled(top.sources[0].bytes.value as f64 * 8.0 / 10.0, "bit/s");
+    let rate = scaled(top.sources[0].bytes.value as f64 * 8.0 / 10.0, "bit/s");
     for part in [
         "edge-1 at fra1",
         "08:00:00 – 08:00:10 UTC",
@@ -164,7 +287,9 @@ fn the_open_window_is_shown_and_named_once_it_is_a_second_old() {
     let last = text(&mut screen, (80, 24));
     assert!(last.contains("08:00:00 – 08:00:10 UTC  3 s ago") && last.contains("241.7 Mbit/s"), "{last}");
     press(&mut screen, "w");
-    assert_eq!(press(&mut screen, "\n"), Effect::Ask("src_ip=192.0.2.1".to_owned(), true));
+    screen.can_ask = true;
+    press(&mut screen, "\n");
+    assert_eq!(screen.requests[0], Request::Key { key: "src_ip=192.0.2.1".to_owned(), is_open: true });
     assert!(text(&mut screen, (80, 24)).contains("in the lists of the open window so far"));
     press(&mut screen, "\x1b");
     screen.now += jiff::SignedDuration::from_secs(9);
@@ -185,11 +310,12 @@ fn in_the_first_window_only_the_open_window_is_shown() {
 
 #[test]
 fn no_size_of_the_terminal_is_too_small() {
-    for keys in ["", "4", "8", "?", "/port:x\n", "1\n"] {
+    for keys in ["", "4", "8", "?", "/port:x\n", "1\n", "t", "<"] {
         for size in [(1, 1), (2, 3), (5, 2), (20, 5), (39, 10), (80, 1), (300, 2), (80, 24), (400, 100)] {
-            let mut screen = busy();
-            press(&mut screen, keys);
-            text(&mut screen, size);
+            for mut screen in [busy(), passed()] {
+                press(&mut screen, keys);
+                text(&mut screen, size);
+            }
             text(&mut Screen::default(), size);
         }
     }

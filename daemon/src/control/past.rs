@@ -1,0 +1,37 @@
+//! Questions to the history, as commands.
+
+use weir_history::{OfKey, Query, Time};
+
+use super::protocol::Command;
+use crate::history::time;
+
+/// The query of this command.
+///
+/// # Errors
+///
+/// What is wrong with it, for the author of the client.
+pub fn query(command: Command) -> Result<Query, String> {
+    match command {
+        Command::History { from, to, points, key, view } => {
+            let (time, points) = (time(from.as_deref(), to.as_deref())?, points.map(|points| points as usize));
+            Ok(match key {
+                Some(key) => Query::OfKey(OfKey { key, view }, time, points),
+                None => Query::History(time, points),
+            })
+        }
+        Command::Span { from, to, last, first } => span(time(from.as_deref(), to.as_deref())?, last, first),
+        _ => Err("this is no question to the history".to_owned()),
+    }
+}
+
+/// The union of this time, or of the last windows until its end, or of the first ones since its start.
+fn span(time: Time, last: Option<u32>, first: Option<u32>) -> Result<Query, String> {
+    match (last, first, time) {
+        (None, None, time) => Ok(Query::Span(time)),
+        (Some(windows), None, Time { from: None, to }) => Ok(Query::Last(windows, to)),
+        (None, Some(windows), Time { from, to: None }) => Ok(Query::First(windows, from)),
+        (Some(_), None, _) => Err("last: there is also a start: give only one of them".to_owned()),
+        (None, Some(_), _) => Err("first: there is also an end: give only one of them".to_owned()),
+        (Some(_), Some(_), _) => Err("last, first: give only one of them".to_owned()),
+    }
+}

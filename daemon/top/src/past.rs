@@ -1,0 +1,191 @@
+//! Time that has passed: which part of it is shown, and how keys step through it.
+
+use jiff::{SignedDuration, Timestamp};
+use weir_report::{History, Interface, InterfaceHistory, InterfaceSecond, Union};
+
+use crate::history::{Line, Rate};
+
+/// How many steps of a time a source is asked for: the widest sparkline.
+pub const POINTS: u32 = 240;
+/// The spans that can be chosen, in seconds, and how they are written.
+pub const SPANS: [(u64, &str); 5] = [(60, "1m"), (300, "5m"), (1200, "20m"), (3600, "1h"), (86_400, "24h")];
+/// A span that ends now is read again when this part of it has passed.
+const PARTS: u64 = 120;
+
+/// A time that has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// The last window that ended by this time.
+    WindowBefore(Timestamp),
+    /// The first window that began at this time or later.
+    WindowAfter(Timestamp),
+    /// The last so many seconds until now.
+    Last(u64),
+    /// The windows of this time.
+    Span {
+        /// Its start.
+        from: Timestamp,
+        /// Its end.
+        to: Timestamp,
+    },
+    /// As early as the history reaches: a window, or as many seconds as this.
+    Oldest(Option<u64>),
+}
+
+/// What the history has of a time.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// The lists and ledgers of all its windows together.
+    pub union: Union,
+    /// The interfaces in steps, and which alerts were firing.
+    pub history: History,
+}
+
+impl Past {
+    /// The interfaces with their mean rates, and their steps as a sparkline.
+    pub fn lines(&self) -> Vec<(Line, Rate)> {
+        let line = |of: &Interface| {
+            let Interface { name, direction, mode, ledger, trouble, .. } = of;
+            let last = InterfaceSecond {
+                name: name.clone(),
+                direction: direction.clone(),
+                mode: mode.clone(),
+                counted: Some(ledger.seen),
+                total: None,
+                lost: None,
+                trouble: trouble.clone(),
+            };
+            let steps = self.history.interfaces.iter().find(|of| of.name == *name && of.direction == *direction);
+            let rates = steps.map(|steps| self.rates(steps)).unwrap_or_default();
+            (Line { last, rates: rates.into() }, Rate::of(ledger.seen, self.union.window.seconds))
+        };
+        self.union.interfaces.iter().map(line).collect()
+    }
+
+    fn rates(&self, steps: &InterfaceHistory) -> Vec<Option<Rate>> {
+        let seconds = self.history.step_seconds as f64;
+        let rate = |(packets, bytes): (&Option<u64>, &Option<u64>)| {
+            Some(Rate::of(weir_report::Tally { packets: (*packets)?, bytes: (*bytes)? }, seconds))
+        };
+        steps.packets.iter().zip(&steps.bytes).map(rate).collect()
+    }
+
+    /// The rules whose alerts were firing in this time.
+    pub fn alerts(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = Vec::new();
+        for rule in self.history.windows.iter().flat_map(|window| &window.alerts) {
+            if !all.contains(&rule.as_str()) {
+                all.push(rule);
+            }
+        }
+        all
+    }
+
+    /// How much of the time that was asked for is not known, in seconds.
+    pub fn missing(&self) -> f64 {
+        let missing = self.union.missing.iter().map(|gap| gap.end.duration_since(gap.start).as_secs_f64());
+        missing.sum()
+    }
+}
+
+/// The time before the one that is shown: as long a span, or the window before.
+pub fn back(shown: Option<&Union>, length: Option<u64>, now: Timestamp) -> Look {
+    let to = shown.map_or(now, |union| union.window.start);
+    match length {
+        Some(seconds) => Look::Span { from: earlier(to, seconds), to },
+        None => Look::WindowBefore(to),
+    }
+}
+
+/// The time after the one that is shown; `None` if that is now. `newest` is the end of the last window.
+pub fn forth(shown: &Union, length: Option<u64>, newest: Option<Timestamp>) -> Option<Look> {
+    let from = shown.window.end;
+    if newest.is_none_or(|newest| newest <= from) {
+        return None;
+    }
+    let Some(seconds) = length else { return Some(Look::WindowAfter(from)) };
+    let to = from.checked_add(SignedDuration::from_secs(seconds as i64)).unwrap_or(Timestamp::MAX);
+    let is_last = newest.is_none_or(|newest| newest <= to);
+    Some(if is_last { Look::Last(seconds) } else { Look::Span { from, to } })
+}
+
+/// Whether a span that ends now has to be read again, because another window has ended since.
+pub fn is_old(shown: &Union, length: u64, newest: Timestamp) -> bool {
+    let since = newest.duration_since(shown.window.end).as_secs_f64();
+    since > 0.0 && since >= (length / PARTS) as f64
+}
+
+/// A time so many seconds earlier.
+pub fn earlier(time: Timestamp, seconds: u64) -> Timestamp {
+    time.checked_sub(SignedDuration::from_secs(seconds as i64)).unwrap_or(Timestamp::MIN)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use weir_report::{HISTORY_SCHEMA, PastWindow, Reach};
+
+    use super::*;
+    use crate::screen::tests::golden;
+
+    /// Two windows that are as the golden report, ten minutes ago, with the seconds of one of its interfaces.
+    pub fn past() -> Past {
+        let mut reports = [golden(), golden()];
+        for (nth, report) in (0..).zip(&mut reports) {
+            let start = earlier(report.window.start, 600 - 10 * nth);
+            (report.window.start, report.window.end) = (start, earlier(start, 0) + SignedDuration::from_secs(10));
+        }
+        let union = Union::of(&reports).unwrap();
+        let of = &union.interfaces[0];
+        let steps: Vec<Option<u64>> = (0..20).map(|nth| (nth != 4).then_some(100_000 + 5_000 * nth)).collect();
+        let steps = InterfaceHistory {
+            name: of.name.clone(),
+            direction: of.direction.clone(),
+            packets: steps.clone(),
+            bytes: steps.iter().map(|packets| packets.map(|packets| packets * 700)).collect(),
+            lost: vec![Some(0); 20],
+        };
+        let [first, second] = [0, 1].map(|nth| PastWindow {
+            start: reports[nth].window.start,
+            end: reports[nth].window.end,
+            windows: 1,
+            packets: union.totals.packets / 2,
+            bytes: union.totals.bytes / 2,
+            src_ip: union.unique.src_ip,
+            alerts: vec!["flood".to_owned()],
+        });
+        let history = History {
+            schema: HISTORY_SCHEMA.to_owned(),
+            from: union.window.start,
+            to: union.window.end,
+            step_seconds: 1,
+            reaches_back_to: Reach::default(),
+            interfaces: vec![steps],
+            windows: vec![first, second],
+        };
+        Past { union, history }
+    }
+
+    #[test]
+    fn a_step_back_and_one_forth_are_the_same_way() {
+        let Past { union, .. } = past();
+        let (start, end) = (union.window.start, union.window.end);
+        let now = golden().window.end;
+        assert_eq!(back(None, None, now), Look::WindowBefore(now));
+        assert_eq!(back(Some(&union), None, now), Look::WindowBefore(start));
+        assert_eq!(back(Some(&union), Some(60), now), Look::Span { from: earlier(start, 60), to: start });
+        assert_eq!(forth(&union, None, Some(now)), Some(Look::WindowAfter(end)));
+        let minute = Look::Span { from: end, to: end + SignedDuration::from_secs(60) };
+        assert_eq!(forth(&union, Some(60), Some(now)), Some(minute));
+        assert_eq!(forth(&union, Some(3600), Some(now)), Some(Look::Last(3600)), "it would reach beyond now");
+        assert_eq!(forth(&union, None, Some(end)), None, "there is no later window");
+    }
+
+    #[test]
+    fn a_long_span_is_not_read_again_with_each_window() {
+        let Past { union, .. } = past();
+        let later = |seconds| union.window.end + SignedDuration::from_secs(seconds);
+        assert!(!is_old(&union, 60, later(0)) && is_old(&union, 60, later(10)));
+        assert!(is_old(&union, 1200, later(10)) && !is_old(&union, 86_400, later(600)));
+        assert!(is_old(&union, 86_400, later(720)));
+    }
+}
