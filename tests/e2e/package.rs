@@ -49,7 +49,7 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
     let pair = network_of(&machine)?;
     let before = files(&machine)?;
 
-    let told = machine.done("dpkg --install /root/weir.deb")?;
+    let told = first_top_talker(&machine, &pair)?;
     let measured = format!("weir is measuring {INTERFACE} (");
     ensure!(told.contains(&measured) && told.contains("try `weir top`"), "{told}");
     ensure!(machine.done("systemctl is-active weir")? == "active\n", "{}", machine.log());
@@ -109,6 +109,36 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
         ensure!(machine.run(&format!("getent {database} weir"))?.code != Some(0), "{database} still has weir");
     }
     Ok(())
+}
+
+/// Installs the package while packets come, and prints how long it takes until weir shows the source that really sent
+/// most. Nothing is configured. Returns what the package manager wrote.
+fn first_top_talker(machine: &Machine, pair: &QuietPair) -> Result<String> {
+    const RATE: u32 = 2_000;
+    const SECONDS: u64 = 20;
+    let plan = Plan { seed: 80, packets: u64::from(RATE) * SECONDS, flows: 20, mix: Mix::PLAIN, ..Plan::default() };
+    let mut oracle = Oracle::new();
+    let (told, shown) = thread::scope(|scope| -> Result<_> {
+        let sender = scope
+            .spawn(|| watch::send(pair, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut oracle));
+        // Some packets have passed before.
+        thread::sleep(Duration::from_secs(1));
+        let begun = clock::now();
+        let told = machine.done("dpkg --install /root/weir.deb")?;
+        let installed = begun.elapsed();
+        let shown = clock::wait_for("the first top talker", TIMEOUT, || {
+            let told = machine.run("weir status")?.out;
+            let has_rows = told.split_once("SOURCES").is_some_and(|(_, rows)| rows.contains("bit/s"));
+            Ok(has_rows.then_some(told))
+        })?;
+        println!("installed after {installed:.1?}, the first top talker is shown after {:.1?}", begun.elapsed());
+        sender.join().expect("it does not panic")?;
+        Ok((told, shown))
+    })?;
+    let sources = oracle.grouped(|key| vec![key.src]);
+    let (largest, _) = sources.iter().max_by_key(|(_, tally)| tally.bytes).context("sources")?;
+    ensure!(shown.contains(&largest.to_string()), "{largest} sent most:\n{shown}");
+    Ok(told)
 }
 
 /// `weir collect` names the package of the collector, until it is installed.

@@ -131,12 +131,12 @@ impl Terminal {
         })?;
         let modes = self.tmux(&["display-message", "-p", "alternate #{alternate_on}, cursor #{cursor_flag}"])?;
         ensure!(modes.trim() == "alternate 0, cursor 1", "{modes}");
-        self.tmux(&["clear-history"])?;
-        self.run("clear; stty -a | tr ' ' '\\n' | grep -xE -e '-?(icanon|echo|isig|opost);?' | tr '\\n' ' '; echo .")?;
-        let shown = self.wait_for("the modes", timeout, |shown| shown.contains("icanon"))?;
+        self.run(r"clear; echo modes $(stty -a | grep -oE -- '-?\b(icanon|echo|isig|opost)\b')")?;
+        let modes = |shown: &str| shown.lines().find(|line| line.starts_with("modes ")).map(str::to_owned);
+        let shown = self.wait_for("the modes", timeout, |shown| modes(shown).is_some())?;
+        let modes = modes(&shown).unwrap_or_default();
         for mode in ["icanon", "echo", "isig", "opost"] {
-            let is_on = shown.split([' ', ';', '\n']).any(|word| word == mode);
-            ensure!(is_on, "{mode} is off: {shown}");
+            ensure!(modes.split(' ').any(|word| word == mode), "{mode} is off: {modes}");
         }
         self.run("clear")
     }

@@ -325,8 +325,8 @@ mod tests {
             "         wait for a",
             "         collector",
             "  eth0  (uplink)",
-            "    TROUBLE: a program",
-            "    runs before it",
+            "    TROUBLE: a program runs",
+            "    before it",
             "         averylongwordthatcannotbebrokenanywhere",
         ];
         assert_eq!(within(&grid, 27), expected);

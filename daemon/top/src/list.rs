@@ -109,7 +109,7 @@ pub fn lists(report: &Report, by: By) -> Vec<List> {
 /// Lists whose counts are of single windows.
 const NOT_SUMMED: [&str; 5] = ["source nets", "destination nets", "floods", "scans", "ports"];
 /// Why the history does not have them.
-const WHY_NOT_SUMMED: &str = "this list is in the report of each window only: its counts cannot be added up";
+const WHY_NOT_SUMMED: &str = "only in the report of each window: these counts cannot be added up";
 
 /// All lists of several windows together, in the places that those of a report have.
 pub fn of_union(union: &Union, by: By) -> Vec<List> {

@@ -299,7 +299,7 @@ mod tests {
             (json!({"dst_ip": "192.0.2.2"}), "192.0.2.2"),
             (json!({}), "all"),
         ] {
-            let row: Row = serde_json::from_value(json!({"key": key})).unwrap();
+            let row: Row = serde_json::from_value(key).unwrap();
             assert_eq!(key_values(&row, &Aliases::default()), shown);
         }
     }

@@ -184,7 +184,7 @@ fn a_time_that_has_passed_is_shown_as_such() {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
     press(&mut screen, "8");
-    assert!(text(&mut screen, (80, 24)).contains("its counts cannot be added up"));
+    assert!(text(&mut screen, (80, 24)).contains("these counts cannot be added up"));
     press(&mut screen, "t");
     assert!(text(&mut screen, (80, 24)).contains("the last:  1 1m  2 5m  3 20m  4 1h  5 24h   0 now"));
 }
