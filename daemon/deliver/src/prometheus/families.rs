@@ -84,7 +84,7 @@ mod tests {
         let mut sums = Sums::default();
         sums.add(&report);
         sums.add(&report);
-        let talkers = Talkers::new(2).choose(&report);
+        let talkers = Talkers::default().choose(&report);
         Latest { report, sums, talkers }
     }
 
