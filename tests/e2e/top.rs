@@ -23,6 +23,7 @@ use crate::watch::{INTERVAL, ROOMY_RINGS, TIMEOUT, Watch, list, native, number};
 tests![
     numbers_on_the_screen_are_those_of_the_reports,
     whatever_ends_it_the_terminal_is_as_it_was,
+    it_ends_with_its_terminal,
     weir_run_prints_tables_on_a_terminal_and_json_elsewhere,
 ];
 
@@ -230,6 +231,21 @@ fn whatever_ends_it_the_terminal_is_as_it_was() -> Result<()> {
     terminal.press("<")?;
     terminal.wait_for("its message", TIMEOUT, |shown| shown.contains("the source has failed"))?;
     terminal.is_clean(TIMEOUT).context("after a panic")
+}
+
+/// A connection that ends takes the terminal away. Nothing must stay behind on the router.
+fn it_ends_with_its_terminal() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("control.sock");
+    let mut watch = watch(&socket)?;
+    watch.send(Plan { seed: 94, packets: 5_000, flows: 12, ..Plan::default() }, &mut Oracle::new())?;
+    watch.daemon.wait_for_reports(1, TIMEOUT)?;
+    let terminal = Terminal::new(80, 24)?;
+    top(&terminal, &socket)?;
+    let process = format!("/proc/{}", terminal.child()?);
+    ensure!(Path::new(&process).exists(), "{process} is missing");
+    drop(terminal);
+    clock::wait_for("the end of weir top", TIMEOUT, || Ok((!Path::new(&process).exists()).then_some(())))
 }
 
 fn weir_run_prints_tables_on_a_terminal_and_json_elsewhere() -> Result<()> {

@@ -17,6 +17,10 @@ use crossterm::{
     terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
 };
 use ratatui::{Terminal, backend::CrosstermBackend};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use thiserror::Error;
 
 use crate::{
@@ -26,7 +30,7 @@ use crate::{
 };
 
 /// How long a key or an update may wait until it is handled.
-const WAIT: Duration = Duration::from_millis(100);
+const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Why there is no screen.
 #[derive(Debug, Error)]
@@ -72,11 +76,38 @@ pub fn run(source: &mut dyn Source, is_stopped: &dyn Fn() -> bool) -> Result<(),
     Ok(())
 }
 
-/// Handles all waiting keys. Returns whether the user quits.
+/// What there is to read from the terminal.
+enum Input {
+    Nothing,
+    Keys,
+    /// The terminal is gone, for example because a connection ended.
+    Closed,
+}
+
+/// Waits a moment for keys.
+fn wait_for_input() -> io::Result<Input> {
+    let stdin = io::stdin();
+    let mut of_stdin = [PollFd::new(&stdin, PollFlags::IN)];
+    match poll(&mut of_stdin, Some(&WAIT)) {
+        // A signal, such as the one for a change of the size.
+        Ok(0) | Err(Errno::INTR) => Ok(Input::Nothing),
+        Ok(_) if of_stdin[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) => {
+            Ok(Input::Closed)
+        }
+        Ok(_) => Ok(Input::Keys),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Handles all waiting keys. Returns whether the user quits, or the terminal is gone.
 fn is_left(screen: &mut Screen, source: &mut dyn Source) -> io::Result<bool> {
-    let mut wait = WAIT;
-    while event::poll(wait)? {
-        wait = Duration::ZERO;
+    let has_keys = match wait_for_input()? {
+        Input::Closed => return Ok(true),
+        Input::Keys => true,
+        Input::Nothing => false,
+    };
+    // crossterm never returns from reading a terminal that is gone. So it reads only if there are keys.
+    while has_keys && event::poll(Duration::ZERO)? {
         // After a change of the size it is enough to draw again.
         let Event::Key(key) = event::read()? else { continue };
         match screen.press(key) {
