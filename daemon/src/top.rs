@@ -18,7 +18,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use jiff::Timestamp;
 use weir_common::ledger::Tally;
 use weir_config::Config;
-use weir_report::{InterfaceSecond, Live as Open, LiveAnswers, Report, SECOND_SCHEMA, Second};
+use weir_report::{FromJson, InterfaceSecond, Live as Open, LiveAnswers, Report, SECOND_SCHEMA, Second};
 use weir_system::clock;
 use weir_top::{Known, Request, Source, Update};
 
@@ -115,13 +115,13 @@ fn follow(socket: &Path, send: &Sender<Update>) -> Result<(), AskError> {
 
 fn open_window(socket: &Path) -> Result<Box<Open>, AskError> {
     let answer = client::ask(socket, Command::Live { list: None })?;
-    let open = serde_json::from_str(answer.get()).map_err(|_| AskError::Foreign(socket.to_owned()))?;
+    let open = Open::from_json(answer.get().as_bytes()).map_err(|_| AskError::Foreign(socket.to_owned()))?;
     Ok(Box::new(open))
 }
 
 fn last_report(socket: &Path) -> Result<Box<Report>, AskError> {
     let answer = client::ask(socket, Command::Report { last: None })?;
-    let report = serde_json::from_str(answer.get()).map_err(|_| AskError::Foreign(socket.to_owned()))?;
+    let report = Report::from_json(answer.get().as_bytes()).map_err(|_| AskError::Foreign(socket.to_owned()))?;
     Ok(Box::new(report))
 }
 
@@ -147,10 +147,10 @@ fn look_up(socket: &Path, key: String, is_open: bool) -> Update {
     let known = answer.map_err(|error| error.to_string()).and_then(|answer| {
         let read = |error: serde_json::Error| error.to_string();
         Ok(if is_open {
-            let LiveAnswers { window, answers, .. } = serde_json::from_str(answer.get()).map_err(read)?;
+            let LiveAnswers { window, answers, .. } = LiveAnswers::from_json(answer.get().as_bytes()).map_err(read)?;
             (answers, window.seconds)
         } else {
-            let KeyAnswers { window, answers, .. } = serde_json::from_str(answer.get()).map_err(read)?;
+            let KeyAnswers { window, answers, .. } = KeyAnswers::from_json(answer.get().as_bytes()).map_err(read)?;
             (answers, window.seconds)
         })
     });

@@ -112,7 +112,7 @@ const ALONE: [Suite; 13] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
 /// so that none of them is left over at the end.
-const PATIENT: [Suite; 45] = [
+const PATIENT: [Suite; 46] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },

@@ -40,6 +40,8 @@ pub struct Status {
     pub troubles: Vec<String>,
 }
 
+weir_report::from_json!(Status);
+
 /// A summary of the last report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastReport {

@@ -10,7 +10,7 @@
 use jiff::Timestamp;
 use thiserror::Error;
 use weir_config::Addresses;
-use weir_report::{PastWindow, Report, Union};
+use weir_report::{FromJson, PastWindow, Report, Union};
 
 use crate::packed::Packer;
 
@@ -148,7 +148,7 @@ impl Block {
     pub fn index(&self) -> Vec<PastWindow> {
         let index = Packer::unpack(&self.index);
         let texts = index.iter().flat_map(Packer::texts);
-        texts.map_while(|text| serde_json::from_slice(&text).ok()).collect()
+        texts.map_while(|text| PastWindow::from_json(&text).ok()).collect()
     }
 
     /// The totals of its entries, each with the number of its first original window.
@@ -166,9 +166,8 @@ impl Block {
         let Some(body) = Packer::unpack(&self.body) else { return Vec::new() };
         let numbered = self.numbered().zip(body.texts());
         let wanted = numbered.filter(|((number, past), _)| is_wanted(*number, past));
-        let kept = |((_, past), text): ((u64, PastWindow), Vec<u8>)| {
-            Some(Kept { past, union: serde_json::from_slice(&text).ok()? })
-        };
+        let kept =
+            |((_, past), text): ((u64, PastWindow), Vec<u8>)| Some(Kept { past, union: Union::from_json(&text).ok()? });
         wanted.filter_map(kept).collect()
     }
 

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tracing::warn;
 use weir_config::Addresses;
-use weir_report::Report;
+use weir_report::{FromJson, Report};
 use weir_system::{clock, privileges, sandbox};
 
 use crate::{
@@ -234,7 +234,7 @@ impl Recorder {
     }
 
     fn take(&mut self, line: &[u8]) {
-        match serde_json::from_slice(line) {
+        match Report::from_json(line) {
             Ok(report) => self.add(&report),
             Err(error) => warn!("the history misses a window: its report is not readable: {error}"),
         }

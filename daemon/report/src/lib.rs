@@ -16,6 +16,7 @@ pub mod alerting;
 pub mod closing;
 pub mod compose;
 mod encoded;
+mod from_json;
 pub mod grid;
 mod history;
 pub mod ids;
@@ -41,6 +42,7 @@ use serde::{Deserialize, Serialize};
 
 pub use alert::{Alert, Evidence};
 pub use encoded::Encoded;
+pub use from_json::FromJson;
 pub use history::{
     HISTORY_SCHEMA, History, InterfaceHistory, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, PastWindow, Reach,
 };

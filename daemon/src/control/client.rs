@@ -10,7 +10,7 @@ use std::{
 use rustix::process::geteuid;
 use serde_json::value::RawValue;
 use thiserror::Error;
-use weir_report::Second;
+use weir_report::{FromJson, Second};
 
 use super::protocol::{Command, Request, Response};
 
@@ -95,7 +95,7 @@ pub fn subscribe(path: &Path, take: &mut dyn FnMut(Second) -> bool) -> Result<()
             return Err(AskError::Silent(path.to_owned()));
         }
         let answer = understood(path, line.as_bytes())?;
-        let second = serde_json::from_str(answer.get()).map_err(|_| AskError::Foreign(path.to_owned()))?;
+        let second = Second::from_json(answer.get().as_bytes()).map_err(|_| AskError::Foreign(path.to_owned()))?;
         if !take(second) {
             return Ok(());
         }

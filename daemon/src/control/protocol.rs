@@ -126,6 +126,8 @@ pub struct KeyAnswers {
     pub answers: Vec<Row>,
 }
 
+weir_report::from_json!(KeyAnswers, Detached);
+
 /// The answer to `detach`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detached {

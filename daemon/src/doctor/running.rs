@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use weir_deliver::status::Status;
+use weir_report::FromJson;
 use weir_system::text::visible;
 
 use super::{Answer, Finding};
@@ -21,7 +22,7 @@ pub fn examine(socket: Option<&Path>) -> Vec<Finding> {
         Err(AskError::NotThere(_) | AskError::Gone(_)) => return Vec::new(),
         Err(error) => return vec![Finding::new(NAME, Answer::Unknown, error.to_string())],
     };
-    match serde_json::from_str(status.get()) {
+    match Status::from_json(status.get().as_bytes()) {
         Ok(status) => told(&status),
         Err(_) => vec![Finding::new(NAME, Answer::Unknown, "its version differs from this one")],
     }

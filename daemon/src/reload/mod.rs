@@ -41,6 +41,8 @@ pub struct Reloaded {
     pub changed: Vec<String>,
 }
 
+weir_report::from_json!(Reloaded);
+
 impl Reloaded {
     /// The outcome as a line for people, as of this time.
     pub fn at(&self, now: Timestamp) -> String {

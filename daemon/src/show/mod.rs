@@ -11,10 +11,9 @@ pub mod status;
 
 use std::io::{self, IsTerminal};
 
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use thiserror::Error;
-use weir_report::Style;
+use weir_report::{FromJson, Style};
 
 use crate::control::client::AskError;
 
@@ -53,6 +52,6 @@ pub fn style() -> Style {
 /// # Errors
 ///
 /// The running weir has another version.
-pub fn understood<T: DeserializeOwned>(answer: &RawValue) -> Result<T, ShowError> {
-    Ok(serde_json::from_str(answer.get())?)
+pub fn understood<T: FromJson>(answer: &RawValue) -> Result<T, ShowError> {
+    Ok(T::from_json(answer.get().as_bytes())?)
 }

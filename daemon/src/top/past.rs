@@ -1,9 +1,8 @@
 //! What `weir top` asks of the history: of a running weir's, or of what a replay has reported so far.
 
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
 use weir_history::{Carried, Counts, History, Settings};
-use weir_report::{KeyHistory, Report, Union};
+use weir_report::{FromJson, KeyHistory, Report, Union};
 use weir_top::{Look, POINTS, Past, earlier};
 
 use crate::control::{past::query, protocol::Command};
@@ -63,8 +62,8 @@ fn text(time: Option<Timestamp>) -> Option<String> {
     time.map(|time| time.to_string())
 }
 
-fn read<T: DeserializeOwned>(answer: String) -> Result<T, String> {
-    serde_json::from_str(&answer).map_err(|error| format!("the answer is not of this version of weir: {error}"))
+fn read<T: FromJson>(answer: String) -> Result<T, String> {
+    T::from_json(answer.as_bytes()).map_err(|error| format!("the answer is not of this version of weir: {error}"))
 }
 
 /// What a replay has reported so far. It is the history of a running weir, without a disk.

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::error;
 use weir_config::Addresses;
-use weir_report::{Encoded, Live, Report, Spread, Top};
+use weir_report::{Encoded, FromJson, Live, Report, Spread, Top};
 
 use super::same_rows;
 
@@ -48,10 +48,10 @@ pub fn of_live(addresses: Addresses, live: Live) -> Live {
     })
 }
 
-fn masked_fields<T: Serialize + DeserializeOwned>(addresses: Addresses, of: &T) -> serde_json::Result<T> {
+fn masked_fields<T: Serialize + FromJson>(addresses: Addresses, of: &T) -> serde_json::Result<T> {
     let mut value = serde_json::to_value(of)?;
     mask_fields(addresses, &mut value);
-    serde_json::from_value(value)
+    T::from_json(value.to_string().as_bytes())
 }
 
 /// An encoded report, masked for this sink.

@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use weir_report::{Report, Style, write_overview};
+use weir_report::{FromJson, Report, Style, write_overview};
 
 use super::{DeliveryError, Sink, write_line};
 use crate::spool::Item;
@@ -47,7 +47,7 @@ impl From<OwnedFd> for Stdout {
 impl Stdout {
     /// A report as one screen.
     fn screen(&self, line: &[u8]) -> io::Result<Vec<u8>> {
-        let report: Report = serde_json::from_slice(line)?;
+        let report = Report::from_json(line)?;
         let style = Style::of_terminal(&self.out, self.is_terminal);
         let mut screen = Vec::new();
         write_overview(&report, style, MORE, &mut screen)?;

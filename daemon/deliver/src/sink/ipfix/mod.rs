@@ -12,7 +12,7 @@ use std::{
 
 use tracing::warn;
 use weir_config::{self as config, Address, Transport};
-use weir_report::Report;
+use weir_report::{FromJson, Report};
 use weir_system::clock;
 
 use self::{
@@ -111,7 +111,7 @@ impl Sink for Ipfix {
         let mut records = Vec::new();
         let mut without_view = 0_u64;
         for parcel in batch.iter().filter(|parcel| parcel.is_report) {
-            let report: Report = serde_json::from_slice(&parcel.encoded.line)
+            let report = Report::from_json(&parcel.encoded.line)
                 .map_err(|error| DeliveryError::Refused(format!("not a report: {error}")))?;
             without_view += u64::from(!records::has_view(&report, &self.view));
             records.extend(records::of_report(&report, &self.view, self.domain, &mut ignored));

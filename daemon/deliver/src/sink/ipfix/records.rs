@@ -12,7 +12,7 @@ use weir_config::{
     names::protocol::protocol_number,
     view::{Standard, field::TCP_FLAGS},
 };
-use weir_report::{Estimate, Interface, Report, Row, Tally, ViewTable};
+use weir_report::{Estimate, FromJson, Interface, Report, Row, Tally, ViewTable};
 
 use super::{element as ie, message::Record};
 
@@ -124,7 +124,7 @@ fn rows(report: &Report, view: &str) -> Vec<Row> {
 fn flows(report: &Report) -> Vec<Row> {
     let mut known = HashSet::new();
     let all = report.top.flows.iter().chain(&report.top_by_packets.flows);
-    let rows = all.filter_map(|flow| serde_json::from_value::<Row>(serde_json::to_value(flow).ok()?).ok());
+    let rows = all.filter_map(|flow| Row::from_json(&serde_json::to_vec(flow).ok()?).ok());
     rows.filter(|row| known.insert(Value::from(row.key.clone()).to_string())).collect()
 }
 

@@ -17,8 +17,8 @@ use opentelemetry_proto::tonic::{
     resource::v1::Resource,
 };
 use prost::Message;
-use serde_json::from_slice;
 use weir_config as config;
+use weir_report::{FromJson, Report, Tombstone};
 
 use self::answer::Answers;
 use super::{
@@ -82,9 +82,9 @@ impl Sink for Otlp {
 fn encoded(parcel: &Item) -> Result<Vec<u8>, DeliveryError> {
     let Item { is_report, time, encoded, .. } = parcel;
     let mapped = if *is_report {
-        from_slice(&encoded.line).map(|report| report::mapped(&report))
+        Report::from_json(&encoded.line).map(|report| report::mapped(&report))
     } else {
-        from_slice(&encoded.line).map(|tombstone| tombstone::mapped(&tombstone, *time))
+        Tombstone::from_json(&encoded.line).map(|tombstone| tombstone::mapped(&tombstone, *time))
     };
     let mapped = mapped.map_err(|error| {
         let what = if *is_report { "a report" } else { "a tombstone" };
