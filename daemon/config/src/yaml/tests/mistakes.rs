@@ -99,7 +99,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
-         standard_views, views, alerts, memory, history, control, prometheus, web, datapath, sampling, addresses, \
+         standard_views, views, alerts, export, memory, history, control, prometheus, web, datapath, sampling, addresses, \
          hash_key, sandbox, sinks, spool)",
         ],
     ),

@@ -156,7 +156,7 @@ standard_views: [services, flows]
 memory: 200MiB
 history: {memory: 1MiB}
 views: [{name: web, match: {dst_port: 443}, by: [src_ip], measure: packets, top: 7, per: interface, error: 0.002}]
-export: {views: [unique, web], every: 5m, lg_k: 11, keys: 7}
+export: {views: [unique, flows], every: 5m, lg_k: 11, keys: 7}
 alerts:
   rules:
     - {name: web, when: web.packets >= 3 kpkt/s, for: 2 windows, clear: 2000 pkt/s, interface: "v*"}
@@ -190,7 +190,7 @@ fn every_setting_is_read() {
     let expected = Config {
         history: Some(History { memory: 1 << 20 }),
         export: Export {
-            views: ExportViews::Named(vec!["unique".into(), "web".into()]),
+            views: ExportViews::Named(vec!["unique".into(), "flows".into()]),
             every: Duration::from_secs(300),
             lg_k: 11,
             keys: 7,
