@@ -20,12 +20,13 @@ use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
 use weir_tests::{
     chromium::{self, Browser, Screen},
-    clock,
+    clock, colours,
     daemon::{Daemon, weir_binary},
     inject::{self, Pace},
     netns::{self, Lab, QuietPair},
     quiet::TIMEOUT,
     scratch::Scratch,
+    tmux,
     traffic::{Mix, Plan, Traffic},
     trial::{needed, run, trial},
 };
@@ -33,6 +34,7 @@ use weir_tests::{
 fn main() -> ExitCode {
     let lab = needed(netns::requirements());
     let browser = needed(chromium::requirements());
+    let terminal = needed(tmux::requirements());
     let in_browser = |name, test| trial(name, test, &[&lab, &browser]);
     let over_http = |name, test| trial(name, test, &[&lab]);
     run(vec![
@@ -47,7 +49,7 @@ fn main() -> ExitCode {
         in_browser("every_text_has_enough_contrast", access::every_text_has_enough_contrast),
         in_browser("tab_reaches_everything", access::tab_reaches_everything),
         in_browser("long_lists_are_drawn_by_parts", access::long_lists_are_drawn_by_parts),
-        in_browser("a_picture_shows_the_page", a_picture_shows_the_page),
+        trial("a_picture_shows_the_page", a_picture_shows_the_page, &[&lab, &browser, &terminal]),
         in_browser("the_fleet_is_what_the_database_has", fleet::the_fleet_is_what_the_database_has),
         over_http("the_fleet_has_the_guards_of_the_page", fleet::the_fleet_has_the_guards_of_the_page),
         over_http("its_thread_has_no_right", http::its_thread_has_no_right),
@@ -361,21 +363,38 @@ fn a_broken_connection_is_shown() -> Result<()> {
     Ok(())
 }
 
-/// `scripts/pictures` runs this with a minute of traffic to make a picture.
+/// Draws `weir top` as a terminal shows it.
+fn picture_of_top(browser: &mut Browser, daemon: &Daemon, file: &Path) -> Result<()> {
+    let terminal = tmux::Terminal::new(100, 30)?;
+    let socket = daemon.directory().join("control.sock");
+    terminal.run(&format!("COLORTERM=truecolor {} top --socket {}", weir_binary()?.display(), socket.display()))?;
+    // Each second has a column in the line of an interface.
+    terminal.wait_for("some rows", TIMEOUT, |shown| shown.contains("edge-1") && shown.contains("10 "))?;
+    thread::sleep(Duration::from_secs(3));
+    browser.show(&colours::html(terminal.shown_in_colours()?.trim_end()))?;
+    browser.picture(file)?;
+    ensure!(fs::metadata(file)?.len() > 20_000, "{} shows nothing", file.display());
+    Ok(())
+}
+
+/// `scripts/pictures` runs this with a minute of traffic to make pictures.
 fn a_picture_shows_the_page() -> Result<()> {
     const MINUTE: Duration = Duration::from_secs(70);
     let [one, all] = ["WEIR_PICTURE", "WEIR_PICTURES"].map(|name| env::var_os(name).map(PathBuf::from));
     let is_wanted = one.is_some() || all.is_some();
     let settings = "observer: {name: edge-1, site: fra1}\nreport: {interval: 5s, top: 15}\nsampling: {packets: 4}\n\
-                    alerts: {rules: [{name: scan, when: destinations_per_source.distinct > 300}]}\n";
+                    alerts: {rules: [{name: scan, when: destinations_per_source.distinct > 300}]}\n\
+                    control: {socket: control.sock}\n";
     let mut watched = Watched::start(settings)?;
     let scratch = Scratch::new()?;
+    let of_top = env::var_os("WEIR_PICTURE_TOP").map_or_else(|| scratch.file("top.png"), PathBuf::from);
     watched.with_traffic(|pair, daemon| {
         daemon.wait_for_reports(2, TIMEOUT)?;
         if is_wanted {
             thread::sleep(MINUTE);
         }
         let mut browser = Browser::start(&pair.observer)?;
+        picture_of_top(&mut browser, daemon, &of_top)?;
         for screen in SCREENS {
             let is_all = all.is_some();
             if !is_all && (screen.width, screen.is_dark) != (1280, false) {

@@ -265,6 +265,22 @@ impl Browser {
         fs::write(path, BASE64_STANDARD.decode(text)?).with_context(|| format!("cannot write {}", path.display()))
     }
 
+    /// Shows a document, as large as it is, instead of a page.
+    ///
+    /// # Errors
+    ///
+    /// Chromium refuses it.
+    pub fn show(&mut self, html: &str) -> Result<()> {
+        self.call("Page.navigate", &json!({"url": "about:blank"}))?;
+        let frame = self.call("Page.getFrameTree", &json!({}))?["frameTree"]["frame"]["id"].take();
+        self.call("Page.setDocumentContent", &json!({"frameId": frame, "html": html}))?;
+        let box_of = "(() => { const { width, height } = document.querySelector('pre').getBoundingClientRect(); \
+                      return [width, height]; })()";
+        let size = self.value(box_of)?;
+        let pixels = |nth: usize| size[nth].as_f64().unwrap_or(800.0).ceil() as u32;
+        self.set_screen(Screen { width: pixels(0).max(600), height: pixels(1), is_dark: true })
+    }
+
     /// The addresses of all requests since the last call.
     pub fn requests(&mut self) -> Vec<String> {
         self.take_events("Network.requestWillBeSent", |event| event["request"]["url"].as_str().map(str::to_owned))

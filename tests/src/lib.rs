@@ -8,7 +8,7 @@
 //! [`foreign`] is an XDP program beside weir's, [`collector`] receives what it reports, and [`collecting`] runs the
 //! real one; [`nats`] runs a server and reads its stream; [`trial`] ignores a test that lacks something, or fails it.
 //! [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real browser, [`tmux`] a real terminal,
-//! [`prometheus`] a real Prometheus, and [`grafana`] reads the dashboards.
+//! which [`colours`] draws; [`prometheus`] is a real Prometheus, and [`grafana`] reads the dashboards.
 //!
 //! Nothing here parses a packet. The generator knows each packet because it made it. So the judge of weir's parser
 //! cannot share the parser's mistakes.
@@ -22,6 +22,7 @@ pub mod chromium;
 pub mod clock;
 pub mod collecting;
 pub mod collector;
+pub mod colours;
 pub mod daemon;
 pub mod foreign;
 pub mod forwarded;

@@ -93,6 +93,15 @@ impl Terminal {
         self.tmux(&["capture-pane", "-p"])
     }
 
+    /// The same with its colours, as a program writes them.
+    ///
+    /// # Errors
+    ///
+    /// tmux does not answer.
+    pub fn shown_in_colours(&self) -> Result<String> {
+        self.tmux(&["capture-pane", "-p", "-e"])
+    }
+
     /// Waits until it shows something, and returns all that it shows.
     ///
     /// # Errors
