@@ -48,11 +48,13 @@ pub struct Group {
     sampled_out: Tally,
     distinct: BTreeMap<(String, Kind), Union<HyperLogLog>>,
     lists: BTreeMap<(String, Vec<String>), Lists>,
-    spread: BTreeMap<(String, Vec<String>, Kind, Lines), Union<Spread<ViewKey>>>,
+    spread: BTreeMap<SpreadPlace, Union<Spread<ViewKey>>>,
 }
 
 /// The geometry of a spread sketch.
 type Lines = (usize, usize);
+/// The name of a spread sketch, the fields of its keys, its key and its geometry: those with the same ones are joined.
+type SpreadPlace = (String, Vec<String>, Kind, Lines);
 
 #[derive(Debug)]
 struct Union<S> {

@@ -3,6 +3,8 @@
 //!
 //! `WEIR_FLEET=full` takes 200 routers and 100 windows.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
@@ -90,7 +92,7 @@ fn draw(below: u64, of: [u64; 4]) -> u64 {
 /// or two of three routers.
 fn record(router: u64, window: u64, nth: u64) -> Record {
     let chance = |what| draw(1 << 32, [router, window, nth, what]);
-    let is_large = nth < LARGE && (router + nth) % 5 != 0;
+    let is_large = nth < LARGE && !(router + nth).is_multiple_of(5);
     let (source, packets, bytes) = if is_large {
         (nth, 40 + chance(1) % 9, (3e6 * 0.85_f64.powi(nth as i32)) as u64 + chance(6) % 1_000)
     } else {
@@ -477,7 +479,9 @@ fn counts_of_two_days_are_bounded_and_not_joined() {
     }
     let lines = [&first, &second].map(|report| String::from_utf8(Encoded::new(report).line.to_vec()).unwrap());
     let file = Scratch::new(&lines.concat());
-    let answer = weir_merge::merge(&[file.0.clone()], Settings { window: None, by: By::All, top: 5 }, false).unwrap();
+    let answer =
+        weir_merge::merge(std::slice::from_ref(&file.0), Settings { window: None, by: By::All, top: 5 }, false)
+            .unwrap();
     assert_eq!(defects(&answer, What::ForeignKey), [].into(), "another day is not another fleet");
     let count = answer.windows[0].distinct.iter().find(|count| count.name == "unique.src_ip").unwrap();
     let all = ours.union(&theirs).count() as u64;

@@ -13,9 +13,9 @@
 //! If packets are drawn one by one, all at one rate, the sample is Bin(T, 1/N). All other cases are covered by
 //! Chernoff's tail of Bin(S / B, 1/N). S is the true sum, B the largest unit that one draw takes (the largest packet,
 //! or buffer of merged packets), and N the highest rate in force. A unit of size b <= B that is taken with probability
-//! 1/n >= 1/N, and then counts n b, has the cumulant generating function, in units of NB, ln(1 + (exp(s n b / (N B)) -
-//! 1) / n). That is convex in b and 0 at b = 0, hence at most b/B of its value at b = B; and there it rises with n
-//! (Hoeffding, 1963). So the function of the sum is at most that of the binomial variable.
+//! 1/n >= 1/N, and then counts n b, has the cumulant generating function, in units of NB,
+//! ln(1 + (exp(s n b / (N B)) - 1) / n). That is convex in b and 0 at b = 0, hence at most b/B of its value at b = B;
+//! and there it rises with n (Hoeffding, 1963). So the function of the sum is at most that of the binomial variable.
 
 mod limits;
 mod value;

@@ -55,7 +55,7 @@ pub struct DistinctSketch {
     pub lg_k: u32,
     /// Packets that were lost or left out. Each may belong to one more distinct value.
     pub missing_packets: u64,
-    /// The registers as an image of Apache DataSketches, `HLL_8`, in base64: one byte each from byte 40 on.
+    /// The registers as an image of Apache `DataSketches`, `HLL_8`, in base64: one byte each from byte 40 on.
     pub hll: String,
 }
 
@@ -73,7 +73,7 @@ pub struct ListSketch {
     pub width: u32,
     /// How many cells a key has: 1.
     pub depth: u32,
-    /// The seed of the hash that chooses a key's cell: MurmurHash3_x64_128 of the key in UTF-8, its first word modulo
+    /// The seed of the hash that chooses a key's cell: `MurmurHash3_x64_128` of the key in UTF-8, its first word modulo
     /// `width`.
     pub seed: u32,
     /// The listed keys: the values of their fields, separated by spaces.
