@@ -24,7 +24,7 @@ pub fn sqlite_is_there() -> Result<(), String> {
     }
 }
 
-/// The rows that SQLite gives for a query.
+/// The rows that `SQLite` gives for a query.
 fn rows(folder: &Path, text: &str) -> Result<Vec<Value>> {
     let output = Command::new("sqlite3").args(["-readonly", "-json"]).arg(database(folder)).arg(text).output()?;
     ensure!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
