@@ -31,7 +31,7 @@ use weir::{
     },
     external::{self, COLLECT, ExternalError, MERGE},
     key::{self, KeyCommandError},
-    memory::{Memory, allocator},
+    memory::{self, Fit, Fitted, Memory, allocator, image},
     pipeline::{self, RunError, Start},
     reload::{Read, Reloaded, aside},
     replay::{self, Options, ReplayError, Windows},
@@ -159,6 +159,7 @@ fn run(RunArgs { config: config_args, interfaces, strict, json, log_format }: Ru
     for folder in wanted.files.spool.iter() {
         SpoolRoot::provide(folder);
     }
+    image::resident_bytes();
     let places = sandbox::close(
         &wanted,
         Origin { config: &path, state_directory: state_directory.as_deref(), made: socket_directory.made() },
@@ -301,10 +302,14 @@ fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
         None => Cpus::of_this_machine().map_err(RunError::from)?,
     };
     let has_programs = tap::needs_programs(&config.interfaces);
+    let Fitted { config, smaller } = &memory::fit(config.clone(), Fit { cpus: &cpus, has_programs, running: None });
     let views = Views::new(config, slots(&config.interfaces))?;
     let memory = Memory::plan(config, &views, &cpus, has_programs);
     memory.check_budget(config, &views, &cpus).map_err(RunError::from)?;
     let mut plan = format!("# settings in force\n{}", config.to_yaml());
+    if let Some(smaller) = smaller {
+        plan += &format!("\n# smaller than by default, to fit into `memory`\n{smaller}\n");
+    }
     if !config.interfaces.is_empty() {
         plan += "\n# what feeds totals and lists, with the interfaces that are here now\n";
         plan += &match Survey::new(&config.interfaces, has_programs) {

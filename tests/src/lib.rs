@@ -4,7 +4,7 @@
 //! reports by it; [`judge`] checks each report by itself, [`account`] checks the sum of every ledger, and what a run
 //! may lose; [`chance`] distinguishes a fault from bad luck. [`pcap`] writes packets to a file and [`inject`] sends
 //! them; [`story`] is the demo's traffic. [`captures`] finds captures of real networks. [`netns`] builds small networks
-//! out of namespaces, [`forwarded`] sends numbered packets through their router, [`daemon`] runs the real weir in them,
+//! out of namespaces, [`forwarded`] sends numbered packets through their router, [`route`] as many as it forwards, [`daemon`] runs the real weir in them,
 //! [`foreign`] is an XDP program beside weir's, [`collector`] receives what it reports, and [`collecting`] runs the
 //! real one; [`nats`] runs a server and reads its stream; [`trial`] ignores a test that lacks something, or fails it.
 //! [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real browser, [`tmux`] a real terminal,
@@ -37,6 +37,7 @@ pub mod oracle;
 pub mod pcap;
 pub mod prometheus;
 pub mod quiet;
+pub mod route;
 pub mod scratch;
 pub mod story;
 pub mod table;

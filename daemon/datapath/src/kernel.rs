@@ -17,6 +17,7 @@ use serde::Serialize;
 use tracing::debug;
 use weir_common::{hash::SlotKey, packet::Tunnels};
 use weir_config::interface::Way;
+use weir_system::sandbox;
 
 use super::{
     cpu::Cpus,
@@ -107,7 +108,7 @@ impl Kernel {
     ///
     /// See [`KernelError`].
     pub fn load_with(plan: &Plan, features: Features) -> Result<Self, KernelError> {
-        Self::load_object(&object(), plan, features)
+        Self::load_from(object, plan, features)
     }
 
     /// Like [`Kernel::load_with`], from another object with the same programs and maps, and possibly more programs.
@@ -116,13 +117,18 @@ impl Kernel {
     ///
     /// See [`KernelError`].
     pub fn load_object(object: &[u8], plan: &Plan, features: Features) -> Result<Self, KernelError> {
+        Self::load_from(|| object.to_vec(), plan, features)
+    }
+
+    /// The same. There is only one copy of the object at a time: it is large.
+    fn load_from(object: impl Fn() -> Vec<u8>, plan: &Plan, features: Features) -> Result<Self, KernelError> {
         if let Some(flags) = features.packet_flags {
-            match Self::load_as_it_is(&flags.put_into(object), plan, features) {
+            match Self::load_as_it_is(&flags.put_into(object()), plan, features) {
                 Ok(kernel) => return Ok(kernel),
                 Err(error) => debug!("the program that reads a packet's flags is not loaded: {error}"),
             }
         }
-        Self::load_as_it_is(object, plan, Features { packet_flags: None, ..features })
+        Self::load_as_it_is(&object(), plan, Features { packet_flags: None, ..features })
     }
 
     fn load_as_it_is(object: &[u8], plan: &Plan, features: Features) -> Result<Self, KernelError> {
@@ -151,7 +157,9 @@ impl Kernel {
         let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
         let ports: Vec<_> =
             (0..=u16::MAX).map(|port| plan.tunnel_ports.kind(port).map_or(0, |kind| kind as u8)).collect();
-        let mut ebpf = EbpfLoader::new()
+        // Otherwise aya would read and parse the types of the kernel, which weir's programs do not refer to: 9 MiB.
+        let mut ebpf = sandbox::without_files(EbpfLoader::new)
+            .btf(None)
             .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
             .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
             .override_global("LOOK_INTO_TUNNELS", &tunnels, true)

@@ -38,9 +38,8 @@ impl PacketFlags {
     }
 
     /// The same object with these instructions in place of the constants.
-    pub fn put_into(self, object: &[u8]) -> Vec<u8> {
+    pub fn put_into(self, mut object: Vec<u8>) -> Vec<u8> {
         let constants = [load_constant(KERNEL_CONTEXT), load_constant(FLAGS)].concat();
-        let mut object = object.to_vec();
         // Instructions are aligned to 8 bytes, in memory and in the file.
         for at in (0..object.len().saturating_sub(constants.len() - 1)).step_by(8) {
             if object[at..].starts_with(&constants) {
@@ -273,14 +272,14 @@ mod tests {
         let other = load_constant(7);
         let object = [&other[..], &constants, &other, &constants[..8], &other, &constants].concat();
         let expected = [&other[..], &call, &load, &other, &constants[..8], &other, &call, &load].concat();
-        assert_eq!(flags.put_into(&object), expected);
-        assert_eq!(flags.put_into(&object[..7]), object[..7]);
+        assert_eq!(flags.put_into(object[..7].to_vec()), object[..7]);
+        assert_eq!(flags.put_into(object), expected);
     }
 
     /// The object that weir carries has the constants, so that a kernel which has the flags is asked for them.
     #[test]
     fn the_object_asks_for_the_flags() {
         let object = crate::object::object();
-        assert_ne!(PacketFlags { function: 1, offset: 52 }.put_into(&object), object);
+        assert_ne!(PacketFlags { function: 1, offset: 52 }.put_into(object.clone()), object);
     }
 }

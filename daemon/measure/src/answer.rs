@@ -1,23 +1,20 @@
-//! The answer of a view for a window: merges the sketches of all shards, chooses the largest keys, and computes the
-//! bounds of each.
+//! The answer of a view for a window: chooses the largest keys of its merged sketch, and computes the bounds of each.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use weir_common::{ledger::Tally, sketch::Metric};
 use weir_config::view::{By, Measure, ViewKey};
-use weir_sketch::{Estimate, MergeError};
+use weir_sketch::{Estimate, hash::KeyedHash};
 
 use super::{
     beyond::RankedPrefixes,
-    closed::Closed,
     entropy::{Distribution, Entropy, UnlistedKeys},
     heavy_hitters::Held,
     ranking::{Ranked, Ranking, keep_largest},
-    shard::with_prefixes,
     uncertainty::{Uncertainty, ViewUncertainty},
     whole::reconcile,
 };
-use crate::question::{Question, Structure, Views, sketch::ViewSketch};
+use crate::question::{Question, Structure, sketch::ViewSketch};
 
 /// The answer of a view.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +25,25 @@ pub struct Answer {
     pub entropy: Option<Entropy>,
     /// One table, or one for each interface slot that has rows.
     pub tables: Vec<Table>,
+}
+
+/// A list of addresses that feeds a view of prefixes.
+pub(super) struct Feed<'a> {
+    /// Its answer.
+    pub answer: &'a Answer,
+    /// Its merged sketch.
+    pub sketch: &'a ViewSketch,
+    /// Its key.
+    pub by: &'a By,
+    /// The hash of its keys.
+    pub hash: &'a KeyedHash,
+}
+
+impl Feed<'_> {
+    /// The sum of the records of one of its keys.
+    fn counted(&self, key: &ViewKey) -> Tally {
+        self.sketch.look_up(self.by, self.hash, key).map_or(Tally::default(), |held| held.value)
+    }
 }
 
 /// The rows of a view, or of one interface in it.
@@ -53,52 +69,27 @@ pub enum Rows {
 }
 
 impl Answer {
-    /// Merges the sketches of the `nth` view into that of the first shard, and reads it. `before` has the answers of
-    /// the preceding views, which are merged already.
-    ///
-    /// # Errors
-    ///
-    /// The shards were built differently.
-    pub fn new(
-        window: &mut [Closed],
-        plan: &Views,
-        nth: usize,
-        before: &[Self],
+    /// The answer without any shard.
+    pub(super) const fn empty() -> Self {
+        Self { confidence: 1.0, entropy: None, tables: Vec::new() }
+    }
+
+    /// Reads the merged sketch of a question. `list` has the list of addresses that feeds it and their sketch, if it is
+    /// one of prefixes.
+    pub(super) fn read(
+        question: &Question,
+        sketch: &ViewSketch,
+        list: Option<Feed<'_>>,
         uncertainty: &Uncertainty,
-    ) -> Result<Self, MergeError> {
-        let question = &plan.questions[nth];
-        let Some((first, rest)) = window.split_first_mut() else {
-            return Ok(Self { confidence: 1.0, entropy: None, tables: Vec::new() });
-        };
-        let hash = first.shard.hash().clone();
-        // The shared sketch of an earlier question is merged already.
-        let unmerged = if question.answered_by.is_none() { rest } else { Default::default() };
-        let others: Vec<_> = unmerged.iter().map(|closed| &closed.shard.views[nth]).collect();
-        if let Some((view, prefixes)) = with_prefixes(&mut first.shard.views, nth, question) {
-            view.merge_all(&others, prefixes, &question.by, &hash)?;
-        }
-        if matches!(question.structure, Structure::Prefixes { .. }) {
-            let (addresses, views) = first.shard.views.split_at_mut(nth);
-            let addresses = question.fed_by.and_then(|list| addresses.get(list));
-            if let Some(view) = views.first_mut() {
-                view.finish_prefixes(addresses, &hash);
-            }
-        }
-        let (views, hash) = (&first.shard.views, &hash);
-        let sketch = &views[question.sketch(nth)];
+    ) -> Self {
         let whole = uncertainty.whole(question.is_fed_by_all);
         let uncertainties = uncertainty.of_view(whole, sketch.total, parts(question));
         // The bounds of sums are certain, unless packets were left out.
         let is_sure = question.view.measure.is_tally() && uncertainty.sampling.is_none();
         let tables = match question.view.measure {
             _ if matches!(question.structure, Structure::Prefixes { .. }) => {
-                let list = question.fed_by.and_then(|list| Some((views.get(list)?, before.get(list)?.ranking()?)));
-                let by = |list: usize| &plan.questions[list].by;
-                let counted = |key: &ViewKey| {
-                    let held = question.fed_by.and_then(|list| views.get(list)?.look_up(by(list), hash, key));
-                    held.map_or(Tally::default(), |held| held.value)
-                };
-                let listed = list.map(|(_, ranking)| ranking);
+                let counted = |key: &ViewKey| list.as_ref().map_or(Tally::default(), |list| list.counted(key));
+                let listed = list.as_ref().and_then(|list| list.answer.ranking());
                 let rows = RankedPrefixes::new(sketch.held(), listed, counted, question.view.top, &uncertainties);
                 vec![Table { slot: None, total: None, rows: Rows::Prefixes(rows) }]
             }
@@ -110,7 +101,7 @@ impl Answer {
             Measure::Flows | Measure::Distinct(_) => count(question, sketch, uncertainty),
         };
         let entropy = if question.view.has_entropy { entropy(question, sketch, uncertainty) } else { None };
-        Ok(Self { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy, tables })
+        Self { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy, tables }
     }
 
     /// The rows in both orders, if the view has prefixes.
@@ -307,7 +298,10 @@ mod tests {
 
     use super::*;
     use crate::{
+        closed::Closed,
+        question::Views,
         shard::Shard,
+        views::answers_with,
         whole::{Counted, Whole},
     };
 
@@ -333,24 +327,25 @@ mod tests {
         (0..30_000).map(record).collect()
     }
 
-    /// The answers of workers that have these records each.
-    fn answers(config: &Config, views: &Arc<Views>, workers: &[&[Record]]) -> Vec<Answer> {
+    /// The windows of workers that have these records each.
+    fn window(config: &Config, views: &Arc<Views>, workers: &[&[Record]]) -> Vec<Closed> {
         let seen = Seen::with_capacity(100_000, 0.001, KEY.id());
-        let mut window: Vec<Closed> = workers
-            .iter()
-            .map(|records| {
-                let mut shard = Box::new(Shard::new(&config.estimates, views, KEY));
-                for records in records.chunks(100) {
-                    shard.absorb(records, &seen);
-                }
-                shard.settle(&seen);
-                Closed::new(shard, Edge::empty(4))
-            })
-            .collect();
+        let closed = |records: &&[Record]| {
+            let mut shard = Box::new(Shard::new(&config.estimates, views, KEY));
+            for records in records.chunks(100) {
+                shard.absorb(records, &seen);
+            }
+            shard.settle(&seen);
+            Closed::new(shard, Edge::empty(4))
+        };
+        workers.iter().map(closed).collect()
+    }
+
+    fn uncertainty() -> Uncertainty {
         let mut all = Ledger::default();
         all.counters.seen = Tally::new(1 << 40, 1 << 50);
         let everything = Whole::new(&[all], Counted::Everywhere, None);
-        let uncertainty = Uncertainty {
+        Uncertainty {
             lost: Tally::default(),
             drawn: Tally::default(),
             unknown: 0,
@@ -360,8 +355,37 @@ mod tests {
             everywhere: everything,
             slots: Vec::new(),
             confidence: 0.999,
+        }
+    }
+
+    /// The answers of workers that have these records each.
+    fn answers(config: &Config, views: &Arc<Views>, workers: &[&[Record]]) -> Vec<Answer> {
+        answers_with(1, &mut window(config, views, workers), views, &uncertainty()).unwrap()
+    }
+
+    #[test]
+    fn threads_and_the_order_of_workers_do_not_matter() {
+        let text = "views: [{name: same, by: [src_ip], measure: packets, top: 50}, {name: entropy, by: [src_ip, proto], \
+                    entropy: true}, {name: new, by: [src_ip], measure: new_flows}, {name: each, by: [proto], per: interface}]";
+        let config =
+            Config::parse(&format!("estimates: {{top_candidates: 64, top_error: 0.01}}\n{text}"), "a test").unwrap();
+        let plan = Views::new(&config, 4).unwrap();
+        let same = plan.own().next().unwrap().1;
+        assert!(same.answered_by.is_some() && plan.questions.iter().any(|question| question.fed_by.is_some()));
+        let records = records();
+        let of_workers: Vec<_> = records.chunks(5_000).collect();
+        let answer = |helpers, workers: &[&[Record]]| {
+            answers_with(helpers, &mut window(&config, &plan, workers), &plan, &uncertainty()).unwrap()
         };
-        (0..views.questions.len()).map(|nth| Answer::new(&mut window, views, nth, &[], &uncertainty).unwrap()).collect()
+        let alone = answer(0, &of_workers);
+        assert_eq!(alone.len(), plan.questions.len());
+        assert!(alone.iter().all(|answer| !answer.tables.is_empty()), "{alone:?}");
+        for helpers in [1, 3, 20] {
+            assert!(answer(helpers, &of_workers) == alone, "{helpers} threads");
+        }
+        let mut reversed = of_workers.clone();
+        reversed[1..].reverse();
+        assert!(answer(3, &reversed) == alone, "another order");
     }
 
     #[test]

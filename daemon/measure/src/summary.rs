@@ -14,6 +14,7 @@ use super::{
     sizes::Sizes,
     tcp::TcpCounts,
     uncertainty::Uncertainty,
+    views,
 };
 use crate::question::Views;
 
@@ -73,10 +74,7 @@ impl Summary {
         let new_flows = account.new_flows((new, window.len()), &mut flows, seen, confidence);
         let uncertainty = account.uncertainty(new_flows.count.upper.saturating_sub(new), confidence);
         let Account { ledgers, sizes, sampling, is_steady, highest, scaled, .. } = account;
-        let mut views = Vec::with_capacity(plan.questions.len());
-        for nth in 0..plan.questions.len() {
-            views.push(Answer::new(window, plan, nth, &views, &uncertainty)?);
-        }
+        let views = views::answers(window, plan, &uncertainty)?;
         let tcp = tcp_counts(window, &ledgers, (highest, is_steady), confidence);
         let mut protocols = Protocols::default();
         let (mut records, mut ring_peak) = (0, None);

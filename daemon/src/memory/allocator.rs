@@ -19,3 +19,12 @@ pub fn give_back_what_is_freed() {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES);
     }
 }
+
+/// Gives back what is free now, also in small blocks: after work that needed many of them, and will not come again.
+pub fn give_back_now() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call returns free pages to the system, under the allocator's locks. Nobody uses free memory.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}

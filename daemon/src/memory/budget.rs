@@ -4,7 +4,7 @@
 
 use std::{cmp::Reverse, fmt, slice, sync::Arc};
 
-use weir_config::{Config, limits::TOP_ERROR, slots, view::Standard};
+use weir_config::{Config, History, limits::TOP_ERROR, slots, view::Standard};
 use weir_datapath::Cpus;
 use weir_measure::{
     price::Prices,
@@ -21,6 +21,9 @@ const VIEWS_CHANGED: usize = 3;
 const ERRORS: [f64; 5] = [0.000_5, 0.001, 0.002, 0.005, *TOP_ERROR.end()];
 /// Capacities of the seen-flow filter to try. The largest that fits is proposed.
 const CAPACITIES: [u64; 6] = [1_000_000, 500_000, 200_000, 100_000, 50_000, 10_000];
+/// Memory of the history to try, in bytes; the largest that fits is proposed, or none.
+const HISTORIES: [Option<u64>; 6] =
+    [Some(4 << 20), Some(2 << 20), Some(1 << 20), Some(512 << 10), Some(256 << 10), None];
 
 /// More memory than the configuration allows.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -67,10 +70,12 @@ pub enum Change {
     },
     /// `seen_flows.capacity`.
     Capacity(u64),
+    /// `history.memory`; `None` turns it off.
+    History(Option<u64>),
 }
 
 impl Change {
-    fn apply(&self, config: &mut Config) {
+    pub(super) fn apply(&self, config: &mut Config) {
         match self {
             Self::TopError(error) => {
                 config.estimates.top_error = *error;
@@ -85,6 +90,7 @@ impl Change {
                 }
             }
             Self::Capacity(capacity) => config.seen_flows.capacity = *capacity,
+            Self::History(memory) => config.history = memory.map(|memory| History { memory }),
         }
     }
 }
@@ -99,6 +105,8 @@ impl fmt::Display for Change {
             }
             Self::ViewError { view, error } => write!(f, "`error: {error}` in the view {view}"),
             Self::Capacity(capacity) => write!(f, "`seen_flows: {{capacity: {capacity}}}`"),
+            Self::History(Some(memory)) => write!(f, "`history: {{memory: {}KiB}}`", memory >> 10),
+            Self::History(None) => f.write_str("`history: off`"),
         }
     }
 }
@@ -176,6 +184,8 @@ fn ladders(config: &Config, prices: &Prices) -> Vec<Vec<Change>> {
     }));
     let capacity = config.seen_flows.capacity;
     ladders.push(CAPACITIES.into_iter().filter(|smaller| *smaller < capacity).map(Change::Capacity).collect());
+    let history = config.history.map(|history| history.memory);
+    ladders.push(HISTORIES.into_iter().filter(|smaller| *smaller < history).map(Change::History).collect());
     ladders
 }
 
@@ -233,7 +243,8 @@ mod tests {
             return text.replace(&format!("name: {view}"), &format!("name: {view}, {setting}"));
         }
         let key = setting.split_inclusive(':').next().unwrap();
-        let others = text.lines().filter(|line| !line.starts_with(key));
+        let key = format!("{}:", key.trim_end_matches(':'));
+        let others = text.lines().filter(|line| !line.starts_with(&key));
         others.chain([setting]).map(|line| format!("{line}\n")).collect()
     }
 
@@ -280,6 +291,8 @@ mod tests {
             |change: &Change| matches!(change, Change::Standard(_)),
             |change: &Change| matches!(change, Change::ViewError { .. }),
             |change: &Change| matches!(change, Change::Capacity(_)),
+            |change: &Change| matches!(change, Change::History(Some(_))),
+            |change: &Change| matches!(change, Change::History(None)),
         ] {
             assert!(proposed.iter().any(kind), "each kind of change is proposed somewhere: {proposed:?}");
         }

@@ -1,8 +1,11 @@
-//! The memory that a configuration needs: one fixed number, known before the daemon starts. `budget` says what to
-//! change if that is more than the configuration allows.
+//! The memory that a configuration needs: one fixed number, known before the daemon starts. `image` says what the
+//! program itself takes. `fit` chooses smaller settings where the configuration allows less than the defaults need, and
+//! `budget` says what to change if that is not enough.
 
 pub mod allocator;
 mod budget;
+mod fit;
+pub mod image;
 
 use std::{
     fmt::{self, Write as _},
@@ -18,7 +21,7 @@ use weir_common::{
     record::Record,
     sampling::Valve,
 };
-use weir_config::{Addresses, Config, slots, view::ViewKey};
+use weir_config::{Addresses, Config, Target, slots, view::ViewKey};
 use weir_datapath::{
     Cpus, Shares,
     rates::SECONDS_BYTES,
@@ -31,19 +34,24 @@ use weir_report::{REPORTS_KEPT, alerting::EVIDENCE_MAX, sketches};
 use weir_sketch::{Seen, hash::Key};
 use weir_system::numbers::{grouped, mebibytes};
 
-pub use self::budget::{Change, Fitting, OverBudget};
+pub use self::{
+    budget::{Change, Fitting, OverBudget},
+    fit::{Fit, Fitted, fit},
+};
 
-/// The program itself: code, thread stacks, TLS, allocator, and log lines that are not written yet.
-const BASE_BYTES: u64 = 18 << 20;
-/// Memory for loading the programs, before there are sketches: the kernel's types and the object.
-const LOADING_BYTES: u64 = 46 << 20;
+/// Libraries, thread stacks, TLS, allocator, and log lines that are not written yet.
+const STACKS_BYTES: u64 = 4 << 20;
+/// What the daemon needs besides to load its programs, before it has sketches: the kernel's types and the object.
+const LOADING_BYTES: u64 = 5 << 20;
 /// The largest report without its lists, and the largest list entry, measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
 /// A row of the last window, in both orders, for queries.
 const LISTED_BYTES: u64 = 2 * bytes_of::<Ranked<ViewKey>>();
+/// The most reports that a remote sink gets at once: `weir_deliver::sink::Sink::batch_bytes`.
+const BATCH_BYTES: u64 = 1 << 20;
 /// A delivery of a sink: as spooled, as JSON, and as a request body.
-const DELIVERY_BYTES: u64 = 3 << 20;
+const DELIVERY_COPIES: u64 = 3;
 /// An interface's ledger as OTLP messages, see [`ENTRY_MESSAGES_BYTES`].
 const INTERFACE_MESSAGES_BYTES: u64 = 64 << 10;
 /// An interface's ledger as JSON with bounds: thousands of packets for every reason, millions in total.
@@ -58,6 +66,8 @@ pub const SHARDS_PER_WORKER: u64 = 2;
 const EDGES_PER_CPU: u64 = 2;
 /// A worker's sum for the closing window, the counters of the CPU it is reading, and two sums in transit.
 const EDGES_PER_WORKER: u64 = 4;
+/// CPUs whose rings one thread reads. It absorbs 3 million new flows a second, more than two CPUs forward.
+const CPUS_PER_WORKER: usize = 2;
 /// The most threads that read rings. More are never needed, because sampling starts when they cannot keep up.
 const WORKERS_MAX: usize = 8;
 /// The kernel's memory for a CPU besides its flow cache and its ring.
@@ -70,6 +80,8 @@ const RING_MAPPINGS: u64 = 2;
 /// The memory that a configuration needs, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
+    /// The program: its file, libraries, and stacks.
+    pub program: u64,
     /// Online CPUs, each with a ring; 0 if no program is loaded.
     pub cpus: u64,
     /// Threads that read rings, each with shards.
@@ -147,11 +159,14 @@ impl Memory {
         let report = REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts;
         let taps = tap::count(&config.interfaces, has_programs);
         let is_on_disk = config.spool.folder(Some(Path::new(""))).is_some();
-        let spool = DELIVERY_BYTES + if is_on_disk { spool::Limits::of(&config.spool).index_bytes() } else { 0 };
+        let index = if is_on_disk { spool::Limits::of(&config.spool).index_bytes() } else { 0 };
+        // Other sinks get one report at a time.
+        let batch = |target: &Target| report + if target.is_remote() { BATCH_BYTES } else { 0 };
         let shard = Shard::new(&config.estimates, views, key);
-        let workers = if has_programs { online.min(WORKERS_MAX) } else { 0 };
+        let workers = if has_programs { online.div_ceil(CPUS_PER_WORKER).min(WORKERS_MAX) } else { 0 };
         let threads = workers + taps.min(online);
         Self {
+            program: image::resident_bytes() + STACKS_BYTES,
             cpus: if has_programs { online as u64 } else { 0 },
             workers: workers as u64,
             readers: taps.min(online) as u64,
@@ -182,7 +197,12 @@ impl Memory {
                 .listen
                 .map_or(0, |_| weir_web::memory_bytes(report, interfaces.min(weir_history::TRACKS_MAX as u64))),
             export: export(config, views, queued),
-            spools: config.sinks.iter().filter_map(|sink| sink.target.spool_key()).map(|_| spool).sum::<u64>()
+            spools: config
+                .sinks
+                .iter()
+                .filter(|sink| sink.target.spool_key().is_some())
+                .map(|sink| DELIVERY_COPIES * batch(&sink.target) + index)
+                .sum::<u64>()
                 + config.sinks.iter().filter(|sink| sink.target.translates()).count() as u64
                     * (views.rows(interfaces) * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES),
         }
@@ -191,11 +211,11 @@ impl Memory {
     /// The daemon's resident memory at most.
     pub fn resident(&self) -> u64 {
         let loading = if self.cpus > 0 { LOADING_BYTES } else { 0 };
-        self.measuring().max(loading)
+        self.measuring().max(self.program + loading)
     }
 
     const fn measuring(&self) -> u64 {
-        BASE_BYTES
+        self.program
             + self.workers * (SHARDS_PER_WORKER * self.shard + self.sums)
             + self.cpus * (RING_MAPPINGS * self.ring + self.counters)
             + self.readers * (SHARDS_PER_WORKER * self.shard + self.reader_cache + self.sums)
@@ -236,7 +256,7 @@ impl Memory {
     pub fn limit(&self) -> u64 {
         let sketches = self.shards() * self.shard;
         let earlier = self.kernel() + self.cpus * self.ring;
-        (self.total() + sketches + earlier + LOADING_BYTES).next_multiple_of(1 << 20)
+        (self.total() + sketches + earlier + self.program + LOADING_BYTES).next_multiple_of(1 << 20)
     }
 }
 
@@ -298,7 +318,7 @@ impl fmt::Display for Memory {
         if self.spools > 0 {
             line("delivery and spools", self.spools, String::from("batches, and the names of all files"))?;
         }
-        line("program, stacks", BASE_BYTES, String::new())?;
+        line("program, libraries, stacks", self.program, "of the build that prints this".to_owned())?;
         let how = match self.resident() > self.measuring() {
             true => "while the programs are loaded; later less",
             false => "the same for ten flows and for ten million",

@@ -17,7 +17,11 @@ use weir_sketch::Seen;
 use weir_system::{clock, lock::LockError};
 
 use super::RunError;
-use crate::{handover::Inheritance, memory::Memory, state::LastReportFile};
+use crate::{
+    handover::Inheritance,
+    memory::{self, Fit, Fitted, Memory, allocator},
+    state::LastReportFile,
+};
 
 /// Everything that is fixed until weir ends, apart from what a reload changes.
 pub struct Setup {
@@ -54,6 +58,12 @@ impl Setup {
         directory: Option<&Path>,
         inheritance: &Inheritance,
     ) -> Result<(Self, Option<Kernel>), RunError> {
+        let cpus = Cpus::of_this_machine()?;
+        let has_programs = tap::needs_programs(&config.interfaces);
+        let Fitted { config, smaller } = memory::fit(config, Fit { cpus: &cpus, has_programs, running: None });
+        if let Some(smaller) = smaller {
+            warn!("`memory` allows less than the defaults need, so these are smaller: {smaller}");
+        }
         let config = Arc::new(config);
         let secret = match (&config.hash_key, inheritance.secret()) {
             (HashKey::Random, Some(secret)) => secret.into(),
@@ -64,9 +74,9 @@ impl Setup {
         let (state, known) =
             directory.map_or(Ok((None, None)), |directory| LastReportFile::open(directory, observer.identity()))?;
         let spools = spools(&config, directory)?;
-        let cpus = Cpus::of_this_machine()?;
         let plan = Plan::drawn(&config, &cpus)?;
         let kernel = load(&config, &plan)?;
+        allocator::give_back_now();
         let views = Views::new(&config, slots(&config.interfaces))?;
         let memory = Memory::plan(&config, &views, &cpus, kernel.is_some());
         memory.check_budget(&config, &views, &cpus)?;

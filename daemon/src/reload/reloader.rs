@@ -23,7 +23,7 @@ use super::{
     InForce, Offer, Outcome, Prepared, Reloaded, Reloads, Request,
     reading::{Read, Reading},
 };
-use crate::memory::Memory;
+use crate::memory::{self, Fit, Memory};
 
 /// How long to wait for the coordinator: it may be closing a window.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -126,7 +126,10 @@ impl<'a> Reloader<'a> {
     fn prepare(&self) -> Outcome {
         loop {
             let base = self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let read = self.read()?;
+            let Read { config, source } = self.read()?;
+            let (has_programs, running) = (self.started.has_programs, Some(&*base.config));
+            let config = memory::fit(config, Fit { cpus: self.cpus, has_programs, running }).config;
+            let read = Read { config, source };
             let changed = base.config.changed(&read.config).into_iter().map(str::to_owned).collect();
             let prepared = self.make_ready(&base, read)?;
             if let Some(applies_at) = self.offer(prepared)? {

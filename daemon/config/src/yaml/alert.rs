@@ -14,7 +14,7 @@ use super::sink::{headers, url};
 use super::suggest::nearest_few;
 use super::units::{parse_duration, show_duration};
 use super::view::view_name;
-use super::{Alerts, Config, Http, Sink, Webhook};
+use super::{Alerts, Config, Http, Webhook};
 use crate::{
     rule::{Quantity, Rule, WINDOWS, When, WhenError, catalogue::Catalogue, in_windows},
     view::Standard,
@@ -219,11 +219,14 @@ fn webhook(s: &mut Section<'_>) -> Option<Webhook> {
     let url = s.require("url", "where to post to, such as https://alerts.example.net/weir", |f| url(&f));
     let timeout = s.get("timeout", Http::TIMEOUT, |f| f.duration(TIMEOUT));
     let headers = s.get("headers", Vec::new(), |f| headers(&f.secret()));
-    let queue = s.get("queue", Sink::QUEUE, |f| f.size(QUEUE));
+    let queue = s.get("queue", Webhook::QUEUE, |f| f.size(QUEUE));
     Some(Webhook { url: url?, timeout, headers, queue })
 }
 
 impl Webhook {
+    /// The default of `queue`.
+    const QUEUE: usize = 64;
+
     /// Whether the URL has more than a host. Often the rest is the only secret of a webhook.
     pub(super) fn has_path(&self) -> bool {
         has_path(&self.url)

@@ -71,6 +71,22 @@ pub(super) fn forbid_bpf() -> Result<(), CallsError> {
     Ok(apply_filter(&filter(all, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?)?)
 }
 
+/// From here on, this thread cannot open a file.
+///
+/// # Errors
+///
+/// See [`CallsError`].
+pub(super) fn forbid_opening() -> Result<(), CallsError> {
+    let calls = [
+        libc::SYS_openat,
+        libc::SYS_openat2,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open,
+    ];
+    let rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
+    Ok(apply_filter(&filter(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EACCES as u32))?)?)
+}
+
 /// The kernel still applies the filters of [`forbid_calls`], so these rules contain only the additional restrictions.
 fn questions() -> Result<Rules, CallsError> {
     let mut rules: Rules = QUESTIONS.iter().map(|call| (*call, Vec::new())).collect();
@@ -503,6 +519,14 @@ mod tests {
         each.sort_unstable();
         each.dedup();
         assert_eq!(each.len(), allowed.len(), "a call is in two groups");
+    }
+
+    #[test]
+    fn a_thread_without_files_opens_none_and_others_do() {
+        let read = || std::fs::read("/proc/self/stat").map(drop);
+        let refused = super::super::without_files(|| (read(), read().map_err(|error| error.raw_os_error())));
+        assert!(matches!(refused, (Err(_), Err(Some(libc::EACCES)))), "{refused:?}");
+        assert!(read().is_ok());
     }
 
     /// Checks on the real kernel which calls a thread with these filters can make.

@@ -11,6 +11,8 @@ mod gate;
 mod libraries;
 mod places;
 
+use std::{panic::resume_unwind, thread};
+
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, NetPort, PathBeneath, PathFd,
     Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
@@ -20,7 +22,7 @@ use thiserror::Error;
 use tracing::{debug, info, warn};
 
 use self::{
-    calls::{forbid_all_but_questions, forbid_calls},
+    calls::{forbid_all_but_questions, forbid_calls, forbid_opening},
     places::InRoot,
 };
 pub use self::{
@@ -109,6 +111,19 @@ pub fn close_to_all_but_questions() {
     if let Err(error) = forbid_all_but_questions() {
         info!("the thread that looks for other programs keeps the system calls of all threads: {error}");
     }
+}
+
+/// The result of `work`, which cannot open a file: for libraries that read files which weir does not need. A system
+/// without seccomp lets it open them.
+pub fn without_files<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let restricted = || {
+        if let Err(error) = forbid_opening() {
+            debug!("a thread keeps its access to files: {error}");
+        }
+        work()
+    };
+    // The restriction ends with the thread.
+    thread::scope(|scope| scope.spawn(restricted).join()).unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// From here on, this thread, and each that it starts, can open only these files. It also cannot bind a TCP port other

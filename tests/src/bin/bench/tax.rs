@@ -11,19 +11,20 @@ use anyhow::{Context, Result, ensure};
 use aya::sys::{Stats, enable_stats};
 use weir_common::ledger::Tally;
 use weir_datapath::online_cpus;
-use weir_tests::livegen::{Flows, Generator, ZIPF_FLOWS};
+use weir_tests::{
+    livegen::{Flows, Generator, ZIPF_FLOWS},
+    route::{Passed, Route},
+};
 
 use crate::table::{self, least_and_median, thousands};
 
 mod flood;
 mod paced;
 pub mod process;
-mod route;
 mod tool;
 
 pub use flood::bench as flood;
 pub use paced::bench as paced;
-use route::{Passed, Route};
 use tool::{Reported, Running, Tool};
 
 const ROUNDS: usize = 5;

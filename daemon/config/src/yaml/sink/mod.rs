@@ -95,7 +95,7 @@ pub enum Target {
 
 impl Sink {
     /// The default of `queue`.
-    pub const QUEUE: usize = 64;
+    pub const QUEUE: usize = 16;
 }
 
 /// The message about an earlier sink with the same place.

@@ -91,7 +91,7 @@ fn examples_parse() {
     assert_eq!(fleet.seen_flows.generation, Duration::from_secs(900));
     assert_eq!(nat.views.iter().map(|view| view.name.as_str()).collect::<Vec<_>>(), ["downloads", "uploads"]);
     assert_eq!(router.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["eth0", "eth1"]);
-    assert!(matches!(&router.sinks[..], [Sink { target: Target::Http(http), queue: 64, .. }]
+    assert!(matches!(&router.sinks[..], [Sink { target: Target::Http(http), queue: Sink::QUEUE, .. }]
         if http.url == "http://collector:8080/weir" && http.compress == Compress::Gzip));
     assert_eq!(
         two_sinks.interfaces[0],
@@ -310,7 +310,11 @@ fn every_setting_is_read() {
                 queue: 3,
                 addresses: Addresses::Full,
             },
-            Sink { target: http("http://collector", 5000, Compress::Gzip), queue: 64, addresses: Addresses::Full },
+            Sink {
+                target: http("http://collector", 5000, Compress::Gzip),
+                queue: Sink::QUEUE,
+                addresses: Addresses::Full,
+            },
             Sink {
                 target: Target::Ipfix(Ipfix {
                     address: Address { host: "2001:db8::1".into(), port: 9995 },
@@ -319,7 +323,7 @@ fn every_setting_is_read() {
                     view: "web".into(),
                     domain: 7,
                 }),
-                queue: 64,
+                queue: Sink::QUEUE,
                 addresses: Addresses::Full,
             },
         ],

@@ -5,11 +5,13 @@ use std::{slice::from_ref, time::Duration};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_datapath::online_cpus;
-use weir_tests::livegen::{Flows, Generator, HEAVY_EVERY, HEAVY_FLOWS, heavy_packets, heavy_source};
+use weir_tests::{
+    livegen::{Flows, Generator, HEAVY_EVERY, HEAVY_FLOWS, heavy_packets, heavy_source},
+    route::{Passed, Route},
+};
 
 use super::{
     check, introduce, process,
-    route::{Passed, Route},
     tool::{self, LedgerSums},
 };
 use crate::table::{self, thousands};

@@ -7,9 +7,12 @@ use std::array;
 
 use anyhow::{Context, Result, ensure};
 use weir_datapath::online_cpus;
-use weir_tests::livegen::{Flows, Generator};
+use weir_tests::{
+    livegen::{Flows, Generator},
+    route::Route,
+};
 
-use super::{RUN, TRIAL_PACKETS, introduce, route::Route, tool::Tool, with};
+use super::{RUN, TRIAL_PACKETS, introduce, tool::Tool, with};
 use crate::table::{self, least_and_median, thousands};
 
 const ROUNDS: usize = 5;

@@ -16,10 +16,11 @@ use weir_tests::{
     daemon::Daemon,
     foreign::{Does, Foreign},
     netns::Namespace,
+    route::WAN,
     scratch::Scratch,
 };
 
-use super::{process, route::WAN};
+use super::process;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -1,4 +1,4 @@
-//! The network that the tax is measured on: a generator, a router that forwards, and a sink.
+//! A network that packets cross as fast as they are forwarded: a generator, a router, and a sink.
 //!
 //! ```text
 //! client                 router                 server
@@ -6,20 +6,20 @@
 //! generates              forwards               drops
 //! ```
 //!
-//! All three run on one CPU. Each batch of the generator is forwarded, and dropped in the sink, in the softirq that
+//! All three run on the CPUs that generate. Each batch of the generator is forwarded, and dropped in the sink, in the softirq that
 //! ends the batch; only then comes the next batch. So packets come as fast as they are forwarded and no faster, and the
 //! rate shows how much a tool slows forwarding down.
 
 use std::{thread, time::Duration};
 
-use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
-use weir_common::ledger::Tally;
-use weir_tests::{
+use crate::{
     clock,
     livegen::{FLOOD_DESTINATIONS, Flows, Generator, Sent, ZIPF_DESTINATIONS},
     netns::{Lab, Namespace},
 };
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use weir_common::ledger::Tally;
 
 /// The router's interface towards the generator, where the tools measure.
 pub const WAN: &str = "wan0";
@@ -140,6 +140,30 @@ impl Route {
             Ok(at_rest.then_some(now))
         })?;
         Ok(Passed { sent, received: received.since(before.0), delivered: delivered.since(before.1) })
+    }
+
+    /// Sends this many packets of the flood from each of these CPUs, all at the same time, and waits until all counters
+    /// are at rest. Returns what the router's interface received.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Route::send`].
+    pub fn flood(&self, cpus: &[u32], packets: u32) -> Result<Tally> {
+        let before = self.received()?;
+        let generators: Vec<_> = cpus.iter().map(|_| self.generator(Flows::Flood, None)).collect::<Result<_>>()?;
+        thread::scope(|scope| {
+            let send = |(cpu, generator): (&u32, &Generator<'_>)| generator.send(*cpu, packets);
+            let start = |pair| scope.spawn(move || send(pair));
+            let senders: Vec<_> = cpus.iter().zip(&generators).map(start).collect();
+            senders.into_iter().try_for_each(|sender| sender.join().expect("a sender does not panic").map(drop))
+        })?;
+        let mut last = None;
+        clock::wait_for("rest after the flood", TIMEOUT, || {
+            let now = self.received()?;
+            let at_rest = last.replace(now) == Some(now);
+            thread::sleep(REST);
+            Ok(at_rest.then_some(now.since(before)))
+        })
     }
 }
 
