@@ -94,7 +94,11 @@ impl Answer {
                 vec![Table { slot: None, total: None, rows: Rows::Prefixes(rows) }]
             }
             Measure::Bytes | Measure::Packets => {
-                let total_of = |slot| sketch.total_of(slot, &question.by);
+                let by_slot = sketch.totals(&question.by);
+                let total_of = |slot: Option<usize>| match slot {
+                    Some(slot) => by_slot.get(slot).copied().unwrap_or_default(),
+                    None => sketch.total,
+                };
                 rank(question, sketch.held(), total_of, (&uncertainties, uncertainty))
             }
             Measure::NewFlows => vec![count_new(question, sketch.held(), sketch.total, uncertainty)],

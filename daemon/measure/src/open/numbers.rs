@@ -91,10 +91,15 @@ impl ViewNumbers {
         }
         let sketch = &shard.views[question.sketch(nth)];
         let look_up = |key: &ViewKey| sketch.look_up(&question.by, shard.hash(), key);
-        let slots = keys.iter().filter(|_| question.view.per_interface).filter_map(|key| question.by.slot(key));
+        let mut by_slot = BTreeMap::new();
+        if question.view.per_interface {
+            let totals = sketch.totals(&question.by);
+            let slots = keys.iter().filter_map(|key| question.by.slot(key));
+            by_slot.extend(slots.map(|slot| (slot, totals.get(slot).copied().unwrap_or_default())));
+        }
         Self {
             total: sketch.total,
-            by_slot: slots.map(|slot| (slot, sketch.total_of(Some(slot), &question.by))).collect(),
+            by_slot,
             held: keys.iter().filter_map(look_up).collect(),
             unique: sketch.unique().cloned(),
         }

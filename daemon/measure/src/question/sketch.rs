@@ -1,5 +1,7 @@
 //! The sketch of one question in a shard.
 
+use std::borrow::Cow;
+
 use weir_common::{ledger::Tally, record::Record};
 use weir_config::{
     names::Facts,
@@ -474,16 +476,17 @@ impl ViewSketch {
         Ok(())
     }
 
-    /// The sum of all matched records of an interface slot, or of all.
-    pub fn total_of(&self, slot: Option<usize>, by: &By) -> Tally {
-        match (slot, &self.answers) {
-            (None, _) => self.total,
-            (Some(slot), Answers::Table(cells)) => {
-                let of_slot = cells.iter().enumerate().filter(|(index, _)| by.slot(&By::at(*index)) == Some(slot));
-                of_slot.map(|(_, sum)| *sum).sum()
+    /// The sums of all matched records of each interface slot. A table of sums is read once for all slots: it has as
+    /// many cells for each.
+    pub fn totals(&self, by: &By) -> Cow<'_, [Tally]> {
+        let Answers::Table(cells) = &self.answers else { return Cow::Borrowed(&self.by_slot) };
+        let mut sums = vec![Tally::default(); by.slots().unwrap_or(0)];
+        for (index, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.packets > 0) {
+            if let Some(sum) = by.slot(&By::at(index)).and_then(|slot| sums.get_mut(slot)) {
+                sum.add(*cell);
             }
-            (Some(slot), _) => self.by_slot.get(slot).copied().unwrap_or_default(),
         }
+        Cow::Owned(sums)
     }
 
     /// Every key that may be listed, with its bounds. Empty if the view counts flows or distinct values.
