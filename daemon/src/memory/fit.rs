@@ -110,18 +110,20 @@ pub struct Fitted {
 /// The configuration with smaller values in place of defaults, as far as it must be to fit into the memory that it
 /// allows.
 pub fn fit(config: Config, machine: Fit<'_>) -> Fitted {
-    let config = match machine.running {
-        Some(running) if running.memory.is_some() => beside(config, running),
-        _ => config,
+    let kept = match machine.running {
+        Some(running) if running.memory.is_some() => beside(config.clone(), running),
+        _ => config.clone(),
     };
-    let Some(allowed) = config.memory else { return Fitted { config, smaller: None } };
-    if machine.needs(&config).is_none_or(|needed| needed <= allowed) {
-        return Fitted { config, smaller: None };
+    let Some(allowed) = config.memory else { return Fitted { config: kept, smaller: None } };
+    let fits = |config: &Config| machine.needs(config).is_none_or(|needed| needed <= allowed);
+    if fits(&config) && fits(&kept) {
+        return Fitted { config: kept, smaller: None };
     }
-    let mut smaller = config.clone();
+    let mut smaller = kept.clone();
     for step in &STEPS {
-        smaller = step.of(&config, machine.running.is_none());
-        if machine.needs(&smaller).is_none_or(|needed| needed <= allowed) {
+        smaller = step.of(&kept, machine.running.is_none());
+        // The same step as at the start, so that the same file changes nothing.
+        if fits(&step.of(&config, true)) && fits(&smaller) {
             break;
         }
     }
