@@ -4,11 +4,12 @@
 //! reports by it; [`judge`] checks each report by itself, [`account`] checks the sum of every ledger, and what a run
 //! may lose; [`chance`] distinguishes a fault from bad luck. [`pcap`] writes packets to a file and [`inject`] sends
 //! them; [`story`] is the demo's traffic. [`captures`] finds captures of real networks. [`netns`] builds small networks
-//! out of namespaces, [`forwarded`] sends numbered packets through their router, [`route`] as many as it forwards, [`daemon`] runs the real weir in them,
-//! [`foreign`] is an XDP program beside weir's, [`collector`] receives what it reports, and [`collecting`] runs the
-//! real one; [`nats`] runs a server and reads its stream; [`trial`] ignores a test that lacks something, or fails it.
-//! [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real browser, [`tmux`] a real terminal,
-//! which [`colours`] draws; [`prometheus`] is a real Prometheus, and [`grafana`] reads the dashboards.
+//! out of namespaces, [`forwarded`] sends numbered packets through their router, [`route`] as many as it forwards, and
+//! [`daemon`] runs the real weir in them. [`foreign`] is an XDP program beside weir's. [`collector`] receives what it
+//! reports, and [`collecting`] runs the real one; [`nats`] runs a server and reads its stream; [`trial`] ignores a test
+//! that lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real
+//! browser, [`tmux`] a real terminal, which [`colours`] draws; [`prometheus`] is a real Prometheus, and [`grafana`]
+//! reads the dashboards.
 //!
 //! Nothing here parses a packet. The generator knows each packet because it made it. So the judge of weir's parser
 //! cannot share the parser's mistakes.

@@ -6,9 +6,9 @@
 //! generates              forwards               drops
 //! ```
 //!
-//! All three run on the CPUs that generate. Each batch of the generator is forwarded, and dropped in the sink, in the softirq that
-//! ends the batch; only then comes the next batch. So packets come as fast as they are forwarded and no faster, and the
-//! rate shows how much a tool slows forwarding down.
+//! All three run on the CPUs that generate. Each batch of the generator is forwarded, and dropped in the sink, in the
+//! softirq that ends the batch; only then comes the next batch. So packets come as fast as they are forwarded and no
+//! faster, and the rate shows how much a tool slows forwarding down.
 
 use std::{thread, time::Duration};
 

@@ -5,8 +5,8 @@
 //! A [`worker`] reads rings through its [`ring_aggregator`], which has a [`lane`] for each. A [`reader`] reads packet
 //! sockets through its [`userspace`] aggregator. Both fill a [`shard`] in a [`batch`] at a time, laid out in
 //! [`columns`], and sample as [`sampling_control`] decides. At the end of a [`window`] they get an [`order`] to close
-//! it, and their shards are merged into a [`summary`], view by view on several threads (`views`). An [`open`] window can
-//! be read, too. If sampling left packets out, [`sampling_error`] widens the bounds.
+//! it, and their shards are merged into a [`summary`] on several threads (`views`). An [`open`] window can be read,
+//! too. If sampling left packets out, [`sampling_error`] widens the bounds.
 //!
 //! [`unique`] counts distinct addresses and flows. Flows that came moments ago are [`recent`] and not counted again.
 //! The filter of [`seen`] flows says which flows are new, and [`new_flows`] how many. [`protocols`] counts packets by
