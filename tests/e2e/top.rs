@@ -1,5 +1,5 @@
-//! `weir top` and `weir run` on a real terminal: the numbers are those of the reports, and whatever ends the program, or
-//! the weir that it asks, the terminal is as it was.
+//! `weir top` and `weir run` on a real terminal: the numbers are those of the reports, and whatever ends the program,
+//! or the weir that it asks, the terminal is as it was.
 
 use std::{fs, io::Write, os::unix::net::UnixStream, path::Path};
 

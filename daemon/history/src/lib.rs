@@ -8,8 +8,8 @@
 //! `seconds` has the exact counters of each interface. `windows` has the windows: `packed` compresses them, `block` is
 //! the format of several windows in memory and on disk, `ring` drops the oldest blocks to make room for new ones, and
 //! `reach` estimates how far back they go. `confidence` makes the bounds of a window hold for many windows together.
-//! `disk` keeps seconds and windows across restarts. `answer` and `of_key` compose the answers for clients, and `recorder` is the
-//! thread.
+//! `disk` keeps seconds and windows across restarts. `answer` and `of_key` compose the answers for clients, and
+//! `recorder` is the thread.
 
 #![forbid(unsafe_code)]
 

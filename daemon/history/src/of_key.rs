@@ -59,8 +59,8 @@ mod tests {
     use super::*;
     use crate::testing::{add, at, report};
 
-    /// Source 1 sent ten packets in the first window, and ten more in each that follows. In each fourth window it is not
-    /// among the first ten of the list, and windows 40 to 49 are not known.
+    /// Source 1 sent ten packets in the first window, and ten more in each that follows. In each fourth window it is
+    /// not among the first ten of the list, and windows 40 to 49 are not known.
     fn kept() -> (Windows, Vec<u64>) {
         let mut windows = Windows::new(1 << 20, Addresses::Full);
         let mut truth = Vec::new();

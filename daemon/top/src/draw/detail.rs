@@ -1,7 +1,6 @@
 //! The detail view of a row: its last hour, its peers and ports, related rows in other lists, and the source's answer
 //! about its key.
 
-use weir_report::Estimate;
 use weir_system::numbers::{count, scaled};
 
 use super::{
@@ -169,16 +168,10 @@ fn answer(amount: Amount, seconds: f64, shown: String, paint: Paint) -> Vec<Piec
     let seconds = seconds.max(f64::MIN_POSITIVE);
     let numbers = match amount {
         Amount::Sums { packets, bytes } => {
-            let bits = range(&bytes, |number| scaled(number as f64 * 8.0 / seconds, "bit/s"));
-            format!("{bits}, {}", range(&packets, |number| scaled(number as f64 / seconds, "pkt/s")))
+            let bits = hour::range(&bytes, |number| scaled(number as f64 * 8.0 / seconds, "bit/s"));
+            format!("{bits}, {}", hour::range(&packets, |number| scaled(number as f64 / seconds, "pkt/s")))
         }
-        Amount::Count(counted) => range(&counted, count),
+        Amount::Count(counted) => hour::range(&counted, count),
     };
     vec![Piece::new(format!("  {numbers}"), paint.strong()), Piece::new(shown, paint.plain())]
-}
-
-/// Both bounds, or the number if it is exact.
-pub fn range(estimate: &Estimate, text: impl Fn(u64) -> String) -> String {
-    let [lower, upper] = [text(estimate.lower), text(estimate.upper)];
-    if lower == upper { lower } else { format!("{lower} to {upper}") }
 }

@@ -3,7 +3,7 @@
 use weir_report::{Estimate, KeyHistory, KeyWindow, Tally};
 use weir_system::numbers::scaled;
 
-use super::{detail::range, head::lasting, paint::Paint, sheet::Piece, spark::BLOCKS};
+use super::{head::lasting, paint::Paint, sheet::Piece, spark::BLOCKS};
 use crate::{list::By, text::clean};
 
 /// One step a column.
@@ -117,4 +117,10 @@ fn in_words(part: Option<&KeyWindow>, by: By) -> (String, String) {
         Some(estimate) if listed == windows => (range(&estimate, text), String::new()),
         Some(estimate) => (range(&estimate, text), format!("  in the list in {listed} of {windows} windows")),
     }
+}
+
+/// Both bounds, or the number if it is exact.
+pub fn range(estimate: &Estimate, text: impl Fn(u64) -> String) -> String {
+    let [lower, upper] = [text(estimate.lower), text(estimate.upper)];
+    if lower == upper { lower } else { format!("{lower} to {upper}") }
 }
