@@ -178,7 +178,7 @@ fn run(RunArgs { config: config_args, interfaces, strict, json, log_format }: Ru
     };
     let has_tables = io::stdout().is_terminal() && !json;
     let start = Start { directory: state_directory.as_deref(), strict, has_tables, reread: &reread, places };
-    pipeline::run(config, start, signals)?;
+    pipeline::run(&config, start, signals)?;
     Ok(Exit::Done)
 }
 
@@ -302,7 +302,7 @@ fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
         None => Cpus::of_this_machine().map_err(RunError::from)?,
     };
     let has_programs = tap::needs_programs(&config.interfaces);
-    let Fitted { config, smaller } = &memory::fit(config.clone(), Fit { cpus: &cpus, has_programs, running: None });
+    let Fitted { config, smaller } = &memory::fit(config, Fit { cpus: &cpus, has_programs, running: None });
     let views = Views::new(config, slots(&config.interfaces))?;
     let memory = Memory::plan(config, &views, &cpus, has_programs);
     memory.check_budget(config, &views, &cpus).map_err(RunError::from)?;

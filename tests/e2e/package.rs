@@ -113,6 +113,7 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
 
 /// Installs the package while packets come, and prints how long it takes until weir shows the source that really sent
 /// most. Nothing is configured. Returns what the package manager wrote.
+#[expect(clippy::print_stdout, reason = "the time is for people; a test asserts none")]
 fn first_top_talker(machine: &Machine, pair: &QuietPair) -> Result<String> {
     const RATE: u32 = 2_000;
     const SECONDS: u64 = 20;

@@ -94,6 +94,7 @@ fn a_flood_above_capacity_on_two_cpus_is_sampled_until_it_ends() -> Result<()> {
 
 /// A router forwards a flood as fast as it can, with a few heavy sources in it. The daemon cannot keep up: it takes
 /// fewer packets, says so, and takes all again afterwards.
+#[expect(clippy::print_stderr, reason = "the figures are for people; docs/ has them")]
 fn flood_a_router(cpus: usize) -> Result<()> {
     let all = online_cpus()?;
     ensure!(all.len() >= cpus, "this test needs {cpus} CPUs, and this machine has {}", all.len());

@@ -79,7 +79,7 @@ impl Answer {
     pub(super) fn read(
         question: &Question,
         sketch: &ViewSketch,
-        list: Option<Feed<'_>>,
+        list: Option<&Feed<'_>>,
         uncertainty: &Uncertainty,
     ) -> Self {
         let whole = uncertainty.whole(question.is_fed_by_all);
@@ -88,8 +88,8 @@ impl Answer {
         let is_sure = question.view.measure.is_tally() && uncertainty.sampling.is_none();
         let tables = match question.view.measure {
             _ if matches!(question.structure, Structure::Prefixes { .. }) => {
-                let counted = |key: &ViewKey| list.as_ref().map_or(Tally::default(), |list| list.counted(key));
-                let listed = list.as_ref().and_then(|list| list.answer.ranking());
+                let counted = |key: &ViewKey| list.map_or(Tally::default(), |list| list.counted(key));
+                let listed = list.and_then(|list| list.answer.ranking());
                 let rows = RankedPrefixes::new(sketch.held(), listed, counted, question.view.top, &uncertainties);
                 vec![Table { slot: None, total: None, rows: Rows::Prefixes(rows) }]
             }

@@ -116,7 +116,7 @@ impl Work<'_> {
             fed.finish_prefixes(Some(sketch), self.hash);
             let list = Feed { answer: &first, sketch, by: &question.by, hash: self.hash };
             let fed_question = &self.plan.questions[fed_nth];
-            answers.push((fed_nth, Answer::read(fed_question, fed, Some(list), self.uncertainty)));
+            answers.push((fed_nth, Answer::read(fed_question, fed, Some(&list), self.uncertainty)));
         }
         for (other, question) in self.plan.questions.iter().enumerate() {
             if question.answered_by == Some(nth) {

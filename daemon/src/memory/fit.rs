@@ -109,25 +109,25 @@ pub struct Fitted {
 
 /// The configuration with smaller values in place of defaults, as far as it must be to fit into the memory that it
 /// allows.
-pub fn fit(config: Config, machine: Fit<'_>) -> Fitted {
+pub fn fit(config: &Config, machine: Fit<'_>) -> Fitted {
     let kept = match machine.running {
         Some(running) if running.memory.is_some() => beside(config.clone(), running),
         _ => config.clone(),
     };
     let Some(allowed) = config.memory else { return Fitted { config: kept, smaller: None } };
     let fits = |config: &Config| machine.needs(config).is_none_or(|needed| needed <= allowed);
-    if fits(&config) && fits(&kept) {
+    if fits(config) && fits(&kept) {
         return Fitted { config: kept, smaller: None };
     }
     let mut smaller = kept.clone();
     for step in &STEPS {
         smaller = step.of(&kept, machine.running.is_none());
         // The same step as at the start, so that the same file changes nothing.
-        if fits(&step.of(&config, true)) && fits(&smaller) {
+        if fits(&step.of(config, true)) && fits(&smaller) {
             break;
         }
     }
-    Fitted { smaller: Some(differences(&config, &smaller)), config: smaller }
+    Fitted { smaller: Some(differences(config, &smaller)), config: smaller }
 }
 
 impl Fit<'_> {
@@ -158,23 +158,23 @@ impl Step {
         let Estimates { unique_error, top_error, top_candidates } = Estimates::default();
         let mut smaller = config.clone();
         let estimates = &mut smaller.estimates;
-        replace(&mut estimates.unique_error, unique_error, self.estimates.unique_error);
-        replace(&mut estimates.top_candidates, top_candidates, self.estimates.top_candidates);
+        replace(&mut estimates.unique_error, &unique_error, self.estimates.unique_error);
+        replace(&mut estimates.top_candidates, &top_candidates, self.estimates.top_candidates);
         if estimates.top_error == top_error {
             Change::TopError(self.estimates.top_error).apply(&mut smaller);
         }
         for sink in &mut smaller.sinks {
-            replace(&mut sink.queue, Sink::QUEUE, self.queue);
+            replace(&mut sink.queue, &Sink::QUEUE, self.queue);
         }
         if !self.has_spreads && smaller.standard_views == Standard::ALL {
             let is_watched = |view| config.alerts.rules.iter().any(|rule| rule.standard() == Some(view));
             smaller.standard_views.retain(|view| !SPREADS.contains(view) || is_watched(*view));
         }
         if all {
-            replace(&mut smaller.history, Some(History::default()), self.history.map(|memory| History { memory }));
-            replace(&mut smaller.seen_flows.capacity, SeenFlows::default().capacity, self.capacity);
-            replace(&mut smaller.datapath.ring, None, Some(self.ring));
-            replace(&mut smaller.datapath.cache_flows, None, Some(self.cache_flows));
+            replace(&mut smaller.history, &Some(History::default()), self.history.map(|memory| History { memory }));
+            replace(&mut smaller.seen_flows.capacity, &SeenFlows::default().capacity, self.capacity);
+            replace(&mut smaller.datapath.ring, &None, Some(self.ring));
+            replace(&mut smaller.datapath.cache_flows, &None, Some(self.cache_flows));
         }
         smaller
     }
@@ -184,8 +184,8 @@ impl Step {
 const SPREADS: [Standard; 3] =
     [Standard::SourcesPerDestination, Standard::DestinationsPerSource, Standard::PortsPerSource];
 
-fn replace<T: PartialEq>(setting: &mut T, default: T, smaller: T) {
-    if *setting == default {
+fn replace<T: PartialEq>(setting: &mut T, default: &T, smaller: T) {
+    if setting == default {
         *setting = smaller;
     }
 }
@@ -226,7 +226,7 @@ mod tests {
         let mut needs: Vec<u64> = Vec::new();
         for mib in [6, 8, 10, 13, 18, 23, 100] {
             let config = allowing(mib, "");
-            let Fitted { config: fitted, smaller } = fit(config.clone(), machine(&cpus));
+            let Fitted { config: fitted, smaller } = fit(&config, machine(&cpus));
             let needed = machine(&cpus).needs(&fitted).unwrap();
             assert!(Some(needed) <= config.memory, "{mib} MiB besides the program: {needed}, {smaller:?}");
             assert_eq!(smaller.is_none(), fitted == config, "{smaller:?}");
@@ -235,7 +235,7 @@ mod tests {
         needs.dedup();
         assert!(needs.is_sorted() && needs.len() > 4, "more memory is used: {needs:?}");
         let unlimited = parse("");
-        assert_eq!(fit(unlimited.clone(), machine(&cpus)).config, unlimited);
+        assert_eq!(fit(&unlimited, machine(&cpus)).config, unlimited);
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
         let text = "estimates: {top_error: 0.0002}\nhistory: {memory: 1MiB}\ndatapath: {ring: 2MiB}\n\
                     sinks: [{type: stdout, queue: 9}]\nviews: [{name: v, by: [dst_port], error: 0.003}]\n\
                     alerts: {rules: [{name: a, when: ports_per_source > 5}]}";
-        let Fitted { config, smaller } = fit(allowing(1, text), machine(&Cpus::of(2)));
+        let Fitted { config, smaller } = fit(&allowing(1, text), machine(&Cpus::of(2)));
         assert_eq!((config.estimates.top_error, config.history), (0.0002, Some(History { memory: 1 << 20 })));
         assert_eq!((config.datapath.ring, config.sinks[0].queue, config.views[0].error), (Some(2 << 20), 9, 0.003));
         assert_eq!((config.seen_flows.capacity, config.estimates.top_candidates), (50_000, 128));
@@ -259,15 +259,15 @@ mod tests {
     #[test]
     fn a_running_weir_keeps_what_it_cannot_change() {
         let cpus = Cpus::of(2);
-        let running = fit(allowing(8, ""), machine(&cpus)).config;
+        let running = fit(&allowing(8, ""), machine(&cpus)).config;
         let beside = Fit { running: Some(&running), ..machine(&cpus) };
         // The same file, one that allows more, and one that limits nothing any more.
         for memory in [running.memory, Some(1 << 30), None] {
-            let Config { history, datapath, seen_flows, .. } = fit(Config { memory, ..parse("") }, beside).config;
+            let Config { history, datapath, seen_flows, .. } = fit(&Config { memory, ..parse("") }, beside).config;
             assert_eq!((history, &datapath, &seen_flows), (running.history, &running.datapath, &running.seen_flows));
         }
-        assert_eq!(fit(Config { memory: running.memory, ..parse("") }, beside).config, running);
+        assert_eq!(fit(&Config { memory: running.memory, ..parse("") }, beside).config, running);
         let other = parse("datapath: {ring: 4MiB}\nmemory: 1GiB");
-        assert_eq!(fit(other, beside).config.datapath.ring, Some(4 << 20), "the reload refuses that");
+        assert_eq!(fit(&other, beside).config.datapath.ring, Some(4 << 20), "the reload refuses that");
     }
 }

@@ -117,7 +117,7 @@ pub struct Start<'a> {
 /// # Errors
 ///
 /// The daemon cannot start, or cannot continue.
-pub fn run(config: Config, start: Start<'_>, signals: Signals) -> Result<(), RunError> {
+pub fn run(config: &Config, start: Start<'_>, signals: Signals) -> Result<(), RunError> {
     let Signals { stop, hangups } = signals;
     let mut inheritance = Inheritance::receive();
     let (mut setup, mut kernel) = Setup::new(config, start.directory, &inheritance)?;

@@ -54,7 +54,7 @@ impl Setup {
     ///
     /// weir cannot start with this configuration on this machine.
     pub fn new(
-        config: Config,
+        config: &Config,
         directory: Option<&Path>,
         inheritance: &Inheritance,
     ) -> Result<(Self, Option<Kernel>), RunError> {

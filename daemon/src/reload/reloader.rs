@@ -128,7 +128,7 @@ impl<'a> Reloader<'a> {
             let base = self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let Read { config, source } = self.read()?;
             let (has_programs, running) = (self.started.has_programs, Some(&*base.config));
-            let config = memory::fit(config, Fit { cpus: self.cpus, has_programs, running }).config;
+            let config = memory::fit(&config, Fit { cpus: self.cpus, has_programs, running }).config;
             let read = Read { config, source };
             let changed = base.config.changed(&read.config).into_iter().map(str::to_owned).collect();
             let prepared = self.make_ready(&base, read)?;

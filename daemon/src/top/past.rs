@@ -23,7 +23,7 @@ pub type Ask<'a> = &'a dyn Fn(Command) -> Result<String, String>;
 /// Why it has nothing.
 pub fn past(ask: Ask<'_>, look: Look, now: Timestamp) -> Result<Box<Past>, String> {
     let span = |from: Option<Timestamp>, to: Option<Timestamp>, last, first| {
-        read::<Union>(ask(Command::Span { from: text(from), to: text(to), last, first })?)
+        read::<Union>(&ask(Command::Span { from: text(from), to: text(to), last, first })?)
     };
     let union = match look {
         Look::WindowBefore(to) => span(None, Some(to), Some(1), None),
@@ -38,7 +38,7 @@ pub fn past(ask: Ask<'_>, look: Look, now: Timestamp) -> Result<Box<Past>, Strin
     }?;
     let (from, to) = (text(Some(union.window.start)), text(Some(union.window.end)));
     let history = ask(Command::History { from, to, points: Some(POINTS), key: None, view: None })?;
-    Ok(Box::new(Past { union, history: read(history)? }))
+    Ok(Box::new(Past { union, history: read(&history)? }))
 }
 
 /// What a history has of a key, in the hour until `to`.
@@ -55,14 +55,14 @@ pub fn of_key(
 ) -> Result<Box<KeyHistory>, String> {
     let from = text(Some(earlier(to.unwrap_or(now), HOUR)));
     let key = Some(key.to_owned());
-    read(ask(Command::History { from, to: text(to), points: Some(STEPS), key, view })?).map(Box::new)
+    read(&ask(Command::History { from, to: text(to), points: Some(STEPS), key, view })?).map(Box::new)
 }
 
 fn text(time: Option<Timestamp>) -> Option<String> {
     time.map(|time| time.to_string())
 }
 
-fn read<T: FromJson>(answer: String) -> Result<T, String> {
+fn read<T: FromJson>(answer: &str) -> Result<T, String> {
     T::from_json(answer.as_bytes()).map_err(|error| format!("the answer is not of this version of weir: {error}"))
 }
 

@@ -586,7 +586,7 @@ pub mod tests {
         let question = "proto=udp,port=443".to_owned();
         press(&mut screen, "5↓\n");
         let past = Request::PastOfKey { key: question.clone(), view: None, to: None };
-        assert_eq!(screen.requests, [past.clone()], "a replay knows only what it reported");
+        assert_eq!(screen.requests, std::slice::from_ref(&past), "a replay knows only what it reported");
         screen.can_ask = true;
         screen.requests.clear();
         press(&mut screen, "\x1b\n");
@@ -680,7 +680,7 @@ pub mod tests {
         asked(&mut screen);
         answer(&mut screen, Ok(past()));
         press(&mut screen, "3\n");
-        let key = screen.past().unwrap().union.top.pairs[0].clone();
+        let key = screen.past().unwrap().union.top.pairs[0];
         let key = format!("src_ip={},dst_ip={}", key.src_ip, key.dst_ip);
         let to = Some(past().union.window.end);
         assert_eq!(screen.requests, [Request::PastOfKey { key, view: None, to }]);

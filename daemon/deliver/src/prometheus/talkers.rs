@@ -160,7 +160,7 @@ mod tests {
         }
         let rows = next(&mut report);
         assert_eq!((of_sources(&rows), rows.left_out), (1, 1), "the first one is known");
-        report.window.end = report.window.end + jiff::SignedDuration::from_hours(24);
+        report.window.end += jiff::SignedDuration::from_hours(24);
         assert_eq!(of_sources(&next(&mut report)), 2, "another day");
     }
 }
