@@ -35,7 +35,7 @@ pub fn weir_runs_the_collector() -> Result<()> {
     check(&run(&["collect", "--version"])?, 0, &["weir-collect "])?;
     check(&run(&["collect", "query", "--help"])?, 0, &["Usage: weir collect query [OPTIONS]", "--database"])?;
     check(&run(&["collect", "--lisen"])?, 2, &["--listen", "Usage: weir collect"])?;
-    check(&run(&["--help"])?, 0, &["collect ", "a program of its own", "weir-COMMAND"])
+    check(&run(&["--help"])?, 0, &["collect ", "the separate program", "weir-COMMAND"])
 }
 
 /// Without the collector weir names the package to install. For an unknown command it names similar ones.

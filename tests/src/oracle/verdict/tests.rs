@@ -77,7 +77,7 @@ fn each_kind_of_deviation_is_found_and_reported() {
         (set("/top/sources/1", right["top"]["sources"][0].clone()), "is listed again"),
         (set("/top/sources/0", right["top"]["sources"][1].clone()), "this rank belongs to"),
         (set("/top/pairs/0/src_ip", json!("192.0.2.77")), "was not there"),
-        (set("/top/pairs", json!([])), "0 entries; 10 at least are true"),
+        (set("/top/pairs", json!([])), "0 entries, but at least 10 keys must be listed"),
         (add("/top/source_prefixes/0/beyond/bytes", 1), ".top.source_prefixes[0], beyond bytes"),
         (add("/top_by_packets/destination_prefixes/1/packets", -1), ".destination_prefixes[1], all packets"),
         (add("/top/source_prefixes/0/members", 1), ".top.source_prefixes[0].members"),
@@ -173,7 +173,7 @@ fn lost_packets_excuse_as_much_and_no_more() {
     assert!(sources[0].1.packets > sources[15].1.packets + 5, "{sources:?}");
     for (wrong, deviation) in [
         (set("/interfaces/0/ledger/lost/ring_full/bytes", json!(501)), "skipped and lost, bytes"),
-        (set("/top/sources", json!([])), "0 entries; 10 at least are true"),
+        (set("/top/sources", json!([])), "0 entries, but at least 10 keys must be listed"),
         (set("/top_by_packets/sources/0", far), "this rank belongs to"),
         (set("/top/flows/0/bytes", json!({"value": 0, "lower": 0, "upper": 99})), "outside of bytes"),
         (set("/totals/udp_packets", json!(0)), ".totals.udp_packets"),
