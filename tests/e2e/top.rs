@@ -73,6 +73,8 @@ fn numbers_on_the_screen_are_those_of_the_reports() -> Result<()> {
         let union = asked(&socket, json!({"command": "span"}))?;
         Ok((tally(&union["totals"])? == sent).then_some(()))
     })?;
+    // A span of one window is shown as that window.
+    watch.daemon.wait_for_reports(3, TIMEOUT)?;
     for (columns, lines) in SIZES {
         let terminal = Terminal::new(columns, lines)?;
         top(&terminal, &socket)?;

@@ -141,7 +141,7 @@ fn the_page_shows_the_numbers_of_the_report() -> Result<()> {
                 browser.value(&format!("document.querySelector('#tabs [data-list=\"{list}\"]').click()"))?;
                 let is_shown = format!("document.querySelector('#tabs [aria-current]')?.dataset.list === '{list}'");
                 browser.wait_for(list, &is_shown)?;
-                let shown = browser.value(SHOWN)?;
+                let shown = drawn(&mut browser)?;
                 let id = expected::report_of(&shown)?;
                 expected::compare(&shown, &report(daemon, &id)?, by)
                     .with_context(|| format!("{list} of {id} at {screen:?}: {shown}"))?;
@@ -160,6 +160,17 @@ fn the_page_shows_the_numbers_of_the_report() -> Result<()> {
         ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
         Ok(())
     })
+}
+
+/// The content of the page when all rows are drawn. On a busy machine that takes several frames.
+fn drawn(browser: &mut Browser) -> Result<Value> {
+    loop {
+        browser.wait_for("all rows", "document.getElementById('list').ariaBusy !== 'true'")?;
+        let shown = browser.value(SHOWN)?;
+        if shown["isBusy"] == false {
+            return Ok(shown);
+        }
+    }
 }
 
 fn rates_are_those_of_the_stream() -> Result<()> {
@@ -213,7 +224,7 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
                 browser.value(&format!("document.querySelector('#tabs [data-list=\"{list}\"]').click()"))?;
                 let is_shown = format!("document.querySelector('#tabs [aria-current]')?.dataset.list === '{list}'");
                 browser.wait_for(list, &is_shown)?;
-                let shown = browser.value(SHOWN)?;
+                let shown = drawn(&mut browser)?;
                 expected::compare_span(&shown, &span, chosen, by).with_context(|| format!("{list}: {shown}"))?;
             }
         }

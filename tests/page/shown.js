@@ -20,6 +20,7 @@
     ledger: named("[data-part]", "part", numbers),
     alerts: named("[data-rule]", "rule", (one) => one.dataset.state),
     listAbout: document.getElementById("list-about").textContent,
+    isBusy: document.getElementById("list").ariaBusy === "true",
     isWide: document.documentElement.scrollWidth > document.documentElement.clientWidth,
   };
 })()

@@ -292,6 +292,7 @@ export class Table {
       else this.body.append(made);
     }
     this.isFilling = nth < end;
+    this.place.ariaBusy = String(this.isFilling);
     if (this.isFilling) {
       requestAnimationFrame(() => this.fill(nth, of));
       return;
@@ -302,7 +303,8 @@ export class Table {
     // Observed anew, it says whether it is still near.
     this.near.unobserve(this.more);
     if (!this.more.hidden) this.near.observe(this.more);
-    if (focused) this.body.querySelector(`tr[data-key="${CSS.escape(focused)}"] a`)?.focus({ preventScroll: true });
+    // A row that was replaced has lost the focus. It does not take it from where the reader has gone meanwhile.
+    if (focused && document.activeElement === document.body) this.body.querySelector(`tr[data-key="${CSS.escape(focused)}"] a`)?.focus({ preventScroll: true });
   }
 
   row({ rank, key, amount, question: asked }, { measure, full, link, columns }) {
