@@ -120,7 +120,7 @@ pub(crate) fn encode(image: &[u8]) -> String {
     STANDARD.encode(image)
 }
 
-/// The bytes of a text that [`encode`] made, or `None`.
+/// The bytes of a text that `encode` made, or `None`.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }

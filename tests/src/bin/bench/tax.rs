@@ -1,9 +1,9 @@
 //! The cost of measuring on a router: the lost forwarding rate, and the CPU time of the tool; for weir and for other
 //! tools.
 //!
-//! Everything runs in network namespaces ([`route`]). Tools take turns, so that a disturbance of the machine affects
-//! all of them. After each of weir's runs its ledger must balance, and it must have seen what the interface received,
-//! because the time of a wrong answer is worthless. What other tools report is printed, but not checked.
+//! Everything runs in network namespaces (`weir_tests::route`). Tools take turns, so that a disturbance of the machine
+//! affects all of them. After each of weir's runs its ledger must balance, and it must have seen what the interface
+//! received, because the time of a wrong answer is worthless. What other tools report is printed, but not checked.
 
 use std::{fs, time::Duration};
 
