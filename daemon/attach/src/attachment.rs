@@ -154,6 +154,18 @@ fn less(all: Tally, part: Tally) -> Tally {
     Tally::new(all.packets.saturating_sub(part.packets), all.bytes.saturating_sub(part.bytes))
 }
 
+/// What an earlier weir counted after it read the interface's own count, at most and at least. It wrote `state`, and has
+/// counted `since` in windows that it has not reported. Its last window ended after the reading, so the packets in
+/// between are in its last report and not in `since`.
+fn since_reading(state: &SlotState, since: SeenPackets) -> [SeenPackets; 2] {
+    let reported = state
+        .reported()
+        .map_or_else(SeenPackets::default, |Counters { seen, merged, .. }| SeenPackets { all: seen, merged });
+    let mut all = reported;
+    all.add(since.all, since.merged);
+    state.seen.map_or([since; 2], |seen| seen.map(|seen| all.since(SeenPackets::from_words(seen))))
+}
+
 impl Attachment {
     /// An attachment that is not attached yet.
     pub fn new(rule: usize, name: &str, way: Way) -> Self {
@@ -342,10 +354,10 @@ impl Attachment {
     /// `since`. The first window's coverage begins there.
     pub fn is_taken_over(&mut self, state: &SlotState, since: SeenPackets, looked: Duration) {
         self.watched = Watched::taken_over(looked, clock::now().monotonic);
-        if let Some(own) = state.own() {
-            self.coverage = Coverage::new(Some(Reading { own: [own; 2], seen: [SeenPackets::default(); 2] }));
-            self.coverage.credit(since);
-        }
+        let Some(own) = state.own() else { return };
+        // This weir counts from zero, so the count at that reading is below zero: it wraps.
+        let seen = since_reading(state, since).map(|more| SeenPackets::default().since(more));
+        self.coverage = Coverage::new(Some(Reading { own: [own; 2], seen }));
     }
 
     /// It was attached again where an earlier weir was attached. That weir last checked at `looked`, wrote `state`
@@ -359,7 +371,9 @@ impl Attachment {
         let least = if state.ifindex == Some(present.ifindex) {
             // It may be the same interface, or another one with its index.
             match state.own() {
-                Some(before) if before.packets <= own.packets => less(less(most, before), since.all),
+                Some(before) if before.packets <= own.packets => {
+                    less(less(most, before), since_reading(state, since)[0].all)
+                }
                 Some(_) => most,
                 None => Tally::default(),
             }
@@ -581,6 +595,50 @@ mod tests {
     fn reading(own: u64, seen: u64) -> Option<Reading> {
         let [own, seen] = [own, seen].map(|packets| Tally::new(packets, packets * 100));
         Some(Reading { own: [own; 2], seen: [SeenPackets { all: seen, merged: 0 }; 2] })
+    }
+
+    /// The state of an earlier weir that had counted 890 packets when the interface had counted 900, and 1,000 when the
+    /// window ended.
+    fn state() -> SlotState {
+        let counters = Counters { seen: Tally::new(1_000, 100_000), ..Counters::default() };
+        SlotState {
+            slot: 0,
+            name: "eth0".to_owned(),
+            way: Way::Ingress,
+            ifindex: Some(2),
+            own: Some(900),
+            own_bytes: Some(90_000),
+            seen: Some([[890, 89_000, 0]; 2]),
+            newest: Some(2),
+            reported: weir_datapath::kept::words(&counters),
+        }
+    }
+
+    #[test]
+    fn packets_between_the_reading_and_the_end_of_the_last_window_are_compared_once() {
+        let (now, since) = (clock::now().monotonic, reading(0, 4_000).unwrap().seen[0]);
+        let next = |state: &SlotState, own| {
+            let mut one = attached(0, "eth0", Way::Ingress, 2);
+            one.is_taken_over(state, since, now);
+            one.compare_with(reading(own, 500), 0, Duration::from_secs(1));
+            one.compared.packets.map(|share| share.value)
+        };
+        // 4,110 packets of the earlier weir and 500 of this one.
+        assert_eq!(next(&state(), 900 + 4_610), Some(1.0));
+        assert_eq!(next(&SlotState { seen: None, ..state() }, 900 + 4_500), Some(1.0), "a socket's window ends there");
+        assert_eq!(next(&SlotState { own_bytes: None, ..state() }, 900 + 4_610), None, "the count is unknown");
+        let before_wrapping = [[u64::MAX - 109, u64::MAX - 10_999, 0]; 2];
+        let state = SlotState { seen: Some(before_wrapping), reported: vec![0; state().reported.len()], ..state() };
+        assert_eq!(next(&state, 900 + 4_610), Some(1.0), "counters wrap");
+    }
+
+    #[test]
+    fn what_an_earlier_weir_counted_after_its_reading_was_not_missed() {
+        let (now, since) = (clock::now().monotonic, reading(0, 4_000).unwrap().seen[0]);
+        let mut one = attached(0, "eth0", Way::Ingress, 2);
+        one.attach(Present { ifindex: 2, xdp: None, address: None, renamed: None, number: 1 });
+        one.is_made_anew(&state(), since, now, reading(900 + 4_110 + 300, 0));
+        assert_eq!(one.missed.counted.packets, 300);
     }
 
     #[test]

@@ -62,6 +62,16 @@ impl SeenPackets {
         self.merged = self.merged.wrapping_add(merged);
     }
 
+    /// Packets, bytes and merged packets.
+    pub const fn words(self) -> [u64; 3] {
+        [self.all.packets, self.all.bytes, self.merged]
+    }
+
+    /// The same from these words.
+    pub const fn from_words([packets, bytes, merged]: [u64; 3]) -> Self {
+        Self { all: Tally::new(packets, bytes), merged }
+    }
+
     /// What was seen since `earlier`.
     pub const fn since(self, earlier: Self) -> Self {
         Self { all: self.all.since(earlier.all), merged: self.merged.wrapping_sub(earlier.merged) }
@@ -274,13 +284,6 @@ impl Coverage {
     /// Whether nothing is known yet.
     pub const fn is_new(&self) -> bool {
         self.reading.is_none() && self.own == 0
-    }
-
-    /// Adds the packets that an earlier weir has seen since the reading.
-    pub const fn credit(&mut self, more: SeenPackets) {
-        if let Some(reading) = &mut self.reading {
-            reading.seen = [reading.seen[0].since(more), reading.seen[1].since(more)];
-        }
     }
 
     /// Compares at the edge of a window of this length, in which the packet socket dropped `dropped` packets.

@@ -162,17 +162,22 @@ impl Attachments<'_> {
     pub fn slot_states(&mut self) -> Vec<SlotState> {
         let readings = &self.readings;
         let newest = self.devices.iter().map(|device| device.ifindex).max();
-        let own =
-            |one: &Attachment| one.present.and_then(|present| readings.own((&one.name, present.ifindex), one.way));
-        let state = |(slot, one): (usize, &mut Attachment)| SlotState {
-            slot,
-            name: one.name.clone(),
-            way: one.way,
-            ifindex: one.present.as_ref().map(|present| present.ifindex),
-            own: own(one).map(|own| own.packets),
-            own_bytes: own(one).map(|own| own.bytes),
-            newest,
-            reported: Vec::new(),
+        let state = |(slot, one): (usize, &mut Attachment)| {
+            let reading = one.present.and_then(|_| one.reading(slot, readings));
+            // A socket's window ends between the two readings of the interface's own count.
+            let own = reading.map(|reading| reading.own[1]);
+            let has_program = one.obtained != Obtained::AfPacket;
+            SlotState {
+                slot,
+                name: one.name.clone(),
+                way: one.way,
+                ifindex: one.present.as_ref().map(|present| present.ifindex),
+                own: own.map(|own| own.packets),
+                own_bytes: own.map(|own| own.bytes),
+                seen: reading.filter(|_| has_program).map(|reading| reading.seen.map(SeenPackets::words)),
+                newest,
+                reported: Vec::new(),
+            }
         };
         let shared = self.shared.is_some().then(|| SlotState {
             slot: SharedSlot::SLOT,
@@ -181,6 +186,7 @@ impl Attachments<'_> {
             ifindex: None,
             own: None,
             own_bytes: None,
+            seen: None,
             newest,
             reported: Vec::new(),
         });

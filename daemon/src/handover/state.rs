@@ -152,6 +152,7 @@ mod tests {
             ifindex: Some(7),
             own: Some(u64::MAX),
             own_bytes: Some(u64::MAX),
+            seen: Some([[u64::MAX, 1, 0]; 2]),
             newest: Some(8),
             reported: words(&counters),
         };

@@ -292,10 +292,3 @@ fn bounds_allow_for_the_content_of_missed_buffers() {
     let Unseen { counted, beyond } = coverage.edge(Some(now), 0, true, SECOND).unseen.unwrap();
     assert!(counted.packets == 50 && counted.bytes + beyond.bytes >= 5_000, "{counted:?} {beyond:?}");
 }
-
-#[test]
-fn packets_seen_by_an_earlier_weir_are_credited() {
-    let mut case = Case::new(Some(0));
-    case.coverage.credit(saw(4_000));
-    assert_eq!(case.edge(Some(10_000), saw(6_000), SECOND), (Some(1.0), None));
-}

@@ -18,11 +18,15 @@ pub struct SlotState {
     pub way: Way,
     /// The interface's index, while it is attached.
     pub ifindex: Option<u32>,
-    /// The interface's own count of this direction at the end of the last window.
+    /// The interface's own count of this direction when it was last read, shortly before the end of the last window.
     pub own: Option<u64>,
     /// The same count in bytes.
     #[serde(default)]
     pub own_bytes: Option<u64>,
+    /// What weir's program had counted before and after that: packets, their bytes, and packets that were merged into
+    /// an earlier one. Unknown for a packet socket, which ends with its weir.
+    #[serde(default)]
+    pub seen: Option<[[u64; 3]; 2]>,
     /// The largest index of any interface at that time: an interface with a larger index was created later.
     #[serde(default)]
     pub newest: Option<u32>,
