@@ -1,6 +1,9 @@
 //! Interfaces that are missing, disappear, come back, or have a foreign program.
 
-use std::thread;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
@@ -140,15 +143,28 @@ fn make_links(pair: &QuietPair, links: usize) -> Result<()> {
     pair.observer.wait_until_up(&last)
 }
 
-/// Links with so many queues that Linux needs seconds to delete them all at once, with its configuration lock held.
-const SLOW_LINKS: usize = 40;
-
+/// Makes links with so many queues that Linux needs some seconds to delete them all at once, with its configuration lock
+/// held. How many that are depends on the machine.
 fn make_slow_links(namespace: &Namespace) -> Result<()> {
+    const HELD: Duration = Duration::from_secs(4);
+    const TRIED: u32 = 8;
+    const MOST: u32 = 200;
     const QUEUES: &str = "numtxqueues 4096 numrxqueues 4096";
-    for nth in 0..SLOW_LINKS {
-        namespace.ip(&format!("link add slow{nth} {QUEUES} group 7 type veth peer name peer{nth} {QUEUES}"))?;
-    }
-    Ok(())
+    let make = |count: u32| {
+        (0..count).try_for_each(|nth| {
+            let pair = format!("slow{nth} {QUEUES} group 7 type veth peer name peer{nth} {QUEUES}");
+            namespace.ip(&format!("link add {pair}")).map(drop)
+        })
+    };
+    make(TRIED)?;
+    let begin = Instant::now();
+    delete_slow_links(namespace)?;
+    let each = begin.elapsed() / TRIED;
+    make(((HELD.as_secs_f64() / each.as_secs_f64()) as u32).clamp(TRIED, MOST))
+}
+
+fn delete_slow_links(namespace: &Namespace) -> Result<()> {
+    namespace.ip("link delete group 7").map(drop)
 }
 
 /// Interfaces appear, and one of weir's programs is removed, while the kernel's lock is held.
@@ -162,7 +178,7 @@ fn windows_end_while_another_process_holds_the_kernels_lock() -> Result<()> {
     daemon.wait_for_reports(2, TIMEOUT)?;
     let traffic = Traffic::new(Plan { seed: 62, packets: 20_000, ..Plan::default() })?;
     let (sent, deleted) = thread::scope(|scope| {
-        let deleting = scope.spawn(|| elsewhere.observer.ip("link delete group 7"));
+        let deleting = scope.spawn(|| delete_slow_links(&elsewhere.observer));
         let sent = watch::send(&pair, QUIET_LINK, traffic, Pace::PacketsPerSecond(5_000), &mut Oracle::new());
         (sent, deleting.join())
     });
