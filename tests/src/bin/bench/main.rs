@@ -19,6 +19,7 @@ mod networks;
 mod peers;
 mod pipeline;
 mod reader;
+mod readers;
 mod replay;
 mod tax;
 
@@ -47,6 +48,8 @@ enum Bench {
         #[arg(long, default_value = "auto")]
         mode: String,
     },
+    /// CPU time of the daemon while `weir top` or the page in a browser is open (needs root)
+    Readers,
     /// Packets per second of CPU time in `weir replay`
     Replay,
     /// weir and flowsketch on the same capture, with the same questions: time, memory, and how true the answers are
@@ -75,6 +78,7 @@ fn main() -> Result<()> {
         Bench::Delivery => delivery::bench(),
         Bench::Idle => idle::bench(),
         Bench::Interfaces { links, mode } => interfaces::bench(links, &mode),
+        Bench::Readers => readers::bench(),
         Bench::Replay => replay::bench(),
         Bench::Peers { flowsketch } => peers::bench(flowsketch.as_deref()),
         Bench::Tax { flood: true, .. } => tax::flood(),
