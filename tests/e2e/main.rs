@@ -94,7 +94,7 @@ struct Suite {
 }
 
 /// These run first, one test after the other.
-const ALONE: [Suite; 13] = [
+const ALONE: [Suite; 14] = [
     Suite::in_namespaces("ledger", ledger::ALONE),
     Suite::in_namespaces("windows", windows::ALONE),
     Suite::in_namespaces("forwarding", forwarding::ALONE),
@@ -108,6 +108,7 @@ const ALONE: [Suite; 13] = [
     Suite::in_namespaces("sampling", sampling::ALONE),
     Suite::in_namespaces("sinks", sinks::ALONE),
     Suite::in_namespaces("memory", memory::ALONE),
+    Suite::in_namespaces("interfaces", interfaces::ALONE),
 ];
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
