@@ -2,12 +2,15 @@
 
 use std::{
     fs::{self, Permissions},
+    net::TcpStream,
     os::unix::fs::PermissionsExt,
+    process::{Child, Command, Stdio},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use weir_tests::{
-    kafka::Broker,
+    clock,
+    kafka::{Broker, TIMEOUT},
     nats::free_address,
     router::{Router, certify, keep},
     scratch::Scratch,
@@ -15,27 +18,56 @@ use weir_tests::{
 
 use crate::{TOPIC, check, router};
 
-pub fn a_connection_is_encrypted() -> Result<()> {
+/// Takes encrypted connections for a broker, from clients with a certificate. Killed on drop.
+struct Encrypting(Child);
+
+impl Drop for Encrypting {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended and was waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Tansu 0.6.0 refuses `--key` beside `--cert`, so socat has the certificate.
+pub fn a_connection_is_encrypted_for_both() -> Result<()> {
     let scratch = Scratch::new()?;
     certify(scratch.path())?;
     let folder = scratch.path().display().to_string();
-    let address = free_address()?;
-    let mut broker = Broker::new(scratch.path(), address, None)
-        .with("security.protocol", "ssl")
-        .with("ssl.ca.location", &format!("{folder}/ca.pem"));
-    let (certificate, key) = (format!("{folder}/server.pem"), format!("{folder}/server.key"));
-    broker.start_behind(address, "tls", &["--cert", &certificate, "--key", &key])?;
+    let seen = free_address()?;
+    let mut broker = Broker::new(scratch.path(), free_address()?, None);
+    broker.start_behind(seen, &[])?;
+    let listen = format!(
+        "OPENSSL-LISTEN:{},bind=127.0.0.1,reuseaddr,fork,cert={folder}/server.pem,key={folder}/server.key,\
+         cafile={folder}/ca.pem,verify=1",
+        seen.port()
+    );
+    let mut socat = Command::new("socat");
+    socat.args([listen, format!("TCP:{}", broker.address())]).stderr(Stdio::null());
+    let _encrypting = Encrypting(socat.spawn().context("socat")?);
+    clock::wait_for("socat to listen", TIMEOUT, || Ok(TcpStream::connect(seen).is_ok().then_some(())))?;
+    for (name, value) in [
+        ("bootstrap.servers", seen.to_string()),
+        ("security.protocol", "ssl".to_owned()),
+        ("ssl.ca.location", format!("{folder}/ca.pem")),
+        ("ssl.certificate.location", format!("{folder}/router.pem")),
+        ("ssl.key.location", format!("{folder}/router.key")),
+    ] {
+        broker.client(name, &value);
+    }
     broker.create(TOPIC, 1)?;
     let sink = |name: &str, tls: &str| -> Result<Router> {
         let spool = scratch.file(name);
         fs::create_dir(&spool)?;
-        let router = router(&spool, &broker, &format!("timeout: 1s{tls}"))?;
+        let router = Router::with(&spool, &format!("{{type: kafka, brokers: [\"{seen}\"], timeout: 1s{tls}}}"))?;
         router.offer(1..=3);
         Ok(router)
     };
-    // These must fail: no encryption, and a broker whose certificate no trusted authority has signed.
+    // These must fail: no encryption, a broker whose certificate no trusted authority has signed, and a router without a
+    // certificate.
     sink("plain", "")?.wait_for_error("cannot connect to 127.0.0.1:")?;
     sink("stranger", ", tls: {}")?.wait_for_error("UnknownIssuer")?;
+    sink("nobody", &format!(", tls: {{ca_file: {folder}/ca.pem}}"))?.wait_for_error("cannot connect to 127.0.0.1:")?;
     let known = format!(
         ", tls: {{ca_file: {folder}/ca.pem, certificate_file: {folder}/router.pem, key_file: {folder}/router.key}}"
     );
@@ -48,7 +80,7 @@ pub fn a_connection_is_encrypted() -> Result<()> {
 pub fn a_password_is_read_anew_and_never_told() -> Result<()> {
     let scratch = Scratch::new()?;
     let mut broker = Broker::new(scratch.path(), free_address()?, None);
-    broker.start_behind(broker.address(), "tcp", &["--authentication"])?;
+    broker.start_behind(broker.address(), &["--authentication"])?;
     let nobody = router(&scratch.file("nobody"), &broker, "timeout: 1s")?;
     nobody.offer(1..=1);
     nobody.wait_for_error("cannot connect to 127.0.0.1:")?;

@@ -4,7 +4,7 @@
 use std::{
     env,
     fs::{self, File},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -97,35 +97,29 @@ impl Broker {
         Self { child: None, folder: folder.to_owned(), address, namespace, client }
     }
 
-    /// Adds a setting of the other client.
-    pub fn with(mut self, name: &str, value: &str) -> Self {
+    /// Changes a setting of the other client.
+    pub fn client(&mut self, name: &str, value: &str) {
         self.client[name] = value.into();
-        self
     }
 
-    /// Starts it with these arguments, at the address that clients see from outside, and waits until it listens.
+    /// Starts it with these arguments, and waits until it listens. Clients are told to connect to `seen`.
     ///
     /// # Errors
     ///
     /// It does not; the error has its log.
-    pub fn start_behind(&mut self, seen: SocketAddr, scheme: &str, arguments: &[&str]) -> Result<()> {
+    pub fn start_behind(&mut self, seen: SocketAddr, arguments: &[&str]) -> Result<()> {
         let log = self.folder.join("broker.log");
-        let written = File::options().create(true).append(true).open(&log)?;
+        let written = File::options().create(true).write(true).truncate(true).open(&log)?;
         let mut command = self.command(&program()?);
-        command.args(["--listener-url", &format!("{scheme}://{}", self.address)]);
-        command.args(["--advertised-listener-url", &format!("{scheme}://{seen}")]).args(arguments);
+        command.args(["--listener-url", &format!("tcp://{}", self.address)]);
+        command.args(["--advertised-listener-url", &format!("tcp://{seen}")]).args(arguments);
         command.stdin(Stdio::null()).stdout(written.try_clone()?).stderr(written);
         self.child = Some(command.spawn().context("cannot start the broker")?);
         let waited = clock::wait_for("the broker to listen", TIMEOUT, || {
             if let Some(status) = self.child.as_mut().map(Child::try_wait).transpose()?.flatten() {
                 bail!("the broker has ended: {status}");
             }
-            let is_ready = || TcpStream::connect(self.address).is_ok();
-            Ok(match &self.namespace {
-                Some(_) => fs::read_to_string(&log)?.contains("ready in"),
-                None => is_ready(),
-            }
-            .then_some(()))
+            Ok(fs::read_to_string(&log)?.contains("ready in").then_some(()))
         });
         waited.with_context(|| fs::read_to_string(&log).unwrap_or_default())
     }
@@ -136,7 +130,7 @@ impl Broker {
     ///
     /// It does not start.
     pub fn start(&mut self) -> Result<()> {
-        self.start_behind(self.address, "tcp", &[])
+        self.start_behind(self.address, &[])
     }
 
     /// Where it listens.

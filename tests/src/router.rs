@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer};
 use weir_config::Config;
 use weir_deliver::{
     sink::{Outbox, open},
@@ -151,7 +151,10 @@ pub fn certify(folder: &Path) -> Result<()> {
     let issuer = Issuer::new(parameters, key);
     for (name, subject) in [("server", "127.0.0.1"), ("router", "router.example")] {
         let key = rcgen::KeyPair::generate()?;
-        let certificate = CertificateParams::new(vec![subject.to_owned()])?.signed_by(&key, &issuer)?;
+        let mut parameters = CertificateParams::new(vec![subject.to_owned()])?;
+        // With the authority's name it would be its own issuer, to OpenSSL.
+        parameters.distinguished_name.push(DnType::CommonName, subject);
+        let certificate = parameters.signed_by(&key, &issuer)?;
         fs::write(folder.join(format!("{name}.pem")), certificate.pem())?;
         keep(&folder.join(format!("{name}.key")), &key.serialize_pem())?;
     }

@@ -93,7 +93,7 @@ impl Connection {
                 }
             }
             Some(Err(error)) => failed(text(root(&error))),
-            None => failed(format!("no answer within {within:?}")),
+            None => failed(format!("no answer within {:?}", settings.timeout)),
         };
         driver.stop();
         *last = Some(driver);

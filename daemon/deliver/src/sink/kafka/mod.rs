@@ -112,7 +112,7 @@ impl Sink for Kafka {
     fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         let until = now() + self.settings.timeout;
         let connection = self.connected(until)?;
-        // A batch has one observer, unless it has got another name meanwhile.
+        // A batch has one observer, unless the state of the observer was lost meanwhile.
         let mut by_partition: BTreeMap<i32, Vec<Record>> = BTreeMap::new();
         for item in batch {
             by_partition.entry(connection.partition(observer(item))).or_default().push(record(item));

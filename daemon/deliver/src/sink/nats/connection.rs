@@ -65,7 +65,7 @@ impl Connection {
                 *last = Some(driver);
                 return Err(failed(match failure {
                     Some(Err(error)) => error.to_string(),
-                    _ => format!("no answer within {within:?}"),
+                    _ => format!("no answer within {:?}", settings.timeout),
                 }));
             }
         };
