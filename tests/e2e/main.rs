@@ -54,7 +54,6 @@ mod inherited;
 mod interfaces;
 mod ipfix;
 mod kafka;
-mod kafka;
 mod ledger;
 mod links;
 mod log;
