@@ -28,7 +28,10 @@ use weir_datapath::{
     ring_records,
     tap::{self, OWN_MAX},
 };
-use weir_deliver::{sink::{ENTRY_MESSAGES_BYTES, KAFKA_ANSWER_BYTES}, spool};
+use weir_deliver::{
+    sink::{ENTRY_MESSAGES_BYTES, KAFKA_ANSWER_BYTES},
+    spool,
+};
 use weir_measure::{lane::LATE_BYTES, open, question::Views, ranking::Ranked, shard::Shard};
 use weir_report::{REPORTS_KEPT, alerting::EVIDENCE_MAX, sketches};
 use weir_sketch::{Seen, hash::Key};

@@ -59,8 +59,10 @@ impl Connection {
         let Kafka { brokers, topic, tls, sasl, .. } = settings;
         let names: Vec<String> = brokers.iter().map(Address::to_string).collect();
         let failed = |why: String| unavailable(quoted(&format!("cannot connect to {}: {why}", names.join(", "))));
-        let mut builder =
-            ClientBuilder::new(names.clone()).client_id("weir").max_message_size(KAFKA_ANSWER_BYTES as usize).backoff_config(RETRIES);
+        let mut builder = ClientBuilder::new(names.clone())
+            .client_id("weir")
+            .max_message_size(KAFKA_ANSWER_BYTES as usize)
+            .backoff_config(RETRIES);
         if let Some(tls) = tls {
             let tls = tls::config(tls).map_err(|error| unavailable(error.to_string()))?;
             builder = builder.tls_config(Arc::new(tls));
