@@ -34,6 +34,11 @@ const KEYS: &str = "?help  Tab list  Enter row  /filter  < > step back  t span  
 /// The same of a time that has passed.
 const KEYS_OF_PAST: &str = "< > step  Home oldest  End now  t span  Tab list  Enter row  /filter  q quit";
 
+/// The same of everything about a row.
+const KEYS_OF_DETAIL: &str = "Esc back  ↑ ↓ scroll  Space hold  q quit";
+/// The same of the help.
+const KEYS_OF_HELP: &str = "any key: back  q quit";
+
 /// Draws the screen into an area.
 pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) {
     let sheet = &mut Sheet::new(buffer, area);
@@ -105,9 +110,8 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
             Piece::new(format!("/{}_", clean(text)), paint.strong()),
             Piece::new(format!("   {}", clean(why)), paint.alarm()),
         ]),
-        Focus::Detail(..) | Focus::Help => {
-            sheet.line([Piece::new("Esc back  ↑ ↓ scroll  Space hold  q quit", paint.faint())]);
-        }
+        Focus::Detail(..) => sheet.line([Piece::new(KEYS_OF_DETAIL, paint.faint())]),
+        Focus::Help => sheet.line([Piece::new(KEYS_OF_HELP, paint.faint())]),
         Focus::List if screen.filter.is_empty() && screen.past().is_some() => {
             sheet.line([Piece::new(KEYS_OF_PAST, paint.faint())]);
         }
