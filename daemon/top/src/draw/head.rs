@@ -6,7 +6,7 @@ use weir_system::numbers::{count, percent, scaled};
 
 use super::{
     paint::Paint,
-    sheet::{Piece, Sheet},
+    sheet::{GAP, Piece, Sheet},
     spark::spark,
 };
 use crate::{
@@ -21,6 +21,8 @@ use crate::{
 const NOT_ATTACHED: [&str; 4] = ["waiting", "absent", "gone", "no-default-route"];
 /// The longest name of an interface, in columns.
 const NAME_MAX: usize = 24;
+/// The longest name of the observer and its site, in columns.
+const OBSERVER_MAX: usize = 30;
 /// The columns of a rate with its unit.
 const RATE: usize = 12;
 /// From this width, in columns, there is room for more.
@@ -30,36 +32,40 @@ const LATE: f64 = 15.0;
 /// The lists of the open window come each second. If they are this old, in seconds, something is wrong.
 const OLD: i64 = 4;
 
-/// Draws the observer, the window, and its age.
+/// Draws the observer, the window, and its age. A long name of the observer is cut, because all else is needed.
 pub fn title(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
+    let shown = shown(screen, paint);
     let mut pieces = vec![Piece::new("weir top", paint.strong())];
+    let used: usize = pieces.iter().chain(&shown).map(|piece| width(&piece.text) + GAP).sum();
     if let Some(report) = &screen.report {
         let site = report.observer.site.as_ref().map_or_else(String::new, |site| format!(" at {site}"));
-        pieces.push(Piece::new(fit(&clean(&format!("{}{site}", report.observer.name)), 30), paint.strong()));
+        let room = sheet.columns().saturating_sub(used).min(OBSERVER_MAX);
+        let name = fit(&clean(&format!("{}{site}", report.observer.name)), room);
+        pieces.extend((!name.is_empty()).then(|| Piece::new(name, paint.strong())));
     }
+    pieces.extend(shown);
+    sheet.words(pieces);
+}
+
+/// The time that is shown, its age, and whether it goes on.
+fn shown(screen: &Screen, paint: Paint) -> Vec<Piece> {
+    let held = screen.held.is_some().then(|| Piece::new("HELD", paint.warning()));
     if let Some((look, past)) = &screen.past {
-        pieces.extend(passed(*look, past, screen.now, paint));
-        if screen.held.is_some() {
-            pieces.push(Piece::new("HELD", paint.warning()));
-        }
-        return sheet.words(pieces);
+        return passed(*look, past, screen.now, paint).into_iter().chain(held).collect();
     }
     let (lists, nth) = screen.lists();
     let is_open = lists.get(nth).is_some_and(|list| list.is_open);
-    match (screen.open().filter(|_| is_open), &screen.report) {
-        (Some(live), _) => pieces.extend(open(live, screen.now, paint)),
-        (None, Some(report)) => pieces.extend(closed(report, screen.now, paint)),
-        (None, None) => {}
-    }
-    if screen.held.is_some() {
-        pieces.push(Piece::new("HELD", paint.warning()));
-    }
-    match &screen.ended {
-        Some(why) => pieces.push(Piece::new(clean(why), paint.warning())),
-        None if screen.held.is_none() => pieces.push(Piece::new(screen.kind.clone(), paint.good())),
-        None => {}
-    }
-    sheet.words(pieces);
+    let mut pieces = match (screen.open().filter(|_| is_open), &screen.report) {
+        (Some(live), _) => open(live, screen.now, paint).into(),
+        (None, Some(report)) => closed(report, screen.now, paint).into(),
+        (None, None) => Vec::new(),
+    };
+    let kind = match &screen.ended {
+        Some(why) => Some(Piece::new(clean(why), paint.warning())),
+        None => held.is_none().then(|| Piece::new(screen.kind.clone(), paint.good())),
+    };
+    pieces.extend(held.into_iter().chain(kind));
+    pieces
 }
 
 fn time(time: Timestamp) -> String {

@@ -294,6 +294,10 @@ fn a_held_screen_says_so_also_when_the_capture_has_ended() {
         let shown = text(&mut screen, (80, 24));
         let title = shown.lines().next().unwrap();
         assert!(title.contains("HELD") && (title.contains("capture ended") || keys == "<"), "{title}");
+        screen.report.as_mut().unwrap().observer.name = "router-with-a-long-name.example.net".to_owned();
+        let shown = text(&mut screen, (80, 24));
+        let title = shown.lines().next().unwrap();
+        assert!(title.starts_with("weir top  router-with") && title.contains("HELD"), "{title}");
     }
 }
 
