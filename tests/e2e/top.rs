@@ -89,7 +89,7 @@ fn numbers_on_the_screen_are_those_of_the_reports() -> Result<()> {
 /// Chooses the last hour, in which all of weir's life is, and compares all lists with the union of the same windows.
 fn an_hour_is_the_union(terminal: &Terminal, socket: &Path, columns: u16) -> Result<()> {
     terminal.press("t")?;
-    terminal.wait_for("the spans", TIMEOUT, |shown| shown.contains("the last:") && shown.contains("4 1h"))?;
+    terminal.wait_for("the spans", TIMEOUT, |shown| shown.contains("the last:") && shown.contains("4 = 1h"))?;
     terminal.press("4")?;
     let shown = terminal.wait_for("the last hour", TIMEOUT, |shown| {
         let title = first_line(shown);

@@ -201,9 +201,30 @@ fn a_time_that_has_passed_is_shown_as_such() {
         assert!(!shown.contains("NOT KNOWN"), "weir did not run yet:\n{shown}");
     }
     press(&mut screen, "8");
-    assert!(text(&mut screen, (80, 24)).contains("these counts cannot be added up"));
+    let shown = text(&mut screen, (80, 24));
+    assert!(shown.contains("these counts cannot be added up") && !shown.contains("±  "), "{shown}");
     press(&mut screen, "t");
-    assert!(text(&mut screen, (80, 24)).contains("the last:  1 1m  2 5m  3 20m  4 1h  5 24h   0 now"));
+    assert!(text(&mut screen, (80, 24)).contains("the last:  1 = 1m  2 = 5m  3 = 20m  4 = 1h  5 = 24h   0 = now"));
+}
+
+#[test]
+fn a_message_is_never_cut_and_a_span_that_follows_now_is_read_in_silence() {
+    let mut screen = passed();
+    press(&mut screen, "<");
+    let asked = screen.awaited.unwrap();
+    assert!(text(&mut screen, (80, 24)).contains("asking the history"));
+    let why = "no window of this time is known: there are some from 2026-11-20T07:50:00Z to 2026-11-20T08:00:00Z";
+    screen.take(Update::Past(asked, Err(why.to_owned())));
+    for size in [(80, 24), (100, 30), (160, 50), (40, 10)] {
+        let shown = text(&mut screen, size);
+        let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.ends_with(why), "{shown}");
+    }
+    screen.past = Some((Look::Last(60), Box::new(past())));
+    screen.told = None;
+    screen.take(Update::Report(Box::new(golden())));
+    assert_eq!(screen.awaited, Some(Look::Last(60)));
+    assert!(!text(&mut screen, (80, 24)).contains("asking the history"));
 }
 
 /// At each size and in both orders: each row that is on the screen has the numbers of the union.
