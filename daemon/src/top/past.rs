@@ -30,8 +30,9 @@ pub fn past(ask: Ask<'_>, look: Look) -> Result<Box<Past>, String> {
         union(ask, [Some(earlier(to, seconds)), Some(to)], None, None)
     };
     let since = |window: Union, seconds| {
-        let from = window.window.start;
-        union(ask, [Some(from), Some(later(from, seconds))], None, None)
+        // A span that reaches beyond the last window ends with it, and begins earlier.
+        let to = later(window.window.start, seconds).min(before(None)?.window.end);
+        union(ask, [Some(earlier(to, seconds)), Some(to)], None, None)
     };
     let union = match look {
         Look::WindowBefore(to) => before(Some(to))?,
@@ -187,9 +188,15 @@ mod tests {
             (Look::Last(1300), (500, 1800, 70, SignedDuration::from_secs(600))),
             // The history begins later than these spans. Windows are longer than this one.
             (Look::Last(86_400), (0, 1800, 120, SignedDuration::from_secs(600))),
+            (Look::Oldest(Some(86_400)), (0, 1800, 120, SignedDuration::from_secs(600))),
+            (after(1500, 600), (1200, 1800, 60, none)),
             (Look::Last(1), (1790, 1800, 1, none)),
         ] {
             assert_eq!(seen(&replayed, look), Ok(expected), "{look:?}");
+        }
+        for look in [Look::Last(86_400), Look::Oldest(Some(86_400)), Look::Last(1800)] {
+            let Update::Past(_, Ok(past)) = replayed.answer(Request::Past(look)) else { panic!("no answer") };
+            assert_eq!(past.begins_later().is_some(), look.length() > Some(1800), "{look:?}");
         }
         for look in [Look::WindowBefore(at(0)), before(0, 60), Look::WindowAfter(at(1800)), after(1800, 60)] {
             let why = seen(&replayed, look).unwrap_err();
