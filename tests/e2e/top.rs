@@ -318,7 +318,9 @@ fn whatever_ends_it_the_terminal_is_as_it_was() -> Result<()> {
     terminal.resize(80, 24)?;
     top(&terminal, &socket)?;
     watch.daemon.signal(Signal::KILL)?;
-    terminal.wait_for("what has happened", TIMEOUT, |shown| shown.contains("weir is not running"))?;
+    terminal.wait_for("what has happened", TIMEOUT, |shown| {
+        shown.contains("weir is not running") && first_line(shown).ends_with("NO ANSWER")
+    })?;
     terminal.press("q")?;
     terminal.is_clean(TIMEOUT).context("after weir was killed")?;
 

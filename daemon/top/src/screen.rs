@@ -104,7 +104,7 @@ pub struct Screen {
     pub held: Option<VecDeque<Update>>,
     /// The names of addresses.
     pub names: Names,
-    /// A message for the user: a problem with the source, or why a key had no effect.
+    /// Why the source says nothing.
     pub notice: Option<String>,
     /// Why the source has ended.
     pub ended: Option<String>,
@@ -470,7 +470,7 @@ impl Screen {
         if self.names.is_on() {
             self.names.stop();
         } else if self.is_masked() {
-            self.notice = Some("these addresses are masked: they have no names".to_owned());
+            self.told = Some("these addresses are masked: they have no names".to_owned());
         } else {
             self.names.start();
         }
@@ -764,7 +764,7 @@ pub mod tests {
         let mut screen = screen();
         press(&mut screen, "d");
         assert!(!screen.names.is_on());
-        assert!(screen.notice.as_ref().unwrap().contains("masked"), "{:?}", screen.notice);
+        assert!(screen.told.as_ref().unwrap().contains("masked"), "{:?}", screen.told);
     }
 
     #[test]

@@ -62,7 +62,9 @@ fn shown(screen: &Screen, paint: Paint) -> Vec<Piece> {
     };
     let kind = match &screen.ended {
         Some(why) => Some(Piece::new(clean(why), paint.warning())),
-        None => held.is_none().then(|| Piece::new(screen.kind.clone(), paint.good())),
+        None if held.is_some() => None,
+        None if screen.notice.is_some() => Some(Piece::new("NO ANSWER", paint.warning())),
+        None => Some(Piece::new(screen.kind.clone(), paint.good())),
     };
     pieces.extend(held.into_iter().chain(kind));
     pieces

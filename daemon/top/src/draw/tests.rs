@@ -424,6 +424,17 @@ fn control_characters_in_names_never_reach_the_terminal() {
 }
 
 #[test]
+fn a_screen_whose_weir_is_gone_is_not_live() {
+    let mut screen = busy();
+    let title = |screen: &mut Screen| text(screen, (80, 24)).lines().next().unwrap().to_owned();
+    assert!(title(&mut screen).ends_with("  live"));
+    screen.take(Update::Trouble("weir is not running".to_owned()));
+    assert!(title(&mut screen).ends_with("  NO ANSWER"));
+    screen.take(Update::Second(second(200, &[("eth0", 1, 1)])));
+    assert!(title(&mut screen).ends_with("  live"));
+}
+
+#[test]
 fn a_replay_that_measures_nothing_says_why() {
     let why = "README.md: not a capture: expected pcap or pcapng, but it begins with 23 20 77";
     let mut screen = Screen::default();
