@@ -336,6 +336,9 @@ impl Screen {
                     KeyCode::PageUp => *scrolled = scrolled.saturating_sub(PAGE),
                     KeyCode::PageDown => *scrolled += PAGE,
                     KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.focus = Focus::List,
+                    KeyCode::Char('<' | ',' | '>' | '.' | 't') | KeyCode::Home | KeyCode::End => {
+                        self.told = Some("another time is chosen in the list: Esc goes back to it".to_owned());
+                    }
                     code => return self.press_anywhere(code),
                 }
                 Effect::Draw
@@ -711,6 +714,19 @@ pub mod tests {
         let key = format!("src_ip={},dst_ip={}", key.src_ip, key.dst_ip);
         let to = Some(past().union.window.end);
         assert_eq!(screen.requests, [Request::PastOfKey { key, view: None, to }]);
+    }
+
+    #[test]
+    fn a_time_is_chosen_in_the_list_and_not_beside_a_row() {
+        let mut screen = screen();
+        for key in ["<", ">", ",", ".", "t", "⇱", "⇲"] {
+            press(&mut screen, "\n");
+            screen.requests.clear();
+            press(&mut screen, key);
+            assert!(screen.told.as_ref().is_some_and(|told| told.contains("Esc")), "{key}");
+            assert!(matches!(screen.focus, Focus::Detail(..)) && screen.requests.is_empty(), "{key}");
+            press(&mut screen, "\x1b");
+        }
     }
 
     #[test]
