@@ -49,7 +49,11 @@ use weir_config::{
     self as config, Config, Direction, HashKey, Interface, Mistakes, Mode, OwnFiles, Source, limits::INTERFACES_MAX,
     names::GeoError, slots,
 };
-use weir_datapath::{Cpus, KernelError, capture::input, object_sha256, tap};
+use weir_datapath::{
+    Cpus, KernelError,
+    capture::{Capture, input},
+    object_sha256, tap,
+};
 use weir_deliver::{
     sink::{self, OpenError},
     spool::{
@@ -236,6 +240,16 @@ fn can_be_read(files: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether these files are captures, before a screen would hide the answer. What can be read only once, such as a pipe,
+/// is not opened.
+fn are_captures(files: &[PathBuf]) -> Result<(), Failure> {
+    let again = |file: &&PathBuf| std::fs::metadata(file).is_ok_and(|of| of.is_file() || of.is_dir());
+    for file in files.iter().filter(again) {
+        Capture::open(file).map_err(|broken| Failure { exit: Exit::Broken, error: broken.into() })?;
+    }
+    Ok(())
+}
+
 fn top(TopArgs { replay: files, speed, window, socket: args }: TopArgs) -> Result<Exit, Failure> {
     let usage = |why| Failure { exit: Exit::Usage, error: anyhow::anyhow!("{why}") };
     let impossible = |error: anyhow::Error| Failure { exit: Exit::Impossible, error };
@@ -252,6 +266,7 @@ fn top(TopArgs { replay: files, speed, window, socket: args }: TopArgs) -> Resul
             return Err(usage("the keyboard is standard input: name a file to replay"));
         }
         can_be_read(&files)?;
+        are_captures(&files)?;
         let config = read_config(&args.config)?;
         let windows = window.unwrap_or(Windows::Every(config.report.interval));
         let options = Options { windows, files, kernel: false, asks: Vec::new(), seed: None, progress: false };

@@ -6,13 +6,12 @@ use serde::Serialize;
 use serde_json::value::to_raw_value;
 use weir_deliver::board::{Askable, Board};
 use weir_measure::question::{Ask, Views};
+use weir_report::NO_WINDOW;
 
 use super::protocol::{KeyAnswers, Response};
 
 /// Maximum number of keys in a request.
 const KEYS_MAX: usize = 64;
-/// The answer before the first report.
-pub(super) const NO_WINDOW: &str = "no window has ended since weir was started";
 
 /// Asks the coordinator, with the views that the keys were parsed with.
 pub type Coordinator = Box<dyn Fn(Arc<Views>, Vec<Ask>) -> Result<KeyAnswers, String> + Send>;
@@ -23,7 +22,7 @@ pub fn look_up(board: &Board, coordinator: &Coordinator, keys: &[String]) -> Res
         return wrong_number(keys);
     }
     let Some(Askable { views, interfaces }) = board.askable() else {
-        return Response::Unavailable(format!("{NO_WINDOW}: ask again after the first report"));
+        return Response::Unavailable(NO_WINDOW.to_owned());
     };
     let interfaces: Vec<&str> = interfaces.iter().map(String::as_str).collect();
     let asks = keys.iter().map(|key| Ask::parse(key, &views, &interfaces).map_err(|why| format!("{key}: {why}")));

@@ -19,6 +19,7 @@ use weir_page::{
     body::{Placed, json, refused, unavailable},
     query::{self, times},
 };
+use weir_report::NO_WINDOW;
 use weir_system::text::short;
 
 use crate::seconds::Seconds;
@@ -30,8 +31,6 @@ const POINTS: u32 = 600;
 pub(crate) const POINTS_MAX: u32 = 720;
 /// The most reports in an answer.
 pub(crate) const REPORTS_MAX: usize = 5;
-/// The answer before the first report.
-const NO_WINDOW: &str = "no window has ended since weir was started: the first report comes when one has";
 
 /// A browser's question.
 #[derive(Clone, Debug, PartialEq, Eq)]

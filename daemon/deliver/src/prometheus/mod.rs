@@ -41,7 +41,7 @@ use axum::{
 use tracing::{info, warn};
 use weir_config::Prometheus as Settings;
 use weir_http::{Limits, Server};
-use weir_report::Report;
+use weir_report::{NO_WINDOW, Report};
 use weir_system::{clock, text::with_causes};
 
 use self::{
@@ -210,7 +210,7 @@ fn takes_gzip(asked: &HeaderMap) -> bool {
 async fn report(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     match shared.board.report() {
         Some(report) => packed(&headers, "application/json", report.line.to_vec()),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "no window has ended yet\n").into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, format!("{NO_WINDOW}\n")).into_response(),
     }
 }
 
