@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
+use weir_system::numbers::scaled;
 use weir_tests::{
     chromium::Browser,
     clock,
@@ -19,10 +20,14 @@ use weir_tests::{
     scratch::Scratch,
 };
 
-use crate::{SCREENS, SHOWN, Watched, access, expected, http};
+use crate::{SCREENS, Watched, access, drawn, elsewhere, expected, http};
 
 const FLEET: &str = "http://127.0.0.1:8428/";
 const ADDRESS: &str = "127.0.0.1:8428";
+/// The identity of a router that is late.
+const LATE: &str = "5a1e0b77";
+/// A report of long ago.
+const GOLDEN: &str = include_str!("../../daemon/report/tests/golden/report.json");
 const FLEET_SHOWN: &str = include_str!("fleet.js");
 
 /// A collector with a page, in a namespace.
@@ -83,12 +88,22 @@ pub fn the_fleet_is_what_the_database_has() -> Result<()> {
             ensure!(row[unit] == last["totals"][unit], "{unit}: {row} is not {last}");
         }
         ensure!(row["isLate"] == false && shown["observers"]["7f3c9a52"]["isLate"] == true, "{shown}");
+        // The sum has no late router, and says so.
+        let bytes = last["totals"]["bytes"].as_f64().context("no bytes")?;
+        let rate = bytes * 8.0 / last["window"]["seconds"].as_f64().context("no length")?;
+        ensure!(shown["rate"].as_f64().is_some_and(|shown| (shown - rate).abs() <= 1.0), "{rate}: {shown}");
+        let count = format!("2, {} without the late one", scaled(rate.round(), "bit/s"));
+        ensure!(shown["count"] == count, "{} is not {count}", shown["count"]);
         access::contrast(&mut browser, &format!("{screen:?}"), 40)?;
         picture(&mut browser, "fleet", screen.width, screen.is_dark)?;
     }
     a_router_shows_its_reports(&mut browser, &watched.pair.observer, &reports, &id)?;
-    let requests = browser.requests();
-    let elsewhere: Vec<_> = requests.iter().filter(|url| !url.starts_with(FLEET) && *url != "about:blank").collect();
+    let mut requests = browser.requests();
+    only_new_reports_are_read(&mut browser)?;
+    post(&watched.pair.observer, &collector, &[GOLDEN.replace('\n', "").replace("7f3c9a52", LATE)])?;
+    a_late_and_an_unknown_router_say_so(&mut browser)?;
+    requests.extend(browser.requests());
+    let elsewhere = elsewhere(&requests, FLEET);
     ensure!(requests.len() > 10 && elsewhere.is_empty(), "requests to elsewhere: {elsewhere:?}");
     let mistakes = browser.mistakes();
     ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
@@ -157,7 +172,7 @@ fn a_router_shows_its_reports(browser: &mut Browser, namespace: &Namespace, repo
             browser.value(&format!("document.querySelector('#tabs [data-list=\"{list}\"]').click()"))?;
             let is_shown = format!("document.querySelector('#tabs [aria-current]')?.dataset.list === '{list}'");
             browser.wait_for(list, &is_shown)?;
-            let shown = browser.value(SHOWN)?;
+            let shown = drawn(browser)?;
             expected::compare(&shown, last, by).with_context(|| format!("{list} at {screen:?}: {shown}"))?;
             ensure!(shown["isWide"] == false, "{list} is wider than the screen: {screen:?}");
         }
@@ -175,14 +190,49 @@ fn a_router_shows_its_reports(browser: &mut Browser, namespace: &Namespace, repo
         serde_json::from_str::<Value>(&body).map_err(|_| anyhow!("{path}: {status} {body}"))
     };
     let history = ask(&format!("history?from={from}&to={to}"))?;
-    let drawn: u64 = history["interfaces"][0]["bytes"].as_array().into_iter().flatten().filter_map(Value::as_u64).sum();
+    let sum: u64 = history["interfaces"][0]["bytes"].as_array().into_iter().flatten().filter_map(Value::as_u64).sum();
     let seen = |report: &Value| report.pointer("/interfaces/0/ledger/seen/bytes").and_then(Value::as_u64);
-    ensure!(drawn == chosen.iter().filter_map(seen).sum::<u64>() && drawn > 0, "{drawn} bytes: {history}");
+    ensure!(sum == chosen.iter().filter_map(seen).sum::<u64>() && sum > 0, "{sum} bytes: {history}");
     let span = ask(&format!("span?from={from}&to={to}"))?;
     browser.open(&format!("{page}#from={from}&to={to}"))?;
     browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 5")?;
-    let shown = browser.value(SHOWN)?;
+    let shown = drawn(browser)?;
     expected::compare_span(&shown, &span, chosen, "bytes").with_context(|| format!("{from} to {to}: {shown}"))
+}
+
+/// While no new report comes, the page asks only whether there is one.
+fn only_new_reports_are_read(browser: &mut Browser) -> Result<()> {
+    let mut requests = Vec::new();
+    clock::wait_for("two polls", TIMEOUT, || {
+        // The browser tells of its requests while it answers.
+        browser.value("1")?;
+        requests.extend(browser.requests());
+        Ok((requests.iter().filter(|url| url.ends_with("/api/observer")).count() >= 2).then_some(()))
+    })?;
+    let others: Vec<_> = requests.iter().filter(|url| !url.ends_with("/api/observer")).collect();
+    ensure!(others.is_empty(), "nothing is new, and the page reads {others:?}");
+    Ok(())
+}
+
+fn a_late_and_an_unknown_router_say_so(browser: &mut Browser) -> Result<()> {
+    for screen in SCREENS {
+        browser.set_screen(screen)?;
+        for (id, link, notice) in [
+            (LATE, "late", "This router is late: its last window ended 2026-11-20 08:00:10 UTC"),
+            ("ffff", "unknown router", "Unknown router: no router \"ffff\" reports to this collector"),
+        ] {
+            browser.open(&format!("{FLEET}observers/{id}/"))?;
+            browser.wait_for(link, &format!("document.getElementById('link-text')?.textContent === '{link}'"))?;
+            let shown = "document.getElementById('notices').textContent";
+            browser.wait_for(notice, &format!("{shown}.includes('{notice}')"))?;
+            let is_bad = "document.getElementById('link').classList.contains('bad') && \
+                          document.querySelector('.notice').classList.contains('bad')";
+            ensure!(browser.value(is_bad)? == true, "{link} is not marked as a problem");
+            access::contrast(browser, &format!("{link} at {screen:?}"), 10)?;
+            picture(browser, link, screen.width, screen.is_dark)?;
+        }
+    }
+    Ok(())
 }
 
 pub fn the_fleet_has_the_guards_of_the_page() -> Result<()> {
@@ -208,7 +258,7 @@ pub fn the_fleet_has_the_guards_of_the_page() -> Result<()> {
         ensure!(at(path, "")?.0 == 401, "{path} without a token");
         ensure!(at(path, "Authorization: Bearer 0123456789abcdeX\r\n")?.0 == 401, "{path} with another token");
         let (status, head, body) = at(path, &bearer)?;
-        let is_there = status == 200 || (path.ends_with("report") && status == 503);
+        let is_there = status == 200 || (path.ends_with("report") && status == 404);
         ensure!(is_there, "{path}: {status} {body}");
         ensure!(head.contains("content-security-policy: default-src 'none'") && !head.contains("unsafe"), "{head}");
     }

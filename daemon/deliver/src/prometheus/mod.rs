@@ -54,6 +54,11 @@ const LIMITS: Limits = Limits { connections: 16, request: Duration::from_secs(10
 /// How much later than the interval a window may end, because it waits for late CPUs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The memory for the keys that `top` exports on a day.
+pub const fn memory_bytes(settings: &Settings) -> u64 {
+    talkers::memory_bytes(settings.top)
+}
+
 /// The coordinator's side.
 #[derive(Debug)]
 pub struct Exporter {
