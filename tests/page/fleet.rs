@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_system::numbers::scaled;
 use weir_tests::{
     chromium::Browser,
@@ -99,7 +99,7 @@ pub fn the_fleet_is_what_the_database_has() -> Result<()> {
     }
     a_router_shows_its_reports(&mut browser, &watched.pair.observer, &reports, &id)?;
     let mut requests = browser.requests();
-    only_new_reports_are_read(&mut browser)?;
+    requests.extend(only_new_reports_are_read(&mut browser, &id)?);
     post(&watched.pair.observer, &collector, &[GOLDEN.replace('\n', "").replace("7f3c9a52", LATE)])?;
     a_late_and_an_unknown_router_say_so(&mut browser)?;
     requests.extend(browser.requests());
@@ -178,6 +178,22 @@ fn a_router_shows_its_reports(browser: &mut Browser, namespace: &Namespace, repo
         }
         picture(browser, "router", screen.width, screen.is_dark)?;
     }
+    // Here is nothing that only a running weir could do.
+    browser.value("document.querySelector('#list tbody a').click()")?;
+    browser.wait_for("the details", "document.getElementById('detail').open")?;
+    let parts = browser.value("[...document.querySelectorAll('#detail h3')].map((one) => one.textContent)")?;
+    let expected = ["Over time", "In the lists above", "Make this a view", "More, in a terminal of the router"];
+    ensure!(parts == json!(expected), "{parts}");
+    browser.press("Escape", false)?;
+    browser.wait_for("no details", "!document.getElementById('detail').open")?;
+    browser.press("?", false)?;
+    browser.wait_for("the help", "document.getElementById('help').open")?;
+    let help = browser.value("document.getElementById('help').innerText")?;
+    ensure!(
+        help.as_str().is_some_and(|help| help.contains("choose a list") && !help.contains("open window")),
+        "{help}"
+    );
+    browser.press("Escape", false)?;
     // A chart has all bytes of the reports. A selected time has the numbers of the union of its reports.
     let chosen = &reports[1..4];
     let time = |report: &Value, edge: &str| {
@@ -201,7 +217,15 @@ fn a_router_shows_its_reports(browser: &mut Browser, namespace: &Namespace, repo
 }
 
 /// While no new report comes, the page asks only whether there is one.
-fn only_new_reports_are_read(browser: &mut Browser) -> Result<()> {
+fn only_new_reports_are_read(browser: &mut Browser, id: &str) -> Result<Vec<String>> {
+    const END: &str = "document.querySelector('.chart').getAttribute('aria-valuetext')";
+    browser.open(&format!("{FLEET}observers/{id}/"))?;
+    browser.wait_for("a chart", "document.querySelector('#charts .plot path.line.up')?.getAttribute('d')")?;
+    drawn(browser)?;
+    browser.value("document.querySelector('.chart').focus()")?;
+    browser.press("End", false)?;
+    let end = browser.wait_for("the last second in words", &format!("{END}.includes('UTC') && {END}"))?;
+    let before = browser.requests();
     let mut requests = Vec::new();
     clock::wait_for("two polls", TIMEOUT, || {
         // The browser tells of its requests while it answers.
@@ -211,7 +235,12 @@ fn only_new_reports_are_read(browser: &mut Browser) -> Result<()> {
     })?;
     let others: Vec<_> = requests.iter().filter(|url| !url.ends_with("/api/observer")).collect();
     ensure!(others.is_empty(), "nothing is new, and the page reads {others:?}");
-    Ok(())
+    // The chart goes on, with a gap.
+    browser.press("Home", false)?;
+    browser.press("End", false)?;
+    let later = browser.value(END)?;
+    ensure!(later != end, "the chart still ends at {end}");
+    Ok([before, requests].concat())
 }
 
 fn a_late_and_an_unknown_router_say_so(browser: &mut Browser) -> Result<()> {
@@ -228,7 +257,7 @@ fn a_late_and_an_unknown_router_say_so(browser: &mut Browser) -> Result<()> {
             let is_bad = "document.getElementById('link').classList.contains('bad') && \
                           document.querySelector('.notice').classList.contains('bad')";
             ensure!(browser.value(is_bad)? == true, "{link} is not marked as a problem");
-            access::contrast(browser, &format!("{link} at {screen:?}"), 10)?;
+            access::contrast(browser, &format!("{link} at {screen:?}"), 5)?;
             picture(browser, link, screen.width, screen.is_dark)?;
         }
     }

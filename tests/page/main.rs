@@ -231,6 +231,24 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
                 expected::compare_span(&shown, &span, chosen, by).with_context(|| format!("{list}: {shown}"))?;
             }
         }
+        for (name, seconds) in [("5 min", 300), ("20 min", 1200), ("1 h", 3600), ("24 h", 86_400)] {
+            browser.value(&format!("document.querySelector('[data-span=\"{name}\"]').click()"))?;
+            let chosen = "(() => { const all = new URLSearchParams(location.hash.slice(1)); \
+                          return (Date.parse(all.get('to')) - Date.parse(all.get('from'))) / 1000; })()";
+            browser.wait_for(name, &format!("Math.abs({chosen} - {seconds}) <= 1"))?;
+            let is_current = format!("document.querySelector('[data-span=\"{name}\"][aria-current]')");
+            browser.wait_for(&format!("{name} as the choice"), &is_current)?;
+            // All have the same windows, those since weir was started.
+            browser.wait_for(
+                "windows",
+                "/, [0-9]+ windows together/.test(document.getElementById('trust').textContent)",
+            )?;
+            browser.wait_for("a chart", "document.querySelector('#charts .plot path.line.up')?.getAttribute('d')")?;
+            let shown = drawn(&mut browser)?;
+            ensure!(shown["rows"].as_array().is_some_and(|rows| rows.len() >= 10), "{name}: {shown}");
+        }
+        let begins = browser.value("document.getElementById('rates-hint').textContent")?;
+        ensure!(begins.as_str().is_some_and(|hint| hint.contains("It begins")), "{begins}");
         ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
         Ok(())
     })

@@ -185,6 +185,7 @@ function windowText(of, report) {
 
 function renderTrust(of) {
   const { report, why } = shown(of);
+  document.body.classList.toggle("unknown", Boolean(data.unknown));
   const notices = troubles(of.isSpan ? null : data.report, of.isSpan ? null : data.second).map((text) => h("p", { class: "notice bad" }, h("b", null, "weir does not see all packets: "), text));
   if (data.unknown) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "Unknown router: "), `${data.unknown}.`));
   else if (isLate()) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "This router is late: "), `its last window ended ${moment(data.router.last.window_end)} UTC, and nothing came for three windows and 30 seconds. The numbers below are those of its last report.`));
@@ -239,9 +240,9 @@ function renderCharts() {
   const begin = reach > of.from + 1000 ? ` It begins ${moment(reach)} UTC: nothing earlier can be drawn.` : "";
   const hint = of.isSpan ? (data.pastWhy ?? `Drag over a chart to look closer.${begin}`)
     : data.isOff ? `Drag over a chart for the lists of that time. Nothing from before this page was opened: ${data.isOff}` : `The last five minutes, ${OF_REPORTS ? "from reports" : "second by second"}. Drag over a chart for the lists of that time.`;
-  put(byId("rates-hint"), hint);
+  put(byId("rates-hint"), names.length === 0 ? "" : hint);
   if (names.length === 0) {
-    const why = of.isSpan ? (data.pastWhy ?? (past ? "Nothing is known of this time." : "Asking weir for this time.")) : data.broken ? data.broken.why : "The first second is being counted.";
+    const why = of.isSpan ? (data.pastWhy ?? (past ? "Nothing is known of this time." : "Asking weir for this time.")) : data.broken ? data.broken.why : !OF_REPORTS ? "The first second is being counted." : data.next ? "No report has come in the last five minutes." : data.why;
     if (charts.size === 0) put(place, h("p", { class: "empty" }, why));
     return;
   }
@@ -575,6 +576,8 @@ async function poll() {
   try {
     data.router = await ask("api/observer");
     Object.assign(data, { isLive: true, broken: null, unknown: null });
+    // The chart goes on, with a gap if nothing comes.
+    rates.latest = Math.max(rates.latest, Math.floor(Date.parse(data.router.time) / 1000));
     if (!data.next || data.router.last?.id !== data.next.id) {
       await loadReport();
       if (!state().isSpan) await loadPast();
