@@ -365,6 +365,14 @@ fn a_row_tells_everything_about_itself() -> Result<()> {
         let checked = Command::new(weir_binary()?).args(["check", "--config"]).arg(&file).output()?;
         let said = String::from_utf8_lossy(&checked.stderr).into_owned();
         ensure!(checked.status.success(), "{yaml}\n{said}");
+        // With the keyboard one comes to a related row, and stays within the details.
+        let link = "[...document.querySelectorAll('.related a')].find((one) => !one.href.endsWith(location.hash))";
+        browser.wait_for("a related row", &format!("{link} !== undefined"))?;
+        let title = browser.value("document.getElementById('detail-title').textContent")?;
+        browser.value(&format!("{link}.focus()"))?;
+        browser.press("Enter", false)?;
+        browser.wait_for("its details", &format!("document.getElementById('detail-title').textContent !== {title}"))?;
+        browser.wait_for("the focus in the details", "document.activeElement.closest('#detail')")?;
         ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
         Ok(())
     })

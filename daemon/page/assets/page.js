@@ -424,6 +424,7 @@ async function renderDetail() {
       put(event.target, "Selected: press Ctrl-C");
     }
   } }, "Copy");
+  const hadFocus = detail.contains(document.activeElement);
   put(byId("detail-body"),
     h("section", null, h("h3", null, "Over time"), over),
     // Only the router itself knows more than its reports.
@@ -432,6 +433,8 @@ async function renderDetail() {
     h("section", { class: "yaml" }, h("h3", null, "Make this a view"), h("p", { class: "hint" }, "Add it to weir.yaml", OF_REPORTS ? " of the router" : "", ", then ", h("code", null, "systemctl reload weir"), "."), h("pre", { tabindex: "0" }, yaml), copy(yaml)),
     h("section", { class: "yaml" }, h("h3", null, OF_REPORTS ? "More, in a terminal of the router" : "The same in a terminal"), h("pre", { tabindex: "0" }, `weir ask '${of.key}'`), copy(`weir ask '${of.key}'`)));
   if (!detail.open) detail.showModal();
+  // A link to another row within the details goes away with them.
+  else if (hadFocus && !detail.contains(document.activeElement)) detail.querySelector("[data-close]").focus();
   overTime(key, of, over);
   if (OF_REPORTS) return;
   try {
