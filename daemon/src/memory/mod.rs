@@ -28,7 +28,7 @@ use weir_datapath::{
     ring_records,
     tap::{self, OWN_MAX},
 };
-use weir_deliver::{sink::ENTRY_MESSAGES_BYTES, spool};
+use weir_deliver::{prometheus, sink::ENTRY_MESSAGES_BYTES, spool};
 use weir_measure::{lane::LATE_BYTES, open, question::Views, ranking::Ranked, shard::Shard};
 use weir_report::{REPORTS_KEPT, alerting::EVIDENCE_MAX, sketches};
 use weir_sketch::{Seen, hash::Key};
@@ -128,6 +128,8 @@ pub struct Memory {
     pub history: u64,
     /// The most that connections of browsers and their answers take.
     pub web: u64,
+    /// The keys of rows that Prometheus gets as series, for a day.
+    pub talkers: u64,
     /// Sketches that are gathered until they leave, and those of reports that wait.
     pub export: u64,
     /// The most that deliveries from the spools, and the index of spool files, take.
@@ -196,6 +198,7 @@ impl Memory {
                 .web
                 .listen
                 .map_or(0, |_| weir_web::memory_bytes(report, interfaces.min(weir_history::TRACKS_MAX as u64))),
+            talkers: config.prometheus.listen.map_or(0, |_| prometheus::memory_bytes(&config.prometheus)),
             export: export(config, views, queued),
             spools: config
                 .sinks
@@ -230,6 +233,7 @@ impl Memory {
             + self.live
             + self.history
             + self.web
+            + self.talkers
             + self.export
             + self.spools
     }
@@ -312,6 +316,9 @@ impl fmt::Display for Memory {
         if self.web > 0 {
             line("the page", self.web, String::from("connections of browsers, and answers in progress"))?;
         }
+        if self.talkers > 0 {
+            line("keys of `prometheus.top`", self.talkers, String::from("of a day, in three lists"))?;
+        }
         if self.export > 0 {
             line("sketches to export", self.export, String::from("gathered, and in reports that wait"))?;
         }
@@ -385,6 +392,18 @@ mod tests {
         assert_eq!((kept("queue: 64"), kept("queue: 5")), (0, 0));
         assert!(kept("queue: 4") > 5 * REPORT_BYTES);
         assert_eq!(kept("queue: 4"), kept("queue: 64, addresses: prefix"));
+    }
+
+    #[test]
+    fn the_keys_of_prometheus_are_planned() {
+        let plan = |prometheus: &str| {
+            let config = Config::parse(&format!("prometheus: {{{prometheus}}}"), "test").unwrap();
+            Memory::plan(&config, &Views::new(&config, 1).unwrap(), &Cpus::of(2), true)
+        };
+        let (none, some) = (plan("listen: 127.0.0.1:9469"), plan("listen: 127.0.0.1:9469, top: 5"));
+        assert_eq!((none.talkers, some.talkers), (0, 3 * 500 * 8));
+        assert_eq!(some.total() - none.total(), some.talkers);
+        assert!(some.to_string().contains("prometheus.top") && !none.to_string().contains("prometheus.top"));
     }
 
     #[test]
