@@ -32,7 +32,7 @@ use weir::{
     },
     external::{self, COLLECT, ExternalError, MERGE},
     key::{self, KeyCommandError},
-    memory::{self, Fit, Fitted, allocator},
+    memory::{self, Fit, Fitted, allocator, program_file},
     pipeline::{self, RunError, Start},
     reload::{Read, Reloaded, aside},
     replay::{self, Options, ReplayError, Windows},
@@ -162,7 +162,7 @@ fn run(RunArgs { config: config_args, interfaces, strict, json, log_format }: Ru
     for folder in wanted.files.spool.iter() {
         SpoolRoot::provide(folder);
     }
-    memory::look_at_files();
+    program_file::resident_bytes();
     let places = sandbox::close(
         &wanted,
         Origin { config: &path, state_directory: state_directory.as_deref(), made: socket_directory.made() },

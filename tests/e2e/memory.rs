@@ -98,7 +98,7 @@ fn check_anonymous(anonymous: u64, planned: u64) -> Result<()> {
 }
 
 /// The memory that is planned for the program itself, in bytes.
-fn program() -> Result<u64> {
+pub fn program() -> Result<u64> {
     let plan = Command::new(weir_binary()?).args(["check", "--config", "/dev/null"]).output()?;
     planned(&String::from_utf8(plan.stdout)?, "program, libraries, stacks")
 }
@@ -106,7 +106,7 @@ fn program() -> Result<u64> {
 /// 20 MiB for the program that users get. A build for debugging is larger, so it gets as much besides itself.
 fn a_small_memory_is_enough_for_smaller_defaults() -> Result<()> {
     /// What 20 MiB leave beside a stripped program.
-    const BESIDE: u64 = 7 << 20;
+    const BESIDE: u64 = 7 << 20 | 1 << 19;
     let memory = (program()? + BESIDE).max(20 << 20);
     let (mut watch, anonymous) = watched_from_the_start(&format!("memory: {memory}\nreport: {{interval: 2s}}\n"))?;
     let log = watch.daemon.log()?;

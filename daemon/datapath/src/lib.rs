@@ -45,7 +45,7 @@ pub use self::{
     kernel::{Kernel, LoadedProgram, Parts, Rings},
     maps::Blocks,
     object::object_sha256,
-    packet_flags::{PacketFlags, bytes_to_read_types},
+    packet_flags::PacketFlags,
     plan::{Plan, Shares},
     preemption::Preemption,
     programs::FlushProgram,

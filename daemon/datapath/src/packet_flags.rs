@@ -7,22 +7,9 @@
 //!
 //! The format is described in the kernel's `Documentation/bpf/btf.rst`.
 
-use std::{fs, iter, sync::LazyLock};
+use std::fs;
 
 use weir_common::control::placeholder::{FLAGS, HAS_FRAGMENTS, KERNEL_CONTEXT};
-
-/// The description of the kernel's own types.
-const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
-/// Its length where it cannot be read. Distributions have 5 to 7 MiB.
-const UNKNOWN_BYTES: u64 = 7 << 20;
-
-static LENGTH: LazyLock<u64> =
-    LazyLock::new(|| fs::metadata(KERNEL_TYPES).map_or(UNKNOWN_BYTES, |metadata| metadata.len()));
-
-/// What reading the kernel's types takes, in bytes. The first call looks at the file.
-pub fn bytes_to_read_types() -> u64 {
-    *LENGTH
-}
 
 /// What the two instructions need that take the place of [`KERNEL_CONTEXT`] and [`FLAGS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +23,7 @@ pub struct PacketFlags {
 impl PacketFlags {
     /// Those of the running kernel. `None` if it has no such function, or does not say where the flags are.
     pub fn of_this_kernel() -> Option<Self> {
-        Self::find(&Types::new(&fs::read(KERNEL_TYPES).ok()?)?)
+        Self::find(&Types::new(&fs::read("/sys/kernel/btf/vmlinux").ok()?)?)
     }
 
     fn find(types: &Types<'_>) -> Option<Self> {
@@ -99,6 +86,8 @@ const NESTED_MAX: u32 = 4;
 struct Types<'a> {
     types: &'a [u8],
     strings: &'a [u8],
+    /// The offset of each type in `types`. The first type has number 1.
+    offsets: Vec<usize>,
 }
 
 impl<'a> Types<'a> {
@@ -117,26 +106,18 @@ impl<'a> Types<'a> {
         let body = btf.get(header?..)?;
         let types = body.get(types_at?..)?.get(..types?)?;
         let strings = body.get(strings_at?..)?.get(..strings?)?;
-        let all = Self { types, strings };
-        let is_whole = all.offsets().all(|at| all.end(at).is_some());
-        is_whole.then_some(all)
-    }
-
-    /// The offset of each type in `types`; the first type has number 1. They are found anew each time: a list of them
-    /// would take a mebibyte.
-    fn offsets(&self) -> impl Iterator<Item = usize> + '_ {
-        iter::successors(Some(0), |at| self.end(*at)).take_while(|at| *at < self.types.len())
-    }
-
-    /// Where the type at this offset ends.
-    fn end(&self, at: usize) -> Option<usize> {
-        Some(at + Self::TYPE + more_bytes(word(self.types, at + 4)?)?)
+        let (mut offsets, mut at) = (Vec::new(), 0);
+        while at < types.len() {
+            offsets.push(at);
+            at += Self::TYPE + more_bytes(word(types, at + 4)?)?;
+        }
+        Some(Self { types, strings, offsets })
     }
 
     /// The number of the type with this name.
     fn named(&self, kind: u32, name: &str) -> Option<u32> {
-        let is_it = |at: usize| self.kind(at) == Some(kind) && self.is_called(at, name);
-        self.offsets().position(is_it).map(|nth| nth as u32 + 1)
+        let is_it = |&at: &usize| self.kind(at) == Some(kind) && self.is_called(at, name);
+        self.offsets.iter().position(is_it).map(|nth| nth as u32 + 1)
     }
 
     /// Where a member is in a struct or union, in bits. Members of an unnamed struct or union inside are members, too.
@@ -173,7 +154,7 @@ impl<'a> Types<'a> {
     }
 
     fn offset(&self, number: u32) -> Option<usize> {
-        self.offsets().nth((number as usize).checked_sub(1)?)
+        self.offsets.get((number as usize).checked_sub(1)?).copied()
     }
 
     fn kind(&self, at: usize) -> Option<u32> {

@@ -414,8 +414,8 @@ impl Shard {
             + self.views.iter().map(ViewSketch::memory_bytes).sum::<usize>()
     }
 
-    /// The memory of a new shard in bytes: see [`Shard::memory_bytes`]. At most one sketch is allocated at a time, so that planning
-    /// takes much less memory than what it plans.
+    /// The memory of a new shard in bytes. Only one sketch is allocated at a time, so that planning takes much less
+    /// memory than what it plans.
     pub fn bytes_for(settings: &Estimates, plan: &Views) -> usize {
         let view = |question: &Question| ViewSketch::new(question, 0, TOGETHER).memory_bytes();
         size_of::<Self>()

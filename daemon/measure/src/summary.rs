@@ -54,8 +54,10 @@ pub struct Summary {
 
 impl Summary {
     /// Merges a window's shards, which have the sketches of `plan`, and leaves the result in the first of them. It does
-    /// not matter which worker was ready first: the shards are brought into an order of their own. The bounds of all rows of a
-    /// view hold with the probability `confidence`. So do those of each distinct count, and those of new flows.
+    /// not matter which worker was ready first: the shards are brought into an order of their own.
+    ///
+    /// The bounds of all rows of a view hold with the probability `confidence`. So do those of each distinct count, and
+    /// those of new flows.
     ///
     /// # Errors
     ///

@@ -23,7 +23,8 @@ const ENTRY: u64 = 64;
 static RESIDENT: LazyLock<u64> =
     LazyLock::new(|| File::open("/proc/self/exe").and_then(|file| resident_of(&file)).unwrap_or(UNKNOWN_BYTES));
 
-/// Bytes of this program that can be resident. The first call reads the program's file.
+/// Bytes of this program that can be resident. Call it first before the sandbox closes: it reads the program's file
+/// once.
 pub fn resident_bytes() -> u64 {
     *RESIDENT
 }
