@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Error, Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_datapath::online_cpus;
 use weir_tests::{
@@ -26,7 +26,7 @@ use weir_tests::{
 use crate::{
     cpus::send_on,
     forwarding::exchange,
-    memory::program,
+    memory,
     sampling::check_one_in,
     watch::{self, Ended, INTERVAL, QUIET_LINK, ROOMY_RINGS, TIMEOUT, Watch, config, list, native, seen_in, stop},
 };
@@ -403,10 +403,11 @@ fn open_to_all(socket: &Path) -> Result<()> {
 }
 
 fn a_reload_says_what_became_smaller_and_what_stays() -> Result<()> {
-    let settings = |mib: u64| Ok::<_, Error>(format!("{INTERVAL}memory: {}\n", program()? + (mib << 20)));
-    let mut reloaded = Reloaded::start(&settings(8)?)?;
+    let program = memory::program()?;
+    let settings = |mib: u64| format!("{INTERVAL}memory: {}\n", program + (mib << 20));
+    let mut reloaded = Reloaded::start(&settings(8))?;
     let kept = "these stay as at the start, and change only after a restart: ";
-    reloaded.write(&settings(9)?)?;
+    reloaded.write(&settings(9))?;
     let ended = reloaded.reload(&[])?;
     ended.check(0, &[])?;
     for part in ["so these are smaller: estimates.unique_error: ", "estimates.top_error: ", kept, "history: off"] {
