@@ -35,6 +35,7 @@ tests![
     a_small_memory_is_enough_for_smaller_defaults,
     databases_are_read_once,
     it_follows_the_plan_from_reload_to_reload,
+    a_reload_says_what_became_smaller_and_what_stays,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -98,7 +99,7 @@ fn check_anonymous(anonymous: u64, planned: u64) -> Result<()> {
 }
 
 /// The memory that is planned for the program itself, in bytes.
-pub fn program() -> Result<u64> {
+fn program() -> Result<u64> {
     let plan = Command::new(weir_binary()?).args(["check", "--config", "/dev/null"]).output()?;
     planned(&String::from_utf8(plan.stdout)?, "program, libraries, stacks")
 }
@@ -182,6 +183,24 @@ fn it_follows_the_plan_from_reload_to_reload() -> Result<()> {
     ensure!(largest > planned + (40 << 20), "the large sketches are not large: {largest} and {planned} bytes");
     ensure!(resident <= planned, "{resident} bytes are resident after all reloads; planned are {planned}");
     Ok(())
+}
+
+fn a_reload_says_what_became_smaller_and_what_stays() -> Result<()> {
+    let program = program()?;
+    let settings = |mib: u64| format!("report: {{interval: 1s}}\nmemory: {}\n", program + (mib << 20));
+    let mut watch = Watch::start(&settings(8))?;
+    let directory = watch.daemon.directory().to_owned();
+    let (smaller, kept) = ("so these are smaller: ", "these stay as at the start, and change only after a restart: ");
+    for (nth, settings, are_smaller) in [(1, settings(9), 2), (2, "report: {interval: 1s}\n".to_owned(), 2)] {
+        let all = format!("interfaces: [{}]\n{settings}control: {{socket: none}}\n", native(INTERFACE));
+        fs::write(directory.join("weir.yaml"), config(&all, &directory.join("reports.ndjson")))?;
+        watch.daemon.signal(Signal::HUP)?;
+        wait_until_in_force(&watch.daemon, nth)?;
+        let log = watch.daemon.log()?;
+        ensure!(log.matches(smaller).count() == are_smaller && log.matches(kept).count() == nth, "{log}");
+        ensure!(log.contains("estimates.top_error: ") && log.contains(&format!("{kept}history: off")), "{log}");
+    }
+    watch.stop(Loss::None).map(drop)
 }
 
 fn a_million_spoofed_flows_take_no_more_memory() -> Result<()> {

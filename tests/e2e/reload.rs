@@ -26,7 +26,6 @@ use weir_tests::{
 use crate::{
     cpus::send_on,
     forwarding::exchange,
-    memory,
     sampling::check_one_in,
     watch::{self, Ended, INTERVAL, QUIET_LINK, ROOMY_RINGS, TIMEOUT, Watch, config, list, native, seen_in, stop},
 };
@@ -37,7 +36,6 @@ tests![
     interfaces_come_and_go_and_the_others_stay_attached,
     a_new_sink_takes_over_where_the_old_one_ends,
     another_sampling_rate_is_in_force_and_told,
-    a_reload_says_what_became_smaller_and_what_stays,
     a_key_is_looked_up_in_the_views_of_its_window,
     a_hostile_file_is_refused_at_once,
     only_the_owner_may_reload,
@@ -400,28 +398,6 @@ fn open_to_all(socket: &Path) -> Result<()> {
         fs::set_permissions(parent, fs::Permissions::from_mode(0o755))?;
     }
     Ok(())
-}
-
-fn a_reload_says_what_became_smaller_and_what_stays() -> Result<()> {
-    let program = memory::program()?;
-    let settings = |mib: u64| format!("{INTERVAL}memory: {}\n", program + (mib << 20));
-    let mut reloaded = Reloaded::start(&settings(8))?;
-    let kept = "these stay as at the start, and change only after a restart: ";
-    reloaded.write(&settings(9))?;
-    let ended = reloaded.reload(&[])?;
-    ended.check(0, &[])?;
-    for part in ["so these are smaller: estimates.unique_error: ", "estimates.top_error: ", kept, "history: off"] {
-        ensure!(ended.out.contains(part), "{part}: {}", ended.out);
-    }
-    reloaded.wait_for(1)?;
-    reloaded.write(INTERVAL)?;
-    let ended = reloaded.reload(&[])?;
-    ended.check(0, &[])?;
-    ensure!(ended.out.contains(kept) && !ended.out.contains("so these are smaller"), "{}", ended.out);
-    reloaded.wait_for(2)?;
-    let log = reloaded.watch.daemon.log()?;
-    ensure!(log.matches(kept).count() == 2 && log.matches("so these are smaller").count() == 2, "{log}");
-    reloaded.watch.stop(Loss::None).map(drop)
 }
 
 fn it_detaches_when_it_is_told_and_attaches_for_other_interfaces() -> Result<()> {

@@ -157,3 +157,29 @@ impl Reloads {
         *in_force = InForce { config: config.clone(), interfaces, generation };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_smaller_and_what_stays_has_a_line_each() {
+        let reloaded = Reloaded {
+            applies_at: Timestamp::UNIX_EPOCH,
+            changed: vec!["memory".to_owned()],
+            smaller: Some("estimates.top_error: 0.001".to_owned()),
+            kept: Some("history: off".to_owned()),
+        };
+        let told = reloaded.at(Timestamp::UNIX_EPOCH);
+        let lines: Vec<_> = told.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "`memory` allows less than the defaults need, so these are smaller: estimates.top_error: 0.001",
+                "these stay as at the start, and change only after a restart: history: off",
+            ]
+        );
+        let same = Reloaded { smaller: None, kept: None, ..reloaded };
+        assert_eq!(same.at(Timestamp::UNIX_EPOCH).lines().count(), 1);
+    }
+}
