@@ -20,7 +20,7 @@ use weir_common::ledger::Tally;
 use weir_config::Config;
 use weir_report::{FromJson, InterfaceSecond, Live as Open, LiveAnswers, Report, SECOND_SCHEMA, Second};
 use weir_system::clock;
-use weir_top::{Known, Request, Source, Update};
+use weir_top::{KeyDetails, Request, Source, Update};
 
 use crate::{
     control::{
@@ -173,9 +173,9 @@ fn look_up(socket: &Path, key: String, is_open: bool) -> Update {
             (answers, window.seconds)
         })
     });
-    Update::Known(match known {
-        Ok((rows, seconds)) => Known { key, rows: Ok(rows), seconds },
-        Err(why) => Known { key, rows: Err(why), seconds: 0.0 },
+    Update::KeyDetails(match known {
+        Ok((rows, seconds)) => KeyDetails { key, rows: Ok(rows), seconds },
+        Err(why) => KeyDetails { key, rows: Err(why), seconds: 0.0 },
     })
 }
 
@@ -377,7 +377,7 @@ mod tests {
         let requests = answering(send, move |request| {
             let _ = may_begin.recv();
             match request {
-                Request::Key { key, .. } => Update::Known(Known { key, rows: Ok(Vec::new()), seconds: 1.0 }),
+                Request::Key { key, .. } => Update::KeyDetails(KeyDetails { key, rows: Ok(Vec::new()), seconds: 1.0 }),
                 Request::Past(look) => Update::Past(look, Err("none".to_owned())),
                 Request::PastOfKey { key, .. } => Update::PastOfKey(key, Err("none".to_owned())),
             }
@@ -397,7 +397,7 @@ mod tests {
         drop(begin);
         drop(requests);
         let told = updates.iter().map(|update| match update {
-            Update::Known(known) => format!("key {}", known.key),
+            Update::KeyDetails(known) => format!("key {}", known.key),
             Update::Past(look, _) => format!("past {:?}", look.length()),
             Update::PastOfKey(key, _) => format!("past of key {key}"),
             other => panic!("{other:?}"),

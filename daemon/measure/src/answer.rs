@@ -9,7 +9,7 @@ use weir_sketch::{Estimate, hash::KeyedHash};
 use super::{
     beyond::RankedPrefixes,
     entropy::{Distribution, Entropy, UnlistedKeys},
-    heavy_hitters::Held,
+    heavy_hitters::KeyEstimate,
     ranking::{Ranked, Ranking, keep_largest},
     uncertainty::{Uncertainty, ViewUncertainty},
     whole::reconcile,
@@ -138,38 +138,40 @@ pub(super) fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
 /// The largest of these keys. `total_of` has the sum of an interface slot or of all.
 pub(super) fn rank(
     question: &Question,
-    keys: impl Iterator<Item = Held<ViewKey>>,
+    keys: impl Iterator<Item = KeyEstimate<ViewKey>>,
     total_of: impl Fn(Option<usize>) -> Tally,
     (uncertainties, window): (&ViewUncertainty, &Uncertainty),
 ) -> Vec<Table> {
     let top = question.view.top;
     // Keep one more than is listed: it shows how large a listed key had to be.
-    let mut tables: BTreeMap<Option<usize>, [Vec<Held<ViewKey>>; 2]> = BTreeMap::new();
+    let mut tables: BTreeMap<Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2]> = BTreeMap::new();
     if !question.view.per_interface {
         tables.insert(None, Default::default());
     }
     for held in keys {
         let value = Metric::each(|metric| metric.of(held.value).min(metric.of(uncertainties.total())));
-        let held = Held { value, ..held };
+        let held = KeyEstimate { value, ..held };
         let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
         keep_largest(by_bytes, top + 1, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
         keep_largest(by_packets, top + 1, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
     }
     let top = top.min((question.rows_max / tables.len().max(1)).max(1));
-    let list =
-        |candidates: Vec<Held<ViewKey>>, order: Metric, uncertainty: &ViewUncertainty, total: &mut Ranked<ViewKey>| {
-            let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
-            let rows = candidates.iter().take(top).map(|held| uncertainty.ranked(held, order, needed));
-            let mut rows: Vec<_> = rows.collect();
-            reconcile(rows.iter_mut(), total, !question.by.has_host());
-            rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
-            rows
-        };
-    let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<Held<ViewKey>>; 2])| {
+    let list = |candidates: Vec<KeyEstimate<ViewKey>>,
+                order: Metric,
+                uncertainty: &ViewUncertainty,
+                total: &mut Ranked<ViewKey>| {
+        let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
+        let rows = candidates.iter().take(top).map(|held| uncertainty.ranked(held, order, needed));
+        let mut rows: Vec<_> = rows.collect();
+        reconcile(rows.iter_mut(), total, !question.by.has_host());
+        rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
+        rows
+    };
+    let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2])| {
         let uncertainty = uncertainties.of_slot(slot, window);
         let mut total = if question.has_total {
             let sum = total_of(slot);
-            let held = Held { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
+            let held = KeyEstimate { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
             uncertainty.ranked(&held, order(&question.view.measure), 0)
         } else {
             uncertainty.as_total()
@@ -217,8 +219,8 @@ pub(super) fn counted(question: &Question, counted: Estimate, uncertainty: &Unce
 }
 
 /// The new flows of a key, out of all `total` counted new flows, with bounds that allow for missing packets.
-pub(super) fn new_flows(total: Tally, held: Held<ViewKey>, uncertainty: &Uncertainty) -> Estimate {
-    let Held { key: _, value, lower, upper } = held;
+pub(super) fn new_flows(total: Tally, held: KeyEstimate<ViewKey>, uncertainty: &Uncertainty) -> Estimate {
+    let KeyEstimate { key: _, value, lower, upper } = held;
     let upper = upper.packets.min(total.packets);
     uncertainty.new_flows(Estimate { value: value.packets.min(upper), lower: lower.packets, upper })
 }
@@ -239,7 +241,7 @@ fn entropy(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) 
         Estimate { value: metric.of(value).clamp(lower, upper), lower, upper }
     };
     let known: Vec<Estimate> =
-        sketch.held().map(|Held { value, lower, upper, .. }| estimate(value, lower, upper)).collect();
+        sketch.held().map(|KeyEstimate { value, lower, upper, .. }| estimate(value, lower, upper)).collect();
     let found = known.len() as u64;
     let keys = match (sketch.keys(), sketch.cells()) {
         (Some(keys), _) => uncertainty.distinct(keys.bounds_at(uncertainty.confidence), u64::MAX),
@@ -264,16 +266,16 @@ fn entropy(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) 
 /// The keys with the most new flows. Each new flow was counted as one packet.
 pub(super) fn count_new(
     question: &Question,
-    keys: impl Iterator<Item = Held<ViewKey>>,
+    keys: impl Iterator<Item = KeyEstimate<ViewKey>>,
     total: Tally,
     uncertainty: &Uncertainty,
 ) -> Table {
     let top = question.view.top;
-    let mut largest: Vec<Held<ViewKey>> = Vec::new();
+    let mut largest: Vec<KeyEstimate<ViewKey>> = Vec::new();
     for held in keys {
         keep_largest(&mut largest, top, held, |held| (Reverse(held.value.packets), held.key));
     }
-    let row = |held: Held<ViewKey>| (held.key, new_flows(total, held, uncertainty));
+    let row = |held: KeyEstimate<ViewKey>| (held.key, new_flows(total, held, uncertainty));
     let mut rows: Vec<_> = largest.into_iter().map(row).collect();
     rows.sort_by_key(|(_, counted)| Reverse(counted.value));
     Table { slot: None, total: None, rows: Rows::Distinct(rows) }

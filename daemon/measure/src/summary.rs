@@ -5,7 +5,7 @@ use weir_datapath::rates::Rates;
 use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError};
 
 use super::{
-    account::{Account, Part},
+    account::{Account, WorkerAccount},
     answer::Answer,
     closed::Closed,
     new_flows::{FilterState, NewFlows},
@@ -70,7 +70,7 @@ impl Summary {
         confidence: f64,
     ) -> Result<Self, MergeError> {
         window.sort_unstable_by_key(|closed| closed.shard.place_in_merge());
-        let parts: Vec<Part<'_>> = window.iter().map(Closed::part).collect();
+        let parts: Vec<WorkerAccount<'_>> = window.iter().map(Closed::part).collect();
         let account = Account::new(&parts, interfaces);
         let (unknown, most) = (account.unknown, account.once.most.packets);
         let mut flows = distinct(window, |shard| &mut shard.unique.flows, unknown, most, confidence)?;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use weir_history::{Carried, Counts, History, Settings};
 use weir_report::{FromJson, KeyHistory, Report, Union};
-use weir_top::{Known, Look, POINTS, Past, Request, Update, earlier, later};
+use weir_top::{KeyDetails, Look, POINTS, Past, Request, Update, earlier, later};
 
 use crate::control::{past::query, protocol::Command};
 
@@ -113,7 +113,7 @@ impl Replayed {
         match request {
             // Nobody keeps the sketches of a window.
             Request::Key { key, .. } => {
-                Update::Known(Known { key, rows: Err("a replay cannot be asked".to_owned()), seconds: 0.0 })
+                Update::KeyDetails(KeyDetails { key, rows: Err("a replay cannot be asked".to_owned()), seconds: 0.0 })
             }
             Request::Past(look) => Update::Past(look, past(&ask, look)),
             Request::PastOfKey { key, view, to } => {

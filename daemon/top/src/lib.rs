@@ -29,6 +29,6 @@ mod text;
 
 pub use self::{
     past::{Look, POINTS, Past, earlier, later},
-    source::{Known, Request, Source, Update},
+    source::{KeyDetails, Request, Source, Update},
     terminal::{TopError, is_terminal, run},
 };

@@ -13,7 +13,7 @@ use crate::{
     list::{By, Entry, List, lists, of_union, with_open},
     names::Names,
     past::{self, Look, Past, SPANS},
-    source::{Known, Request, Update},
+    source::{KeyDetails, Request, Update},
 };
 
 /// The longest filter, in characters.
@@ -87,7 +87,7 @@ pub struct Screen {
     /// The part that has the keyboard.
     pub focus: Focus,
     /// The source's answer about the key of [`Focus::Detail`].
-    pub known: Option<Known>,
+    pub known: Option<KeyDetails>,
     /// What the history has of that key in an hour, or why it has nothing.
     pub past_of_key: Option<Result<Box<KeyHistory>, String>>,
     /// Whether the source can be asked about keys.
@@ -114,7 +114,7 @@ impl Screen {
     /// Takes an update of the source. While the screen is held, updates wait, except answers: the user has asked for
     /// them.
     pub fn take(&mut self, update: Update) {
-        let is_answer = matches!(update, Update::Known(_) | Update::Past(..) | Update::PastOfKey(..));
+        let is_answer = matches!(update, Update::KeyDetails(_) | Update::Past(..) | Update::PastOfKey(..));
         let Some(waiting) = self.held.as_mut().filter(|_| !is_answer) else { return self.apply(update) };
         // Only the last report is needed, and seconds before it would no longer be visible.
         if matches!(update, Update::Report(_)) {
@@ -158,7 +158,7 @@ impl Screen {
                 self.live = (live.window.seconds >= OPEN_SECONDS || self.report.is_none()).then_some(*live);
                 self.select(selected.as_ref());
             }
-            Update::Known(known) => {
+            Update::KeyDetails(known) => {
                 if matches!(&self.focus, Focus::Detail(key, _) if key.question() == known.key) {
                     self.known = Some(known);
                 }
@@ -601,10 +601,10 @@ pub mod tests {
         screen.requests.clear();
         press(&mut screen, "\x1b\n");
         assert_eq!(screen.requests, [Request::Key { key: question.clone(), is_open: false }, past]);
-        let known = |key: &str| Known { key: key.to_owned(), rows: Err("none".to_owned()), seconds: 10.0 };
-        screen.take(Update::Known(known("proto=tcp,port=1")));
+        let known = |key: &str| KeyDetails { key: key.to_owned(), rows: Err("none".to_owned()), seconds: 10.0 };
+        screen.take(Update::KeyDetails(known("proto=tcp,port=1")));
         assert!(screen.known.is_none(), "this answer is about an earlier question");
-        screen.take(Update::Known(known(&question)));
+        screen.take(Update::KeyDetails(known(&question)));
         assert!(screen.known.is_some());
         assert_eq!(press(&mut screen, "\x1b"), Effect::Draw);
         assert_eq!(screen.focus, Focus::List);
@@ -758,7 +758,11 @@ pub mod tests {
         press(&mut screen, "⇲\n");
         let Focus::Detail(key, _) = screen.focus.clone() else { panic!("{:?}", screen.focus) };
         screen.take(Update::PastOfKey(key.question(), Err("none".to_owned())));
-        screen.take(Update::Known(Known { key: key.question(), rows: Err("none".to_owned()), seconds: 10.0 }));
+        screen.take(Update::KeyDetails(KeyDetails {
+            key: key.question(),
+            rows: Err("none".to_owned()),
+            seconds: 10.0,
+        }));
         assert!(screen.known.is_some() && screen.past_of_key.is_some());
     }
 

@@ -37,7 +37,7 @@ pub use self::{
     summary::{OpenSummary, add_asked, count_asked},
 };
 use crate::{
-    heavy_hitters::Held,
+    heavy_hitters::KeyEstimate,
     question::{Question, Structure, Views},
     unique::Unique,
 };
@@ -52,7 +52,7 @@ pub type KeysByQuestion = Vec<Vec<ViewKey>>;
 
 /// The part of a reading that a worker is asked for.
 #[derive(Clone)]
-pub enum Wanted {
+pub enum OpenRequest {
     /// The largest keys, after every CPU has handed over its cache.
     Keys,
     /// The numbers of these keys.
@@ -99,7 +99,7 @@ pub fn memory_bytes(estimates: &Estimates, views: &Views, interfaces: usize, thr
     }
     let all = threads * keys + ASKED_MAX;
     let exact = (SLOTS_MAX as usize + SIZE_CLASSES) * size_of::<Tally>() + interfaces * size_of::<Counters>();
-    threads * (keys * size_of::<ViewKey>() + all * size_of::<Held<ViewKey>>() + distinct + exact)
+    threads * (keys * size_of::<ViewKey>() + all * size_of::<KeyEstimate<ViewKey>>() + distinct + exact)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use weir_datapath::directory::Directory;
 
 use self::filter::{Filter, Test};
 pub use self::{
-    ask::{Ask, short::is_name},
+    ask::{KeyQuery, short::is_name},
     plan::Structure,
 };
 

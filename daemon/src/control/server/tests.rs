@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use weir_config::Estimates;
 use weir_deliver::status::Identity;
-use weir_measure::question::{Ask, Views};
+use weir_measure::question::{KeyQuery, Views};
 use weir_report::{InterfaceSecond, Report, SECOND_SCHEMA, Second};
 
 use super::*;
@@ -85,7 +85,7 @@ fn with_all(
     if has_report {
         board.publish(&report, &Encoded::new(&report), &views);
     }
-    let coordinator = Box::new(move |of: Arc<Views>, asks: Vec<Ask>| {
+    let coordinator = Box::new(move |of: Arc<Views>, asks: Vec<KeyQuery>| {
         assert!(!asks.is_empty() && Arc::ptr_eq(&of, &views));
         Ok(KeyAnswers { report_id: id.clone(), window, answers: vec![] })
     });

@@ -20,7 +20,7 @@ use crate::{
         Screen,
         tests::{golden, press, screen},
     },
-    source::{Known, Request, Update},
+    source::{KeyDetails, Request, Update},
 };
 
 /// The window after that of the golden report, open for this many seconds. It has half of that report's bytes.
@@ -122,7 +122,7 @@ fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
         Row { view: Some(view.to_owned()), key, packets: estimate, bytes: estimate, ..Row::default() }
     };
     let rows = vec![row("sources", json!({"src_ip": "192.0.2.1"}), 302_000_000, 302_100_000)];
-    screen.take(Update::Known(Known { key: "src_ip=192.0.2.1".to_owned(), rows: Ok(rows), seconds: 10.0 }));
+    screen.take(Update::KeyDetails(KeyDetails { key: "src_ip=192.0.2.1".to_owned(), rows: Ok(rows), seconds: 10.0 }));
     is_as_in("detail-80x24.txt", &text(&mut screen, (80, 24)));
 }
 
