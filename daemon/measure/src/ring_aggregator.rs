@@ -66,8 +66,8 @@ impl<S: Source> RingAggregator<S> {
         all
     }
 
-    /// Reads the open window without closing it. For [`OpenRequest::Keys`], every CPU first hands over its cache, so that
-    /// everything seen so far is counted. A busy CPU is not waited for.
+    /// Reads the open window without closing it. For [`OpenRequest::Keys`], every CPU first hands over its cache, so
+    /// that everything seen so far is counted. A busy CPU is not waited for.
     ///
     /// # Errors
     ///

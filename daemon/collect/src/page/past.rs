@@ -192,7 +192,7 @@ mod tests {
         let golden: Value = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
         let line = |nth: u64| {
             let mut report = golden.clone();
-            report["id"] = format!("7f/a/{nth}").into();
+            report["id"] = format!("7f/b41d/{nth}").into();
             report["observer"]["id"] = "7f".into();
             report["observer"]["seq"] = nth.into();
             report["window"]["start"] = format!("2026-11-20T08:00:{:02}Z", 10 * nth).into();
