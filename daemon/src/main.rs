@@ -131,7 +131,8 @@ fn print_version(version: bool, verbose: bool) -> Exit {
     debug_assert!(version, "clap prints the help instead");
     let mut text = format!("weir {}", env!("CARGO_PKG_VERSION"));
     if verbose {
-        let features = [("nats", cfg!(feature = "nats")), ("otlp", cfg!(feature = "otlp"))];
+        let features =
+            [("kafka", cfg!(feature = "kafka")), ("nats", cfg!(feature = "nats")), ("otlp", cfg!(feature = "otlp"))];
         let with: Vec<_> = features.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect();
         let with = if with.is_empty() { "none".to_owned() } else { with.join(", ") };
         text = format!("{text}\nfeatures: {with}\neBPF object: SHA-256 {}", object_sha256());

@@ -17,7 +17,7 @@ const DATABASE: &str = "libsqlite3-sys";
 fn every_package_is_named_with_its_licence_and_its_text() -> Result<()> {
     let weir = packages_in("weir")?;
     let lock = fs::read_to_string(root().join("Cargo.lock"))?;
-    for name in ["aya", "async-nats", "rustls", "serde_json", "zstd-sys"] {
+    for name in ["aya", "async-nats", "rskafka", "rustls", "serde_json", "zstd-sys"] {
         ensure!(weir.contains(name) && lock.contains(&format!("name = \"{name}\"")), "{name} is not named");
     }
     ensure!(weir.iter().all(|name| !name.starts_with("weir")), "weir is no third party: {weir:?}");

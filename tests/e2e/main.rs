@@ -53,6 +53,7 @@ mod history;
 mod inherited;
 mod interfaces;
 mod ipfix;
+mod kafka;
 mod ledger;
 mod links;
 mod log;
@@ -113,13 +114,14 @@ const ALONE: [Suite; 14] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
 /// so that none of them is left over at the end.
-const PATIENT: [Suite; 46] = [
+const PATIENT: [Suite; 47] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::TESTS, requirements: systemd::requirements },
     Suite::in_namespaces("delivery", delivery::TESTS),
     Suite { name: "otlp", tests: otlp::TESTS, requirements: otlp::requirements },
+    Suite { name: "kafka", tests: kafka::TESTS, requirements: kafka::requirements },
     Suite { name: "nats", tests: nats::TESTS, requirements: nats::requirements },
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("moves", moves::TESTS),

@@ -1,19 +1,19 @@
 //! Reports are in a JetStream stream once and in order, even if the server or weir is killed.
 
-use std::{collections::BTreeSet, net::Ipv4Addr, process::Command};
+use std::{collections::BTreeSet, net::Ipv4Addr};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use weir_tests::{
     account::Loss,
     clock,
-    daemon::{Daemon, Signal, weir_binary},
+    daemon::{Daemon, Signal},
     nats::{Server, Talk},
     netns::{Lab, QuietPair},
     scratch::Scratch,
 };
 
-use crate::watch::{Ended, TIMEOUT, check_accounts, number, weir_with};
+use crate::watch::{TIMEOUT, check_accounts, number, waiting, weir_with};
 
 tests![a_stream_has_each_report_once_and_in_order];
 
@@ -55,15 +55,9 @@ impl Delivery {
         Ok(daemon)
     }
 
-    /// The ids of the reports that wait on disk for the server. The spool of the file sink is left out: a report in
-    /// there may have been only half written for the server when weir was killed.
+    /// The ids of the reports that wait on disk for the server.
     fn waiting(&self) -> Result<BTreeSet<String>> {
-        let mut command = Command::new(weir_binary()?);
-        let listed = Ended::of(command.args(["spool", "ls", "--json", "--path"]).arg(self.state.file("spool")))?;
-        listed.check(0, &[])?;
-        let items = listed.out.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
-        let is_for_server = |item: &&Value| item["sink"].as_str().is_some_and(|sink| sink.starts_with("nats-"));
-        items.iter().filter(is_for_server).map(|item| item["id"].as_str().map(str::to_owned).context("an id")).collect()
+        waiting(&self.state, "nats")
     }
 
     fn wait_for_waiting(&self, what: &str, is_it: impl Fn(usize) -> bool) -> Result<BTreeSet<String>> {

@@ -1,6 +1,7 @@
 //! Shared by the tests: weir on a quiet link, traffic for it, and the check of each report's ledger.
 
 use std::{
+    collections::BTreeSet,
     fmt::Display,
     path::{Path, PathBuf},
     process::Command,
@@ -90,6 +91,18 @@ pub fn weir_with(variables: &[(&str, &Path)], scratch: &Scratch) -> Result<PathB
     let variables: String = variables.iter().map(|(name, value)| format!("{name}='{}' ", value.display())).collect();
     let script = format!("#!/bin/sh\n{variables}exec '{}' \"$@\"\n", weir.display());
     scratch.script(&script, "weir", 0o700)
+}
+
+/// The ids of the reports that wait on disk for the sink of this type. Other spools are left out: a report in there may
+/// have been only half written for this sink when weir was killed.
+pub fn waiting(state: &Scratch, kind: &str) -> Result<BTreeSet<String>> {
+    let mut command = Command::new(weir_binary()?);
+    let listed = Ended::of(command.args(["spool", "ls", "--json", "--path"]).arg(state.file("spool")))?;
+    listed.check(0, &[])?;
+    let items = listed.out.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    let prefix = format!("{kind}-");
+    let is_for_sink = |item: &&Value| item["sink"].as_str().is_some_and(|sink| sink.starts_with(&prefix));
+    items.iter().filter(is_for_sink).map(|item| item["id"].as_str().map(str::to_owned).context("an id")).collect()
 }
 
 /// A configuration that reports to a file; more sinks may be appended to it, a line each.

@@ -3,26 +3,19 @@
 use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
-    path::Path,
 };
 
 use anyhow::{Context, Result, ensure};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use nkeys::KeyPair;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer};
 use serde_json::{Value, json};
 use weir_tests::{
     nats::{Server, Talk},
+    router::{Router, certify, keep},
     scratch::Scratch,
 };
 
-use crate::{Router, SUBJECT, check};
-
-/// Writes a secret for its owner alone.
-fn keep(file: &Path, secret: &str) -> Result<()> {
-    fs::write(file, secret)?;
-    Ok(fs::set_permissions(file, Permissions::from_mode(0o600))?)
-}
+use crate::{SUBJECT, check, router};
 
 pub fn a_secret_is_read_anew_and_never_told() -> Result<()> {
     const SECRET: &str = "s3cret-of-weir";
@@ -46,7 +39,7 @@ pub fn a_secret_is_read_anew_and_never_told() -> Result<()> {
         let mut talk = Talk::begin(server.address(), &login)?;
         talk.stream("CREATE", SUBJECT, &json!({}))?;
         let _ = fs::remove_file(&file);
-        let router = Router::new(&folder, &server, &format!("{settings}: {}", file.display()))?;
+        let router = router(&folder, &server, &format!("{settings}: {}", file.display()))?;
         router.offer(1..=3);
         router.wait_for_error("cannot read")?;
         keep(&file, &format!("{WRONG}\n"))?;
@@ -108,7 +101,7 @@ pub fn credentials_sign_what_the_server_asks() -> Result<()> {
              -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
         )
     };
-    let router = Router::new(scratch.path(), &server, &format!("credentials_file: {}", file.display()))?;
+    let router = router(scratch.path(), &server, &format!("credentials_file: {}", file.display()))?;
     router.offer(1..=3);
     keep(&file, "something else")?;
     router.wait_for_error("as `nsc generate creds` writes them")?;
@@ -133,7 +126,7 @@ pub fn a_missing_permission_is_reported() -> Result<()> {
     let admin = json!({"user": "admin", "pass": "admin"});
     Talk::begin(server.address(), &admin)?.stream("CREATE", SUBJECT, &json!({}))?;
     let settings = format!("user: weir, password_file: {}", password.display());
-    let router = Router::new(scratch.path(), &server, &settings)?;
+    let router = router(scratch.path(), &server, &settings)?;
     router.offer(1..=3);
     router.wait_for_error("Permissions Violation for Publish to \"weir.reports\"")?;
     server.kill()?;
@@ -145,17 +138,7 @@ pub fn a_missing_permission_is_reported() -> Result<()> {
 
 pub fn a_connection_is_encrypted_for_both() -> Result<()> {
     let scratch = Scratch::new()?;
-    let mut parameters = CertificateParams::new(Vec::new())?;
-    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = rcgen::KeyPair::generate()?;
-    fs::write(scratch.file("ca.pem"), parameters.self_signed(&key)?.pem())?;
-    let issuer = Issuer::new(parameters, key);
-    for (name, subject) in [("server", "127.0.0.1"), ("router", "router.example")] {
-        let key = rcgen::KeyPair::generate()?;
-        let certificate = CertificateParams::new(vec![subject.to_owned()])?.signed_by(&key, &issuer)?;
-        fs::write(scratch.file(&format!("{name}.pem")), certificate.pem())?;
-        keep(&scratch.file(&format!("{name}.key")), &key.serialize_pem())?;
-    }
+    certify(scratch.path())?;
     let mut server = Server::start(scratch.path(), "")?;
     server.talk()?.stream("CREATE", SUBJECT, &json!({}))?;
     server.kill()?;

@@ -3,29 +3,14 @@
 mod login;
 mod proxy;
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    ops::RangeInclusive,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fs, ops::RangeInclusive, path::Path, process::ExitCode, thread, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use weir_config::Config;
-use weir_deliver::{
-    sink::{Outbox, open},
-    spool::{Limits, root::SpoolRoot},
-};
-use weir_report::{Encoded, SinkMetrics};
 use weir_tests::{
     clock,
-    collecting::report,
     nats::{Message, Server, TIMEOUT, Talk, free_address, requirements},
+    router::{Router, answers, encoded, id, line},
     scratch::Scratch,
     trial::{needed, run, trial},
 };
@@ -59,78 +44,9 @@ fn main() -> ExitCode {
 /// The subject of the tests.
 const SUBJECT: &str = "weir.reports";
 
-/// Sinks with their spools.
-struct Router {
-    sinks: Vec<Outbox>,
-    spool: PathBuf,
-}
-
-impl Router {
-    /// A router with one sink, which sends to a server, with these settings besides.
-    fn new(folder: &Path, server: &Server, settings: &str) -> Result<Self> {
-        Self::with(folder, &format!("{{type: nats, url: \"nats://{}\", queue: 4096, {settings}}}", server.address()))
-    }
-
-    /// A router with these sinks.
-    fn with(folder: &Path, sinks: &str) -> Result<Self> {
-        let spool = folder.join("spool");
-        let text = format!("spool: {{path: {}, fsync: never}}\nsinks: [{sinks}]", spool.display());
-        let config = Config::parse(&text, "weir.yaml")?;
-        let place = SpoolRoot::take(&spool, Limits::of(&config.spool))?;
-        let sinks = open(&config.sinks, Some(&place), false)?;
-        Ok(Self { sinks, spool })
-    }
-
-    fn offer(&self, numbers: RangeInclusive<u64>) {
-        for number in numbers {
-            self.offer_one(&encoded(number, 0));
-        }
-    }
-
-    fn offer_one(&self, report: &Encoded) {
-        for sink in &self.sinks {
-            sink.offer(report.clone());
-        }
-    }
-
-    fn metrics(&self) -> SinkMetrics {
-        self.sinks[0].metrics()
-    }
-
-    /// Waits until the first sink has delivered this many.
-    fn wait_for(&self, delivered: u64) -> Result<()> {
-        let waited = clock::wait_for(&format!("{delivered} delivered reports"), TIMEOUT, || {
-            Ok((self.metrics().delivered >= delivered).then_some(()))
-        });
-        waited.with_context(|| format!("{:?}", self.metrics()))
-    }
-
-    /// Waits until the error of the first sink's last attempt contains `part`.
-    fn wait_for_error(&self, part: &str) -> Result<String> {
-        let waited =
-            clock::wait_for(part, TIMEOUT, || Ok(self.metrics().last_error.filter(|said| said.contains(part))));
-        waited.with_context(|| format!("{:?}", self.metrics()))
-    }
-}
-
-/// The report with this number, with an extra field of `padding` bytes.
-fn encoded(number: u64, padding: usize) -> Encoded {
-    let mut line = line(number);
-    if padding > 0 {
-        line.truncate(line.len() - 1);
-        line += &format!(",\"padding\":\"{}\"}}", "x".repeat(padding));
-    }
-    line.push('\n');
-    Encoded { id: id(number), line: Arc::from(line.as_bytes()) }
-}
-
-/// A report with an id as weir makes it: its run has eight digits.
-fn line(number: u64) -> String {
-    report(number).replace("b41d", "0000b41d")
-}
-
-fn id(number: u64) -> String {
-    format!("7f3c9a52/0000b41d/{number}")
+/// A router with one sink, which sends to a server, with these settings besides.
+fn router(folder: &Path, server: &Server, settings: &str) -> Result<Router> {
+    Router::with(folder, &format!("{{type: nats, url: \"nats://{}\", queue: 4096, {settings}}}", server.address()))
 }
 
 /// Whether the stream has exactly these reports, each once, in order, and as they were.
@@ -154,7 +70,7 @@ fn with_stream(settings: &Value) -> Result<(Scratch, Server, Talk)> {
 
 fn a_report_is_a_message_under_its_id() -> Result<()> {
     let (scratch, server, mut talk) = with_stream(&json!({"subjects": ["edge.*"]}))?;
-    let router = Router::new(scratch.path(), &server, "subject: edge.weir")?;
+    let router = router(scratch.path(), &server, "subject: edge.weir")?;
     router.offer(1..=150);
     router.wait_for(150)?;
     let messages = talk.messages()?;
@@ -175,7 +91,7 @@ fn each_comes_once_and_in_order_however_it_dies() -> Result<()> {
     const REPORTS: u64 = 600;
     let (scratch, mut server, talk) = with_stream(&json!({}))?;
     drop(talk);
-    let router = Router::new(scratch.path(), &server, "timeout: 1s")?;
+    let router = router(scratch.path(), &server, "timeout: 1s")?;
     thread::scope(|scope| -> Result<()> {
         scope.spawn(|| {
             for number in 1..=REPORTS {
@@ -202,9 +118,9 @@ fn a_lost_acknowledgement_makes_no_duplicate() -> Result<()> {
     let (scratch, server, mut talk) = with_stream(&json!({}))?;
     let address = free_address()?;
     let sink = format!("{{type: nats, url: \"nats://{address}\", timeout: 500ms, queue: 4096}}");
-    let router =
+    let new =
         || clock::wait_for("the end of the sink before", TIMEOUT, || Ok(Router::with(scratch.path(), &sink).ok()));
-    let first = router()?;
+    let first = new()?;
     first.offer(1..=REPORTS);
     clock::wait_for("all on disk", TIMEOUT, || {
         Ok(first.metrics().spool.is_some_and(|spool| spool.reports == REPORTS).then_some(()))
@@ -214,13 +130,13 @@ fn a_lost_acknowledgement_makes_no_duplicate() -> Result<()> {
     // All of them are sent at once and stored, but neither this sink nor the next one gets an acknowledgement.
     let proxy = Proxy::start(address, server.address())?;
     for _ in 0..2 {
-        let deaf = router()?;
+        let deaf = new()?;
         deaf.wait_for_error("no stream has acknowledged it within")?;
         clock::wait_for("the stream to have them", TIMEOUT, || Ok((talk.count()? == REPORTS).then_some(())))?;
         ensure!(deaf.metrics().delivered == 0, "nothing was acknowledged: {:?}", deaf.metrics());
     }
     proxy.let_through();
-    let last = router()?;
+    let last = new()?;
     last.wait_for(REPORTS)?;
     last.offer(REPORTS + 1..=REPORTS + 1);
     last.wait_for(REPORTS + 1)?;
@@ -256,7 +172,7 @@ fn a_server_that_is_down_holds_no_other_sink_up() -> Result<()> {
 fn a_stream_that_is_missing_is_asked_for() -> Result<()> {
     let scratch = Scratch::new()?;
     let server = Server::start(scratch.path(), "")?;
-    let router = Router::new(scratch.path(), &server, "")?;
+    let router = router(scratch.path(), &server, "")?;
     router.offer(1..=5);
     let said = router.wait_for_error("no JetStream stream takes the subject \"weir.reports\"")?;
     ensure!(said.contains("nats stream add") && !said.contains("without JetStream"), "{said}");
@@ -269,7 +185,7 @@ fn a_stream_that_is_missing_is_asked_for() -> Result<()> {
 fn a_server_without_jetstream_is_named() -> Result<()> {
     let scratch = Scratch::new()?;
     let server = Server::start(scratch.path(), "jetstream: false")?;
-    let router = Router::new(scratch.path(), &server, "")?;
+    let router = router(scratch.path(), &server, "")?;
     router.offer(1..=1);
     router.wait_for_error("this server says that it runs without JetStream").map(drop)
 }
@@ -280,7 +196,7 @@ fn a_report_that_is_too_large_is_put_aside() -> Result<()> {
     let server = Server::start(scratch.path(), &format!("max_payload: {LARGEST}"))?;
     let mut talk = server.talk()?;
     talk.stream("CREATE", SUBJECT, &json!({}))?;
-    let router = Router::new(scratch.path(), &server, "")?;
+    let router = router(scratch.path(), &server, "")?;
     // As the protocol counts them (HPUB): headers and payload.
     let sized = |number: u64, bytes: usize| {
         let headers = format!("NATS/1.0\r\nNats-Msg-Id: {}\r\nContent-Type: application/json\r\n\r\n", id(number));
@@ -317,23 +233,9 @@ fn a_report_that_is_too_large_is_put_aside() -> Result<()> {
     Ok(())
 }
 
-/// All answers of refused reports in a folder of spools.
-fn answers(spool: &Path) -> Result<String> {
-    let mut all = String::new();
-    for folder in fs::read_dir(spool)?.filter_map(Result::ok).filter(|entry| entry.path().is_dir()) {
-        for file in fs::read_dir(folder.path())? {
-            let path = file?.path();
-            if path.extension().is_some_and(|extension| extension == "answer") {
-                all += &fs::read_to_string(path)?;
-            }
-        }
-    }
-    Ok(all)
-}
-
 fn a_full_stream_is_tried_again() -> Result<()> {
     let (scratch, server, mut talk) = with_stream(&json!({"max_msgs": 3}))?;
-    let router = Router::new(scratch.path(), &server, "")?;
+    let router = router(scratch.path(), &server, "")?;
     router.offer(1..=8);
     router.wait_for_error("the stream does not take it now: maximum messages exceeded")?;
     talk.stream("UPDATE", SUBJECT, &json!({"max_msgs": 100}))?;
@@ -352,7 +254,7 @@ fn a_connection_stays_while_nothing_is_sent() -> Result<()> {
         let answer = weir_tests::collecting::say(monitor, b"GET /varz HTTP/1.0\r\nHost: x\r\n\r\n", b"")?;
         answer.body[what].as_u64().with_context(|| format!("{what} of {answer:?}"))
     };
-    let router = Router::new(scratch.path(), &server, "")?;
+    let router = router(scratch.path(), &server, "")?;
     router.offer(1..=1);
     router.wait_for(1)?;
     let before = number("total_connections")?;

@@ -6,8 +6,8 @@
 //! them; [`story`] is the demo's traffic. [`captures`] finds captures of real networks. [`netns`] builds small networks
 //! out of namespaces, [`forwarded`] sends numbered packets through their router, [`route`] as many as it forwards, and
 //! [`daemon`] runs the real weir in them. [`foreign`] is an XDP program beside weir's. [`collector`] receives what it
-//! reports, and [`collecting`] runs the real one; [`nats`] runs a server and reads its stream; [`trial`] ignores a test
-//! that lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real
+//! reports, and [`collecting`] runs the real one; [`nats`] and [`kafka`] run a server and read what it stores, and
+//! [`router`] is sinks that send to it; [`trial`] ignores a test that lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real
 //! browser, [`tmux`] a real terminal, which [`colours`] draws; [`prometheus`] is a real Prometheus, and [`grafana`]
 //! reads the dashboards.
 //!
@@ -30,6 +30,7 @@ pub mod forwarded;
 pub mod grafana;
 pub mod inject;
 pub mod judge;
+pub mod kafka;
 pub mod livegen;
 pub mod nats;
 pub mod netns;
@@ -39,6 +40,7 @@ pub mod pcap;
 pub mod prometheus;
 pub mod quiet;
 pub mod route;
+pub mod router;
 pub mod scratch;
 pub mod story;
 pub mod table;

@@ -88,11 +88,12 @@ fn names(stand_ins: &mut StandIns, config: &Config, host: &str) {
     for network in networks {
         stand_ins.add("network", &network.name);
     }
-    let hosts = sinks.iter().filter_map(|sink| match &sink.target {
-        Target::Http(http) | Target::Otlp(http) => http.url.host(),
-        Target::Ipfix(ipfix) => Some(ipfix.address.host.as_str()),
-        Target::Nats(nats) => Some(nats.url.host.as_str()),
-        Target::Stdout | Target::File(_) => None,
+    let hosts = sinks.iter().flat_map(|sink| match &sink.target {
+        Target::Http(http) | Target::Otlp(http) => http.url.host().into_iter().collect(),
+        Target::Ipfix(ipfix) => vec![ipfix.address.host.as_str()],
+        Target::Nats(nats) => vec![nats.url.host.as_str()],
+        Target::Kafka(kafka) => kafka.brokers.iter().map(|broker| broker.host.as_str()).collect(),
+        Target::Stdout | Target::File(_) => Vec::new(),
     });
     let hosts = hosts.chain(alerts.webhook.iter().filter_map(|webhook| webhook.url.host()));
     for host in hosts {
@@ -111,6 +112,15 @@ mod tests {
         let mut stand_ins = StandIns::default();
         names(&mut stand_ins, &config, "core7");
         assert_eq!(stand_ins.text("nats:nats.example:4222/weir.reports"), "nats:collector-1:4222/weir.reports");
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn each_broker_has_a_stand_in() {
+        let config = Config::parse("sinks: [{type: kafka, brokers: [k1.example, k2.example]}]", "weir.yaml").unwrap();
+        let mut stand_ins = StandIns::default();
+        names(&mut stand_ins, &config, "core7");
+        assert_eq!(stand_ins.text("k1.example:9092 k2.example:9092"), "collector-1:9092 collector-2:9092");
     }
 
     #[test]

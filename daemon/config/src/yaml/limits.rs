@@ -192,10 +192,16 @@ pub const DOMAIN: RangeInclusive<u64> = 0..=u32::MAX as u64;
 /// Bytes of a NATS sink's subject: servers accept a line of 4096 bytes with two subjects in it.
 pub const NATS_SUBJECT_BYTES: RangeInclusive<usize> = 1..=255;
 
-/// Bytes of a NATS user's name.
-pub const NATS_USER_BYTES: RangeInclusive<usize> = 1..=255;
+/// Bytes of the name of a user of a Kafka or NATS sink.
+pub const USER_BYTES: RangeInclusive<usize> = 1..=255;
 
-/// How long an HTTP or NATS sink waits for its collector.
+/// Brokers of a Kafka sink: one that answers names all others.
+pub const KAFKA_BROKERS_MAX: usize = 16;
+
+/// Bytes of a Kafka topic's name: what brokers accept.
+pub const KAFKA_TOPIC_BYTES: RangeInclusive<usize> = 1..=249;
+
+/// How long an HTTP, Kafka or NATS sink waits for its collector.
 pub const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=seconds(60);
 
 /// Headers of an HTTP sink: as many as common servers still accept.

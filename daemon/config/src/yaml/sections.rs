@@ -7,7 +7,7 @@ use std::{borrow::Cow, path::Path};
 
 use weir_system::sandbox::{Files, Places, SandboxConfig};
 
-use super::{Config, File, HashKey, Http, Interface, Mode, Nats, Target, Tls};
+use super::{Config, File, HashKey, Http, Interface, Kafka, Mode, Nats, Target, Tls};
 use crate::names::GeoFiles;
 
 /// What was decided when weir started, and cannot change.
@@ -166,6 +166,13 @@ fn access_of_sinks(config: &Config, _: Option<&Path>, wanted: &mut SandboxConfig
                 files.reads(&setting("token_file"), token_file);
                 files.reads(&setting("header_files"), header_files.iter().map(|(_, file)| file));
                 access_of_tls(files, &setting("tls"), tls);
+            }
+            Target::Kafka(kafka) => {
+                let Kafka { sasl, tls, .. } = &**kafka;
+                files.reads(&setting("sasl.password_file"), sasl.iter().map(|sasl| &sasl.password_file));
+                if let Some(tls) = tls {
+                    access_of_tls(files, &setting("tls"), tls);
+                }
             }
             Target::Nats(nats) => {
                 let Nats { credentials_file, token_file, password_file, tls, .. } = &**nats;

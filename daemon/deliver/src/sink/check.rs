@@ -30,8 +30,13 @@ pub(super) fn check_one(target: &Target) -> Result<Result<(), String>, OpenError
         }
         #[cfg(feature = "nats")]
         Target::Nats(nats) => {
-            super::Nats::new(nats).map_err(OpenError::Nats)?;
+            super::Nats::new(nats)?;
             super::nats::check_secrets(nats)
+        }
+        #[cfg(feature = "kafka")]
+        Target::Kafka(kafka) => {
+            super::Kafka::new(kafka)?;
+            super::kafka::check_secrets(kafka)
         }
         _ => Ok(()),
     })

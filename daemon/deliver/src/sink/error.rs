@@ -24,12 +24,18 @@ pub enum OpenError {
     /// A file with a secret cannot be used.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// The certificates or the key of the NATS sink cannot be used.
-    #[cfg(feature = "nats")]
-    #[error("cannot open the nats sink")]
-    Nats(#[source] super::nats::TlsError),
+    /// The certificates or the key of a Kafka or NATS sink cannot be used.
+    #[cfg(any(feature = "kafka", feature = "nats"))]
+    #[error("cannot open the {name} sink")]
+    Tls {
+        /// The sink.
+        name: &'static str,
+        /// The cause.
+        #[source]
+        source: super::client::TlsError,
+    },
     /// This weir was built without the sink. The configuration check reports that earlier.
-    #[cfg(not(all(feature = "nats", feature = "otlp")))]
+    #[cfg(not(all(feature = "kafka", feature = "nats", feature = "otlp")))]
     #[error("this weir was built without the {0} sink")]
     NotBuilt(&'static str),
 }

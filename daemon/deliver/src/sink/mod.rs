@@ -2,10 +2,14 @@
 //! the measurement.
 
 mod check;
+#[cfg(any(feature = "kafka", feature = "nats"))]
+mod client;
 mod error;
 mod file;
 mod http;
 mod ipfix;
+#[cfg(feature = "kafka")]
+mod kafka;
 #[cfg(feature = "nats")]
 mod nats;
 mod open;
@@ -23,6 +27,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[cfg(feature = "kafka")]
+pub use self::kafka::Kafka;
 #[cfg(feature = "nats")]
 pub use self::nats::Nats;
 #[cfg(feature = "otlp")]

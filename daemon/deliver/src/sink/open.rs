@@ -34,9 +34,13 @@ fn open_one(sink: &config::Sink, spool: Option<(&SpoolRoot, &str)>, has_tables: 
         #[cfg(not(feature = "otlp"))]
         Target::Otlp(_) => return Err(OpenError::NotBuilt("otlp")),
         #[cfg(feature = "nats")]
-        Target::Nats(nats) => ("nats", Box::new(super::Nats::new(nats).map_err(OpenError::Nats)?)),
+        Target::Nats(nats) => ("nats", Box::new(super::Nats::new(nats)?)),
         #[cfg(not(feature = "nats"))]
         Target::Nats(_) => return Err(OpenError::NotBuilt("nats")),
+        #[cfg(feature = "kafka")]
+        Target::Kafka(kafka) => ("kafka", Box::new(super::Kafka::new(kafka)?)),
+        #[cfg(not(feature = "kafka"))]
+        Target::Kafka(_) => return Err(OpenError::NotBuilt("kafka")),
     };
     if let Err(why) = check_one(&sink.target)? {
         warn!(sink = target.name(), "{why}: reports wait until that is fixed");

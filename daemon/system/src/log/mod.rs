@@ -37,8 +37,8 @@ use crate::clock;
 /// The variable that selects which lines are logged: `debug`, `weir=trace`, ...
 const FILTER: &str = "WEIR_LOG";
 
-/// The default selection. The NATS client is off, because the NATS sink itself reports failures.
-const LINES: &str = "info,async_nats=off";
+/// The default selection. The clients of Kafka and NATS are off, because their sinks report failures.
+const LINES: &str = "info,async_nats=off,rskafka=off";
 
 /// The style of lines since [`begin`].
 static STYLE: OnceLock<Style> = OnceLock::new();
@@ -146,7 +146,9 @@ mod tests {
         let (default, mistake) = filter("");
         assert_eq!(mistake, None);
         assert!(enables(&default, "weir::sink", Level::INFO) && !enables(&default, "weir::sink", Level::DEBUG));
-        assert!(!enables(&default, "async_nats", Level::ERROR));
+        for client in ["async_nats", "rskafka::connection"] {
+            assert!(!enables(&default, client, Level::ERROR), "{client}");
+        }
         let (wanted, mistake) = filter("weir=trace,warn");
         assert_eq!(mistake, None);
         assert!(enables(&wanted, "weir::sink", Level::TRACE) && !enables(&wanted, "rustls", Level::INFO));

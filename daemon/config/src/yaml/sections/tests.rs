@@ -79,6 +79,16 @@ fn secrets_of_nats_are_among_them() {
     assert_eq!(config.files(None).read, expected);
 }
 
+#[test]
+#[cfg(feature = "kafka")]
+fn secrets_of_kafka_are_among_them() {
+    let sink = "{type: kafka, brokers: [k], sasl: {user: weir, password_file: /f/password}, tls: {ca_file: /f/ca}}";
+    let config = Config::parse(&format!("sinks: [{sink}]"), "weir.yaml").unwrap();
+    let expected = [("sasl.password_file", "/f/password"), ("tls.ca_file", "/f/ca")];
+    let expected = expected.map(|(name, path)| (format!("sinks[0].{name}"), PathBuf::from(path)));
+    assert_eq!(config.files(None).read, expected);
+}
+
 const STARTED: Started = Started {
     has_programs: true,
     can_sample: false,

@@ -128,20 +128,21 @@ pub(super) fn ipfix(s: &mut Section<'_>) -> Option<Ipfix> {
     let timeout = s.get("timeout", Ipfix::TIMEOUT, |f| f.duration(TIMEOUT));
     let view = s.get("view", Standard::Flows.name().to_owned(), |f| f.text().map(str::to_owned));
     let domain = s.get("domain", 1, |f| f.count(DOMAIN).and_then(|domain| domain.try_into().ok()));
-    let address = s.require("address", "the collector, such as collector:4739", |f| address(&f))?;
+    let address =
+        s.require("address", "the collector, such as collector:4739", |f| address(&f, PORT, "collector:4739"))?;
     Some(Ipfix { address, transport, timeout, view, domain })
 }
 
 /// Reads a name or an address, with or without a port.
-fn address(field: &Field<'_>) -> Option<Address> {
+pub(super) fn address(field: &Field<'_>, default_port: u16, example: &str) -> Option<Address> {
     let text = field.text()?;
     let is_name = |host: &str| !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
     let (host, port) = if let Ok(address) = text.parse::<IpAddr>() {
-        (address.to_string(), Some(PORT))
+        (address.to_string(), Some(default_port))
     } else {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) => (host, port.parse().ok().filter(|port| *port != 0)),
-            None => (text, Some(PORT)),
+            None => (text, Some(default_port)),
         };
         match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
             Some(inner) if inner.parse::<std::net::Ipv6Addr>().is_ok() => (inner.to_owned(), port),
@@ -151,7 +152,7 @@ fn address(field: &Field<'_>) -> Option<Address> {
     };
     let Some(port) = port else {
         field.refuse(format!(
-            "{:?} is not a host with a port, such as collector:4739 or [2001:db8::1]:4739",
+            "{:?} is not a host with a port, such as {example} or [2001:db8::1]:{default_port}",
             short(text)
         ));
         return None;
@@ -159,6 +160,6 @@ fn address(field: &Field<'_>) -> Option<Address> {
     Some(Address { host, port })
 }
 
-fn write_address<S: Serializer>(address: &Address, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn write_address<S: Serializer>(address: &Address, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(address)
 }

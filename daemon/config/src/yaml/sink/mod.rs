@@ -3,6 +3,7 @@
 mod file;
 mod http;
 mod ipfix;
+mod kafka;
 mod nats;
 mod otlp;
 
@@ -12,11 +13,12 @@ use serde::Serialize;
 
 pub(super) use self::http::{headers, url, write_headers};
 pub use self::ipfix::FIELDS as IPFIX_FIELDS;
-use self::{file::file, http::http, ipfix::ipfix, nats::nats, otlp::otlp};
+use self::{file::file, http::http, ipfix::ipfix, kafka::kafka, nats::nats, otlp::otlp};
 pub use self::{
     file::{File, rotated},
     http::{Compress, Http, Tls},
     ipfix::{Address, Ipfix, Transport},
+    kafka::{Kafka, Mechanism, Sasl},
     nats::{Nats, NatsUrl},
 };
 use super::{
@@ -96,6 +98,8 @@ pub enum Target {
     Otlp(Box<Http>),
     /// A subject of a NATS server. A JetStream stream stores reports that are published there.
     Nats(Box<Nats>),
+    /// A topic of a Kafka cluster.
+    Kafka(Box<Kafka>),
 }
 
 impl Sink {
@@ -112,7 +116,7 @@ impl Target {
         match self {
             Self::Http(http) => Some(http),
             Self::Otlp(http) => Some(http),
-            Self::Stdout | Self::File(_) | Self::Ipfix(_) | Self::Nats(_) => None,
+            Self::Stdout | Self::File(_) | Self::Ipfix(_) | Self::Nats(_) | Self::Kafka(_) => None,
         }
     }
 
@@ -120,7 +124,7 @@ impl Target {
     pub const fn translates(&self) -> bool {
         match self {
             Self::Ipfix(_) | Self::Otlp(_) => true,
-            Self::Stdout | Self::File(_) | Self::Http(_) | Self::Nats(_) => false,
+            Self::Stdout | Self::File(_) | Self::Http(_) | Self::Nats(_) | Self::Kafka(_) => false,
         }
     }
 
@@ -142,6 +146,7 @@ impl Target {
             }
             Self::Otlp(http) => Some(format!("otlp:{}", http.place())),
             Self::Nats(nats) => Some(nats.place()),
+            Self::Kafka(kafka) => Some(kafka.place()),
         }
     }
 
@@ -166,15 +171,17 @@ enum Kind {
     File,
     Http,
     Ipfix,
+    Kafka,
     Nats,
     Otlp,
 }
 
-const KINDS: [(&str, Kind); 6] = [
+const KINDS: [(&str, Kind); 7] = [
     ("stdout", Kind::Stdout),
     ("file", Kind::File),
     ("http", Kind::Http),
     ("ipfix", Kind::Ipfix),
+    ("kafka", Kind::Kafka),
     ("nats", Kind::Nats),
     ("otlp", Kind::Otlp),
 ];
@@ -183,6 +190,7 @@ impl Kind {
     /// Whether this build includes it. If not, notes a mistake at its name.
     fn is_built(self, field: &Field<'_>) -> bool {
         let (is_built, feature, name) = match self {
+            Self::Kafka => (cfg!(feature = "kafka"), "kafka", "Kafka"),
             Self::Nats => (cfg!(feature = "nats"), "nats", "NATS"),
             Self::Otlp => (cfg!(feature = "otlp"), "otlp", "OTLP"),
             Self::Stdout | Self::File | Self::Http | Self::Ipfix => return true,
@@ -226,7 +234,7 @@ pub(super) fn addresses(field: &Field<'_>) -> Option<Addresses> {
 fn sink(s: &mut Section<'_>) -> Option<Sink> {
     let queue = s.get("queue", Sink::QUEUE, |f| f.size(QUEUE));
     let addresses = s.get("addresses", Addresses::default(), |f| addresses(&f));
-    let kind = s.require("type", "stdout, file, http, ipfix, nats or otlp", |f| {
+    let kind = s.require("type", "stdout, file, http, ipfix, kafka, nats or otlp", |f| {
         f.choice(&KINDS).filter(|kind| kind.is_built(&f))
     });
     let Some(kind) = kind else {
@@ -238,6 +246,7 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
         Kind::File => Target::File(file(s)?),
         Kind::Http => Target::Http(http(s)?.into()),
         Kind::Ipfix => Target::Ipfix(ipfix(s)?),
+        Kind::Kafka => Target::Kafka(kafka(s)?.into()),
         Kind::Nats => Target::Nats(nats(s)?.into()),
         Kind::Otlp => Target::Otlp(otlp(s)?.into()),
     };

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::{
     super::{
-        limits::{NATS_SUBJECT_BYTES, NATS_USER_BYTES, TIMEOUT},
+        limits::{NATS_SUBJECT_BYTES, TIMEOUT, USER_BYTES},
         section::{Field, Section},
         units,
     },
@@ -166,12 +166,12 @@ fn subject(field: &Field<'_>) -> Option<String> {
     None
 }
 
-fn user(field: &Field<'_>) -> Option<String> {
+pub(super) fn user(field: &Field<'_>) -> Option<String> {
     let user = field.text()?;
-    if NATS_USER_BYTES.contains(&user.len()) && !user.contains(char::is_control) {
+    if USER_BYTES.contains(&user.len()) && !user.contains(char::is_control) {
         return Some(user.to_owned());
     }
-    let (least, most) = NATS_USER_BYTES.into_inner();
+    let (least, most) = USER_BYTES.into_inner();
     field.refuse(format!("a user's name has {least} to {most} bytes, and no control characters"));
     None
 }

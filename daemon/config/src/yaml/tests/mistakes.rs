@@ -245,17 +245,17 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "sinks:\n  - type: stdout\n    url: x\n  - queue: 5\n    path: x\n  - tpye: http",
         &[
             "3:5: sinks[0].url: unknown key (known here: queue, addresses, type)",
-            "4:5: sinks[1].type: is missing: stdout, file, http, ipfix, nats or otlp",
+            "4:5: sinks[1].type: is missing: stdout, file, http, ipfix, kafka, nats or otlp",
             "6:5: sinks[2].tpye: unknown key, did you mean type?",
         ],
     ),
     (
-        "sinks: [{type: file}, {type: file, path: ''}, {type: http}, {type: kafka, topic: x}]",
+        "sinks: [{type: file}, {type: file, path: ''}, {type: http}, {type: amqp, topic: x}]",
         &[
             "1:9: sinks[0].path: is missing: the file to append to",
             "1:42: sinks[1].path: not a path: it is empty or contains a NUL byte",
             "1:47: sinks[2].url: is missing: the collector, such as http://collector:8080/weir",
-            "1:68: sinks[3].type: expected one of stdout, file, http, ipfix, nats, otlp, found the text \"kafka\"",
+            "1:68: sinks[3].type: expected one of stdout, file, http, ipfix, kafka, nats, otlp, found the text \"amqp\"",
         ],
     ),
     (

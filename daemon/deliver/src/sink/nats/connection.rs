@@ -1,18 +1,16 @@
 //! A connection to a NATS server, and the thread that drives it.
 
 use std::{
-    convert::Infallible,
     future,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
     time::Duration,
 };
 
 use async_nats::{
-    Client, ConnectOptions, Event, HeaderMap, ServerInfo,
+    Client, ConnectError, ConnectOptions, Event, HeaderMap, ServerInfo,
     connection::State,
     jetstream::{
         self,
@@ -21,16 +19,14 @@ use async_nats::{
         publish::PublishAck,
     },
 };
-use crossbeam::channel::{self, Receiver, RecvTimeoutError};
-use tokio::{
-    runtime::{Builder, Handle},
-    sync::{oneshot, watch},
-    time,
-};
+use tokio::sync::watch;
 use weir_config::Nats;
 
-use super::{BATCH, login::login, quoted, tls, unavailable};
-use crate::sink::DeliveryError;
+use super::{BATCH, login::login};
+use crate::sink::{
+    DeliveryError,
+    client::{Driver, quoted, tls, unavailable},
+};
 
 /// A connection for one purpose that never reconnects by itself: it would use old secrets, and messages of an abandoned
 /// attempt could mix with those of the next one.
@@ -41,42 +37,6 @@ pub(super) struct Connection {
     /// The first problem: an error of the server, or the end of the connection.
     trouble: watch::Receiver<Option<String>>,
     driver: Driver,
-}
-
-/// The thread that drives a connection, also between deliveries: it answers the server's pings.
-#[derive(Debug)]
-pub(super) struct Driver {
-    handle: Handle,
-    /// Dropping it ends the thread, once the name of the server has been looked up.
-    stop: Option<oneshot::Sender<Infallible>>,
-    ended: Receiver<Infallible>,
-}
-
-impl Driver {
-    fn start() -> std::io::Result<Self> {
-        // Only name lookups block.
-        let runtime = Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .max_blocking_threads(1)
-            .thread_name("nats-name")
-            .build()?;
-        let handle = runtime.handle().clone();
-        let (stop, stopped) = oneshot::channel();
-        let (here, ended) = channel::bounded::<Infallible>(0);
-        thread::Builder::new().name("nats".to_owned()).spawn(move || {
-            // The receiver ends with an error, because nothing is ever sent.
-            let _ = runtime.block_on(stopped);
-            drop(runtime);
-            drop(here);
-        })?;
-        Ok(Self { handle, stop: Some(stop), ended })
-    }
-
-    /// Whether the thread has ended, or ends within this time.
-    pub fn has_ended(&self, within: Duration) -> bool {
-        self.ended.recv_timeout(within) == Err(RecvTimeoutError::Disconnected)
-    }
 }
 
 impl Connection {
@@ -91,23 +51,23 @@ impl Connection {
         } else {
             options
         };
-        let mut driver = Driver::start().map_err(|error| failed(error.to_string()))?;
-        let connecting = time_out(within, options.connect(settings.url.to_string()));
-        let client = match driver.handle.block_on(connecting) {
-            Some(Ok(client)) => client,
+        let mut driver = Driver::start("nats").map_err(|error| failed(error.to_string()))?;
+        let connecting = async {
+            let client = options.connect(settings.url.to_string()).await?;
+            // Each delivery has its own, earlier deadline.
+            let stream = ContextBuilder::new().timeout(2 * settings.timeout).max_ack_inflight(BATCH);
+            Ok::<_, ConnectError>((stream.build(client.clone()), client))
+        };
+        let (stream, client) = match driver.block_on(within, connecting) {
+            Some(Ok(both)) => both,
             failure => {
-                driver.stop = None;
+                driver.stop();
                 *last = Some(driver);
                 return Err(failed(match failure {
                     Some(Err(error)) => error.to_string(),
-                    _ => format!("no answer within {within:?}"),
+                    _ => format!("no answer within {:?}", settings.timeout),
                 }));
             }
-        };
-        let stream = {
-            let _entered = driver.handle.enter();
-            // Each delivery has its own, earlier deadline.
-            ContextBuilder::new().timeout(2 * settings.timeout).max_ack_inflight(BATCH).build(client.clone())
         };
         Ok(Self { client, stream, trouble, driver })
     }
@@ -158,15 +118,14 @@ impl Connection {
             }
         };
         driver
-            .handle
-            .block_on(time_out(within, answered))
+            .block_on(within, answered)
             .unwrap_or_else(|| Err(format!("no stream has acknowledged it within {within:?}")))
     }
 
     /// Closes the connection. Data that was not sent yet is never sent.
     pub fn close(self) -> Driver {
         let mut driver = self.driver;
-        driver.stop = None;
+        driver.stop();
         driver
     }
 }
@@ -198,8 +157,4 @@ fn options(within: Duration, said: watch::Sender<Option<String>>) -> ConnectOpti
             });
             future::ready(())
         })
-}
-
-async fn time_out<T>(within: Duration, work: impl Future<Output = T>) -> Option<T> {
-    time::timeout(within, work).await.ok()
 }

@@ -2,12 +2,8 @@
 
 mod connection;
 mod login;
-mod tls;
 
-use std::{
-    error::Error,
-    time::{Duration, Instant},
-};
+use std::{error::Error, time::Instant};
 
 use async_nats::{
     HeaderMap,
@@ -18,17 +14,17 @@ use async_nats::{
     },
 };
 use weir_config as config;
-use weir_system::text::visible;
 
-use self::connection::{Connection, Driver};
-pub use self::tls::TlsError;
-use super::{DeliveryError, Sink, now};
+use self::connection::Connection;
+use super::{
+    DeliveryError, OpenError, Sink,
+    client::{self, Driver, left, quoted, tls, unavailable},
+    now,
+};
 use crate::spool::Item;
 
 /// Maximum number of messages in flight.
 const BATCH: usize = 100;
-/// How many characters of a server's message are quoted in an error: enough for a sentence.
-const QUOTED_MAX: usize = 200;
 /// The frame of a message's headers, and the overhead of each header.
 const HEADERS_FRAME: usize = "NATS/1.0\r\n\r\n".len();
 const HEADER_FRAME: usize = ": \r\n".len();
@@ -53,9 +49,9 @@ impl Nats {
     ///
     /// # Errors
     /// A file with certificates or a key cannot be used.
-    pub fn new(settings: &config::Nats) -> Result<Self, TlsError> {
+    pub fn new(settings: &config::Nats) -> Result<Self, OpenError> {
         if settings.url.is_tls {
-            tls::config(&settings.tls)?;
+            tls::config(&settings.tls).map_err(|source| OpenError::Tls { name: "nats", source })?;
         }
         Ok(Self { settings: settings.clone(), connection: None, last: None })
     }
@@ -66,11 +62,7 @@ impl Nats {
             self.hang_up();
         }
         if self.connection.is_none() {
-            // One attempt at a time, however long a name server takes.
-            if self.last.take_if(|last| last.has_ended(left(until))).is_none() && self.last.is_some() {
-                let host = &self.settings.url.host;
-                return Err(unavailable(format!("the last attempt still looks up the address of {host}")));
-            }
+            client::wait_for_last(&mut self.last, until, &self.settings.url.host)?;
             self.connection = Some(Connection::open(&self.settings, left(until), &mut self.last)?);
         }
         self.connection.as_mut().ok_or_else(|| unavailable("there is no connection".to_owned()))
@@ -197,17 +189,4 @@ impl<'a> Message<'a> {
         let headers: usize = headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_FRAME).sum();
         HEADERS_FRAME + headers + self.payload.len()
     }
-}
-
-fn left(until: Instant) -> Duration {
-    until.saturating_duration_since(now())
-}
-
-const fn unavailable(message: String) -> DeliveryError {
-    DeliveryError::unavailable(message)
-}
-
-/// Quotes the server's words in one line that is safe to print on a terminal.
-fn quoted(text: &str) -> String {
-    text.chars().map(visible).take(QUOTED_MAX).collect()
 }

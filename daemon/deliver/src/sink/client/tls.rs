@@ -1,9 +1,9 @@
-//! Which authorities a connection to a NATS server trusts, and weir's own certificate: as with HTTPS.
+//! Which authorities a connection to a Kafka or NATS server trusts, and weir's own certificate: as with HTTPS.
 
 use std::sync::Arc;
 
-use async_nats::rustls::{
-    self, ClientConfig, RootCertStore,
+use rustls::{
+    ClientConfig, RootCertStore,
     crypto::ring::default_provider,
     pki_types::{CertificateDer, PrivateKeyDer},
 };
@@ -30,7 +30,7 @@ pub enum TlsError {
 /// # Errors
 ///
 /// A file cannot be used.
-pub(super) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Result<ClientConfig, TlsError> {
+pub(in crate::sink) fn config(Tls { ca_file, certificate_file, key_file }: &Tls) -> Result<ClientConfig, TlsError> {
     let builder =
         ClientConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;
     let builder = match ca_file {
