@@ -29,7 +29,11 @@ use weir_datapath::{
     ring_records,
     tap::{self, OWN_MAX},
 };
-use weir_deliver::{prometheus, sink::ENTRY_MESSAGES_BYTES, spool};
+use weir_deliver::{
+    prometheus,
+    sink::{ENTRY_MESSAGES_BYTES, KAFKA_ANSWER_BYTES},
+    spool,
+};
 use weir_measure::{lane::LATE_BYTES, open, question::Views, ranking::Ranked, shard::Shard};
 use weir_report::{REPORTS_KEPT, alerting::EVIDENCE_MAX, sketches};
 use weir_sketch::Seen;
@@ -56,6 +60,10 @@ const LISTED_BYTES: u64 = 2 * bytes_of::<Ranked<ViewKey>>();
 const BATCH_BYTES: u64 = 1 << 20;
 /// A delivery of a sink: as spooled, as JSON, and as a request body.
 const DELIVERY_COPIES: u64 = 3;
+/// The largest answer of a Kafka broker, as it came, read three times as large, with an earlier one and copies for later.
+const KAFKA_ANSWER_COPIES: u64 = 12;
+/// Copies of a delivery in a Kafka client, besides [`DELIVERY_COPIES`]: as records, and as a batch.
+const KAFKA_DELIVERY_COPIES: u64 = 2;
 /// An interface's ledger as OTLP messages, see [`ENTRY_MESSAGES_BYTES`].
 const INTERFACE_MESSAGES_BYTES: u64 = 64 << 10;
 /// An interface's ledger as JSON with bounds: thousands of packets for every reason, millions in total.
@@ -209,7 +217,9 @@ impl Memory {
                 .map(|sink| DELIVERY_COPIES * batch(&sink.target) + index)
                 .sum::<u64>()
                 + config.sinks.iter().filter(|sink| sink.target.translates()).count() as u64
-                    * (views.rows(interfaces) * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES),
+                    * (views.rows(interfaces) * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES)
+                + config.sinks.iter().filter(|sink| matches!(sink.target, Target::Kafka(_))).count() as u64
+                    * (KAFKA_ANSWER_COPIES * KAFKA_ANSWER_BYTES + KAFKA_DELIVERY_COPIES * (report + BATCH_BYTES)),
         }
     }
 
@@ -387,6 +397,17 @@ mod tests {
         };
         let ((otlp, rows), (http, _)) = (plan_of("otlp"), plan_of("http"));
         assert_eq!(otlp - http, rows * ENTRY_MESSAGES_BYTES + INTERFACE_MESSAGES_BYTES);
+    }
+
+    #[test]
+    #[cfg(feature = "kafka")]
+    fn answers_of_brokers_are_planned() {
+        let plan_of = |sink: &str| {
+            let config = Config::parse(&format!("sinks: [{sink}]"), "test").unwrap();
+            Memory::plan(&config, &Views::new(&config, 1).unwrap(), &Cpus::of(2), true).total()
+        };
+        let (kafka, http) = (plan_of("{type: kafka, brokers: [k]}"), plan_of("{type: http, url: 'http://c/'}"));
+        assert!(kafka > http + KAFKA_ANSWER_COPIES * KAFKA_ANSWER_BYTES, "{kafka} and {http}");
     }
 
     #[test]

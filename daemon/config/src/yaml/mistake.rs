@@ -71,7 +71,8 @@ impl Mistakes {
             Ok(directory) if path.is_relative() => format!(" in {}", directory.display()),
             _ => String::new(),
         };
-        let advice = "name a file that exists; without a name, weir reads /etc/weir/weir.yaml";
+        let advice =
+            "write the file, or name one that exists (--config FILE); without a name, weir reads /etc/weir/weir.yaml";
         Self { advice, ..Self::unreadable(file, None, format!("there is no such file{place}")) }
     }
 
@@ -122,7 +123,8 @@ mod tests {
     fn a_file_that_does_not_exist_is_said_to_be_missing_and_where() {
         let told = Config::read(Path::new("nofile.yaml")).unwrap_err().to_string();
         let here = env::current_dir().unwrap();
-        let way_out = "name a file that exists; without a name, weir reads /etc/weir/weir.yaml";
+        let way_out =
+            "write the file, or name one that exists (--config FILE); without a name, weir reads /etc/weir/weir.yaml";
         let expected = format!("nofile.yaml: there is no such file in {}\n1 mistake: {way_out}", here.display());
         assert_eq!(told, expected);
         let told = Config::read(Path::new("/nowhere/weir.yaml")).unwrap_err().to_string();

@@ -32,7 +32,7 @@ pub enum OpenError {
         name: &'static str,
         /// The cause.
         #[source]
-        source: super::client::TlsError,
+        source: Box<super::client::TlsError>,
     },
     /// This weir was built without the sink. The configuration check reports that earlier.
     #[cfg(not(all(feature = "kafka", feature = "nats", feature = "otlp")))]

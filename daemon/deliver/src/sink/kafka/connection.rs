@@ -19,13 +19,10 @@ use weir_config::{Address, Kafka};
 
 use super::login;
 use crate::sink::{
-    DeliveryError,
+    DeliveryError, KAFKA_ANSWER_BYTES,
     client::{Driver, quoted, tls, unavailable},
 };
 
-/// The largest answer of a broker that is read, in bytes. The largest has all topics of a cluster: 8 MiB are some hundred
-/// thousand partitions.
-const ANSWER_MAX: usize = 8 << 20;
 /// Retries within a delivery: enough to find a partition's new leader, or a broker that has closed an idle connection.
 /// Anything longer is the queue's task.
 const RETRIES: BackoffConfig = BackoffConfig {
@@ -62,8 +59,10 @@ impl Connection {
         let Kafka { brokers, topic, tls, sasl, .. } = settings;
         let names: Vec<String> = brokers.iter().map(Address::to_string).collect();
         let failed = |why: String| unavailable(quoted(&format!("cannot connect to {}: {why}", names.join(", "))));
-        let mut builder =
-            ClientBuilder::new(names.clone()).client_id("weir").max_message_size(ANSWER_MAX).backoff_config(RETRIES);
+        let mut builder = ClientBuilder::new(names.clone())
+            .client_id("weir")
+            .max_message_size(KAFKA_ANSWER_BYTES as usize)
+            .backoff_config(RETRIES);
         if let Some(tls) = tls {
             let tls = tls::config(tls).map_err(|error| unavailable(error.to_string()))?;
             builder = builder.tls_config(Arc::new(tls));

@@ -56,7 +56,7 @@ impl Kafka {
     /// A file with certificates or a key cannot be used.
     pub fn new(settings: &config::Kafka) -> Result<Self, OpenError> {
         if let Some(tls) = &settings.tls {
-            tls::config(tls).map_err(|source| OpenError::Tls { name: "kafka", source })?;
+            tls::config(tls).map_err(|source| OpenError::Tls { name: "kafka", source: source.into() })?;
         }
         Ok(Self { settings: settings.clone(), connection: None, last: None })
     }

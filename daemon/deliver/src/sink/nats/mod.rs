@@ -51,7 +51,7 @@ impl Nats {
     /// A file with certificates or a key cannot be used.
     pub fn new(settings: &config::Nats) -> Result<Self, OpenError> {
         if settings.url.is_tls {
-            tls::config(&settings.tls).map_err(|source| OpenError::Tls { name: "nats", source })?;
+            tls::config(&settings.tls).map_err(|source| OpenError::Tls { name: "nats", source: source.into() })?;
         }
         Ok(Self { settings: settings.clone(), connection: None, last: None })
     }
