@@ -63,8 +63,8 @@ pub fn a_connection_is_encrypted_for_both() -> Result<()> {
         router.offer(1..=3);
         Ok(router)
     };
-    // These must fail: no encryption, a broker whose certificate no trusted authority has signed, and a router without a
-    // certificate.
+    // These must fail: no encryption, a broker whose certificate no trusted authority has signed, and a router without
+    // a certificate.
     sink("plain", "")?.wait_for_error("cannot connect to 127.0.0.1:")?;
     sink("stranger", ", tls: {}")?.wait_for_error("UnknownIssuer")?;
     sink("nobody", &format!(", tls: {{ca_file: {folder}/ca.pem}}"))?.wait_for_error("cannot connect to 127.0.0.1:")?;
@@ -75,8 +75,8 @@ pub fn a_connection_is_encrypted_for_both() -> Result<()> {
     check(&broker.records(TOPIC)?, 1..=3)
 }
 
-/// This broker keeps its users in its memory, and with `--authentication` takes nothing from clients that are none: so it
-/// never has a user. What a wrong password leads to can be seen all the same.
+/// This broker keeps its users in its memory, and with `--authentication` takes nothing from others: so it never has a
+/// user. What a wrong password leads to can be seen all the same.
 pub fn a_password_is_read_anew_and_never_told() -> Result<()> {
     let scratch = Scratch::new()?;
     let mut broker = Broker::new(scratch.path(), free_address()?, None);

@@ -1,5 +1,5 @@
-//! Runs a real Kafka broker, Tansu, whose topics are in memory; another client, librdkafka, makes topics and reads them, so
-//! that different code writes and reads.
+//! Runs a real Kafka broker, Tansu, whose topics are in memory; another client, librdkafka, makes topics and reads
+//! them, so that different code writes and reads.
 
 use std::{
     env,

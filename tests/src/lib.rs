@@ -7,9 +7,9 @@
 //! out of namespaces, [`forwarded`] sends numbered packets through their router, [`route`] as many as it forwards, and
 //! [`daemon`] runs the real weir in them. [`foreign`] is an XDP program beside weir's. [`collector`] receives what it
 //! reports, and [`collecting`] runs the real one; [`nats`] and [`kafka`] run a server and read what it stores, and
-//! [`router`] is sinks that send to it; [`trial`] ignores a test that lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real
-//! browser, [`tmux`] a real terminal, which [`colours`] draws; [`prometheus`] is a real Prometheus, and [`grafana`]
-//! reads the dashboards.
+//! [`router`] is sinks that send to it; [`trial`] ignores a test that lacks something, or fails it. [`object`] is the
+//! real eBPF object, one packet at a time. [`chromium`] is a real browser, [`tmux`] a real terminal, which [`colours`]
+//! draws; [`prometheus`] is a real Prometheus, and [`grafana`] reads the dashboards.
 //!
 //! Nothing here parses a packet. The generator knows each packet because it made it. So the judge of weir's parser
 //! cannot share the parser's mistakes.

@@ -138,7 +138,7 @@ pub fn keep(file: &Path, secret: &str) -> Result<()> {
     Ok(fs::set_permissions(file, Permissions::from_mode(0o600))?)
 }
 
-/// Makes an authority, `ca.pem`, and what it has signed: `server.pem` for 127.0.0.1 and `router.pem`, each with its key.
+/// Makes an authority, `ca.pem`, and what it has signed: `server.pem` for 127.0.0.1 and `router.pem`, with their keys.
 ///
 /// # Errors
 ///

@@ -60,7 +60,8 @@ const LISTED_BYTES: u64 = 2 * bytes_of::<Ranked<ViewKey>>();
 const BATCH_BYTES: u64 = 1 << 20;
 /// A delivery of a sink: as spooled, as JSON, and as a request body.
 const DELIVERY_COPIES: u64 = 3;
-/// The largest answer of a Kafka broker, as it came, read three times as large, with an earlier one and copies for later.
+/// The largest answer of a Kafka broker, as it came and as it is read, three times as large, with copies of it and of
+/// an earlier one.
 const KAFKA_ANSWER_COPIES: u64 = 12;
 /// Copies of a delivery in a Kafka client, besides [`DELIVERY_COPIES`]: as records, and as a batch.
 const KAFKA_DELIVERY_COPIES: u64 = 2;

@@ -51,8 +51,8 @@ pub use self::own_files::OwnFiles;
 pub use self::secret::Exposed;
 pub use self::sections::{Refused, Started};
 pub use self::sink::{
-    Address, Addresses, Compress, File, Http, IPFIX_FIELDS, Ipfix, Kafka, Mechanism, Nats, NatsUrl, Sasl, Sink, Target,
-    Tls, Transport, rotated,
+    Address, Addresses, Compress, File, Format, Http, IPFIX_FIELDS, Ipfix, Kafka, Mechanism, Nats, NatsUrl, Sasl, Sink,
+    Target, Tls, Transport, rotated,
 };
 pub use self::source::Source;
 pub use self::spool::{Fsync, Spool, SpoolLocation};

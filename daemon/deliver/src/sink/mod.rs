@@ -50,8 +50,8 @@ use crate::spool::Item;
 /// records take less.
 pub const ENTRY_MESSAGES_BYTES: u64 = 8 << 10;
 
-/// The largest answer of a Kafka broker that is read, in bytes. The largest has all topics that weir's user may see: this
-/// is enough for some 20,000 partitions.
+/// The largest answer of a Kafka broker that is read, in bytes. One has all topics that weir's user may see: this is
+/// enough for some 20,000 partitions.
 pub const KAFKA_ANSWER_BYTES: u64 = 1 << 20;
 
 /// A destination of reports.

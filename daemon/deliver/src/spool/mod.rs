@@ -164,6 +164,11 @@ impl Item {
         self.number
     }
 
+    /// The id of its observer: what its own id has before the run and the number.
+    pub fn observer(&self) -> &str {
+        self.encoded.id.rsplitn(3, '/').last().unwrap_or_default()
+    }
+
     /// A report that was never in a spool.
     #[cfg(test)]
     pub fn report(encoded: Encoded) -> Self {

@@ -34,6 +34,9 @@ pub struct Http {
     pub answer_timeout: Option<Duration>,
     /// How bodies are compressed.
     pub compress: Compress,
+    /// The form of bodies.
+    #[serde(skip_serializing_if = "Format::is_default")]
+    pub format: Format,
     /// Headers to add. Their values are secret: neither `Debug` nor [`Config::to_yaml`](crate::yaml::Config::to_yaml)
     /// shows them.
     #[serde(serialize_with = "write_headers")]
@@ -72,6 +75,25 @@ pub enum Compress {
     Zstd,
     /// No compression.
     None,
+}
+
+/// The form of a request's body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// One report a line.
+    #[default]
+    Ndjson,
+    /// The bulk API of Elasticsearch and OpenSearch.
+    Elasticsearch,
+    /// The push API of Grafana Loki.
+    Loki,
+}
+
+impl Format {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Compress {
@@ -115,6 +137,9 @@ const DIFFERS_IN_SECRETS: &str = "write each secret into a file of its own (`tok
 pub(super) const COMPRESS: [(&str, Compress); 3] =
     [("gzip", Compress::Gzip), ("zstd", Compress::Zstd), ("none", Compress::None)];
 
+const FORMATS: [(&str, Format); 3] =
+    [("ndjson", Format::Ndjson), ("elasticsearch", Format::Elasticsearch), ("loki", Format::Loki)];
+
 /// Headers that weir sets itself, or that would break the request.
 const OWN_HEADERS: [HeaderName; 7] = [
     header::HOST,
@@ -129,13 +154,20 @@ const OWN_HEADERS: [HeaderName; 7] = [
 /// Reads the settings of this sink.
 pub(super) fn http(s: &mut Section<'_>) -> Option<Http> {
     let url = s.require("url", "the collector, such as http://collector:8080/weir", |f| url(&f));
-    settings(s, url)
+    let format = s.get("format", Format::default(), |f| f.choice(&FORMATS));
+    settings(s, url, format)
 }
 
-/// Reads everything except the URL.
-pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>) -> Option<Http> {
+/// Reads everything except the URL and the format.
+pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>, format: Format) -> Option<Http> {
     let timeout = s.get("timeout", Http::TIMEOUT, |f| f.duration(TIMEOUT));
-    let compress = s.get("compress", Compress::default(), |f| f.choice(&COMPRESS));
+    let compress = s.get("compress", Compress::default(), |f| {
+        let compress = f.choice(&COMPRESS)?;
+        if compress == Compress::Zstd && !format.is_default() {
+            f.refuse("servers of this `format` take gzip or none");
+        }
+        Some(compress)
+    });
     let headers = s.get("headers", Vec::new(), |f| headers(&f.secret()));
     let mut part =
         |name| s.get(name, None, |f| if f.is_word_of(&[NONE]) { Some(None) } else { f.duration(TIMEOUT).map(Some) });
@@ -161,6 +193,7 @@ pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>) -> Option<Http> {
         send_timeout,
         answer_timeout,
         compress,
+        format,
         headers,
         token_file,
         header_files,

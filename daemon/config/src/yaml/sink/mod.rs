@@ -16,7 +16,7 @@ pub use self::ipfix::FIELDS as IPFIX_FIELDS;
 use self::{file::file, http::http, ipfix::ipfix, kafka::kafka, nats::nats, otlp::otlp};
 pub use self::{
     file::{File, rotated},
-    http::{Compress, Http, Tls},
+    http::{Compress, Format, Http, Tls},
     ipfix::{Address, Ipfix, Transport},
     kafka::{Kafka, Mechanism, Sasl},
     nats::{Nats, NatsUrl},

@@ -2,7 +2,7 @@
 
 use super::{
     super::section::Section,
-    http::{Http, settings, url},
+    http::{Format, Http, settings, url},
 };
 
 /// Reads the settings of this sink.
@@ -20,5 +20,5 @@ pub(super) fn otlp(s: &mut Section<'_>) -> Option<Http> {
         }
         Some(url)
     });
-    settings(s, url)
+    settings(s, url, Format::default())
 }

@@ -66,6 +66,19 @@ fn a_sink_that_this_weir_was_built_without_is_refused_with_the_way_out() {
 }
 
 #[test]
+fn a_server_may_want_a_format_of_its_own() {
+    for (name, format) in [("ndjson", Format::Ndjson), ("elasticsearch", Format::Elasticsearch), ("loki", Format::Loki)]
+    {
+        let config = parse(&format!("sinks: [{{type: http, url: 'http://a/b', format: {name}}}]")).unwrap();
+        assert_eq!(config.sinks[0].target.http().unwrap().format, format);
+        assert_eq!(parse(&config.to_yaml()).unwrap(), config);
+    }
+    let refused = parse("sinks: [{type: http, url: 'http://a/b', format: loki, compress: zstd}]").unwrap_err();
+    let why = "sinks[0].compress: servers of this `format` take gzip or none";
+    assert!(refused.to_string().contains(why), "{refused}");
+}
+
+#[test]
 #[cfg(feature = "otlp")]
 fn an_otlp_sink_has_the_settings_of_an_http_sink() {
     let settings = "timeout: 250ms, compress: zstd, connect_timeout: 1s, token_file: token, header_files: {X-Key: /k}, \

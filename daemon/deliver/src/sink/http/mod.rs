@@ -2,6 +2,7 @@
 
 mod answer;
 mod client;
+mod format;
 mod secret;
 #[cfg(test)]
 pub(super) mod tests;
@@ -10,7 +11,7 @@ mod transport;
 
 use std::path::Path;
 
-use weir_config::{self as config, Compress};
+use weir_config::{self as config, Compress, Format};
 
 pub(super) use self::client::Client;
 pub use self::{client::HttpError, secret::SecretError};
@@ -30,6 +31,7 @@ pub(super) const BATCH: usize = 100;
 #[derive(Debug)]
 pub struct Http {
     client: Client,
+    format: Format,
     /// Whether it takes alert messages instead of reports.
     is_webhook: bool,
 }
@@ -40,7 +42,8 @@ impl Http {
     /// # Errors
     /// The certificates, the key or the proxy cannot be used.
     pub fn new(settings: &config::Http) -> Result<Self, HttpError> {
-        Ok(Self { client: Client::new(settings, "application/x-ndjson")?, is_webhook: false })
+        let format = settings.format;
+        Ok(Self { client: Client::new(settings, format::content_type(format))?, format, is_webhook: false })
     }
 
     /// A webhook, which takes alert messages, each as uncompressed JSON. Otherwise like [`Http::new`].
@@ -50,7 +53,7 @@ impl Http {
     pub fn webhook(webhook: &config::Webhook) -> Result<Self, HttpError> {
         let config::Webhook { url, timeout, headers, queue: _ } = webhook.clone();
         let settings = config::Http { url, timeout, headers, compress: Compress::None, ..config::Http::default() };
-        Ok(Self { client: Client::new(&settings, "application/json")?, is_webhook: true })
+        Ok(Self { client: Client::new(&settings, "application/json")?, format: Format::Ndjson, is_webhook: true })
     }
 
     /// Reads the files with secrets, as each request does, except for those that `is_excepted` selects.
@@ -74,11 +77,12 @@ impl Sink for Http {
     }
 
     fn batch(&self) -> usize {
-        if self.is_webhook { 1 } else { BATCH }
+        if self.is_webhook { 1 } else { format::batch(self.format) }
     }
 
     fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
-        let lines: Vec<&[u8]> = batch.iter().map(|parcel| &*parcel.encoded.line).collect();
-        self.client.post(batch, &lines).map(drop)
+        let body = format::body(self.format, batch)?;
+        let parts: Vec<&[u8]> = body.iter().map(|part| &**part).collect();
+        format::judge(self.format, &self.client.post(batch, &parts)?)
     }
 }

@@ -115,7 +115,7 @@ impl Sink for Kafka {
         // A batch has one observer, unless the state of the observer was lost meanwhile.
         let mut by_partition: BTreeMap<i32, Vec<Record>> = BTreeMap::new();
         for item in batch {
-            by_partition.entry(connection.partition(observer(item))).or_default().push(record(item));
+            by_partition.entry(connection.partition(item.observer())).or_default().push(record(item));
         }
         for (partition, records) in by_partition {
             if let Err(failure) = connection.produce(partition, records, left(until)) {
@@ -131,17 +131,12 @@ impl Sink for Kafka {
     }
 }
 
-/// The observer of a report or a tombstone: what its id has before the run and the number.
-fn observer(item: &Item) -> &str {
-    item.encoded.id.rsplitn(3, '/').last().unwrap_or_default()
-}
-
 /// A report or a tombstone as a record. Its time is the end of its window.
 fn record(item: &Item) -> Record {
     let line = &*item.encoded.line;
     let headers = [(ID, &*item.encoded.id), ("content-type", "application/json")];
     Record {
-        key: Some(observer(item).into()),
+        key: Some(item.observer().into()),
         value: Some(line.strip_suffix(b"\n").unwrap_or(line).to_vec()),
         headers: headers.map(|(name, value)| (name.to_owned(), value.into())).into(),
         timestamp: i64::try_from(item.time).ok().and_then(DateTime::from_timestamp_secs).unwrap_or_default(),
@@ -191,14 +186,14 @@ mod tests {
         assert_eq!(value, item.encoded.line[..value.len()], "as in every sink");
         assert_eq!(item.encoded.line[value.len()..], *b"\n");
         item.encoded.id = "site/a/0000b41d/7-2".to_owned();
-        assert_eq!(observer(&item), "site/a", "whatever its name has");
+        assert_eq!(item.observer(), "site/a", "whatever its name has");
     }
 
     #[test]
     fn an_answer_is_told_with_its_way_out() {
         let config = config::Config::parse("sinks: [{type: kafka, brokers: [a]}]", "f").unwrap();
         let config::Target::Kafka(kafka) = &config.sinks[0].target else { panic!("not a kafka sink") };
-        let told = |why: ProtocolError| {
+        let answered = |why: ProtocolError| {
             let request = rskafka::client::error::RequestContext::Topic("weir.reports".to_owned());
             let error = Error::ServerError {
                 protocol_error: why,
@@ -207,19 +202,19 @@ mod tests {
                 response: None,
                 is_virtual: false,
             };
-            super::told(&Failure::Error(error), kafka)
+            told(&Failure::Error(error), kafka)
         };
-        let refused = told(ProtocolError::MessageTooLarge);
+        let refused = answered(ProtocolError::MessageTooLarge);
         assert!(matches!(&refused, DeliveryError::Refused(why) if why.contains("`max.message.bytes`")), "{refused:?}");
-        assert!(matches!(told(ProtocolError::InvalidTimestamp), DeliveryError::Refused(_)));
+        assert!(matches!(answered(ProtocolError::InvalidTimestamp), DeliveryError::Refused(_)));
         for (why, text) in [
             (ProtocolError::NotEnoughReplicas, "does not take it now: NotEnoughReplicas"),
             (ProtocolError::TopicAuthorizationFailed, "may not write to the topic \"weir.reports\""),
         ] {
-            let error = told(why);
+            let error = answered(why);
             assert!(matches!(error, DeliveryError::Unavailable { .. }) && error.to_string().contains(text), "{error}");
         }
-        let silence = super::told(&Failure::Silence, kafka).to_string();
+        let silence = told(&Failure::Silence, kafka).to_string();
         assert_eq!(silence, "no acknowledgement within 5s");
     }
 }
