@@ -84,7 +84,7 @@ pub enum Format {
     /// One report a line.
     #[default]
     Ndjson,
-    /// The bulk API of Elasticsearch and OpenSearch.
+    /// The bulk API of Elasticsearch and `OpenSearch`.
     Elasticsearch,
     /// The push API of Grafana Loki.
     Loki,
