@@ -8,6 +8,7 @@ use std::{
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
 };
 
 use clap::Parser;
@@ -31,7 +32,7 @@ use weir::{
     },
     external::{self, COLLECT, ExternalError, MERGE},
     key::{self, KeyCommandError},
-    memory::{self, Fit, Fitted, Memory, allocator, image},
+    memory::{self, Fit, Fitted, allocator, program_file},
     pipeline::{self, RunError, Start},
     reload::{Read, Reloaded, aside},
     replay::{self, Options, ReplayError, Windows},
@@ -46,10 +47,16 @@ use weir::{
 };
 use weir_attach::{AttachError, FoundFilters, Nat, Survey, leftovers, netlink::Devices};
 use weir_config::{
-    self as config, Config, Direction, HashKey, Interface, Mistakes, Mode, OwnFiles, Source, limits::INTERFACES_MAX,
-    names::GeoError, slots,
+    self as config, Config, Direction, HashKey, Interface, Mistakes, Mode, OwnFiles, Source,
+    limits::INTERFACES_MAX,
+    names::{Geo, GeoError},
+    slots,
 };
-use weir_datapath::{Cpus, KernelError, capture::input, object_sha256, tap};
+use weir_datapath::{
+    Cpus, KernelError,
+    capture::{Capture, input},
+    object_sha256, tap,
+};
 use weir_deliver::{
     sink::{self, OpenError},
     spool::{
@@ -160,7 +167,7 @@ fn run(RunArgs { config: config_args, interfaces, strict, json, log_format }: Ru
     for folder in wanted.files.spool.iter() {
         SpoolRoot::provide(folder);
     }
-    image::resident_bytes();
+    program_file::resident_bytes();
     let places = sandbox::close(
         &wanted,
         Origin { config: &path, state_directory: state_directory.as_deref(), made: socket_directory.made() },
@@ -237,6 +244,16 @@ fn can_be_read(files: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether these files are captures, before a screen would hide the answer. What can be read only once, such as a pipe,
+/// is not opened.
+fn are_captures(files: &[PathBuf]) -> Result<(), Failure> {
+    let again = |file: &&PathBuf| std::fs::metadata(file).is_ok_and(|of| of.is_file() || of.is_dir());
+    for file in files.iter().filter(again) {
+        Capture::open(file).map_err(|broken| Failure { exit: Exit::Broken, error: broken.into() })?;
+    }
+    Ok(())
+}
+
 fn top(TopArgs { replay: files, speed, window, socket: args }: TopArgs) -> Result<Exit, Failure> {
     let usage = |why| Failure { exit: Exit::Usage, error: anyhow::anyhow!("{why}") };
     let impossible = |error: anyhow::Error| Failure { exit: Exit::Impossible, error };
@@ -253,6 +270,7 @@ fn top(TopArgs { replay: files, speed, window, socket: args }: TopArgs) -> Resul
             return Err(usage("the keyboard is standard input: name a file to replay"));
         }
         can_be_read(&files)?;
+        are_captures(&files)?;
         let config = read_config(&args.config)?;
         let windows = window.unwrap_or(Windows::Every(config.report.interval));
         let options = Options { windows, files, kernel: false, asks: Vec::new(), seed: None, progress: false };
@@ -303,10 +321,10 @@ fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
         None => Cpus::of_this_machine().map_err(RunError::from)?,
     };
     let has_programs = tap::needs_programs(&config.interfaces);
-    let Fitted { config, smaller } = &memory::fit(config, Fit { cpus: &cpus, has_programs, running: None });
-    let views = Views::new(config, slots(&config.interfaces))?;
-    let memory = Memory::plan(config, &views, &cpus, has_programs);
-    memory.check_budget(config, &views, &cpus).map_err(RunError::from)?;
+    let machine = Fit { cpus: &cpus, has_programs, interfaces: slots(&config.interfaces), running: None };
+    let fitted = memory::fit(config, machine, &Arc::new(Geo::open(&config.geo)?));
+    fitted.check(config, machine).map_err(RunError::from)?;
+    let Fitted { config, views, memory, smaller, kept: _ } = &fitted;
     let mut plan = format!("# settings in force\n{}", config.to_yaml());
     if let Some(smaller) = smaller {
         plan += &format!("\n# smaller than by default, to fit into `memory`\n{smaller}\n");
@@ -321,7 +339,7 @@ fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
             plan += &format!("NAT: {nat}\n");
         }
     }
-    let prices = Prices::of(&views, memory.shards()).measured(&views);
+    let prices = Prices::of(views, memory.shards()).measured(views);
     plan += &format!("\n# views: the lists of every report, and those of the configuration\n{prices}");
     if !config.alerts.rules.is_empty() {
         plan += "\n# alerts: each report is judged by these rules\n";
@@ -332,7 +350,7 @@ fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
     if let Some(history) = config.history {
         plan += &format!("\n# history\n{}", weir_history::Reach::new(history.memory, config.report.interval));
     }
-    plan += &exported(config, &views);
+    plan += &exported(config, views);
     Ok(format!("{plan}\n# memory, fixed\n{memory}").trim_end().to_owned())
 }
 

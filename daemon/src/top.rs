@@ -3,8 +3,8 @@
 mod past;
 
 use std::{
-    collections::VecDeque,
-    io,
+    io, iter,
+    mem::discriminant,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -14,13 +14,13 @@ use std::{
     time::Duration,
 };
 
-use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use jiff::Timestamp;
 use weir_common::ledger::Tally;
 use weir_config::Config;
 use weir_report::{FromJson, InterfaceSecond, Live as Open, LiveAnswers, Report, SECOND_SCHEMA, Second};
 use weir_system::clock;
-use weir_top::{Known, Request, Source, Update};
+use weir_top::{KeyDetails, Request, Source, Update};
 
 use crate::{
     control::{
@@ -36,8 +36,6 @@ const WAITING_MAX: usize = 1024;
 const RETRY: Duration = Duration::from_secs(1);
 /// A longer silence in a capture is skipped.
 const SILENCE_MAX: u64 = 10;
-/// How many requests wait while one is answered.
-const REQUESTS_MAX: usize = 4;
 /// How often a waiting replay checks whether it has to end.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -55,15 +53,8 @@ impl Live {
     /// No thread can be started.
     pub fn new(socket: PathBuf) -> io::Result<Self> {
         let (send, updates) = bounded(WAITING_MAX);
-        let (requests, asked) = bounded(REQUESTS_MAX);
-        let (path, answers) = (socket.clone(), send.clone());
-        thread::Builder::new().name("weir-ask".to_owned()).spawn(move || {
-            for request in asked {
-                if answers.send(answer(&path, request)).is_err() {
-                    return;
-                }
-            }
-        })?;
+        let path = socket.clone();
+        let requests = answering(send.clone(), move |request| answer(&path, request))?;
         thread::Builder::new().name("weir-seconds".to_owned()).spawn(move || {
             while let Err(error) = follow(&socket, &send) {
                 if send.send(Update::Trouble(error.to_string())).is_err() {
@@ -74,6 +65,35 @@ impl Live {
         })?;
         Ok(Self { updates, requests })
     }
+}
+
+/// Starts a thread that answers requests, so that the screen never waits.
+fn answering(
+    updates: Sender<Update>,
+    answer: impl Fn(Request) -> Update + Send + 'static,
+) -> io::Result<Sender<Request>> {
+    // There are no more requests than keys pressed, and the thread takes all of them at once.
+    let (requests, asked) = unbounded();
+    thread::Builder::new().name("weir-ask".to_owned()).spawn(move || {
+        while let Ok(first) = asked.recv() {
+            for request in newest(iter::once(first).chain(asked.try_iter())) {
+                if updates.send(answer(request)).is_err() {
+                    return;
+                }
+            }
+        }
+    })?;
+    Ok(requests)
+}
+
+/// The newest request of each kind: the screen does not show the answer to an earlier one.
+fn newest(requests: impl Iterator<Item = Request>) -> Vec<Request> {
+    let mut newest: Vec<Request> = Vec::new();
+    for request in requests {
+        newest.retain(|other| discriminant(other) != discriminant(&request));
+        newest.push(request);
+    }
+    newest
 }
 
 /// Passes on each second, each new report, and each second the open window so far. Returns without an error when the
@@ -131,12 +151,11 @@ fn answer(socket: &Path, request: Request) -> Update {
         Ok(answer) => Ok(answer.get().to_owned()),
         Err(error) => Err(error.to_string()),
     };
-    let now = clock::now().wall;
     match request {
         Request::Key { key, is_open } => look_up(socket, key, is_open),
-        Request::Past(look) => Update::Past(look, past::past(&ask, look, now)),
+        Request::Past(look) => Update::Past(look, past::past(&ask, look)),
         Request::PastOfKey { key, view, to } => {
-            let past = past::of_key(&ask, &key, view, to, now);
+            let past = past::of_key(&ask, &key, view, to);
             Update::PastOfKey(key, past)
         }
     }
@@ -154,9 +173,9 @@ fn look_up(socket: &Path, key: String, is_open: bool) -> Update {
             (answers, window.seconds)
         })
     });
-    Update::Known(match known {
-        Ok((rows, seconds)) => Known { key, rows: Ok(rows), seconds },
-        Err(why) => Known { key, rows: Err(why), seconds: 0.0 },
+    Update::KeyDetails(match known {
+        Ok((rows, seconds)) => KeyDetails { key, rows: Ok(rows), seconds },
+        Err(why) => KeyDetails { key, rows: Err(why), seconds: 0.0 },
     })
 }
 
@@ -166,8 +185,8 @@ impl Source for Live {
     }
 
     fn ask(&mut self, request: Request) {
-        // If too many requests wait, this one is dropped.
-        let _ = self.requests.try_send(request);
+        // The thread ends only when this is dropped.
+        let _ = self.requests.send(request);
     }
 
     fn knows_keys(&self) -> bool {
@@ -186,12 +205,10 @@ impl Source for Live {
 /// Captures that are replayed.
 pub struct Replayed {
     updates: Receiver<Update>,
+    requests: Sender<Request>,
     now: Timestamp,
     speed: f64,
     is_over: Arc<AtomicBool>,
-    past: past::Replayed,
-    /// Answers that the screen has not taken yet.
-    answers: VecDeque<Update>,
 }
 
 impl Replayed {
@@ -203,8 +220,12 @@ impl Replayed {
     pub fn new(config: Config, options: Options, speed: f64) -> io::Result<Self> {
         let (send, updates) = bounded(WAITING_MAX);
         let is_over = Arc::new(AtomicBool::new(false));
+        let past = Arc::new(past::Replayed::new()?);
+        let asked = past.clone();
+        let requests = answering(send.clone(), move |request| asked.answer(request))?;
         let mut pace = Pace {
             send: send.clone(),
+            past,
             speed,
             name: replay::interface_name(&options.files),
             due: clock::now().monotonic,
@@ -222,8 +243,7 @@ impl Replayed {
             }
             drop(send.send(Update::Ended(end.to_owned())));
         })?;
-        let (past, answers) = (past::Replayed::new()?, VecDeque::new());
-        Ok(Self { updates, now: Timestamp::UNIX_EPOCH, speed, is_over, past, answers })
+        Ok(Self { updates, requests, now: Timestamp::UNIX_EPOCH, speed, is_over })
     }
 }
 
@@ -235,37 +255,19 @@ impl Drop for Replayed {
 
 impl Source for Replayed {
     fn next(&mut self) -> Option<Update> {
-        if let Some(answer) = self.answers.pop_front() {
-            return Some(answer);
-        }
         let update = self.updates.try_recv().ok()?;
         match &update {
-            Update::Second(second) => {
-                self.now = second.time;
-                self.past.add_second(second);
-            }
-            Update::Report(report) => {
-                // The report of the last window comes after its last second.
-                self.now = self.now.max(report.window.end);
-                self.past.add(report);
-            }
+            Update::Second(second) => self.now = second.time,
+            // The report of the last window comes after its last second.
+            Update::Report(report) => self.now = self.now.max(report.window.end),
             _ => {}
         }
         Some(update)
     }
 
     fn ask(&mut self, request: Request) {
-        let (past, now) = (&self.past, self.now);
-        let ask = |command| past.ask(command);
-        self.answers.extend(match request {
-            // Nobody keeps the sketches of a window.
-            Request::Key { .. } => None,
-            Request::Past(look) => Some(Update::Past(look, past::past(&ask, look, now))),
-            Request::PastOfKey { key, view, to } => {
-                let past = past::of_key(&ask, &key, view, to, now);
-                Some(Update::PastOfKey(key, past))
-            }
-        });
+        // The thread ends only when this is dropped.
+        let _ = self.requests.send(request);
     }
 
     fn knows_keys(&self) -> bool {
@@ -284,6 +286,8 @@ impl Source for Replayed {
 /// Holds a replay back to its speed.
 struct Pace {
     send: Sender<Update>,
+    /// Remembers everything that is passed on.
+    past: Arc<past::Replayed>,
     speed: f64,
     name: String,
     /// When the next second is over, on the monotonic clock.
@@ -327,7 +331,7 @@ impl Pace {
             lost: None,
             trouble: None,
         };
-        self.pass(Update::Second(Second {
+        let second = Second {
             schema: SECOND_SCHEMA.to_owned(),
             time,
             seconds: 1.0,
@@ -336,7 +340,9 @@ impl Pace {
             last_report: None,
             interfaces: vec![interface],
             troubles: Vec::new(),
-        }))
+        };
+        self.past.add_second(&second);
+        self.pass(Update::Second(second))
     }
 }
 
@@ -353,6 +359,49 @@ impl Listener for Pace {
     }
 
     fn report(&mut self, report: &Report) -> io::Result<()> {
+        self.past.add(report);
         self.pass(Update::Report(Box::new(report.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_top::Look;
+
+    use super::*;
+
+    #[test]
+    fn of_the_requests_that_wait_the_newest_of_each_kind_is_answered() {
+        let (send, updates) = bounded(WAITING_MAX);
+        let (begin, may_begin) = bounded::<()>(0);
+        let requests = answering(send, move |request| {
+            let _ = may_begin.recv();
+            match request {
+                Request::Key { key, .. } => Update::KeyDetails(KeyDetails { key, rows: Ok(Vec::new()), seconds: 1.0 }),
+                Request::Past(look) => Update::Past(look, Err("none".to_owned())),
+                Request::PastOfKey { key, .. } => Update::PastOfKey(key, Err("none".to_owned())),
+            }
+        })
+        .unwrap();
+        let ask = |request| requests.send(request).unwrap();
+        // While the first one is answered, many others wait.
+        ask(Request::Past(Look::Last(1)));
+        while !requests.is_empty() {
+            thread::sleep(NAP);
+        }
+        for nth in 2..100 {
+            ask(Request::Key { key: nth.to_string(), is_open: false });
+            ask(Request::PastOfKey { key: nth.to_string(), view: None, to: None });
+            ask(Request::Past(Look::Last(nth)));
+        }
+        drop(begin);
+        drop(requests);
+        let told = updates.iter().map(|update| match update {
+            Update::KeyDetails(known) => format!("key {}", known.key),
+            Update::Past(look, _) => format!("past {:?}", look.length()),
+            Update::PastOfKey(key, _) => format!("past of key {key}"),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(told.collect::<Vec<_>>(), ["past Some(1)", "key 99", "past of key 99", "past Some(99)"]);
     }
 }

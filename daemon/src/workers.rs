@@ -19,7 +19,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rustix::thread::CapabilitySet;
 use thiserror::Error;
 use weir_measure::{
-    open::{OpenPart, Wanted},
+    open::{OpenPart, OpenRequest},
     order::{Change, CloseOrder, Closed, Order, ReadOrder, WorkerError},
     question::Views,
     shard::Shard,
@@ -119,7 +119,7 @@ impl<'scope> Workers<'scope> {
     /// Has every worker read its open window. The answers go to `reply`, which has room for one answer of each worker.
     /// Returns how many answers will come. If a worker is late, or has not finished an earlier reading, asks no worker
     /// and returns `None`.
-    pub fn read(&self, number: u64, wanted: &Wanted, reply: &Sender<OpenPart>) -> Option<usize> {
+    pub fn read(&self, number: u64, wanted: &OpenRequest, reply: &Sender<OpenPart>) -> Option<usize> {
         if self.workers.iter().any(|worker| worker.is_ordered || !worker.orders.is_empty()) {
             return None;
         }
@@ -430,12 +430,12 @@ mod tests {
                 stuck.recv().unwrap();
                 counting(10)(orders, closed)
             });
-            assert_eq!(workers.read(7, &Wanted::Keys, &reply), Some(2));
-            assert_eq!(workers.read(8, &Wanted::Keys, &reply), None, "one has not read the order yet");
+            assert_eq!(workers.read(7, &OpenRequest::Keys, &reply), Some(2));
+            assert_eq!(workers.read(8, &OpenRequest::Keys, &reply), None, "one has not read the order yet");
             assert_eq!(parts.recv().unwrap().of, (7, 0));
             // Such an order does not keep the window from being closed.
             assert_eq!(workers.close(Duration::from_millis(10), None, |_| ()).unwrap().late, [1]);
-            assert_eq!(workers.read(9, &Wanted::Keys, &reply), None, "it is late");
+            assert_eq!(workers.read(9, &OpenRequest::Keys, &reply), None, "it is late");
             go.send(()).unwrap();
             assert_eq!(parts.recv().unwrap().of, (7, 1));
             let window = workers.close(LONG, None, |_| ()).unwrap();

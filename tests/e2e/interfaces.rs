@@ -1,9 +1,6 @@
 //! Interfaces that are missing, disappear, come back, or have a foreign program.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
@@ -145,8 +142,8 @@ fn make_links(pair: &QuietPair, links: usize) -> Result<()> {
     pair.observer.wait_until_up(&last)
 }
 
-/// Makes links with so many queues that Linux needs some seconds to delete them all at once, with its configuration lock
-/// held. How many that are depends on the machine.
+/// Makes links with so many queues that Linux needs some seconds to delete them all at once, with its configuration
+/// lock held. How many that are depends on the machine.
 fn make_slow_links(namespace: &Namespace) -> Result<()> {
     const HELD: Duration = Duration::from_secs(3);
     const TRIED: u32 = 8;
@@ -159,7 +156,7 @@ fn make_slow_links(namespace: &Namespace) -> Result<()> {
         })
     };
     make(TRIED)?;
-    let begin = Instant::now();
+    let begin = clock::now();
     delete_slow_links(namespace)?;
     let each = begin.elapsed() / TRIED;
     make(((HELD.as_secs_f64() / each.as_secs_f64()) as u32).clamp(TRIED, MOST))

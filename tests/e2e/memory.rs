@@ -1,8 +1,18 @@
 //! Memory is one fixed number, the same for ten flows and for a million spoofed ones.
 
-use std::{fs, process::Command};
+use std::{
+    fs,
+    mem::MaybeUninit,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use rustix::{
+    fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags},
+    thread::gettid,
+};
 use serde_json::Value;
 use weir_tests::{
     account::Loss,
@@ -10,6 +20,7 @@ use weir_tests::{
     inject::Pace,
     netns::QuietPair,
     oracle::{By, Dimension, Oracle},
+    scratch::Scratch,
     traffic::{Mix, Plan, Traffic},
 };
 
@@ -22,7 +33,9 @@ alone![a_million_spoofed_flows_take_no_more_memory];
 tests![
     the_smallest_configuration_stays_within_its_plan_from_the_start,
     a_small_memory_is_enough_for_smaller_defaults,
+    databases_are_read_once,
     it_follows_the_plan_from_reload_to_reload,
+    a_reload_says_what_became_smaller_and_what_stays,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -41,23 +54,64 @@ fn the_smallest_configuration_stays_within_its_plan_from_the_start() -> Result<(
     let settings = "estimates: {unique_error: 0.05, top_error: 0.01, top_candidates: 64}\n\
                     seen_flows: {capacity: 1000}\ndatapath: {ring: 64KiB, cache_flows: 256}\n\
                     report: {interval: 1s, top: 1}\n";
-    let mut watch = Watch::start(settings)?;
+    let (mut watch, anonymous) = watched_from_the_start(settings)?;
     let reports = watch.daemon.wait_for_reports(2, TIMEOUT)?;
     let planned = number(&reports[0]["self"]["memory_bytes"])?;
     let most = status(watch.daemon.pid(), "VmHWM:")?;
     ensure!(most <= planned, "{most} bytes were resident once; planned are {planned}");
+    check_anonymous(anonymous, planned)?;
     watch.stop(Loss::None).map(drop)
+}
+
+/// The most bytes besides files that weir has resident while it starts. The pages of its program differ much between
+/// a build for debugging and the one that users get; all else does not.
+fn watched_from_the_start(settings: &str) -> Result<(Watch, u64)> {
+    let children = format!("/proc/self/task/{}/children", gettid().as_raw_nonzero());
+    let has_started = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut most = 0;
+            while !has_started.load(Relaxed) {
+                let children = fs::read_to_string(&children).unwrap_or_default();
+                for pid in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+                    let is_weir = fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "weir\n");
+                    // It may have ended.
+                    most = most.max(status(pid, "RssAnon:").ok().filter(|_| is_weir).unwrap_or(0));
+                }
+            }
+            most
+        });
+        let watch = Watch::start(settings);
+        has_started.store(true, Relaxed);
+        let most = watcher.join().map_err(|_| anyhow!("the watcher failed"))?;
+        ensure!(most > 0, "{children} names no weir");
+        Ok((watch?, most))
+    })
+}
+
+/// Checks that weir had no more than planned, apart from the file of its program.
+fn check_anonymous(anonymous: u64, planned: u64) -> Result<()> {
+    /// Stacks and libraries: `STACKS_BYTES`.
+    const STACKS: u64 = 4 << 20;
+    let allowed = planned - (program()? - STACKS);
+    ensure!(anonymous <= allowed, "{anonymous} bytes besides files were resident once; planned are {allowed}");
+    Ok(())
+}
+
+/// The memory that is planned for the program itself, in bytes.
+fn program() -> Result<u64> {
+    let plan = Command::new(weir_binary()?).args(["check", "--config", "/dev/null"]).output()?;
+    planned(&String::from_utf8(plan.stdout)?, "program, libraries, stacks")
 }
 
 /// 20 MiB for the program that users get. A build for debugging is larger, so it gets as much besides itself.
 fn a_small_memory_is_enough_for_smaller_defaults() -> Result<()> {
     /// What 20 MiB leave beside a stripped program.
-    const BESIDE: u64 = 6 << 20;
-    let plan = Command::new(weir_binary()?).args(["check", "--config", "/dev/null"]).output()?;
-    let program = planned(&String::from_utf8(plan.stdout)?, "program, libraries, stacks")?;
-    let memory = (program + BESIDE).max(20 << 20);
-    let mut watch = Watch::start(&format!("memory: {memory}\nreport: {{interval: 2s}}\n"))?;
-    ensure!(watch.daemon.log()?.contains("allows less than the defaults need"), "{}", watch.daemon.log()?);
+    const BESIDE: u64 = 7 << 20 | 1 << 19;
+    let memory = (program()? + BESIDE).max(20 << 20);
+    let (mut watch, anonymous) = watched_from_the_start(&format!("memory: {memory}\nreport: {{interval: 2s}}\n"))?;
+    let log = watch.daemon.log()?;
+    ensure!(log.contains("allows less than the defaults need") && log.contains("estimates.top_error: "), "{log}");
     let mut oracle = Oracle::new();
     let small = Mix { damaged: 0.0, ..Mix::plain() };
     let plan = Plan { seed: 74, packets: 200_000, flows: 1_000_000, zipf: 0.5, mix: small, ..Plan::default() };
@@ -68,8 +122,34 @@ fn a_small_memory_is_enough_for_smaller_defaults() -> Result<()> {
     ensure!(most <= memory, "{most} bytes were resident once; {memory} are allowed");
     let planned = number(&reports[0]["self"]["memory_bytes"])?;
     ensure!(planned <= memory && most <= planned, "{planned} bytes are planned; {most} were resident");
+    check_anonymous(anonymous, planned)?;
     let reports = watch.stop(Loss::None)?;
     judge("all windows together", oracle.check_reports(&reports))
+}
+
+/// Making a plan fit tries many configurations, and each of them would read the databases again.
+fn databases_are_read_once() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let (database, config) = (scratch.file("asn.mmdb"), scratch.file("weir.yaml"));
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/asn.mmdb"), &database)?;
+    let memory = program()? + (8 << 20);
+    fs::write(&config, format!("geo: {{asn: {}}}\nmemory: {memory}\n", database.display()))?;
+    let watcher = inotify::init(CreateFlags::NONBLOCK)?;
+    // With the closing in between, no two openings are reported as one.
+    inotify::add_watch(&watcher, &database, WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE)?;
+    let plan = Command::new(weir_binary()?).args(["check", "--config"]).arg(&config).output()?;
+    let plan = String::from_utf8(plan.stdout)?;
+    ensure!(
+        plan.contains("# smaller than by default, to fit into `memory`\n"),
+        "all fits, so nothing was tried: {plan}"
+    );
+    let (mut buffer, mut opened) = ([MaybeUninit::uninit(); 4096], 0);
+    let mut events = inotify::Reader::new(&watcher, &mut buffer);
+    while let Ok(event) = events.next() {
+        opened += usize::from(event.events().contains(ReadFlags::OPEN));
+    }
+    ensure!(opened == 1, "the database was opened {opened} times");
+    Ok(())
 }
 
 /// A line of the plan that `weir check` prints, in bytes.
@@ -103,6 +183,24 @@ fn it_follows_the_plan_from_reload_to_reload() -> Result<()> {
     ensure!(largest > planned + (40 << 20), "the large sketches are not large: {largest} and {planned} bytes");
     ensure!(resident <= planned, "{resident} bytes are resident after all reloads; planned are {planned}");
     Ok(())
+}
+
+fn a_reload_says_what_became_smaller_and_what_stays() -> Result<()> {
+    let program = program()?;
+    let settings = |mib: u64| format!("report: {{interval: 1s}}\nmemory: {}\n", program + (mib << 20));
+    let mut watch = Watch::start(&settings(8))?;
+    let directory = watch.daemon.directory().to_owned();
+    let (smaller, kept) = ("so these are smaller: ", "these stay as at the start, and change only after a restart: ");
+    for (nth, settings, are_smaller) in [(1, settings(9), 2), (2, "report: {interval: 1s}\n".to_owned(), 2)] {
+        let all = format!("interfaces: [{}]\n{settings}control: {{socket: none}}\n", native(INTERFACE));
+        fs::write(directory.join("weir.yaml"), config(&all, &directory.join("reports.ndjson")))?;
+        watch.daemon.signal(Signal::HUP)?;
+        wait_until_in_force(&watch.daemon, nth)?;
+        let log = watch.daemon.log()?;
+        ensure!(log.matches(smaller).count() == are_smaller && log.matches(kept).count() == nth, "{log}");
+        ensure!(log.contains("estimates.top_error: ") && log.contains(", history: off, "), "{log}");
+    }
+    watch.stop(Loss::None).map(drop)
 }
 
 fn a_million_spoofed_flows_take_no_more_memory() -> Result<()> {

@@ -194,7 +194,7 @@ fn a_wrong_configuration_changes_nothing_and_says_why() -> Result<()> {
         reloaded.watch.daemon.signal(Signal::HUP)?;
     }
     fs::remove_file(reloaded.watch.daemon.directory().join("weir.yaml"))?;
-    reloaded.reload(&[])?.check(2, &["weir.yaml", "mend the file"])?;
+    reloaded.reload(&[])?.check(2, &["weir.yaml", "there is no such file", "write the file"])?;
     let reported = reloaded.watch.daemon.reports()?.len();
     reloaded.watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
     let log = reloaded.watch.daemon.log()?;

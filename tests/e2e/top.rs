@@ -22,6 +22,8 @@ use crate::watch::{INTERVAL, ROOMY_RINGS, TIMEOUT, Watch, list, native, number};
 
 tests![
     numbers_on_the_screen_are_those_of_the_reports,
+    the_first_line_says_what_is_shown_and_whether_it_is_held,
+    a_replay_steps_back_and_what_is_no_capture_is_refused,
     whatever_ends_it_the_terminal_is_as_it_was,
     it_ends_with_its_terminal,
     weir_run_prints_tables_on_a_terminal_and_json_elsewhere,
@@ -73,8 +75,6 @@ fn numbers_on_the_screen_are_those_of_the_reports() -> Result<()> {
         let union = asked(&socket, json!({"command": "span"}))?;
         Ok((tally(&union["totals"])? == sent).then_some(()))
     })?;
-    // A span of one window is shown as that window.
-    watch.daemon.wait_for_reports(3, TIMEOUT)?;
     for (columns, lines) in SIZES {
         let terminal = Terminal::new(columns, lines)?;
         top(&terminal, &socket)?;
@@ -89,10 +89,13 @@ fn numbers_on_the_screen_are_those_of_the_reports() -> Result<()> {
 /// Chooses the last hour, in which all of weir's life is, and compares all lists with the union of the same windows.
 fn an_hour_is_the_union(terminal: &Terminal, socket: &Path, columns: u16) -> Result<()> {
     terminal.press("t")?;
-    terminal.wait_for("the spans", TIMEOUT, |shown| shown.contains("the last:") && shown.contains("4 1h"))?;
+    terminal.wait_for("the spans", TIMEOUT, |shown| shown.contains("the last:") && shown.contains("4 = 1h"))?;
     terminal.press("4")?;
-    let shown =
-        terminal.wait_for("the last hour", TIMEOUT, |shown| shown.contains(" to ") && shown.contains("NOT LIVE"))?;
+    let shown = terminal.wait_for("the last hour", TIMEOUT, |shown| {
+        let title = first_line(shown);
+        title.contains("  1 h to ") && title.contains("NOT LIVE")
+    })?;
+    ensure!(shown.contains("history begins ") && !shown.contains("NOT KNOWN"), "weir is younger than an hour: {shown}");
     let union = asked(socket, json!({"command": "span", "to": end_of(&shown)?}))?;
     for (key, name) in [("2", "destinations"), ("3", "pairs"), ("5", "services"), ("1", "sources")] {
         terminal.press(key)?;
@@ -108,7 +111,13 @@ fn an_hour_is_the_union(terminal: &Terminal, socket: &Path, columns: u16) -> Res
     ensure!(shown.contains("peers, of those") || columns < 100, "{shown}");
     let first = &union["top"]["sources"][0]["src_ip"];
     ensure!(first.as_str().is_some_and(|first| shown.contains(first)), "{first}: {shown}");
-    terminal.press("Escape")
+    leave_detail(terminal)
+}
+
+/// Goes back to the list. A key right after Escape would be read as one together with it.
+fn leave_detail(terminal: &Terminal) -> Result<()> {
+    terminal.press("Escape")?;
+    terminal.wait_for("the list", TIMEOUT, |shown| shown.contains("[1 sources]")).map(drop)
 }
 
 /// Goes to the oldest window, and on to the one that has packets: it is as its report says.
@@ -130,7 +139,7 @@ fn a_window_is_its_report(terminal: &Terminal, watch: &mut Watch) -> Result<()> 
         if shown.contains(&title) {
             break;
         }
-        let before = shown.lines().next().unwrap_or_default().to_owned();
+        let before = first_line(&shown).to_owned();
         let window_of = |shown: &str| shown.split("  ").nth(2).map(str::to_owned);
         terminal.press(".")?;
         shown = terminal.wait_for("the next window", TIMEOUT, |shown| window_of(shown) != window_of(&before))?;
@@ -140,9 +149,96 @@ fn a_window_is_its_report(terminal: &Terminal, watch: &mut Watch) -> Result<()> 
     interface_is_in(&shown, report)
 }
 
+fn first_line(shown: &str) -> &str {
+    shown.lines().next().unwrap_or_default()
+}
+
+fn the_first_line_says_what_is_shown_and_whether_it_is_held() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("control.sock");
+    let mut watch = watch(&socket)?;
+    watch.send(Plan { seed: 95, packets: 5_000, flows: 12, ..Plan::default() }, &mut Oracle::new())?;
+    watch.daemon.wait_for_reports(3, TIMEOUT)?;
+    let terminal = Terminal::new(80, 24)?;
+    top(&terminal, &socket)?;
+    let title = |what: &str, is_it: &dyn Fn(&str) -> bool| {
+        let shown = terminal.wait_for(what, TIMEOUT, |shown| is_it(first_line(shown)))?;
+        Ok::<_, anyhow::Error>(first_line(&shown).trim_end().to_owned())
+    };
+    let span_of_a_minute = |title: &str| title.contains("  1 min to ") && title.contains(" UTC  ");
+    terminal.press("Space")?;
+    let held = title("a held screen", &|title| title.ends_with("  HELD"))?;
+    let reports = watch.daemon.reports()?.len();
+    watch.daemon.wait_for_reports(reports + 2, TIMEOUT)?;
+    ensure!(first_line(&terminal.shown()?).trim_end() == held, "it goes on: {held}");
+    // What is asked for is answered all the same.
+    terminal.press("t")?;
+    terminal.press("1")?;
+    let span = title("a span on a held screen", &|title| span_of_a_minute(title) && title.ends_with("NOT LIVE  HELD"))?;
+    terminal.press("<")?;
+    let why = terminal.wait_for("the end of the history", TIMEOUT, |shown| shown.contains("no window of this time"))?;
+    ensure!(why.contains("there are some from 20") && first_line(&why).trim_end() == span, "{why}");
+    terminal.press("Home")?;
+    title("the oldest minute", &|title| span_of_a_minute(title) && title.ends_with("HELD"))?;
+    terminal.press("Enter")?;
+    terminal.wait_for("the hour of a row", TIMEOUT, |shown| shown.contains("by the windows of this list"))?;
+    leave_detail(&terminal)?;
+    terminal.press("End")?;
+    title("the held screen again", &|title| title == held)?;
+    terminal.press("Space")?;
+    title("the live screen", &|title| title.ends_with("  live"))?;
+    // Windows are named by their start and end, and stepped over one by one, also a span that followed now.
+    terminal.press("<")?;
+    let window = title("a window", &|title| title.contains(" – ") && title.contains("NOT LIVE"))?;
+    terminal.press("<")?;
+    let of = |title: &str| title.split("  ").find(|part| part.contains(" – ")).map(str::to_owned);
+    let before = title("the window before", &|title| of(title).is_some() && of(title) != of(&window))?;
+    let [start, end] = [of(&window), of(&before)].map(Option::unwrap_or_default);
+    let (start, end) = (start.split(' ').next().unwrap_or_default(), end.split(' ').nth(2).unwrap_or_default());
+    ensure!(start == end, "{before} is not the window before {window}");
+    terminal.press("q")?;
+    terminal.is_clean(TIMEOUT)?;
+    watch.stop(Loss::None).map(drop)
+}
+
+fn a_replay_steps_back_and_what_is_no_capture_is_refused() -> Result<()> {
+    let (scratch, terminal) = (Scratch::new()?, Terminal::new(100, 30)?);
+    let weir = weir_binary()?.canonicalize()?;
+    let text = scratch.file("notes.pcap");
+    fs::write(&text, "# not a capture\n")?;
+    fs::write(scratch.file("empty.pcap"), "")?;
+    let capture = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/demo.pcap");
+    let cases = [
+        (text.display().to_string(), "not a capture: expected pcap or pcapng, but it begins with"),
+        (format!("{capture} {}", text.display()), "not a capture: expected pcap or pcapng"),
+        (scratch.file("empty.pcap").display().to_string(), "the file is empty"),
+        (scratch.file("missing.pcap").display().to_string(), "No such file or directory"),
+        ("/proc/self".to_owned(), "Is a directory"),
+    ];
+    for (nth, (file, why)) in cases.into_iter().enumerate() {
+        // Its first line is still there: no screen was opened.
+        terminal.run(&format!("clear; echo before {nth}; {} top --replay {file}; echo exit $?", weir.display()))?;
+        let has_ended = |shown: &str| {
+            shown.starts_with(&format!("before {nth}\n")) && shown.lines().any(|line| line.starts_with("exit "))
+        };
+        let shown = terminal.wait_for("the refusal", TIMEOUT, has_ended)?;
+        ensure!(shown.replace('\n', "").contains(why) && !shown.contains("exit 0"), "{file}: {shown}");
+    }
+    terminal.run(&format!("clear; {} top --replay {capture} --speed 1000 --window 1s", weir.display()))?;
+    terminal.wait_for("the end of the capture", TIMEOUT, |shown| first_line(shown).contains("capture ended"))?;
+    terminal.press("Space")?;
+    terminal.wait_for("that it is held", TIMEOUT, |shown| first_line(shown).contains("  HELD  capture ended"))?;
+    terminal.press("Home")?;
+    terminal.wait_for("the first window", TIMEOUT, |shown| first_line(shown).contains("NOT LIVE  HELD"))?;
+    terminal.press("Enter")?;
+    terminal.wait_for("the hour of a row", TIMEOUT, |shown| shown.contains("by the windows of this list"))?;
+    terminal.press("q")?;
+    terminal.is_clean(TIMEOUT)
+}
+
 /// The end of the span that the first line names.
 fn end_of(shown: &str) -> Result<String> {
-    let title = shown.lines().next().unwrap_or_default();
+    let title = first_line(shown);
     let (before, _) = title.split_once(" UTC").with_context(|| format!("no time in {title}"))?;
     let time = before.split(' ').next_back().unwrap_or_default();
     let now = jiff::Timestamp::from_second(i64::try_from(clock::since_epoch().as_secs())?)?;
@@ -222,7 +318,9 @@ fn whatever_ends_it_the_terminal_is_as_it_was() -> Result<()> {
     terminal.resize(80, 24)?;
     top(&terminal, &socket)?;
     watch.daemon.signal(Signal::KILL)?;
-    terminal.wait_for("what has happened", TIMEOUT, |shown| shown.contains("weir is not running"))?;
+    terminal.wait_for("what has happened", TIMEOUT, |shown| {
+        shown.contains("weir is not running") && first_line(shown).ends_with("NO ANSWER")
+    })?;
     terminal.press("q")?;
     terminal.is_clean(TIMEOUT).context("after weir was killed")?;
 

@@ -130,7 +130,7 @@ fn a_mistake_in_the_configuration_has_a_place_and_a_remedy() -> Result<()> {
         ended.check(2, &[&typo, "intervall", "did you mean", "interval", &limit, "1000"])?;
     }
     let missing = scratch.file("missing.yaml").display().to_string();
-    weir(&["check", "--config", &missing])?.check(2, &[&missing, "No such file"])
+    weir(&["check", "--config", &missing])?.check(2, &[&missing, "there is no such file", "name one that exists"])
 }
 
 fn a_secret_that_every_user_may_read_is_refused() -> Result<()> {

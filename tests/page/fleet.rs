@@ -8,7 +8,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
+use weir_system::numbers::scaled;
 use weir_tests::{
     chromium::Browser,
     clock,
@@ -19,10 +20,14 @@ use weir_tests::{
     scratch::Scratch,
 };
 
-use crate::{SCREENS, SHOWN, Watched, access, expected, http};
+use crate::{SCREENS, Watched, access, drawn, elsewhere, expected, http};
 
 const FLEET: &str = "http://127.0.0.1:8428/";
 const ADDRESS: &str = "127.0.0.1:8428";
+/// The identity of a router that is late.
+const LATE: &str = "5a1e0b77";
+/// A report of long ago.
+const GOLDEN: &str = include_str!("../../daemon/report/tests/golden/report.json");
 const FLEET_SHOWN: &str = include_str!("fleet.js");
 
 /// A collector with a page, in a namespace.
@@ -83,12 +88,22 @@ pub fn the_fleet_is_what_the_database_has() -> Result<()> {
             ensure!(row[unit] == last["totals"][unit], "{unit}: {row} is not {last}");
         }
         ensure!(row["isLate"] == false && shown["observers"]["7f3c9a52"]["isLate"] == true, "{shown}");
+        // The sum has no late router, and says so.
+        let bytes = last["totals"]["bytes"].as_f64().context("no bytes")?;
+        let rate = bytes * 8.0 / last["window"]["seconds"].as_f64().context("no length")?;
+        ensure!(shown["rate"].as_f64().is_some_and(|shown| (shown - rate).abs() <= 1.0), "{rate}: {shown}");
+        let count = format!("2, {} without the late one", scaled(rate.round(), "bit/s"));
+        ensure!(shown["count"] == count, "{} is not {count}", shown["count"]);
         access::contrast(&mut browser, &format!("{screen:?}"), 40)?;
         picture(&mut browser, "fleet", screen.width, screen.is_dark)?;
     }
     a_router_shows_its_reports(&mut browser, &watched.pair.observer, &reports, &id)?;
-    let requests = browser.requests();
-    let elsewhere: Vec<_> = requests.iter().filter(|url| !url.starts_with(FLEET) && *url != "about:blank").collect();
+    let mut requests = browser.requests();
+    requests.extend(only_new_reports_are_read(&mut browser, &id)?);
+    post(&watched.pair.observer, &collector, &[GOLDEN.replace('\n', "").replace("7f3c9a52", LATE)])?;
+    a_late_and_an_unknown_router_say_so(&mut browser)?;
+    requests.extend(browser.requests());
+    let elsewhere = elsewhere(&requests, FLEET);
     ensure!(requests.len() > 10 && elsewhere.is_empty(), "requests to elsewhere: {elsewhere:?}");
     let mistakes = browser.mistakes();
     ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
@@ -157,12 +172,28 @@ fn a_router_shows_its_reports(browser: &mut Browser, namespace: &Namespace, repo
             browser.value(&format!("document.querySelector('#tabs [data-list=\"{list}\"]').click()"))?;
             let is_shown = format!("document.querySelector('#tabs [aria-current]')?.dataset.list === '{list}'");
             browser.wait_for(list, &is_shown)?;
-            let shown = browser.value(SHOWN)?;
+            let shown = drawn(browser)?;
             expected::compare(&shown, last, by).with_context(|| format!("{list} at {screen:?}: {shown}"))?;
             ensure!(shown["isWide"] == false, "{list} is wider than the screen: {screen:?}");
         }
         picture(browser, "router", screen.width, screen.is_dark)?;
     }
+    // Here is nothing that only a running weir could do.
+    browser.value("document.querySelector('#list tbody a').click()")?;
+    browser.wait_for("the details", "document.getElementById('detail').open")?;
+    let parts = browser.value("[...document.querySelectorAll('#detail h3')].map((one) => one.textContent)")?;
+    let expected = ["Over time", "In the lists above", "Make this a view", "More, in a terminal of the router"];
+    ensure!(parts == json!(expected), "{parts}");
+    browser.press("Escape", false)?;
+    browser.wait_for("no details", "!document.getElementById('detail').open")?;
+    browser.press("?", false)?;
+    browser.wait_for("the help", "document.getElementById('help').open")?;
+    let help = browser.value("document.getElementById('help').innerText")?;
+    ensure!(
+        help.as_str().is_some_and(|help| help.contains("choose a list") && !help.contains("open window")),
+        "{help}"
+    );
+    browser.press("Escape", false)?;
     // A chart has all bytes of the reports. A selected time has the numbers of the union of its reports.
     let chosen = &reports[1..4];
     let time = |report: &Value, edge: &str| {
@@ -175,14 +206,62 @@ fn a_router_shows_its_reports(browser: &mut Browser, namespace: &Namespace, repo
         serde_json::from_str::<Value>(&body).map_err(|_| anyhow!("{path}: {status} {body}"))
     };
     let history = ask(&format!("history?from={from}&to={to}"))?;
-    let drawn: u64 = history["interfaces"][0]["bytes"].as_array().into_iter().flatten().filter_map(Value::as_u64).sum();
+    let sum: u64 = history["interfaces"][0]["bytes"].as_array().into_iter().flatten().filter_map(Value::as_u64).sum();
     let seen = |report: &Value| report.pointer("/interfaces/0/ledger/seen/bytes").and_then(Value::as_u64);
-    ensure!(drawn == chosen.iter().filter_map(seen).sum::<u64>() && drawn > 0, "{drawn} bytes: {history}");
+    ensure!(sum == chosen.iter().filter_map(seen).sum::<u64>() && sum > 0, "{sum} bytes: {history}");
     let span = ask(&format!("span?from={from}&to={to}"))?;
     browser.open(&format!("{page}#from={from}&to={to}"))?;
     browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 5")?;
-    let shown = browser.value(SHOWN)?;
+    let shown = drawn(browser)?;
     expected::compare_span(&shown, &span, chosen, "bytes").with_context(|| format!("{from} to {to}: {shown}"))
+}
+
+/// While no new report comes, the page asks only whether there is one.
+fn only_new_reports_are_read(browser: &mut Browser, id: &str) -> Result<Vec<String>> {
+    const END: &str = "document.querySelector('.chart').getAttribute('aria-valuetext')";
+    browser.open(&format!("{FLEET}observers/{id}/"))?;
+    browser.wait_for("a chart", "document.querySelector('#charts .plot path.line.up')?.getAttribute('d')")?;
+    drawn(browser)?;
+    browser.value("document.querySelector('.chart').focus()")?;
+    browser.press("End", false)?;
+    let end = browser.wait_for("the last second in words", &format!("{END}.includes('UTC') && {END}"))?;
+    let before = browser.requests();
+    let mut requests = Vec::new();
+    clock::wait_for("two polls", TIMEOUT, || {
+        // The browser tells of its requests while it answers.
+        browser.value("1")?;
+        requests.extend(browser.requests());
+        Ok((requests.iter().filter(|url| url.ends_with("/api/observer")).count() >= 2).then_some(()))
+    })?;
+    let others: Vec<_> = requests.iter().filter(|url| !url.ends_with("/api/observer")).collect();
+    ensure!(others.is_empty(), "nothing is new, and the page reads {others:?}");
+    // The chart goes on, with a gap.
+    browser.press("Home", false)?;
+    browser.press("End", false)?;
+    let later = browser.value(END)?;
+    ensure!(later != end, "the chart still ends at {end}");
+    Ok([before, requests].concat())
+}
+
+fn a_late_and_an_unknown_router_say_so(browser: &mut Browser) -> Result<()> {
+    for screen in SCREENS {
+        browser.set_screen(screen)?;
+        for (id, link, notice) in [
+            (LATE, "late", "This router is late: its last window ended 2026-11-20 08:00:10 UTC"),
+            ("ffff", "unknown router", "Unknown router: no router \"ffff\" reports to this collector"),
+        ] {
+            browser.open(&format!("{FLEET}observers/{id}/"))?;
+            browser.wait_for(link, &format!("document.getElementById('link-text')?.textContent === '{link}'"))?;
+            let shown = "document.getElementById('notices').textContent";
+            browser.wait_for(notice, &format!("{shown}.includes('{notice}')"))?;
+            let is_bad = "document.getElementById('link').classList.contains('bad') && \
+                          document.querySelector('.notice').classList.contains('bad')";
+            ensure!(browser.value(is_bad)? == true, "{link} is not marked as a problem");
+            access::contrast(browser, &format!("{link} at {screen:?}"), 5)?;
+            picture(browser, link, screen.width, screen.is_dark)?;
+        }
+    }
+    Ok(())
 }
 
 pub fn the_fleet_has_the_guards_of_the_page() -> Result<()> {
@@ -208,7 +287,7 @@ pub fn the_fleet_has_the_guards_of_the_page() -> Result<()> {
         ensure!(at(path, "")?.0 == 401, "{path} without a token");
         ensure!(at(path, "Authorization: Bearer 0123456789abcdeX\r\n")?.0 == 401, "{path} with another token");
         let (status, head, body) = at(path, &bearer)?;
-        let is_there = status == 200 || (path.ends_with("report") && status == 503);
+        let is_there = status == 200 || (path.ends_with("report") && status == 404);
         ensure!(is_there, "{path}: {status} {body}");
         ensure!(head.contains("content-security-policy: default-src 'none'") && !head.contains("unsafe"), "{head}");
     }

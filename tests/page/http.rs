@@ -165,7 +165,9 @@ pub fn browsers_that_stall_cost_no_packet() -> Result<()> {
             "GET /api/sec",
             "",
         ];
-        requests.into_iter().cycle().take(STALLED).map(begin).collect()
+        // First all want the stream of seconds, then each one of these.
+        let all = [requests[0]].into_iter().cycle().take(STALLED).chain(requests.into_iter().cycle().take(STALLED));
+        all.map(begin).collect()
     })??;
     let mut oracle = Oracle::new();
     let plan = Plan { seed: 91, packets: 50_000, ..Plan::default() };

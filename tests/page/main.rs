@@ -154,7 +154,7 @@ fn the_page_shows_the_numbers_of_the_report() -> Result<()> {
         }
         let requests = browser.requests();
         ensure!(requests.len() > 20, "{requests:?}");
-        let elsewhere: Vec<_> = requests.iter().filter(|url| !url.starts_with(PAGE) && *url != "about:blank").collect();
+        let elsewhere = elsewhere(&requests, PAGE);
         ensure!(elsewhere.is_empty(), "requests to elsewhere: {elsewhere:?}");
         let mistakes = browser.mistakes();
         ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
@@ -162,15 +162,18 @@ fn the_page_shows_the_numbers_of_the_report() -> Result<()> {
     })
 }
 
+/// The requests that leave the page. Chromium's own pictures, as those of a field for a time, are within it.
+fn elsewhere<'r>(requests: &'r [String], page: &str) -> Vec<&'r String> {
+    let is_own = |url: &str| url.starts_with(page) || url.starts_with("data:") || url == "about:blank";
+    requests.iter().filter(|url| !is_own(url)).collect()
+}
+
 /// The content of the page when all rows are drawn. On a busy machine that takes several frames.
 fn drawn(browser: &mut Browser) -> Result<Value> {
-    loop {
-        browser.wait_for("all rows", "document.getElementById('list').ariaBusy !== 'true'")?;
+    clock::wait_for("all rows", TIMEOUT, || {
         let shown = browser.value(SHOWN)?;
-        if shown["isBusy"] == false {
-            return Ok(shown);
-        }
-    }
+        Ok((shown["isBusy"] == false).then_some(shown))
+    })
 }
 
 fn rates_are_those_of_the_stream() -> Result<()> {
@@ -228,6 +231,24 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
                 expected::compare_span(&shown, &span, chosen, by).with_context(|| format!("{list}: {shown}"))?;
             }
         }
+        for (name, seconds) in [("5 min", 300), ("20 min", 1200), ("1 h", 3600), ("24 h", 86_400)] {
+            browser.value(&format!("document.querySelector('[data-span=\"{name}\"]').click()"))?;
+            let chosen = "(() => { const all = new URLSearchParams(location.hash.slice(1)); \
+                          return (Date.parse(all.get('to')) - Date.parse(all.get('from'))) / 1000; })()";
+            browser.wait_for(name, &format!("Math.abs({chosen} - {seconds}) <= 1"))?;
+            let is_current = format!("document.querySelector('[data-span=\"{name}\"][aria-current]')");
+            browser.wait_for(&format!("{name} as the choice"), &is_current)?;
+            // All have the same windows, those since weir was started.
+            browser.wait_for(
+                "windows",
+                "/, [0-9]+ windows together/.test(document.getElementById('trust').textContent)",
+            )?;
+            browser.wait_for("a chart", "document.querySelector('#charts .plot path.line.up')?.getAttribute('d')")?;
+            let shown = drawn(&mut browser)?;
+            ensure!(shown["rows"].as_array().is_some_and(|rows| rows.len() >= 10), "{name}: {shown}");
+        }
+        let begins = browser.value("document.getElementById('rates-hint').textContent")?;
+        ensure!(begins.as_str().is_some_and(|hint| hint.contains("It begins")), "{begins}");
         ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
         Ok(())
     })
@@ -247,7 +268,7 @@ fn the_open_window_is_shown_before_its_end() -> Result<()> {
         let since = "/Open window since ([0-9:]+) UTC/.exec(document.getElementById('list-about')?.textContent)?.[1]";
         let rows = "document.querySelectorAll('#list tbody tr').length >= 5";
         let since = browser.wait_for("rows of an open window", &format!("{rows} && {since}"))?;
-        let shown = browser.value(SHOWN)?;
+        let shown = drawn(&mut browser)?;
         // Another window may have begun meanwhile.
         let about = shown["listAbout"].as_str().and_then(|about| about.split(' ').nth(3));
         let since = about.or(since.as_str()).context("no time")?.to_owned();
@@ -344,6 +365,15 @@ fn a_row_tells_everything_about_itself() -> Result<()> {
         let checked = Command::new(weir_binary()?).args(["check", "--config"]).arg(&file).output()?;
         let said = String::from_utf8_lossy(&checked.stderr).into_owned();
         ensure!(checked.status.success(), "{yaml}\n{said}");
+        // With the keyboard one comes to a related row, and stays within the details.
+        let link = "[...document.querySelectorAll('.related a')].find((one) => \
+                    one.textContent !== document.getElementById('detail-title').textContent)";
+        browser.wait_for("a related row", &format!("{link} !== undefined"))?;
+        let title = browser.value("document.getElementById('detail-title').textContent")?;
+        browser.value(&format!("{link}.focus()"))?;
+        browser.press("Enter", false)?;
+        browser.wait_for("its details", &format!("document.getElementById('detail-title').textContent !== {title}"))?;
+        browser.wait_for("the focus in the details", "document.activeElement.closest('#detail')")?;
         ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
         Ok(())
     })

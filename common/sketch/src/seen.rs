@@ -46,9 +46,7 @@ impl Seen {
     /// probability of at most `false_positive_rate`. The ranges of the settings are those of
     /// [`SharedBloom::with_capacity`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
-        // The rate of each generation, so that 1 - (1 - each)^2 is the rate of asking both.
-        let each = 1.0 - libm::sqrt(1.0 - false_positive_rate.clamp(0.0, 1.0));
-        let generation = || SharedBloom::with_capacity(items, each, key_id);
+        let generation = || SharedBloom::with_capacity(items, rate_of_each(false_positive_rate), key_id);
         Self { generations: [generation(), generation()], epoch: AtomicUsize::new(0), rotating: AtomicBool::new(false) }
     }
 
@@ -209,6 +207,12 @@ impl Seen {
         inline + self.generations.iter().map(SharedBloom::memory_bytes).sum::<usize>()
     }
 
+    /// The memory that [`Seen::with_capacity`] takes with the same arguments, in bytes. Nothing is allocated.
+    pub fn bytes_for(items: u64, false_positive_rate: f64) -> usize {
+        let generation = SharedBloom::bytes_for(items, rate_of_each(false_positive_rate));
+        size_of::<Self>() + 2 * (generation - size_of::<SharedBloom>())
+    }
+
     fn current(&self) -> &SharedBloom {
         self.generation(self.epoch.load(Acquire))
     }
@@ -218,6 +222,11 @@ impl Seen {
     fn generation(&self, epoch: usize) -> &SharedBloom {
         &self.generations[epoch & 1]
     }
+}
+
+/// The rate of each generation, so that 1 - (1 - each)^2 is the rate of asking both.
+fn rate_of_each(false_positive_rate: f64) -> f64 {
+    1.0 - libm::sqrt(1.0 - false_positive_rate.clamp(0.0, 1.0))
 }
 
 /// The image has both generations, the current one first. The key of the previous generation comes before it.
@@ -419,10 +428,12 @@ mod tests {
         for rate in [f64::NAN, -1.0, 0.0, 1.0, 7.0] {
             let seen = Seen::with_capacity(10, rate, 7);
             assert!(seen.insert(1) && !seen.insert(1), "{rate}");
+            assert_eq!(Seen::bytes_for(10, rate), seen.memory_bytes(), "{rate}");
         }
         const MANY: u64 = crate::test_size::of(1_000_000, 10_000);
         let seen = Seen::with_capacity(MANY, 0.001, 7);
         assert_eq!((seen.capacity(), seen.key_id()), (MANY, 7));
+        assert_eq!(Seen::bytes_for(MANY, 0.001), seen.memory_bytes());
         let bytes = seen.memory_bytes() as f64 / MANY as f64;
         assert!((4.7..5.1).contains(&bytes), "{bytes} bytes per key");
     }

@@ -71,9 +71,13 @@ impl SharedBloom {
     /// about a billion keys the rate is higher than planned: see [`SharedBloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let capacity = items.max(1);
-        let blocks = libm::ceil(capacity as f64 / load_for(false_positive_rate)) as usize;
-        let blocks = repeat_with(Block::default).take(blocks.clamp(1, BLOCKS_MAX)).collect();
+        let blocks = repeat_with(Block::default).take(blocks_for(capacity, false_positive_rate)).collect();
         Self { blocks, capacity, key_id: key_id.into() }
+    }
+
+    /// The memory that [`SharedBloom::with_capacity`] takes with the same arguments, in bytes. Nothing is allocated.
+    pub fn bytes_for(items: u64, false_positive_rate: f64) -> usize {
+        size_of::<Self>() + blocks_for(items.max(1), false_positive_rate) * size_of::<Block>()
     }
 
     /// Inserts the key with this hash. Returns whether it was absent.
@@ -247,6 +251,11 @@ impl SharedBloom {
     fn words(&self) -> impl Iterator<Item = &AtomicU64> {
         self.blocks.iter().flat_map(|block| block.0.iter().flatten())
     }
+}
+
+/// The blocks of a filter for this many keys.
+fn blocks_for(capacity: u64, false_positive_rate: f64) -> usize {
+    (libm::ceil(capacity as f64 / load_for(false_positive_rate)) as usize).clamp(1, BLOCKS_MAX)
 }
 
 impl Image for SharedBloom {

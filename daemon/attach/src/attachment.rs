@@ -154,8 +154,8 @@ fn less(all: Tally, part: Tally) -> Tally {
     Tally::new(all.packets.saturating_sub(part.packets), all.bytes.saturating_sub(part.bytes))
 }
 
-/// What an earlier weir counted after it read the interface's own count, at most and at least. It wrote `state`, and has
-/// counted `since` in windows that it has not reported. Its last window ended after the reading, so the packets in
+/// What an earlier weir counted after it read the interface's own count, at most and at least. It wrote `state`, and
+/// has counted `since` in windows that it has not reported. Its last window ended after the reading, so the packets in
 /// between are in its last report and not in `since`.
 fn since_reading(state: &SlotState, since: SeenPackets) -> [SeenPackets; 2] {
     let reported = state

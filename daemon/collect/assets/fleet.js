@@ -95,10 +95,13 @@ function draw(fleet) {
   const text = JSON.stringify(rest);
   if (text === shown) return;
   shown = text;
-  const sum = (get) => fleet.observers.reduce((all, one) => all + get(one), 0);
-  put(byId("count"), `${grouped(fleet.totals.observers)}, ${scaled(sum((one) => ((one.last?.bytes ?? 0) * 8) / (one.last?.seconds || 1)), "bit/s")}`);
-  put(byId("started"), `The collector was started ${day(fleet.started)} ${clock(fleet.started)}.`);
   const late = new Set(fleet.late);
+  // What a late router carries now is unknown.
+  const known = fleet.observers.filter((one) => one.last && !late.has(one.observer));
+  const rate = known.reduce((all, one) => all + (one.last.bytes * 8) / (one.last.seconds || 1), 0);
+  put(byId("count"), grouped(fleet.totals.observers), ", ", number(Math.round(rate), scaled(rate, "bit/s"), { "data-sum": "rate" }),
+    late.size > 0 ? ` without the ${late.size === 1 ? "late one" : `${grouped(late.size)} late ones`}` : "");
+  put(byId("started"), `The collector was started ${day(fleet.started)} ${clock(fleet.started)}.`);
   // Those that need a look come first.
   const rank = (one) => (late.has(one.observer) ? 0 : one.last?.alerts?.length || one.last?.lost || one.last?.troubles?.length ? 1 : 2);
   const order = [...fleet.observers].sort((a, b) => rank(a) - rank(b) || name(a).localeCompare(name(b)));

@@ -14,7 +14,7 @@ use axum::{
     extract::{Request, State},
     http::{
         HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-        header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE},
+        header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     response::{IntoResponse, Response},
 };
@@ -22,12 +22,12 @@ use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use weir_http::ClientSlot;
+use weir_page::Token;
 use weir_system::privileges;
 
 use super::{
     body::{BODY_BYTES_MAX, BodyError, Packing},
     keeper::{Checked, Mistake, Refused, StoreHandle, StoreResult},
-    token::Token,
 };
 
 /// Maximum size in bytes of all bodies in memory together.
@@ -80,7 +80,11 @@ impl Api {
 
     /// Whether to read a request at all.
     fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<Packing, ErrorAnswer> {
-        if self.token.as_ref().is_some_and(|token| !token.is_in(headers)) {
+        if self
+            .token
+            .as_ref()
+            .is_some_and(|token| !headers.get(AUTHORIZATION).is_some_and(|header| token.is_in(header)))
+        {
             let why = "send the token of this collector: `Authorization: Bearer TOKEN`";
             return Err(ErrorAnswer(StatusCode::UNAUTHORIZED, why.to_owned()));
         }

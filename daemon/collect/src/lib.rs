@@ -21,7 +21,6 @@ mod line;
 pub mod page;
 pub mod query;
 mod store;
-mod token;
 
 use std::{
     convert::Infallible,
@@ -37,8 +36,9 @@ use tracing::info;
 use weir_http::{Limits, Server};
 use weir_system::{privileges, signals::Signals};
 
-use self::{api::Api, counters::Counters, keeper::StoreHandle, page::PageError, store::Store, token::Token};
-pub use self::{store::StoreError, token::TokenError};
+pub use self::store::StoreError;
+use self::{api::Api, counters::Counters, keeper::StoreHandle, page::PageError, store::Store};
+use weir_page::{Token, TokenError};
 
 const LIMITS: Limits = Limits { connections: 64, request: Duration::from_secs(60), grace: Duration::from_secs(5) };
 

@@ -19,10 +19,9 @@ const HEAD: usize = 37;
 /// Bytes of an observer's identity.
 const OBSERVER: usize = 8;
 
-/// How much of addresses a report shows, as it says itself.
+/// How much of addresses a report shows, as it says itself. An unknown name is treated as the strictest one.
 pub fn addresses_of(report: &Report) -> Addresses {
-    let Some(name) = &report.addresses else { return Addresses::Full };
-    Addresses::ALL.into_iter().find(|addresses| addresses.name() == name).unwrap_or(Addresses::None)
+    report.addresses.as_deref().map_or(Addresses::Full, |name| Addresses::from_name(name).unwrap_or(Addresses::None))
 }
 
 /// A window of the history, or several together.

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tracing::warn;
 use weir_config::Addresses;
-use weir_report::{FromJson, Report};
+use weir_report::{FromJson, NO_WINDOW, Report};
 use weir_system::{clock, privileges, sandbox};
 
 use crate::{
@@ -315,8 +315,10 @@ impl Recorder {
 
     fn nothing(&self) -> String {
         match self.windows.oldest().zip(self.windows.newest()) {
-            None => "no window has ended since weir was started".to_owned(),
-            Some((from, to)) => format!("no window of this time is known: the history has {from:.0} to {to:.0}"),
+            None => NO_WINDOW.to_owned(),
+            Some((from, to)) => {
+                format!("no window of this time is known: there are some from {from:.0} to {to:.0}")
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use weir_report::InterfaceHistory;
+use weir_report::{InterfaceHistory, Steps};
 
 /// How many rows are kept.
 pub const ROWS: usize = 3600;
@@ -197,15 +197,15 @@ impl Seconds {
         (oldest..).zip(self.ends.iter().copied()).skip_while(move |(row, _)| *row < from)
     }
 
-    /// The sums of each interface in each of `steps` steps that start at `from`. The length of a `step` is in seconds.
-    pub fn sums(&self, from: i64, step: u64, steps: usize) -> Vec<InterfaceHistory> {
+    /// The sums of each interface in each of these steps.
+    pub fn sums(&self, &Steps { first, seconds, count }: &Steps) -> Vec<InterfaceHistory> {
         let place = |end: i64| {
-            let since = u64::try_from(end.checked_sub(from)?).ok()?;
-            usize::try_from(since / step).ok().filter(|nth| *nth < steps)
+            let since = u64::try_from(end.checked_sub(first)?).ok()?;
+            usize::try_from(since / seconds).ok().filter(|nth| *nth < count)
         };
         let rows: Vec<_> = self.rows(0).filter_map(|(row, end)| Some((row, place(end)?))).collect();
         let sums = |track: &Track| {
-            let mut sums: Vec<Option<Counts>> = vec![None; steps];
+            let mut sums: Vec<Option<Counts>> = vec![None; count];
             for (row, nth) in &rows {
                 let Some(Counts { packets, bytes, lost }) = track.cells[self.index(*row)].counts() else { continue };
                 let sum = sums[*nth].get_or_insert_default();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn packets(seconds: &Seconds, from: i64, step: u64, steps: usize) -> Vec<(String, Vec<Option<u64>>)> {
-        let sums = seconds.sums(START + from, step, steps);
+        let sums = seconds.sums(&Steps { first: START + from, seconds: step, count: steps });
         sums.into_iter().map(|interface| (interface.name, interface.packets)).collect()
     }
 
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(packets(&seconds, 0, 1, 11), [("eth0".to_owned(), each)]);
         assert_eq!(packets(&seconds, -5, 10, 2), [("eth0".to_owned(), vec![Some(15), Some(40)])]);
         assert!(packets(&seconds, 20, 1, 5).is_empty(), "there was no interface");
-        let sums = &seconds.sums(START, 10, 1)[0];
+        let sums = &seconds.sums(&Steps { first: START, seconds: 10, count: 1 })[0];
         assert_eq!((&sums.bytes[..], &sums.lost[..]), (&[Some(5500)][..], &[Some(1)][..]));
     }
 

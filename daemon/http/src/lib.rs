@@ -5,6 +5,7 @@
 //! send a byte a second, block no other client.
 
 mod client_slot;
+pub mod host;
 
 use std::{
     convert::Infallible,

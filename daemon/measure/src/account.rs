@@ -19,7 +19,7 @@ use super::{
 
 /// The exact numbers of one worker.
 #[derive(Clone, Copy)]
-pub struct Part<'a> {
+pub struct WorkerAccount<'a> {
     /// Its exact counters.
     pub edge: &'a Edge,
     /// The sum of the records of each interface slot.
@@ -57,7 +57,7 @@ pub struct Account {
 
 impl Account {
     /// Adds up all parts.
-    pub fn new(parts: &[Part<'_>], interfaces: usize) -> Self {
+    pub fn new(parts: &[WorkerAccount<'_>], interfaces: usize) -> Self {
         let ledgers = ledgers(parts, interfaces);
         let rates = parts.iter().filter_map(|part| part.sampling);
         let (least, highest) = rates.reduce(|(a, b), (c, d)| (a.min(c), b.max(d))).unwrap_or((1, 1));
@@ -157,9 +157,9 @@ fn taken(ledgers: &[Ledger]) -> Tally {
     ledgers.iter().map(|ledger| ledger.attributed).sum()
 }
 
-pub(super) fn ledgers(parts: &[Part<'_>], interfaces: usize) -> Vec<Ledger> {
+pub(super) fn ledgers(parts: &[WorkerAccount<'_>], interfaces: usize) -> Vec<Ledger> {
     let mut ledgers = vec![Ledger::default(); interfaces];
-    for Part { edge, attributed, .. } in parts {
+    for WorkerAccount { edge, attributed, .. } in parts {
         for ((ledger, counters), attributed) in ledgers.iter_mut().zip(&edge.counters).zip(*attributed) {
             ledger.add(&Ledger { counters: *counters, attributed: *attributed });
         }
@@ -169,11 +169,11 @@ pub(super) fn ledgers(parts: &[Part<'_>], interfaces: usize) -> Vec<Ledger> {
 }
 
 /// Makes a ledger of the packets for which no slot was found, if there are any.
-fn add_others(parts: &[Part<'_>], ledgers: &mut Vec<Ledger>) {
+fn add_others(parts: &[WorkerAccount<'_>], ledgers: &mut Vec<Ledger>) {
     const SLOT: usize = OTHERS as usize;
     let mut others = Ledger::default();
     if ledgers.len() <= SLOT {
-        for Part { edge, attributed, .. } in parts {
+        for WorkerAccount { edge, attributed, .. } in parts {
             others.add(&Ledger { counters: edge.others, attributed: attributed[SLOT] });
         }
     }

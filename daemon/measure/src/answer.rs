@@ -9,7 +9,7 @@ use weir_sketch::{Estimate, hash::KeyedHash};
 use super::{
     beyond::RankedPrefixes,
     entropy::{Distribution, Entropy, UnlistedKeys},
-    heavy_hitters::Held,
+    heavy_hitters::KeyEstimate,
     ranking::{Ranked, Ranking, keep_largest},
     uncertainty::{Uncertainty, ViewUncertainty},
     whole::reconcile,
@@ -138,38 +138,40 @@ pub(super) fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
 /// The largest of these keys. `total_of` has the sum of an interface slot or of all.
 pub(super) fn rank(
     question: &Question,
-    keys: impl Iterator<Item = Held<ViewKey>>,
+    keys: impl Iterator<Item = KeyEstimate<ViewKey>>,
     total_of: impl Fn(Option<usize>) -> Tally,
     (uncertainties, window): (&ViewUncertainty, &Uncertainty),
 ) -> Vec<Table> {
     let top = question.view.top;
     // Keep one more than is listed: it shows how large a listed key had to be.
-    let mut tables: BTreeMap<Option<usize>, [Vec<Held<ViewKey>>; 2]> = BTreeMap::new();
+    let mut tables: BTreeMap<Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2]> = BTreeMap::new();
     if !question.view.per_interface {
         tables.insert(None, Default::default());
     }
     for held in keys {
         let value = Metric::each(|metric| metric.of(held.value).min(metric.of(uncertainties.total())));
-        let held = Held { value, ..held };
+        let held = KeyEstimate { value, ..held };
         let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
         keep_largest(by_bytes, top + 1, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
         keep_largest(by_packets, top + 1, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
     }
     let top = top.min((question.rows_max / tables.len().max(1)).max(1));
-    let list =
-        |candidates: Vec<Held<ViewKey>>, order: Metric, uncertainty: &ViewUncertainty, total: &mut Ranked<ViewKey>| {
-            let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
-            let rows = candidates.iter().take(top).map(|held| uncertainty.ranked(held, order, needed));
-            let mut rows: Vec<_> = rows.collect();
-            reconcile(rows.iter_mut(), total, !question.by.has_host());
-            rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
-            rows
-        };
-    let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<Held<ViewKey>>; 2])| {
+    let list = |candidates: Vec<KeyEstimate<ViewKey>>,
+                order: Metric,
+                uncertainty: &ViewUncertainty,
+                total: &mut Ranked<ViewKey>| {
+        let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
+        let rows = candidates.iter().take(top).map(|held| uncertainty.ranked(held, order, needed));
+        let mut rows: Vec<_> = rows.collect();
+        reconcile(rows.iter_mut(), total, !question.by.has_host());
+        rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
+        rows
+    };
+    let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2])| {
         let uncertainty = uncertainties.of_slot(slot, window);
         let mut total = if question.has_total {
             let sum = total_of(slot);
-            let held = Held { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
+            let held = KeyEstimate { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
             uncertainty.ranked(&held, order(&question.view.measure), 0)
         } else {
             uncertainty.as_total()
@@ -217,8 +219,8 @@ pub(super) fn counted(question: &Question, counted: Estimate, uncertainty: &Unce
 }
 
 /// The new flows of a key, out of all `total` counted new flows, with bounds that allow for missing packets.
-pub(super) fn new_flows(total: Tally, held: Held<ViewKey>, uncertainty: &Uncertainty) -> Estimate {
-    let Held { key: _, value, lower, upper } = held;
+pub(super) fn new_flows(total: Tally, held: KeyEstimate<ViewKey>, uncertainty: &Uncertainty) -> Estimate {
+    let KeyEstimate { key: _, value, lower, upper } = held;
     let upper = upper.packets.min(total.packets);
     uncertainty.new_flows(Estimate { value: value.packets.min(upper), lower: lower.packets, upper })
 }
@@ -239,7 +241,7 @@ fn entropy(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) 
         Estimate { value: metric.of(value).clamp(lower, upper), lower, upper }
     };
     let known: Vec<Estimate> =
-        sketch.held().map(|Held { value, lower, upper, .. }| estimate(value, lower, upper)).collect();
+        sketch.held().map(|KeyEstimate { value, lower, upper, .. }| estimate(value, lower, upper)).collect();
     let found = known.len() as u64;
     let keys = match (sketch.keys(), sketch.cells()) {
         (Some(keys), _) => uncertainty.distinct(keys.bounds_at(uncertainty.confidence), u64::MAX),
@@ -264,16 +266,16 @@ fn entropy(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) 
 /// The keys with the most new flows. Each new flow was counted as one packet.
 pub(super) fn count_new(
     question: &Question,
-    keys: impl Iterator<Item = Held<ViewKey>>,
+    keys: impl Iterator<Item = KeyEstimate<ViewKey>>,
     total: Tally,
     uncertainty: &Uncertainty,
 ) -> Table {
     let top = question.view.top;
-    let mut largest: Vec<Held<ViewKey>> = Vec::new();
+    let mut largest: Vec<KeyEstimate<ViewKey>> = Vec::new();
     for held in keys {
         keep_largest(&mut largest, top, held, |held| (Reverse(held.value.packets), held.key));
     }
-    let row = |held: Held<ViewKey>| (held.key, new_flows(total, held, uncertainty));
+    let row = |held: KeyEstimate<ViewKey>| (held.key, new_flows(total, held, uncertainty));
     let mut rows: Vec<_> = largest.into_iter().map(row).collect();
     rows.sort_by_key(|(_, counted)| Reverse(counted.value));
     Table { slot: None, total: None, rows: Rows::Distinct(rows) }
@@ -286,14 +288,17 @@ pub const fn order(measure: &Measure) -> Metric {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::IpAddr, sync::Arc};
+    use std::{collections::HashSet, net::IpAddr, sync::Arc};
 
     use weir_common::{
         flow::{Address, FlowKey, Scope},
         ledger::{Ledger, Tally},
         record::Record,
     };
-    use weir_config::Config;
+    use weir_config::{
+        Config,
+        view::{Field, Side},
+    };
     use weir_datapath::edge::Edge;
     use weir_sketch::{
         Seen,
@@ -303,8 +308,11 @@ mod tests {
     use super::*;
     use crate::{
         closed::Closed,
+        new_flows::FilterState,
+        prefixes::Prefix,
         question::Views,
-        shard::Shard,
+        shard::{Secrets, Shard},
+        summary::Summary,
         views::answers_with,
         whole::{Counted, Whole},
     };
@@ -334,8 +342,11 @@ mod tests {
     /// The windows of workers that have these records each.
     fn window(config: &Config, views: &Arc<Views>, workers: &[&[Record]]) -> Vec<Closed> {
         let seen = Seen::with_capacity(100_000, 0.001, KEY.id());
+        let mut coins = 0;
         let closed = |records: &&[Record]| {
             let mut shard = Box::new(Shard::new(&config.estimates, views, KEY));
+            coins += 1;
+            shard.rekey(KEY, &[], Secrets { window: 1, coins: Key([mix(coins); 2]), places: Key([7, 8]) });
             for records in records.chunks(100) {
                 shard.absorb(records, &seen);
             }
@@ -379,25 +390,93 @@ mod tests {
         let records = records();
         let of_workers: Vec<_> = records.chunks(5_000).collect();
         // The filter of seen flows is shared, so workers are fed in the same order, and merged in another one.
-        let answer = |helpers, order: &dyn Fn(&mut [Closed])| {
+        let ordered = |order: &dyn Fn(&mut [Closed])| {
             let mut window = window(&config, &plan, &of_workers);
             order(&mut window);
-            answers_with(helpers, &mut window, &plan, &uncertainty()).unwrap()
+            window
         };
+        let answer = |helpers, order: &dyn Fn(&mut [Closed])| {
+            answers_with(helpers, &mut ordered(order), &plan, &uncertainty()).unwrap()
+        };
+        let seen = Seen::with_capacity(1_000, 0.001, KEY.id());
+        let summary = |order: &dyn Fn(&mut [Closed])| {
+            Summary::merge(&mut ordered(order), &plan, 4, FilterState::steadily(&seen), 0.999).unwrap().views
+        };
+        let reported = summary(&|_| ());
         let alone = answer(0, &|_| ());
         assert_eq!(alone.len(), plan.questions.len());
         assert!(alone.iter().all(|answer| !answer.tables.is_empty()), "{alone:?}");
         for helpers in [1, 3, 20] {
             assert!(answer(helpers, &|_| ()) == alone, "{helpers} threads");
         }
-        for rotated in 1..of_workers.len() {
-            let answers = answer(3, &|window| window.rotate_left(rotated));
+        let mut drawn = 0;
+        let orders = (1..of_workers.len()).flat_map(|first| [(first, false), (first, true)]);
+        for (first, is_reversed) in orders.chain([(0, true)]) {
+            let order = |window: &mut [Closed]| {
+                window.rotate_left(first);
+                if is_reversed {
+                    window[1..].reverse();
+                }
+            };
+            assert!(summary(&order) == reported, "a window is merged in an order of its own");
+            let answers = answer(3, &order);
             for (question, (one, other)) in plan.questions.iter().zip(answers.iter().zip(&alone)) {
-                // Which prefixes become candidates depends on coins of the first worker, and so do counters of spreads.
-                let is_drawn = matches!(question.structure, Structure::Prefixes { .. } | Structure::Spread { .. });
-                assert!(is_drawn || one == other, "{} differs in another order", question.view.name);
+                // Which prefixes become candidates, and which keys of spreads have counters, depends on the order. But
+                // in each order, their bounds hold.
+                if matches!(question.structure, Structure::Prefixes { .. } | Structure::Spread { .. }) {
+                    drawn += check_bounds(question, one, &records);
+                } else {
+                    assert!(one == other, "{} differs in another order", question.view.name);
+                }
             }
         }
+        assert!(drawn > 400, "{drawn} rows of prefixes and spreads");
+    }
+
+    /// Checks all rows of an answer about prefixes or distinct values. Returns how many there are.
+    fn check_bounds(question: &Question, answer: &Answer, records: &[Record]) -> usize {
+        let name = &question.view.name;
+        let holds = |Estimate { value, lower, upper }: Estimate, truth: u64| {
+            assert!(lower <= truth && truth <= upper, "{name}: {truth} is not within {lower} to {upper}");
+            assert!(lower <= value && value <= upper, "{name}: {value} is not within {lower} to {upper}");
+        };
+        let is_of_sources = question.view.by.iter().any(|field| matches!(field, Field::Ip(Side::Src, _)));
+        let (own, other) = if is_of_sources { (Side::Src, Side::Dst) } else { (Side::Dst, Side::Src) };
+        let address = |record: &Record, side| if side == Side::Src { record.key.src } else { record.key.dst };
+        let mut rows = 0;
+        for table in &answer.tables {
+            match &table.rows {
+                Rows::Prefixes(ranked) => {
+                    for row in ranked.by_bytes.iter().chain(&ranked.by_packets) {
+                        let of_prefix =
+                            |record: &&Record| Prefix::new(address(record, own), false).key() == row.all.key;
+                        let truth: Tally = records.iter().filter(of_prefix).map(Record::tally).sum();
+                        holds(row.all.packets, truth.packets);
+                        holds(row.all.bytes, truth.bytes);
+                        rows += 1;
+                    }
+                }
+                Rows::Distinct(counts) => {
+                    for (key, count) in counts {
+                        let of_key = records.iter().filter(|record| {
+                            let Address([high, low]) = address(record, own);
+                            key.0[..2] == [high, low] || key.0[2..4] == [high, low]
+                        });
+                        // Nothing has ports here, so each source has touched one.
+                        let values: HashSet<_> = of_key
+                            .map(|record| match name.as_str() {
+                                "ports_per_source" => [0; 2],
+                                _ => address(record, other).0,
+                            })
+                            .collect();
+                        holds(*count, values.len() as u64);
+                        rows += 1;
+                    }
+                }
+                Rows::Tallies(_) => panic!("{name} has prefixes or distinct values"),
+            }
+        }
+        rows
     }
 
     #[test]

@@ -5,7 +5,7 @@ use weir_datapath::edge::Edge;
 use weir_sketch::Seen;
 
 use super::{
-    open::{Content, Numbers, Wanted, candidates},
+    open::{Content, Numbers, OpenRequest, candidates},
     sampling_control::SamplingControl,
     shard::Shard,
 };
@@ -14,20 +14,20 @@ use super::{
 const ABSORBED_TOGETHER: usize = 256;
 
 /// A shard, and the records that it has not absorbed yet.
-pub struct Batch {
+pub struct RecordBatch {
     shard: Box<Shard>,
     records: Vec<Record>,
     /// Whether it only keeps records, which another worker will absorb.
     keeps: bool,
 }
 
-impl Batch {
+impl RecordBatch {
     /// Begins to fill `shard`.
     pub fn new(shard: Box<Shard>) -> Self {
         Self { shard, records: Vec::with_capacity(ABSORBED_TOGETHER), keeps: false }
     }
 
-    /// A batch that only keeps records; [`Batch::kept`] returns them.
+    /// A batch that only keeps records; [`RecordBatch::kept`] returns them.
     pub fn keeping(shard: Box<Shard>) -> Self {
         Self { keeps: true, ..Self::new(shard) }
     }
@@ -70,7 +70,7 @@ impl Batch {
     /// whether the counters of a CPU are still to come.
     pub fn read(
         &mut self,
-        wanted: &Wanted,
+        wanted: &OpenRequest,
         (edge, is_late): (Edge, bool),
         seen: &Seen,
         control: &SamplingControl,
@@ -81,8 +81,8 @@ impl Batch {
         }
         self.shard.settle_waiting(seen);
         match wanted {
-            Wanted::Keys => Content::Keys(candidates(&self.shard)),
-            Wanted::Numbers(keys) => {
+            OpenRequest::Keys => Content::Keys(candidates(&self.shard)),
+            OpenRequest::Numbers(keys) => {
                 Content::Numbers(Box::new(Numbers::new(&self.shard, keys, (edge, is_late), control)))
             }
         }

@@ -7,7 +7,7 @@ use weir_config::view::ViewKey;
 use weir_sketch::Estimate;
 
 use super::{
-    heavy_hitters::Held,
+    heavy_hitters::KeyEstimate,
     prefixes::Prefix,
     ranking::{Ranked, Ranking, keep_largest},
     uncertainty::ViewUncertainty,
@@ -38,7 +38,7 @@ impl RankedPrefixes {
     /// The first `top` of these prefixes in each order. `listed` is the list of addresses, if there is one, and
     /// `look_up` returns the sum of the records of one of them.
     pub fn new(
-        prefixes: impl Iterator<Item = Held<ViewKey>>,
+        prefixes: impl Iterator<Item = KeyEstimate<ViewKey>>,
         listed: Option<&Ranking<ViewKey>>,
         look_up: impl Fn(&ViewKey) -> Tally,
         top: usize,
@@ -55,7 +55,7 @@ impl RankedPrefixes {
         for held in prefixes {
             let value = Metric::each(|metric| metric.of(held.value).min(metric.of(uncertainty.total())));
             for list in &mut lists {
-                list.offer(Held { value, ..held }, top + 1);
+                list.offer(KeyEstimate { value, ..held }, top + 1);
             }
         }
         let [by_bytes, by_packets] = lists.map(|list| list.rows(top, uncertainty));
@@ -100,14 +100,14 @@ struct List {
 }
 
 struct Candidate {
-    held: Held<ViewKey>,
+    held: KeyEstimate<ViewKey>,
     members: Members,
     /// The sum of its records without those of its members.
     beyond: Tally,
 }
 
 impl List {
-    fn offer(&mut self, held: Held<ViewKey>, most: usize) {
+    fn offer(&mut self, held: KeyEstimate<ViewKey>, most: usize) {
         let members = self.members.get(&Prefix::of(&held.key)).copied().unwrap_or_default();
         let beyond = Metric::each(|metric| metric.of(held.value).saturating_sub(metric.of(members.counted)));
         if self.order.of(beyond) == 0 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_common::{ledger::Loss, record::Record};
 use weir_datapath::edge::Edge;
 
-use super::{account::Part, shard::Shard};
+use super::{account::WorkerAccount, shard::Shard};
 use crate::question::Views;
 
 /// A window closed by one worker.
@@ -49,8 +49,8 @@ impl Closed {
     }
 
     /// Its exact numbers.
-    pub fn part(&self) -> Part<'_> {
-        Part {
+    pub fn part(&self) -> WorkerAccount<'_> {
+        WorkerAccount {
             edge: &self.edge,
             attributed: &self.shard.attributed,
             total: self.shard.total,

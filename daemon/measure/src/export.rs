@@ -14,7 +14,7 @@ use weir_common::{ledger::Tally, sketch::Metric};
 use weir_config::view::{By, ViewKey};
 use weir_sketch::{HyperLogLog, Spread};
 
-use crate::{answer::parts, closed::Closed, heavy_hitters::Held, question::Views, uncertainty::Uncertainty};
+use crate::{answer::parts, closed::Closed, heavy_hitters::KeyEstimate, question::Views, uncertainty::Uncertainty};
 
 /// How many candidates with a separate upper bound are exported, for each that is listed.
 const BOUNDED_PER_KEY: usize = 4;
@@ -23,7 +23,7 @@ const BOUNDED_PER_KEY: usize = 4;
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeyBounds {
     /// The largest keys by bytes, and by packets.
-    pub listed: Vec<Held<ViewKey>>,
+    pub listed: Vec<KeyEstimate<ViewKey>>,
     /// The upper bounds of some keys that are not listed.
     pub bounded: Vec<(ViewKey, Tally)>,
     /// An upper bound of each other key.
@@ -69,7 +69,7 @@ impl<'a> MergedWindow<'a> {
         let whole = self.uncertainty.whole(question.is_fed_by_all);
         let uncertainty = self.uncertainty.of_view(whole, sketch.total, parts(question));
         let upper = |most: Tally| Metric::each(|metric| uncertainty.bounds(metric, Tally::default(), most).1);
-        let all: Vec<Held<ViewKey>> = sketch.held().collect();
+        let all: Vec<KeyEstimate<ViewKey>> = sketch.held().collect();
         let marks = marks(&all, keys);
         let light = Metric::each(|metric| sketch.light().map(|cell| metric.of(cell)).max().unwrap_or(0));
         let mut bounds = KeyBounds { listed: Vec::new(), bounded: Vec::new(), others: light };
@@ -80,7 +80,7 @@ impl<'a> MergedWindow<'a> {
                 Mark::Listed => {
                     let both = |metric| uncertainty.bounds(metric, held.lower, held.upper);
                     let [lower, upper] = [Metric::each(|metric| both(metric).0), Metric::each(|metric| both(metric).1)];
-                    bounds.listed.push(Held { lower, upper, ..*held });
+                    bounds.listed.push(KeyEstimate { lower, upper, ..*held });
                 }
             }
         }
@@ -107,7 +107,7 @@ enum Mark {
 }
 
 /// Which keys are listed, and which have a separate bound.
-fn marks(all: &[Held<ViewKey>], keys: usize) -> Vec<Mark> {
+fn marks(all: &[KeyEstimate<ViewKey>], keys: usize) -> Vec<Mark> {
     let mut marks = vec![Mark::Other; all.len()];
     let mut order: Vec<usize> = (0..all.len()).collect();
     for metric in [Metric::Bytes, Metric::Packets] {

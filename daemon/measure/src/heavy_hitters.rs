@@ -31,7 +31,7 @@ pub struct HeavyHitters<K> {
 
 /// The value and bounds of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held<K> {
+pub struct KeyEstimate<K> {
     /// The key.
     pub key: K,
     /// The likeliest sum.
@@ -42,13 +42,13 @@ pub struct Held<K> {
     pub upper: Tally,
 }
 
-impl<K> From<Listed<K, Tally>> for Held<K> {
+impl<K> From<Listed<K, Tally>> for KeyEstimate<K> {
     fn from(Listed { key, value, lower, upper }: Listed<K, Tally>) -> Self {
         Self { key, value, lower, upper }
     }
 }
 
-impl<K> Held<K> {
+impl<K> KeyEstimate<K> {
     /// A key that is no candidate may have anything up to its upper bound. Its value is half of that.
     fn between(key: K, Bounds { lower, upper }: Bounds<Tally>) -> Self {
         let value = Tally::new(lower.packets.midpoint(upper.packets), lower.bytes.midpoint(upper.bytes));
@@ -87,7 +87,7 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
     }
 
     /// The candidates.
-    pub fn iter(&self) -> impl Iterator<Item = Held<K>> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = KeyEstimate<K>> + '_ {
         self.buckets.iter().map(|listed| self.with_stray(listed.into()))
     }
 
@@ -103,13 +103,13 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
     }
 
     /// The bounds of any key.
-    pub fn look_up(&self, hash: u64, key: &K) -> Held<K> {
-        let between = || Held::between(*key, self.buckets.bounds(hash));
-        self.with_stray(self.buckets.get(hash).map_or_else(between, Held::from))
+    pub fn look_up(&self, hash: u64, key: &K) -> KeyEstimate<K> {
+        let between = || KeyEstimate::between(*key, self.buckets.bounds(hash));
+        self.with_stray(self.buckets.get(hash).map_or_else(between, KeyEstimate::from))
     }
 
-    fn with_stray(&self, held: Held<K>) -> Held<K> {
-        Held { upper: held.upper.saturating_add(self.stray), ..held }
+    fn with_stray(&self, held: KeyEstimate<K>) -> KeyEstimate<K> {
+        KeyEstimate { upper: held.upper.saturating_add(self.stray), ..held }
     }
 
     /// Merges all of these into this one. The order of sketches with the same places does not matter. `hash_of` is the
@@ -231,7 +231,7 @@ mod tests {
         let (one, truths, hash) = merged();
         let mut listed = 0;
         for (key, truth) in (0..).zip(&truths) {
-            let Held { value, lower, upper, .. } = one.look_up(hash.words([key]), &key);
+            let KeyEstimate { value, lower, upper, .. } = one.look_up(hash.words([key]), &key);
             for metric in [|tally: &Tally| tally.packets, |tally: &Tally| tally.bytes] {
                 assert!(metric(&lower) <= metric(truth) && metric(truth) <= metric(&upper), "{key}: {truth:?}");
                 assert!((metric(&lower)..=metric(&upper)).contains(&metric(&value)));
@@ -292,7 +292,7 @@ mod tests {
         assert!(one.has_strays());
         let (mut width, total) = (0, truths.iter().copied().sum::<Tally>());
         for (key, truth) in (0..).zip(&truths) {
-            let Held { lower, upper, .. } = one.look_up(hash.words([key]), &key);
+            let KeyEstimate { lower, upper, .. } = one.look_up(hash.words([key]), &key);
             assert!(lower.packets <= truth.packets && truth.packets <= upper.packets, "{key}: {truth:?}");
             assert!(lower.bytes <= truth.bytes && truth.bytes <= upper.bytes, "{key}: {truth:?}");
             width = width.max(upper.bytes - lower.bytes);

@@ -17,7 +17,7 @@ use weir_datapath::{
 };
 use weir_sketch::Seen;
 
-use super::batch::Batch;
+use super::batch::RecordBatch;
 
 /// Reads a CPU's records and ends its windows.
 pub trait Source {
@@ -109,9 +109,9 @@ impl Source for KernelSource<'_> {
 /// The batches that get the records of a lane.
 pub struct Batches<'a> {
     /// The batch of the window that is open or being closed.
-    pub open: &'a mut Batch,
+    pub open: &'a mut RecordBatch,
     /// The batch of the next window, while the window is being closed.
-    pub next: Option<&'a mut Batch>,
+    pub next: Option<&'a mut RecordBatch>,
     /// The filter of seen flows.
     pub seen: &'a Seen,
 }
@@ -324,7 +324,7 @@ impl<S: Source> Lane<S> {
 
     /// Ends the window, closed or not. Some packets were reported as seen in an earlier window than that of the exact
     /// counters, or will be in a later one. Corrects the sum for them.
-    pub fn end(&mut self, sum: &mut Sum) -> Part {
+    pub fn end(&mut self, sum: &mut Sum) -> ClosedLane {
         let is_whole = std::mem::take(&mut self.to_close) == 0;
         let lanes = self.came.open.iter().zip(&mut self.ahead);
         for (counters, (early, ahead)) in sum.edge.counters.iter_mut().zip(lanes) {
@@ -340,7 +340,7 @@ impl<S: Source> Lane<S> {
         let Received { open, next } = &mut self.came;
         std::mem::swap(open, next);
         next.fill(Reported::default());
-        Part { is_whole, ring_peak: std::mem::take(&mut self.ring_peak) }
+        ClosedLane { is_whole, ring_peak: std::mem::take(&mut self.ring_peak) }
     }
 }
 
@@ -365,7 +365,7 @@ impl Reported {
 }
 
 /// The result of ending a lane's window.
-pub struct Part {
+pub struct ClosedLane {
     /// Whether the counters cover the whole window.
     pub is_whole: bool,
     /// The highest fill of the ring, 0 to 1.

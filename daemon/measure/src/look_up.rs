@@ -14,7 +14,7 @@ use super::{
     shard::Shard,
     uncertainty::Uncertainty,
 };
-use crate::question::{Ask, Question, Views, ask::OfInterface};
+use crate::question::{KeyQuery, Question, Views, ask::OfInterface};
 
 /// The data that is kept from the last window besides its sketches.
 pub struct LastWindow {
@@ -28,25 +28,25 @@ pub struct LastWindow {
 
 /// A key of a view, with its numbers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct KeyAnswer {
     /// The number of the view.
     pub view: usize,
     /// The key.
     pub key: ViewKey,
     /// Its numbers.
-    pub known: Known,
+    pub known: KeyValue,
 }
 
 /// A view's numbers for a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Known {
+pub enum KeyValue {
     /// Packets and bytes.
     Sums(Ranked<ViewKey>),
     /// Flows, new flows or distinct values.
     Counted(Estimate),
 }
 
-impl Known {
+impl KeyValue {
     /// Whether the key certainly has no traffic.
     const fn is_nothing(&self) -> bool {
         match self {
@@ -57,25 +57,25 @@ impl Known {
 }
 
 /// A key with its interface.
-pub(super) struct Wanted {
+pub(super) struct KeyOfView {
     pub(super) view: usize,
     pub(super) key: ViewKey,
 }
 
 impl Answer {
     /// The numbers in the rows of a key. A list in two orders may know more in one of them.
-    fn listed(&self, key: &ViewKey) -> Option<Known> {
+    fn listed(&self, key: &ViewKey) -> Option<KeyValue> {
         let sums = |rows: [&[Ranked<ViewKey>]; 2]| {
             let found = rows.into_iter().flatten().filter(|row| row.key == *key).copied();
-            found.reduce(closer).map(Known::Sums)
+            found.reduce(closer).map(KeyValue::Sums)
         };
         self.tables.iter().find_map(|table| match &table.rows {
             Rows::Tallies(Ranking { by_bytes, by_packets }) => sums([by_bytes, by_packets]),
             Rows::Prefixes(RankedPrefixes { by_bytes, by_packets }) => {
                 let rows = by_bytes.iter().chain(by_packets).map(|row| row.all);
-                rows.filter(|row| row.key == *key).reduce(closer).map(Known::Sums)
+                rows.filter(|row| row.key == *key).reduce(closer).map(KeyValue::Sums)
             }
-            Rows::Distinct(rows) => rows.iter().find(|(row, _)| row == key).map(|(_, count)| Known::Counted(*count)),
+            Rows::Distinct(rows) => rows.iter().find(|(row, _)| row == key).map(|(_, count)| KeyValue::Counted(*count)),
         })
     }
 }
@@ -96,20 +96,20 @@ fn closer(one: Ranked<ViewKey>, other: Ranked<ViewKey>) -> Ranked<ViewKey> {
 pub fn look_up(
     window: &[Closed],
     plan: &Views,
-    asks: &[Ask],
+    asks: &[KeyQuery],
     LastWindow { uncertainty, answers, interfaces }: &LastWindow,
-) -> Vec<Found> {
+) -> Vec<KeyAnswer> {
     let Some(Closed { shard, .. }) = window.first() else { return Vec::new() };
-    let wanted: Vec<Vec<Wanted>> = asks.iter().map(|ask| of_interfaces(plan, ask, interfaces)).collect();
+    let wanted: Vec<Vec<KeyOfView>> = asks.iter().map(|ask| of_interfaces(plan, ask, interfaces)).collect();
     let spreads = spreads(shard, plan, wanted.iter().flatten());
     let mut all = Vec::new();
     for keys in wanted {
-        let found = keys.into_iter().filter_map(|Wanted { view, key }| {
+        let found = keys.into_iter().filter_map(|KeyOfView { view, key }| {
             let question = &plan.questions[view];
             let spread = spreads.get(&view).and_then(|known| known.get(&question.by.hash_of(shard.hash(), &key)));
             let listed = answers.get(view).and_then(|answer| answer.listed(&key));
             let known = listed.or_else(|| known(shard, (view, question), &key, spread.copied(), uncertainty))?;
-            Some(Found { view, key, known })
+            Some(KeyAnswer { view, key, known })
         });
         all.extend(of_interest(found.collect()));
     }
@@ -117,17 +117,17 @@ pub fn look_up(
 }
 
 /// Those of these keys that have something, or all if none has.
-pub(super) fn of_interest(found: Vec<Found>) -> impl Iterator<Item = Found> {
+pub(super) fn of_interest(found: Vec<KeyAnswer>) -> impl Iterator<Item = KeyAnswer> {
     let have_all_nothing = found.iter().all(|found| found.known.is_nothing());
     found.into_iter().filter(move |found| have_all_nothing || !found.known.is_nothing())
 }
 
 /// The keys of each interface that the query means.
-pub(super) fn of_interfaces(plan: &Views, ask: &Ask, interfaces: &[MeasuredInterface]) -> Vec<Wanted> {
-    let Ask { view, key, of: OfInterface { name, way } } = ask;
+pub(super) fn of_interfaces(plan: &Views, ask: &KeyQuery, interfaces: &[MeasuredInterface]) -> Vec<KeyOfView> {
+    let KeyQuery { view, key, of: OfInterface { name, way } } = ask;
     let by = &plan.questions[*view].by;
     if by.slots().is_none() {
-        return vec![Wanted { view: *view, key: *key }];
+        return vec![KeyOfView { view: *view, key: *key }];
     }
     let is_meant = |one: &&MeasuredInterface| {
         name.as_ref().is_none_or(|name| *name == one.name) && way.is_none_or(|way| one.direction == Some(way.name()))
@@ -135,7 +135,7 @@ pub(super) fn of_interfaces(plan: &Views, ask: &Ask, interfaces: &[MeasuredInter
     let of_slot = |one: &MeasuredInterface| {
         let mut key = *key;
         by.set(&mut key, Field::Interface, one.slot as u64);
-        Wanted { view: *view, key }
+        KeyOfView { view: *view, key }
     };
     interfaces.iter().filter(is_meant).map(of_slot).collect()
 }
@@ -144,10 +144,10 @@ pub(super) fn of_interfaces(plan: &Views, ask: &Ask, interfaces: &[MeasuredInter
 fn spreads<'a>(
     shard: &Shard,
     plan: &Views,
-    wanted: impl Iterator<Item = &'a Wanted>,
+    wanted: impl Iterator<Item = &'a KeyOfView>,
 ) -> BTreeMap<usize, HashMap<u64, Estimate>> {
     let mut hashes: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-    for Wanted { view, key } in wanted {
+    for KeyOfView { view, key } in wanted {
         hashes.entry(*view).or_default().push(plan.questions[*view].by.hash_of(shard.hash(), key));
     }
     let known = |(view, hashes): (usize, Vec<u64>)| {
@@ -163,19 +163,19 @@ fn known(
     key: &ViewKey,
     spread: Option<Estimate>,
     uncertainty: &Uncertainty,
-) -> Option<Known> {
+) -> Option<KeyValue> {
     let sketch = &shard.views[question.sketch(nth)];
     let held = || sketch.look_up(&question.by, shard.hash(), key);
     Some(match question.view.measure {
         Measure::Bytes | Measure::Packets => {
             let order = order(&question.view.measure);
             let whole = uncertainty.whole(question.is_fed_by_all);
-            Known::Sums(uncertainty.of_view(whole, sketch.total, parts(question)).ranked(&held()?, order, 0))
+            KeyValue::Sums(uncertainty.of_view(whole, sketch.total, parts(question)).ranked(&held()?, order, 0))
         }
-        Measure::NewFlows => Known::Counted(new_flows(sketch.total, held()?, uncertainty)),
+        Measure::NewFlows => KeyValue::Counted(new_flows(sketch.total, held()?, uncertainty)),
         Measure::Flows | Measure::Distinct(_) => {
             let unique = || sketch.unique().map(|distinct| distinct.bounds_at(uncertainty.confidence));
-            Known::Counted(counted(question, spread.or_else(unique)?, uncertainty))
+            KeyValue::Counted(counted(question, spread.or_else(unique)?, uncertainty))
         }
     })
 }

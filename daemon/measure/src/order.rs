@@ -10,7 +10,7 @@ use weir_datapath::error::KernelError;
 
 pub use super::closed::Closed;
 use super::{
-    open::{Content, OpenPart, Wanted},
+    open::{Content, OpenPart, OpenRequest},
     shard::Shard,
 };
 
@@ -26,7 +26,7 @@ pub enum Order {
 #[derive(Clone)]
 pub struct ReadOrder {
     /// The part to read.
-    pub wanted: Wanted,
+    pub wanted: OpenRequest,
     /// The numbers of the reading and of the worker. The answer repeats them.
     pub of: (u64, usize),
     /// Receives the answers. It has room for those of all workers.

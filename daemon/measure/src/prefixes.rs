@@ -23,7 +23,7 @@ use weir_sketch::{
     hash::KeyedHash,
 };
 
-use super::heavy_hitters::{HeavyHitters, Held};
+use super::heavy_hitters::{HeavyHitters, KeyEstimate};
 
 /// How many prefixes wait to be added to the candidates together, after their memory was prefetched.
 const TOGETHER: usize = 32;
@@ -133,7 +133,7 @@ impl Prefixes {
 
     /// Adds the sums of the candidates of the list of addresses, after the last record. After that the candidates can
     /// be read, and keys looked up. A window may be read again with other bounds, so a second call adds nothing.
-    pub fn finish(&mut self, hash: &KeyedHash, addresses: impl Iterator<Item = Held<ViewKey>>) {
+    pub fn finish(&mut self, hash: &KeyedHash, addresses: impl Iterator<Item = KeyEstimate<ViewKey>>) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
         }
@@ -144,15 +144,20 @@ impl Prefixes {
     }
 
     /// The candidates.
-    pub fn iter(&self) -> impl Iterator<Item = Held<ViewKey>> + '_ {
-        self.table.iter().map(|Held { key, value, lower, upper }| Held { key: key.key(), value, lower, upper })
+    pub fn iter(&self) -> impl Iterator<Item = KeyEstimate<ViewKey>> + '_ {
+        self.table.iter().map(|KeyEstimate { key, value, lower, upper }| KeyEstimate {
+            key: key.key(),
+            value,
+            lower,
+            upper,
+        })
     }
 
     /// The bounds of any prefix.
-    pub fn look_up(&self, hash: &KeyedHash, key: &ViewKey) -> Held<ViewKey> {
+    pub fn look_up(&self, hash: &KeyedHash, key: &ViewKey) -> KeyEstimate<ViewKey> {
         let prefix = Prefix::of(key);
-        let Held { key: _, value, lower, upper } = self.table.look_up(prefix.hash(hash), &prefix);
-        Held { key: *key, value, lower, upper }
+        let KeyEstimate { key: _, value, lower, upper } = self.table.look_up(prefix.hash(hash), &prefix);
+        KeyEstimate { key: *key, value, lower, upper }
     }
 
     /// Merges all of these into this one.
@@ -247,7 +252,7 @@ mod tests {
         let (key, hash) = (Key([5, 6]), KeyedHash::new(Key([5, 6])));
         let mut prefixes = Prefixes::new(0.01, 64, key.id());
         let tally = Tally::new(3, 300);
-        let held = Held { key: Prefix::default().key(), lower: tally, value: tally, upper: tally };
+        let held = KeyEstimate { key: Prefix::default().key(), lower: tally, value: tally, upper: tally };
         for _ in 0..2 {
             prefixes.finish(&hash, [held].into_iter());
             assert!(prefixes.iter().map(|held| held.lower).eq([tally]));

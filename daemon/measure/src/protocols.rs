@@ -3,7 +3,7 @@
 use weir_common::{flow::FlowKey, ledger::Tally, proto, sketch::Metric};
 use weir_sketch::Estimate;
 
-use super::{heavy_hitters::Held, ranking::Ranked, uncertainty::ViewUncertainty, whole::reconcile};
+use super::{heavy_hitters::KeyEstimate, ranking::Ranked, uncertainty::ViewUncertainty, whole::reconcile};
 
 /// Packets by version and protocol: sums of records, or estimates for all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Protocols {
         let &Self { ipv4, ipv6, tcp, udp, icmp, other } = self;
         let part = |packets: u64| {
             let sum = Tally::new(packets, 0);
-            uncertainty.ranked(&Held { key: (), value: sum, lower: sum, upper: sum }, Metric::Packets, 0)
+            uncertainty.ranked(&KeyEstimate { key: (), value: sum, lower: sum, upper: sum }, Metric::Packets, 0)
         };
         let (mut versions, mut protocols) = ([ipv4, ipv6].map(part), [tcp, udp, icmp, other].map(part));
         reconcile(versions.iter_mut(), &mut uncertainty.as_total(), true);

@@ -8,10 +8,10 @@ use weir_sketch::Seen;
 use weir_system::clock;
 
 use super::{
-    batch::Batch,
+    batch::RecordBatch,
     closed::Closed,
     lane::{Batches, Lane, Source, Sum},
-    open::{Content, Wanted},
+    open::{Content, OpenRequest},
     sampling_control::SamplingControl,
     shard::Shard,
 };
@@ -26,14 +26,14 @@ const PAUSE: Duration = Duration::from_micros(20);
 pub struct RingAggregator<S> {
     lanes: Vec<Lane<S>>,
     sum: Sum,
-    batch: Batch,
+    batch: RecordBatch,
     seen: Arc<Seen>,
 }
 
 impl<S: Source> RingAggregator<S> {
     /// An aggregator that fills `shard`, without any source yet.
     pub fn new(seen: Arc<Seen>, interfaces: usize, shard: Box<Shard>) -> Self {
-        Self { lanes: Vec::new(), sum: Sum::new(interfaces), batch: Batch::new(shard), seen }
+        Self { lanes: Vec::new(), sum: Sum::new(interfaces), batch: RecordBatch::new(shard), seen }
     }
 
     /// Adds the ring of a CPU whose windows were never closed.
@@ -66,16 +66,16 @@ impl<S: Source> RingAggregator<S> {
         all
     }
 
-    /// Reads the open window without closing it. For [`Wanted::Keys`], every CPU first hands over its cache, so that
-    /// everything seen so far is counted. A busy CPU is not waited for.
+    /// Reads the open window without closing it. For [`OpenRequest::Keys`], every CPU first hands over its cache, so
+    /// that everything seen so far is counted. A busy CPU is not waited for.
     ///
     /// # Errors
     ///
     /// The kernel refused to run `flush`.
-    pub fn read(&mut self, wanted: &Wanted, control: &SamplingControl) -> Result<Content, KernelError> {
+    pub fn read(&mut self, wanted: &OpenRequest, control: &SamplingControl) -> Result<Content, KernelError> {
         self.drain();
         let Self { lanes, sum, batch, seen } = self;
-        if matches!(wanted, Wanted::Keys) {
+        if matches!(wanted, OpenRequest::Keys) {
             for lane in lanes.iter_mut() {
                 lane.collect(&mut Batches { open: batch, next: None, seen }, sum)?;
             }
@@ -93,7 +93,7 @@ impl<S: Source> RingAggregator<S> {
     ///
     /// The kernel refused to run `flush`.
     pub fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
-        self.close_into(Batch::new(spare))
+        self.close_into(RecordBatch::new(spare))
     }
 
     /// Closes the last window on all CPUs. Records of a later window are not absorbed, but handed over with it.
@@ -102,11 +102,11 @@ impl<S: Source> RingAggregator<S> {
     ///
     /// As for [`RingAggregator::close`].
     pub fn close_last(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
-        let closed = self.close_into(Batch::keeping(spare))?;
+        let closed = self.close_into(RecordBatch::keeping(spare))?;
         Ok(Closed { rest: self.batch.kept(), ..closed })
     }
 
-    fn close_into(&mut self, next: Batch) -> Result<Closed, KernelError> {
+    fn close_into(&mut self, next: RecordBatch) -> Result<Closed, KernelError> {
         let start = clock::now().monotonic;
         self.close_while(next, || {
             std::thread::sleep(PAUSE);
@@ -115,7 +115,7 @@ impl<S: Source> RingAggregator<S> {
     }
 
     /// Closes the window. When every open lane is busy, `wait` waits a little and returns whether to try again.
-    fn close_while(&mut self, mut next: Batch, mut wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
+    fn close_while(&mut self, mut next: RecordBatch, mut wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
         // Drain once, not until the rings are empty, because under load they never are.
         self.drain();
         let Self { lanes, sum, batch, seen } = self;
@@ -245,7 +245,7 @@ pub(super) mod tests {
     }
 
     fn close(aggregator: &mut RingAggregator<Script>) -> Closed {
-        aggregator.close_while(Batch::new(shard()), || panic!("nothing is busy")).unwrap()
+        aggregator.close_while(RecordBatch::new(shard()), || panic!("nothing is busy")).unwrap()
     }
 
     fn ledger(closed: &Closed) -> Ledger {
@@ -331,9 +331,9 @@ pub(super) mod tests {
     /// Reads the open window; returns its ledger.
     fn read(aggregator: &mut RingAggregator<Script>) -> Ledger {
         let control = SamplingControl::new(&Sampling { packets: Packets::OneIn(1), cpu: 0.5 });
-        let Content::Keys(keys) = aggregator.read(&Wanted::Keys, &control).unwrap() else { panic!() };
+        let Content::Keys(keys) = aggregator.read(&OpenRequest::Keys, &control).unwrap() else { panic!() };
         assert_eq!(keys[1].len(), 1, "all records have the same source");
-        let wanted = Wanted::Numbers(Arc::new(keys));
+        let wanted = OpenRequest::Numbers(Arc::new(keys));
         let Content::Numbers(numbers) = aggregator.read(&wanted, &control).unwrap() else { panic!() };
         let ledger = Ledger { counters: numbers.part().edge.counters[0], attributed: numbers.attributed[0] };
         let held = &numbers.views[1].held[0];
@@ -420,7 +420,7 @@ pub(super) mod tests {
             edges: [with_loss, edge(Tally::new(1, 200))].into(),
             ..Script::default()
         }]);
-        let windows = [(); 3].map(|()| aggregator.close_while(Batch::new(shard()), || false).unwrap());
+        let windows = [(); 3].map(|()| aggregator.close_while(RecordBatch::new(shard()), || false).unwrap());
         assert!(windows.iter().all(|window| ledger(window).balances()));
         let seen = windows.map(|window| ledger(&window).counters.seen);
         assert_eq!(seen, [Tally::new(1, 100), Tally::new(3, 310 + LOST), Tally::default()]);
@@ -447,7 +447,7 @@ pub(super) mod tests {
         let mut aggregator = RingAggregator::new(filter, 3, shard());
         aggregator.add(late);
         let packets = [(); 2].map(|()| {
-            let closed = aggregator.close_while(Batch::new(shard()), || false).unwrap();
+            let closed = aggregator.close_while(RecordBatch::new(shard()), || false).unwrap();
             closed.edge.counters.iter().map(|counters| counters.seen.packets).collect::<Vec<_>>()
         });
         assert_eq!(packets, [[0, 1, 2], [0, 0, 0]], "seen once, and in the window of their records");
@@ -457,7 +457,7 @@ pub(super) mod tests {
     fn records_of_no_open_window_are_not_attributed() {
         let mut aggregator = aggregator([Script { drains: [(0.0, records(1, &[100]))].into(), ..Script::default() }]);
         aggregator.drain();
-        assert_eq!(aggregator.batch.replace(Batch::new(shard()), &aggregator.seen, false).records, 0);
+        assert_eq!(aggregator.batch.replace(RecordBatch::new(shard()), &aggregator.seen, false).records, 0);
     }
 
     #[test]
@@ -508,7 +508,7 @@ pub(super) mod tests {
         let mut windows = Vec::new();
         for _ in 0..4 {
             let mut waits = 0;
-            let closed = aggregator.close_while(Batch::new(shard()), || {
+            let closed = aggregator.close_while(RecordBatch::new(shard()), || {
                 waits += 1;
                 waits < 2
             });

@@ -20,7 +20,7 @@
 //! A group of records goes through one sketch after the other, because a record touches some fifteen cache lines in
 //! random places: each sketch first prefetches the lines of the whole group, and then uses them.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use weir_common::{control::SLOTS_MAX, hash::FlowHashes, ledger::Tally, record::Record};
 use weir_config::{Estimates, view::Measure};
@@ -58,6 +58,8 @@ pub struct Shard {
     hash: KeyedHash,
     key_id: u64,
     window: u64,
+    /// See [`Secrets::coins`].
+    coins: Key,
     /// Earlier keys, with their fingerprints. The filter of seen flows may still know flows by these keys.
     earlier: Vec<(u64, KeyedHash)>,
     /// The sum of the records of each interface slot: the taken packets, not scaled by the sampling rate.
@@ -100,6 +102,7 @@ impl Shard {
             hash: KeyedHash::new(key),
             key_id: key.id(),
             window: 0,
+            coins: Key([0; 2]),
             earlier: Vec::new(),
             attributed: [Tally::default(); SLOTS_MAX as usize],
             total: Tally::default(),
@@ -125,7 +128,7 @@ impl Shard {
     /// of seen flows began.
     pub fn rekey(&mut self, key: Key, earlier: &[Key], Secrets { window, coins, places }: Secrets) {
         let key_id = key.id();
-        self.window = window;
+        (self.window, self.coins) = (window, coins);
         self.hash = KeyedHash::new(key);
         self.key_id = key_id;
         self.earlier.clear();
@@ -154,6 +157,11 @@ impl Shard {
     /// The number of its window.
     pub const fn window(&self) -> u64 {
         self.window
+    }
+
+    /// Its place among the shards of a window when they are merged: those of late windows come last.
+    pub fn place_in_merge(&self) -> impl Ord + use<> {
+        (Reverse(self.window), self.coins.0)
     }
 
     /// Adds records. No answer includes them before [`Shard::settle`].
@@ -359,6 +367,7 @@ impl Shard {
             hash: _,
             key_id: _,
             window: _,
+            coins: _,
             earlier: _,
             attributed,
             total,
@@ -403,6 +412,19 @@ impl Shard {
             + self.recent.memory_bytes()
             + self.unique.memory_bytes()
             + self.views.iter().map(ViewSketch::memory_bytes).sum::<usize>()
+    }
+
+    /// The memory of a new shard in bytes. Only one sketch is allocated at a time, so that planning takes much less
+    /// memory than what it plans.
+    pub fn bytes_for(settings: &Estimates, plan: &Views) -> usize {
+        let view = |question: &Question| ViewSketch::new(question, 0, TOGETHER).memory_bytes();
+        size_of::<Self>()
+            + Drawn::default().memory_bytes()
+            + Pool::default().memory_bytes()
+            + (READY + TOGETHER) * size_of::<Record>()
+            + Recent::default().memory_bytes()
+            + Unique::new(settings, 0).memory_bytes()
+            + plan.questions.iter().map(view).sum::<usize>()
     }
 }
 
@@ -539,6 +561,7 @@ mod tests {
         // A record waits in the pool, and must not get into the next window.
         shard.absorb(&[record(1)], &Seen::with_capacity(100, 0.1, key.id()));
         let memory = shard.memory_bytes();
+        assert_eq!(memory, Shard::bytes_for(&Estimates::default(), &views));
         shard.clear();
         let (cleared, mut fresh) = (shard, new());
         assert_eq!(cleared.attributed, fresh.attributed);

@@ -5,7 +5,7 @@ use weir_datapath::rates::Rates;
 use weir_sketch::{Estimate, HyperLogLog, Merge, MergeError};
 
 use super::{
-    account::{Account, Part},
+    account::{Account, WorkerAccount},
     answer::Answer,
     closed::Closed,
     new_flows::{FilterState, NewFlows},
@@ -53,8 +53,11 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Merges a window's shards, which have the sketches of `plan`, into the first of them. The bounds of all rows of a
-    /// view hold with the probability `confidence`. So do those of each distinct count, and those of new flows.
+    /// Merges a window's shards, which have the sketches of `plan`, and leaves the result in the first of them. It does
+    /// not matter which worker was ready first: the shards are brought into an order of their own.
+    ///
+    /// The bounds of all rows of a view hold with the probability `confidence`. So do those of each distinct count, and
+    /// those of new flows.
     ///
     /// # Errors
     ///
@@ -66,7 +69,8 @@ impl Summary {
         seen: FilterState<'_>,
         confidence: f64,
     ) -> Result<Self, MergeError> {
-        let parts: Vec<Part<'_>> = window.iter().map(Closed::part).collect();
+        window.sort_unstable_by_key(|closed| closed.shard.place_in_merge());
+        let parts: Vec<WorkerAccount<'_>> = window.iter().map(Closed::part).collect();
         let account = Account::new(&parts, interfaces);
         let (unknown, most) = (account.unknown, account.once.most.packets);
         let mut flows = distinct(window, |shard| &mut shard.unique.flows, unknown, most, confidence)?;

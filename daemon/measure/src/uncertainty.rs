@@ -5,7 +5,7 @@ use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::Estimate;
 
 use super::{
-    heavy_hitters::Held,
+    heavy_hitters::KeyEstimate,
     ranking::Ranked,
     sampling_error::{Sampling, SamplingError},
     whole::Whole,
@@ -125,8 +125,8 @@ impl ViewUncertainty {
     }
 
     /// A row. `needed` is the least that a listed key has; 0 if there is room for all.
-    pub fn ranked<K: Copy>(&self, held: &Held<K>, order: Metric, needed: u64) -> Ranked<K> {
-        let Held { key, lower, value, upper } = *held;
+    pub fn ranked<K: Copy>(&self, held: &KeyEstimate<K>, order: Metric, needed: u64) -> Ranked<K> {
+        let KeyEstimate { key, lower, value, upper } = *held;
         let likeliest = match &self.sampling {
             Some(error) => self.whole.due(error.likeliest(value, order, needed)),
             None => value,

@@ -11,9 +11,9 @@ use weir_datapath::{
 use weir_sketch::Seen;
 
 use super::{
-    batch::Batch,
+    batch::RecordBatch,
     closed::Closed,
-    open::{Content, Wanted},
+    open::{Content, OpenRequest},
     sampling_control::SamplingControl,
     shard::Shard,
 };
@@ -21,14 +21,14 @@ use super::{
 /// A userspace program, and the shard that gets its records.
 pub struct UserspaceAggregator {
     program: UserspaceProgram,
-    batch: Batch,
+    batch: RecordBatch,
     seen: Arc<Seen>,
 }
 
 impl UserspaceAggregator {
     /// An aggregator that fills `shard`.
     pub fn new(plan: &Plan, seen: Arc<Seen>, shard: Box<Shard>) -> Self {
-        Self { program: UserspaceProgram::new(plan), batch: Batch::new(shard), seen }
+        Self { program: UserspaceProgram::new(plan), batch: RecordBatch::new(shard), seen }
     }
 
     /// Takes one packet in `rate` from now on. A draw that was already made still counts.
@@ -58,7 +58,7 @@ impl UserspaceAggregator {
     }
 
     /// Reads the open window without closing it, after emptying the flow cache.
-    pub fn read(&mut self, wanted: &Wanted, control: &SamplingControl) -> Content {
+    pub fn read(&mut self, wanted: &OpenRequest, control: &SamplingControl) -> Content {
         let Self { program, batch, seen } = self;
         program.empty(|record| batch.push(record, seen));
         batch.read(wanted, (program.counted(), false), seen, control)
@@ -68,7 +68,7 @@ impl UserspaceAggregator {
     pub fn close(&mut self, spare: Box<Shard>, cut: &WindowSeconds) -> Closed {
         let Self { program, batch, seen } = self;
         let edge = program.close(cut, |record| batch.push(record, seen));
-        let shard = batch.replace(Batch::new(spare), seen, !edge.has_left_out());
+        let shard = batch.replace(RecordBatch::new(spare), seen, !edge.has_left_out());
         Closed { rate: program.rate(), ..Closed::new(shard, edge) }
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn answers_with(
 }
 
 /// A sketch of the first shard, and what depends on it.
-struct Part<'a> {
+struct ViewPart<'a> {
     /// The index of its question.
     nth: usize,
     sketch: &'a mut ViewSketch,
@@ -78,7 +78,7 @@ struct Part<'a> {
 }
 
 /// The parts, those that take longest first.
-fn parts<'a>(views: &'a mut [ViewSketch], plan: &Views) -> Vec<Part<'a>> {
+fn parts<'a>(views: &'a mut [ViewSketch], plan: &Views) -> Vec<ViewPart<'a>> {
     let mut views: Vec<_> = views.iter_mut().map(Some).collect();
     let mut parts = Vec::new();
     for (nth, question) in plan.questions.iter().enumerate() {
@@ -87,7 +87,7 @@ fn parts<'a>(views: &'a mut [ViewSketch], plan: &Views) -> Vec<Part<'a>> {
         }
         let prefixes = question.feeds.and_then(|fed| Some((fed, views.get_mut(fed)?.take()?)));
         if let Some(sketch) = views[nth].take() {
-            parts.push(Part { nth, sketch, prefixes });
+            parts.push(ViewPart { nth, sketch, prefixes });
         }
     }
     parts.sort_by_key(|part| Reverse(part.sketch.memory_bytes()));
@@ -104,8 +104,8 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Adds the answers of all questions of a part, with their indexes.
-    fn answer(&self, part: Part<'_>, answers: &mut Vec<(usize, Answer)>) -> Result<(), MergeError> {
-        let Part { nth, sketch, mut prefixes } = part;
+    fn answer(&self, part: ViewPart<'_>, answers: &mut Vec<(usize, Answer)>) -> Result<(), MergeError> {
+        let ViewPart { nth, sketch, mut prefixes } = part;
         self.merge(nth, sketch, prefixes.as_mut().map(|(_, fed)| &mut **fed))?;
         // Prefixes without a list of addresses have everything already.
         sketch.finish_prefixes(None, self.hash);

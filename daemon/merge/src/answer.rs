@@ -27,7 +27,8 @@ pub struct Answer {
 /// A window of all routers, of a site, or of one router.
 #[derive(Debug, Serialize)]
 pub struct WindowAnswer {
-    /// The site or the name of the router, if there is one window for each.
+    /// The site or the name of the router, if there is one window for each. If two routers have the same name, it ends
+    /// with the identity of the router.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     /// When the first report's window began.
@@ -175,6 +176,8 @@ pub enum What {
     Duplicate,
     /// Reports that arrived after later ones.
     Late,
+    /// Reports that span the end of a window, or whose sketches do: they count in the window in which they begin.
+    SpansWindows,
     /// Sketches with another key than most of that day.
     ForeignKey,
     /// Distinct counts with another number of registers.
@@ -195,6 +198,7 @@ impl What {
             Self::Tombstone => "dropped by the sender",
             Self::Duplicate => "came twice",
             Self::Late => "late",
+            Self::SpansWindows => "spans two windows",
             Self::ForeignKey => "foreign key",
             Self::OtherLgK => "other lg_k",
             Self::OtherGeometry => "other geometry",

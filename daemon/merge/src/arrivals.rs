@@ -80,9 +80,9 @@ impl Arrivals {
             observer.duplicates += 1;
             return false;
         }
-        if let Some((boot_id, seq)) = &report.previous
-            && let Some(run) = observer.runs.get_mut(boot_id)
-        {
+        if let Some((boot_id, seq)) = &report.previous {
+            // The reports of that run may be in a later file.
+            let run = observer.runs.entry(boot_id.clone()).or_default();
             run.until = run.until.max(*seq);
         }
         observer.late += u64::from(observer.latest.is_some_and(|latest| report.start < latest));
@@ -91,7 +91,7 @@ impl Arrivals {
     }
 
     /// A tombstone came.
-    pub fn bury(&mut self, tombstone: Tombstone) {
+    pub fn add_tombstone(&mut self, tombstone: Tombstone) {
         let Tombstone { sender, first, last, reason } = tombstone;
         let observer = self.0.entry(sender.id).or_default();
         observer.runs.entry(sender.boot_id).or_default().tombstones.push((first, last, reason));
@@ -102,6 +102,13 @@ impl Arrivals {
         self.0.get(id).map(|observer| observer.name.clone()).filter(|name| !name.is_empty()).unwrap_or(id.to_owned())
     }
 
+    /// The name of an observer, with its identity if another observer has the same name.
+    pub fn label(&self, id: &str) -> String {
+        let name = self.name(id);
+        let is_shared = self.0.keys().any(|other| other != id && self.name(other) == name);
+        if is_shared { format!("{name} ({id})") } else { name }
+    }
+
     /// What did not arrive as it was sent.
     pub fn defects(&self) -> Vec<Defect> {
         let mut all = Vec::new();
@@ -109,9 +116,9 @@ impl Arrivals {
             let defect =
                 |what, reports, detail| Defect { what, observer: id.clone(), name: self.name(id), reports, detail };
             let (mut missing, mut ranges) = (0, Vec::new());
-            let mut buried: BTreeMap<Reason, u64> = BTreeMap::new();
+            let mut explained: BTreeMap<Reason, u64> = BTreeMap::new();
             for (boot_id, run) in &observer.runs {
-                for (first, last) in run.missing(&mut buried) {
+                for (first, last) in run.missing(&mut explained) {
                     missing += last - first + 1;
                     ranges.push(format!("{boot_id}/{first}-{last}"));
                 }
@@ -122,7 +129,7 @@ impl Arrivals {
                 let more = if more > 0 { format!(", and {more} more ranges") } else { String::new() };
                 all.push(defect(What::Gap, missing, format!("{}{more}", ranges.join(", "))));
             }
-            for (reason, reports) in buried {
+            for (reason, reports) in explained {
                 all.push(defect(What::Tombstone, reports, reason.name().to_owned()));
             }
             if observer.duplicates > 0 {
@@ -137,8 +144,8 @@ impl Arrivals {
 }
 
 impl Run {
-    /// The ranges that are missing without an explanation. Those with one are added to `buried`.
-    fn missing(&self, buried: &mut BTreeMap<Reason, u64>) -> Vec<(u64, u64)> {
+    /// The ranges that are missing without an explanation. Those with one are added to `explained`.
+    fn missing(&self, explained: &mut BTreeMap<Reason, u64>) -> Vec<(u64, u64)> {
         let last = self.tombstones.iter().map(|(_, last, _)| *last).max().unwrap_or(0);
         let mut rest = self.arrived.gaps(self.until.max(last));
         if self.arrived.0.is_empty() {
@@ -152,7 +159,7 @@ impl Run {
                     outside.push((from, to));
                     continue;
                 }
-                *buried.entry(*reason).or_default() += until - inner + 1;
+                *explained.entry(*reason).or_default() += until - inner + 1;
                 outside.extend((from < inner).then(|| (from, inner - 1)));
                 outside.extend((until < to).then(|| (until + 1, to)));
             }
@@ -197,7 +204,7 @@ mod tests {
         // The next run says that there were two more.
         assert!(arrivals.add(&report("c", 23, Some(("b", 22)))));
         assert!(arrivals.add(&report("c", 24, Some(("c", 23)))));
-        arrivals.bury(Tombstone { sender: sender("b", 0), first: 9, last: 13, reason: Reason::SpoolFull });
+        arrivals.add_tombstone(Tombstone { sender: sender("b", 0), first: 9, last: 13, reason: Reason::SpoolFull });
         assert_eq!(
             shown(&arrivals),
             [
@@ -209,6 +216,34 @@ mod tests {
         );
         assert_eq!(arrivals.name("7f"), "edge-1");
         assert_eq!(arrivals.name("80"), "80");
+    }
+
+    #[test]
+    fn gaps_are_found_whatever_the_order_of_the_files() {
+        let reports = [report("b", 1, None), report("c", 4, Some(("b", 3))), report("c", 5, Some(("c", 4)))];
+        let mut shown_of = Vec::new();
+        for order in [[0, 1, 2], [1, 2, 0], [2, 1, 0]] {
+            let mut arrivals = Arrivals::default();
+            assert!(order.iter().all(|nth| arrivals.add(&reports[*nth])));
+            shown_of.push(shown(&arrivals).into_iter().filter(|(what, ..)| *what == What::Gap).collect::<Vec<_>>());
+        }
+        assert_eq!(shown_of, vec![[(What::Gap, 2, "b/2-3".to_owned())]; 3]);
+        let mut alone = Arrivals::default();
+        alone.add(&reports[1]);
+        assert_eq!(shown(&alone), [], "the run before is in no file");
+    }
+
+    #[test]
+    fn names_that_two_observers_have_are_told_apart() {
+        let mut arrivals = Arrivals::default();
+        let named = |id: &str, name: &str| {
+            let sender = Sender { id: id.to_owned(), name: name.to_owned(), ..sender("b", 1) };
+            Report { sender, ..report("b", 1, None) }
+        };
+        for (id, name) in [("1", "edge"), ("2", "edge"), ("3", "core")] {
+            arrivals.add(&named(id, name));
+        }
+        assert_eq!(["1", "2", "3"].map(|id| arrivals.label(id)), ["edge (1)", "edge (2)", "core"]);
     }
 
     #[test]

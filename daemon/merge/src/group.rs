@@ -16,7 +16,7 @@ use weir_sketch::{
 
 use crate::{
     answer::{Bounded, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, SpreadRow, WindowAnswer},
-    line::{Counted, Report, Unpacked},
+    line::{Counted, Report, Unpacked, add},
 };
 
 /// The most rows of a list while it is added up: some 600 KiB.
@@ -79,14 +79,13 @@ impl Group {
 
     /// Adds what is exact of a report.
     pub fn count(&mut self, router: Router, report: &Report) {
-        let sum = |one: Tally, other: Tally| Metric::each(|of| of.of(one).saturating_add(of.of(other)));
         self.start = self.start.min(report.start);
         self.end = self.end.max(report.end);
         self.routers.insert(router);
         self.reports += 1;
-        self.seen = sum(self.seen, report.seen);
-        self.lost = sum(self.lost, report.lost);
-        self.sampled_out = sum(self.sampled_out, report.sampled_out);
+        self.seen = add(self.seen, report.seen);
+        self.lost = add(self.lost, report.lost);
+        self.sampled_out = add(self.sampled_out, report.sampled_out);
     }
 
     /// Adds sketches. Returns the lists that cannot be added.
@@ -142,9 +141,9 @@ impl Group {
         for name in names {
             let all = self.distinct.iter().filter(|((other, _), _)| other == name);
             let (ours, others): (Vec<_>, Vec<_>) = all.partition(|((_, kind), _)| of_fleet(name, *kind));
-            answers.extend(together(name, &ours));
+            answers.extend(joined_count(name, &ours));
             answers.extend(others.into_iter().filter_map(|one| {
-                let apart = together(name, &[one])?;
+                let apart = joined_count(name, &[one])?;
                 Some(DistinctAnswer { is_fleet: false, ..apart })
             }));
         }
@@ -179,7 +178,7 @@ fn join<K: Ord, S>(
 }
 
 /// The count of one key, or bounds of the count of several.
-fn together(name: &str, unions: &[(&(String, Kind), &Union<HyperLogLog>)]) -> Option<DistinctAnswer> {
+fn joined_count(name: &str, unions: &[(&(String, Kind), &Union<HyperLogLog>)]) -> Option<DistinctAnswer> {
     let ((_, kind), first) = unions.first()?;
     // Each of several days may fail.
     let confidence = 1.0 - (1.0 - CONFIDENCE) / unions.len() as f64;

@@ -16,7 +16,9 @@ use rusqlite::{Connection, OpenFlags};
 /// Standard input, as a file.
 const STDIN: &str = "-";
 /// The most bytes of a line: a report with the largest sketches has less.
-pub const LINE_MAX: u64 = 16 << 20;
+const LINE_MAX: u64 = 16 << 20;
+/// The lines that are read ahead have no more bytes than this and one more line.
+const READ_AHEAD: usize = 16 << 20;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -32,6 +34,28 @@ pub enum InputError {
         /// Why not.
         cause: io::Error,
     },
+    /// A compressed file ends too early.
+    #[error(
+        "{} is incomplete: its compressed data end after line {line}. Pack it again, or wait until it is written",
+        path.display()
+    )]
+    Incomplete {
+        /// The file.
+        path: PathBuf,
+        /// The last line that could be read.
+        line: u64,
+    },
+    /// A line is longer than any report.
+    #[error(
+        "{}:{line}: the line has more than {} MiB, so it is no report: is this a file of reports, one a line?",
+        path.display(), LINE_MAX >> 20
+    )]
+    LineTooLong {
+        /// The file.
+        path: PathBuf,
+        /// The line's number; of a database, the row's.
+        line: u64,
+    },
     /// A database is none of a collector, or cannot be read.
     #[error("cannot read {} as the database of weir-collect: {cause}", path.display())]
     Database {
@@ -40,6 +64,36 @@ pub enum InputError {
         /// Why not.
         cause: rusqlite::Error,
     },
+}
+
+/// A line of an input, or a row of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The input.
+    pub path: Arc<Path>,
+    /// Its number, from 1.
+    pub number: u64,
+    /// What it says.
+    pub text: String,
+}
+
+/// The lines that are read ahead.
+struct Batch<'l> {
+    lines: &'l mut Vec<Line>,
+    bytes: usize,
+    count: usize,
+}
+
+impl Batch<'_> {
+    /// How many more lines it takes.
+    const fn room(&self) -> usize {
+        if self.bytes < READ_AHEAD { self.count.saturating_sub(self.lines.len()) } else { 0 }
+    }
+
+    fn push(&mut self, path: &Arc<Path>, number: u64, text: String) {
+        self.bytes += text.len();
+        self.lines.push(Line { path: path.clone(), number, text });
+    }
 }
 
 /// All inputs, one after the other.
@@ -51,9 +105,15 @@ pub struct Inputs {
 }
 
 /// An input that is being read.
-enum Open {
-    Text(PathBuf, Box<dyn BufRead>),
-    Database(PathBuf, Connection, Cursor),
+struct Open {
+    path: Arc<Path>,
+    content: Content,
+}
+
+enum Content {
+    /// Lines, and how many of them were read.
+    Text(Box<dyn BufRead>, u64),
+    Database(Connection, Cursor),
 }
 
 /// The last row that was read of each table.
@@ -92,21 +152,22 @@ impl Inputs {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Reads up to `count` lines. Returns whether there may be more.
+    /// Reads some lines, at most `count`. Returns whether there may be more.
     ///
     /// # Errors
     ///
     /// An input cannot be read.
-    pub fn read(&mut self, lines: &mut Vec<String>, count: usize) -> Result<bool, InputError> {
-        while lines.len() < count {
+    pub fn read(&mut self, lines: &mut Vec<Line>, count: usize) -> Result<bool, InputError> {
+        let mut batch = Batch { bytes: 0, count, lines };
+        while batch.room() > 0 {
             let Some(open) = &mut self.open else {
                 let Some(path) = self.files.next() else { return Ok(false) };
-                self.open = Some(Open::new(path, &self.read)?);
+                self.open = Some(Open::new(&path, &self.read)?);
                 continue;
             };
-            let before = lines.len();
-            open.read(lines, count, &self.read)?;
-            if lines.len() == before {
+            let before = batch.lines.len();
+            open.read(&mut batch, &self.read)?;
+            if batch.lines.len() == before {
                 self.open = None;
             }
         }
@@ -115,39 +176,44 @@ impl Inputs {
 }
 
 impl Open {
-    fn new(path: PathBuf, counted: &Arc<AtomicU64>) -> Result<Self, InputError> {
-        let failed = |cause| InputError::Read { path: path.clone(), cause };
-        if path == Path::new(STDIN) {
-            let stdin = BufReader::new(Counting(io::stdin(), counted.clone()));
-            return Ok(Self::Text(path.clone(), unpacked(stdin).map_err(failed)?));
+    fn new(path: &Path, counted: &Arc<AtomicU64>) -> Result<Self, InputError> {
+        let content = Content::new(path, counted)?;
+        Ok(Self { path: path.into(), content })
+    }
+
+    fn read(&mut self, batch: &mut Batch<'_>, counted: &AtomicU64) -> Result<(), InputError> {
+        let path = || self.path.to_path_buf();
+        match &mut self.content {
+            Content::Text(text, line) => read_lines(&mut **text, line, &self.path, batch),
+            Content::Database(connection, cursor) => cursor
+                .read(connection, &self.path, batch, counted)
+                .map_err(|cause| InputError::Database { path: path(), cause })?
+                .map_or(Ok(()), |line| Err(InputError::LineTooLong { path: path(), line })),
         }
-        let mut file = File::open(&path).map_err(failed)?;
+    }
+}
+
+impl Content {
+    fn new(path: &Path, counted: &Arc<AtomicU64>) -> Result<Self, InputError> {
+        let failed = |cause| InputError::Read { path: path.to_owned(), cause };
+        let text = |text: io::Result<Box<dyn BufRead>>| Ok(Self::Text(text.map_err(failed)?, 0));
+        if path == Path::new(STDIN) {
+            return text(unpacked(BufReader::new(Counting(io::stdin(), counted.clone()))));
+        }
+        let mut file = File::open(path).map_err(failed)?;
         let mut start = Vec::new();
         (&mut file).take(SQLITE.len() as u64).read_to_end(&mut start).map_err(failed)?;
         if start == SQLITE {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(&path, flags);
-            let connection = connection.map_err(|cause| InputError::Database { path: path.clone(), cause })?;
-            return Ok(Self::Database(path, connection, Cursor::default()));
+            let connection = Connection::open_with_flags(path, flags);
+            let connection = connection.map_err(|cause| InputError::Database { path: path.to_owned(), cause })?;
+            return Ok(Self::Database(connection, Cursor::default()));
         }
         if file.rewind().is_err() {
             // A pipe: what was read of it comes first.
-            let rest = BufReader::new(Counting(io::Cursor::new(start).chain(file), counted.clone()));
-            return Ok(Self::Text(path.clone(), unpacked(rest).map_err(failed)?));
+            return text(unpacked(BufReader::new(Counting(io::Cursor::new(start).chain(file), counted.clone()))));
         }
-        let text = unpacked(BufReader::new(Counting(file, counted.clone()))).map_err(failed)?;
-        Ok(Self::Text(path, text))
-    }
-
-    fn read(&mut self, lines: &mut Vec<String>, count: usize, counted: &AtomicU64) -> Result<(), InputError> {
-        match self {
-            Self::Text(path, text) => {
-                read_lines(text, lines, count).map_err(|cause| InputError::Read { path: path.clone(), cause })
-            }
-            Self::Database(path, connection, cursor) => cursor
-                .read(connection, lines, count - lines.len(), counted)
-                .map_err(|cause| InputError::Database { path: path.clone(), cause }),
-        }
+        text(unpacked(BufReader::new(Counting(file, counted.clone()))))
     }
 }
 
@@ -164,50 +230,68 @@ fn unpacked(mut input: impl BufRead + 'static) -> io::Result<Box<dyn BufRead>> {
     })
 }
 
-fn read_lines(text: &mut dyn BufRead, lines: &mut Vec<String>, count: usize) -> io::Result<()> {
-    while lines.len() < count {
+/// Reads lines after line `number`.
+fn read_lines(
+    text: &mut dyn BufRead,
+    number: &mut u64,
+    path: &Arc<Path>,
+    batch: &mut Batch<'_>,
+) -> Result<(), InputError> {
+    while batch.room() > 0 {
         let mut line = Vec::new();
-        if (&mut *text).take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
+        let read =
+            (&mut *text).take(LINE_MAX + 1).read_until(b'\n', &mut line).map_err(|cause| match cause.kind() {
+                io::ErrorKind::UnexpectedEof => InputError::Incomplete { path: path.to_path_buf(), line: *number },
+                _ => InputError::Read { path: path.to_path_buf(), cause },
+            })?;
+        if read == 0 {
             return Ok(());
+        }
+        *number += 1;
+        if read as u64 > LINE_MAX {
+            return Err(InputError::LineTooLong { path: path.to_path_buf(), line: *number });
         }
         // What is no UTF-8 is no report, and is named as that.
         let line = String::from_utf8_lossy(&line);
         if !line.trim().is_empty() {
-            lines.push(line.trim().to_owned());
+            batch.push(path, *number, line.trim().to_owned());
         }
     }
     Ok(())
 }
 
 impl Cursor {
-    /// Reads the next rows: first all reports, in the order of their arrival, then the tombstones.
+    /// Reads the next rows: first all reports, in the order of their arrival, then the tombstones. Returns the number
+    /// of a row that is longer than any report.
     fn read(
         &mut self,
         connection: &Connection,
-        lines: &mut Vec<String>,
-        count: usize,
+        path: &Arc<Path>,
+        batch: &mut Batch<'_>,
         counted: &AtomicU64,
-    ) -> rusqlite::Result<()> {
-        let mut next = |sql: &str, last: &mut i64, count: usize| -> rusqlite::Result<usize> {
-            let mut statement = connection.prepare_cached(sql)?;
-            let mut rows = statement.query((*last, count as i64))?;
-            let mut found = 0;
-            while let Some(row) = rows.next()? {
-                *last = row.get(0)?;
-                let line: String = row.get(1)?;
-                counted.fetch_add(line.len() as u64, Ordering::Relaxed);
-                lines.push(line);
-                found += 1;
-            }
-            Ok(found)
+    ) -> rusqlite::Result<Option<u64>> {
+        // A row that is too long is not read into memory.
+        let of = |table: &str, column: &str| {
+            format!(
+                "SELECT number, CASE WHEN octet_length({column}) <= {LINE_MAX} THEN {column} END FROM {table} WHERE \
+                 number > ?1 ORDER BY number"
+            )
         };
-        let reports = "SELECT number, report FROM reports WHERE number > ?1 ORDER BY number LIMIT ?2";
-        let found = next(reports, &mut self.report, count)?;
-        if found < count {
-            let tombstones = "SELECT number, tombstone FROM tombstones WHERE number > ?1 ORDER BY number LIMIT ?2";
-            next(tombstones, &mut self.tombstone, count - found)?;
+        for (sql, last) in
+            [(of("reports", "report"), &mut self.report), (of("tombstones", "tombstone"), &mut self.tombstone)]
+        {
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query([*last])?;
+            while batch.room() > 0 {
+                let Some(row) = rows.next()? else { break };
+                *last = row.get(0)?;
+                let number = last.unsigned_abs();
+                let Some(text) = row.get::<_, Option<String>>(1)? else { return Ok(Some(number)) };
+                counted.fetch_add(text.len() as u64, Ordering::Relaxed);
+                batch.push(path, number, text);
+            }
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -221,7 +305,7 @@ mod tests {
         let (mut inputs, mut all, mut lines) = (Inputs::new(files), Vec::new(), Vec::new());
         loop {
             let has_more = inputs.read(&mut lines, 2)?;
-            all.append(&mut lines);
+            all.extend(lines.drain(..).map(|line: Line| line.text));
             if !has_more {
                 return Ok(all);
             }
@@ -262,8 +346,43 @@ mod tests {
         let missing = all(vec![files[0].clone(), folder.join("missing")]).unwrap_err().to_string();
         let other = file("other.db", &[SQLITE, &[0; 100]].concat());
         let foreign = all(vec![other]).unwrap_err().to_string();
+        let mut cut = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        cut.write_all(text).unwrap();
+        let cut = cut.finish().unwrap();
+        let cut = all(vec![file("cut", &cut[..cut.len() - 9])]).unwrap_err().to_string();
+        let cut_zstd = zstd::encode_all(&text[..], 1).unwrap();
+        let cut_zstd = all(vec![file("cut.zst", &cut_zstd[..cut_zstd.len() - 2])]).unwrap_err().to_string();
         std::fs::remove_dir_all(&folder).unwrap();
+        assert!(cut.contains("cut is incomplete") && cut_zstd.contains("cut.zst is incomplete"), "{cut}, {cut_zstd}");
         assert!(missing.contains("missing: No such file"), "{missing}");
         assert!(foreign.contains("as the database of weir-collect"), "{foreign}");
+    }
+
+    #[test]
+    fn what_is_read_ahead_is_bounded_and_lines_know_where_they_are() {
+        let folder = std::env::temp_dir().join(format!("weir-merge-ahead-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (long, longest) = (folder.join("long"), folder.join("longest"));
+        let line = "x".repeat(LINE_MAX as usize - 1);
+        std::fs::write(&long, format!("\n{line}\n{line}\nshort")).unwrap();
+        std::fs::write(&longest, format!("short\n{line}xx\nshort\n")).unwrap();
+        let (mut inputs, mut lines, mut batches) = (Inputs::new(vec![long.clone()]), Vec::new(), Vec::new());
+        while inputs.read(&mut lines, 512).unwrap() || !lines.is_empty() {
+            batches.push(lines.drain(..).map(|line| (line.number, line.text.len())).collect::<Vec<_>>());
+        }
+        let too_long = all(vec![longest]).unwrap_err().to_string();
+        let database = folder.join("reports.db");
+        let connection = Connection::open(&database).unwrap();
+        let tables = "CREATE TABLE reports (number INTEGER PRIMARY KEY, report TEXT);
+                      CREATE TABLE tombstones (number INTEGER PRIMARY KEY, tombstone TEXT);
+                      INSERT INTO reports (number, report) VALUES (7, 'r');";
+        connection.execute_batch(tables).unwrap();
+        connection.execute("INSERT INTO tombstones VALUES (9, ?1)", [format!("{line}xx")]).unwrap();
+        let too_long_row = all(vec![database]).unwrap_err().to_string();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let length = line.len();
+        assert_eq!(batches, [vec![(2, length), (3, length)], vec![(4, 5)]], "two lines exceed the limit");
+        assert!(too_long.contains("longest:2: the line has more than 16 MiB"), "{too_long}");
+        assert!(too_long_row.contains("reports.db:9: the line has more"), "{too_long_row}");
     }
 }

@@ -4,7 +4,7 @@ use std::{num::NonZero, thread};
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use weir_common::ledger::Tally;
+use weir_common::{ledger::Tally, sketch::Metric};
 use weir_config::view::ViewKey;
 use weir_report::{
     Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA,
@@ -12,8 +12,18 @@ use weir_report::{
 };
 use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
 
+use crate::input::Line;
+
 /// The most memory that the image of a spread sketch may ask for: some ten times that of weir's own.
 const SPREAD_BYTES_MAX: usize = 16 << 20;
+
+/// No report has this number or a larger one.
+const SEQ_MAX: u64 = 1 << 53;
+
+/// The sum, or the largest number if it is larger.
+pub fn add(one: Tally, other: Tally) -> Tally {
+    Metric::each(|of| of.of(one).saturating_add(of.of(other)))
+}
 
 /// What a line is.
 #[derive(Debug)]
@@ -163,7 +173,7 @@ impl From<Sums> for Tally {
 }
 
 /// Parses lines on all CPUs; the order stays.
-pub fn parse_all(lines: &[String]) -> Vec<Parsed> {
+pub fn parse_all(lines: &[Line]) -> Vec<Parsed> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(8);
     let part = lines.len().div_ceil(threads).max(1);
     thread::scope(|scope| {
@@ -172,8 +182,12 @@ pub fn parse_all(lines: &[String]) -> Vec<Parsed> {
     })
 }
 
-fn parse_part(lines: &[String]) -> Vec<Parsed> {
-    lines.iter().map(|line| parse(line)).collect()
+fn parse_part(lines: &[Line]) -> Vec<Parsed> {
+    let at = |line: &Line| match parse(&line.text) {
+        Parsed::Unreadable(why) => Parsed::Unreadable(format!("{}:{}: {why}", line.path.display(), line.number)),
+        parsed => parsed,
+    };
+    lines.iter().map(at).collect()
 }
 
 /// Parses a line.
@@ -191,6 +205,9 @@ pub fn parse(line: &str) -> Parsed {
 
 fn report(fields: Fields) -> Parsed {
     let Fields { observer, previous, window, totals, interfaces, sketches, .. } = fields;
+    if observer.seq >= SEQ_MAX {
+        return Parsed::Unreadable(format!("no weir has sent {} reports (observer.seq)", observer.seq));
+    }
     let (Some(window), Some(totals)) = (window, totals) else {
         return Parsed::Unreadable("the report has no window or no totals".to_owned());
     };
@@ -201,8 +218,11 @@ fn report(fields: Fields) -> Parsed {
         start: window.start,
         end: window.end,
         seen: totals.into(),
-        lost: lost.copied().map(Tally::from).sum(),
-        sampled_out: interfaces.iter().map(|interface| Tally::from(interface.ledger.sampled_out)).sum(),
+        lost: lost.copied().map(Tally::from).fold(Tally::default(), add),
+        sampled_out: interfaces
+            .iter()
+            .map(|interface| Tally::from(interface.ledger.sampled_out))
+            .fold(Tally::default(), add),
         sketches: sketches.map(unpack),
     }))
 }
@@ -210,13 +230,13 @@ fn report(fields: Fields) -> Parsed {
 /// The run and the number in an id of this observer.
 fn previous_of(observer: &str, id: &str) -> Option<(String, u64)> {
     let (boot_id, seq) = id.strip_prefix(observer)?.strip_prefix('/')?.split_once('/')?;
-    Some((boot_id.to_owned(), seq.parse().ok()?))
+    Some((boot_id.to_owned(), seq.parse().ok().filter(|seq| *seq < SEQ_MAX)?))
 }
 
 fn tombstone(fields: Fields) -> Parsed {
     let Fields { observer, first_seq, last_seq, reason, .. } = fields;
     match (first_seq, last_seq, reason) {
-        (Some(first), Some(last), Some(reason)) if first <= last => {
+        (Some(first), Some(last), Some(reason)) if first <= last && last < SEQ_MAX => {
             Parsed::Tombstone(Tombstone { sender: observer, first, last, reason })
         }
         _ => Parsed::Unreadable("the tombstone does not say which reports it stands for".to_owned()),
@@ -263,6 +283,8 @@ fn unpack(sketches: Sketches) -> Unpacked {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// A report with every field.
@@ -292,8 +314,19 @@ mod tests {
         assert!(why(&format!(r#"{{"schema":"weir.report/9",{observer}}}"#)).contains("weir.report/9"));
         assert!(why(&format!(r#"{{"schema":"weir.report/1",{observer}}}"#)).contains("no window"));
         assert!(why(&format!(r#"{{"schema":"weir.tombstone/1",{observer},"first_seq":3}}"#)).contains("which reports"));
-        let lines = [GOLDEN.replace('\n', ""), "{}".to_owned(), GOLDEN.replace('\n', "")];
-        let kinds: Vec<bool> = parse_all(&lines).iter().map(|line| matches!(line, Parsed::Report(_))).collect();
+        let numbers = |seq: u64| {
+            let tombstone = format!(r#""first_seq":3,"last_seq":{seq},"reason":"spool_full""#);
+            parse(&format!(r#"{{"schema":"weir.tombstone/1",{observer},{tombstone}}}"#))
+        };
+        assert!(matches!(numbers(SEQ_MAX - 1), Parsed::Tombstone(_)));
+        assert!(matches!(numbers(u64::MAX), Parsed::Unreadable(_)));
+        assert!(why(&GOLDEN.replacen("\"seq\": 42", &format!("\"seq\": {}", u64::MAX), 1)).contains("observer.seq"));
+        let line = |number, text: &str| Line { path: Path::new("a.json").into(), number, text: text.to_owned() };
+        let report = GOLDEN.replace('\n', "");
+        let lines = [line(1, &report), line(3, "{}"), line(4, &report)];
+        let parsed = parse_all(&lines);
+        let kinds: Vec<bool> = parsed.iter().map(|line| matches!(line, Parsed::Report(_))).collect();
         assert_eq!(kinds, [true, false, true], "the order stays");
+        assert!(matches!(&parsed[1], Parsed::Unreadable(why) if why.starts_with("a.json:3: missing field")));
     }
 }

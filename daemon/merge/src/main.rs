@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Parser;
-use weir_merge::{By, InputError, MergeError, Settings, cli::Cli, write_tables};
+use weir_merge::{By, MergeError, Settings, cli::Cli, write_tables};
 use weir_report::Style;
 use weir_system::{exit::Exit, log::say};
 
@@ -22,7 +22,7 @@ fn run(cli: &Cli) -> Exit {
         Err(error) => {
             say(format_args!("weir-merge: {error:#}"));
             return match error {
-                MergeError::Input(InputError::Read { .. } | InputError::Database { .. }) => Exit::Broken,
+                MergeError::Input(_) => Exit::Broken,
                 MergeError::TooMany(_) => Exit::Usage,
             };
         }
@@ -34,6 +34,10 @@ fn run(cli: &Cli) -> Exit {
         write_tables(&answer, Style::of_terminal(io::stdout(), io::stdout().is_terminal()), &mut out)
     };
     match written.and_then(|()| out.flush()) {
+        Ok(()) if answer.reports == 0 => {
+            say(format_args!("weir-merge: there is no report in {}", cli.inputs()));
+            Exit::Broken
+        }
         Ok(()) => Exit::Done,
         // The reader of the output, such as `head`, wants no more.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,

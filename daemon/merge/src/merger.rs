@@ -58,7 +58,10 @@ pub struct Merger {
     arrivals: Arrivals,
     routers: HashMap<String, Router>,
     ids: Vec<String>,
+    /// By the number of the window, and by site or the identity of a router.
     groups: BTreeMap<(i128, Option<String>), Group>,
+    /// How many reports of each router span the end of a window.
+    spanning: BTreeMap<Router, u64>,
     /// Which routers have which kind of key, and how many reports of them.
     kinds: BTreeMap<(String, Kind), BTreeMap<Router, u64>>,
     refused: BTreeMap<(What, Router, String), u64>,
@@ -71,9 +74,22 @@ pub struct Merger {
 impl Merger {
     /// Nothing yet.
     pub fn new(settings: Settings) -> Self {
-        let (arrivals, routers, ids, groups, kinds, refused) = Default::default();
+        let (arrivals, routers, ids, groups, spanning, kinds, refused) = Default::default();
         let (unreadable, why, reports, with_sketches) = Default::default();
-        Self { settings, arrivals, routers, ids, groups, kinds, refused, unreadable, why, reports, with_sketches }
+        Self {
+            settings,
+            arrivals,
+            routers,
+            ids,
+            groups,
+            spanning,
+            kinds,
+            refused,
+            unreadable,
+            why,
+            reports,
+            with_sketches,
+        }
     }
 
     /// How many reports were merged.
@@ -90,7 +106,7 @@ impl Merger {
         match line {
             Parsed::Report(report) => self.report(*report),
             Parsed::Tombstone(tombstone) => {
-                self.arrivals.bury(tombstone);
+                self.arrivals.add_tombstone(tombstone);
                 Ok(())
             }
             Parsed::Unreadable(why) => {
@@ -110,9 +126,14 @@ impl Merger {
         let of = match self.settings.by {
             By::All => None,
             By::Site => Some(report.sender.site.clone().unwrap_or_else(|| "(no site)".to_owned())),
-            By::Router => Some(report.sender.name.clone()),
+            By::Router => Some(report.sender.id.clone()),
         };
         let sketches = report.sketches.take();
+        let times =
+            [Some((report.start, report.end)), sketches.as_ref().map(|sketches| (sketches.start, sketches.end))];
+        if times.into_iter().flatten().any(|(start, end)| self.spans_windows(start, end)) {
+            *self.spanning.entry(router).or_default() += 1;
+        }
         self.group(report.start, of.clone())?.count(router, &report);
         let Some(sketches) = sketches else { return Ok(()) };
         self.with_sketches += 1;
@@ -145,11 +166,20 @@ impl Merger {
         router
     }
 
-    /// The window that has this time.
+    /// The number of the window that has this time, in nanoseconds since 1970.
+    fn window_of(&self, time: i128) -> i128 {
+        time.div_euclid(self.settings.window.map_or(i128::MAX, |window| window.as_nanos().max(1) as i128))
+    }
+
+    /// Whether a window ends between these times.
+    fn spans_windows(&self, start: Timestamp, end: Timestamp) -> bool {
+        // At the end itself, the next window begins.
+        let last = (end.as_nanosecond() - 1).max(start.as_nanosecond());
+        self.window_of(start.as_nanosecond()) != self.window_of(last)
+    }
+
     fn group(&mut self, time: Timestamp, of: Option<String>) -> Result<&mut Group, TooMany> {
-        let length = self.settings.window.map_or(i128::MAX, |window| window.as_nanos().max(1) as i128);
-        let nth = time.as_nanosecond().div_euclid(length);
-        let place = (nth, of);
+        let place = (self.window_of(time.as_nanosecond()), of);
         if self.groups.len() == GROUPS_MAX && !self.groups.contains_key(&place) {
             return Err(TooMany);
         }
@@ -174,10 +204,22 @@ impl Merger {
     pub fn finish(self) -> Answer {
         let fleet = self.of_fleet();
         let of_fleet = |name: &str, kind: Kind| fleet.get(&(name, kind.day, kind.lg_k == 0)) == Some(&kind);
-        let windows: Vec<WindowAnswer> =
-            self.groups.iter().map(|((_, of), group)| group.answer(of.clone(), self.settings.top, of_fleet)).collect();
+        let label = |of: &String| match self.settings.by {
+            By::Router => self.arrivals.label(of),
+            By::All | By::Site => of.clone(),
+        };
+        let mut windows: Vec<(i128, WindowAnswer)> = Vec::new();
+        for ((nth, of), group) in &self.groups {
+            windows.push((*nth, group.answer(of.as_ref().map(label), self.settings.top, of_fleet)));
+        }
+        windows.sort_by(|(one, first), (other, second)| (one, &first.of).cmp(&(other, &second.of)));
+        let windows = windows.into_iter().map(|(_, window)| window).collect();
         let mut defects = self.arrivals.defects();
         defects.extend(self.foreign(&fleet));
+        defects.extend(self.spanning.iter().map(|(router, reports)| Defect {
+            detail: "counted in the window in which they begin".to_owned(),
+            ..self.defect(What::SpansWindows, *router, *reports)
+        }));
         defects.extend(self.refused.iter().map(|((what, router, detail), reports)| Defect {
             detail: detail.clone(),
             ..self.defect(*what, *router, *reports)
@@ -226,5 +268,56 @@ impl Merger {
             Defect { detail: format!("{detail}: {}", names.join(", ")), ..self.defect(what, router, reports) }
         };
         all.into_iter().map(defect).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::Sender;
+
+    /// A report of this router, with a window between these seconds of a day.
+    fn report(id: &str, name: &str, start: i64, end: i64) -> Parsed {
+        let at = |second| Timestamp::from_second(1_699_920_000 + second).unwrap();
+        let (id, name, boot_id) = (id.to_owned(), name.to_owned(), "b".to_owned());
+        Parsed::Report(Box::new(Report {
+            sender: Sender { id, boot_id, seq: start as u64, name, site: None },
+            previous: None,
+            start: at(start),
+            end: at(end),
+            seen: Default::default(),
+            lost: Default::default(),
+            sampled_out: Default::default(),
+            sketches: None,
+        }))
+    }
+
+    fn merged(settings: Settings, reports: impl IntoIterator<Item = Parsed>) -> Answer {
+        let mut merger = Merger::new(settings);
+        reports.into_iter().for_each(|report| merger.add(report).unwrap());
+        merger.finish()
+    }
+
+    #[test]
+    fn a_report_that_spans_two_windows_is_named_and_counts_where_it_begins() {
+        let settings = Settings { window: Some(Duration::from_secs(60)), by: By::All, top: 5 };
+        let answer = merged(settings, [report("1", "a", 50, 60), report("1", "a", 55, 65), report("1", "a", 60, 70)]);
+        assert_eq!(answer.windows.iter().map(|window| window.reports).collect::<Vec<_>>(), [2, 1]);
+        let [spans] = &answer.defects.iter().filter(|one| one.what == What::SpansWindows).collect::<Vec<_>>()[..]
+        else {
+            panic!("{:?}", answer.defects)
+        };
+        assert_eq!((spans.reports, &*spans.name), (1, "a"));
+        let whole = merged(Settings { window: None, ..settings }, [report("1", "a", 55, 65)]);
+        assert!(whole.defects.is_empty() && whole.windows.len() == 1, "{:?}", whole.defects);
+    }
+
+    #[test]
+    fn two_routers_of_one_name_have_two_windows() {
+        let settings = Settings { window: None, by: By::Router, top: 5 };
+        let answer =
+            merged(settings, [("2", "edge"), ("1", "edge"), ("3", "core")].map(|(id, name)| report(id, name, 0, 10)));
+        let of: Vec<_> = answer.windows.iter().filter_map(|window| window.of.as_deref()).collect();
+        assert_eq!(of, ["core", "edge (1)", "edge (2)"]);
     }
 }

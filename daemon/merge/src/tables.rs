@@ -10,6 +10,9 @@ use weir_system::numbers::{bytes, grouped};
 
 use crate::answer::{Answer, Bounded, Defect, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, WindowAnswer};
 
+/// The columns that the numbers of a list's row take at most, with the blanks before them.
+const NUMBERS_WIDTH: usize = 64;
+
 /// Writes the answer.
 ///
 /// # Errors
@@ -25,12 +28,18 @@ pub fn write_tables(answer: &Answer, style: Style, out: &mut impl Write) -> io::
         writeln!(out, "  nothing")?;
     }
     table([Align::Left, Align::Right, Align::Left, Align::Left], defects.iter().map(defect), style, out)?;
-    writeln!(out, "\n{} reports, {} of them with sketches; {note}.", grouped(*reports), grouped(*with_sketches))
+    writeln!(out)?;
+    let sums = format!("{} reports, {} of them with sketches; {note}.", grouped(*reports), grouped(*with_sketches));
+    lines(&[Cell::new(sums, Tone::Plain)], style, out)
 }
 
 fn title(text: &str, more: &str, style: Style, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)?;
-    for line in heading(&[Cell::new(text, Tone::Strong), Cell::new(more, Tone::Faint)], style.width, style.color) {
+    lines(&[Cell::new(text, Tone::Strong), Cell::new(more, Tone::Faint)], style, out)
+}
+
+fn lines(cells: &[Cell], style: Style, out: &mut impl Write) -> io::Result<()> {
+    for line in heading(cells, style.width.max(Style::WIDTH_MIN), style.color) {
         writeln!(out, "{line}")?;
     }
     Ok(())
@@ -105,7 +114,17 @@ fn write_list(list: &ListAnswer, style: Style, out: &mut impl Write) -> io::Resu
     let uncertain = if by_bytes.iter().all(|row| row.is_certain) { "" } else { "; ?: another key may belong here" };
     let more = format!("by {by}, of {of}; any other key has at most {}{uncertain}", bytes(others.bytes));
     title(name, &more, style, out)?;
-    table([Align::Left, Align::Right, Align::Right, Align::Left], by_bytes.iter().map(row), style, out)
+    let width = style.width.max(Style::WIDTH_MIN);
+    let mut grid = Grid::new([Align::Left, Align::Right, Align::Right, Align::Left]);
+    for of in by_bytes {
+        let mut cells = row(of);
+        if of.key.chars().count() + NUMBERS_WIDTH > width {
+            // Its numbers are on the next line.
+            grid.across([std::mem::replace(&mut cells[0], "".into())]);
+        }
+        grid.row(cells);
+    }
+    grid.write_within(width, style.color, out)
 }
 
 fn row(row: &RowAnswer) -> [Cell; 4] {
@@ -122,4 +141,104 @@ fn defect(defect: &Defect) -> [Cell; 4] {
     let Defect { what, observer: _, name, reports, detail } = defect;
     let tone = Tone::Alarm;
     [Cell::new(what.name(), tone), grouped(*reports).into(), name.into(), faint(detail)]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+    use crate::answer::{SCHEMA, SpreadRow, Sums, What};
+
+    /// An answer with everything that tables show.
+    fn answer() -> Answer {
+        let sums = |packets, bytes| Sums { packets, bytes };
+        let bounded = |lower, upper| Bounded { lower, upper };
+        let row = |key: &str, [from, to]: [u64; 2], is_certain| RowAnswer {
+            key: key.to_owned(),
+            packets: bounded(from / 700, to / 700),
+            bytes: bounded(from, to),
+            is_certain,
+        };
+        let rows = vec![
+            row(
+                "2001:db8:85a3:1234:5678:8a2e:370:7334 2001:db8:85a3:1234:5678:8a2e:370:7335",
+                [u64::pow(10, 12); 2],
+                true,
+            ),
+            row("192.0.2.7 198.51.100.9", [41_000_000, 43_500_000], false),
+        ];
+        let count = |name: &str, is_fleet, keys| DistinctAnswer {
+            name: name.to_owned(),
+            value: 1_234_567,
+            lower: 1_200_000,
+            upper: 1_270_000,
+            confidence: 0.95,
+            routers: 3,
+            keys,
+            is_fleet,
+            key_id: None,
+            lg_k: 12,
+        };
+        let window = WindowAnswer {
+            of: Some("fra".to_owned()),
+            start: "2026-11-26T10:00:00Z".parse().unwrap(),
+            end: "2026-11-26T11:00:00Z".parse().unwrap(),
+            routers: 3,
+            reports: 1_080,
+            totals: sums(123_456_789_012, 98_765_432_109_876),
+            lost: sums(17, 2_345),
+            sampled_out: sums(0, 0),
+            distinct: vec![count("src_ip", true, 2), count("flows", false, 1)],
+            lists: vec![ListAnswer {
+                name: "pairs".to_owned(),
+                by: vec!["src_ip".to_owned(), "dst_ip".to_owned()],
+                confidence: 0.95,
+                routers: 3,
+                others: sums(40_000, 42_000_000),
+                by_bytes: rows.clone(),
+                by_packets: rows,
+            }],
+            spread: vec![SpreadAnswer {
+                name: "ports_per_source".to_owned(),
+                by: vec!["src_ip".to_owned()],
+                confidence: 0.95,
+                routers: 1,
+                rows: vec![SpreadRow { key: "192.0.2.7".to_owned(), value: 40_000, lower: 38_000, upper: 42_000 }],
+            }],
+        };
+        let defect = |what, detail: &str| Defect {
+            what,
+            observer: "7f".to_owned(),
+            name: "edge-1.fra.example.net".to_owned(),
+            reports: 12,
+            detail: detail.to_owned(),
+        };
+        Answer {
+            schema: SCHEMA,
+            reports: 1_080,
+            with_sketches: 180,
+            note: "a packet that passed two routers counts at both",
+            windows: vec![window],
+            defects: vec![
+                defect(What::Gap, "b41d7f0c2a9e4d5f/17-28, b41d7f0c2a9e4d5f/40-41"),
+                defect(What::SpansWindows, "counted in the window in which they begin"),
+            ],
+        }
+    }
+
+    #[test]
+    fn tables_fit_terminals() {
+        for width in [80, 120] {
+            let mut out = Vec::new();
+            write_tables(&answer(), Style { color: false, width, lines: None }, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/tables-{width}.txt"));
+            if std::env::var_os("WEIR_PICTURES").is_some() {
+                fs::write(&golden, &text).unwrap();
+            }
+            assert_eq!(text, fs::read_to_string(golden).unwrap(), "{width} columns");
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        }
+    }
 }

@@ -21,7 +21,7 @@ const PRESETS = [["5 min", 300], ["20 min", 1200], ["1 h", 3600], ["24 h", 86400
 
 const data = {
   second: null, report: null, next: null, why: "waiting for the first answer", earlier: [], isLive: false, broken: null,
-  live: null, liveWhy: null, span: null, spanWhy: null, spanOf: null, past: null, pastWhy: null, isOff: null, services: false,
+  router: null, unknown: null, live: null, liveWhy: null, span: null, spanWhy: null, spanOf: null, past: null, pastWhy: null, isOff: null, services: false,
 };
 const rates = new Rates();
 const charts = new Map();
@@ -70,11 +70,9 @@ async function loadReport() {
     for (const report of reports.filter((one) => !data.earlier.some((known) => known.id === one.id))) data.earlier.push(report);
     data.earlier.splice(0, data.earlier.length - EARLIER);
     data.next = data.earlier.at(-1);
-    if (OF_REPORTS) data.broken = null;
   } catch (error) {
     const why = error.status ? error.message : "weir does not answer";
     if (!data.next) data.why = why;
-    if (OF_REPORTS) data.broken = { at: data.broken?.at ?? Date.now(), why };
   }
   render();
 }
@@ -187,7 +185,10 @@ function windowText(of, report) {
 
 function renderTrust(of) {
   const { report, why } = shown(of);
+  document.body.classList.toggle("unknown", Boolean(data.unknown));
   const notices = troubles(of.isSpan ? null : data.report, of.isSpan ? null : data.second).map((text) => h("p", { class: "notice bad" }, h("b", null, "weir does not see all packets: "), text));
+  if (data.unknown) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "Unknown router: "), `${data.unknown}.`));
+  else if (isLate()) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "This router is late: "), `its last window ended ${moment(data.router.last.window_end)} UTC, and nothing came for three windows and 30 seconds. The numbers below are those of its last report.`));
   if (data.broken) notices.unshift(h("p", { class: "notice bad" }, h("b", null, `Connection lost at ${clock(data.broken.at)} UTC: `), `${data.broken.why}. Trying again; the numbers below are those of before.`));
   for (const text of missing(report)) notices.push(h("p", { class: "notice" }, text));
   const texts = notices.map((notice) => notice.textContent).join();
@@ -201,6 +202,12 @@ function renderTrust(of) {
   return put(byId("trust"), h("span", { class: "word window" }, windowText({ ...of, isOpen: false }, full), ": ", all), words);
 }
 
+// Whether no report came for too long, as the collector says.
+const isLate = () => Boolean(data.router?.is_late && data.router.last);
+
+// A time with its day, unless that is today.
+const moment = (time) => (day(time) === day(Date.now()) ? clock(time) : `${day(time)} ${clock(time)}`);
+
 // What of a span nobody knows.
 function missing(report) {
   const of = report?.missing;
@@ -210,11 +217,12 @@ function missing(report) {
 
 function renderLink() {
   const place = byId("link");
-  const kind = data.broken ? "bad" : data.isLive ? "good" : "";
+  const isBad = data.broken || data.unknown || isLate();
+  const kind = isBad ? "bad" : data.isLive ? "good" : "";
   place.className = `link ${kind}`;
   // The time moves each second, which nobody wants to hear.
   const live = OF_REPORTS ? "from reports" : "live";
-  put(byId("link-text"), data.broken ? "not connected" : data.isLive ? live : "connecting");
+  put(byId("link-text"), data.broken ? "not connected" : data.unknown ? "unknown router" : isLate() ? "late" : data.isLive ? live : "connecting");
   place.title = data.second ? `last second: ${clock(data.second.time)} UTC` : "";
 }
 
@@ -227,11 +235,14 @@ function renderCharts() {
   for (const [name, chart] of charts) {
     if (!names.includes(name)) { chart.card.remove(); charts.delete(name); }
   }
-  const hint = of.isSpan ? (data.pastWhy ?? "Drag over a chart to look closer.")
+  // The chart may have no earlier reports, or have left them out because there are too many.
+  const reach = Date.parse(past?.reaches_back_to?.seconds ?? "");
+  const begin = reach > of.from + 1000 ? ` It begins ${moment(reach)} UTC: nothing earlier can be drawn.` : "";
+  const hint = of.isSpan ? (data.pastWhy ?? `Drag over a chart to look closer.${begin}`)
     : data.isOff ? `Drag over a chart for the lists of that time. Nothing from before this page was opened: ${data.isOff}` : `The last five minutes, ${OF_REPORTS ? "from reports" : "second by second"}. Drag over a chart for the lists of that time.`;
-  put(byId("rates-hint"), hint);
+  put(byId("rates-hint"), names.length === 0 ? "" : hint);
   if (names.length === 0) {
-    const why = of.isSpan ? (data.pastWhy ?? (past ? "Nothing is known of this time." : "Asking weir for this time.")) : data.broken ? data.broken.why : "The first second is being counted.";
+    const why = of.isSpan ? (data.pastWhy ?? (past ? "Nothing is known of this time." : "Asking weir for this time.")) : data.broken ? data.broken.why : !OF_REPORTS ? "The first second is being counted." : data.next ? "No report has come in the last five minutes." : data.why;
     if (charts.size === 0) put(place, h("p", { class: "empty" }, why));
     return;
   }
@@ -413,14 +424,19 @@ async function renderDetail() {
       put(event.target, "Selected: press Ctrl-C");
     }
   } }, "Copy");
+  const hadFocus = detail.contains(document.activeElement);
   put(byId("detail-body"),
     h("section", null, h("h3", null, "Over time"), over),
-    h("section", null, h("h3", null, "In the last window, in all views, listed or not"), known),
+    // Only the router itself knows more than its reports.
+    OF_REPORTS ? null : h("section", null, h("h3", null, "In the last window, in all views, listed or not"), known),
     h("section", null, h("h3", null, "In the lists above"), inLists(key, of)),
-    h("section", { class: "yaml" }, h("h3", null, "Make this a view"), h("p", { class: "hint" }, "Add it to weir.yaml, then ", h("code", null, "systemctl reload weir"), "."), h("pre", { tabindex: "0" }, yaml), copy(yaml)),
-    h("section", { class: "yaml" }, h("h3", null, "The same in a terminal"), h("pre", { tabindex: "0" }, `weir ask '${of.key}'`), copy(`weir ask '${of.key}'`)));
+    h("section", { class: "yaml" }, h("h3", null, "Make this a view"), h("p", { class: "hint" }, "Add it to weir.yaml", OF_REPORTS ? " of the router" : "", ", then ", h("code", null, "systemctl reload weir"), "."), h("pre", { tabindex: "0" }, yaml), copy(yaml)),
+    h("section", { class: "yaml" }, h("h3", null, OF_REPORTS ? "More, in a terminal of the router" : "The same in a terminal"), h("pre", { tabindex: "0" }, `weir ask '${of.key}'`), copy(`weir ask '${of.key}'`)));
   if (!detail.open) detail.showModal();
+  // A link to another row within the details goes away with them.
+  else if (hadFocus && !detail.contains(document.activeElement)) detail.querySelector("[data-close]").focus();
   overTime(key, of, over);
+  if (OF_REPORTS) return;
   try {
     const asked = await ask("api/ask", { key: of.key });
     if (detailOf === name) put(known, answers(asked, of.by));
@@ -557,17 +573,29 @@ function listen() {
 }
 
 // Asks for the last report again and again, as a collector has no seconds.
+// Only a new report is read.
 async function poll() {
   if (document.hidden) return;
-  await loadReport();
-  if (data.broken) return renderHead();
-  data.isLive = true;
-  if (!state().isSpan) await loadPast();
-  return renderLink();
+  try {
+    data.router = await ask("api/observer");
+    Object.assign(data, { isLive: true, broken: null, unknown: null });
+    // The chart goes on, with a gap if nothing comes.
+    rates.latest = Math.max(rates.latest, Math.floor(Date.parse(data.router.time) / 1000));
+    if (!data.next || data.router.last?.id !== data.next.id) {
+      await loadReport();
+      if (!state().isSpan) await loadPast();
+    }
+  } catch (error) {
+    if (error.status === 404) Object.assign(data, { unknown: error.message, why: error.message, broken: null });
+    else data.broken = { at: data.broken?.at ?? Date.now(), why: error.status ? error.message : "the collector does not answer" };
+  }
+  render();
 }
 
 function follow() {
   byId("fleet").hidden = false;
+  // Reports have no open window, and no seconds.
+  byId("help").querySelector("[data-live]").remove();
   document.addEventListener("visibilitychange", poll);
   setInterval(poll, EVERY);
   poll();

@@ -1,6 +1,6 @@
 //! Decides which requests are allowed, and what a browser may do with an answer.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -9,6 +9,8 @@ use axum::{
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
+
+use weir_http::host;
 
 use crate::token::Token;
 
@@ -57,17 +59,11 @@ impl Guard {
         router.layer(middleware::from_fn_with_state(Arc::new(self), pass))
     }
 
-    /// Whether the host name is one of this machine. A foreign web page may make a browser send requests here, under a
-    /// name that resolves to this machine (DNS rebinding). The browser would treat that page as the same origin, so
-    /// weir checks the name.
+    /// Whether the host name is one of this machine.
     fn knows_host(&self, host: Option<&HeaderValue>) -> bool {
         let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
-        let name = match host.strip_prefix('[') {
-            Some(rest) => rest.split(']').next().unwrap_or_default(),
-            None => host.split(':').next().unwrap_or_default(),
-        };
-        let is_own = |own: &String| name.eq_ignore_ascii_case(own);
-        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok() || self.hosts.iter().any(is_own)
+        let name = host::name(host);
+        host::is_own(name) || self.hosts.iter().any(|own| name.eq_ignore_ascii_case(own))
     }
 
     fn refusal(&self, request: &Request) -> Option<Response> {

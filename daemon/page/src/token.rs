@@ -1,4 +1,4 @@
-//! The token that a browser has to send.
+//! The token that a browser or a sender of reports has to send.
 //!
 //! A browser sends it as the password of HTTP's basic authentication (RFC 7617). A browser does that by itself for each
 //! request, and keeps the password out of URLs. Programs may send it as a bearer token (RFC 6750).
@@ -18,7 +18,7 @@ use weir_system::plain_file::open_regular;
 
 /// The length of a token in bytes. A shorter one can be guessed.
 const BYTES_MIN: usize = 16;
-const BYTES_MAX: usize = 1024;
+const BYTES_MAX: usize = 4096;
 
 /// A token.
 pub struct Token(String);

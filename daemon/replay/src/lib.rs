@@ -29,7 +29,7 @@ use weir_datapath::{
 use weir_measure::{
     keys::Keys,
     order::Closed,
-    question::{Ask, Views},
+    question::{KeyQuery, Views},
     seen::{self, Rotation},
     shard::Shard,
     userspace::UserspaceAggregator,
@@ -80,7 +80,7 @@ pub struct Options {
     pub windows: Windows,
     /// Use the kernel program instead of its userspace counterpart.
     pub kernel: bool,
-    /// Keys to look up in each report, as [`Ask::parse`] reads them.
+    /// Keys to look up in each report, as [`KeyQuery::parse`] reads them.
     pub asks: Vec<String>,
     /// Fixes the hash keys and the run ID.
     pub seed: Option<u64>,
@@ -186,7 +186,7 @@ pub fn replay_to(
     let views = Views::new(config, 1)?;
     let interface = interface_name(&options.files);
     let asks = options.asks.iter().map(|text| {
-        Ask::parse(text, &views, &[&interface]).map_err(|why| ReplayError::Ask { text: text.clone(), why })
+        KeyQuery::parse(text, &views, &[&interface]).map_err(|why| ReplayError::Ask { text: text.clone(), why })
     });
     let asks = asks.collect::<Result<Vec<_>, _>>()?.concat();
     views.directory.assign(0, &[&interface], None);

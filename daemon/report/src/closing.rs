@@ -12,7 +12,7 @@ use weir_measure::{
     look_up::{LastWindow, look_up},
     new_flows::FilterState,
     order::Closed,
-    question::{Ask, Views},
+    question::{KeyQuery, Views},
     seen::Rotation,
     summary::Summary,
     window::Span,
@@ -40,7 +40,7 @@ pub struct Closing {
     /// The views of the window that is being closed.
     pub views: Arc<Views>,
     /// The keys to look up for each report.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<KeyQuery>,
     /// The machine that reports.
     pub observer: Observer,
     /// The memory that the configuration plans for.
@@ -141,7 +141,7 @@ impl Closing {
 
     /// Looks up these keys in the last reported window. `first` is the part into which all others were merged. Returns
     /// `None` before the first report.
-    pub fn look_up(&self, first: &Closed, views: &Views, asks: &[Ask]) -> Option<Vec<Row>> {
+    pub fn look_up(&self, first: &Closed, views: &Views, asks: &[KeyQuery]) -> Option<Vec<Row>> {
         let last = self.last.as_ref()?;
         let found = look_up(std::slice::from_ref(first), views, asks, last);
         Some(answers(views, &found, &last.interfaces))

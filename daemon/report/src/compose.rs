@@ -7,7 +7,7 @@ use weir_common::{flow::FlowKey, ledger};
 use weir_config::view::{By, Standard, ViewKey};
 use weir_datapath::{interface::MeasuredInterface, rates::WindowSeconds};
 use weir_measure::{
-    answer::Answer, beyond::RankedPrefix, look_up::Found, new_flows, prefixes::Prefix, protocols::Protocols,
+    answer::Answer, beyond::RankedPrefix, look_up::KeyAnswer, new_flows, prefixes::Prefix, protocols::Protocols,
     question::Views, ranking::Ranked, summary::Summary, tcp::TcpCounts, window::Span,
 };
 use weir_sketch::hyperloglog::CONFIDENCE;
@@ -40,7 +40,7 @@ pub struct Context<'a> {
     /// The views.
     pub views: Arc<Views>,
     /// The results for the requested keys.
-    pub asked: &'a [Found],
+    pub asked: &'a [KeyAnswer],
     /// The interfaces.
     pub interfaces: Vec<MeasuredInterface>,
     /// The cost of measuring and reporting.

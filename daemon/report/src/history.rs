@@ -32,6 +32,60 @@ pub struct History {
     pub windows: Vec<PastWindow>,
 }
 
+/// A time in equal steps of whole seconds, the fewest that cover it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// When the first step begins, in seconds since 1970.
+    pub first: i64,
+    /// The length of a step in seconds.
+    pub seconds: u64,
+    /// How many steps.
+    pub count: usize,
+}
+
+impl Steps {
+    /// The steps of a time, at most so many.
+    pub fn new(from: Timestamp, to: Timestamp, most: usize) -> Self {
+        let first = from.as_millisecond().div_euclid(1000);
+        let end = (to.as_millisecond() + 999).div_euclid(1000);
+        let span = u64::try_from(end - first).unwrap_or(0);
+        let seconds = span.div_ceil(most as u64).max(1);
+        Self { first, seconds, count: span.div_ceil(seconds) as usize }
+    }
+}
+
+impl History {
+    /// A history of these steps. If there are more windows than `points`, neighbours are added together.
+    pub fn new(
+        steps: Steps,
+        reaches_back_to: Reach,
+        interfaces: Vec<InterfaceHistory>,
+        windows: &[PastWindow],
+        points: usize,
+    ) -> Self {
+        let Steps { first, seconds, count } = steps;
+        let last = first.saturating_add_unsigned(count as u64 * seconds);
+        let time = |second| Timestamp::from_second(second).unwrap_or_default();
+        let each = windows.len().div_ceil(points).max(1);
+        let sum = |some: &[PastWindow]| {
+            let mut sum = some[0].clone();
+            for next in &some[1..] {
+                sum.add(next);
+            }
+            sum
+        };
+        Self {
+            schema: HISTORY_SCHEMA.to_owned(),
+            from: time(first),
+            to: time(last),
+            step_seconds: seconds,
+            reaches_back_to,
+            interfaces,
+            windows: windows.chunks(each).map(sum).collect(),
+        }
+    }
+}
+
 /// How far back weir remembers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reach {

@@ -44,7 +44,7 @@ pub use alert::{Alert, Evidence};
 pub use encoded::Encoded;
 pub use from_json::FromJson;
 pub use history::{
-    HISTORY_SCHEMA, History, InterfaceHistory, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, PastWindow, Reach,
+    HISTORY_SCHEMA, History, InterfaceHistory, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, PastWindow, Reach, Steps,
 };
 pub use ids::Ids;
 pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};
@@ -61,6 +61,8 @@ pub use weir_config::names::protocol::protocol_name;
 
 /// The maximum length of [`Interface::trouble`], in characters.
 pub const TROUBLE_MAX: usize = 120;
+/// The answer to a question about windows before there is one.
+pub const NO_WINDOW: &str = "no window has ended yet: the first report comes when one has";
 /// The schema that these structs serialise to.
 pub const SCHEMA: &str = "weir.report/1";
 

@@ -7,9 +7,9 @@ use weir_config::view::Standard;
 use weir_datapath::interface::MeasuredInterface;
 use weir_measure::{
     answer::Answer,
-    look_up::Found,
+    look_up::KeyAnswer,
     open::{OpenSummary, is_readable},
-    question::{Ask, Views},
+    question::{KeyQuery, Views},
 };
 
 use super::{NewFlows, Row, Top, Totals, Unique, View, Window, compose, instant, rows};
@@ -157,10 +157,10 @@ impl LiveAnswers {
         (time, window): (Timestamp, OpenWindow),
         plan: &Views,
         open: &OpenSummary,
-        asks: &[Ask],
+        asks: &[KeyQuery],
         interfaces: &[MeasuredInterface],
     ) -> Self {
-        let found: Vec<Found> = open.look_up(plan, asks, interfaces);
+        let found: Vec<KeyAnswer> = open.look_up(plan, asks, interfaces);
         Self { time, window, answers: rows::answers(plan, &found, interfaces) }
     }
 

@@ -10,7 +10,7 @@ use weir_datapath::interface::MeasuredInterface;
 use weir_measure::{
     answer::{Answer, Rows, Table},
     entropy::Entropy as Measured,
-    look_up::{Found, Known},
+    look_up::{KeyAnswer, KeyValue},
     question::{Question, Views},
     ranking::Ranked,
 };
@@ -190,13 +190,13 @@ impl Spread {
 }
 
 /// The answers for the requested keys.
-pub fn answers(plan: &Views, found: &[Found], interfaces: &[MeasuredInterface]) -> Vec<Row> {
-    let answer = |Found { view: nth, key, known }: &Found| {
+pub fn answers(plan: &Views, found: &[KeyAnswer], interfaces: &[MeasuredInterface]) -> Vec<Row> {
+    let answer = |KeyAnswer { view: nth, key, known }: &KeyAnswer| {
         let Question { by, view, .. } = &plan.questions[*nth];
         let key = by.show(key, plan.facts(), |slot, shown| show_interface(slot, interfaces, shown));
         let row = match known {
-            Known::Sums(sums) => Row::of_sums(sums),
-            Known::Counted(count) => Row::of_count(&view.measure, *count),
+            KeyValue::Sums(sums) => Row::of_sums(sums),
+            KeyValue::Counted(count) => Row::of_count(&view.measure, *count),
         };
         Row { view: Some(view.name.clone()), ..row.of(None, key) }
     };

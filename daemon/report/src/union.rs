@@ -209,10 +209,10 @@ fn ids(parts: &[Union]) -> Vec<String> {
     all
 }
 
-/// The strictest masking of addresses.
+/// The strictest masking of addresses. An unknown name is treated as the strictest one.
 fn addresses(parts: &[Union]) -> Option<String> {
     let masked = parts.iter().filter_map(|part| part.addresses.as_ref());
-    masked.max_by_key(|name| Addresses::ALL.into_iter().find(|addresses| addresses.name() == *name)).cloned()
+    masked.max_by_key(|name| Addresses::from_name(name).unwrap_or(Addresses::None)).cloned()
 }
 
 /// Whether the rows of a view are ordered by packets; `None` if its counts cannot be summed.

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::to_raw_value;
 use weir_deliver::board::{Askable, Board};
-use weir_measure::question::{Ask, Views};
+use weir_measure::question::{KeyQuery, Views};
+use weir_report::NO_WINDOW;
 
 use super::protocol::{KeyAnswers, Response};
 
 /// Maximum number of keys in a request.
 const KEYS_MAX: usize = 64;
-/// The answer before the first report.
-pub(super) const NO_WINDOW: &str = "no window has ended since weir was started";
 
 /// Asks the coordinator, with the views that the keys were parsed with.
-pub type Coordinator = Box<dyn Fn(Arc<Views>, Vec<Ask>) -> Result<KeyAnswers, String> + Send>;
+pub type Coordinator = Box<dyn Fn(Arc<Views>, Vec<KeyQuery>) -> Result<KeyAnswers, String> + Send>;
 
 /// Looks up these keys in all views.
 pub fn look_up(board: &Board, coordinator: &Coordinator, keys: &[String]) -> Response {
@@ -23,10 +22,10 @@ pub fn look_up(board: &Board, coordinator: &Coordinator, keys: &[String]) -> Res
         return wrong_number(keys);
     }
     let Some(Askable { views, interfaces }) = board.askable() else {
-        return Response::Unavailable(format!("{NO_WINDOW}: ask again after the first report"));
+        return Response::Unavailable(NO_WINDOW.to_owned());
     };
     let interfaces: Vec<&str> = interfaces.iter().map(String::as_str).collect();
-    let asks = keys.iter().map(|key| Ask::parse(key, &views, &interfaces).map_err(|why| format!("{key}: {why}")));
+    let asks = keys.iter().map(|key| KeyQuery::parse(key, &views, &interfaces).map_err(|why| format!("{key}: {why}")));
     match asks.collect::<Result<Vec<_>, _>>().map(|asks| asks.concat()) {
         Ok(asks) => match coordinator(views.clone(), asks) {
             Ok(asked) => answered(&asked),

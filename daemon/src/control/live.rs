@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use weir_datapath::interface::MeasuredInterface;
-use weir_measure::question::{Ask, Views};
+use weir_measure::question::{KeyQuery, Views};
 use weir_system::waker::Waker;
 
 /// A query about the open window.
@@ -71,9 +71,10 @@ impl LiveRequest {
     /// # Errors
     ///
     /// A key is invalid.
-    pub fn asks(&self, views: &Views, interfaces: &[MeasuredInterface]) -> Result<Vec<Ask>, String> {
+    pub fn asks(&self, views: &Views, interfaces: &[MeasuredInterface]) -> Result<Vec<KeyQuery>, String> {
         let names: Vec<&str> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
-        let asks = self.keys().iter().map(|key| Ask::parse(key, views, &names).map_err(|why| format!("{key}: {why}")));
+        let asks =
+            self.keys().iter().map(|key| KeyQuery::parse(key, views, &names).map_err(|why| format!("{key}: {why}")));
         Ok(asks.collect::<Result<Vec<_>, _>>()?.concat())
     }
 }

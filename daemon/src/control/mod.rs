@@ -32,7 +32,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use tracing::warn;
 use weir_deliver::board::Board;
 use weir_history::Asker;
-use weir_measure::question::{Ask, Views};
+use weir_measure::question::{KeyQuery, Views};
 use weir_system::{privileges, sandbox, waker::Waker};
 
 pub use self::listener::Directory;
@@ -49,7 +49,7 @@ use crate::reload::Request;
 #[derive(Debug)]
 pub struct Question {
     /// The keys.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<KeyQuery>,
     /// The views that the keys were parsed with.
     pub views: Arc<Views>,
     /// Receives the answer; `None` if the last window had other views.
@@ -155,7 +155,7 @@ fn tell(coordinator: &Sender<Release>, interfaces: Vec<String>) -> Result<Vec<St
 }
 
 /// Asks the coordinator.
-fn put(coordinator: &Sender<Question>, views: Arc<Views>, asks: Vec<Ask>) -> Result<KeyAnswers, String> {
+fn put(coordinator: &Sender<Question>, views: Arc<Views>, asks: Vec<KeyQuery>) -> Result<KeyAnswers, String> {
     let (reply, answer) = bounded(1);
     coordinator.send_timeout(Question { asks, views, reply }, PATIENCE).map_err(busy)?;
     let asked = answer.recv_timeout(PATIENCE).map_err(busy)?;

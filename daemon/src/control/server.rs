@@ -19,11 +19,11 @@ use rustix::{
 };
 use weir_deliver::board::{Board, LastSecond};
 use weir_history::{Answer, Asker, Query};
-use weir_report::Encoded;
+use weir_report::{Encoded, NO_WINDOW};
 use weir_system::{clock, waker::Waker};
 
 use super::{
-    keys::{self, Coordinator, NO_WINDOW, answered},
+    keys::{self, Coordinator, answered},
     listener::Listener,
     live::{LiveAnswer, LiveAsker, LiveQuery, Unanswered},
     past,

@@ -14,8 +14,8 @@ use weir_datapath::interface::{Counts, MeasuredInterface, tell_apart};
 use weir_deliver::sink;
 use weir_measure::{
     new_flows::FilterState,
-    open::{ASKED_MAX, Content, KeysByQuestion, Numbers, OpenPart, OpenSummary, Wanted, add_asked, count_asked},
-    question::{Ask, Views},
+    open::{ASKED_MAX, Content, KeysByQuestion, Numbers, OpenPart, OpenRequest, OpenSummary, add_asked, count_asked},
+    question::{KeyQuery, Views},
     window::Window,
 };
 use weir_report::{Live, LiveAnswers, OpenWindow};
@@ -92,7 +92,7 @@ enum Step {
 /// A client's query in a reading.
 struct Asked {
     request: LiveRequest,
-    asks: Vec<Ask>,
+    asks: Vec<KeyQuery>,
 }
 
 impl Readings {
@@ -147,7 +147,7 @@ impl Readings {
             return;
         }
         self.number += 1;
-        let Some(workers) = now.workers.read(self.number, &Wanted::Keys, &self.reply) else {
+        let Some(workers) = now.workers.read(self.number, &OpenRequest::Keys, &self.reply) else {
             self.due = now.now.monotonic + RETRY;
             return;
         };
@@ -208,7 +208,7 @@ impl Readings {
         }
         let asked = self.take_questions(&mut keys, now);
         self.number += 1;
-        match now.workers.read(self.number, &Wanted::Numbers(Arc::new(keys)), &self.reply) {
+        match now.workers.read(self.number, &OpenRequest::Numbers(Arc::new(keys)), &self.reply) {
             Some(workers) => {
                 self.step = Step::Numbers(workers, Vec::with_capacity(workers), asked);
                 self.go_on(now);
@@ -382,8 +382,8 @@ mod tests {
                     let mut edge = Edge::empty(1);
                     edge.counters[0].seen = shard.attributed[0];
                     order.answer(match &order.wanted {
-                        Wanted::Keys => Content::Keys(candidates(&shard)),
-                        Wanted::Numbers(keys) => {
+                        OpenRequest::Keys => Content::Keys(candidates(&shard)),
+                        OpenRequest::Numbers(keys) => {
                             Content::Numbers(Box::new(Numbers::new(&shard, keys, (edge, false), &control)))
                         }
                     });
@@ -531,7 +531,7 @@ mod tests {
             // The order is there before the window ends, and its answer after that.
             let waits = room.lists(later(now, 1_000));
             room.readings.number += 1;
-            assert_eq!(room.workers.read(room.readings.number, &Wanted::Keys, &room.readings.reply), Some(2));
+            assert_eq!(room.workers.read(room.readings.number, &OpenRequest::Keys, &room.readings.reply), Some(2));
             room.readings.step = Step::Keys(2, vec![Vec::new(); room.views.questions.len()]);
             room.workers.close(LONG, None, |_| ()).unwrap();
             room.readings.end_window();

@@ -21,7 +21,7 @@ use weir_common::{
     size::SIZE_CLASSES,
 };
 use weir_datapath::{Blocks, Edge, FlushProgram, KernelError, Ring, kept::SlotState};
-use weir_measure::batch::Batch;
+use weir_measure::batch::RecordBatch;
 use weir_sketch::Seen;
 use weir_system::clock;
 use zerocopy::IntoBytes as _;
@@ -69,7 +69,7 @@ impl PreviousRun {
     pub fn settle(
         mut self,
         mut place: impl FnMut(&SlotState) -> Option<usize>,
-        batch: &mut Batch,
+        batch: &mut RecordBatch,
         seen: &Seen,
         edge: &mut Edge,
     ) -> Result<Inherited, KernelError> {

@@ -1,11 +1,12 @@
-//! The memory that a configuration needs: one fixed number, known before the daemon starts. `image` says what the
-//! program itself takes. `fit` chooses smaller settings where the configuration allows less than the defaults need, and
-//! `budget` says what to change if that is not enough.
+//! The memory that a configuration needs: one fixed number, known before the daemon starts. `program_file` says what
+//! the program itself takes. `fit` chooses smaller settings where the configuration allows less than the defaults need,
+//! and `budget` says what to change if that is not enough.
 
 pub mod allocator;
 mod budget;
+mod change;
 mod fit;
-pub mod image;
+pub mod program_file;
 
 use std::{
     fmt::{self, Write as _},
@@ -29,23 +30,27 @@ use weir_datapath::{
     tap::{self, OWN_MAX},
 };
 use weir_deliver::{
+    prometheus,
     sink::{ENTRY_MESSAGES_BYTES, KAFKA_ANSWER_BYTES},
     spool,
 };
 use weir_measure::{lane::LATE_BYTES, open, question::Views, ranking::Ranked, shard::Shard};
 use weir_report::{REPORTS_KEPT, alerting::EVIDENCE_MAX, sketches};
-use weir_sketch::{Seen, hash::Key};
+use weir_sketch::Seen;
 use weir_system::numbers::{grouped, mebibytes};
 
 pub use self::{
-    budget::{Change, Fitting, OverBudget},
+    budget::{Fitting, OverBudget},
+    change::Change,
     fit::{Fit, Fitted, fit},
 };
 
 /// Libraries, thread stacks, TLS, allocator, and log lines that are not written yet.
 const STACKS_BYTES: u64 = 4 << 20;
-/// What the daemon needs besides to load its programs, before it has sketches: the kernel's types and the object.
-const LOADING_BYTES: u64 = 5 << 20;
+/// What the daemon needs besides while it loads its programs, before it has sketches: mostly the line numbers in the
+/// object, which are copied for each function. Measured as the most that was ever resident. To read the kernel's types
+/// takes less.
+const LOADING_BYTES: u64 = 6656 << 10;
 /// The largest report without its lists, and the largest list entry, measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
@@ -136,6 +141,8 @@ pub struct Memory {
     pub history: u64,
     /// The most that connections of browsers and their answers take.
     pub web: u64,
+    /// The keys of rows that Prometheus gets as series, for a day.
+    pub talkers: u64,
     /// Sketches that are gathered until they leave, and those of reports that wait.
     pub export: u64,
     /// The most that deliveries from the spools, and the index of spool files, take.
@@ -155,7 +162,6 @@ impl Memory {
                 to_come.map(|(_, part)| u64::from(part.ring_bytes)).sum(),
             )
         });
-        let key = Key([0; 2]);
         let seen = &config.seen_flows;
         let queued: u64 = config.sinks.iter().map(|sink| sink.queue as u64).sum();
         let messages = config.alerts.webhook.as_ref().map_or(0, |webhook| webhook.queue as u64);
@@ -170,20 +176,19 @@ impl Memory {
         let index = if is_on_disk { spool::Limits::of(&config.spool).index_bytes() } else { 0 };
         // Other sinks get one report at a time.
         let batch = |target: &Target| report + if target.is_remote() { BATCH_BYTES } else { 0 };
-        let shard = Shard::new(&config.estimates, views, key);
         let workers = if has_programs { online.div_ceil(CPUS_PER_WORKER).min(WORKERS_MAX) } else { 0 };
         let threads = workers + taps.min(online);
         Self {
-            program: image::resident_bytes() + STACKS_BYTES,
+            program: program_file::resident_bytes() + STACKS_BYTES,
             cpus: if has_programs { online as u64 } else { 0 },
             workers: workers as u64,
             readers: taps.min(online) as u64,
             taps: taps as u64,
             packet_ring: config.datapath.packet_ring,
             reader_cache: u64::from(cache_flows) * bytes_of::<Record>(),
-            shard: shard.memory_bytes() as u64,
-            names: (views.networks.memory_bytes() + views.geo.memory_bytes()) as u64,
-            seen_flows: Seen::with_capacity(seen.capacity, seen.false_positive_rate, key.id()).memory_bytes() as u64,
+            shard: Shard::bytes_for(&config.estimates, views) as u64,
+            names: fit::names_bytes(views),
+            seen_flows: Seen::bytes_for(seen.capacity, seen.false_positive_rate) as u64,
             ring,
             caches: if has_programs { caches } else { 0 },
             blocks: if has_programs { blocks } else { 0 },
@@ -196,7 +201,7 @@ impl Memory {
             kept: if shares_reports { 0 } else { REPORTS_KEPT as u64 * report },
             listed: views.rows(interfaces) * LISTED_BYTES,
             // The answer exists as rows, as JSON, and while it is written.
-            live: open::memory_bytes(&shard, interfaces as usize, threads) as u64 + 3 * report,
+            live: open::memory_bytes(&config.estimates, views, interfaces as usize, threads) as u64 + 3 * report,
             history: config
                 .history
                 .map_or(0, |history| weir_history::memory_bytes(history.memory, interfaces as usize)),
@@ -204,6 +209,7 @@ impl Memory {
                 .web
                 .listen
                 .map_or(0, |_| weir_web::memory_bytes(report, interfaces.min(weir_history::TRACKS_MAX as u64))),
+            talkers: config.prometheus.listen.map_or(0, |_| prometheus::memory_bytes(&config.prometheus)),
             export: export(config, views, queued),
             spools: config
                 .sinks
@@ -220,8 +226,12 @@ impl Memory {
 
     /// The daemon's resident memory at most.
     pub fn resident(&self) -> u64 {
-        let loading = if self.cpus > 0 { LOADING_BYTES } else { 0 };
-        self.measuring().max(self.program + loading)
+        self.measuring().max(self.floor() + self.names)
+    }
+
+    /// What the program itself needs, whatever it measures.
+    pub const fn floor(&self) -> u64 {
+        self.program + if self.cpus > 0 { LOADING_BYTES } else { 0 }
     }
 
     const fn measuring(&self) -> u64 {
@@ -240,6 +250,7 @@ impl Memory {
             + self.live
             + self.history
             + self.web
+            + self.talkers
             + self.export
             + self.spools
     }
@@ -321,6 +332,9 @@ impl fmt::Display for Memory {
         }
         if self.web > 0 {
             line("the page", self.web, String::from("connections of browsers, and answers in progress"))?;
+        }
+        if self.talkers > 0 {
+            line("keys of `prometheus.top`", self.talkers, String::from("of a day, in three lists"))?;
         }
         if self.export > 0 {
             line("sketches to export", self.export, String::from("gathered, and in reports that wait"))?;
@@ -406,6 +420,18 @@ mod tests {
         assert_eq!((kept("queue: 64"), kept("queue: 5")), (0, 0));
         assert!(kept("queue: 4") > 5 * REPORT_BYTES);
         assert_eq!(kept("queue: 4"), kept("queue: 64, addresses: prefix"));
+    }
+
+    #[test]
+    fn the_keys_of_prometheus_are_planned() {
+        let plan = |prometheus: &str| {
+            let config = Config::parse(&format!("prometheus: {{{prometheus}}}"), "test").unwrap();
+            Memory::plan(&config, &Views::new(&config, 1).unwrap(), &Cpus::of(2), true)
+        };
+        let (none, some) = (plan("listen: 127.0.0.1:9469"), plan("listen: 127.0.0.1:9469, top: 5"));
+        assert_eq!((none.talkers, some.talkers), (0, 3 * 500 * 8));
+        assert_eq!(some.total() - none.total(), some.talkers);
+        assert!(some.to_string().contains("prometheus.top") && !none.to_string().contains("prometheus.top"));
     }
 
     #[test]

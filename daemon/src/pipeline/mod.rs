@@ -31,7 +31,7 @@ use weir_config::{Config, HashKey, KeyError, Started, names::GeoError};
 use weir_datapath::{Kernel, KernelError, Parts, has_tcx, tap::Taps};
 use weir_deliver::{board::Board, prometheus::Exporter, sink, status::Identity};
 use weir_history::History;
-use weir_measure::batch::Batch;
+use weir_measure::batch::RecordBatch;
 use weir_report::{alerting::Alerts, closing::Closing, observer::Last, sketches::SketchExporter};
 use weir_system::{
     clock,
@@ -135,7 +135,7 @@ pub fn run(config: &Config, start: Start<'_>, signals: Signals) -> Result<(), Ru
     let (taps, inboxes) =
         Taps::new(setup.memory.readers as usize, config.datapath.packet_ring as usize).map_err(RunError::Taps)?;
     // The first worker also gets the inherited records.
-    let mut first = Batch::new(keys.shard(&config.estimates, &setup.views));
+    let mut first = RecordBatch::new(keys.shard(&config.estimates, &setup.views));
     let spares = (valves.len() + inboxes.len()) as u64 * (SHARDS_PER_WORKER - 1);
     let spares = (0..spares).map(|_| keys.shard(&config.estimates, &setup.views)).collect();
 

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use tracing::warn;
-use weir_config::{Config, HashKey, Interface, Secret, SpoolLocation, slots};
+use weir_config::{Config, HashKey, Interface, Secret, SpoolLocation, names::Geo, slots};
 use weir_datapath::{Cpus, Kernel, KernelError, Plan, descriptors, maps::Valves, tap};
 use weir_deliver::spool::{Limits, root::SpoolRoot};
 use weir_measure::{
@@ -60,11 +60,9 @@ impl Setup {
     ) -> Result<(Self, Option<Kernel>), RunError> {
         let cpus = Cpus::of_this_machine()?;
         let has_programs = tap::needs_programs(&config.interfaces);
-        let Fitted { config, smaller } = memory::fit(config, Fit { cpus: &cpus, has_programs, running: None });
-        if let Some(smaller) = smaller {
-            warn!("`memory` allows less than the defaults need, so these are smaller: {smaller}");
-        }
-        let config = Arc::new(config);
+        let geo = Arc::new(Geo::open(&config.geo)?);
+        let machine = Fit { cpus: &cpus, has_programs, interfaces: slots(&config.interfaces), running: None };
+        let mut fitted = memory::fit(config, machine, &geo);
         let secret = match (&config.hash_key, inheritance.secret()) {
             (HashKey::Random, Some(secret)) => secret.into(),
             (hash_key, _) => hash_key.secret()?,
@@ -73,13 +71,22 @@ impl Setup {
         let observer = Observer::of_machine(&config.observer, secret.first().derive("run").id() ^ random_run());
         let (state, known) =
             directory.map_or(Ok((None, None)), |directory| LastReportFile::open(directory, observer.identity()))?;
-        let spools = spools(&config, directory)?;
-        let plan = Plan::drawn(&config, &cpus)?;
-        let kernel = load(&config, &plan)?;
+        let spools = spools(config, directory)?;
+        let mut plan = Plan::drawn(&fitted.config, &cpus)?;
+        let kernel = load(config, &plan)?;
         allocator::give_back_now();
-        let views = Views::new(&config, slots(&config.interfaces))?;
-        let memory = Memory::plan(&config, &views, &cpus, kernel.is_some());
-        memory.check_budget(&config, &views, &cpus)?;
+        // Packet sockets in place of programs need other memory.
+        let machine = Fit { has_programs: kernel.is_some(), ..machine };
+        if has_programs && kernel.is_none() {
+            fitted = memory::fit(config, machine, &geo);
+            plan = Plan::drawn(&fitted.config, &cpus)?;
+        }
+        fitted.check(config, machine)?;
+        let Fitted { config, views, memory, smaller, kept: _ } = fitted;
+        if let Some(smaller) = smaller {
+            warn!("`memory` allows less than the defaults need, so these are smaller: {smaller}");
+        }
+        let config = Arc::new(config);
         Ok((Self { config, secret, observer, state, known, spools, cpus, plan, views, memory }, kernel))
     }
 

@@ -3,7 +3,7 @@
 use tracing::{info, warn};
 use weir_attach::Attachments;
 use weir_datapath::{Edge, syscall};
-use weir_measure::batch::Batch;
+use weir_measure::batch::RecordBatch;
 use weir_sketch::Seen;
 use weir_system::text::with_causes;
 
@@ -15,7 +15,7 @@ pub fn inherit(
     inheritance: Inheritance,
     broken: &[(syscall::Hook, u32)],
     attachments: &mut Attachments<'_>,
-    batch: &mut Batch,
+    batch: &mut RecordBatch,
     seen: &Seen,
     interfaces: usize,
 ) -> Option<Edge> {

@@ -39,6 +39,13 @@ pub struct Reloaded {
     pub applies_at: Timestamp,
     /// The sections that have changed. Files named in the configuration are reread in any case.
     pub changed: Vec<String>,
+    /// The settings that are smaller than by default, to fit into `memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smaller: Option<String>,
+    /// The settings that stay as they were at the start although the file leaves them to weir: only a restart changes
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
 }
 
 weir_report::from_json!(Reloaded);
@@ -52,7 +59,23 @@ impl Reloaded {
             format!("changed: {}", self.changed.join(", "))
         };
         let seconds = self.applies_at.duration_since(now).as_secs_f64().max(0.0).ceil();
-        format!("the configuration is valid, and applies from the end of this window, in {seconds} s ({changed})")
+        let mut told =
+            format!("the configuration is valid, and applies from the end of this window, in {seconds} s ({changed})");
+        for line in self.on_memory() {
+            told += &format!("\n{line}");
+        }
+        told
+    }
+
+    /// What became smaller to fit into `memory`, and what stays smaller, as lines for people.
+    pub fn on_memory(&self) -> impl Iterator<Item = String> + '_ {
+        let smaller = self
+            .smaller
+            .iter()
+            .map(|smaller| format!("`memory` allows less than the defaults need, so these are smaller: {smaller}"));
+        let kept =
+            self.kept.iter().map(|kept| format!("these stay as at the start, and change only after a restart: {kept}"));
+        smaller.chain(kept)
     }
 }
 
@@ -132,5 +155,31 @@ impl Reloads {
         let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = in_force.generation + 1;
         *in_force = InForce { config: config.clone(), interfaces, generation };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_smaller_and_what_stays_has_a_line_each() {
+        let reloaded = Reloaded {
+            applies_at: Timestamp::UNIX_EPOCH,
+            changed: vec!["memory".to_owned()],
+            smaller: Some("estimates.top_error: 0.001".to_owned()),
+            kept: Some("history: off".to_owned()),
+        };
+        let told = reloaded.at(Timestamp::UNIX_EPOCH);
+        let lines: Vec<_> = told.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "`memory` allows less than the defaults need, so these are smaller: estimates.top_error: 0.001",
+                "these stay as at the start, and change only after a restart: history: off",
+            ]
+        );
+        let same = Reloaded { smaller: None, kept: None, ..reloaded };
+        assert_eq!(same.at(Timestamp::UNIX_EPOCH).lines().count(), 1);
     }
 }

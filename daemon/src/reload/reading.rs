@@ -15,6 +15,13 @@ pub struct Read {
     pub source: Source,
 }
 
+impl Read {
+    /// Something about a setting, with its place.
+    pub(super) fn at(&self, setting: &str, what: &str) -> String {
+        format!("{}: {what}", self.source.place(setting))
+    }
+}
+
 /// The configuration, or what is wrong with it.
 pub type Reading = Receiver<Result<Read, String>>;
 

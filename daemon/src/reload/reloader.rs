@@ -12,18 +12,17 @@ use crossbeam::{
 };
 use jiff::Timestamp;
 use sd_notify::NotifyState;
-use tracing::{error, info};
-use weir_config::{Config, Interface, Refused, Started, slots};
+use tracing::{error, info, warn};
+use weir_config::{Config, Interface, Refused, Started, names::Geo, slots};
 use weir_datapath::{Cpus, descriptors};
 use weir_deliver::{sink, spool::root::SpoolRoot};
-use weir_measure::question::Views;
 use weir_system::{confined::HINT, notify::notify, text::with_causes};
 
 use super::{
     InForce, Offer, Outcome, Prepared, Reloaded, Reloads, Request,
     reading::{Read, Reading},
 };
-use crate::memory::{self, Fit, Memory};
+use crate::memory::{self, Fit, Fitted};
 
 /// How long to wait for the coordinator: it may be closing a window.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -110,9 +109,12 @@ impl<'a> Reloader<'a> {
         let outcome = self.prepare();
         notify(&[NotifyState::Ready]);
         match &outcome {
-            Ok(Reloaded { applies_at, changed }) => {
+            Ok(reloaded @ Reloaded { applies_at, changed, .. }) => {
                 let changed = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
                 info!(asked_by, changed, %applies_at, "the configuration is valid, and applies from the end of this window");
+                for line in reloaded.on_memory() {
+                    warn!("{line}");
+                }
             }
             Err(why) => {
                 // A single line, however many mistakes there are.
@@ -126,14 +128,20 @@ impl<'a> Reloader<'a> {
     fn prepare(&self) -> Outcome {
         loop {
             let base = self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let Read { config, source } = self.read()?;
-            let (has_programs, running) = (self.started.has_programs, Some(&*base.config));
-            let config = memory::fit(&config, Fit { cpus: self.cpus, has_programs, running }).config;
-            let read = Read { config, source };
-            let changed = base.config.changed(&read.config).into_iter().map(str::to_owned).collect();
-            let prepared = self.make_ready(&base, read)?;
+            let read = self.read()?;
+            let machine = Fit {
+                cpus: self.cpus,
+                has_programs: self.started.has_programs,
+                interfaces: slots_between(&base.config, &read.config, base.interfaces),
+                running: Some(&base.config),
+            };
+            let geo = Geo::open(&read.config.geo).map_err(|error| read.at("geo", &with_causes(&error)))?;
+            let mut fitted = memory::fit(&read.config, machine, &Arc::new(geo));
+            let (smaller, kept) = (fitted.smaller.take(), fitted.kept.take());
+            let changed = base.config.changed(&fitted.config).into_iter().map(str::to_owned).collect();
+            let prepared = self.make_ready(&base, &read, machine, fitted)?;
             if let Some(applies_at) = self.offer(prepared)? {
-                return Ok(Reloaded { applies_at, changed });
+                return Ok(Reloaded { applies_at, changed, smaller, kept });
             }
         }
     }
@@ -157,20 +165,18 @@ impl<'a> Reloader<'a> {
     }
 
     /// Creates everything that the configuration needs.
-    fn make_ready(&self, base: &InForce, Read { config, source }: Read) -> Result<Prepared, String> {
-        let at = |setting: &str, what: &str| format!("{}: {what}", source.place(setting));
+    fn make_ready(&self, base: &InForce, read: &Read, machine: Fit<'_>, fitted: Fitted) -> Result<Prepared, String> {
+        let at = |setting: &str, what: &str| read.at(setting, what);
+        let config = &fitted.config;
         if config.interfaces.is_empty() {
             return Err(at("interfaces", "it names no interface to measure: list some under `interfaces:`"));
         }
-        let stays = base.config.needs_restart(&config, &self.started);
+        let stays = base.config.needs_restart(config, &self.started);
         if !stays.is_empty() {
             let one = |(name, why): &Refused| at(name.as_ref(), &format!("{name}: needs a restart: {why}"));
             return Err(stays.iter().map(one).collect::<Vec<_>>().join("\n"));
         }
-        let interfaces = slots_between(&base.config, &config, base.interfaces);
-        let views = Views::new(&config, interfaces).map_err(|error| at("geo", &with_causes(&error)))?;
-        let memory = Memory::plan(&config, &views, self.cpus, self.started.has_programs);
-        memory.check_budget(&config, &views, self.cpus).map_err(|error| at("memory", &with_causes(&error)))?;
+        fitted.check(&read.config, machine).map_err(|error| at("memory", &with_causes(&error)))?;
         if self.started.has_programs {
             let any_number = config.interfaces.iter().any(Interface::is_pattern);
             let provided = descriptors::provide(self.cpus.possible.into(), self.threads, any_number);
@@ -181,10 +187,11 @@ impl<'a> Reloader<'a> {
             sink::open(&new, self.spools.as_ref(), self.started.has_tables).map_err(|error| with_causes(&error))?;
         let webhook = config.alerts.webhook.as_ref().filter(|_| config.alerts.webhook != base.config.alerts.webhook);
         let webhook = webhook.map(sink::open_webhook).transpose().map_err(|error| with_causes(&error))?;
+        let Fitted { config, views, memory, .. } = fitted;
         Ok(Prepared {
             config: Arc::new(config),
             views,
-            interfaces,
+            interfaces: machine.interfaces,
             memory_bytes: memory.resident(),
             opened: new.into_iter().zip(opened).collect(),
             webhook,

@@ -51,9 +51,15 @@ impl Condition {
             return Ok(Self::Text(text.to_lowercase()));
         };
         match word {
-            "host" => value.parse().map(Self::Host).map_err(|_| format!("{value:?} is no address")),
+            "host" => value
+                .parse()
+                .map(Self::Host)
+                .map_err(|_| format!("{value:?} is no address: write all of it, or {value} alone")),
             "net" => value.parse().map(Self::Net).map_err(|_| format!("{value:?} is no network, such as 10.0.0.0/8")),
-            "port" => value.parse().map(Self::Port).map_err(|_| format!("{value:?} is no port")),
+            "port" => value
+                .parse()
+                .map(Self::Port)
+                .map_err(|_| format!("{value:?} is no port: write its number, or {value} alone")),
             "proto" => Ok(Self::Proto(value.to_lowercase())),
             // A part of an IPv6 address.
             word if word.chars().all(|letter| letter.is_ascii_hexdigit()) => Ok(Self::Text(text.to_lowercase())),
@@ -107,8 +113,8 @@ mod tests {
     #[test]
     fn the_error_names_the_wrong_condition() {
         for (text, why) in [
-            ("port:https", "\"https\" is no port"),
-            ("host:example", "\"example\" is no address"),
+            ("port:https", "\"https\" is no port: write its number, or https alone"),
+            ("host:10.9", "\"10.9\" is no address: write all of it, or 10.9 alone"),
             ("net:10", "\"10\" is no network, such as 10.0.0.0/8"),
             ("src:10.0.0.1", "\"src\" is not one of host: port: net: proto:"),
         ] {

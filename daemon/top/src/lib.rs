@@ -28,7 +28,7 @@ mod terminal;
 mod text;
 
 pub use self::{
-    past::{Look, POINTS, Past, earlier},
-    source::{Known, Request, Source, Update},
+    past::{Look, POINTS, Past, earlier, later},
+    source::{KeyDetails, Request, Source, Update},
     terminal::{TopError, is_terminal, run},
 };

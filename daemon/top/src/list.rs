@@ -120,7 +120,7 @@ pub fn of_union(union: &Union, by: By) -> Vec<List> {
     all.retain(|list| !NOT_SUMMED.contains(&list.name.as_str()));
     all.extend(NOT_SUMMED.map(|name| List {
         name: name.to_owned(),
-        counted: Some(String::new()),
+        counted: None,
         confidence: 1.0,
         whole: totals,
         seconds: window.seconds,

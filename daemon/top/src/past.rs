@@ -1,7 +1,7 @@
 //! Time that has passed: which part of it is shown, and how keys step through it.
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{History, Interface, InterfaceHistory, InterfaceSecond, Union};
+use weir_report::{Gap, History, Interface, InterfaceHistory, InterfaceSecond, Union};
 
 use crate::history::{Line, Rate};
 
@@ -10,7 +10,7 @@ pub const POINTS: u32 = 240;
 /// The spans that can be chosen, in seconds, and how they are written.
 pub const SPANS: [(u64, &str); 5] = [(60, "1m"), (300, "5m"), (1200, "20m"), (3600, "1h"), (86_400, "24h")];
 /// A span that ends now is read again when this part of it has passed.
-const PARTS: u64 = 120;
+const PARTS: i32 = 120;
 
 /// A time that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,17 +19,35 @@ pub enum Look {
     WindowBefore(Timestamp),
     /// The first window that began at this time or later.
     WindowAfter(Timestamp),
-    /// The last so many seconds until now.
-    Last(u64),
-    /// The windows of this time.
-    Span {
-        /// Its start.
-        from: Timestamp,
-        /// Its end.
+    /// So many seconds until the end of the last window that ended by this time.
+    SpanBefore {
+        /// The latest end.
         to: Timestamp,
+        /// The length.
+        seconds: u64,
     },
+    /// So many seconds from the start of the first window that began at this time or later.
+    SpanAfter {
+        /// The earliest start.
+        from: Timestamp,
+        /// The length.
+        seconds: u64,
+    },
+    /// So many seconds until the end of the last window of all.
+    Last(u64),
     /// As early as the history reaches: a window, or as many seconds as this.
     Oldest(Option<u64>),
+}
+
+impl Look {
+    /// The length of the span, in seconds; `None` for a window.
+    pub const fn length(self) -> Option<u64> {
+        match self {
+            Self::WindowBefore(_) | Self::WindowAfter(_) => None,
+            Self::SpanBefore { seconds, .. } | Self::SpanAfter { seconds, .. } | Self::Last(seconds) => Some(seconds),
+            Self::Oldest(length) => length,
+        }
+    }
 }
 
 /// What the history has of a time.
@@ -81,10 +99,20 @@ impl Past {
         all
     }
 
-    /// How much of the time that was asked for is not known, in seconds.
-    pub fn missing(&self) -> f64 {
-        let missing = self.union.missing.iter().map(|gap| gap.end.duration_since(gap.start).as_secs_f64());
-        missing.sum()
+    /// How much of the time that was asked for is not known, without the time before the history began.
+    pub fn missing(&self) -> SignedDuration {
+        let known = self.union.missing.iter().filter(|gap| !self.is_before_history(gap));
+        known.map(|gap| gap.end.duration_since(gap.start)).sum()
+    }
+
+    /// When the history began, if that was later than the time that was asked for.
+    pub fn begins_later(&self) -> Option<Timestamp> {
+        let is_later = self.union.missing.iter().any(|gap| self.is_before_history(gap));
+        self.history.reaches_back_to.windows.filter(|_| is_later)
+    }
+
+    fn is_before_history(&self, gap: &Gap) -> bool {
+        self.history.reaches_back_to.windows.is_some_and(|began| gap.start < began)
     }
 }
 
@@ -92,7 +120,7 @@ impl Past {
 pub fn back(shown: Option<&Union>, length: Option<u64>, now: Timestamp) -> Look {
     let to = shown.map_or(now, |union| union.window.start);
     match length {
-        Some(seconds) => Look::Span { from: earlier(to, seconds), to },
+        Some(seconds) => Look::SpanBefore { to, seconds },
         None => Look::WindowBefore(to),
     }
 }
@@ -104,20 +132,35 @@ pub fn forth(shown: &Union, length: Option<u64>, newest: Option<Timestamp>) -> O
         return None;
     }
     let Some(seconds) = length else { return Some(Look::WindowAfter(from)) };
-    let to = from.checked_add(SignedDuration::from_secs(seconds as i64)).unwrap_or(Timestamp::MAX);
-    let is_last = newest.is_none_or(|newest| newest <= to);
-    Some(if is_last { Look::Last(seconds) } else { Look::Span { from, to } })
+    let is_last = newest.is_none_or(|newest| newest <= later(from, seconds));
+    Some(if is_last { Look::Last(seconds) } else { Look::SpanAfter { from, seconds } })
 }
 
-/// Whether a span that ends now has to be read again, because another window has ended since.
-pub fn is_old(shown: &Union, length: u64, newest: Timestamp) -> bool {
-    let since = newest.duration_since(shown.window.end).as_secs_f64();
-    since > 0.0 && since >= (length / PARTS) as f64
+/// Whether a span that ends now has to be read again, because another window has ended since. A history that has just
+/// begun has less than the span that was asked for, so this depends on the length of what is shown.
+pub fn is_old(shown: &Union, newest: Timestamp) -> bool {
+    let since = newest.duration_since(shown.window.end);
+    since.is_positive() && since >= length(shown) / PARTS
+}
+
+/// From the start of the first window to the end of the last one.
+pub fn length(shown: &Union) -> SignedDuration {
+    shown.window.end.duration_since(shown.window.start)
 }
 
 /// A time so many seconds earlier.
 pub fn earlier(time: Timestamp, seconds: u64) -> Timestamp {
-    time.checked_sub(SignedDuration::from_secs(seconds as i64)).unwrap_or(Timestamp::MIN)
+    time.checked_sub(duration(seconds)).unwrap_or(Timestamp::MIN)
+}
+
+/// A time so many seconds later.
+pub fn later(time: Timestamp, seconds: u64) -> Timestamp {
+    time.checked_add(duration(seconds)).unwrap_or(Timestamp::MAX)
+}
+
+/// So many seconds.
+pub fn duration(seconds: u64) -> SignedDuration {
+    SignedDuration::from_secs(seconds.try_into().unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
@@ -132,7 +175,7 @@ pub mod tests {
         let mut reports = [golden(), golden()];
         for (nth, report) in (0..).zip(&mut reports) {
             let start = earlier(report.window.start, 600 - 10 * nth);
-            (report.window.start, report.window.end) = (start, earlier(start, 0) + SignedDuration::from_secs(10));
+            (report.window.start, report.window.end) = (start, later(start, 10));
         }
         let union = Union::of(&reports).unwrap();
         let of = &union.interfaces[0];
@@ -172,20 +215,57 @@ pub mod tests {
         let now = golden().window.end;
         assert_eq!(back(None, None, now), Look::WindowBefore(now));
         assert_eq!(back(Some(&union), None, now), Look::WindowBefore(start));
-        assert_eq!(back(Some(&union), Some(60), now), Look::Span { from: earlier(start, 60), to: start });
+        assert_eq!(back(Some(&union), Some(60), now), Look::SpanBefore { to: start, seconds: 60 });
         assert_eq!(forth(&union, None, Some(now)), Some(Look::WindowAfter(end)));
-        let minute = Look::Span { from: end, to: end + SignedDuration::from_secs(60) };
-        assert_eq!(forth(&union, Some(60), Some(now)), Some(minute));
+        assert_eq!(forth(&union, Some(60), Some(now)), Some(Look::SpanAfter { from: end, seconds: 60 }));
         assert_eq!(forth(&union, Some(3600), Some(now)), Some(Look::Last(3600)), "it would reach beyond now");
         assert_eq!(forth(&union, None, Some(end)), None, "there is no later window");
     }
 
     #[test]
     fn a_long_span_is_not_read_again_with_each_window() {
-        let Past { union, .. } = past();
-        let later = |seconds| union.window.end + SignedDuration::from_secs(seconds);
-        assert!(!is_old(&union, 60, later(0)) && is_old(&union, 60, later(10)));
-        assert!(is_old(&union, 1200, later(10)) && !is_old(&union, 86_400, later(600)));
-        assert!(is_old(&union, 86_400, later(720)));
+        let Past { mut union, .. } = past();
+        let end = union.window.end;
+        for (length, seconds, expected) in [
+            (20, 0, false),
+            (20, 10, true),
+            (1200, 9, false),
+            (1200, 10, true),
+            (86_400, 600, false),
+            (86_400, 720, true),
+        ] {
+            union.window.start = earlier(end, length);
+            assert_eq!(is_old(&union, later(end, seconds)), expected, "{length} s, {seconds} s later");
+        }
+    }
+
+    #[test]
+    fn the_time_before_the_history_began_is_not_missing() {
+        let mut past = past();
+        let start = past.union.window.start;
+        assert_eq!((past.missing(), past.begins_later()), (SignedDuration::ZERO, None));
+        let gap = |from, to| Gap { start: later(start, from), end: later(start, to) };
+        past.union.missing = vec![Gap { start: earlier(start, 3600), end: start }, gap(10, 15), gap(17, 20)];
+        past.history.reaches_back_to.windows = Some(start);
+        assert_eq!((past.missing(), past.begins_later()), (duration(8), Some(start)));
+        past.history.reaches_back_to.windows = Some(earlier(start, 7200));
+        assert_eq!((past.missing(), past.begins_later()), (duration(3608), None), "weir did not run");
+    }
+
+    #[test]
+    fn a_look_knows_the_length_of_its_span() {
+        let time = past().union.window.start;
+        for (look, length) in [
+            (Look::WindowBefore(time), None),
+            (Look::WindowAfter(time), None),
+            (Look::SpanBefore { to: time, seconds: 60 }, Some(60)),
+            (Look::SpanAfter { from: time, seconds: 300 }, Some(300)),
+            (Look::Last(1200), Some(1200)),
+            (Look::Oldest(Some(3600)), Some(3600)),
+            (Look::Oldest(None), None),
+        ] {
+            assert_eq!(look.length(), length, "{look:?}");
+        }
+        assert_eq!((earlier(time, u64::MAX), later(time, u64::MAX)), (Timestamp::MIN, Timestamp::MAX));
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     list::{By, Entry, List, lists, of_union, with_open},
     names::Names,
     past::{self, Look, Past, SPANS},
-    source::{Known, Request, Update},
+    source::{KeyDetails, Request, Update},
 };
 
 /// The longest filter, in characters.
@@ -87,15 +87,13 @@ pub struct Screen {
     /// The part that has the keyboard.
     pub focus: Focus,
     /// The source's answer about the key of [`Focus::Detail`].
-    pub known: Option<Known>,
+    pub known: Option<KeyDetails>,
     /// What the history has of that key in an hour, or why it has nothing.
     pub past_of_key: Option<Result<Box<KeyHistory>, String>>,
     /// Whether the source can be asked about keys.
     pub can_ask: bool,
     /// The time that is shown instead of now, and how it was asked for.
     pub past: Option<(Look, Box<Past>)>,
-    /// How long the spans are that are stepped over, in seconds; `None` for windows.
-    pub length: Option<u64>,
     /// The time that was asked for and has not come yet.
     pub awaited: Option<Look>,
     /// What the source has to be asked for.
@@ -106,16 +104,18 @@ pub struct Screen {
     pub held: Option<VecDeque<Update>>,
     /// The names of addresses.
     pub names: Names,
-    /// A message for the user: a problem with the source, or why a key had no effect.
+    /// Why the source says nothing.
     pub notice: Option<String>,
     /// Why the source has ended.
     pub ended: Option<String>,
 }
 
 impl Screen {
-    /// Takes an update of the source. While the screen is held, updates wait.
+    /// Takes an update of the source. While the screen is held, updates wait, except answers: the user has asked for
+    /// them.
     pub fn take(&mut self, update: Update) {
-        let Some(waiting) = &mut self.held else { return self.apply(update) };
+        let is_answer = matches!(update, Update::KeyDetails(_) | Update::Past(..) | Update::PastOfKey(..));
+        let Some(waiting) = self.held.as_mut().filter(|_| !is_answer) else { return self.apply(update) };
         // Only the last report is needed, and seconds before it would no longer be visible.
         if matches!(update, Update::Report(_)) {
             waiting.retain(|other| !matches!(other, Update::Report(_) | Update::Live(_)));
@@ -123,8 +123,11 @@ impl Screen {
         if matches!(update, Update::Live(_)) {
             waiting.retain(|other| !matches!(other, Update::Live(_)));
         }
-        if waiting.len() >= SECONDS_MAX {
-            waiting.pop_front();
+        let is_short_lived = |other: &Update| matches!(other, Update::Second(_) | Update::Trouble(_));
+        if waiting.len() >= SECONDS_MAX
+            && let Some(oldest) = waiting.iter().position(is_short_lived)
+        {
+            waiting.remove(oldest);
         }
         waiting.push_back(update);
     }
@@ -155,7 +158,7 @@ impl Screen {
                 self.live = (live.window.seconds >= OPEN_SECONDS || self.report.is_none()).then_some(*live);
                 self.select(selected.as_ref());
             }
-            Update::Known(known) => {
+            Update::KeyDetails(known) => {
                 if matches!(&self.focus, Focus::Detail(key, _) if key.question() == known.key) {
                     self.known = Some(known);
                 }
@@ -181,12 +184,18 @@ impl Screen {
         self.past.as_ref().map(|(_, past)| past.as_ref())
     }
 
-    /// A span that ends now goes on with each window.
+    /// A span that ends now goes on with each window, unless another time is awaited.
     fn follow(&mut self) {
-        let (Some((Look::Last(length), past)), Some(report)) = (&self.past, &self.report) else { return };
-        if past::is_old(&past.union, *length, report.window.end) {
-            self.look(Look::Last(*length));
+        let (Some((look @ Look::Last(_), past)), Some(report)) = (&self.past, &self.report) else { return };
+        if self.awaited.is_none() && past::is_old(&past.union, report.window.end) {
+            self.look(*look);
         }
+    }
+
+    /// The length of the spans that are stepped over, in seconds; `None` for windows.
+    fn length(&self) -> Option<u64> {
+        let shown = self.past.as_ref().map(|(look, _)| *look);
+        self.awaited.or(shown).and_then(Look::length)
     }
 
     /// Asks for a time.
@@ -219,24 +228,24 @@ impl Screen {
     /// Shows now again.
     fn leave_past(&mut self) {
         let selected = self.selected_key();
-        (self.past, self.awaited, self.length) = (None, None, None);
+        (self.past, self.awaited) = (None, None);
         self.select(selected.as_ref());
     }
 
     fn step_back(&mut self) {
         let shown = self.past().map(|past| &past.union);
         // Of the last window, the report is shown already.
-        let is_report = self.open().is_none() && self.length.is_none();
+        let is_report = self.open().is_none() && self.length().is_none();
         let last = self.report.as_ref().filter(|_| is_report).map(|report| report.window.start);
-        self.look(past::back(shown, self.length, last.unwrap_or(self.now)));
+        self.look(past::back(shown, self.length(), last.unwrap_or(self.now)));
     }
 
     fn step_forth(&mut self) {
         let newest = self.report.as_ref().map(|report| report.window.end);
         let Some(past) = self.past() else { return self.told = Some("this is now".to_owned()) };
-        match past::forth(&past.union, self.length, newest) {
+        match past::forth(&past.union, self.length(), newest) {
             Some(look) => self.look(look),
-            None if self.length.is_some() => self.told = Some("this ends now".to_owned()),
+            None if self.length().is_some() => self.told = Some("this ends now".to_owned()),
             None => self.leave_past(),
         }
     }
@@ -315,10 +324,7 @@ impl Screen {
                 self.type_filter(text, key.code);
                 Effect::Draw
             }
-            Focus::Span => {
-                self.focus = Focus::List;
-                self.choose_span(key.code)
-            }
+            Focus::Span => self.choose_span(key.code),
             Focus::Help => {
                 self.focus = Focus::List;
                 if key.code == KeyCode::Char('q') { Effect::Quit } else { Effect::Draw }
@@ -330,6 +336,9 @@ impl Screen {
                     KeyCode::PageUp => *scrolled = scrolled.saturating_sub(PAGE),
                     KeyCode::PageDown => *scrolled += PAGE,
                     KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.focus = Focus::List,
+                    KeyCode::Char('<' | ',' | '>' | '.' | 't') | KeyCode::Home | KeyCode::End => {
+                        self.told = Some("another time is chosen in the list: Esc goes back to it".to_owned());
+                    }
                     code => return self.press_anywhere(code),
                 }
                 Effect::Draw
@@ -351,7 +360,7 @@ impl Screen {
             KeyCode::Char('G') => self.go_down(usize::MAX),
             KeyCode::Char('<' | ',') => self.step_back(),
             KeyCode::Char('>' | '.') => self.step_forth(),
-            KeyCode::Home => self.look(Look::Oldest(self.length)),
+            KeyCode::Home => self.look(Look::Oldest(self.length())),
             KeyCode::End => self.leave_past(),
             KeyCode::Char('t') => self.focus = Focus::Span,
             KeyCode::Char('/') => self.focus = Focus::Filter(self.filter_text.clone(), None),
@@ -377,20 +386,20 @@ impl Screen {
         Effect::Draw
     }
 
-    /// The digits are the spans, and 0 is now.
+    /// The digits are the spans, and 0 is now. After any other key, the choice remains.
     fn choose_span(&mut self, code: KeyCode) -> Effect {
         match code {
             KeyCode::Char('q') => return Effect::Quit,
             KeyCode::Char('0') => self.leave_past(),
             KeyCode::Char(digit @ '1'..='9') => {
                 let nth = digit.to_digit(10).unwrap_or(0) as usize;
-                if let Some((seconds, _)) = SPANS.get(nth - 1) {
-                    self.length = Some(*seconds);
-                    self.look(Look::Last(*seconds));
-                }
+                let Some((seconds, _)) = SPANS.get(nth - 1) else { return Effect::Draw };
+                self.look(Look::Last(*seconds));
             }
-            _ => {}
+            KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left | KeyCode::Char('t') => {}
+            _ => return Effect::Draw,
         }
+        self.focus = Focus::List;
         Effect::Draw
     }
 
@@ -464,7 +473,7 @@ impl Screen {
         if self.names.is_on() {
             self.names.stop();
         } else if self.is_masked() {
-            self.notice = Some("these addresses are masked: they have no names".to_owned());
+            self.told = Some("these addresses are masked: they have no names".to_owned());
         } else {
             self.names.start();
         }
@@ -480,7 +489,7 @@ impl Screen {
     fn switch_window(&mut self) {
         let selected = self.selected_key();
         self.wants_report = self.past.is_some() || !self.wants_report;
-        (self.past, self.awaited, self.length) = (None, None, None);
+        (self.past, self.awaited) = (None, None);
         self.select(selected.as_ref());
     }
 
@@ -573,7 +582,8 @@ pub mod tests {
         assert_eq!((screen.shown_rows().len(), screen.filter_text.as_str()), (1, "proto:tcp"));
         press(&mut screen, "/ port:web\n");
         let Focus::Filter(text, Some(why)) = &screen.focus else { panic!("{:?}", screen.focus) };
-        assert_eq!((text.as_str(), why.as_str()), ("proto:tcp port:web", "\"web\" is no port"));
+        assert_eq!(text, "proto:tcp port:web");
+        assert!(why.starts_with("\"web\" is no port"), "{why}");
         press(&mut screen, "\x1b");
         assert_eq!((screen.shown_rows().len(), screen.focus.clone()), (1, Focus::List), "it was not accepted");
         press(&mut screen, "\x1b");
@@ -591,10 +601,10 @@ pub mod tests {
         screen.requests.clear();
         press(&mut screen, "\x1b\n");
         assert_eq!(screen.requests, [Request::Key { key: question.clone(), is_open: false }, past]);
-        let known = |key: &str| Known { key: key.to_owned(), rows: Err("none".to_owned()), seconds: 10.0 };
-        screen.take(Update::Known(known("proto=tcp,port=1")));
+        let known = |key: &str| KeyDetails { key: key.to_owned(), rows: Err("none".to_owned()), seconds: 10.0 };
+        screen.take(Update::KeyDetails(known("proto=tcp,port=1")));
         assert!(screen.known.is_none(), "this answer is about an earlier question");
-        screen.take(Update::Known(known(&question)));
+        screen.take(Update::KeyDetails(known(&question)));
         assert!(screen.known.is_some());
         assert_eq!(press(&mut screen, "\x1b"), Effect::Draw);
         assert_eq!(screen.focus, Focus::List);
@@ -628,8 +638,12 @@ pub mod tests {
         let (start, end) = (past().union.window.start, past().union.window.end);
         press(&mut screen, ",");
         assert_eq!(asked(&mut screen), Some(Look::WindowBefore(start)));
-        answer(&mut screen, Err("no window is known of this time"));
+        answer(&mut screen, Err("no window of this time is known"));
         assert!(screen.past().is_some() && screen.told.is_some(), "what was shown stays");
+        press(&mut screen, "t4");
+        assert_eq!(asked(&mut screen), Some(Look::Last(3600)));
+        answer(&mut screen, Err("no window of this time is known"));
+        assert_eq!(screen.length(), None, "windows are shown, so they are stepped over");
         press(&mut screen, ".");
         assert_eq!((asked(&mut screen), screen.told.clone()), (Some(Look::WindowAfter(end)), None));
         press(&mut screen, "⇲");
@@ -638,19 +652,21 @@ pub mod tests {
         press(&mut screen, "⇱");
         assert_eq!(asked(&mut screen), Some(Look::Oldest(None)));
         press(&mut screen, "t3");
-        assert_eq!((asked(&mut screen), screen.length), (Some(Look::Last(1200)), Some(1200)));
+        assert_eq!((asked(&mut screen), screen.length()), (Some(Look::Last(1200)), Some(1200)));
         answer(&mut screen, Ok(past()));
         press(&mut screen, "<");
-        assert_eq!(asked(&mut screen), Some(Look::Span { from: past::earlier(start, 1200), to: start }));
+        assert_eq!(asked(&mut screen), Some(Look::SpanBefore { to: start, seconds: 1200 }));
         press(&mut screen, ">");
         assert_eq!(asked(&mut screen), Some(Look::Last(1200)));
         press(&mut screen, "⇱");
         assert_eq!(asked(&mut screen), Some(Look::Oldest(Some(1200))));
         answer(&mut screen, Ok(past()));
         press(&mut screen, "w");
-        assert!(screen.past().is_none() && screen.length.is_none() && screen.wants_report);
+        assert!(screen.past().is_none() && screen.length().is_none() && screen.wants_report);
         press(&mut screen, "t0\x1bt\x1b");
         assert_eq!((asked(&mut screen), screen.focus.clone()), (None, Focus::List));
+        press(&mut screen, "t6x");
+        assert_eq!((asked(&mut screen), screen.focus.clone()), (None, Focus::Span), "there is no such span");
     }
 
     fn answer_late(screen: &mut Screen, look: Look) {
@@ -674,6 +690,20 @@ pub mod tests {
     }
 
     #[test]
+    fn a_new_window_does_not_replace_the_time_that_the_user_has_asked_for() {
+        let mut screen = screen();
+        press(&mut screen, "t2");
+        asked(&mut screen);
+        answer(&mut screen, Ok(past()));
+        press(&mut screen, "<");
+        let before = asked(&mut screen);
+        screen.take(Update::Report(Box::new(golden())));
+        assert_eq!((asked(&mut screen), screen.awaited), (None, before));
+        answer(&mut screen, Ok(past()));
+        assert_eq!(screen.past.map(|(look, _)| look), before);
+    }
+
+    #[test]
     fn a_row_of_a_time_that_has_passed_is_asked_of_that_time() {
         let mut screen = Screen { can_ask: true, ..screen() };
         press(&mut screen, "<");
@@ -684,6 +714,19 @@ pub mod tests {
         let key = format!("src_ip={},dst_ip={}", key.src_ip, key.dst_ip);
         let to = Some(past().union.window.end);
         assert_eq!(screen.requests, [Request::PastOfKey { key, view: None, to }]);
+    }
+
+    #[test]
+    fn a_time_is_chosen_in_the_list_and_not_beside_a_row() {
+        let mut screen = screen();
+        for key in ["<", ">", ",", ".", "t", "⇱", "⇲"] {
+            press(&mut screen, "\n");
+            screen.requests.clear();
+            press(&mut screen, key);
+            assert!(screen.told.as_ref().is_some_and(|told| told.contains("Esc")), "{key}");
+            assert!(matches!(screen.focus, Focus::Detail(..)) && screen.requests.is_empty(), "{key}");
+            press(&mut screen, "\x1b");
+        }
     }
 
     #[test]
@@ -707,11 +750,41 @@ pub mod tests {
     }
 
     #[test]
+    fn a_held_screen_takes_the_answers_that_the_user_asks_for() {
+        let mut screen = Screen { can_ask: true, ..screen() };
+        press(&mut screen, " <");
+        answer(&mut screen, Ok(past()));
+        assert!(screen.past().is_some() && screen.held.is_some());
+        press(&mut screen, "⇲\n");
+        let Focus::Detail(key, _) = screen.focus.clone() else { panic!("{:?}", screen.focus) };
+        screen.take(Update::PastOfKey(key.question(), Err("none".to_owned())));
+        screen.take(Update::KeyDetails(KeyDetails {
+            key: key.question(),
+            rows: Err("none".to_owned()),
+            seconds: 10.0,
+        }));
+        assert!(screen.known.is_some() && screen.past_of_key.is_some());
+    }
+
+    #[test]
+    fn a_screen_that_is_held_for_long_keeps_the_last_report() {
+        let mut screen = screen();
+        press(&mut screen, " ");
+        screen.take(Update::Report(Box::new(Report { id: "later".to_owned(), ..golden() })));
+        for nth in 0..SECONDS_MAX as i64 + 10 {
+            screen.take(Update::Second(second(nth, &[("eth0", 1, 1)])));
+        }
+        assert_eq!(screen.held.as_ref().map(VecDeque::len), Some(SECONDS_MAX));
+        press(&mut screen, " ");
+        assert_eq!(screen.report.as_ref().map(|report| report.id.as_str()), Some("later"));
+    }
+
+    #[test]
     fn the_name_of_a_masked_address_is_never_looked_up() {
         let mut screen = screen();
         press(&mut screen, "d");
         assert!(!screen.names.is_on());
-        assert!(screen.notice.as_ref().unwrap().contains("masked"), "{:?}", screen.notice);
+        assert!(screen.told.as_ref().unwrap().contains("masked"), "{:?}", screen.told);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::past::{Look, Past};
 
 /// The answer about a key.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct KeyDetails {
     /// The key, as `weir ask` takes it.
     pub key: String,
     /// The rows of all views that have such a key, or why there are none.
@@ -26,7 +26,7 @@ pub enum Update {
     /// The lists of the open window were read.
     Live(Box<Live>),
     /// The answer to [`Request::Key`].
-    Known(Known),
+    KeyDetails(KeyDetails),
     /// The answer to [`Request::Past`], or why there is none.
     Past(Look, Result<Box<Past>, String>),
     /// The answer to [`Request::PastOfKey`] for this key, or why there is none.

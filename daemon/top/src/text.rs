@@ -28,6 +28,18 @@ pub fn fit(text: &str, columns: usize) -> String {
     if columns > 0 { short + "…" } else { short }
 }
 
+/// The text in lines of at most this many columns. A longer word has a line of its own.
+pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut().filter(|line| width(line) + 1 + width(word) <= columns) {
+            Some(line) => *line = format!("{line} {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// The text in exactly this many columns, aligned left.
 pub fn left(text: &str, columns: usize) -> String {
     let text = fit(text, columns);
@@ -51,6 +63,12 @@ mod tests {
         assert_eq!((fit("interface", 5), fit("eth0", 4), fit("eth0", 0)), ("inte…".into(), "eth0".into(), "".into()));
         // A character of two columns that does not fit in one.
         assert_eq!((fit("上行上行", 4), left("上行上行", 4)), ("上…".to_owned(), "上… ".to_owned()));
+    }
+
+    #[test]
+    fn a_long_text_is_wrapped_between_words() {
+        assert_eq!(wrapped("no window of this time", 11), ["no window", "of this", "time"]);
+        assert_eq!((wrapped("window", 2), wrapped("a b", 80)), (vec!["window".to_owned()], vec!["a b".to_owned()]));
     }
 
     #[test]

@@ -11,14 +11,14 @@ use axum::{
     routing::get,
 };
 use jiff::Timestamp;
-use tokio::sync::Semaphore;
 use weir_deliver::board::Board;
 use weir_http::ClientSlot;
 use weir_page::{
-    Answers, Refusal,
+    Answers,
     body::{Placed, json, refused, unavailable},
     query::{self, times},
 };
+use weir_report::NO_WINDOW;
 use weir_system::text::short;
 
 use crate::seconds::Seconds;
@@ -30,8 +30,6 @@ const POINTS: u32 = 600;
 pub(crate) const POINTS_MAX: u32 = 720;
 /// The most reports in an answer.
 pub(crate) const REPORTS_MAX: usize = 5;
-/// The answer before the first report.
-const NO_WINDOW: &str = "no window has ended since weir was started: the first report comes when one has";
 
 /// A browser's question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,11 +60,10 @@ pub enum Question {
 struct Shared {
     board: Arc<Board>,
     answers: Answers<Question>,
-    places: Arc<Semaphore>,
 }
 
 pub(crate) fn router(board: Arc<Board>, answers: Answers<Question>) -> Router {
-    let shared = Shared { board, answers, places: Arc::new(Semaphore::new(ANSWERS_MAX)) };
+    let shared = Shared { board, answers };
     Router::new()
         .route("/api/seconds", get(seconds))
         .route("/api/report", get(report))
@@ -101,7 +98,7 @@ async fn report(State(shared): State<Shared>, request: Request) -> Response {
     let Some(count) = last.parse().ok().filter(|count| (1..=REPORTS_MAX).contains(count)) else {
         return refused(&format!("last={}: ask for 1 to {REPORTS_MAX} reports", short(&last)));
     };
-    let Ok(place) = shared.places.clone().acquire_owned().await else { return unavailable("weir is ending") };
+    let Some(place) = shared.answers.place().await else { return unavailable("weir is ending") };
     let reports = shared.board.last(count);
     if reports.is_empty() {
         return unavailable(NO_WINDOW);
@@ -119,7 +116,7 @@ async fn report(State(shared): State<Shared>, request: Request) -> Response {
 
 async fn ask(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, request: Request) -> Response {
     match query::read(request.uri().query(), ["key"]) {
-        Ok([Some(key)]) => shared.answer(slot, Question::Ask(key)).await,
+        Ok([Some(key)]) => shared.answers.respond(&slot, Question::Ask(key)).await,
         Ok([None]) => refused("which key? Ask for one: /api/ask?key=src_ip=192.0.2.7"),
         Err(why) => refused(&why),
     }
@@ -127,7 +124,7 @@ async fn ask(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, req
 
 async fn live(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, request: Request) -> Response {
     match query::read(request.uri().query(), []) {
-        Ok([]) => shared.answer(slot, Question::Live).await,
+        Ok([]) => shared.answers.respond(&slot, Question::Live).await,
         Err(why) => refused(&why),
     }
 }
@@ -143,7 +140,7 @@ async fn history(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>,
         Ok(Question::History { from, to, points })
     });
     match asked {
-        Ok(question) => shared.answer(slot, question).await,
+        Ok(question) => shared.answers.respond(&slot, question).await,
         Err(why) => refused(&why),
     }
 }
@@ -151,25 +148,7 @@ async fn history(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>,
 async fn span(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, request: Request) -> Response {
     let asked = query::read(request.uri().query(), ["from", "to"]).and_then(|[from, to]| times(from, to));
     match asked {
-        Ok((from, to)) => shared.answer(slot, Question::Span { from, to }).await,
+        Ok((from, to)) => shared.answers.respond(&slot, Question::Span { from, to }).await,
         Err(why) => refused(&why),
-    }
-}
-
-impl Shared {
-    /// Asks, and sends the answer. Until it is sent, the answer takes one of a few places.
-    async fn answer(&self, Extension(slot): Extension<Arc<ClientSlot>>, question: Question) -> Response {
-        let answer = {
-            // The connection waits for weir now, and not for this browser.
-            let _busy = slot.busy();
-            let Ok(place) = self.places.clone().acquire_owned().await else { return unavailable("weir is ending") };
-            self.answers.ask(question).await.map(|answer| (answer, place))
-        };
-        slot.goes_on();
-        match answer {
-            Ok((answer, place)) => json(Placed::body(answer.into(), place)),
-            Err(Refusal::Refused(why)) => refused(&why),
-            Err(Refusal::Unavailable(why)) => unavailable(&why),
-        }
     }
 }

@@ -90,7 +90,7 @@ impl Web {
 
 fn start(listen: SocketAddr, settings: &Settings, board: Arc<Board>, answerer: Answerer) -> Result<Server, String> {
     let token = settings.token_file.as_deref().map(Token::read).transpose().map_err(|error| with_causes(&error))?;
-    let answers = Answers::start(confine, answerer).map_err(|error| with_causes(&error))?;
+    let answers = Answers::start(confine, api::ANSWERS_MAX, answerer).map_err(|error| with_causes(&error))?;
     let guard = Guard::new(token, settings.hosts.clone(), ADVICE);
     let server = Server::start("weir-web", listen, router(board, answers, guard), LIMITS);
     server.map_err(|error| format!("cannot listen: {}", with_causes(&error)))

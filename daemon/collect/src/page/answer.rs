@@ -6,14 +6,18 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde::Serialize;
 use weir_page::{Refusal, query::Times};
-use weir_system::{clock, text::with_causes};
+use weir_system::{
+    clock,
+    text::{short, with_causes},
+};
 
 use super::{
     super::{
         counters::Counters,
+        query::LAST_WINDOWS,
         store::{self, StoreError},
     },
-    fleet::{self, Fleet},
+    fleet::Fleet,
     past,
 };
 
@@ -26,8 +30,8 @@ pub(super) struct Asked {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Question {
-    /// All observers.
-    Fleet,
+    /// All observers; or one of them, in short.
+    Now,
     /// The last report.
     Report,
     /// The last few, as a list.
@@ -43,26 +47,29 @@ pub(super) struct Reader {
     database: PathBuf,
     counters: Arc<Counters>,
     started: Timestamp,
-    /// The last answer about the fleet. It is valid until something new is stored.
-    fleet: Option<(Newest, Fleet)>,
+    /// The fleet as it was for the last answer.
+    fleet: Fleet,
 }
-
-/// The last rows of the tables.
-type Newest = (Option<i64>, Option<i64>);
 
 impl Reader {
     pub(super) fn new(database: PathBuf, counters: Arc<Counters>) -> Self {
-        Self { database, counters, started: clock::now().wall, fleet: None }
+        Self { database, counters, started: clock::now().wall, fleet: Fleet::default() }
     }
 
     /// The answer as JSON.
     pub(super) fn answer(&mut self, Asked { observer, question }: Asked) -> Result<Vec<u8>, Refusal> {
+        let Self { database, counters, started, fleet } = self;
         let unreadable = |error: StoreError| Refusal::Unavailable(with_causes(&error));
-        let connection = store::look(&self.database).map_err(unreadable)?;
-        let says = |cause| unreadable(StoreError::Sqlite { path: self.database.clone(), cause });
-        let Some(observer) = observer else { return self.fleet(connection) };
+        let connection = store::look(database).map_err(unreadable)?;
+        let says = |cause| unreadable(StoreError::Sqlite { path: database.clone(), cause });
+        // All that is read about the fleet is of the same moment.
+        let transaction = connection.unchecked_transaction().map_err(says)?;
+        fleet.update(&transaction).map_err(says)?;
+        let now = clock::now().wall;
+        let Some(observer) = observer else { return written(&fleet.at(now, *started, counters.read())) };
+        let Some(one) = fleet.one(&observer, now) else { return Err(unknown(&observer)) };
         match question {
-            Question::Fleet => self.fleet(connection),
+            Question::Now => written(&one),
             Question::Report => {
                 let mut reports = last(&connection, &observer, 1).map_err(says)?;
                 reports.pop().map(String::into_bytes).ok_or_else(|| nothing(&observer))
@@ -84,32 +91,21 @@ impl Reader {
             }
         }
     }
-
-    fn fleet(&mut self, mut connection: Connection) -> Result<Vec<u8>, Refusal> {
-        let says = |cause| StoreError::Sqlite { path: self.database.clone(), cause };
-        let unreadable = |cause| Refusal::Unavailable(with_causes(&says(cause)));
-        let transaction = connection.transaction().map_err(unreadable)?;
-        let newest = "SELECT (SELECT max(number) FROM reports), (SELECT max(number) FROM tombstones)";
-        let newest: Newest =
-            transaction.query_row(newest, [], |row| Ok((row.get(0)?, row.get(1)?))).map_err(unreadable)?;
-        let known = self.fleet.take().filter(|(known, _)| *known == newest);
-        let (_, fleet) = match known {
-            Some(known) => self.fleet.insert(known),
-            None => self.fleet.insert((newest, fleet::read(&transaction).map_err(unreadable)?)),
-        };
-        written(&fleet.at(clock::now().wall, self.started, self.counters.read()))
-    }
 }
 
 /// The last reports of an observer, the oldest first.
 fn last(connection: &Connection, observer: &str, count: usize) -> rusqlite::Result<Vec<String>> {
-    let mut sql = connection.prepare(
-        "SELECT report FROM reports WHERE observer_id = ?1 ORDER BY window_start DESC, number DESC LIMIT ?2",
-    )?;
+    let mut sql = connection
+        .prepare(&format!("SELECT report FROM reports WHERE number IN {LAST_WINDOWS} ORDER BY window_start, number"))?;
     let rows = sql.query_map(params![observer, i64::try_from(count).unwrap_or(i64::MAX)], |row| row.get(0))?;
-    let mut reports: Vec<String> = rows.collect::<Result<_, _>>()?;
-    reports.reverse();
-    Ok(reports)
+    rows.collect()
+}
+
+fn unknown(observer: &str) -> Refusal {
+    let observer = short(observer);
+    Refusal::Unknown(format!(
+        "no router {observer:?} reports to this collector: the page of all routers lists those that do"
+    ))
 }
 
 fn nothing(observer: &str) -> Refusal {

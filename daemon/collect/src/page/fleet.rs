@@ -1,6 +1,6 @@
 //! All observers that report here: the content of their last reports, and the missing reports.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -9,24 +9,33 @@ use serde_json::Value;
 
 use super::super::{
     counters::Duplicates,
-    query::{self, Gap, Observer, Status, Tombstone},
+    query::{self, Gap, LAST_WINDOWS, Observer, Status, Tombstone},
 };
 
 /// How many gaps and tombstones are listed.
 const LISTED_MAX: u32 = 100;
-/// An observer is late if no report came for this many windows, and this many seconds more.
+/// An observer is late if no report came for this many windows and this many seconds more. The longest of its last
+/// windows counts, because the first and the last window of a run are short. The dashboard for Grafana has the same
+/// rule, and a test compares them.
 const LATE_WINDOWS: f64 = 3.0;
 const LATE_SECONDS: f64 = 30.0;
+const LATE_OF_LAST: u32 = 5;
 
 /// The fleet, as the database shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Default)]
 pub(super) struct Fleet {
-    observers: Vec<Row>,
-    totals: Totals,
-    /// The largest gaps without an explanation first.
-    gaps: Vec<Gap>,
-    /// The latest ones last.
+    /// By identity.
+    rows: BTreeMap<String, Row>,
     tombstones: Vec<Tombstone>,
+    tombstones_stored: u64,
+    stored: Stored,
+}
+
+/// The first and the last rows of both tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stored {
+    first: [Option<i64>; 2],
+    last: [Option<i64>; 2],
 }
 
 /// An observer, and what its last report says.
@@ -36,10 +45,13 @@ struct Row {
     observer: Observer,
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<LastReport>,
+    #[serde(skip)]
+    gaps: Vec<Gap>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct LastReport {
+    id: String,
     /// When its window ended.
     window_end: String,
     /// The length of its window.
@@ -51,6 +63,8 @@ struct LastReport {
     version: Option<String>,
     packets: u64,
     bytes: u64,
+    /// How long after the end of its window the observer is late.
+    late_after_seconds: f64,
     /// Packets that were seen and lost, of all interfaces.
     lost: u64,
     /// The lowest of all interfaces.
@@ -83,47 +97,118 @@ pub(super) struct Now<'f> {
     duplicates: Duplicates,
     /// The observers whose reports have not come for too long.
     late: Vec<&'f str>,
+    observers: Vec<&'f Row>,
+    totals: Totals,
+    /// The largest gaps without an explanation first.
+    gaps: Vec<&'f Gap>,
+    /// The latest ones last.
+    tombstones: &'f [Tombstone],
+}
+
+/// An observer at a time.
+#[derive(Debug, Serialize)]
+pub(super) struct One<'f> {
+    schema: &'static str,
+    time: Timestamp,
+    is_late: bool,
     #[serde(flatten)]
-    fleet: &'f Fleet,
+    row: &'f Row,
 }
 
-/// Reads the fleet from the database.
-pub(super) fn read(connection: &Connection) -> rusqlite::Result<Fleet> {
-    let mut gaps = query::gaps(connection)?;
-    let observers = query::observers(connection, &gaps)?;
-    let tombstones = query::tombstones(connection, LISTED_MAX)?;
-    let sum = |of: fn(&Observer) -> u64| observers.iter().map(of).fold(0, u64::saturating_add);
-    let totals = Totals {
-        observers: observers.len() as u64,
-        reports: sum(|of| of.reports),
-        tombstones: query::count(connection, "tombstones")?,
-        gaps: gaps.len() as u64,
-        dropped: sum(|of| of.dropped),
-        unexplained: sum(|of| of.unexplained),
-    };
-    let rank = |gap: &Gap| (gap.status != Status::Unexplained, std::cmp::Reverse(gap.reports));
-    gaps.sort_by_key(rank);
-    gaps.truncate(LISTED_MAX as usize);
-    let rows = observers.into_iter().map(|observer| {
-        let last = last(connection, &observer.observer)?;
-        Ok(Row { observer, last })
-    });
-    Ok(Fleet { observers: rows.collect::<rusqlite::Result<_>>()?, totals, gaps, tombstones })
+impl Fleet {
+    /// Reads from the database what has changed: only the observers of which there is something new, or everything
+    /// if rows were deleted.
+    pub(super) fn update(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let stored = Stored::read(connection)?;
+        if stored == self.stored {
+            return Ok(());
+        }
+        let is_longer = stored.last.iter().zip(self.stored.last).all(|(now, before)| *now >= before);
+        if stored.first != self.stored.first || !is_longer {
+            *self = Self::default();
+        }
+        let mut sql = connection.prepare(
+            "SELECT observer_id FROM reports WHERE number > ?1 UNION SELECT observer_id FROM tombstones WHERE number > ?2",
+        )?;
+        let known = self.stored.last.map(|last| last.unwrap_or_default());
+        let changed: Vec<String> = sql.query_map(known, |row| row.get(0))?.collect::<Result<_, _>>()?;
+        for id in changed {
+            if let Some((observer, gaps)) = query::observer(connection, &id)? {
+                let last = last(connection, &id)?;
+                self.rows.insert(id, Row { observer, last, gaps });
+            }
+        }
+        self.tombstones = query::tombstones(connection, LISTED_MAX)?;
+        self.tombstones_stored = query::count(connection, "tombstones")?;
+        self.stored = stored;
+        Ok(())
+    }
+
+    /// The fleet at this time.
+    pub(super) fn at(&self, time: Timestamp, started: Timestamp, duplicates: Duplicates) -> Now<'_> {
+        let observers: Vec<_> = self.rows.values().collect();
+        let sum = |of: fn(&Observer) -> u64| observers.iter().map(|row| of(&row.observer)).fold(0, u64::saturating_add);
+        let mut gaps: Vec<_> = observers.iter().flat_map(|row| &row.gaps).collect();
+        let totals = Totals {
+            observers: observers.len() as u64,
+            reports: sum(|of| of.reports),
+            tombstones: self.tombstones_stored,
+            gaps: gaps.len() as u64,
+            dropped: sum(|of| of.dropped),
+            unexplained: sum(|of| of.unexplained),
+        };
+        gaps.sort_by_key(|gap| (gap.status != Status::Unexplained, std::cmp::Reverse(gap.reports)));
+        gaps.truncate(LISTED_MAX as usize);
+        let late = observers.iter().filter(|row| row.is_late(time)).map(|row| &*row.observer.observer).collect();
+        let tombstones = &self.tombstones;
+        Now { schema: "weir.fleet/1", time, started, duplicates, late, observers, totals, gaps, tombstones }
+    }
+
+    /// An observer at this time; `None` if nothing of it is stored.
+    pub(super) fn one(&self, id: &str, time: Timestamp) -> Option<One<'_>> {
+        let row = self.rows.get(id)?;
+        Some(One { schema: "weir.observer/1", time, is_late: row.is_late(time), row })
+    }
 }
 
+impl Stored {
+    fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        // SQLite finds each of these at once, but not two of them in one SELECT.
+        let sql = "SELECT (SELECT min(number) FROM reports), (SELECT min(number) FROM tombstones), \
+                   (SELECT max(number) FROM reports), (SELECT max(number) FROM tombstones)";
+        connection
+            .query_row(sql, [], |row| Ok(Self { first: [row.get(0)?, row.get(1)?], last: [row.get(2)?, row.get(3)?] }))
+    }
+}
+
+/// The last report of an observer, in short.
 fn last(connection: &Connection, observer: &str) -> rusqlite::Result<Option<LastReport>> {
-    let sql = "SELECT window_end, received_at, (julianday(window_end) - julianday(window_start)) * 86400, \
-               (julianday(received_at) - julianday(window_end)) * 86400, report FROM reports \
-               WHERE observer_id = ?1 ORDER BY window_start DESC, number DESC LIMIT 1";
-    let row = connection.query_row(sql, params![observer], |row| {
-        let report: Value = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
-        Ok(LastReport::of(&report, [row.get(0)?, row.get(1)?], [row.get(2)?, row.get(3)?]))
+    let sql = format!(
+        "SELECT id, window_end, received_at, (julianday(window_end) - julianday(window_start)) * 86400, \
+         (julianday(received_at) - julianday(window_end)) * 86400, report FROM reports WHERE number IN {LAST_WINDOWS}"
+    );
+    let row = connection.query_row(&sql, params![observer, 1], |row| {
+        let report: Value = serde_json::from_str(&row.get::<_, String>(5)?).unwrap_or_default();
+        Ok(LastReport::of(&report, [row.get(0)?, row.get(1)?, row.get(2)?], [row.get(3)?, row.get(4)?]))
     });
-    row.optional()
+    let Some(mut last) = row.optional()? else { return Ok(None) };
+    let sql = format!(
+        "SELECT max((julianday(window_end) - julianday(window_start)) * 86400) FROM reports WHERE number IN {LAST_WINDOWS}"
+    );
+    let longest: f64 = connection.query_row(&sql, params![observer, LATE_OF_LAST], |row| row.get(0))?;
+    last.late_after_seconds = LATE_WINDOWS * longest + LATE_SECONDS;
+    Ok(Some(last))
+}
+
+impl Row {
+    /// Whether no report came for too long.
+    fn is_late(&self, now: Timestamp) -> bool {
+        self.last.as_ref().is_none_or(|last| last.is_late(now))
+    }
 }
 
 impl LastReport {
-    fn of(report: &Value, [window_end, received_at]: [String; 2], [seconds, delay_seconds]: [f64; 2]) -> Self {
+    fn of(report: &Value, [id, window_end, received_at]: [String; 3], [seconds, delay_seconds]: [f64; 2]) -> Self {
         let interfaces = || report["interfaces"].as_array().into_iter().flatten();
         let lost = interfaces().flat_map(|of| of["ledger"]["lost"].as_object().into_iter().flatten());
         let named = |of: &Value| Some(format!("{}: {}", of["name"].as_str()?, of["trouble"].as_str()?));
@@ -131,10 +216,12 @@ impl LastReport {
         let alerts = report["alerts"].as_array().into_iter().flatten();
         let firing = alerts.filter(|alert| alert["state"] == "firing").filter_map(|alert| alert["rule"].as_str());
         Self {
+            id,
             window_end,
             seconds: report["window"]["seconds"].as_f64().unwrap_or(seconds),
             received_at,
             delay_seconds,
+            late_after_seconds: LATE_WINDOWS * seconds + LATE_SECONDS,
             version: report["observer"]["version"].as_str().map(str::to_owned),
             packets: report["totals"]["packets"].as_u64().unwrap_or_default(),
             bytes: report["totals"]["bytes"].as_u64().unwrap_or_default(),
@@ -149,16 +236,7 @@ impl LastReport {
     /// Whether no report came for too long.
     fn is_late(&self, now: Timestamp) -> bool {
         let Ok(end) = self.window_end.parse::<Timestamp>() else { return false };
-        now.duration_since(end).as_secs_f64() > LATE_WINDOWS * self.seconds + LATE_SECONDS
-    }
-}
-
-impl Fleet {
-    /// The fleet at this time.
-    pub(super) fn at(&self, time: Timestamp, started: Timestamp, duplicates: Duplicates) -> Now<'_> {
-        let is_late = |row: &&Row| row.last.as_ref().is_none_or(|last| last.is_late(time));
-        let late = self.observers.iter().filter(is_late).map(|row| &*row.observer.observer).collect();
-        Now { schema: "weir.fleet/1", time, started, duplicates, late, fleet: self }
+        now.duration_since(end).as_secs_f64() > self.late_after_seconds
     }
 }
 
@@ -181,11 +259,13 @@ mod tests {
         let folder = Folder::new();
         let mut store = Store::open(&folder.database()).unwrap();
         put(&mut store, &[report("a", 1, None), tombstone("a", 2, 3, "spool_full"), report("a", 6, Some("7f/a/5"))]);
-        let fleet = read(&look(&folder.database()).unwrap()).unwrap();
+        let mut fleet = Fleet::default();
+        fleet.update(&look(&folder.database()).unwrap()).unwrap();
+        let now = fleet.at(time("2026-11-20T10:00:00Z"), Timestamp::UNIX_EPOCH, Duplicates::default());
         let totals = Totals { observers: 1, reports: 2, tombstones: 1, gaps: 2, dropped: 2, unexplained: 2 };
-        assert_eq!(fleet.totals, totals);
-        assert_eq!(fleet.gaps[0].status, Status::Unexplained, "these come first");
-        let last = fleet.observers[0].last.clone().unwrap();
+        assert_eq!(now.totals, totals);
+        assert_eq!(now.gaps[0].status, Status::Unexplained, "these come first");
+        let last = now.observers[0].last.clone().unwrap();
         assert_eq!((last.packets, last.bytes, last.lost), (3, 300, 0));
         // The window of this report is an hour long.
         let late = |text| !fleet.at(time(text), time(text), Duplicates::default()).late.is_empty();
@@ -195,10 +275,93 @@ mod tests {
     #[test]
     fn the_last_report_is_told_in_short() {
         let report: Value = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
-        let times = ["2026-11-20T08:00:10.000Z", "2026-11-20T08:00:10.500Z"].map(str::to_owned);
-        let last = LastReport::of(&report, times, [10.0, 0.5]);
+        let texts = ["a/b/1", "2026-11-20T08:00:10.000Z", "2026-11-20T08:00:10.500Z"].map(str::to_owned);
+        let last = LastReport::of(&report, texts, [10.0, 0.5]);
         assert_eq!((last.lost, last.sampling, last.coverage), (280, 4, Some(0.987)));
         assert_eq!(last.alerts, ["flood"]);
         assert!(!last.is_late(time("2026-11-20T08:01:10Z")) && last.is_late(time("2026-11-20T08:01:11Z")));
+    }
+
+    /// A report with this number, window and size.
+    fn window(observer: &str, seq: u64, [start, end]: [&str; 2]) -> String {
+        format!(
+            r#"{{"schema":"weir.report/1","id":"{observer}/a/{seq}","observer":{{"id":"{observer}","boot_id":"a","seq":{seq}}},"window":{{"start":"2026-11-20T{start}Z","end":"2026-11-20T{end}Z"}},"totals":{{"packets":{seq},"bytes":300}}}}"#
+        )
+    }
+
+    #[test]
+    fn only_observers_with_something_new_are_read_again_and_all_after_a_deletion() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        let [first, second] = [["08:00:00", "08:00:10"], ["08:00:10", "08:00:20"]];
+        put(&mut store, &[window("x", 1, first), window("y", 1, first), tombstone("a", 2, 3, "spool_full")]);
+        let connection = look(&folder.database()).unwrap();
+        let mut fleet = Fleet::default();
+        fleet.update(&connection).unwrap();
+        assert_eq!(fleet.rows.keys().collect::<Vec<_>>(), ["7f", "x", "y"]);
+        // What nobody has written shows whether a row is read again.
+        let forged = |fleet: &mut Fleet| fleet.rows.values_mut().for_each(|row| row.observer.reports = 77);
+        let reports = |fleet: &Fleet| fleet.rows.values().map(|row| row.observer.reports).collect::<Vec<_>>();
+        forged(&mut fleet);
+        fleet.update(&connection).unwrap();
+        assert_eq!(reports(&fleet), [77, 77, 77]);
+        put(&mut store, &[window("y", 2, second)]);
+        fleet.update(&connection).unwrap();
+        assert_eq!(reports(&fleet), [77, 77, 2]);
+        assert_eq!(fleet.rows["y"].last.as_ref().unwrap().id, "y/a/2");
+        put(&mut store, &[tombstone("a", 5, 5, "spool_full")]);
+        fleet.update(&connection).unwrap();
+        assert_eq!((reports(&fleet), fleet.tombstones_stored), (vec![0, 77, 2], 2));
+        drop(connection);
+        let other = Connection::open(folder.database()).unwrap();
+        other.execute("DELETE FROM reports WHERE observer_id = 'x'", []).unwrap();
+        fleet.update(&other).unwrap();
+        assert_eq!(fleet.rows.keys().collect::<Vec<_>>(), ["7f", "y"]);
+        assert!(fleet.one("x", Timestamp::UNIX_EPOCH).is_none() && fleet.one("y", Timestamp::UNIX_EPOCH).is_some());
+    }
+
+    /// The query of a panel, for these observers and this time.
+    fn of_grafana(title: &str, observers: &str, time: &str) -> String {
+        let board: Value =
+            serde_json::from_str(include_str!("../../../../config/grafana/weir-collector.json")).unwrap();
+        let panel = board["panels"].as_array().unwrap().iter().find(|panel| panel["title"] == title).unwrap();
+        let text = panel["targets"][0]["rawQueryText"].as_str().unwrap();
+        text.replace("${observer:sqlstring}", observers).replace("'now'", &format!("'{time}'"))
+    }
+
+    #[test]
+    fn late_means_the_same_on_the_page_and_in_grafana() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        let times = |minute: u32, length: u32| {
+            let clock = |minute: u32| format!("{:02}:{:02}:00", 8 + minute / 60, minute % 60);
+            [clock(minute), clock(minute + length)]
+        };
+        let put_window = |store: &mut Store, observer: &str, seq, minute, length| {
+            let [start, end] = times(minute, length);
+            put(store, &[window(observer, seq, [&start, &end])]);
+        };
+        // One had long windows once, and the last window of the other was cut short by a restart.
+        put_window(&mut store, "x", 1, 0, 60);
+        for (seq, minute) in (2..).zip(60..65) {
+            put_window(&mut store, "x", seq, minute, 1);
+        }
+        for (seq, minute, length) in [(1, 0, 30), (2, 30, 30), (3, 60, 5)] {
+            put_window(&mut store, "y", seq, minute, length);
+        }
+        let connection = look(&folder.database()).unwrap();
+        let mut fleet = Fleet::default();
+        fleet.update(&connection).unwrap();
+        // All have ended at 09:05. Three windows are 3 minutes or 90 minutes.
+        for (clock, expected) in
+            [("09:08:29", &[][..]), ("09:08:31", &["x"]), ("10:35:29", &["x"]), ("10:35:31", &["x", "y"])]
+        {
+            let time = format!("2026-11-20T{clock}Z");
+            let now = fleet.at(time.parse().unwrap(), Timestamp::UNIX_EPOCH, Duplicates::default());
+            assert_eq!(now.late, expected, "{clock}");
+            let sql = of_grafana("Late observers", "'x','y'", &time);
+            let late: i64 = connection.query_row(&sql, [], |row| row.get(0)).unwrap();
+            assert_eq!(late, expected.len() as i64, "Grafana at {clock}");
+        }
     }
 }

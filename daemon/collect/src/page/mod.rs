@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `/` | the fleet |
 //! | `/api/fleet` | its numbers |
+//! | `/observers/ID/api/observer` | whether it is late, and its last report in short |
 //! | `/observers/ID/` | the page of a router, with the files of that of a running weir |
 //! | `/observers/ID/api/...` | what that page asks, from the reports of the router |
 
@@ -29,16 +30,15 @@ use std::{
 use axum::{
     Extension, Router,
     extract::{self, Request, State},
-    http::{StatusCode, header},
+    http::StatusCode,
     response::{IntoResponse, Redirect, Response},
     routing::get,
 };
-use tokio::sync::Semaphore;
 use weir_http::{ClientSlot, Limits, Server};
 use weir_page::{
-    Advice, Answers, Guard, Refusal, Token, TokenError,
+    Advice, Answers, Guard, Token, TokenError,
     assets::{self, Asset, HTML, SCRIPT},
-    body::{Placed, json, refused, unavailable},
+    body::refused,
     query,
 };
 use weir_system::privileges;
@@ -118,22 +118,16 @@ pub(crate) fn open(settings: Settings<'_>, database: PathBuf, counters: Arc<Coun
     let failed = |cause| PageError::Start { address: listen, cause };
     let mut reader = Reader::new(database, counters);
     let answerer = Box::new(move |asked| reader.answer(asked));
-    let answers = Answers::start(privileges::give_up_all_but_files, answerer).map_err(failed)?;
+    let answers = Answers::start(privileges::give_up_all_but_files, ANSWERS_MAX, answerer).map_err(failed)?;
     let guard = Guard::new(token, hosts.to_vec(), ADVICE);
     Server::start("weir-page", listen, guard.watch(router(answers)), LIMITS).map_err(failed)
 }
 
-#[derive(Clone)]
-struct Shared {
-    answers: Answers<Asked>,
-    places: Arc<Semaphore>,
-}
-
 fn router(answers: Answers<Asked>) -> Router {
-    let shared = Shared { answers, places: Arc::new(Semaphore::new(ANSWERS_MAX)) };
     let all = assets::PAGE.iter().copied();
     let files = FLEET.into_iter().chain(all.clone().filter(|asset| SHARED.contains(&asset.path)));
-    let mut router = files.fold(Router::<Shared>::new(), |router, asset| router.route(asset.path, asset.route()));
+    let mut router =
+        files.fold(Router::<Answers<Asked>>::new(), |router, asset| router.route(asset.path, asset.route()));
     for asset in all {
         let asset = if asset.path == "/" { asset.with(INDEX.as_bytes()) } else { asset };
         router = router.route(&format!("/observers/{{id}}{}", asset.path), asset.route());
@@ -145,7 +139,7 @@ fn router(answers: Answers<Asked>) -> Router {
         .route("/api/fleet", get(fleet))
         .route("/observers/{id}/api/{of}", get(of_observer))
         .fallback(|| async { (StatusCode::NOT_FOUND, "there is nothing here: the page is at /\n") })
-        .with_state(shared)
+        .with_state(answers)
 }
 
 /// The page of an observer, from the path without its slash. The id is sent as the browser wrote it.
@@ -155,18 +149,18 @@ fn beside(id: &str) -> String {
     format!("/observers/{}/", id.bytes().map(encode).collect::<String>())
 }
 
-async fn fleet(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>) -> Response {
-    shared.answer(slot, Asked { observer: None, question: Question::Fleet }).await
+async fn fleet(State(answers): State<Answers<Asked>>, slot: Extension<Arc<ClientSlot>>) -> Response {
+    answers.respond(&slot, Asked { observer: None, question: Question::Now }).await
 }
 
 async fn of_observer(
-    State(shared): State<Shared>,
+    State(answers): State<Answers<Asked>>,
     extract::Path((id, of)): extract::Path<(String, String)>,
     slot: Extension<Arc<ClientSlot>>,
     request: Request,
 ) -> Response {
     match question(&of, request.uri().query()) {
-        Ok(Some(question)) => shared.answer(slot, Asked { observer: Some(id), question }).await,
+        Ok(Some(question)) => answers.respond(&slot, Asked { observer: Some(id), question }).await,
         Ok(None) => (StatusCode::NOT_FOUND, "there is no such answer\n").into_response(),
         Err(why) => refused(&why),
     }
@@ -180,6 +174,7 @@ fn question(of: &str, query: Option<&str>) -> Result<Option<Question>, String> {
         Some(_) => Err(format!("a number from 1 to {max}")),
     };
     Ok(Some(match of {
+        "observer" => query::read(query, []).map(|[]| Question::Now)?,
         "report" => match query::read(query, ["last"])? {
             [None] => Question::Report,
             [last] => Question::Reports(whole(last, 1, REPORTS_MAX).map_err(|why| format!("last: {why}"))?),
@@ -202,26 +197,4 @@ fn question(of: &str, query: Option<&str>) -> Result<Option<Question>, String> {
         }
         _ => return Ok(None),
     }))
-}
-
-impl Shared {
-    /// Asks, and sends the answer. The answer takes one of a few places until it is sent.
-    async fn answer(&self, Extension(slot): Extension<Arc<ClientSlot>>, asked: Asked) -> Response {
-        let answer = {
-            // This waits for other browsers, not for this one.
-            let _busy = slot.busy();
-            let Ok(place) = self.places.clone().acquire_owned().await else { return ending() };
-            self.answers.ask(asked).await.map(|answer| (answer, place))
-        };
-        slot.goes_on();
-        match answer {
-            Ok((answer, place)) => json(Placed::body(answer.into(), place)),
-            Err(Refusal::Refused(why)) => refused(&why),
-            Err(Refusal::Unavailable(why)) => unavailable(&why),
-        }
-    }
-}
-
-fn ending() -> Response {
-    ([(header::RETRY_AFTER, "2")], unavailable("the collector is ending")).into_response()
 }

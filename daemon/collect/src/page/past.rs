@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use serde_json::Value;
 use weir_page::query::Times;
-use weir_report::{Distinct, HISTORY_SCHEMA, History, InterfaceHistory, PastWindow, Reach, Report, Union};
+use weir_report::{Distinct, History, InterfaceHistory, PastWindow, Reach, Report, Steps, Union};
 
 use super::super::line::sortable;
 
@@ -40,16 +40,24 @@ fn limits((from, to): Times) -> [String; 2] {
     [from.map_or_else(String::new, sortable), to.map_or_else(|| "9999".to_owned(), sortable)]
 }
 
-/// The windows that touch a time, the oldest first.
+/// The numbers of the newest windows that touch a time. Reports are large, so only those that are chosen are read.
+const CHOSEN: &str = "(SELECT number FROM reports WHERE observer_id = ?1 AND window_end > ?2 AND window_start < ?3 \
+                      ORDER BY window_start DESC, number DESC LIMIT ?4)";
+
+/// The windows that touch a time, the oldest first. If they are too many for a chart, these are the newest.
 pub(super) fn windows(connection: &Connection, observer: &str, times: Times) -> rusqlite::Result<Vec<Short>> {
+    newest(connection, observer, times, CHART_MAX)
+}
+
+fn newest(connection: &Connection, observer: &str, times: Times, max: usize) -> rusqlite::Result<Vec<Short>> {
     let [from, to] = limits(times);
-    let mut sql = connection.prepare(
+    let mut sql = connection.prepare(&format!(
         "SELECT json_object('window', json_extract(report, '$.window'), 'totals', json_extract(report, '$.totals'), \
          'src_ip', json_extract(report, '$.unique.src_ip'), 'alerts', json_extract(report, '$.alerts'), \
          'interfaces', json_extract(report, '$.interfaces')) FROM reports \
-         WHERE observer_id = ?1 AND window_end > ?2 AND window_start < ?3 ORDER BY window_start LIMIT ?4",
-    )?;
-    let rows = sql.query_map(params![observer, from, to, CHART_MAX as i64], |row| row.get::<_, String>(0))?;
+         WHERE number IN {CHOSEN} ORDER BY window_start, number"
+    ))?;
+    let rows = sql.query_map(params![observer, from, to, max as i64], |row| row.get::<_, String>(0))?;
     let mut windows = Vec::new();
     for row in rows {
         // A report of another schema has no chart.
@@ -95,32 +103,22 @@ pub(super) fn history(windows: &[Short], (from, to): Times, points: usize) -> Hi
     let reach = windows.first().map(|window| window.past.start);
     let to = to.or(windows.last().map(|window| window.past.end)).unwrap_or(Timestamp::UNIX_EPOCH);
     let from = from.or(reach).unwrap_or(to).min(to);
-    let first = from.as_millisecond().div_euclid(SECOND_MS);
-    let end = (to.as_millisecond() + SECOND_MS - 1).div_euclid(SECOND_MS);
-    let span = u64::try_from(end - first).unwrap_or(0);
-    let step = span.div_ceil(points as u64).max(1);
-    let steps = span.div_ceil(step) as usize;
-    let grid = Grid { first_ms: first * SECOND_MS, step_ms: (step as i64) * SECOND_MS, steps };
+    let steps = Steps::new(from, to, points);
+    let grid =
+        Grid { first_ms: steps.first * SECOND_MS, step_ms: steps.seconds as i64 * SECOND_MS, steps: steps.count };
     let mut interfaces = BTreeMap::new();
     for window in windows {
         for of in &window.interfaces {
             let key = (of.name.clone(), of.direction.clone());
-            let history = interfaces.entry(key).or_insert_with(|| unknown(of, steps));
+            let history = interfaces.entry(key).or_insert_with(|| unknown(of, steps.count));
             grid.spread(window, of.packets, &mut history.packets);
             grid.spread(window, of.bytes, &mut history.bytes);
             grid.spread(window, of.lost, &mut history.lost);
         }
     }
-    let last = first.saturating_add_unsigned(steps as u64 * step);
-    History {
-        schema: HISTORY_SCHEMA.to_owned(),
-        from: Timestamp::from_second(first).unwrap_or(from),
-        to: Timestamp::from_second(last).unwrap_or(to),
-        step_seconds: step,
-        reaches_back_to: Reach { seconds: reach, windows: reach },
-        interfaces: interfaces.into_values().collect(),
-        windows: together(windows, points),
-    }
+    let reach = Reach { seconds: reach, windows: reach };
+    let past: Vec<_> = windows.iter().map(|window| window.past.clone()).collect();
+    History::new(steps, reach, interfaces.into_values().collect(), &past, points)
 }
 
 fn unknown(of: &Carried, steps: usize) -> InterfaceHistory {
@@ -160,27 +158,11 @@ impl Grid {
     }
 }
 
-/// At most this many, with neighbours together.
-fn together(windows: &[Short], points: usize) -> Vec<PastWindow> {
-    let each = windows.len().div_ceil(points).max(1);
-    let mut all = Vec::new();
-    for some in windows.chunks(each) {
-        let mut sum = some[0].past.clone();
-        for next in &some[1..] {
-            sum.add(&next.past);
-        }
-        all.push(sum);
-    }
-    all
-}
-
 /// All windows of an observer that touch a time together, or why that is not possible.
 pub(super) fn span(connection: &Connection, observer: &str, times: Times) -> rusqlite::Result<Result<Union, String>> {
     let [from, to] = limits(times);
-    let mut sql = connection.prepare(
-        "SELECT report FROM reports WHERE observer_id = ?1 AND window_end > ?2 AND window_start < ?3 \
-         ORDER BY window_start LIMIT ?4",
-    )?;
+    let mut sql = connection
+        .prepare(&format!("SELECT report FROM reports WHERE number IN {CHOSEN} ORDER BY window_start, number"))?;
     let mut rows = sql.query(params![observer, from, to, UNION_MAX as i64 + 1])?;
     let mut parts = Vec::new();
     while let Some(row) = rows.next()? {
@@ -192,22 +174,44 @@ pub(super) fn span(connection: &Connection, observer: &str, times: Times) -> rus
             Err(error) => return Ok(Err(format!("a report cannot be added up: {error}"))),
         }
     }
-    Ok(match Union::join(&parts) {
-        Some(union) => Ok(union),
-        None if is_known(connection, observer)? => Err("no report of this time is stored".to_owned()),
-        None => Err(format!("no report of {observer} is stored")),
-    })
-}
-
-/// Whether there is any report of an observer.
-fn is_known(connection: &Connection, observer: &str) -> rusqlite::Result<bool> {
-    let found = "SELECT 1 FROM reports WHERE observer_id = ?1 LIMIT 1";
-    Ok(connection.query_row(found, params![observer], |_| Ok(())).optional()?.is_some())
+    Ok(Union::join(&parts).ok_or_else(|| "no report of this time is stored".to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::super::store::{
+            Store, look,
+            tests::{Folder, put},
+        },
+        *,
+    };
+
+    #[test]
+    fn a_chart_of_too_many_reports_has_the_newest() {
+        let golden: Value = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+        let line = |nth: u64| {
+            let mut report = golden.clone();
+            report["id"] = format!("7f/b41d/{nth}").into();
+            report["observer"]["id"] = "7f".into();
+            report["observer"]["seq"] = nth.into();
+            report["window"]["start"] = format!("2026-11-20T08:00:{:02}Z", 10 * nth).into();
+            report["window"]["end"] = format!("2026-11-20T08:00:{:02}Z", 10 * nth + 9).into();
+            report.to_string()
+        };
+        let folder = Folder::new();
+        // An old report may come last.
+        put(&mut Store::open(&folder.database()).unwrap(), &[1, 2, 3, 5, 4, 0].map(line));
+        let connection = look(&folder.database()).unwrap();
+        let starts = |times, max| {
+            let found = newest(&connection, "7f", times, max).unwrap();
+            found.iter().map(|window| window.past.start.as_second() % 60).collect::<Vec<_>>()
+        };
+        assert_eq!(starts((None, None), 10), [0, 10, 20, 30, 40, 50]);
+        assert_eq!(starts((None, None), 3), [30, 40, 50]);
+        let time = |text: &str| Some(text.parse().unwrap());
+        assert_eq!(starts((time("2026-11-20T08:00:15Z"), time("2026-11-20T08:00:41Z")), 2), [30, 40]);
+    }
 
     fn window(start: i64, end: i64, bytes: u64) -> Short {
         let json = serde_json::json!({

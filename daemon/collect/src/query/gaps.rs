@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
+use super::of;
+
 /// Consecutive numbers of one run that are missing for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gap {
@@ -72,10 +74,11 @@ struct Run {
 /// All gaps, by observer, in the order of the runs.
 pub(super) fn gaps(connection: &Connection, observer: Option<&str>) -> rusqlite::Result<Vec<Gap>> {
     let mut observers: BTreeMap<String, BTreeMap<String, Run>> = BTreeMap::new();
-    let mut sql = connection.prepare(
+    let of = of(observer);
+    let mut sql = connection.prepare(&format!(
         "SELECT observer_id, boot_id, seq, previous, window_start FROM reports \
-         WHERE ?1 IS NULL OR observer_id = ?1 ORDER BY observer_id, boot_id, seq",
-    )?;
+         WHERE {of} ORDER BY observer_id, boot_id, seq"
+    ))?;
     let mut rows = sql.query(params![observer])?;
     while let Some(row) = rows.next()? {
         let run = observers.entry(row.get(0)?).or_default().entry(row.get(1)?).or_default();
@@ -90,10 +93,10 @@ pub(super) fn gaps(connection: &Connection, observer: Option<&str>) -> rusqlite:
         }
         run.at = row.get(4)?;
     }
-    let mut sql = connection.prepare(
+    let mut sql = connection.prepare(&format!(
         "SELECT observer_id, boot_id, first_seq, last_seq, reason, received_at FROM tombstones \
-         WHERE ?1 IS NULL OR observer_id = ?1 ORDER BY observer_id, boot_id, first_seq",
-    )?;
+         WHERE {of} ORDER BY observer_id, boot_id, first_seq"
+    ))?;
     let mut rows = sql.query(params![observer])?;
     while let Some(row) = rows.next()? {
         let run = observers.entry(row.get(0)?).or_default().entry(row.get(1)?).or_default();

@@ -99,14 +99,10 @@ pub fn run(path: &Path, query: &Query<'_>, out: &mut impl Write) -> Result<(), Q
     Ok(())
 }
 
-/// All gaps of all observers.
-pub(crate) fn gaps(connection: &Connection) -> rusqlite::Result<Vec<Gap>> {
-    gaps::gaps(connection, None)
-}
-
-/// All observers; `gaps` are all gaps.
-pub(crate) fn observers(connection: &Connection, gaps: &[Gap]) -> rusqlite::Result<Vec<Observer>> {
-    rows::observers(connection, None, gaps)
+/// An observer, and its gaps; `None` if nothing of it is stored.
+pub(crate) fn observer(connection: &Connection, id: &str) -> rusqlite::Result<Option<(Observer, Vec<Gap>)>> {
+    let gaps = gaps::gaps(connection, Some(id))?;
+    Ok(rows::observers(connection, Some(id), &gaps)?.pop().map(|observer| (observer, gaps)))
 }
 
 /// The latest tombstones, in ascending order.
@@ -117,6 +113,16 @@ pub(crate) fn tombstones(connection: &Connection, limit: u32) -> rusqlite::Resul
 /// The number of rows in a table.
 pub(crate) fn count(connection: &Connection, table: &str) -> rusqlite::Result<u64> {
     rows::count(connection, table, None)
+}
+
+/// The numbers of the last windows of observer `?1`, at most `?2`. An index has all that this needs, so no report is
+/// read.
+pub(crate) const LAST_WINDOWS: &str =
+    "(SELECT number FROM reports WHERE observer_id = ?1 ORDER BY window_start DESC, number DESC LIMIT ?2)";
+
+/// The condition for rows of observer `?1`, or of all. With an `OR` for both `SQLite` would not use the index.
+const fn of(observer: Option<&str>) -> &'static str {
+    if observer.is_some() { "observer_id = ?1" } else { "?1 IS NULL" }
 }
 
 /// The heading and alignment of a column.

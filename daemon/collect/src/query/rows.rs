@@ -3,7 +3,11 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 
-use super::gaps::{self, Gap, Status};
+use super::{
+    LAST_WINDOWS,
+    gaps::{self, Gap, Status},
+    of,
+};
 
 /// A report.
 #[derive(Debug, Serialize)]
@@ -85,8 +89,13 @@ pub(super) fn windows(
     observer: Option<&str>,
     limit: Option<u32>,
 ) -> rusqlite::Result<Vec<Window>> {
-    let sql = "SELECT id, window_start, window_end, observer_id, observer_name, boot_id, seq, packets, bytes FROM reports \
-               WHERE ?1 IS NULL OR observer_id = ?1 ORDER BY window_start DESC, number DESC LIMIT ?2";
+    // The rows are chosen by an index, so the others are not read.
+    let sql = format!(
+        "SELECT id, window_start, window_end, observer_id, observer_name, boot_id, seq, packets, bytes FROM reports \
+         WHERE number IN (SELECT number FROM reports WHERE {} ORDER BY window_start DESC, number DESC LIMIT ?2) \
+         ORDER BY window_start DESC, number DESC",
+        of(observer)
+    );
     let window = |row: &Row<'_>| {
         Ok(Window {
             id: row.get(0)?,
@@ -100,7 +109,7 @@ pub(super) fn windows(
             bytes: row.get(8)?,
         })
     };
-    latest(connection, sql, observer, limit, window)
+    latest(connection, &sql, observer, limit, window)
 }
 
 /// The latest tombstones, in ascending order.
@@ -109,8 +118,11 @@ pub(super) fn tombstones(
     observer: Option<&str>,
     limit: Option<u32>,
 ) -> rusqlite::Result<Vec<Tombstone>> {
-    let sql = "SELECT id, received_at, observer_id, boot_id, first_seq, last_seq, reports, reason FROM tombstones \
-               WHERE ?1 IS NULL OR observer_id = ?1 ORDER BY number DESC LIMIT ?2";
+    let sql = format!(
+        "SELECT id, received_at, observer_id, boot_id, first_seq, last_seq, reports, reason FROM tombstones \
+         WHERE {} ORDER BY number DESC LIMIT ?2",
+        of(observer)
+    );
     let tombstone = |row: &Row<'_>| {
         Ok(Tombstone {
             id: row.get(0)?,
@@ -123,7 +135,7 @@ pub(super) fn tombstones(
             reason: row.get(7)?,
         })
     };
-    latest(connection, sql, observer, limit, tombstone)
+    latest(connection, &sql, observer, limit, tombstone)
 }
 
 fn latest<R>(
@@ -143,7 +155,7 @@ fn latest<R>(
 
 /// The number of rows in a table, of one observer or of all.
 pub(super) fn count(connection: &Connection, table: &str, observer: Option<&str>) -> rusqlite::Result<u64> {
-    let sql = format!("SELECT count(*) FROM {table} WHERE ?1 IS NULL OR observer_id = ?1");
+    let sql = format!("SELECT count(*) FROM {table} WHERE {}", of(observer));
     let count: i64 = connection.query_row(&sql, params![observer], |row| row.get(0))?;
     Ok(count.unsigned_abs())
 }
@@ -154,31 +166,28 @@ pub(super) fn observers(
     observer: Option<&str>,
     gaps: &[Gap],
 ) -> rusqlite::Result<Vec<Observer>> {
-    let mut ids = connection.prepare(
-        "SELECT observer_id FROM reports WHERE ?1 IS NULL OR observer_id = ?1 \
-         UNION SELECT observer_id FROM tombstones WHERE ?1 IS NULL OR observer_id = ?1",
-    )?;
+    let of = of(observer);
+    let mut ids = connection.prepare(&format!(
+        "SELECT observer_id FROM reports WHERE {of} UNION SELECT observer_id FROM tombstones WHERE {of}"
+    ))?;
     let ids: Vec<String> = ids.query_map(params![observer], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let mut sums = connection.prepare(
-        "SELECT count(*), min(window_start), max(window_end), max(number), (SELECT count(*) FROM \
+        "SELECT count(*), min(window_start), max(number), (SELECT count(*) FROM \
          (SELECT boot_id FROM reports WHERE observer_id = ?1 UNION SELECT boot_id FROM tombstones WHERE observer_id = ?1)) \
          FROM reports WHERE observer_id = ?1",
     )?;
+    let mut ends =
+        connection.prepare(&format!("SELECT max(window_end) FROM reports WHERE number IN {LAST_WINDOWS}"))?;
     let mut who = connection.prepare("SELECT observer_name, site FROM reports WHERE number = ?1")?;
     ids.into_iter()
         .map(|id| {
             let missing =
                 |wanted: Status| gaps::reports(gaps.iter().filter(|gap| gap.observer == id), |status| status == wanted);
             let (dropped, unexplained) = (missing(Status::Dropped), missing(Status::Unexplained));
-            let (reports, first_window, last_window, last, runs) = sums.query_row(params![id], |row| {
-                Ok((
-                    row.get::<_, i64>(0)?,
-                    row.get(1)?,
-                    row.get(2)?,
-                    row.get::<_, Option<i64>>(3)?,
-                    row.get::<_, i64>(4)?,
-                ))
+            let (reports, first_window, last, runs) = sums.query_row(params![id], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?, row.get::<_, i64>(3)?))
             })?;
+            let last_window = ends.query_row(params![id, 1], |row| row.get(0))?;
             let (name, site) =
                 who.query_row(params![last], |row| Ok((row.get(0)?, row.get(1)?))).optional()?.unwrap_or_default();
             let (runs, reports) = (runs.unsigned_abs(), reports.unsigned_abs());

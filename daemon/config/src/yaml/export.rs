@@ -75,6 +75,11 @@ impl Export {
         }
     }
 
+    /// The largest error of a distinct count that has as many registers as are exported.
+    pub fn unique_error_max(&self) -> f64 {
+        1.04 / 2f64.powi(self.lg_k as i32).sqrt()
+    }
+
     /// Whether the sketch of a view is exported.
     pub fn has(&self, view: &View) -> bool {
         let is_large = matches!(view.measure, Measure::Flows | Measure::Distinct(_)) && !view.by.is_empty();
@@ -118,7 +123,7 @@ pub(super) fn export(field: &Field<'_>, config: &Config, is_whole: bool) -> Opti
 
 /// Checks that the distinct counts have at least as many registers as are exported.
 fn check_registers(field: &Field<'_>, export: &Export, config: &Config) {
-    let most = 1.04 / 2f64.powi(export.lg_k as i32).sqrt();
+    let most = export.unique_error_max();
     let unique = export.has_unique().then_some((UNIQUE, config.estimates.unique_error, "estimates.unique_error"));
     let own = config.views.iter().filter(|view| {
         export.has(view) && view.by.is_empty() && matches!(view.measure, Measure::Flows | Measure::Distinct(_))

@@ -1,6 +1,6 @@
 //! Mistakes in a configuration, as messages for the person who wrote it.
 
-use std::fmt;
+use std::{env, fmt, path::Path};
 
 /// A position in the file. Lines and columns count from 1; a column is a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +65,17 @@ impl Mistakes {
         Self { file: file.to_owned(), list, unlisted: 0, advice }
     }
 
+    /// An error for a file that does not exist. A relative path says where it was looked for.
+    pub(super) fn missing(file: &str, path: &Path) -> Self {
+        let place = match env::current_dir() {
+            Ok(directory) if path.is_relative() => format!(" in {}", directory.display()),
+            _ => String::new(),
+        };
+        let advice =
+            "write the file, or name one that exists (--config FILE); without a name, weir reads /etc/weir/weir.yaml";
+        Self { advice, ..Self::unreadable(file, None, format!("there is no such file{place}")) }
+    }
+
     /// The file's name as given.
     #[must_use]
     pub fn file(&self) -> &str {
@@ -101,3 +112,22 @@ impl fmt::Display for Mistakes {
 }
 
 impl std::error::Error for Mistakes {}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, path::Path};
+
+    use crate::Config;
+
+    #[test]
+    fn a_file_that_does_not_exist_is_said_to_be_missing_and_where() {
+        let told = Config::read(Path::new("nofile.yaml")).unwrap_err().to_string();
+        let here = env::current_dir().unwrap();
+        let way_out =
+            "write the file, or name one that exists (--config FILE); without a name, weir reads /etc/weir/weir.yaml";
+        let expected = format!("nofile.yaml: there is no such file in {}\n1 mistake: {way_out}", here.display());
+        assert_eq!(told, expected);
+        let told = Config::read(Path::new("/nowhere/weir.yaml")).unwrap_err().to_string();
+        assert!(told.starts_with("/nowhere/weir.yaml: there is no such file\n"), "{told}");
+    }
+}

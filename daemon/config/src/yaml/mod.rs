@@ -33,7 +33,7 @@ mod view;
 mod web;
 
 use std::fs::{self, Metadata};
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -347,7 +347,10 @@ impl Config {
         let name = path.display().to_string();
         let mut bytes = Vec::new();
         let unreadable = |error| Mistakes::unreadable(&name, None, format!("cannot read the configuration: {error}"));
-        let file = fs::File::open(path).map_err(unreadable)?;
+        let file = fs::File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Mistakes::missing(&name, path),
+            _ => unreadable(error),
+        })?;
         let metadata = file.metadata().map_err(unreadable)?;
         file.take(FILE_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         match std::str::from_utf8(&bytes) {
@@ -445,6 +448,42 @@ impl Config {
     #[must_use]
     pub fn to_yaml(&self) -> String {
         serde_yaml::to_string(self).expect("maps with text keys, lists, text and finite numbers, all of which YAML has")
+    }
+
+    /// Every setting with its value as in [`Config::to_yaml`], named as in messages: `report.top`, `sinks[0].queue`, or
+    /// `views.NAME.error`. A list of words has an entry for each word.
+    #[must_use]
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let mut all = Vec::new();
+        if let Ok(value) = serde_yaml::to_value(self) {
+            list_settings("", &value, &mut all);
+        }
+        all
+    }
+}
+
+/// Adds all settings in this value, which has this name.
+fn list_settings(name: &str, value: &serde_yaml::Value, all: &mut Vec<(String, String)>) {
+    use serde_yaml::Value;
+    match value {
+        Value::Mapping(settings) => {
+            for (key, value) in settings {
+                let key = key.as_str().unwrap_or_default();
+                let name = if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+                list_settings(&name, value, all);
+            }
+        }
+        Value::Sequence(items) => {
+            for (nth, item) in items.iter().enumerate() {
+                let own = match (item, item.get("name").and_then(Value::as_str)) {
+                    (Value::Mapping(_), Some(own)) => format!("{name}.{own}"),
+                    (Value::Mapping(_), None) => format!("{name}[{nth}]"),
+                    _ => name.to_owned(),
+                };
+                list_settings(&own, item, all);
+            }
+        }
+        scalar => all.push((name.to_owned(), serde_yaml::to_string(scalar).unwrap_or_default().trim().to_owned())),
     }
 }
 

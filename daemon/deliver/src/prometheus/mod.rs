@@ -22,7 +22,6 @@ mod talkers;
 mod text;
 
 use std::{
-    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -40,8 +39,8 @@ use axum::{
 };
 use tracing::{info, warn};
 use weir_config::Prometheus as Settings;
-use weir_http::{Limits, Server};
-use weir_report::Report;
+use weir_http::{Limits, Server, host};
+use weir_report::{NO_WINDOW, Report};
 use weir_system::{clock, text::with_causes};
 
 use self::{
@@ -54,6 +53,11 @@ use crate::{board::Board, gzip::gzip};
 const LIMITS: Limits = Limits { connections: 16, request: Duration::from_secs(10), grace: Duration::from_millis(500) };
 /// How much later than the interval a window may end, because it waits for late CPUs.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The memory for the keys that `top` exports on a day.
+pub const fn memory_bytes(settings: &Settings) -> u64 {
+    talkers::memory_bytes(settings.top)
+}
 
 /// The coordinator's side.
 #[derive(Debug)]
@@ -151,24 +155,14 @@ fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// A foreign web page may make a browser on this machine send requests here, under a name that resolves to 127.0.0.1
-/// (DNS rebinding). So a local server accepts only addresses and localhost as its name.
+/// A local server accepts only addresses and localhost as its name.
 async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default());
-    if shared.is_local && host.is_some_and(|host| !is_local_name(host)) {
+    if shared.is_local && host.is_some_and(|host| !host::is_own(host::name(host))) {
         let why = "this address is for this machine alone: ask for it as localhost, or by its address\n";
         return (StatusCode::MISDIRECTED_REQUEST, why).into_response();
     }
     next.run(request).await
-}
-
-/// Whether the header `Host` is an address or localhost, with or without a port.
-fn is_local_name(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
@@ -210,7 +204,7 @@ fn takes_gzip(asked: &HeaderMap) -> bool {
 async fn report(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     match shared.board.report() {
         Some(report) => packed(&headers, "application/json", report.line.to_vec()),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "no window has ended yet\n").into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, format!("{NO_WINDOW}\n")).into_response(),
     }
 }
 
@@ -247,18 +241,6 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_addresses_and_localhost_are_names_of_this_machine() {
-        for host in ["127.0.0.1:9469", "127.0.0.1", "[::1]:9469", "localhost", "LOCALHOST:9469", "192.0.2.1:1"] {
-            assert!(is_local_name(host), "{host}");
-        }
-        for host in
-            ["", "example.net", "example.net:9469", "localhost.example.net", "127.0.0.1.example.net", "[", "::1"]
-        {
-            assert!(!is_local_name(host), "{host}");
-        }
-    }
 
     #[test]
     fn gzip_is_what_a_client_asks_for() {

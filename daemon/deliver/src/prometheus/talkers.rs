@@ -4,10 +4,7 @@
 //! limited number of keys. Beyond that, rows whose key was exported before on this day remain, and the others are
 //! counted.
 
-use std::{
-    collections::HashSet,
-    hash::{BuildHasher, RandomState},
-};
+use std::hash::{BuildHasher, RandomState};
 
 use weir_report::{Estimate, Report, series::Kind};
 
@@ -17,6 +14,14 @@ use super::text::{Page, written};
 const KEYS_PER_ROW: usize = 100;
 const DAY_SECONDS: i64 = 86_400;
 
+/// How many lists have rows here.
+const LISTS: usize = 3;
+
+/// The memory for the keys of a day, if each list has this many rows.
+pub(super) const fn memory_bytes(rows: usize) -> u64 {
+    (LISTS * KEYS_PER_ROW * rows * size_of::<u64>()) as u64
+}
+
 /// Chooses the rows of each window.
 #[derive(Debug, Default)]
 pub(super) struct Talkers {
@@ -24,8 +29,9 @@ pub(super) struct Talkers {
     rows: usize,
     /// The UTC day of the last window, since 1970.
     day: i64,
-    /// The hashes of the keys that were exported on this day, of each list.
-    exported: [HashSet<u64>; 3],
+    /// The hashes of the keys that were exported on this day, of each list, in order. They never grow beyond the size
+    /// that they begin with.
+    exported: [Vec<u64>; LISTS],
     hashes: RandomState,
 }
 
@@ -42,7 +48,8 @@ pub(super) struct Rows {
 impl Talkers {
     /// Exports this many rows of each list.
     pub(super) fn new(rows: usize) -> Self {
-        Self { rows, ..Self::default() }
+        let exported = [(); LISTS].map(|()| Vec::with_capacity(KEYS_PER_ROW * rows));
+        Self { rows, exported, ..Self::default() }
     }
 
     /// The rows of a window that has ended.
@@ -50,7 +57,7 @@ impl Talkers {
         let day = report.window.end.as_second().div_euclid(DAY_SECONDS);
         if day != self.day {
             self.day = day;
-            self.exported = Default::default();
+            self.exported.iter_mut().for_each(Vec::clear);
         }
         let mut rows = Rows { is_wanted: self.rows > 0, ..Rows::default() };
         for (nth, list) in lists(report, self.rows).into_iter().enumerate() {
@@ -68,13 +75,17 @@ impl Talkers {
     fn is_let_through(&mut self, list: usize, labels: &str) -> bool {
         let hash = self.hashes.hash_one(labels);
         let exported = &mut self.exported[list];
+        let Err(place) = exported.binary_search(&hash) else { return true };
         let has_room = exported.len() < KEYS_PER_ROW * self.rows;
-        exported.contains(&hash) || (has_room && exported.insert(hash))
+        if has_room {
+            exported.insert(place, hash);
+        }
+        has_room
     }
 }
 
 /// The first rows of the lists by bytes.
-fn lists(report: &Report, rows: usize) -> [Vec<(String, Estimate)>; 3] {
+fn lists(report: &Report, rows: usize) -> [Vec<(String, Estimate)>; LISTS] {
     let sources = report.top.sources.iter().take(rows).map(|of| {
         let address = of.src_ip.to_string();
         (written(&[("list", "sources".into()), ("src_ip", (&address).into())]), of.bytes)
@@ -149,18 +160,20 @@ mod tests {
         let first = report.top.sources[0];
         report.top.sources = vec![first, first];
         let mut windows = 0_u32;
-        let mut next = |report: &mut Report| {
+        let mut next = |talkers: &mut Talkers, report: &mut Report| {
             windows += 1;
             report.top.sources[1].src_ip = IpAddr::V4(Ipv4Addr::from_bits(windows));
             talkers.choose(report)
         };
         let of_sources = |rows: &Rows| rows.chosen.iter().filter(|(labels, _)| labels.contains("\"sources\"")).count();
         for _ in 1..2 * KEYS_PER_ROW {
-            assert_eq!(of_sources(&next(&mut report)), 2);
+            assert_eq!(of_sources(&next(&mut talkers, &mut report)), 2);
         }
-        let rows = next(&mut report);
+        let rows = next(&mut talkers, &mut report);
         assert_eq!((of_sources(&rows), rows.left_out), (1, 1), "the first one is known");
+        let held: usize = talkers.exported.iter().map(|keys| keys.capacity() * size_of::<u64>()).sum();
+        assert_eq!(held as u64, memory_bytes(2), "no more than is planned");
         report.window.end += jiff::SignedDuration::from_hours(24);
-        assert_eq!(of_sources(&next(&mut report)), 2, "another day");
+        assert_eq!(of_sources(&next(&mut talkers, &mut report)), 2, "another day");
     }
 }

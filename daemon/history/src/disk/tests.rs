@@ -1,6 +1,7 @@
 use std::{env, process};
 
 use weir_config::Addresses;
+use weir_report::Steps;
 
 use super::*;
 use crate::{
@@ -102,6 +103,7 @@ fn a_restart_at_any_time_loses_nothing() {
     let directory = Directory::new("restart");
     let mut random = Random(1);
     let mut nth = 0;
+    let steps = Steps { first: at(0).as_second(), seconds: 1, count: 2570 };
     for runs in [1, 6, 29, 30, 31, 60, 100] {
         let mut writer = Writer::start(&directory, 1 << 20);
         assert_eq!(writer.windows(), nth as u64);
@@ -110,13 +112,12 @@ fn a_restart_at_any_time_loses_nothing() {
             nth += 1;
         }
         writer.write();
-        let (span, seconds) =
-            (writer.windows.span(&Time::default()).unwrap(), writer.seconds.sums(at(0).as_second(), 1, 2570));
+        let (span, seconds) = (writer.windows.span(&Time::default()).unwrap(), writer.seconds.sums(&steps));
         let next = Writer::start(&directory, 1 << 20);
         let known = next.windows.span(&Time::default()).unwrap();
         assert_eq!((known.windows, known.totals), (nth as u64, span.totals), "after {nth}");
         assert_eq!((known.unique, known.missing), (span.unique, span.missing), "after {nth}");
-        assert_eq!(next.seconds.sums(at(0).as_second(), 1, 2570), seconds, "after {nth}");
+        assert_eq!(next.seconds.sums(&steps), seconds, "after {nth}");
         assert_eq!(next.windows.many().next(), writer.windows.many().next(), "unions of five minutes, too");
     }
 }

@@ -193,7 +193,13 @@ fn addresses_that_may_no_longer_be_shown_are_masked() {
     let mut windows = Windows::new(MIB, Addresses::Full);
     for nth in 0..90 {
         let mut report = report(nth, &[(1, 1)]);
-        report.addresses = (nth >= 30).then(|| if nth < 60 { "prefix" } else { "none" }.to_owned());
+        report.addresses = match nth {
+            0..30 => None,
+            30..60 => Some("prefix".to_owned()),
+            60..75 => Some("none".to_owned()),
+            // An unknown name: it may show nothing.
+            _ => Some("of a later weir".to_owned()),
+        };
         add(&mut windows, &report);
     }
     for (addresses, count) in [(Addresses::Full, 90), (Addresses::Prefix, 60), (Addresses::None, 30)] {

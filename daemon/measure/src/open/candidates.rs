@@ -10,7 +10,7 @@ use weir_config::view::ViewKey;
 use super::{KeysByQuestion, is_readable};
 use crate::{
     answer::slot,
-    heavy_hitters::Held,
+    heavy_hitters::KeyEstimate,
     question::{Question, sketch::ViewSketch},
     ranking::keep_largest,
     shard::Shard,
@@ -38,7 +38,7 @@ fn of_question(question: &Question, sketch: &ViewSketch) -> Vec<ViewKey> {
         return Vec::new();
     }
     let room = KEYS_PER_ROW * question.view.top;
-    let mut tables: BTreeMap<Option<usize>, [Vec<Held<ViewKey>>; 2]> = BTreeMap::new();
+    let mut tables: BTreeMap<Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2]> = BTreeMap::new();
     for held in sketch.held() {
         let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
         keep_largest(by_bytes, room, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));

@@ -25,7 +25,10 @@ use weir_common::{
     ledger::{Counters, Tally},
     size::SIZE_CLASSES,
 };
-use weir_config::view::{Measure, ViewKey};
+use weir_config::{
+    Estimates,
+    view::{Measure, ViewKey},
+};
 use weir_sketch::HyperLogLog;
 
 pub use self::{
@@ -34,9 +37,9 @@ pub use self::{
     summary::{OpenSummary, add_asked, count_asked},
 };
 use crate::{
-    heavy_hitters::Held,
-    question::{Question, Structure},
-    shard::Shard,
+    heavy_hitters::KeyEstimate,
+    question::{Question, Structure, Views},
+    unique::Unique,
 };
 
 /// The most keys that one reading looks up for all clients, each view and interface counted.
@@ -49,7 +52,7 @@ pub type KeysByQuestion = Vec<Vec<ViewKey>>;
 
 /// The part of a reading that a worker is asked for.
 #[derive(Clone)]
-pub enum Wanted {
+pub enum OpenRequest {
     /// The largest keys, after every CPU has handed over its cache.
     Keys,
     /// The numbers of these keys.
@@ -82,20 +85,21 @@ pub const fn is_readable(question: &Question) -> bool {
     }
 }
 
-/// The most memory that a reading takes in bytes, without its answer, for shards like this one, this many threads and
-/// this many interface slots.
-pub fn memory_bytes(shard: &Shard, interfaces: usize, threads: usize) -> usize {
-    let questions = shard.plan().questions.iter().zip(&shard.views).filter(|(question, _)| is_readable(question));
-    let (mut keys, mut distinct) = (0, shard.unique.memory_bytes());
-    for (question, sketch) in questions {
+/// The most memory that a reading takes in bytes, without its answer, for shards with these estimates and views, this
+/// many threads and this many interface slots.
+pub fn memory_bytes(estimates: &Estimates, views: &Views, interfaces: usize, threads: usize) -> usize {
+    let (mut keys, mut distinct) = (0, Unique::new(estimates, 0).memory_bytes());
+    for question in views.questions.iter().filter(|question| is_readable(question)) {
         let tables = if question.view.per_interface { interfaces } else { 1 };
         let domain = question.by.domain().unwrap_or(usize::MAX);
         keys += (ORDERS * KEYS_PER_ROW * rows_of_each(question, tables) * tables).min(domain);
-        distinct += sketch.unique().map_or(0, HyperLogLog::memory_bytes);
+        if let Structure::Unique { error } = question.structure {
+            distinct += HyperLogLog::with_error(error, 0).memory_bytes();
+        }
     }
     let all = threads * keys + ASKED_MAX;
     let exact = (SLOTS_MAX as usize + SIZE_CLASSES) * size_of::<Tally>() + interfaces * size_of::<Counters>();
-    threads * (keys * size_of::<ViewKey>() + all * size_of::<Held<ViewKey>>() + distinct + exact)
+    threads * (keys * size_of::<ViewKey>() + all * size_of::<KeyEstimate<ViewKey>>() + distinct + exact)
 }
 
 #[cfg(test)]

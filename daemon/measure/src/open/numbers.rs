@@ -9,8 +9,8 @@ use weir_sketch::HyperLogLog;
 
 use super::{KeysByQuestion, is_readable};
 use crate::{
-    account::Part,
-    heavy_hitters::Held,
+    account::WorkerAccount,
+    heavy_hitters::KeyEstimate,
     protocols::Protocols,
     question::{Question, Views},
     sampling_control::SamplingControl,
@@ -51,7 +51,7 @@ pub struct ViewNumbers {
     /// The same by interface slot, if each has its own table and total.
     pub by_slot: BTreeMap<usize, Tally>,
     /// The requested keys, in that order.
-    pub held: Vec<Held<ViewKey>>,
+    pub held: Vec<KeyEstimate<ViewKey>>,
     /// The distinct values, if the question counts them without a key.
     pub unique: Option<HyperLogLog>,
 }
@@ -78,9 +78,9 @@ impl Numbers {
     }
 
     /// Its exact numbers.
-    pub fn part(&self) -> Part<'_> {
+    pub fn part(&self) -> WorkerAccount<'_> {
         let &Self { ref edge, ref attributed, total, sampling, rate, is_late, .. } = self;
-        Part { edge, attributed, total, sampling, rate, is_late }
+        WorkerAccount { edge, attributed, total, sampling, rate, is_late }
     }
 }
 

@@ -7,13 +7,13 @@ use weir_sketch::{Estimate, HyperLogLog, MergeError};
 
 use super::{KeysByQuestion, Numbers, is_readable, numbers::ViewNumbers};
 use crate::{
-    account::{Account, Part},
+    account::{Account, WorkerAccount},
     answer::{Answer, Rows, Table, count_new, counted, new_flows, order, parts, rank},
-    heavy_hitters::Held,
-    look_up::{Found, Known, Wanted, of_interest, of_interfaces},
+    heavy_hitters::KeyEstimate,
+    look_up::{KeyAnswer, KeyOfView, KeyValue, of_interest, of_interfaces},
     new_flows::{FilterState, NewFlows},
     protocols::{self, Protocols},
-    question::{Ask, Question, Views},
+    question::{KeyQuery, Question, Views},
     summary::bounded,
     uncertainty::Uncertainty,
 };
@@ -57,7 +57,7 @@ impl OpenSummary {
         confidence: f64,
     ) -> Result<Self, MergeError> {
         let workers = all.len();
-        let account = Account::new(&all.iter().map(Numbers::part).collect::<Vec<Part<'_>>>(), interfaces);
+        let account = Account::new(&all.iter().map(Numbers::part).collect::<Vec<WorkerAccount<'_>>>(), interfaces);
         let uncounted = account.uncounted();
         let new: u64 = all.iter().map(|numbers| numbers.new_flows).sum();
         let mut protocols = Protocols::default();
@@ -95,13 +95,13 @@ impl OpenSummary {
     }
 
     /// The numbers of these keys, which were requested from the workers. The open window cannot answer all views.
-    pub fn look_up(&self, plan: &Views, asks: &[Ask], interfaces: &[MeasuredInterface]) -> Vec<Found> {
+    pub fn look_up(&self, plan: &Views, asks: &[KeyQuery], interfaces: &[MeasuredInterface]) -> Vec<KeyAnswer> {
         let mut all = Vec::new();
         for ask in asks {
             let wanted = of_interfaces(plan, ask, interfaces).into_iter();
-            let found = wanted.filter_map(|Wanted { view, key }| {
+            let found = wanted.filter_map(|KeyOfView { view, key }| {
                 let known = known(&plan.questions[view], &self.sums[view], &key, &self.uncertainty)?;
-                Some(Found { view, key, known })
+                Some(KeyAnswer { view, key, known })
             });
             all.extend(of_interest(found.collect()));
         }
@@ -110,9 +110,9 @@ impl OpenSummary {
 }
 
 /// Adds the keys of these queries to those that workers have named.
-pub fn add_asked(keys: &mut KeysByQuestion, plan: &Views, asks: &[Ask], interfaces: &[MeasuredInterface]) {
+pub fn add_asked(keys: &mut KeysByQuestion, plan: &Views, asks: &[KeyQuery], interfaces: &[MeasuredInterface]) {
     keys.resize(plan.questions.len(), Vec::new());
-    for Wanted { view, key } in asks.iter().flat_map(|ask| of_interfaces(plan, ask, interfaces)) {
+    for KeyOfView { view, key } in asks.iter().flat_map(|ask| of_interfaces(plan, ask, interfaces)) {
         if !keys[view].contains(&key) {
             keys[view].push(key);
         }
@@ -120,7 +120,7 @@ pub fn add_asked(keys: &mut KeysByQuestion, plan: &Views, asks: &[Ask], interfac
 }
 
 /// The number of keys that these queries mean.
-pub fn count_asked(plan: &Views, asks: &[Ask], interfaces: &[MeasuredInterface]) -> usize {
+pub fn count_asked(plan: &Views, asks: &[KeyQuery], interfaces: &[MeasuredInterface]) -> usize {
     asks.iter().map(|ask| of_interfaces(plan, ask, interfaces).len()).sum()
 }
 
@@ -192,11 +192,11 @@ fn tables(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) ->
 }
 
 /// Whether a key certainly has something. Only then it has a row.
-const fn has_some(held: &Held<ViewKey>) -> bool {
+const fn has_some(held: &KeyEstimate<ViewKey>) -> bool {
     held.lower.packets > 0
 }
 
-fn known(question: &Question, sums: &ViewNumbers, key: &ViewKey, uncertainty: &Uncertainty) -> Option<Known> {
+fn known(question: &Question, sums: &ViewNumbers, key: &ViewKey, uncertainty: &Uncertainty) -> Option<KeyValue> {
     if !is_readable(question) {
         return None;
     }
@@ -205,12 +205,12 @@ fn known(question: &Question, sums: &ViewNumbers, key: &ViewKey, uncertainty: &U
         Measure::Bytes | Measure::Packets => {
             let whole = uncertainty.whole(question.is_fed_by_all);
             let uncertainties = uncertainty.of_view(whole, sums.total, parts(question));
-            Known::Sums(uncertainties.ranked(held()?, order(&question.view.measure), 0))
+            KeyValue::Sums(uncertainties.ranked(held()?, order(&question.view.measure), 0))
         }
-        Measure::NewFlows => Known::Counted(new_flows(sums.total, *held()?, uncertainty)),
+        Measure::NewFlows => KeyValue::Counted(new_flows(sums.total, *held()?, uncertainty)),
         Measure::Flows | Measure::Distinct(_) => {
             let distinct = sums.unique.as_ref()?.bounds_at(uncertainty.confidence);
-            Known::Counted(counted(question, distinct, uncertainty))
+            KeyValue::Counted(counted(question, distinct, uncertainty))
         }
     })
 }

@@ -16,9 +16,9 @@ use super::*;
 use crate::{
     answer::Rows,
     closed::Closed,
-    look_up::Known,
+    look_up::KeyValue,
     new_flows::FilterState,
-    question::{Ask, Views, ask::OfInterface},
+    question::{KeyQuery, Views, ask::OfInterface},
     ranking::Ranked,
     sampling_control::SamplingControl,
     shard::Shard,
@@ -172,7 +172,7 @@ fn any_key_can_be_looked_up() {
     let nth = views.questions.iter().position(|question| question.view.name == "sources").unwrap();
     let truths = truth(&views, nth);
     let small = truths.iter().min_by_key(|(_, sum)| sum.bytes).unwrap();
-    let ask = |key| Ask { view: nth, key, of: OfInterface::default() };
+    let ask = |key| KeyQuery { view: nth, key, of: OfInterface::default() };
     let asks = [ask(*small.0), ask(*truths.iter().max_by_key(|(_, sum)| sum.bytes).unwrap().0)];
     let mut keys = vec![Vec::new(); views.questions.len()];
     add_asked(&mut keys, &views, &asks, &[]);
@@ -181,10 +181,10 @@ fn any_key_can_be_looked_up() {
     let found = summary(&workers, &views, &keys, &filter).look_up(&views, &asks, &[]);
     assert_eq!(found.len(), 2);
     for found in &found {
-        let Known::Sums(row) = found.known else { panic!("{found:?}") };
+        let KeyValue::Sums(row) = found.known else { panic!("{found:?}") };
         assert!(holds(&row, truths[&found.key]), "{row:?}: {:?}", truths[&found.key]);
     }
-    let Known::Sums(row) = found[0].known else { panic!() };
+    let KeyValue::Sums(row) = found[0].known else { panic!() };
     assert!(row.bytes.upper < all_bytes() / 10, "the bounds show that it is small: {row:?}");
 }
 
@@ -231,8 +231,8 @@ fn the_memory_of_a_reading_is_planned() {
     let numbers: usize = workers.iter().map(|worker| bytes(&worker.numbers(&union))).sum();
     let named: usize =
         workers.iter().flat_map(|worker| candidates(&worker.shard)).map(|keys| size_of_val(&keys[..])).sum();
-    let of_clients = workers.len() * ASKED_MAX * size_of::<Held<ViewKey>>();
-    let planned = memory_bytes(&workers[0].shard, 1, workers.len()) - of_clients;
+    let of_clients = workers.len() * ASKED_MAX * size_of::<KeyEstimate<ViewKey>>();
+    let planned = memory_bytes(&SETTINGS, workers[0].shard.plan(), 1, workers.len()) - of_clients;
     assert!(numbers + named <= planned && planned < 3 * (numbers + named), "{numbers} + {named}, {planned} planned");
 }
 

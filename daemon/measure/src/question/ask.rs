@@ -21,7 +21,7 @@ use super::{Question, Structure, Views};
 
 /// A key of one view.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct KeyQuery {
     /// The index of the view that has the key.
     pub view: usize,
     /// The key, without the slot of an interface.
@@ -44,7 +44,7 @@ const VIEW: &str = "view";
 /// The name of the field that the lists of networks show.
 const PREFIX: &str = "prefix";
 
-impl Ask {
+impl KeyQuery {
     /// Parses `FIELD=VALUE,...`, an address or prefix alone, or a short form ([`short::meant`]). `interfaces` has the
     /// names that are in the report. The views that cover all packets come first.
     ///
@@ -380,13 +380,13 @@ mod tests {
 
     /// The names of the answering views, each with the key of its row.
     fn asked(text: &str, views: &Views) -> Result<Vec<(String, serde_json::Value)>, String> {
-        let of = |Ask { view, key, of }: &Ask| {
+        let of = |KeyQuery { view, key, of }: &KeyQuery| {
             let question = &views.questions[*view];
             let mut shown = question.by.show(key, views.facts(), |_, _| ());
             shown.extend(of.name.iter().map(|name| ("interface".to_owned(), name.as_str().into())));
             (question.view.name.clone(), shown.into())
         };
-        Ok(Ask::parse(text, views, &["eth0", "ppp0"])?.iter().map(of).collect())
+        Ok(KeyQuery::parse(text, views, &["eth0", "ppp0"])?.iter().map(of).collect())
     }
 
     fn names(text: &str, views: &Views) -> Vec<String> {

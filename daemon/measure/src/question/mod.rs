@@ -22,7 +22,7 @@ use weir_datapath::directory::Directory;
 
 use self::filter::{Filter, Test};
 pub use self::{
-    ask::{Ask, short::is_name},
+    ask::{KeyQuery, short::is_name},
     plan::Structure,
 };
 
@@ -96,7 +96,7 @@ pub struct Views {
     /// Names for addresses.
     pub networks: Networks,
     /// Autonomous systems and countries of addresses.
-    pub geo: Geo,
+    pub geo: Arc<Geo>,
 }
 
 impl Views {
@@ -106,10 +106,11 @@ impl Views {
     ///
     /// A database of autonomous systems or countries cannot be read.
     pub fn new(config: &Config, interfaces: usize) -> Result<Arc<Self>, GeoError> {
-        Ok(Self::with_geo(config, interfaces, Geo::open(&config.geo)?))
+        Ok(Self::with_geo(config, interfaces, Arc::new(Geo::open(&config.geo)?)))
     }
 
-    fn with_geo(config: &Config, interfaces: usize, geo: Geo) -> Arc<Self> {
+    /// The same with databases that have been read before.
+    pub fn with_geo(config: &Config, interfaces: usize, geo: Arc<Geo>) -> Arc<Self> {
         let networks = Networks::new(&config.networks);
         let mut directory = Directory::default();
         let is_of_use = |standard: &Standard| interfaces > 1 || !standard.is_for_several_interfaces();
@@ -188,7 +189,7 @@ impl Views {
     pub fn built_in_for(estimates: &Estimates, top: usize, interfaces: usize) -> Arc<Self> {
         let report = Report { top, ..Report::default() };
         let config = Config { estimates: estimates.clone(), report, ..Config::default() };
-        Self::with_geo(&config, interfaces, Geo::default())
+        Self::with_geo(&config, interfaces, Arc::default())
     }
 
     /// Whether any question counts new flows.

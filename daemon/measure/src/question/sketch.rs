@@ -12,7 +12,7 @@ use weir_sketch::{HyperLogLog, MergeError, candidate_buckets::Packed, hash::Keye
 use super::{Question, Structure};
 use crate::{
     columns::{Columns, Item, TOGETHER},
-    heavy_hitters::{HeavyHitters, Held},
+    heavy_hitters::{HeavyHitters, KeyEstimate},
     prefixes::{Prefix, Prefixes},
     spreaders::Spreaders,
 };
@@ -490,8 +490,8 @@ impl ViewSketch {
     }
 
     /// Every key that may be listed, with its bounds. Empty if the view counts flows or distinct values.
-    pub fn held(&self) -> Box<dyn Iterator<Item = Held<ViewKey>> + '_> {
-        let exact = |key, sum| Held { key, value: sum, lower: sum, upper: sum };
+    pub fn held(&self) -> Box<dyn Iterator<Item = KeyEstimate<ViewKey>> + '_> {
+        let exact = |key, sum| KeyEstimate { key, value: sum, lower: sum, upper: sum };
         match &self.answers {
             Answers::Total => Box::new([exact(By::at(0), self.total)].into_iter()),
             Answers::Table(cells) => {
@@ -505,8 +505,8 @@ impl ViewSketch {
     }
 
     /// The bounds of any key, if the view has bytes and packets.
-    pub fn look_up(&self, by: &By, hash: &KeyedHash, key: &ViewKey) -> Option<Held<ViewKey>> {
-        let exact = |sum| Held { key: *key, value: sum, lower: sum, upper: sum };
+    pub fn look_up(&self, by: &By, hash: &KeyedHash, key: &ViewKey) -> Option<KeyEstimate<ViewKey>> {
+        let exact = |sum| KeyEstimate { key: *key, value: sum, lower: sum, upper: sum };
         match &self.answers {
             Answers::Total => Some(exact(self.total)),
             Answers::Table(cells) => Some(exact(cells.get(By::index(key)).copied().unwrap_or_default())),

@@ -12,7 +12,7 @@ use weir_config::{
 use weir_datapath::interface::MeasuredInterface;
 use weir_measure::{
     export::{KeyBounds, MergedWindow},
-    heavy_hitters::Held,
+    heavy_hitters::KeyEstimate,
     question::{Question, Structure, Views},
     window::Span,
 };
@@ -216,7 +216,7 @@ impl Written<'_> {
             (*packets, *bytes) = (upper.packets.max(*packets), upper.bytes.max(*bytes));
         }
         let keys: Vec<String> = listed.iter().map(|held| self.key(&held.key)).collect();
-        let numbers = |number: fn(&Held<ViewKey>) -> u64| listed.iter().map(number).collect();
+        let numbers = |number: fn(&KeyEstimate<ViewKey>) -> u64| listed.iter().map(number).collect();
         ListSketch {
             name: name.to_owned(),
             by: fields(self.by),

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use serde_json::Value;
+use weir_config::names::protocol::{protocol_name, protocol_number};
 
 use super::{
     Union,
@@ -41,7 +42,7 @@ impl ListKey {
         let mut fields = Vec::new();
         for part in key.split(',') {
             let (name, value) = part.split_once('=').ok_or_else(|| format!("{part:?} is not FIELD=VALUE"))?;
-            fields.push((name.to_owned(), value.to_owned()));
+            fields.push((name.to_owned(), in_rows(name, value).map_err(|why| format!("{name}: {value:?} {why}"))?));
         }
         let key = Self { view: view.map(str::to_owned), fields };
         let names: Vec<&str> = key.fields.iter().map(|(name, _)| name.as_str()).collect();
@@ -62,7 +63,7 @@ impl ListKey {
     }
 
     fn is_ip(&self, name: &str, address: IpAddr) -> bool {
-        self.get(name).and_then(|text| text.parse().ok()) == Some(address)
+        self.is(name, &address.to_string())
     }
 
     fn is(&self, name: &str, value: &str) -> bool {
@@ -70,7 +71,7 @@ impl ListKey {
     }
 
     fn is_number(&self, name: &str, number: u16) -> bool {
-        self.get(name).and_then(|text| text.parse().ok()) == Some(number)
+        self.is(name, &number.to_string())
     }
 
     fn is_row(&self, row: &Row) -> bool {
@@ -80,6 +81,24 @@ impl ListKey {
         };
         row.key.len() == self.fields.len() && row.key.iter().all(is_same)
     }
+}
+
+/// The value of a field as the rows of lists have it.
+fn in_rows(name: &str, value: &str) -> Result<String, &'static str> {
+    Ok(match name {
+        "src_ip" | "dst_ip" | "host" => {
+            let address: IpAddr = value.parse().map_err(|_| "is no address, such as 192.0.2.7 or 2001:db8::7")?;
+            address.to_string()
+        }
+        "src_port" | "dst_port" | "port" => {
+            value.parse::<u16>().map_err(|_| "is no port, which is a number from 0 to 65535")?.to_string()
+        }
+        "proto" => {
+            let number = value.parse().ok().or_else(|| protocol_number(&value.to_ascii_lowercase()));
+            protocol_name(number.ok_or("is no protocol, such as tcp or 47")?).into_owned()
+        }
+        _ => value.to_owned(),
+    })
 }
 
 /// The fields of the standard lists.
@@ -145,4 +164,44 @@ fn of_list<E: Entry>(list: &Listed<'_, E>, confidence: f64, is_same: impl Fn(&E)
     let at_most =
         sums.map_or(list.others, |Sums { packets, bytes }| Tally { packets: packets.upper, bytes: bytes.upper });
     KeySums { sums, at_most, confidence }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_key_is_refused_with_the_wrong_part() {
+        for (key, part) in [
+            ("192.0.2.1", "\"192.0.2.1\" is not FIELD=VALUE"),
+            ("src_ip=192.0.2.300", "src_ip: \"192.0.2.300\" is no address"),
+            ("src_ip=192.0.2.0/24", "src_ip: \"192.0.2.0/24\" is no address"),
+            ("src_ip=192.0.2.1,dst_ip=", "dst_ip: \"\" is no address"),
+            ("proto=udp,port=65536", "port: \"65536\" is no port"),
+            ("proto=udp,port=-1", "port: \"-1\" is no port"),
+            ("proto=udp,port=dns", "port: \"dns\" is no port"),
+            ("proto=tpc,port=53", "proto: \"tpc\" is no protocol"),
+            ("proto=256,port=0", "proto: \"256\" is no protocol"),
+            ("port=53", "no list has rows by port"),
+            ("src_ip=192.0.2.1,src_ip=192.0.2.2", "no list has rows by src_ip, src_ip"),
+        ] {
+            let why = ListKey::parse(key, None).unwrap_err();
+            assert!(why.contains(part), "{key}: {why}");
+        }
+        let of_view = |key: &str| ListKey::parse(key, Some("mine"));
+        assert!(of_view("host=192.0.2.1/24").is_err() && of_view("dst_port=x").is_err());
+        assert!(of_view("src_ip/24=192.0.2.0/24,dscp=46").is_ok(), "the view may have such rows");
+    }
+
+    #[test]
+    fn a_key_may_be_written_in_any_of_the_usual_ways() {
+        let parse = |key: &str| ListKey::parse(key, None).unwrap();
+        for (one, other) in [
+            ("src_ip=2001:DB8:0::7", "src_ip=2001:db8::7"),
+            ("proto=UDP,port=053", "proto=17,port=53"),
+            ("proto=253,port=0", "proto=0253,port=0"),
+        ] {
+            assert_eq!(parse(one), parse(other), "{one}");
+        }
+    }
 }

@@ -39,6 +39,22 @@ fn the_union_of_no_window_is_none_and_of_one_window_itself() {
 }
 
 #[test]
+fn a_union_says_how_the_part_with_least_of_addresses_masks_them() {
+    let of = |names: [Option<&str>; 3]| {
+        let report = |name: Option<&str>| Report { addresses: name.map(str::to_owned), ..golden() };
+        Union::of(&names.map(report)).unwrap().addresses
+    };
+    for (names, expected) in [
+        ([None, None, None], None),
+        ([None, Some("prefix"), None], Some("prefix")),
+        ([Some("none"), Some("prefix"), None], Some("none")),
+        ([Some("of a later weir"), Some("prefix"), None], Some("of a later weir")),
+    ] {
+        assert_eq!(of(names).as_deref(), expected);
+    }
+}
+
+#[test]
 fn sums_are_exact_and_ledgers_balance() {
     let (mut first, mut last) = (golden(), golden());
     last.id = "7f3c9a52/b41d/43".to_owned();

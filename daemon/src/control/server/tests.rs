@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use weir_config::Estimates;
 use weir_deliver::status::Identity;
-use weir_measure::question::{Ask, Views};
+use weir_measure::question::{KeyQuery, Views};
 use weir_report::{InterfaceSecond, Report, SECOND_SCHEMA, Second};
 
 use super::*;
@@ -32,7 +32,12 @@ impl Drop for StopOnDrop {
 /// A server with the golden report, and a coordinator that knows no key.
 fn with_server(name: &str, has_report: bool, test: impl FnOnce(&Path)) {
     // Its reloader refuses the first time, accepts the second time, and has ended after that.
-    let accepted = Reloaded { applies_at: Timestamp::UNIX_EPOCH, changed: vec!["views".to_owned()] };
+    let accepted = Reloaded {
+        applies_at: Timestamp::UNIX_EPOCH,
+        changed: vec!["views".to_owned()],
+        smaller: Some("estimates.top_error: 0.001".to_owned()),
+        kept: None,
+    };
     let mut outcomes = [Err("line 3: no".to_owned()), Ok(accepted)].into_iter();
     let reload = move |Request { reply, waker }| {
         let outcome = outcomes.next().unwrap();
@@ -80,7 +85,7 @@ fn with_all(
     if has_report {
         board.publish(&report, &Encoded::new(&report), &views);
     }
-    let coordinator = Box::new(move |of: Arc<Views>, asks: Vec<Ask>| {
+    let coordinator = Box::new(move |of: Arc<Views>, asks: Vec<KeyQuery>| {
         assert!(!asks.is_empty() && Arc::ptr_eq(&of, &views));
         Ok(KeyAnswers { report_id: id.clone(), window, answers: vec![] })
     });
@@ -205,7 +210,11 @@ fn a_query_about_the_open_window_is_answered_later_and_delays_no_other_client() 
 fn a_reload_is_answered_when_it_is_done() {
     with_server("reloads", true, |path| {
         assert!(matches!(ask(path, Command::Reload), Err(AskError::Refused(why)) if why == "line 3: no"));
-        let accepted = json!({"applies_at": "1970-01-01T00:00:00Z", "changed": ["views"]});
+        let accepted = json!({
+            "applies_at": "1970-01-01T00:00:00Z",
+            "changed": ["views"],
+            "smaller": "estimates.top_error: 0.001",
+        });
         assert_eq!(told(path, Command::Reload), accepted);
         assert!(ask(path, Command::Reload).is_err(), "the reloader has ended");
         let detach = |names: &[&str]| Command::Detach { interfaces: names.iter().map(|&name| name.into()).collect() };

@@ -13,7 +13,7 @@ use crate::{
     key::Key,
     list::{Amount, amount},
     screen::Screen,
-    source::Known,
+    source::KeyDetails,
     text::{clean, fit, right},
 };
 
@@ -150,8 +150,8 @@ fn known(screen: &Screen, paint: Paint) -> Vec<Vec<Piece>> {
     match &screen.known {
         None if screen.can_ask => lines.push(text("asking")),
         None => lines.push(text("a replay cannot be asked")),
-        Some(Known { rows: Err(why), .. }) => lines.push(text(&clean(why))),
-        Some(Known { rows: Ok(rows), seconds, .. }) => {
+        Some(KeyDetails { rows: Err(why), .. }) => lines.push(text(&clean(why))),
+        Some(KeyDetails { rows: Ok(rows), seconds, .. }) => {
             for row in rows {
                 let Some(amount) = amount(row) else { continue };
                 let shown = Key::of_row(&row.key).show(&|address| address.to_string()).join(" ");

@@ -6,13 +6,13 @@ use weir_system::numbers::{count, percent, scaled};
 
 use super::{
     paint::Paint,
-    sheet::{Piece, Sheet},
+    sheet::{GAP, Piece, Sheet},
     spark::spark,
 };
 use crate::{
     history::{Line, Rate},
     list::By,
-    past::Past,
+    past::{self, Look, Past},
     screen::Screen,
     text::{clean, fit, left, right, width},
 };
@@ -21,6 +21,8 @@ use crate::{
 const NOT_ATTACHED: [&str; 4] = ["waiting", "absent", "gone", "no-default-route"];
 /// The longest name of an interface, in columns.
 const NAME_MAX: usize = 24;
+/// The longest name of the observer and its site, in columns.
+const OBSERVER_MAX: usize = 30;
 /// The columns of a rate with its unit.
 const RATE: usize = 12;
 /// From this width, in columns, there is room for more.
@@ -30,33 +32,42 @@ const LATE: f64 = 15.0;
 /// The lists of the open window come each second. If they are this old, in seconds, something is wrong.
 const OLD: i64 = 4;
 
-/// Draws the observer, the window, and its age.
+/// Draws the observer, the window, and its age. A long name of the observer is cut, because all else is needed.
 pub fn title(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
+    let shown = shown(screen, paint);
     let mut pieces = vec![Piece::new("weir top", paint.strong())];
+    let used: usize = pieces.iter().chain(&shown).map(|piece| width(&piece.text) + GAP).sum();
     if let Some(report) = &screen.report {
         let site = report.observer.site.as_ref().map_or_else(String::new, |site| format!(" at {site}"));
-        pieces.push(Piece::new(fit(&clean(&format!("{}{site}", report.observer.name)), 30), paint.strong()));
+        let room = sheet.columns().saturating_sub(used).min(OBSERVER_MAX);
+        let name = fit(&clean(&format!("{}{site}", report.observer.name)), room);
+        pieces.extend((!name.is_empty()).then(|| Piece::new(name, paint.strong())));
     }
-    if let Some(past) = screen.past() {
-        pieces.extend(passed(past, screen.now, paint));
-        if screen.held.is_some() {
-            pieces.push(Piece::new("HELD", paint.warning()));
-        }
-        return sheet.words(pieces);
+    pieces.extend(shown);
+    sheet.words(pieces);
+}
+
+/// The time that is shown, its age, and whether it goes on.
+fn shown(screen: &Screen, paint: Paint) -> Vec<Piece> {
+    let held = screen.held.is_some().then(|| Piece::new("HELD", paint.warning()));
+    if let Some((look, past)) = &screen.past {
+        return passed(*look, past, screen.now, paint).into_iter().chain(held).collect();
     }
     let (lists, nth) = screen.lists();
     let is_open = lists.get(nth).is_some_and(|list| list.is_open);
-    match (screen.open().filter(|_| is_open), &screen.report) {
-        (Some(live), _) => pieces.extend(open(live, screen.now, paint)),
-        (None, Some(report)) => pieces.extend(closed(report, screen.now, paint)),
-        (None, None) => {}
-    }
-    pieces.push(match (&screen.ended, &screen.held) {
-        (Some(why), _) => Piece::new(clean(why), paint.warning()),
-        (None, Some(_)) => Piece::new("HELD", paint.warning()),
-        (None, None) => Piece::new(screen.kind.clone(), paint.good()),
-    });
-    sheet.words(pieces);
+    let mut pieces = match (screen.open().filter(|_| is_open), &screen.report) {
+        (Some(live), _) => open(live, screen.now, paint).into(),
+        (None, Some(report)) => closed(report, screen.now, paint).into(),
+        (None, None) => Vec::new(),
+    };
+    let kind = match &screen.ended {
+        Some(why) => Some(Piece::new(clean(why), paint.warning())),
+        None if held.is_some() => None,
+        None if screen.notice.is_some() => Some(Piece::new("NO ANSWER", paint.warning())),
+        None => Some(Piece::new(screen.kind.clone(), paint.good())),
+    };
+    pieces.extend(held.into_iter().chain(kind));
+    pieces
 }
 
 fn time(time: Timestamp) -> String {
@@ -67,14 +78,23 @@ fn age(since: Timestamp, now: Timestamp) -> i64 {
     now.duration_since(since).max(SignedDuration::ZERO).as_secs()
 }
 
-/// A time that has passed, and that it has.
-fn passed(past: &Past, now: Timestamp, paint: Paint) -> [Piece; 3] {
+/// The day of a time with a blank, unless it is the day of `now`.
+fn date(time: Timestamp, now: Timestamp) -> String {
+    let day = |time: Timestamp| time.strftime("%Y-%m-%d ").to_string();
+    if day(time) == day(now) { String::new() } else { day(time) }
+}
+
+/// A time that has passed, and that it has. A span has the length that was asked for, also if less of it is known.
+fn passed(look: Look, past: &Past, now: Timestamp, paint: Paint) -> [Piece; 3] {
     let window = past.union.window;
-    let day = |time: Timestamp| time.strftime("%Y-%m-%d").to_string();
-    let date = if day(window.end) == day(now) { String::new() } else { day(window.end) + " " };
-    let shown = match past.union.windows {
-        1 => format!("{date}{} – {} UTC", time(window.start), time(window.end)),
-        _ => format!("{} to {date}{} UTC", lasting(window.start, window.end), time(window.end)),
+    let date = date(window.end, now);
+    let shown = match look.length() {
+        None => format!("{date}{} – {} UTC", time(window.start), time(window.end)),
+        Some(asked) => {
+            // Windows may be longer than the span.
+            let length = past::duration(asked).max(past::length(&past.union));
+            format!("{} to {date}{} UTC", lasting(length), time(window.end))
+        }
     };
     let ago = match age(window.end, now) {
         seconds @ 0..120 => format!("{seconds} s ago"),
@@ -84,9 +104,9 @@ fn passed(past: &Past, now: Timestamp, paint: Paint) -> [Piece; 3] {
     [Piece::new(shown, paint.strong()), Piece::new(ago, paint.plain()), Piece::new("NOT LIVE", paint.warning())]
 }
 
-/// How long a time is, to the second.
-pub fn lasting(start: Timestamp, end: Timestamp) -> String {
-    let seconds = (end.duration_since(start).as_millis() + 500) / 1000;
+/// A duration in words, to the second.
+pub fn lasting(duration: SignedDuration) -> String {
+    let seconds = (duration.as_millis() + 500) / 1000;
     let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
     let parts: Vec<_> =
         parts.into_iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count} {unit}")).collect();
@@ -202,13 +222,8 @@ fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
 /// Draws how reliable the numbers are.
 pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     if let Some(past) = screen.past() {
-        let missing = past.missing();
-        let mut pieces = Vec::new();
-        if missing > 0.0 {
-            pieces.push(Piece::new(format!("NOT KNOWN {missing:.0} s"), paint.alarm()));
-        }
-        pieces.extend(accounts(&past.union.interfaces, 0, sheet.columns() >= WIDE, paint));
-        return sheet.words(pieces);
+        gaps(past, screen.now, sheet, paint);
+        return sheet.words(accounts(&past.union.interfaces, 0, sheet.columns() >= WIDE, paint));
     }
     let Some(report) = screen.report.as_ref() else {
         let text = match (&screen.ended, &screen.live) {
@@ -221,6 +236,21 @@ pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     let so_far = screen.second.iter().flat_map(|second| &second.interfaces).filter_map(|of| of.lost);
     let so_far = so_far.map(|lost| lost.packets).sum();
     sheet.words(accounts(&report.interfaces, so_far, sheet.columns() >= WIDE, paint));
+}
+
+/// Draws how much of a time is not known, and when the history began, if that is a part of the time.
+fn gaps(past: &Past, now: Timestamp, sheet: &mut Sheet<'_>, paint: Paint) {
+    let (missing, mut pieces) = (past.missing(), Vec::new());
+    if missing.is_positive() {
+        pieces.push(Piece::new(format!("NOT KNOWN {}", lasting(missing)), paint.alarm()));
+    }
+    if let Some(began) = past.begins_later() {
+        let text = format!("history begins {}{} UTC", date(began, now), time(began));
+        pieces.push(Piece::new(text, paint.warning()));
+    }
+    if !pieces.is_empty() {
+        sheet.words(pieces);
+    }
 }
 
 /// What became of the packets of these interfaces, and how many the open window has lost so far.

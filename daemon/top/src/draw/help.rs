@@ -9,17 +9,17 @@ use super::{
 const KEYS: [(&str, &str); 13] = [
     ("1 … 9, 0, Tab", "choose the list"),
     ("↑ ↓ PgUp PgDn", "choose a row; g the first, G the last"),
-    ("Enter", "all about the row: its last hour, peers, ports, what views know of it"),
-    ("/", "host:192.0.2.7 net:10.0.0.0/8 port:443 proto:udp, or a part of it"),
+    ("Enter", "all about the row: its last hour, peers, ports, all views"),
+    ("/", "filter: host:192.0.2.7 net:10.0.0.0/8 port:443, proto:, a text"),
     ("Esc", "clear the filter, or go back"),
     ("b, p", "order by bytes, by packets"),
-    ("< >  or  , .", "back in time and forth, by windows or spans; Home oldest, End now"),
-    ("t", "the last 1m, 5m, 20m, 1h or 24h together; then < > step by as much"),
+    ("< >  or  , .", "a window or span back, forth; Home is the oldest, End now"),
+    ("t", "a span: the last 1m, 5m, 20m, 1h or 24h together"),
     ("w", "lists of the last window, or of the open one so far"),
     ("d", "names of addresses by reverse DNS; asks your resolver"),
     ("Space", "hold the screen, and go on"),
     ("?", "this help"),
-    ("q, Ctrl-C", "leave"),
+    ("q, Ctrl-C", "quit"),
 ];
 
 /// How to read the screen.
@@ -30,7 +30,7 @@ const READING: [&str; 7] = [
     "kept, lost    of the packets of the last window, or of the time shown",
     "coverage      packets that weir saw, per packet that the interface counted",
     "!             weir does not see all packets of this interface",
-    "sparklines    one column a second, or a step of the time shown; a dot: not known",
+    "sparklines    one column a second, or a step of the time shown; · not known",
 ];
 
 /// Draws the help.

@@ -8,7 +8,7 @@ use crate::{list::By, text::clean};
 
 /// One step a column.
 const COLUMNS: i64 = 60;
-/// Into how many parts the hour is divided: on a screen with few lines, and with many.
+/// Into how many parts the hour is divided at most: on a screen with few lines, and with many.
 const PARTS: [i64; 2] = [3, 6];
 /// The times of a history that is shorter than this, in seconds, are written to the second.
 const SHORT: i64 = 1800;
@@ -28,11 +28,12 @@ pub fn hour(known: Option<&Result<Box<KeyHistory>, String>>, by: By, is_tall: bo
     let unit = if by == By::Packets { "pkt/s" } else { "bit/s" };
     let columns = columns(history);
     let most = columns.iter().flatten().filter_map(|of| value(of, by)).fold(0.0, f64::max);
-    let hour = lasting(history.from, history.to);
+    let hour = lasting(history.to.duration_since(history.from));
     let mut lines = vec![text(format!("its last {hour}, by the windows of this list   max {}", scaled(most, unit)))];
     let line: String = columns.iter().map(|of| block(of.as_ref(), by, most)).collect();
     lines.push(vec![Piece::new(format!("  {line}"), paint.bar())]);
-    let count = PARTS[usize::from(is_tall)];
+    // Not more than there are windows.
+    let count = PARTS[usize::from(is_tall)].min(history.windows.len() as i64).max(1);
     let is_short = history.to.duration_since(history.from).as_secs() < SHORT;
     let format = if is_short { "%H:%M:%S" } else { "%H:%M" };
     for (nth, part) in (0..).zip(parts(history, count)) {

@@ -20,7 +20,7 @@ use crate::{
     filter::WORDS,
     past::SPANS,
     screen::{Focus, Screen},
-    text::clean,
+    text::{clean, wrapped},
 };
 
 /// One line in this many is for interfaces.
@@ -34,10 +34,17 @@ const KEYS: &str = "?help  Tab list  Enter row  /filter  < > step back  t span  
 /// The same of a time that has passed.
 const KEYS_OF_PAST: &str = "< > step  Home oldest  End now  t span  Tab list  Enter row  /filter  q quit";
 
+/// The same of everything about a row.
+const KEYS_OF_DETAIL: &str = "Esc back  ↑ ↓ scroll  Space hold  q quit";
+/// The same of the help.
+const KEYS_OF_HELP: &str = "any key: back  q quit";
+
 /// Draws the screen into an area.
 pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) {
     let sheet = &mut Sheet::new(buffer, area);
     let lines = sheet.left();
+    let told: Vec<_> = screen.told.iter().flat_map(|told| wrapped(&clean(told), sheet.columns())).collect();
+    let foot_lines = told.len().clamp(1, lines.max(1));
     head::title(screen, sheet, paint);
     if screen.focus == Focus::Help {
         help::help(sheet, paint);
@@ -48,12 +55,18 @@ pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) 
         if lines >= LINES_OF_DETAIL || !matches!(screen.focus, Focus::Detail(..)) {
             counts(screen, sheet, paint, (lines / LINES_PER_ALERT).max(1));
         }
-        let below =
-            Rect { y: area.y + (lines - sheet.left()) as u16, height: sheet.left().saturating_sub(1) as u16, ..area };
+        let height = sheet.left().saturating_sub(foot_lines) as u16;
+        let below = Rect { y: area.y + (lines - sheet.left()) as u16, height, ..area };
         body(screen, &mut Sheet::new(buffer, below), paint);
     }
-    let last = Rect { y: area.bottom().saturating_sub(1), height: area.height.min(1), ..area };
-    foot(screen, &mut Sheet::new(buffer, last), paint);
+    let height = area.height.min(foot_lines as u16);
+    let sheet = &mut Sheet::new(buffer, Rect { y: area.bottom() - height, height, ..area });
+    if told.is_empty() {
+        return foot(screen, sheet, paint);
+    }
+    for line in told {
+        sheet.line([Piece::new(line, paint.warning())]);
+    }
 }
 
 /// Distinct keys and new flows, and alerts.
@@ -84,16 +97,15 @@ fn body(screen: &mut Screen, sheet: &mut Sheet<'_>, paint: Paint) {
 }
 
 fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
-    if let Some(told) = &screen.told {
-        return sheet.line([Piece::new(clean(told), paint.warning())]);
-    }
-    if screen.awaited.is_some() && matches!(screen.focus, Focus::List) {
+    // A span that follows now is asked for again and again.
+    let shown = screen.past.as_ref().map(|(look, _)| *look);
+    if screen.awaited.is_some() && screen.awaited != shown && matches!(screen.focus, Focus::List) {
         return sheet.line([Piece::new("asking the history", paint.faint())]);
     }
     match &screen.focus {
         Focus::Span => {
-            let spans = SPANS.iter().zip(1..).map(|((_, name), nth)| format!("{nth} {name}")).collect::<Vec<_>>();
-            let text = format!("the last:  {}   0 now   Esc back", spans.join("  "));
+            let spans = SPANS.iter().zip(1..).map(|((_, name), nth)| format!("{nth} = {name}")).collect::<Vec<_>>();
+            let text = format!("the last:  {}   0 = now   Esc back", spans.join("  "));
             sheet.line([Piece::new(text, paint.strong())]);
         }
         Focus::Filter(text, None) => {
@@ -105,9 +117,8 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
             Piece::new(format!("/{}_", clean(text)), paint.strong()),
             Piece::new(format!("   {}", clean(why)), paint.alarm()),
         ]),
-        Focus::Detail(..) | Focus::Help => {
-            sheet.line([Piece::new("Esc back  ↑ ↓ scroll  Space hold  q quit", paint.faint())]);
-        }
+        Focus::Detail(..) => sheet.line([Piece::new(KEYS_OF_DETAIL, paint.faint())]),
+        Focus::Help => sheet.line([Piece::new(KEYS_OF_HELP, paint.faint())]),
         Focus::List if screen.filter.is_empty() && screen.past().is_some() => {
             sheet.line([Piece::new(KEYS_OF_PAST, paint.faint())]);
         }

@@ -4,6 +4,9 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use crate::text::width;
 
+/// Blanks between two words of a line.
+pub const GAP: usize = 2;
+
 /// A text in a style.
 pub struct Piece {
     /// The text.
@@ -66,12 +69,12 @@ impl<'b> Sheet<'b> {
     pub fn words(&mut self, pieces: impl IntoIterator<Item = Piece>) {
         let (mut used, mut fitting) = (0, Vec::new());
         for piece in pieces {
-            let more = width(&piece.text) + if used > 0 { 2 } else { 0 };
+            let more = width(&piece.text) + if used > 0 { GAP } else { 0 };
             if used + more > self.columns() && used > 0 {
                 continue;
             }
             if used > 0 {
-                fitting.push(Piece::new("  ", Style::new()));
+                fitting.push(Piece::new(" ".repeat(GAP), Style::new()));
             }
             used += more;
             fitting.push(piece);

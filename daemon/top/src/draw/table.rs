@@ -149,19 +149,23 @@ impl Columns {
 
 /// Draws as many rows as fit, including the selected one.
 pub fn rows(screen: &mut Screen, list: &List, sheet: &mut Sheet<'_>, paint: Paint) {
+    let say = |sheet: &mut Sheet<'_>, text| {
+        sheet.line([Piece::new(format!("{}{text}", " ".repeat(RANK)), paint.faint())]);
+    };
+    if let Some(why) = list.why_empty {
+        return say(sheet, why);
+    }
     let rows = screen.rows(list);
     let measure = Measure::new(list, screen.by);
     let columns = Columns::new(&rows, list.counted.is_some(), sheet.columns());
     let full = rows.iter().map(|row| row.entry.amount.of(screen.by).upper).max().unwrap_or(0);
     head(&measure, &columns, full, sheet, paint);
     if rows.is_empty() {
-        let text = match (list.why_empty, screen.filter.is_empty()) {
-            (Some(why), _) => why,
-            (None, true) => "nothing in this list",
-            (None, false) => "no row passes the filter (Esc clears it)",
-        };
-        sheet.line([Piece::new(format!("{}{text}", " ".repeat(RANK)), paint.faint())]);
-        return;
+        let is_filtered = !screen.filter.is_empty();
+        return say(
+            sheet,
+            if is_filtered { "no row passes the filter (Esc clears it)" } else { "nothing in this list" },
+        );
     }
     let fitting = (sheet.left() / if columns.is_folded { 2 } else { 1 }).max(1);
     let first = (screen.selected + 1).saturating_sub(fitting);

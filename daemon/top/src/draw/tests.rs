@@ -6,7 +6,8 @@ use std::{env, fs, path::Path};
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use serde_json::json;
 use weir_report::{
-    Estimate, Gap, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, LIVE_SCHEMA, Live, OpenWindow, Report, Row, Tally,
+    Estimate, Gap, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, LIVE_SCHEMA, Live, NO_WINDOW, OpenWindow, Report, Row,
+    Tally,
 };
 use weir_system::numbers::scaled;
 
@@ -14,12 +15,12 @@ use super::{Paint, draw};
 use crate::{
     history::tests::second,
     list::{By, of_union},
-    past::{Look, tests::past},
+    past::{Look, earlier, later, tests::past},
     screen::{
         Screen,
         tests::{golden, press, screen},
     },
-    source::{Known, Request, Update},
+    source::{KeyDetails, Request, Update},
 };
 
 /// The window after that of the golden report, open for this many seconds. It has half of that report's bytes.
@@ -83,7 +84,7 @@ fn busy() -> Screen {
         one.skipped = if nth == 90 { 2 } else { 0 };
         screen.take(Update::Second(one));
     }
-    screen.now = golden().window.end + jiff::SignedDuration::from_secs(3);
+    screen.now = later(golden().window.end, 3);
     screen
 }
 
@@ -107,6 +108,7 @@ fn the_screen_is_complete_in_80_columns_and_better_in_160() {
     is_as_in("flows-160x50.txt", &text(&mut screen, (160, 50)));
     press(&mut screen, "?");
     is_as_in("help-80x24.txt", &text(&mut screen, (80, 24)));
+    assert_eq!(text(&mut screen, (80, 24)), text(&mut screen, (160, 24)), "no line of the help is cut");
 }
 
 #[test]
@@ -120,7 +122,7 @@ fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
         Row { view: Some(view.to_owned()), key, packets: estimate, bytes: estimate, ..Row::default() }
     };
     let rows = vec![row("sources", json!({"src_ip": "192.0.2.1"}), 302_000_000, 302_100_000)];
-    screen.take(Update::Known(Known { key: "src_ip=192.0.2.1".to_owned(), rows: Ok(rows), seconds: 10.0 }));
+    screen.take(Update::KeyDetails(KeyDetails { key: "src_ip=192.0.2.1".to_owned(), rows: Ok(rows), seconds: 10.0 }));
     is_as_in("detail-80x24.txt", &text(&mut screen, (80, 24)));
 }
 
@@ -128,10 +130,10 @@ fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
 /// it is, in two of three windows of the last minutes.
 fn hour() -> KeyHistory {
     let to = past().union.window.end;
-    let from = to - jiff::SignedDuration::from_secs(3600);
-    let window = |minute: i64| {
-        let [start, end] = [minute, minute + 1].map(|at| from + jiff::SignedDuration::from_secs(60 * at));
-        let bytes = 60_000_000 * minute as u64;
+    let from = earlier(to, 3600);
+    let window = |minute: u64| {
+        let [start, end] = [minute, minute + 1].map(|at| later(from, 60 * at));
+        let bytes = 60_000_000 * minute;
         let estimate = |value| Estimate { value, lower: value, upper: value + 750_000, sampled: None };
         let is_listed = minute >= 25;
         KeyWindow {
@@ -176,17 +178,53 @@ fn a_time_that_has_passed_is_shown_as_such() {
     gap.union.missing = vec![Gap { start, end }];
     gap.union.interfaces[0].trouble = None;
     let mut screen = passed();
-    (screen.past, screen.now) = (Some((Look::Last(60), Box::new(gap))), end + jiff::SignedDuration::from_hours(40));
+    (screen.past, screen.now) = (Some((Look::Last(60), Box::new(gap.clone()))), later(end, 40 * 3600));
     let shown = text(&mut screen, (80, 24));
     for part in
-        ["20 s to 2026-11-20 07:50:20 UTC", "40 h ago", "NOT LIVE", "NOT KNOWN 20 s", "ALERT in this time: flood"]
+        ["1 min to 2026-11-20 07:50:20 UTC", "40 h ago", "NOT LIVE", "NOT KNOWN 20 s", "ALERT in this time: flood"]
     {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
+    assert!(!shown.contains("history begins"), "{shown}");
+    gap.union.missing = vec![Gap { start: earlier(start, 3580), end: start }];
+    gap.history.reaches_back_to.windows = Some(start);
+    for (look, now, parts) in [
+        (Look::Last(3600), later(end, 9), ["1 h to 07:50:20 UTC", "history begins 07:50:00 UTC"]),
+        (Look::Last(5), later(end, 86_400), ["20 s to 2026-11-20 07:50:20 UTC", "begins 2026-11-20 07:50:00 UTC"]),
+        (Look::WindowBefore(end), later(end, 9), ["07:50:00 – 07:50:20 UTC", "history begins 07:50:00 UTC"]),
+    ] {
+        (screen.past, screen.now) = (Some((look, Box::new(gap.clone()))), now);
+        let shown = text(&mut screen, (80, 24));
+        for part in parts.into_iter().chain(["coverage 98.7 %"]) {
+            assert!(shown.contains(part), "{part} is not in\n{shown}");
+        }
+        assert!(!shown.contains("NOT KNOWN"), "weir did not run yet:\n{shown}");
+    }
     press(&mut screen, "8");
-    assert!(text(&mut screen, (80, 24)).contains("these counts cannot be added up"));
+    let shown = text(&mut screen, (80, 24));
+    assert!(shown.contains("these counts cannot be added up") && !shown.contains("±  "), "{shown}");
     press(&mut screen, "t");
-    assert!(text(&mut screen, (80, 24)).contains("the last:  1 1m  2 5m  3 20m  4 1h  5 24h   0 now"));
+    assert!(text(&mut screen, (80, 24)).contains("the last:  1 = 1m  2 = 5m  3 = 20m  4 = 1h  5 = 24h   0 = now"));
+}
+
+#[test]
+fn a_message_is_never_cut_and_a_span_that_follows_now_is_read_in_silence() {
+    let mut screen = passed();
+    press(&mut screen, "<");
+    let asked = screen.awaited.unwrap();
+    assert!(text(&mut screen, (80, 24)).contains("asking the history"));
+    let why = "no window of this time is known: there are some from 2026-11-20T07:50:00Z to 2026-11-20T08:00:00Z";
+    screen.take(Update::Past(asked, Err(why.to_owned())));
+    for size in [(80, 24), (100, 30), (160, 50), (40, 10)] {
+        let shown = text(&mut screen, size);
+        let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.ends_with(why), "{shown}");
+    }
+    screen.past = Some((Look::Last(60), Box::new(past())));
+    screen.told = None;
+    screen.take(Update::Report(Box::new(golden())));
+    assert_eq!(screen.awaited, Some(Look::Last(60)));
+    assert!(!text(&mut screen, (80, 24)).contains("asking the history"));
 }
 
 /// At each size and in both orders: each row that is on the screen has the numbers of the union.
@@ -238,8 +276,50 @@ fn the_last_hour_of_a_row_says_where_it_is_not_in_the_list() {
     for part in ["no window is known", "not in the list then: at most 10.0 Mbit/s", "in the list in 40 of 60 windows"] {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
-    screen.take(Update::PastOfKey("src_ip=192.0.2.1".to_owned(), Err("no window has ended".to_owned())));
-    assert!(text(&mut screen, (80, 24)).contains("its last hour: no window has ended"));
+    screen.take(Update::PastOfKey("src_ip=192.0.2.1".to_owned(), Err(NO_WINDOW.to_owned())));
+    assert!(text(&mut screen, (80, 24)).contains(&format!("its last hour: {NO_WINDOW}")));
+}
+
+#[test]
+fn an_hour_has_no_more_parts_than_windows() {
+    for (windows, parts, size) in
+        [(0, 1, (80, 24)), (1, 1, (80, 24)), (2, 2, (80, 24)), (5, 3, (80, 24)), (5, 5, (80, 50))]
+    {
+        let mut hour = hour();
+        hour.windows.truncate(windows);
+        if let (Some(first), Some(last)) = (hour.windows.first(), hour.windows.last()) {
+            (hour.from, hour.to) = (first.start, last.end);
+        }
+        let mut screen = passed();
+        press(&mut screen, "\n");
+        screen.take(Update::PastOfKey("src_ip=192.0.2.1".to_owned(), Ok(Box::new(hour))));
+        let shown = text(&mut screen, size);
+        let found = shown.lines().filter(|line| line.contains(" – ")).count() - 1;
+        assert_eq!(found, parts, "{windows} windows:\n{shown}");
+        assert_eq!(shown.contains("no window is known"), windows == 0, "{shown}");
+    }
+}
+
+#[test]
+fn a_held_screen_says_so_also_when_the_capture_has_ended() {
+    for keys in ["", "<"] {
+        let mut screen = passed();
+        press(&mut screen, "⇲");
+        screen.take(Update::Ended("capture ended".to_owned()));
+        press(&mut screen, keys);
+        if !keys.is_empty() {
+            screen.take(Update::Past(screen.awaited.unwrap(), Ok(Box::new(past()))));
+        }
+        assert!(!text(&mut screen, (80, 24)).contains("HELD"));
+        press(&mut screen, " ");
+        let shown = text(&mut screen, (80, 24));
+        let title = shown.lines().next().unwrap();
+        assert!(title.contains("HELD") && (title.contains("capture ended") || keys == "<"), "{title}");
+        screen.report.as_mut().unwrap().observer.name = "router-with-a-long-name.example.net".to_owned();
+        let shown = text(&mut screen, (80, 24));
+        let title = shown.lines().next().unwrap();
+        assert!(title.starts_with("weir top  router-with") && title.contains("HELD"), "{title}");
+    }
 }
 
 #[test]
@@ -292,7 +372,7 @@ fn the_open_window_is_shown_and_named_once_it_is_a_second_old() {
     assert_eq!(screen.requests[0], Request::Key { key: "src_ip=192.0.2.1".to_owned(), is_open: true });
     assert!(text(&mut screen, (80, 24)).contains("in the lists of the open window so far"));
     press(&mut screen, "\x1b");
-    screen.now += jiff::SignedDuration::from_secs(9);
+    screen.now = later(screen.now, 9);
     assert!(text(&mut screen, (80, 24)).contains("08:00:10 – now  so far, 3 s, 9 s ago"));
     screen.take(Update::Report(Box::new(golden())));
     assert!(!text(&mut screen, (80, 24)).contains("so far"), "the report of that window has come");
@@ -341,6 +421,17 @@ fn control_characters_in_names_never_reach_the_terminal() {
         let obeyed = |letter: char| letter != '\n' && weir_system::text::visible(letter) != letter;
         assert!(!shown.contains(obeyed), "{shown:?}");
     }
+}
+
+#[test]
+fn a_screen_whose_weir_is_gone_is_not_live() {
+    let mut screen = busy();
+    let title = |screen: &mut Screen| text(screen, (80, 24)).lines().next().unwrap().to_owned();
+    assert!(title(&mut screen).ends_with("  live"));
+    screen.take(Update::Trouble("weir is not running".to_owned()));
+    assert!(title(&mut screen).ends_with("  NO ANSWER"));
+    screen.take(Update::Second(second(200, &[("eth0", 1, 1)])));
+    assert!(title(&mut screen).ends_with("  live"));
 }
 
 #[test]

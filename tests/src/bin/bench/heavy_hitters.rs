@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use anyhow::{Result, ensure};
 use weir_common::ledger::Tally;
-use weir_measure::heavy_hitters::{HeavyHitters, Held};
+use weir_measure::heavy_hitters::{HeavyHitters, KeyEstimate};
 use weir_sketch::{
     TopK,
     candidate_buckets::Packed,
@@ -35,8 +35,8 @@ fn hash_of(key: &Wide) -> u64 {
 trait Table {
     fn add(&mut self, hashes: &[u64], keys: &[Wide], tallies: &[Tally]);
     fn merge(&mut self, others: &[&Self]) -> Result<()>;
-    fn look_up(&self, hash: u64, key: &Wide) -> Held<Wide>;
-    fn keys(&self) -> Vec<Held<Wide>>;
+    fn look_up(&self, hash: u64, key: &Wide) -> KeyEstimate<Wide>;
+    fn keys(&self) -> Vec<KeyEstimate<Wide>>;
     fn bytes(&self) -> usize;
 }
 
@@ -48,12 +48,12 @@ impl Table for TopK<Wide, Tally> {
     fn merge(&mut self, others: &[&Self]) -> Result<()> {
         others.iter().try_for_each(|other| Ok(Self::merge(self, other)?))
     }
-    fn look_up(&self, hash: u64, key: &Wide) -> Held<Wide> {
+    fn look_up(&self, hash: u64, key: &Wide) -> KeyEstimate<Wide> {
         let bounds = self.bounds(hash, key);
-        Held { key: *key, value: bounds.upper, lower: bounds.lower, upper: bounds.upper }
+        KeyEstimate { key: *key, value: bounds.upper, lower: bounds.lower, upper: bounds.upper }
     }
-    fn keys(&self) -> Vec<Held<Wide>> {
-        let held = |held: weir_sketch::Candidate<Wide, Tally>| Held {
+    fn keys(&self) -> Vec<KeyEstimate<Wide>> {
+        let held = |held: weir_sketch::Candidate<Wide, Tally>| KeyEstimate {
             key: held.key,
             value: held.value(),
             lower: held.lower(),
@@ -74,10 +74,10 @@ impl Table for HeavyHitters<Wide> {
     fn merge(&mut self, others: &[&Self]) -> Result<()> {
         Ok(self.merge_all(others, hash_of, &mut ())?)
     }
-    fn look_up(&self, hash: u64, key: &Wide) -> Held<Wide> {
+    fn look_up(&self, hash: u64, key: &Wide) -> KeyEstimate<Wide> {
         Self::look_up(self, hash, key)
     }
-    fn keys(&self) -> Vec<Held<Wide>> {
+    fn keys(&self) -> Vec<KeyEstimate<Wide>> {
         self.iter().collect()
     }
     fn bytes(&self) -> usize {
@@ -153,7 +153,7 @@ fn row<T: Table>(name: &str, shards: usize, empty: impl Fn() -> T) -> Result<[St
     };
     let mut excesses = Vec::new();
     for (flow, truth) in &truths {
-        let Held { lower, upper, .. } = table.look_up(hash.words(wide(*flow)), &wide(*flow));
+        let KeyEstimate { lower, upper, .. } = table.look_up(hash.words(wide(*flow)), &wide(*flow));
         ensure!(
             lower.bytes <= *truth && *truth <= upper.bytes,
             "{name}: flow {flow} has {truth}: {lower:?} to {upper:?}"

@@ -14,7 +14,7 @@ use weir_config::{
 };
 use weir_measure::{
     columns::{Item, TOGETHER, Transposed},
-    heavy_hitters::Held,
+    heavy_hitters::KeyEstimate,
     question::{Views, sketch::ViewSketch},
     shard::Shard,
     unique::Unique,
@@ -283,7 +283,7 @@ fn check(shard: &mut Shard, seen: &Seen, records: &[Record]) -> Result<()> {
     let by = &shard.plan().questions[0].by;
     let key = by.key(&records[0], Side::Src, shard.plan().facts());
     let known = shard.views[0].look_up(by, &KeyedHash::new(KEY), &key);
-    let Held { lower, upper, .. } = known.context("flows have bytes")?;
+    let KeyEstimate { lower, upper, .. } = known.context("flows have bytes")?;
     let holds = |lower, truth, upper| lower <= truth && truth <= upper;
     ensure!(
         holds(lower.bytes, truth.bytes, upper.bytes) && holds(lower.packets, truth.packets, upper.packets),

@@ -65,6 +65,11 @@ impl Addresses {
         }
     }
 
+    /// The variant with this name; `None` if this version of weir does not know it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|addresses| addresses.name() == name)
+    }
+
     /// How many bits of an address of this IP version may be disclosed.
     pub const fn bits(self, like: IpAddr) -> u8 {
         match (self, like) {

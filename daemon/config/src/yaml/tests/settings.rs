@@ -509,3 +509,23 @@ fn tunnels_have_their_configured_ports() {
         assert!(mistakes.contains(message), "{wrong}: {mistakes}");
     }
 }
+
+#[test]
+fn each_setting_has_a_name_with_dots() {
+    let text =
+        "sinks: [{type: stdout}]\nstandard_views: [sources, flows]\nhistory: off\nviews: [{name: x, by: [src_ip]}]";
+    let settings = Config::parse(text, "a test").unwrap().settings();
+    for (name, value) in [
+        ("report.top", "10"),
+        ("estimates.top_error", "0.0005"),
+        ("sinks[0].queue", "16"),
+        ("standard_views", "sources"),
+        ("standard_views", "flows"),
+        ("history", "off"),
+        ("views.x.error", "0.0005"),
+        ("views.x.by", "src_ip"),
+        ("memory", "null"),
+    ] {
+        assert!(settings.contains(&(name.to_owned(), value.to_owned())), "{name}: {value} is not in {settings:#?}");
+    }
+}

@@ -114,6 +114,14 @@ fn an_otlp_sink_has_the_settings_of_an_http_sink() {
 }
 
 #[test]
+fn how_much_of_addresses_is_shown_has_one_name() {
+    for addresses in Addresses::ALL {
+        assert_eq!(Addresses::from_name(addresses.name()), Some(addresses));
+    }
+    assert_eq!((Addresses::from_name("FULL"), Addresses::from_name("hashed")), (None, None));
+}
+
+#[test]
 fn a_sink_can_only_get_less_of_addresses_than_the_global_limit() {
     let sinks =
         "sinks: [{type: stdout, addresses: full}, {type: file, path: a}, {type: file, path: b, addresses: none}]";
