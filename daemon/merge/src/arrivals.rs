@@ -1,6 +1,6 @@
 //! Which reports arrived, and which did not: duplicates, gaps, tombstones, and reports that are late.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use weir_report::Reason;
@@ -17,6 +17,17 @@ const RANGES_SHOWN: usize = 5;
 #[derive(Debug, Default)]
 pub struct Arrivals(BTreeMap<String, Observer>);
 
+/// What observers are called in answers.
+#[derive(Debug)]
+pub struct Labels(HashMap<String, String>);
+
+impl Labels {
+    /// What this observer is called: if nothing came from it, its identity.
+    pub fn of(&self, id: &str) -> String {
+        self.0.get(id).cloned().unwrap_or_else(|| id.to_owned())
+    }
+}
+
 /// Those of one.
 #[derive(Debug, Default)]
 struct Observer {
@@ -24,7 +35,8 @@ struct Observer {
     runs: BTreeMap<String, Run>,
     duplicates: u64,
     late: u64,
-    /// The start of its latest window.
+    /// The starts of its first and of its latest window.
+    earliest: Option<Timestamp>,
     latest: Option<Timestamp>,
 }
 
@@ -34,6 +46,8 @@ struct Run {
     arrived: Numbers,
     /// A later run names the last report of this one.
     until: u64,
+    /// When the window of the report that names it began.
+    named_at: Option<Timestamp>,
     tombstones: Vec<(u64, u64, Reason)>,
 }
 
@@ -57,15 +71,16 @@ impl Numbers {
         true
     }
 
-    /// The ranges between them, and up to `until`.
-    fn gaps(&self, until: u64) -> Vec<(u64, u64)> {
+    /// The ranges of other numbers, from `from` to `until`.
+    fn gaps(&self, from: u64, until: u64) -> Vec<(u64, u64)> {
         let mut gaps = Vec::new();
-        let mut after: Option<u64> = None;
+        // The first number that was not looked at; `None` after the largest one.
+        let mut next = Some(from);
         for (first, last) in &self.0 {
-            gaps.extend(after.map(|after| (after + 1, first - 1)));
-            after = Some(*last);
+            gaps.extend(next.filter(|next| next < first).map(|next| (next, *first - 1)));
+            next = last.checked_add(1).and_then(|after| next.map(|next| next.max(after)));
         }
-        gaps.extend(after.filter(|after| *after < until).map(|after| (after + 1, until)));
+        gaps.extend(next.filter(|next| *next <= until).map(|next| (next, until)));
         gaps
     }
 }
@@ -84,7 +99,9 @@ impl Arrivals {
             // The reports of that run may be in a later file.
             let run = observer.runs.entry(boot_id.clone()).or_default();
             run.until = run.until.max(*seq);
+            run.named_at = run.named_at.max(Some(report.start));
         }
+        observer.earliest = Some(observer.earliest.map_or(report.start, |earliest| earliest.min(report.start)));
         observer.late += u64::from(observer.latest.is_some_and(|latest| report.start < latest));
         observer.latest = observer.latest.max(Some(report.start));
         true
@@ -97,29 +114,35 @@ impl Arrivals {
         observer.runs.entry(sender.boot_id).or_default().tombstones.push((first, last, reason));
     }
 
-    /// The name of an observer.
-    pub fn name(&self, id: &str) -> String {
-        self.0.get(id).map(|observer| observer.name.clone()).filter(|name| !name.is_empty()).unwrap_or(id.to_owned())
-    }
-
-    /// The name of an observer, with its identity if another observer has the same name.
-    pub fn label(&self, id: &str) -> String {
-        let name = self.name(id);
-        let is_shared = self.0.keys().any(|other| other != id && self.name(other) == name);
-        if is_shared { format!("{name} ({id})") } else { name }
+    /// What each observer is called: its name, with its identity if another observer has the same name.
+    pub fn labels(&self) -> Labels {
+        let name = |(id, observer): (&String, &Observer)| match &*observer.name {
+            "" => id.clone(),
+            name => name.to_owned(),
+        };
+        let mut uses: HashMap<String, u32> = HashMap::new();
+        for observer in &self.0 {
+            *uses.entry(name(observer)).or_default() += 1;
+        }
+        let label = |observer: (&String, &Observer)| {
+            let (id, name) = (observer.0.clone(), name(observer));
+            let label = if uses[&name] > 1 { format!("{name} ({id})") } else { name };
+            (id, label)
+        };
+        Labels(self.0.iter().map(label).collect())
     }
 
     /// What did not arrive as it was sent.
-    pub fn defects(&self) -> Vec<Defect> {
+    pub fn defects(&self, labels: &Labels) -> Vec<Defect> {
         let mut all = Vec::new();
         for (id, observer) in &self.0 {
             let defect =
-                |what, reports, detail| Defect { what, observer: id.clone(), name: self.name(id), reports, detail };
-            let (mut missing, mut ranges) = (0, Vec::new());
+                |what, reports, detail| Defect { what, observer: id.clone(), name: labels.of(id), reports, detail };
+            let (mut missing, mut ranges) = (0_u64, Vec::new());
             let mut explained: BTreeMap<Reason, u64> = BTreeMap::new();
             for (boot_id, run) in &observer.runs {
-                for (first, last) in run.missing(&mut explained) {
-                    missing += last - first + 1;
+                for (first, last) in run.missing(observer.earliest, &mut explained) {
+                    missing = missing.saturating_add(count(first, last));
                     ranges.push(format!("{boot_id}/{first}-{last}"));
                 }
             }
@@ -145,12 +168,17 @@ impl Arrivals {
 
 impl Run {
     /// The ranges that are missing without an explanation. Those with one are added to `explained`.
-    fn missing(&self, explained: &mut BTreeMap<Reason, u64>) -> Vec<(u64, u64)> {
+    ///
+    /// `earliest` is the start of the first window of this observer.
+    fn missing(&self, earliest: Option<Timestamp>, explained: &mut BTreeMap<Reason, u64>) -> Vec<(u64, u64)> {
         let last = self.tombstones.iter().map(|(_, last, _)| *last).max().unwrap_or(0);
-        let mut rest = self.arrived.gaps(self.until.max(last));
-        if self.arrived.0.is_empty() {
-            rest = self.tombstones.iter().map(|(first, last, _)| (*first, *last)).collect();
-        }
+        let tombstones = self.tombstones.iter().map(|(first, ..)| *first);
+        let known = self.arrived.0.keys().next().copied().into_iter().chain(tombstones).min();
+        // If nothing of a run between two others came, only its last report is known. A run before all others may be in
+        // files that are not merged now.
+        let is_between = self.named_at.zip(earliest).is_some_and(|(named_at, earliest)| earliest < named_at);
+        let Some(first) = known.or_else(|| is_between.then_some(self.until)) else { return Vec::new() };
+        let mut rest = self.arrived.gaps(first, self.until.max(last));
         for (first, last, reason) in &self.tombstones {
             let mut outside = Vec::new();
             for (from, to) in rest {
@@ -159,7 +187,8 @@ impl Run {
                     outside.push((from, to));
                     continue;
                 }
-                *explained.entry(*reason).or_default() += until - inner + 1;
+                let sum = explained.entry(*reason).or_default();
+                *sum = sum.saturating_add(count(inner, until));
                 outside.extend((from < inner).then(|| (from, inner - 1)));
                 outside.extend((until < to).then(|| (until + 1, to)));
             }
@@ -167,6 +196,11 @@ impl Run {
         }
         rest
     }
+}
+
+/// How many numbers a range has.
+const fn count(first: u64, last: u64) -> u64 {
+    (last - first).saturating_add(1)
 }
 
 #[cfg(test)]
@@ -193,7 +227,11 @@ mod tests {
     }
 
     fn shown(arrivals: &Arrivals) -> Vec<(What, u64, String)> {
-        arrivals.defects().into_iter().map(|defect| (defect.what, defect.reports, defect.detail)).collect()
+        arrivals
+            .defects(&arrivals.labels())
+            .into_iter()
+            .map(|defect| (defect.what, defect.reports, defect.detail))
+            .collect()
     }
 
     #[test]
@@ -214,8 +252,7 @@ mod tests {
                 (What::Late, 1, "counted where they belong".to_owned()),
             ]
         );
-        assert_eq!(arrivals.name("7f"), "edge-1");
-        assert_eq!(arrivals.name("80"), "80");
+        assert_eq!(["7f", "80"].map(|id| arrivals.labels().of(id)), ["edge-1", "80"]);
     }
 
     #[test]
@@ -231,6 +268,11 @@ mod tests {
         let mut alone = Arrivals::default();
         alone.add(&reports[1]);
         assert_eq!(shown(&alone), [], "the run before is in no file");
+        alone.add_tombstone(Tombstone { sender: sender("c", 0), first: 2, last: 3, reason: Reason::SpoolFull });
+        assert_eq!(shown(&alone), [(What::Tombstone, 2, "spool_full".to_owned())], "before the first that came");
+        alone.add(&report("e", 9, Some(("d", 7))));
+        let between = (What::Gap, 1, "d/7-7".to_owned());
+        assert_eq!(shown(&alone)[0], between, "nothing came of a run between two others");
     }
 
     #[test]
@@ -243,7 +285,7 @@ mod tests {
         for (id, name) in [("1", "edge"), ("2", "edge"), ("3", "core")] {
             arrivals.add(&named(id, name));
         }
-        assert_eq!(["1", "2", "3"].map(|id| arrivals.label(id)), ["edge (1)", "edge (2)", "core"]);
+        assert_eq!(["1", "2", "3"].map(|id| arrivals.labels().of(id)), ["edge (1)", "edge (2)", "core"]);
     }
 
     #[test]
@@ -253,7 +295,7 @@ mod tests {
             assert!(numbers.insert(number) && !numbers.insert(number));
         }
         assert_eq!(numbers.0, [(0, 0), (3, 5), (8, 9), (u64::MAX, u64::MAX)].into());
-        assert_eq!(numbers.gaps(0), [(1, 2), (6, 7), (10, u64::MAX - 1)]);
-        assert_eq!(Numbers([(1, 4)].into()).gaps(6), [(5, 6)]);
+        assert_eq!(numbers.gaps(0, 0), [(1, 2), (6, 7), (10, u64::MAX - 1)]);
+        assert_eq!(Numbers([(3, 4)].into()).gaps(2, 6), [(2, 2), (5, 6)]);
     }
 }

@@ -102,6 +102,7 @@ pub struct Inputs {
     open: Option<Open>,
     size: Option<u64>,
     read: Arc<AtomicU64>,
+    incomplete: Vec<InputError>,
 }
 
 /// An input that is being read.
@@ -139,7 +140,7 @@ impl Inputs {
     pub fn new(files: Vec<PathBuf>) -> Self {
         let size = |file: &PathBuf| std::fs::metadata(file).ok().filter(|file| file.is_file()).map(|file| file.len());
         let size = files.iter().map(size).sum();
-        Self { files: files.into_iter(), open: None, size, read: Arc::default() }
+        Self { files: files.into_iter(), open: None, size, read: Arc::default(), incomplete: Vec::new() }
     }
 
     /// The bytes of all inputs, if they are all files.
@@ -150,6 +151,11 @@ impl Inputs {
     /// The bytes that were read so far.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
+    }
+
+    /// The inputs that ended too early.
+    pub fn incomplete(self) -> Vec<InputError> {
+        self.incomplete
     }
 
     /// Reads some lines, at most `count`. Returns whether there may be more.
@@ -166,9 +172,18 @@ impl Inputs {
                 continue;
             };
             let before = batch.lines.len();
-            open.read(&mut batch, &self.read)?;
-            if batch.lines.len() == before {
-                self.open = None;
+            match open.read(&mut batch, &self.read) {
+                // What could be read of it counts.
+                Err(error @ InputError::Incomplete { .. }) => {
+                    self.incomplete.push(error);
+                    self.open = None;
+                }
+                read => {
+                    read?;
+                    if batch.lines.len() == before {
+                        self.open = None;
+                    }
+                }
             }
         }
         Ok(true)
@@ -248,7 +263,7 @@ fn read_lines(
             return Ok(());
         }
         *number += 1;
-        if read as u64 > LINE_MAX {
+        if line.trim_ascii_end().len() as u64 > LINE_MAX {
             return Err(InputError::LineTooLong { path: path.to_path_buf(), line: *number });
         }
         // What is no UTF-8 is no report, and is named as that.
@@ -349,9 +364,18 @@ mod tests {
         let mut cut = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         cut.write_all(text).unwrap();
         let cut = cut.finish().unwrap();
-        let cut = all(vec![file("cut", &cut[..cut.len() - 9])]).unwrap_err().to_string();
         let cut_zstd = zstd::encode_all(&text[..], 1).unwrap();
-        let cut_zstd = all(vec![file("cut.zst", &cut_zstd[..cut_zstd.len() - 2])]).unwrap_err().to_string();
+        let cut = vec![
+            file("cut", &cut[..cut.len() - 9]),
+            file("cut.zst", &cut_zstd[..cut_zstd.len() - 2]),
+            files[0].clone(),
+        ];
+        let (mut inputs, mut lines) = (Inputs::new(cut), Vec::new());
+        while inputs.read(&mut lines, 100).unwrap() {}
+        assert_eq!(lines[lines.len() - 3..].iter().map(|line| &*line.text).collect::<Vec<_>>(), once);
+        let [cut, cut_zstd] = &inputs.incomplete().iter().map(InputError::to_string).collect::<Vec<_>>()[..] else {
+            panic!()
+        };
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(cut.contains("cut is incomplete") && cut_zstd.contains("cut.zst is incomplete"), "{cut}, {cut_zstd}");
         assert!(missing.contains("missing: No such file"), "{missing}");

@@ -23,7 +23,7 @@ mod progress;
 mod tables;
 
 pub use self::{
-    answer::Answer,
+    answer::{Answer, What},
     input::{InputError, Inputs},
     merger::{By, Merger, Settings, TooMany},
     tables::write_tables,
@@ -64,6 +64,9 @@ pub fn merge(files: &[PathBuf], settings: Settings, is_shown: bool) -> Result<An
             progress.update(inputs.bytes_read(), merger.reports());
         }
         if !has_more {
+            for error in inputs.incomplete() {
+                merger.is_unreadable(error.to_string());
+            }
             return Ok(merger.finish());
         }
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Parser;
-use weir_merge::{By, MergeError, Settings, cli::Cli, write_tables};
+use weir_merge::{By, MergeError, Settings, What, cli::Cli, write_tables};
 use weir_report::Style;
 use weir_system::{exit::Exit, log::say};
 
@@ -38,6 +38,7 @@ fn run(cli: &Cli) -> Exit {
             say(format_args!("weir-merge: there is no report in {}", cli.inputs()));
             Exit::Broken
         }
+        Ok(()) if answer.defects.iter().any(|defect| defect.what == What::Unreadable) => Exit::Broken,
         Ok(()) => Exit::Done,
         // The reader of the output, such as `head`, wants no more.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,

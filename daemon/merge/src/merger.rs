@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::{
     answer::{Answer, Defect, SCHEMA, What, WindowAnswer},
-    arrivals::Arrivals,
+    arrivals::{Arrivals, Labels},
     group::{Group, Kind, Router},
     line::{Parsed, Report, Unpacked},
 };
@@ -110,11 +110,16 @@ impl Merger {
                 Ok(())
             }
             Parsed::Unreadable(why) => {
-                self.unreadable += 1;
-                self.why.get_or_insert(why);
+                self.is_unreadable(why);
                 Ok(())
             }
         }
+    }
+
+    /// Something could not be read, for this reason.
+    pub fn is_unreadable(&mut self, why: String) {
+        self.unreadable += 1;
+        self.why.get_or_insert(why);
     }
 
     fn report(&mut self, mut report: Report) -> Result<(), TooMany> {
@@ -204,8 +209,9 @@ impl Merger {
     pub fn finish(self) -> Answer {
         let fleet = self.of_fleet();
         let of_fleet = |name: &str, kind: Kind| fleet.get(&(name, kind.day, kind.lg_k == 0)) == Some(&kind);
+        let labels = self.arrivals.labels();
         let label = |of: &String| match self.settings.by {
-            By::Router => self.arrivals.label(of),
+            By::Router => labels.of(of),
             By::All | By::Site => of.clone(),
         };
         let mut windows: Vec<(i128, WindowAnswer)> = Vec::new();
@@ -214,15 +220,15 @@ impl Merger {
         }
         windows.sort_by(|(one, first), (other, second)| (one, &first.of).cmp(&(other, &second.of)));
         let windows = windows.into_iter().map(|(_, window)| window).collect();
-        let mut defects = self.arrivals.defects();
-        defects.extend(self.foreign(&fleet));
+        let mut defects = self.arrivals.defects(&labels);
+        defects.extend(self.foreign(&fleet, &labels));
         defects.extend(self.spanning.iter().map(|(router, reports)| Defect {
             detail: "counted in the window in which they begin".to_owned(),
-            ..self.defect(What::SpansWindows, *router, *reports)
+            ..self.defect(&labels, What::SpansWindows, *router, *reports)
         }));
         defects.extend(self.refused.iter().map(|((what, router, detail), reports)| Defect {
             detail: detail.clone(),
-            ..self.defect(*what, *router, *reports)
+            ..self.defect(&labels, *what, *router, *reports)
         }));
         if let Some(why) = self.why {
             let (observer, name) = Default::default();
@@ -239,13 +245,13 @@ impl Merger {
         }
     }
 
-    fn defect(&self, what: What, router: Router, reports: u64) -> Defect {
+    fn defect(&self, labels: &Labels, what: What, router: Router, reports: u64) -> Defect {
         let observer = self.ids[router as usize].clone();
-        Defect { what, name: self.arrivals.name(&observer), observer, reports, detail: String::new() }
+        Defect { what, name: labels.of(&observer), observer, reports, detail: String::new() }
     }
 
     /// The routers whose sketches are not those of the fleet, each once for each kind of key.
-    fn foreign(&self, fleet: &BTreeMap<(&str, i64, bool), Kind>) -> Vec<Defect> {
+    fn foreign(&self, fleet: &BTreeMap<(&str, i64, bool), Kind>, labels: &Labels) -> Vec<Defect> {
         let mut all: BTreeMap<(What, Router, String), (BTreeSet<&str>, u64)> = BTreeMap::new();
         for ((name, kind), routers) in &self.kinds {
             let Some(usual) = fleet.get(&(&**name, kind.day, kind.lg_k == 0)).filter(|usual| *usual != kind) else {
@@ -265,7 +271,7 @@ impl Merger {
         }
         let defect = |((what, router, detail), (names, reports)): ((What, Router, String), (BTreeSet<&str>, u64))| {
             let names: Vec<&str> = names.into_iter().collect();
-            Defect { detail: format!("{detail}: {}", names.join(", ")), ..self.defect(what, router, reports) }
+            Defect { detail: format!("{detail}: {}", names.join(", ")), ..self.defect(labels, what, router, reports) }
         };
         all.into_iter().map(defect).collect()
     }

@@ -69,8 +69,8 @@ impl Row {
     fn upper(&self, cells: &[Tally]) -> Tally {
         let [packets, bytes] = METRICS.map(|metric| {
             let beyond = self.beyond[metric as usize];
-            let sum = u64::try_from(i128::from(metric.of(cells[self.cell])) + beyond).unwrap_or(0);
-            sum.max(metric.of(self.lower))
+            let sum = i128::from(metric.of(cells[self.cell])).saturating_add(beyond).max(0);
+            u64::try_from(sum).unwrap_or(u64::MAX).max(metric.of(self.lower))
         });
         Tally::new(packets, bytes)
     }
