@@ -1,5 +1,5 @@
-//! Batches for the sketches of frequency. The work for each key is part of the sketch; the loops over many keys are
-//! here.
+//! Batches for the sketches that estimate frequencies. The work for each key is part of the sketch; the loops over
+//! many keys are here.
 //!
 //! ```text
 //! if the counters fit into the core's own cache:
@@ -52,8 +52,8 @@ pub fn block_in_lanes<B>(blocks: &[B], hash: u64) -> Option<&B> {
     Some(&blocks[(scale_in_lanes(hash, blocks.len()) as usize).min(last)])
 }
 
-/// Calls `touch` with the place of each key of a batch and the value for it. If the counters are far away, it also
-/// calls `ask` with that place, some keys earlier.
+/// Calls `touch` with the place of each key of a batch and the value for it. If the counters are not in the core's
+/// cache, it also calls `ask` with that place, some keys earlier.
 ///
 /// Waiting for memory takes so long that finding places twice costs nothing.
 #[inline(always)]
@@ -104,8 +104,8 @@ pub fn estimate_each<T, W, const N: usize>(
 
 /// Counters that can be read in lanes: an estimate takes loads and arithmetic, but no branches.
 ///
-/// The compiler decides whether it uses gathers. If it uses none, the answers are the same, but take longer than one by
-/// one; the benchmark shows this.
+/// The compiler decides whether it uses gathers. If it uses none, the answers are the same, but a batch is slower than
+/// single estimates; the benchmark shows this.
 pub trait Lanes {
     /// The type of an estimate.
     type Weight: Weight;

@@ -1,13 +1,13 @@
-//! Blocked count-min: how much did this key have? All counters of a key are in one or two cache lines.
+//! Blocked count-min: what is the total weight of this key? All counters of a key are in one or two cache lines.
 //!
 //! It is a [`CountMin`](super::CountMin) in which all cells of a key are in one block of 16: two in one half, and one
 //! in the other. With 32-bit counters a block is one cache line; with 64-bit counters it is two adjacent ones.
-//! Count-min with four rows waits for four lines in four pages; this sketch waits for one page, and for one or two
-//! lines.
+//! Count-min with four rows reads four cache lines, each in another memory page. This sketch reads one or two cache
+//! lines of one page.
 //!
 //! **Errors**: only upwards, by about as much as a count-min of four rows in the same memory. Keys of one block collide
-//! again and again, which costs accuracy. But each cell is used less, because a key has three cells instead of four,
-//! which gains as much. The mean excess with 1 MiB of 32-bit counters, compared with that of count-min:
+//! again and again, which costs accuracy. But a key has three cells instead of four, so fewer keys share a cell. This
+//! gains as much accuracy. The mean excess with 1 MiB of 32-bit counters, compared with that of count-min:
 //!
 //! | 10 million additions | plain | conservative |
 //! |---|---|---|

@@ -54,7 +54,7 @@ pub struct Summary {
 
 impl Summary {
     /// Merges a window's shards, which have the sketches of `plan`, and leaves the result in the first of them. It does
-    /// not matter which worker was ready first: the shards are brought into an order of their own.
+    /// not matter which worker was ready first: the shards are sorted first.
     ///
     /// The bounds of all rows of a view hold with the probability `confidence`. So do those of each distinct count, and
     /// those of new flows.
@@ -119,7 +119,7 @@ impl Summary {
         self.ledgers.iter().map(|ledger| ledger.counters.seen).sum()
     }
 
-    /// Every packet seen, counted once: without those that another interface feeds.
+    /// Every packet seen, counted once: without packets that another interface has already counted.
     pub fn fed(&self) -> Tally {
         self.ledgers.iter().map(Ledger::fed).sum()
     }

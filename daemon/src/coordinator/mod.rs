@@ -459,7 +459,7 @@ fn warn_of_length(length: Duration, interval: Duration, has_alerts: bool) {
             seconds = length.as_secs_f64(),
             interval_s = interval.as_secs_f64(),
             "weir was delayed, and this window is longer than the interval{}",
-            if has_alerts { ": no alert begins or ends with it" } else { "" }
+            if has_alerts { ": this window neither raises nor ends an alert" } else { "" }
         );
     }
 }

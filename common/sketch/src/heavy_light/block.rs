@@ -4,7 +4,7 @@ use core::{cmp::Reverse, hint::select_unpredictable};
 
 use crate::Weight;
 
-/// Large keys per block.
+/// Ways per block: a way is the place of one large key.
 pub const WAYS: usize = 4;
 /// Light cells per block. With 32-bit counters and 16-bit cells, the block fills two cache lines.
 pub const CELLS: usize = 46;
@@ -44,8 +44,8 @@ impl<W: Weight> Block<W> {
         }
     }
 
-    /// Adds to a key that has no way. The weight goes to its light cell. If the key has outgrown the smallest large
-    /// key, it takes that key's way instead.
+    /// Adds to a key that is not one of the large keys. The weight goes to its light cell. If the key has outgrown the
+    /// smallest large key, it takes that key's way instead.
     #[inline(always)]
     fn add_outside(&mut self, fingerprint: u32, weight: W) -> W {
         let upper = self.outside(fingerprint).saturating_add(weight);

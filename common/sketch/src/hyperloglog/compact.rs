@@ -3,8 +3,8 @@
 //! It keeps a list with a token of 32 bits for each hash, as long as the list takes at most half the memory of the
 //! registers. Then it switches to registers.
 //!
-//! **Errors**: as a list, it errs only if keys have equal tokens: one pair of keys in 200 million. After that, its
-//! registers and its errors are those of [`HyperLogLog`]. Being small at first loses nothing.
+//! **Errors**: while it is a list, it errs only if two keys have the same token. This happens to one pair in 200
+//! million. After that, its registers and its errors are those of [`HyperLogLog`]. The list loses no accuracy.
 //!
 //! **Cost**: 6 to 12 bytes per key at first (seldom 24, and at least 64 in all), and at most the memory of the
 //! registers. An insertion into the list usually touches one cache line. Unlike most sketches here, it allocates while

@@ -3,8 +3,8 @@
 //!
 //! `pnet` binds the socket to its interface, but does not read it. Its receiver needs a system call per packet, does
 //! not report the direction, loses the VLAN tag that the kernel removed, truncates long packets silently, and does not
-//! report dropped packets. A ring provides all of that, for hundreds of packets at a time. Its size needs no
-//! `CAP_NET_ADMIN`; that of a socket's receive buffer does.
+//! report dropped packets. A ring has none of these defects, and gives weir hundreds of packets at a time. Its size
+//! needs no `CAP_NET_ADMIN`; that of a socket's receive buffer does.
 //!
 //! The kernel counts a packet and assigns its place in the ring under one lock. So when weir reads the socket's
 //! statistics, it knows exactly how many of the earlier packets are still in the ring. The kernel counts drops after it

@@ -50,8 +50,8 @@ use crate::spool::Item;
 /// records take less.
 pub const ENTRY_MESSAGES_BYTES: u64 = 8 << 10;
 
-/// The largest answer of a Kafka broker that is read, in bytes. One has all topics that weir's user may see: this is
-/// enough for some 20,000 partitions.
+/// The largest answer of a Kafka broker that is read, in bytes. An answer lists all topics that weir's user may see:
+/// this is enough for some 20,000 partitions.
 pub const KAFKA_ANSWER_BYTES: u64 = 1 << 20;
 
 /// A destination of reports.
@@ -90,7 +90,7 @@ pub enum DeliveryError {
         /// How long the sink asks weir to wait.
         after: Option<Duration>,
     },
-    /// The sink does not accept these reports together. A report that is refused alone is given up once another one is
+    /// The sink refused this batch. A report that is refused alone is given up once another one is
     /// accepted. If the sink refuses every report, the fault is elsewhere, and all of them wait.
     #[error("{0}")]
     Refused(String),

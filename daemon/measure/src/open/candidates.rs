@@ -27,7 +27,7 @@ pub fn rows_of_each(question: &Question, tables: usize) -> usize {
     question.view.top.min((question.rows_max.min(ROWS_MAX) / tables.max(1)).max(1))
 }
 
-/// The largest keys of each question, without their numbers, which may change before the second step.
+/// The largest keys of each question, without their numbers, which may change before they are read.
 pub fn candidates(shard: &Shard) -> KeysByQuestion {
     let questions = shard.plan().questions.iter().enumerate();
     questions.map(|(nth, question)| of_question(question, &shard.views[question.sketch(nth)])).collect()
