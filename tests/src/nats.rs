@@ -8,6 +8,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
 
@@ -147,13 +148,26 @@ impl Drop for Server {
     }
 }
 
-/// An address of loopback on which no process listens.
+/// An address of loopback on which no process listens, another one in each call. Its port is not one of those that
+/// Linux gives to connections, so no other test takes it before a server listens there.
 ///
 /// # Errors
 ///
 /// There is none.
 pub fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+    const FIRST: u16 = 20_000;
+    const PORTS: u16 = 12_000;
+    static CALLS: AtomicU16 = AtomicU16::new(0);
+    // Test programs that run at the same time begin at different ports.
+    let begin = (std::process::id() % u32::from(PORTS)) as u16;
+    for _ in 0..PORTS {
+        let nth = CALLS.fetch_add(1, Ordering::Relaxed) % PORTS;
+        let address = (Ipv4Addr::LOCALHOST, FIRST + (begin + nth) % PORTS);
+        if let Ok(listener) = TcpListener::bind(address) {
+            return Ok(listener.local_addr()?);
+        }
+    }
+    bail!("no port from {FIRST} on is free")
 }
 
 /// A conversation with a server.
