@@ -223,7 +223,9 @@ fn swap(mode: &str, at_once: bool) -> Result<()> {
     for one in reports.iter().filter_map(|report| report["interfaces"].as_array()).flatten() {
         let index = one["index"].as_u64().with_context(|| format!("{one}\n{log}"))?;
         *seen.entry(index).or_insert(0) += tally(&one["ledger"]["seen"])?.packets;
-        told.extend(one["earlier_name"].as_str().zip(one["name"].as_str()).map(|names| (index, names)));
+        // A window that ends between two steps of the swap has two interfaces of one name; the second is "port1 (2)".
+        let name = one["name"].as_str().map(|name| name.trim_end_matches(" (2)"));
+        told.extend(one["earlier_name"].as_str().zip(name).map(|names| (index, names)));
         ensure!(one["blind_seconds"].is_null(), "{one}\n{log}");
     }
     let seen: Vec<_> = seen.into_iter().collect();
