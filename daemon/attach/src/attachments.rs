@@ -96,6 +96,8 @@ pub struct Attachments<'a> {
     /// Whether TCX may be chosen.
     pub(super) budget: TcxBudget,
     pub(super) has_many: bool,
+    /// Whether that has been logged. Interfaces may come and go in hundreds, each a reason to log it again.
+    pub(super) has_logged_many: bool,
     /// Since when some interfaces have been waiting, and whether that was logged.
     wait_since: Option<Duration>,
     pub(super) said_to_wait: bool,
@@ -161,6 +163,7 @@ impl<'a> Attachments<'a> {
             counting: Lasting::new("read the interfaces' own counts"),
             budget: TcxBudget::new(clock::now().monotonic),
             has_many: false,
+            has_logged_many: false,
             wait_since: None,
             said_to_wait: false,
             said_to_be_held_up: false,

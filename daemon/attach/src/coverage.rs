@@ -127,8 +127,8 @@ pub struct Compared {
 #[derive(Debug, Default)]
 pub struct Coverage {
     reading: Option<Reading>,
-    /// The reading before the last one and the length of the window between the two; `None` if packets missing between
-    /// the two must not be counted again.
+    /// The reading with which the last one was compared, and the time between the two; `None` if packets missing between
+    /// them must not be counted again.
     before: Option<(Reading, Duration)>,
     /// How much longer the compared time is than the window that ends.
     longer: Duration,
@@ -295,8 +295,8 @@ impl Coverage {
             self.begin(now);
             return Compared::default();
         };
-        self.before = std::mem::replace(&mut self.reading, now).map(|before| (before, length));
         let length = length + std::mem::take(&mut self.longer);
+        self.before = std::mem::replace(&mut self.reading, now).map(|before| (before, length));
         let ([own, ..], [seen, ..]) = (passed.own, passed.seen);
         self.own += own.packets;
         self.seen += seen.all.packets;

@@ -199,7 +199,8 @@ impl Attachments<'_> {
         let missing: Vec<_> = missing.into_iter().map(|wanted| (wanted, urgency(wanted))).collect();
         let new = missing.iter().filter(|(_, urgency)| *urgency < Urgency::Refused).count();
         let has_many = !self.budget.allows(clock::now().monotonic, self.at_tc(), new);
-        if has_many && new > 0 && !self.has_many {
+        if has_many && new > 0 && !self.has_logged_many {
+            self.has_logged_many = true;
             info!(
                 "many interfaces: weir prefers the classic tc hook to TCX, which would keep other processes from configuring the network"
             );

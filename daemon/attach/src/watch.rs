@@ -13,6 +13,10 @@ use std::time::Duration;
 
 use super::coverage::Shortage;
 
+/// How many windows in a row may leave open whether packets were missed. On a busy CPU there is a queue at the end of
+/// nearly every window.
+const WAITED_MAX: u8 = 4;
+
 /// The position of an attachment at a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
@@ -107,8 +111,8 @@ pub struct Watched {
     closed_at: Duration,
     /// Whether it may already have been blind before the open window began.
     was_wrong_before: bool,
-    /// Whether the previous window left open whether packets were missed.
-    has_waited: bool,
+    /// How many windows in a row have left open whether packets were missed.
+    waited: u8,
     attempts: Attempts,
     trouble: Option<String>,
     /// The programs in front that weir cannot move before. This is trouble only if packets are missing.
@@ -129,7 +133,7 @@ impl Watched {
             obscured: Duration::ZERO,
             closed_at: Duration::ZERO,
             was_wrong_before: false,
-            has_waited: false,
+            waited: 0,
             attempts,
             trouble: None,
             hook_order: None,
@@ -251,15 +255,17 @@ impl Watched {
     }
 
     /// How long it may have been blind in the window that ends `now`. A program in front that passes everything on does
-    /// not make weir blind. If the missing packets may also be in a queue, the next window decides.
+    /// not make weir blind. If the missing packets may also be in a queue, a later window decides: missed packets stay
+    /// missing, and queues drain.
     pub fn close(&mut self, shortage: Shortage, now: Duration) -> Option<Duration> {
         (self.closed_at, self.was_wrong_before) = (now, false);
-        let has_waited = std::mem::take(&mut self.has_waited);
-        let may_wait = self.blind.is_zero() && !self.obscured.is_zero() && !has_waited;
+        let may_wait = self.blind.is_zero() && !self.obscured.is_zero() && self.waited < WAITED_MAX;
         if may_wait && shortage == Shortage::Possible {
-            (self.was_wrong_before, self.has_waited) = (true, true);
+            self.was_wrong_before = true;
+            self.waited += 1;
             return None;
         }
+        self.waited = 0;
         let missed = shortage != Shortage::None;
         let (blind, obscured) = (std::mem::take(&mut self.blind), std::mem::take(&mut self.obscured));
         if self.hook_order.is_some() {
@@ -328,15 +334,22 @@ mod tests {
     }
 
     #[test]
-    fn queued_packets_are_missed_if_they_are_still_missing_a_window_later() {
-        for (later, expected) in [(Shortage::None, None), (Shortage::Possible, Some(seconds(2)))] {
+    fn queued_packets_are_missed_if_they_are_still_missing_some_windows_later() {
+        let cases =
+            [(Shortage::None, None), (Shortage::Certain, Some(seconds(2))), (Shortage::Possible, Some(seconds(2)))];
+        for (last, expected) in cases {
+            let waits = if last == Shortage::Possible { WAITED_MAX.into() } else { 2 };
             let mut watched = Watched::new(seconds(10));
             watched.is_unknown(seconds(11), seconds(12));
-            assert_eq!(watched.close(Shortage::Possible, seconds(12)), None);
-            assert!(watched.was_wrong() && watched.was_wrong_before(), "this is not decided yet");
-            watched.is_well(seconds(13));
-            assert_eq!(watched.close(later, seconds(13)), expected);
+            for nth in 0..waits {
+                assert_eq!(watched.close(Shortage::Possible, seconds(12 + nth)), None, "{nth}");
+                assert!(watched.was_wrong() && watched.was_wrong_before(), "this is not decided yet");
+                watched.is_well(seconds(13 + nth));
+            }
+            assert_eq!(watched.close(last, seconds(12 + waits)), expected);
             assert!(!watched.was_wrong() && !watched.was_wrong_before());
+            watched.is_unknown(seconds(20), seconds(21));
+            assert_eq!(watched.close(Shortage::Possible, seconds(21)), None, "it waits again another time");
         }
         let mut removed = Watched::new(seconds(10));
         removed.is_wrong(&Position::Removed, seconds(12));

@@ -265,14 +265,20 @@ fn a_reported_window_can_still_be_found_blind() {
 
 /// 180 of 20,000 packets in a second are more than a short queue holds. They still are after 20,000 more packets.
 #[test]
-fn a_comparison_over_two_windows_has_the_time_of_both() {
+fn a_comparison_over_several_windows_has_the_time_of_all() {
     let mut case = Case::new(Some(0));
     assert_eq!(case.compare(Some(20_000), saw(19_820), true).shortage, Shortage::Possible);
     case.coverage.go_back();
     assert_eq!(case.compare(Some(40_000), saw(20_000), true).shortage, Shortage::Possible);
+    // A short queue holds some 90 packets at the mean rate of three seconds, and some 140 at that of two.
+    case.coverage.go_back();
+    let third = case.compare(Some(55_000), saw(15_060), true);
+    assert_eq!((third.unseen.unwrap().counted.packets, third.shortage), (120, Shortage::Possible));
+    case.coverage.go_back();
+    assert_eq!(case.compare(Some(57_000), saw(2_120), true).shortage, Shortage::None, "they were queued");
     case.coverage.account();
     case.coverage.go_back();
-    assert_eq!(case.compare(Some(60_000), saw(20_000), true).shortage, Shortage::None);
+    assert_eq!(case.compare(Some(77_000), saw(20_000), true).shortage, Shortage::None);
 }
 
 #[test]
