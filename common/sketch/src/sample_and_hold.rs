@@ -53,7 +53,6 @@ use super::{
     hash::{combine, combine_all, mix, scale},
     merge::check_mergeable,
     normal::deviations,
-    simd,
     spread::Spreader,
     ultraloglog,
 };
