@@ -50,10 +50,9 @@ use self::{
 };
 use super::{
     Estimate, Geometry, MergeError, Touch,
-    hash::{combine, mix, scale},
+    hash::{combine, combine_all, mix, scale},
     merge::check_mergeable,
     normal::deviations,
-    simd,
     spread::Spreader,
     ultraloglog,
 };
@@ -181,15 +180,30 @@ impl<K: Copy> SampleAndHold<K> {
     pub fn insert_batch(&mut self, key_hashes: &[u64], item_hashes: &[u64], key: impl Fn(usize) -> K) {
         let mut pairs = [0; CHUNK];
         for (nth, (keys, items)) in key_hashes.chunks(CHUNK).zip(item_hashes.chunks(CHUNK)).enumerate() {
-            let keys = &keys[..keys.len().min(items.len())];
-            pair_chunk(keys, items, &mut pairs);
-            for (&key_hash, &pair) in keys.iter().zip(&pairs) {
-                if let Some(place) = self.place_of(key_hash) {
+            combine_all(keys, items, &mut pairs);
+            self.insert_pairs(keys, &pairs[..keys.len().min(items.len())], |i| key(nth * CHUNK + i));
+        }
+    }
+
+    /// [`SampleAndHold::insert_batch`] with the hash of each pair instead of its item: [`combine_all`] of both columns.
+    pub fn insert_pairs(&mut self, key_hashes: &[u64], pairs: &[u64], key: impl Fn(usize) -> K) {
+        let mut places = [None; CHUNK];
+        for (nth, (keys, pairs)) in key_hashes.chunks(CHUNK).zip(pairs.chunks(CHUNK)).enumerate() {
+            for ((&key_hash, &pair), place) in keys.iter().zip(pairs).zip(&mut places) {
+                *place = self.place_of(key_hash);
+                if let Some(place) = *place {
                     self.counters[place].prefetch(self.memory_of(place), self.precision, mix(pair));
                 }
             }
-            for (at, (&key_hash, &pair)) in keys.iter().zip(&pairs).enumerate() {
-                self.insert_pair(key_hash, pair, || key(nth * CHUNK + at));
+            let admitted = self.admitted;
+            for (at, ((&key_hash, &pair), place)) in keys.iter().zip(pairs).zip(&places).enumerate() {
+                match place {
+                    // The places are those of before, so they are looked up again once a key has taken one.
+                    _ if self.admitted != admitted => self.insert_pair(key_hash, pair, || key(nth * CHUNK + at)),
+                    Some(place) => self.count(*place, pair),
+                    None if pair <= self.limit => self.admit(key_hash, pair, key(nth * CHUNK + at)),
+                    None => (),
+                }
             }
         }
     }
@@ -434,13 +448,6 @@ impl<K: Copy> SampleAndHold<K> {
             + self.spare.len()
             + self.left.len()
             + self.index.memory_bytes()
-    }
-}
-
-simd::dispatch! {
-    /// The hash of each pair of a key and an item.
-    fn pair_chunk(keys: &[u64], items: &[u64], pairs: &mut [u64; CHUNK]) {
-        pairs.iter_mut().zip(keys.iter().zip(items)).for_each(|(pair, (key, item))| *pair = combine(*key, *item));
     }
 }
 

@@ -40,7 +40,10 @@ use self::{
     survey::relative_error_of,
 };
 use super::{Geometry, MergeError, merge::check_mergeable, ultraloglog};
-use crate::simd;
+use crate::{
+    hash::{combine, combine_all},
+    simd,
+};
 
 /// The smallest number of lines. With fewer lines, the usual content of lines cannot be estimated.
 pub const LINES_MIN: usize = 256;
@@ -129,7 +132,7 @@ impl<K: Copy> Spread<K> {
     /// Counts that a key touches an item. A pair counts only once, however often it is inserted.
     #[inline]
     pub fn insert(&mut self, touch: Touch<K>) {
-        let place = self.grid().place(touch.key_hash, touch.item_hash);
+        let place = self.grid().place(touch.key_hash, combine(touch.key_hash, touch.item_hash));
         if raise(&mut self.lines, place) {
             self.offer(place.line as usize, place.tag(), touch.sample());
         }
@@ -140,11 +143,20 @@ impl<K: Copy> Spread<K> {
     ///
     /// This is faster than one by one, especially if the sketch is larger than the caches.
     pub fn insert_batch(&mut self, key_hashes: &[u64], item_hashes: &[u64], key: impl Fn(usize) -> K) {
+        let mut pairs = [0; CHUNK];
+        for (nth, (keys, items)) in key_hashes.chunks(CHUNK).zip(item_hashes.chunks(CHUNK)).enumerate() {
+            combine_all(keys, items, &mut pairs);
+            self.insert_pairs(keys, &pairs[..keys.len().min(items.len())], |i| key(nth * CHUNK + i));
+        }
+    }
+
+    /// [`Spread::insert_batch`] with the hash of each pair instead of its item: [`combine_all`] of both columns.
+    pub fn insert_pairs(&mut self, key_hashes: &[u64], pairs: &[u64], key: impl Fn(usize) -> K) {
         let grid = self.grid();
         let (mut places, mut rare) = (Places::EMPTY, [0; CHUNK]);
-        for (nth, (keys, items)) in key_hashes.chunks(CHUNK).zip(item_hashes.chunks(CHUNK)).enumerate() {
-            let count = keys.len().min(items.len());
-            place_chunk(grid, &keys[..count], &items[..count], &mut places);
+        for (nth, (keys, pairs)) in key_hashes.chunks(CHUNK).zip(pairs.chunks(CHUNK)).enumerate() {
+            let count = keys.len().min(pairs.len());
+            place_chunk(grid, &keys[..count], &pairs[..count], &mut places);
             let rares = raise_chunk(&mut self.lines, &places, count, &mut rare);
             let rare = rare[..rares].iter().map(|i| usize::from(*i));
             rare.clone().for_each(|i| simd::prefetch(&self.samples[places.lines[i] as usize]));

@@ -11,11 +11,12 @@ use std::{
 };
 
 use weir_config::view::ViewKey;
-use weir_sketch::{Estimate, MergeError, SampleAndHold, Spread, Spreader, spread::CONFIDENCE};
+use weir_sketch::{Estimate, MergeError, SampleAndHold, Spread, Spreader, hash::combine_all, spread::CONFIDENCE};
 
 mod population;
 
 use self::population::{Likely, Population};
+use crate::columns::TOGETHER;
 
 /// The relative standard error of keys without their own counter, without the effect of other keys.
 pub const ERROR_OF_OTHERS: f64 = 0.04;
@@ -41,8 +42,13 @@ impl Spreaders {
     /// Counts pairs: `key(i)`, whose hash is `key_hashes[i]`, touches the item with the hash `item_hashes[i]`.
     #[inline]
     pub fn insert_batch(&mut self, key_hashes: &[u64], item_hashes: &[u64], key: impl Fn(usize) -> ViewKey) {
-        self.all.insert_batch(key_hashes, item_hashes, &key);
-        self.held.insert_batch(key_hashes, item_hashes, &key);
+        let mut pairs = [0; TOGETHER];
+        for (nth, (keys, items)) in key_hashes.chunks(TOGETHER).zip(item_hashes.chunks(TOGETHER)).enumerate() {
+            combine_all(keys, items, &mut pairs);
+            let (pairs, key) = (&pairs[..keys.len().min(items.len())], |at| key(nth * TOGETHER + at));
+            self.all.insert_pairs(keys, pairs, key);
+            self.held.insert_pairs(keys, pairs, key);
+        }
     }
 
     /// The `count` keys that touch the most, largest first, among those that are held or remembered by a line. All

@@ -15,7 +15,7 @@
 use core::{cell::Cell, hash::Hash};
 
 use super::{
-    KeyedHash,
+    KeyedHash, combine,
     keyed::{WORDS, finish_high},
     words::{BlockKey, Cut, Words},
 };
@@ -42,6 +42,19 @@ impl KeyedHash {
     #[inline]
     pub fn of_all<T: Hash>(&self, items: &[T], hashes: &mut [u64]) {
         hash_all(self, items, hashes);
+    }
+}
+
+dispatch! {
+    /// Combines many hashes: `pairs[i]` becomes [`combine`](super::combine) of `first[i]` and `second[i]`. Stops at the
+    /// end of the shortest slice.
+    ///
+    /// [`Spread`](crate::Spread) and [`SampleAndHold`](crate::SampleAndHold) take such pairs, so that both can share
+    /// them.
+    pub fn combine_all(first: &[u64], second: &[u64], pairs: &mut [u64]) {
+        for (pair, (first, second)) in pairs.iter_mut().zip(first.iter().zip(second)) {
+            *pair = combine(*first, *second);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use core::{fmt, hash::Hasher};
 
 use siphasher::sip::SipHasher13;
 
+pub use batch::combine_all;
 pub use keyed::{KeyedHash, Part};
 #[cfg(feature = "std")]
 pub use random::NoRandom;

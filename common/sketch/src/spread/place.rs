@@ -1,9 +1,6 @@
 //! The place of a pair: the line of a spread sketch, the register in it, and the pair's rarity.
 
-use crate::{
-    hash::{combine, mix},
-    simd,
-};
+use crate::{hash::mix, simd};
 
 /// The low bits of a pair's hash, from which the rank and the tag are made.
 pub const RANK_BITS: u32 = 40;
@@ -34,10 +31,9 @@ impl Grid {
         which * part + (((hash >> 32) * part) >> 32)
     }
 
-    /// The place of a pair.
+    /// The place of a pair with this hash.
     #[inline(always)]
-    pub const fn place(self, key_hash: u64, item_hash: u64) -> Place {
-        let pair = combine(key_hash, item_hash);
+    pub const fn place(self, key_hash: u64, pair: u64) -> Place {
         let which = pair >> (u64::BITS - LINE_BITS) & (self.lines_per_key - 1);
         let share = pair >> RANK_BITS & ((1 << (u64::BITS - LINE_BITS - RANK_BITS)) - 1);
         let register = (share * REGISTERS as u64) >> (u64::BITS - LINE_BITS - RANK_BITS);
@@ -81,10 +77,10 @@ impl Places {
     pub const EMPTY: Self = Self { lines: [0; CHUNK], registers: [0; CHUNK], behind: [0; CHUNK] };
 
     #[inline(always)]
-    pub fn fill(&mut self, grid: Grid, keys: &[u64], items: &[u64]) {
+    pub fn fill(&mut self, grid: Grid, keys: &[u64], pairs: &[u64]) {
         let parts = self.lines.iter_mut().zip(&mut self.registers).zip(&mut self.behind);
-        for ((&key, &item), ((line, register), behind)) in keys.iter().zip(items).zip(parts) {
-            let place = grid.place(key, item);
+        for ((&key, &pair), ((line, register), behind)) in keys.iter().zip(pairs).zip(parts) {
+            let place = grid.place(key, pair);
             (*line, *register, *behind) = (place.line, place.register, place.behind);
         }
     }
@@ -96,7 +92,7 @@ impl Places {
 }
 
 simd::dispatch! {
-    pub fn place_chunk(grid: Grid, keys: &[u64], items: &[u64], places: &mut Places) {
-        places.fill(grid, keys, items);
+    pub fn place_chunk(grid: Grid, keys: &[u64], pairs: &[u64], places: &mut Places) {
+        places.fill(grid, keys, pairs);
     }
 }

@@ -159,22 +159,22 @@ fn batches_and_repetitions_change_nothing() {
 #[test]
 fn all_instruction_sets_do_the_same() {
     let mut random = SplitMix64(5);
-    let [keys, items]: [[u64; CHUNK]; 2] = [(); 2].map(|()| core::array::from_fn(|_| random.word()));
+    let [keys, pairs]: [[u64; CHUNK]; 2] = [(); 2].map(|()| core::array::from_fn(|_| random.word()));
     let grid = Grid { lines: 10, lines_per_key: 8 };
     for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|at| *at <= level()) {
         // Some two thirds of all pairs are at least as rare as this tag.
         let started = vec![Line { tag: 3 << (TAG_BITS - 1), ..Line::EMPTY }; 10];
         let (mut places, mut lines, mut expected) = (Places::EMPTY, started.clone(), started);
-        let (to, keys, items) = (&mut places, &keys, &items);
-        at_level!(level, (to: &mut Places, grid: Grid, keys: &[u64], items: &[u64]) {
-            to.fill(grid, keys, items);
+        let (to, keys, pairs) = (&mut places, &keys, &pairs);
+        at_level!(level, (to: &mut Places, grid: Grid, keys: &[u64], pairs: &[u64]) {
+            to.fill(grid, keys, pairs);
         });
         let (places, at, mut rare): (&Places, &mut [Line], _) = (&places, &mut lines, [0; CHUNK]);
         let put = &mut rare;
         let rares = at_level!(level, (at: &mut [Line], places: &Places, put: &mut [u8; CHUNK]) -> usize {
             raise_all(at, places, CHUNK, put)
         });
-        let alone = |i: &usize| raise(&mut expected, grid.place(keys[*i], items[*i]));
+        let alone = |i: &usize| raise(&mut expected, grid.place(keys[*i], pairs[*i]));
         let rare_alone: Vec<usize> = (0..CHUNK).filter(alone).collect();
         assert!(rare[..rares].iter().map(|i| usize::from(*i)).eq(rare_alone), "{level:?}");
         assert_eq!(lines, expected, "{level:?}");
