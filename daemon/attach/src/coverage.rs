@@ -127,8 +127,8 @@ pub struct Compared {
 #[derive(Debug, Default)]
 pub struct Coverage {
     reading: Option<Reading>,
-    /// The reading with which the last one was compared, and the time between the two; `None` if packets missing between
-    /// them must not be counted again.
+    /// The reading with which the last one was compared, and the time between the two; `None` if packets missing
+    /// between them must not be counted again.
     before: Option<(Reading, Duration)>,
     /// How much longer the compared time is than the window that ends.
     longer: Duration,
