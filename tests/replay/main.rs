@@ -19,6 +19,7 @@ mod corpus;
 mod damage;
 mod equality;
 mod examples;
+mod fleet;
 mod frames;
 mod keys;
 mod library;
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         trial("printed::progress", printed::the_progress_is_in_no_table, &[]),
         trial("command::packed", command::packed_captures_and_standard_input_are_read, &[]),
         trial("midnight::key", midnight::the_key_changes_with_the_first_window_of_the_day, &[]),
+        trial("midnight::fleet", fleet::the_key_of_a_fleet_turns_at_midnight_on_all_routers, &[]),
         trial("midnight::steady_flows", || midnight::a_steady_flow_is_not_new_at_midnight(false), &[]),
         trial(
             "midnight::steady_flows_in_the_kernel",

@@ -6,10 +6,11 @@
 //! them; [`story`] is the demo's traffic. [`captures`] finds captures of real networks. [`netns`] builds small networks
 //! out of namespaces, [`forwarded`] sends numbered packets through their router, [`route`] as many as it forwards, and
 //! [`daemon`] runs the real weir in them. [`foreign`] is an XDP program beside weir's. [`collector`] receives what it
-//! reports, and [`collecting`] runs the real one; [`nats`] and [`kafka`] run a server and read what it stores, and
-//! [`router`] is sinks that send to it; [`trial`] ignores a test that lacks something, or fails it. [`object`] is the
-//! real eBPF object, one packet at a time. [`chromium`] is a real browser, [`tmux`] a real terminal, which [`colours`]
-//! draws; [`prometheus`] is a real Prometheus, and [`grafana`] reads the dashboards.
+//! reports, and [`collecting`] runs the real one; [`nats`] and [`kafka`] run a server and read what it stores,
+//! [`router`] is sinks that send to it, and [`proxy`] drops acknowledgements in between; [`trial`] ignores a test that
+//! lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real
+//! browser, [`tmux`] a real terminal, which [`colours`] draws; [`prometheus`] is a real Prometheus, and [`grafana`]
+//! reads the dashboards.
 //!
 //! Nothing here parses a packet. The generator knows each packet because it made it. So the judge of weir's parser
 //! cannot share the parser's mistakes.
@@ -38,6 +39,7 @@ pub mod object;
 pub mod oracle;
 pub mod pcap;
 pub mod prometheus;
+pub mod proxy;
 pub mod quiet;
 pub mod route;
 pub mod router;

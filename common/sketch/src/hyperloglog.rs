@@ -147,12 +147,16 @@ impl HyperLogLog {
     /// ([`PublicHash`](crate::datasketches::PublicHash)); make it with the right precision.
     pub fn folded(&self, precision: u32) -> Self {
         let mut folded = Self::with_precision(precision.min(self.precision), self.key_id);
-        let bits = self.precision - folded.precision;
-        for (at, rank) in self.registers.iter().enumerate().filter(|(_, rank)| **rank > 0) {
-            // The low bits of the register's number become the first bits in which zeros are counted.
-            let low = at & ((1 << bits) - 1);
-            let zeros = if low == 0 { bits } else { low.leading_zeros() - (usize::BITS - bits) };
-            folded.raise(at >> bits, if low == 0 { zeros as u8 + rank } else { zeros as u8 + 1 });
+        let bits = (self.precision - folded.precision) as u8;
+        let highest = rank::highest(folded.precision) as u8;
+        for (rank, group) in folded.registers.iter_mut().zip(self.registers.chunks_exact(1 << bits)) {
+            // The number of a register within its group becomes the first bits in which zeros are counted. So the first
+            // register that is not empty has the highest rank.
+            *rank = match group.iter().position(|rank| *rank > 0) {
+                None => 0,
+                Some(0) => bits.saturating_add(group[0]).min(highest),
+                Some(low) => bits - low.ilog2() as u8,
+            };
         }
         folded
     }
@@ -211,7 +215,7 @@ impl HyperLogLog {
     }
 
     /// How many registers have each rank.
-    fn histogram(&self) -> Histogram {
+    pub(crate) fn histogram(&self) -> Histogram {
         let mut histogram = [0; rank::RANK_MAX as usize + 1];
         self.registers().iter().for_each(|rank| histogram[*rank as usize] += 1);
         histogram

@@ -253,8 +253,7 @@ fn entropy(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) 
     // There are at least as many keys as were found.
     let [value, lower, upper] = [keys.value, keys.lower, keys.upper].map(|keys| keys.max(found));
     let others = if is_missing || sketch.has_strays() {
-        let largest = Metric::each(|metric| sketch.light().map(|group| metric.of(group)).max().unwrap_or(0));
-        UnlistedKeys::Each(estimate(Tally::default(), Tally::default(), largest).upper)
+        UnlistedKeys::Each(estimate(Tally::default(), Tally::default(), sketch.most_of_others()).upper)
     } else {
         UnlistedKeys::Groups(sketch.light().map(|group| metric.of(group)).collect())
     };

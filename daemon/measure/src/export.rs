@@ -12,12 +12,15 @@ use std::cmp::Reverse;
 
 use weir_common::{ledger::Tally, sketch::Metric};
 use weir_config::view::{By, ViewKey};
-use weir_sketch::{HyperLogLog, Spread};
+use weir_sketch::{HyperLogLog, Spread, Weight as _};
 
 use crate::{answer::parts, closed::Closed, heavy_hitters::KeyEstimate, question::Views, uncertainty::Uncertainty};
 
 /// How many candidates with a separate upper bound are exported, for each that is listed.
 const BOUNDED_PER_KEY: usize = 4;
+/// How many candidates are in memory, for each with a separate upper bound by one metric.
+const ROOM_PER_KEY: usize = 4;
+const METRICS: [Metric; 2] = [Metric::Bytes, Metric::Packets];
 
 /// Bounds of all keys of a list.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,13 +72,13 @@ impl<'a> MergedWindow<'a> {
         let whole = self.uncertainty.whole(question.is_fed_by_all);
         let uncertainty = self.uncertainty.of_view(whole, sketch.total, parts(question));
         let upper = |most: Tally| Metric::each(|metric| uncertainty.bounds(metric, Tally::default(), most).1);
-        let all: Vec<KeyEstimate<ViewKey>> = sketch.held().collect();
-        let marks = marks(&all, keys);
-        let light = Metric::each(|metric| sketch.light().map(|cell| metric.of(cell)).max().unwrap_or(0));
-        let mut bounds = KeyBounds { listed: Vec::new(), bounded: Vec::new(), others: light };
-        for (held, mark) in all.iter().zip(marks) {
+        let mut largest = Largest::new(keys, sketch.most_of_others());
+        sketch.for_each_held(|held| largest.add(held));
+        let Largest { near, others, .. } = largest;
+        let mut bounds = KeyBounds { listed: Vec::new(), bounded: Vec::new(), others };
+        for (held, mark) in near.iter().zip(marks(&near, keys)) {
             match mark {
-                Mark::Other => bounds.others = larger(bounds.others, held.upper),
+                Mark::Other => bounds.others = bounds.others.most(held.upper),
                 Mark::Bounded => bounds.bounded.push((held.key, upper(held.upper))),
                 Mark::Listed => {
                     let both = |metric| uncertainty.bounds(metric, held.lower, held.upper);
@@ -94,9 +97,55 @@ impl<'a> MergedWindow<'a> {
     }
 }
 
-/// The larger one in each metric.
-fn larger(one: Tally, other: Tally) -> Tally {
-    Metric::each(|metric| metric.of(one).max(metric.of(other)))
+/// The keys that may be among the largest, and a bound of all others. So only few keys are in memory at a time.
+struct Largest {
+    near: Vec<KeyEstimate<ViewKey>>,
+    /// How many keys have separate bounds, by each metric.
+    count: usize,
+    /// At least so many keys have this much, by each metric.
+    least: Tally,
+    others: Tally,
+}
+
+impl Largest {
+    /// No key yet. `others` bounds the keys that are never added.
+    fn new(keys: usize, others: Tally) -> Self {
+        let count = keys * BOUNDED_PER_KEY;
+        Self { near: Vec::with_capacity(ROOM_PER_KEY * count), count, least: Tally::default(), others }
+    }
+
+    #[inline]
+    fn add(&mut self, held: KeyEstimate<ViewKey>) {
+        if METRICS.iter().all(|metric| metric.of(held.value) < metric.of(self.least)) {
+            self.others = self.others.most(held.upper);
+            return;
+        }
+        if self.near.len() == ROOM_PER_KEY * self.count {
+            self.prune();
+        }
+        self.near.push(held);
+    }
+
+    /// Keeps the largest by bytes, and as many of the others by packets.
+    fn prune(&mut self) {
+        let mut rest = &mut self.near[..];
+        for metric in METRICS {
+            let (_, last, smaller) = rest.select_nth_unstable_by_key(self.count - 1, |held| order(held, metric));
+            match metric {
+                Metric::Bytes => self.least.bytes = last.value.bytes,
+                Metric::Packets => self.least.packets = last.value.packets,
+            }
+            rest = smaller;
+        }
+        self.others = rest.iter().fold(self.others, |others, held| others.most(held.upper));
+        let left_out = rest.len();
+        self.near.truncate(self.near.len() - left_out);
+    }
+}
+
+/// The largest first. No two keys are the same.
+fn order(held: &KeyEstimate<ViewKey>, metric: Metric) -> (Reverse<u64>, ViewKey) {
+    (Reverse(metric.of(held.value)), held.key)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,13 +158,15 @@ enum Mark {
 /// Which keys are listed, and which have a separate bound.
 fn marks(all: &[KeyEstimate<ViewKey>], keys: usize) -> Vec<Mark> {
     let mut marks = vec![Mark::Other; all.len()];
-    let mut order: Vec<usize> = (0..all.len()).collect();
-    for metric in [Metric::Bytes, Metric::Packets] {
+    let mut places: Vec<usize> = (0..all.len()).collect();
+    for metric in METRICS {
+        let mut largest = &mut places[..];
         for (count, mark) in [(keys * BOUNDED_PER_KEY, Mark::Bounded), (keys, Mark::Listed)] {
-            if let Some(last) = count.checked_sub(1).filter(|last| *last < order.len()) {
-                order.select_nth_unstable_by_key(last, |at| (Reverse(metric.of(all[*at].value)), all[*at].key));
+            if (1..largest.len()).contains(&count) {
+                largest.select_nth_unstable_by_key(count - 1, |at| order(&all[*at], metric));
+                largest = &mut largest[..count];
             }
-            for at in order.iter().take(count) {
+            for at in &*largest {
                 marks[*at] = marks[*at].max(mark);
             }
         }

@@ -11,7 +11,7 @@
 //! the next one. Then its candidates are added as if they came now, and any key may have as much more as the fullest of
 //! its cells.
 
-use weir_common::{ledger::Tally, sketch::Metric};
+use weir_common::ledger::Tally;
 use weir_sketch::{
     Bounds, CandidateBuckets, Listed, MergeError, Weight as _,
     candidate_buckets::{Packed, Rest},
@@ -142,8 +142,7 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
             let mut beside = Single { key, tally: counted, beside };
             self.buckets.add_batch_and(&[hash_of(&key)], &[counted.into()], |_| key, &mut beside);
         }
-        let fullest = Metric::each(|metric| other.light().map(|cell| metric.of(cell)).max().unwrap_or(0));
-        self.stray = self.stray.saturating_add(fullest);
+        self.stray = self.stray.saturating_add(other.light().fold(Tally::default(), Tally::most));
     }
 
     /// Empties it. Every page stays resident.

@@ -35,9 +35,10 @@ struct Observer {
     runs: BTreeMap<String, Run>,
     duplicates: u64,
     late: u64,
-    /// The starts of its first and of its latest window.
+    /// When its first window began.
     earliest: Option<Timestamp>,
-    latest: Option<Timestamp>,
+    /// When its latest window began, and the run of that.
+    latest: Option<(Timestamp, String)>,
 }
 
 /// The reports of one run of a daemon.
@@ -91,6 +92,8 @@ impl Arrivals {
         let observer = self.0.entry(report.sender.id.clone()).or_default();
         observer.name.clone_from(&report.sender.name);
         let run = observer.runs.entry(report.sender.boot_id.clone()).or_default();
+        // Within a run by number, because the clock may have been set back.
+        let is_after = run.arrived.0.last_key_value().is_some_and(|(_, last)| report.sender.seq < *last);
         if !run.arrived.insert(report.sender.seq) {
             observer.duplicates += 1;
             return false;
@@ -102,8 +105,10 @@ impl Arrivals {
             run.named_at = run.named_at.max(Some(report.start));
         }
         observer.earliest = Some(observer.earliest.map_or(report.start, |earliest| earliest.min(report.start)));
-        observer.late += u64::from(observer.latest.is_some_and(|latest| report.start < latest));
-        observer.latest = observer.latest.max(Some(report.start));
+        let latest = (report.start, report.sender.boot_id.clone());
+        let of_earlier_run = |(start, run): &(Timestamp, String)| latest.0 < *start && latest.1 != *run;
+        observer.late += u64::from(is_after || observer.latest.as_ref().is_some_and(of_earlier_run));
+        observer.latest = observer.latest.take().max(Some(latest));
         true
     }
 

@@ -11,12 +11,13 @@ use weir_config::{
 use weir_measure::question::Views;
 use weir_report::sketches::{KeySums, ListSketch, ListUnion, Mismatch};
 use weir_sketch::{
-    Estimate, Geometry, HyperLogLog, Spread, Spreader, hyperloglog::CONFIDENCE, spread::CONFIDENCE as SPREAD_CONFIDENCE,
+    Estimate, Geometry, HyperLogLog, Spread, Spreader, Weight as _, hyperloglog::CONFIDENCE,
+    spread::CONFIDENCE as SPREAD_CONFIDENCE,
 };
 
 use crate::{
     answer::{Bounded, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, SpreadRow, WindowAnswer},
-    line::{Counted, Report, Unpacked, add},
+    line::{Counted, Report, Unpacked},
 };
 
 /// The most rows of a list while it is added up: some 600 KiB.
@@ -83,9 +84,9 @@ impl Group {
         self.end = self.end.max(report.end);
         self.routers.insert(router);
         self.reports += 1;
-        self.seen = add(self.seen, report.seen);
-        self.lost = add(self.lost, report.lost);
-        self.sampled_out = add(self.sampled_out, report.sampled_out);
+        self.seen = self.seen.saturating_add(report.seen);
+        self.lost = self.lost.saturating_add(report.lost);
+        self.sampled_out = self.sampled_out.saturating_add(report.sampled_out);
     }
 
     /// Adds sketches. Returns the lists that cannot be added.

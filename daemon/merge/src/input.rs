@@ -1,6 +1,7 @@
 //! Lines of reports: from files and standard input, also compressed, and from a collector's database.
 
 use std::{
+    fmt,
     fs::File,
     io::{self, BufRead, BufReader, Read, Seek},
     path::{Path, PathBuf},
@@ -47,14 +48,13 @@ pub enum InputError {
     },
     /// A line is longer than any report.
     #[error(
-        "{}:{line}: the line has more than {} MiB, so it is no report: is this a file of reports, one a line?",
-        path.display(), LINE_MAX >> 20
+        "{place}: this has more than {} MiB, so it is no report: is this {}?",
+        LINE_MAX >> 20,
+        if place.table.is_some() { "the database of weir-collect" } else { "a file of reports, one a line" }
     )]
     LineTooLong {
-        /// The file.
-        path: PathBuf,
-        /// The line's number; of a database, the row's.
-        line: u64,
+        /// The line.
+        place: Place,
     },
     /// A database is none of a collector, or cannot be read.
     #[error("cannot read {} as the database of weir-collect: {cause}", path.display())]
@@ -66,13 +66,32 @@ pub enum InputError {
     },
 }
 
+/// Where a line or a row is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The input.
+    pub path: Arc<Path>,
+    /// The table of a database.
+    pub table: Option<&'static str>,
+    /// The number of the line, from 1, or of the row.
+    pub number: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, table, number } = self;
+        match table {
+            None => write!(f, "{}:{number}", path.display()),
+            Some(table) => write!(f, "{}: row {number} of {table}", path.display()),
+        }
+    }
+}
+
 /// A line of an input, or a row of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The input.
-    pub path: Arc<Path>,
-    /// Its number, from 1.
-    pub number: u64,
+    /// Where it is.
+    pub place: Place,
     /// What it says.
     pub text: String,
 }
@@ -90,9 +109,9 @@ impl Batch<'_> {
         if self.bytes < READ_AHEAD { self.count.saturating_sub(self.lines.len()) } else { 0 }
     }
 
-    fn push(&mut self, path: &Arc<Path>, number: u64, text: String) {
+    fn push(&mut self, place: Place, text: String) {
         self.bytes += text.len();
-        self.lines.push(Line { path: path.clone(), number, text });
+        self.lines.push(Line { place, text });
     }
 }
 
@@ -203,7 +222,7 @@ impl Open {
             Content::Database(connection, cursor) => cursor
                 .read(connection, &self.path, batch, counted)
                 .map_err(|cause| InputError::Database { path: path(), cause })?
-                .map_or(Ok(()), |line| Err(InputError::LineTooLong { path: path(), line })),
+                .map_or(Ok(()), |place| Err(InputError::LineTooLong { place })),
         }
     }
 }
@@ -263,28 +282,29 @@ fn read_lines(
             return Ok(());
         }
         *number += 1;
+        let place = Place { path: path.clone(), table: None, number: *number };
         if line.trim_ascii_end().len() as u64 > LINE_MAX {
-            return Err(InputError::LineTooLong { path: path.to_path_buf(), line: *number });
+            return Err(InputError::LineTooLong { place });
         }
         // What is no UTF-8 is no report, and is named as that.
         let line = String::from_utf8_lossy(&line);
         if !line.trim().is_empty() {
-            batch.push(path, *number, line.trim().to_owned());
+            batch.push(place, line.trim().to_owned());
         }
     }
     Ok(())
 }
 
 impl Cursor {
-    /// Reads the next rows: first all reports, in the order of their arrival, then the tombstones. Returns the number
-    /// of a row that is longer than any report.
+    /// Reads the next rows: first all reports, in the order of their arrival, then the tombstones. Returns the place of
+    /// a row that is longer than any report.
     fn read(
         &mut self,
         connection: &Connection,
         path: &Arc<Path>,
         batch: &mut Batch<'_>,
         counted: &AtomicU64,
-    ) -> rusqlite::Result<Option<u64>> {
+    ) -> rusqlite::Result<Option<Place>> {
         // A row that is too long is not read into memory.
         let of = |table: &str, column: &str| {
             format!(
@@ -292,18 +312,17 @@ impl Cursor {
                  number > ?1 ORDER BY number"
             )
         };
-        for (sql, last) in
-            [(of("reports", "report"), &mut self.report), (of("tombstones", "tombstone"), &mut self.tombstone)]
-        {
-            let mut statement = connection.prepare_cached(&sql)?;
+        let tables = [("reports", "report", &mut self.report), ("tombstones", "tombstone", &mut self.tombstone)];
+        for (table, column, last) in tables {
+            let mut statement = connection.prepare_cached(&of(table, column))?;
             let mut rows = statement.query([*last])?;
             while batch.room() > 0 {
                 let Some(row) = rows.next()? else { break };
                 *last = row.get(0)?;
-                let number = last.unsigned_abs();
-                let Some(text) = row.get::<_, Option<String>>(1)? else { return Ok(Some(number)) };
+                let place = Place { path: path.clone(), table: Some(table), number: last.unsigned_abs() };
+                let Some(text) = row.get::<_, Option<String>>(1)? else { return Ok(Some(place)) };
                 counted.fetch_add(text.len() as u64, Ordering::Relaxed);
-                batch.push(path, number, text);
+                batch.push(place, text);
             }
         }
         Ok(None)
@@ -392,7 +411,7 @@ mod tests {
         std::fs::write(&longest, format!("short\n{line}xx\nshort\n")).unwrap();
         let (mut inputs, mut lines, mut batches) = (Inputs::new(vec![long.clone()]), Vec::new(), Vec::new());
         while inputs.read(&mut lines, 512).unwrap() || !lines.is_empty() {
-            batches.push(lines.drain(..).map(|line| (line.number, line.text.len())).collect::<Vec<_>>());
+            batches.push(lines.drain(..).map(|line| (line.place.number, line.text.len())).collect::<Vec<_>>());
         }
         let too_long = all(vec![longest]).unwrap_err().to_string();
         let database = folder.join("reports.db");
@@ -406,7 +425,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         let length = line.len();
         assert_eq!(batches, [vec![(2, length), (3, length)], vec![(4, 5)]], "two lines exceed the limit");
-        assert!(too_long.contains("longest:2: the line has more than 16 MiB"), "{too_long}");
-        assert!(too_long_row.contains("reports.db:9: the line has more"), "{too_long_row}");
+        assert!(too_long.contains("longest:2: this has more than 16 MiB"), "{too_long}");
+        assert!(too_long_row.contains("reports.db: row 9 of tombstones: this has more"), "{too_long_row}");
     }
 }

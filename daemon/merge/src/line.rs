@@ -4,13 +4,13 @@ use std::{num::NonZero, thread};
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use weir_common::{ledger::Tally, sketch::Metric};
+use weir_common::ledger::Tally;
 use weir_config::view::ViewKey;
 use weir_report::{
     Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA,
     sketches::{ListSketch, decode, key_id},
 };
-use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
+use weir_sketch::{HyperLogLog, Image as _, Spread, Weight as _, datasketches::hll};
 
 use crate::input::Line;
 
@@ -19,11 +19,6 @@ const SPREAD_BYTES_MAX: usize = 16 << 20;
 
 /// No report has this number or a larger one.
 const SEQ_MAX: u64 = 1 << 53;
-
-/// The sum, or the largest number if it is larger.
-pub fn add(one: Tally, other: Tally) -> Tally {
-    Metric::each(|of| of.of(one).saturating_add(of.of(other)))
-}
 
 /// What a line is.
 #[derive(Debug)]
@@ -184,7 +179,7 @@ pub fn parse_all(lines: &[Line]) -> Vec<Parsed> {
 
 fn parse_part(lines: &[Line]) -> Vec<Parsed> {
     let at = |line: &Line| match parse(&line.text) {
-        Parsed::Unreadable(why) => Parsed::Unreadable(format!("{}:{}: {why}", line.path.display(), line.number)),
+        Parsed::Unreadable(why) => Parsed::Unreadable(format!("{}: {why}", line.place)),
         parsed => parsed,
     };
     lines.iter().map(at).collect()
@@ -211,20 +206,20 @@ fn report(fields: Fields) -> Parsed {
     let (Some(window), Some(totals)) = (window, totals) else {
         return Parsed::Unreadable("the report has no window or no totals".to_owned());
     };
-    let lost = interfaces.iter().flat_map(|interface| interface.ledger.lost.values());
     Parsed::Report(Box::new(Report {
         previous: previous.and_then(|id| previous_of(&observer.id, &id)),
         sender: observer,
         start: window.start,
         end: window.end,
         seen: totals.into(),
-        lost: lost.copied().map(Tally::from).fold(Tally::default(), add),
-        sampled_out: interfaces
-            .iter()
-            .map(|interface| Tally::from(interface.ledger.sampled_out))
-            .fold(Tally::default(), add),
+        lost: sum(interfaces.iter().flat_map(|one| one.ledger.lost.values().copied())),
+        sampled_out: sum(interfaces.iter().map(|one| one.ledger.sampled_out)),
         sketches: sketches.map(unpack),
     }))
+}
+
+fn sum(parts: impl Iterator<Item = Sums>) -> Tally {
+    parts.map(Tally::from).fold(Tally::default(), Tally::saturating_add)
 }
 
 /// The run and the number in an id of this observer.
@@ -286,6 +281,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::input::Place;
 
     /// A report with every field.
     const GOLDEN: &str = include_str!("../../report/tests/golden/report.json");
@@ -321,7 +317,8 @@ mod tests {
         assert!(matches!(numbers(SEQ_MAX - 1), Parsed::Tombstone(_)));
         assert!(matches!(numbers(u64::MAX), Parsed::Unreadable(_)));
         assert!(why(&GOLDEN.replacen("\"seq\": 42", &format!("\"seq\": {}", u64::MAX), 1)).contains("observer.seq"));
-        let line = |number, text: &str| Line { path: Path::new("a.json").into(), number, text: text.to_owned() };
+        let place = |number| Place { path: Path::new("a.json").into(), table: None, number };
+        let line = |number, text: &str| Line { place: place(number), text: text.to_owned() };
         let report = GOLDEN.replace('\n', "");
         let lines = [line(1, &report), line(3, "{}"), line(4, &report)];
         let parsed = parse_all(&lines);

@@ -191,24 +191,39 @@ impl Merger {
         Ok(self.groups.entry(place).or_insert_with(|| Group::new(time)))
     }
 
-    /// The key and the number of registers that most routers have for this on a day.
-    fn of_fleet(&self) -> BTreeMap<(&str, i64, bool), Kind> {
-        let mut most: BTreeMap<(&str, i64, bool), (usize, u64, Kind)> = BTreeMap::new();
+    /// The key and the number of registers of the fleet, by name and day: those that most routers have.
+    ///
+    /// Around midnight, only the routers whose clocks are ahead may have reports of the next day, or only those whose
+    /// clocks are behind have some of the day before. So a router that has something else than most on one day does not
+    /// decide about another day.
+    fn of_fleet(&self) -> BTreeMap<Place<'_>, Kind> {
+        let most = self.most(&BTreeSet::new());
+        let outvoted = self.kinds.iter().filter(|((name, kind), routers)| {
+            most.get(&place(name, kind)).is_some_and(|(count, usual)| usual != kind && count.trusted > routers.len())
+        });
+        let outvoted: BTreeSet<Router> = outvoted.flat_map(|(_, routers)| routers.keys().copied()).collect();
+        let trusted = self.most(&outvoted).into_iter().filter(|(_, (count, _))| count.trusted > 0);
+        trusted.map(|(place, (_, kind))| (place, kind)).collect()
+    }
+
+    /// What most routers have, without these if there are others.
+    fn most(&self, outvoted: &BTreeSet<Router>) -> BTreeMap<Place<'_>, (Votes, Kind)> {
+        let mut most: BTreeMap<Place<'_>, (Votes, Kind)> = BTreeMap::new();
         for ((name, kind), routers) in &self.kinds {
-            let count = (routers.len(), routers.values().sum::<u64>(), *kind);
-            let place = (&**name, kind.day, kind.lg_k == 0);
-            let known = most.entry(place).or_insert(count);
-            if (count.0, count.1) > (known.0, known.1) {
-                *known = count;
+            let trusted = routers.keys().filter(|router| !outvoted.contains(router)).count();
+            let votes = Votes { trusted, reports: routers.values().sum() };
+            let known = most.entry(place(name, kind)).or_insert((votes, *kind));
+            if votes > known.0 {
+                *known = (votes, *kind);
             }
         }
-        most.into_iter().map(|(place, (.., kind))| (place, kind)).collect()
+        most
     }
 
     /// The answer.
     pub fn finish(self) -> Answer {
         let fleet = self.of_fleet();
-        let of_fleet = |name: &str, kind: Kind| fleet.get(&(name, kind.day, kind.lg_k == 0)) == Some(&kind);
+        let of_fleet = |name: &str, kind: Kind| fleet.get(&place(name, &kind)) == Some(&kind);
         let labels = self.arrivals.labels();
         let label = |of: &String| match self.settings.by {
             By::Router => labels.of(of),
@@ -251,17 +266,29 @@ impl Merger {
     }
 
     /// The routers whose sketches are not those of the fleet, each once for each kind of key.
-    fn foreign(&self, fleet: &BTreeMap<(&str, i64, bool), Kind>, labels: &Labels) -> Vec<Defect> {
+    fn foreign(&self, fleet: &BTreeMap<Place<'_>, Kind>, labels: &Labels) -> Vec<Defect> {
         let mut all: BTreeMap<(What, Router, String), (BTreeSet<&str>, u64)> = BTreeMap::new();
         for ((name, kind), routers) in &self.kinds {
-            let Some(usual) = fleet.get(&(&**name, kind.day, kind.lg_k == 0)).filter(|usual| *usual != kind) else {
+            let here = fleet.get(&place(name, kind));
+            if here == Some(kind) {
                 continue;
-            };
-            let (what, detail) = if kind.key_id == usual.key_id {
-                (What::OtherLgK, format!("lg_k {} instead of {}", kind.lg_k, usual.lg_k))
-            } else {
-                let size = if kind.lg_k == usual.lg_k { String::new() } else { format!(", lg_k {}", kind.lg_k) };
-                (What::ForeignKey, format!("key_id {:016x}{size} instead of {:016x}", kind.key_id, usual.key_id))
+            }
+            let has_name =
+                |((other, _, is_spread), _): &(&Place<'_>, &Kind)| other == name && *is_spread == (kind.lg_k == 0);
+            let usual = here.or_else(|| fleet.iter().find(has_name).map(|(_, kind)| kind));
+            let (what, detail) = match usual {
+                Some(usual) if usual.lg_k != kind.lg_k && here.is_none_or(|here| here.key_id == kind.key_id) => {
+                    (What::OtherLgK, format!("lg_k {} instead of {}", kind.lg_k, usual.lg_k))
+                }
+                Some(usual) if here.is_some() => {
+                    let size = if kind.lg_k == usual.lg_k { String::new() } else { format!(", lg_k {}", kind.lg_k) };
+                    (What::ForeignKey, format!("key_id {:016x}{size} instead of {:016x}", kind.key_id, usual.key_id))
+                }
+                _ => {
+                    let day =
+                        format!("key_id {:016x} on a day of which no router of the fleet has reports", kind.key_id);
+                    (What::ForeignKey, day)
+                }
             };
             for (router, reports) in routers {
                 let (names, most) = all.entry((what, *router, detail.clone())).or_default();
@@ -275,6 +302,22 @@ impl Merger {
         };
         all.into_iter().map(defect).collect()
     }
+}
+
+/// What has one kind of key: a name on a day, apart for spread sketches.
+type Place<'a> = (&'a str, i64, bool);
+
+fn place<'a>(name: &'a str, kind: &Kind) -> Place<'a> {
+    (name, kind.day, kind.lg_k == 0)
+}
+
+/// How many have a kind of key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Votes {
+    /// Routers.
+    trusted: usize,
+    /// Reports of all routers.
+    reports: u64,
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
     env, fs,
     path::PathBuf,
     process,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
@@ -105,7 +105,7 @@ fn record(router: u64, window: u64, nth: u64) -> Record {
 }
 
 /// What is true of a window.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Truth {
     /// Of all routers.
     total: Tally,
@@ -123,10 +123,16 @@ struct Router {
 }
 
 impl Router {
+    /// A router that exports sketches with each report.
     fn new(number: u64) -> Self {
+        Self::starting(number, START, SECONDS)
+    }
+
+    /// A router whose first window begins at this second, with this interval of exports.
+    fn starting(number: u64, start: i64, every: u64) -> Self {
         let export = Export {
             views: ExportViews::All,
-            every: Duration::from_secs(SECONDS),
+            every: Duration::from_secs(every),
             lg_k: lg_k(number),
             ..Export::default()
         };
@@ -137,7 +143,7 @@ impl Router {
         config.standard_views.retain(|view| ["sources", "services"].contains(&view.name()));
         config.observer = config::Observer { name: Some(format!("edge-{number}")), site: Some(site(number)) };
         let views = Views::new(&config, 1).unwrap();
-        let mut keys = Keys::new(secret(number), Key([9, number]), at(0));
+        let mut keys = Keys::new(secret(number), Key([9, number]), second(start));
         let shard = keys.shard(&config.estimates, &views);
         let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
         let closing = Closing {
@@ -159,25 +165,30 @@ impl Router {
     }
 
     fn report(&mut self, window: u64, records: &[Record]) -> Report {
+        let start = START + (SECONDS * window) as i64;
+        self.report_of(start, start + SECONDS as i64, records)
+    }
+
+    /// The report of the window that begins at this second of the router's clock. `next` is when the next one begins.
+    fn report_of(&mut self, start: i64, next: i64, records: &[Record]) -> Report {
         let mut shard = self.shard.take().unwrap();
         shard.absorb(records, &self.closing.seen);
         shard.settle(&self.closing.seen);
         let mut edge = Edge::empty(1);
         edge.counters[0].seen = records.iter().map(Record::tally).sum();
         let mut closed = [Closed::new(shard, edge)];
-        // A clock that is 90 s wrong would only move the window.
         let span = Span {
-            start: at(window),
-            end: at(window + 1),
+            start: second(start),
+            end: second(start + SECONDS as i64),
             length: Duration::from_secs(SECONDS),
             clock_step: None,
             late_packets: None,
             untimed_packets: None,
         };
-        self.closing.advance(at(window + 1));
+        self.closing.advance(second(next));
         let report = self.closing.report(&mut closed, span, Vec::new(), None, account, Vec::new()).unwrap();
-        let time = |nth: u64| Duration::from_secs(SECONDS * nth);
-        self.closing.rotate(Times { span, begin: time(window), end: time(window + 1) });
+        let time = |second: i64| Duration::from_secs(second.unsigned_abs());
+        self.closing.rotate(Times { span, begin: time(start), end: time(start + SECONDS as i64) });
         let [Closed { mut shard, .. }] = closed;
         shard.clear();
         self.closing.keys.equip(&mut shard);
@@ -210,7 +221,11 @@ fn site(router: u64) -> String {
 }
 
 fn at(window: u64) -> Timestamp {
-    Timestamp::from_second(START + (SECONDS * window) as i64).unwrap()
+    second(START + (SECONDS * window) as i64)
+}
+
+fn second(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
 }
 
 /// What happens to a report on its way.
@@ -341,6 +356,17 @@ impl Truth {
                 self.sources.insert(source);
             }
         }
+    }
+
+    /// Both together.
+    fn with(mut self, other: Self) -> Self {
+        self.total.add(other.total);
+        for (source, tally) in other.by_source {
+            self.by_source.entry(source).or_default().add(tally);
+        }
+        self.sources.extend(other.sources);
+        self.flows.extend(other.flows);
+        self
     }
 
     /// The largest sources by bytes.
@@ -487,4 +513,101 @@ fn counts_of_two_days_are_bounded_and_not_joined() {
     let all = ours.union(&theirs).count() as u64;
     assert_eq!(count.keys, 2);
     assert!(count.lower <= all && all <= count.upper && count.upper >= ours.len() as u64 + theirs.len() as u64);
+}
+
+/// Routers whose clocks are up to three minutes apart, for five minutes before and after midnight.
+struct Clocks {
+    /// The true second at which each report was sent, with the number of its router and its text.
+    sent: Vec<(i64, u64, String)>,
+    /// By the hour of the router's clock, counted from midnight.
+    truths: BTreeMap<i64, Truth>,
+}
+
+/// How far the clock of a router is ahead, in seconds. The clock of one router is set right soon after its midnight.
+fn ahead(router: u64, true_second: i64) -> i64 {
+    const SET_RIGHT: u64 = 4;
+    match [0, 90, -90, 40, 40, 90, -50, 90][router as usize] {
+        _ if router == SET_RIGHT && true_second >= START - 20 => 0,
+        seconds => seconds,
+    }
+}
+
+impl Clocks {
+    const ROUTERS: u64 = 8;
+    const AROUND: i64 = 300;
+
+    fn measured() -> &'static Self {
+        static CLOCKS: LazyLock<Clocks> = LazyLock::new(Clocks::new);
+        &CLOCKS
+    }
+
+    fn new() -> Self {
+        let mut clocks = Self { sent: Vec::new(), truths: BTreeMap::new() };
+        let step = SECONDS as i64;
+        for number in 0..Self::ROUTERS {
+            let first = START - Self::AROUND;
+            let mut router = Router::starting(number, first + ahead(number, first), 60);
+            for now in (first..START + Self::AROUND).step_by(SECONDS as usize) {
+                let window = ((now - first) / step) as u64;
+                let records: Vec<Record> = (0..RECORDS).map(|nth| record(number, window, nth)).collect();
+                let (start, next) = (now + ahead(number, now), now + step + ahead(number, now + step));
+                if now + step == START + Self::AROUND {
+                    router.closing.exporter.end();
+                }
+                let report = router.report_of(start, next, &records);
+                let is_fleet = lg_k(number) == 12 && secret(number) == SECRET;
+                clocks.truths.entry((start - START).div_euclid(3_600)).or_default().add(&records, is_fleet);
+                let line = String::from_utf8(Encoded::new(&report).line.to_vec()).unwrap();
+                clocks.sent.push((now + step, number, line));
+            }
+        }
+        clocks.sent.sort();
+        clocks
+    }
+
+    fn merged(&self, until: i64, window: Option<u64>) -> Answer {
+        let sent = self.sent.iter().take_while(|(time, ..)| *time <= until);
+        let file = Scratch::new(&sent.map(|(.., line)| line.as_str()).collect::<String>());
+        let settings = Settings { window: window.map(Duration::from_secs), by: By::All, top: TOP };
+        weir_merge::merge(std::slice::from_ref(&file.0), settings, false).unwrap()
+    }
+}
+
+#[test]
+fn clocks_that_are_apart_lose_nothing_when_the_key_turns_at_midnight() {
+    let clocks = Clocks::measured();
+    let reports = Clocks::ROUTERS * 2 * Clocks::AROUND as u64 / SECONDS;
+    for window in [None, Some(3_600), Some(86_400)] {
+        let answer = clocks.merged(i64::MAX, window);
+        assert_eq!(answer.reports, reports);
+        let named: Vec<_> = answer.defects.iter().map(|one| (one.what, &*one.name)).collect();
+        // One row for each day.
+        let expected = [What::ForeignKey, What::ForeignKey, What::OtherLgK, What::OtherLgK];
+        let expected = expected.into_iter().zip(["edge-5", "edge-5", "edge-3", "edge-7"]);
+        assert_eq!(named, expected.collect::<Vec<_>>(), "{window:?}");
+        let truths: Vec<Truth> = match window {
+            Some(_) => clocks.truths.values().cloned().collect(),
+            None => vec![clocks.truths.values().cloned().reduce(Truth::with).unwrap()],
+        };
+        assert_eq!(answer.windows.len(), truths.len());
+        for (truth, found) in truths.iter().zip(&answer.windows) {
+            assert_eq!((truth.failures(found), found.routers as u64), (0, Clocks::ROUTERS), "{window:?}");
+            let count = found.distinct.iter().find(|count| count.name == "unique.src_ip" && count.is_fleet).unwrap();
+            assert_eq!((count.routers, count.keys), (5, if window.is_some() { 1 } else { 2 }), "{window:?}");
+        }
+    }
+}
+
+/// The reports end soon before or after midnight, so only the routers whose clocks are ahead have some of the next day:
+/// one with the key of the fleet, one with another secret, and one with another number of registers.
+#[test]
+fn a_day_of_few_routers_does_not_make_the_key_of_a_fleet_foreign() {
+    let clocks = Clocks::measured();
+    for until in [START - 30, START + 30] {
+        let answer = clocks.merged(until, None);
+        let foreign = defects(&answer, What::ForeignKey);
+        assert!(foreign.keys().eq(["edge-5"].iter()), "{until}: {foreign:?}");
+        let other: BTreeSet<&str> = defects(&answer, What::OtherLgK).into_keys().collect();
+        assert_eq!(other, ["edge-3", "edge-7"].into(), "{until}");
+    }
 }

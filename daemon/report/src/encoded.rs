@@ -20,4 +20,13 @@ impl Encoded {
         line.push(b'\n');
         Self { id: report.id.clone(), line: line.into() }
     }
+
+    /// Encodes a report: as sinks get it, and without the sketches, which only they need.
+    pub fn both(report: &mut Report) -> [Self; 2] {
+        let sent = Self::new(report);
+        let sketches = report.sketches.take();
+        let without = if sketches.is_some() { Self::new(report) } else { sent.clone() };
+        report.sketches = sketches;
+        [sent, without]
+    }
 }

@@ -282,7 +282,7 @@ fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredIn
     }
 }
 
-pub(crate) fn show_interface(slot: usize, interfaces: &[MeasuredInterface], shown: &mut Map<String, Value>) {
+fn show_interface(slot: usize, interfaces: &[MeasuredInterface], shown: &mut Map<String, Value>) {
     let found = interfaces.iter().find(|interface| interface.slot == slot);
     shown.insert("interface".to_owned(), json!(found.map_or("?", |interface| interface.name.as_str())));
     if let Some(direction) = found.and_then(|interface| interface.direction) {

@@ -390,6 +390,9 @@ impl Coordinator<'_, '_> {
     /// Closes the window and publishes its report. Returns whether any worker has measured.
     fn report(&mut self, end: WindowEnd, upcoming: Option<&Prepared>) -> Result<bool, MeasureError> {
         let Self { config, measuring, publisher, .. } = self;
+        if upcoming.is_some() {
+            measuring.closing.exporter.end();
+        }
         let Ended { report, views, has_measured } = measuring.close(config, end, upcoming, || publisher.metrics())?;
         publisher.publish(&report, &views, measuring.attachments.troubles());
         publisher.alert(&report, upcoming.filter(|next| next.config.alerts.webhook != config.alerts.webhook));

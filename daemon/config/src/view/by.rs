@@ -4,7 +4,7 @@
 //! on; its highest bit is the IP version if there is an address. So the keys of all views have the same type, whatever
 //! fields they have, and all fields can be read back from a key. A flow is packed as in [`FlowKey`].
 
-use std::iter;
+use std::{fmt::Write as _, iter};
 
 use serde_json::{Map, Value, json};
 use weir_common::{
@@ -16,7 +16,7 @@ use weir_sketch::hash::KeyedHash;
 
 use super::{
     FLOW,
-    field::{Field, Lengths, Side, show_address},
+    field::{Field, Lengths, Side, show_address, write_address},
     key::{BITS_MAX, SHARED, ViewKey, WORDS},
     network::Network,
 };
@@ -426,6 +426,44 @@ impl By {
         }
         shown
     }
+
+    /// Writes the values of a key's fields, separated by spaces: `-` for an absent one, and `*` if the key has no
+    /// fields. No value has a space. `interface` writes a slot.
+    pub fn write(&self, key: &ViewKey, facts: Facts<'_>, interface: impl Fn(usize, &mut String), out: &mut String) {
+        let is_v6 = key.0[SHARED] >> self.version & 1 == 1;
+        let mut addresses = self.addresses.iter().zip(key.0.chunks_exact(2));
+        if self.fields.is_empty() {
+            out.push('*');
+        }
+        for (nth, field) in self.fields.iter().enumerate() {
+            if nth > 0 {
+                out.push(' ');
+            }
+            let start = out.len();
+            match field {
+                Field::Ip(..) => {
+                    if let Some(((_, lengths), words)) = addresses.next() {
+                        write_address(Address([words[0], words[1]]), is_v6, *lengths, out);
+                    }
+                }
+                Field::Interface => interface(self.slot(key).unwrap_or(0), out),
+                field => match field.show(self.number(key, *field).unwrap_or(0), facts) {
+                    Value::Null => {}
+                    Value::String(text) => push_word(&text, out),
+                    // Writing into a text does not fail.
+                    other => _ = write!(out, "{other}"),
+                },
+            }
+            if out.len() == start {
+                out.push('-');
+            }
+        }
+    }
+}
+
+/// Appends a text, with `_` for each white space.
+pub fn push_word(text: &str, out: &mut String) {
+    out.extend(text.chars().map(|char| if char.is_whitespace() { '_' } else { char }));
 }
 
 /// The bit of [`FlowKey::tail`] that holds the IP version.

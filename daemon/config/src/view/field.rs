@@ -1,6 +1,9 @@
 //! The fields of a record. A view can group by them, and count distinct values of them.
 
-use std::{fmt, net::IpAddr};
+use std::{
+    fmt::{self, Write as _},
+    net::IpAddr,
+};
 
 use serde_json::{Value, json};
 use weir_common::{
@@ -310,8 +313,16 @@ pub fn network(address: IpAddr, lengths: Lengths) -> IpAddr {
 
 /// An address, or a network with its length.
 pub fn show_address(address: Address, is_v6: bool, lengths: Lengths) -> String {
+    let mut shown = String::new();
+    write_address(address, is_v6, lengths, &mut shown);
+    shown
+}
+
+/// Appends an address, or a network with its length.
+pub(super) fn write_address(address: Address, is_v6: bool, lengths: Lengths, out: &mut String) {
     let (ip, length): (IpAddr, u8) = (ip(address, is_v6), lengths.of(is_v6));
-    if length == Lengths::whole(is_v6) { ip.to_string() } else { format!("{ip}/{length}") }
+    // Writing into a text does not fail.
+    let _ = if length == Lengths::whole(is_v6) { write!(out, "{ip}") } else { write!(out, "{ip}/{length}") };
 }
 
 /// TCP flags and their letters, from the lowest bit on (RFC 9293): FIN, SYN, RST, PSH, ACK, URG, ECE, CWR.

@@ -7,7 +7,7 @@ use weir_config::{
     names::Facts,
     view::{By, Kind, Narrow, Network, Side, ViewKey, by::of_interface},
 };
-use weir_sketch::{HyperLogLog, MergeError, candidate_buckets::Packed, hash::KeyedHash};
+use weir_sketch::{HyperLogLog, MergeError, Weight as _, candidate_buckets::Packed, hash::KeyedHash};
 
 use super::{Question, Structure};
 use crate::{
@@ -504,6 +504,14 @@ impl ViewSketch {
         }
     }
 
+    /// The same as [`ViewSketch::held`], in less time.
+    pub fn for_each_held(&self, f: impl FnMut(KeyEstimate<ViewKey>)) {
+        match &self.answers {
+            Answers::HeavyHitters(hitters) => hitters.iter().for_each(f),
+            _ => self.held().for_each(f),
+        }
+    }
+
     /// The bounds of any key, if the view has bytes and packets.
     pub fn look_up(&self, by: &By, hash: &KeyedHash, key: &ViewKey) -> Option<KeyEstimate<ViewKey>> {
         let exact = |sum| KeyEstimate { key: *key, value: sum, lower: sum, upper: sum };
@@ -536,6 +544,14 @@ impl ViewSketch {
         match &self.answers {
             Answers::HeavyHitters(hitters) => Box::new(hitters.light()),
             _ => Box::new([].into_iter()),
+        }
+    }
+
+    /// An upper bound for each key that is not a candidate.
+    pub fn most_of_others(&self) -> Tally {
+        match &self.answers {
+            Answers::HeavyHitters(hitters) => hitters.light().fold(Tally::default(), Tally::most),
+            _ => Tally::default(),
         }
     }
 

@@ -3,11 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
 use weir_common::ledger::Tally;
 use weir_config::{
     Export,
-    view::{By, Field, Measure, ViewKey},
+    view::{By, Measure, ViewKey, by::push_word},
 };
 use weir_datapath::interface::MeasuredInterface;
 use weir_measure::{
@@ -16,10 +15,9 @@ use weir_measure::{
     question::{Question, Structure, Views},
     window::Span,
 };
-use weir_sketch::{CandidateBuckets, HyperLogLog, Image as _, Spread, datasketches::hll};
+use weir_sketch::{CandidateBuckets, HyperLogLog, Image as _, Spread, Weight as _, datasketches::hll};
 
-use super::{DistinctSketch, ListSketch, ListUnion, SEED, Sketches, SpreadSketch, WIDTH, cell, encode};
-use crate::rows::show_interface;
+use super::{DistinctSketch, ListUnion, Sketches, SpreadSketch, WIDTH, cell, encode};
 
 /// How many rows a gathered list keeps, for each row that is exported.
 const GATHERED_PER_KEY: usize = 8;
@@ -35,6 +33,8 @@ const NAMES_BYTES: u64 = 400;
 pub struct SketchExporter {
     settings: Export,
     gathered: Option<Gathered>,
+    /// When the next window begins, and the fingerprint of its key.
+    next: Option<(Timestamp, u64)>,
     is_last: bool,
 }
 
@@ -57,20 +57,26 @@ struct Gathered {
 impl SketchExporter {
     /// An exporter with these settings.
     pub const fn new(settings: Export) -> Self {
-        Self { settings, gathered: None, is_last: false }
+        Self { settings, gathered: None, next: None, is_last: false }
     }
 
-    /// Uses other settings from the next window on.
+    /// Uses other settings from the next window on. Call [`SketchExporter::end`] before the last window with the
+    /// present ones.
     pub fn change(&mut self, settings: Export) {
-        self.settings = settings;
+        *self = Self::new(settings);
     }
 
-    /// Notes that the next window is the last one: everything is exported with it.
+    /// Notes that the next window is the last one with these views and settings: everything is exported with it.
     pub const fn end(&mut self) {
         self.is_last = true;
     }
 
-    /// Adds a window. Returns the sketches to export with its report.
+    /// Notes when the window after the next one begins, and the fingerprint of its key.
+    pub const fn expect(&mut self, next: Timestamp, key_id: u64) {
+        self.next = Some((next, key_id));
+    }
+
+    /// Adds a window. Returns the sketches to export with its report: so they are in the report of their last window.
     pub fn add(
         &mut self,
         window: MergedWindow<'_>,
@@ -78,23 +84,16 @@ impl SketchExporter {
         span: Span,
         interfaces: &[MeasuredInterface],
     ) -> Option<Sketches> {
-        let key_id = window.first.shard.key_id();
-        let is_same =
-            |one: &Gathered| one.key_id == key_id && Arc::ptr_eq(&one.views, views) && one.settings == self.settings;
-        // Another day, or another configuration.
-        let earlier = self.gathered.take_if(|one| !is_same(one));
-        if self.settings.is_on() {
-            let settings = &self.settings;
-            let gathered =
-                self.gathered.get_or_insert_with(|| Gathered::new(views.clone(), key_id, settings.clone(), span.start));
-            gathered.add(window, span, interfaces);
+        if !self.settings.is_on() {
+            return None;
         }
-        let is_last = self.is_last;
-        let due = match &earlier {
-            Some(_) => None,
-            None => self.gathered.take_if(|one| is_last || one.is_due()),
-        };
-        earlier.or(due).map(Gathered::into_sketches)
+        let (key_id, settings) = (window.first.shard.key_id(), &self.settings);
+        let gathered =
+            self.gathered.get_or_insert_with(|| Gathered::new(views.clone(), key_id, settings.clone(), span.start));
+        gathered.add(window, span, interfaces);
+        let (next, next_key) = self.next.unwrap_or((span.end, key_id));
+        let is_last = self.is_last || next_key != key_id;
+        self.gathered.take_if(|one| is_last || one.is_due(next)).map(Gathered::into_sketches)
     }
 }
 
@@ -125,13 +124,15 @@ impl Gathered {
                 self.spread(nth, spread);
             }
             if let Some(bounds) = window.list(nth, self.settings.keys) {
-                let written = Written { by: &question.by, views: &views, interfaces };
-                let list =
-                    written.list(name, &bounds, window.uncertainty.sampling.map(|_| window.uncertainty.confidence));
                 let capacity = GATHERED_PER_KEY * self.settings.keys;
-                let union = self.lists.entry(name.clone()).or_insert_with(|| ListUnion::new(&list.by, capacity));
-                // It was just made with the same cells.
-                let _ = union.add(&list);
+                let new = || ListUnion::new(&fields(&question.by), capacity);
+                let union = match self.lists.get_mut(name) {
+                    Some(union) => union,
+                    None => self.lists.entry(name.clone()).or_insert_with(new),
+                };
+                let confidence = window.uncertainty.sampling.map_or(1.0, |_| window.uncertainty.confidence);
+                let keys = WrittenKeys { by: &question.by, views: &views, interfaces, text: String::new() };
+                keys.add(union, &bounds, confidence);
             }
         }
     }
@@ -152,11 +153,12 @@ impl Gathered {
         }
     }
 
-    /// Whether it reaches a multiple of the interval of exports.
-    fn is_due(&self) -> bool {
+    /// Whether a multiple of the interval of exports is between its start and the next window. If the clock was set
+    /// back, that window begins earlier.
+    fn is_due(&self, next: Timestamp) -> bool {
         let every = self.settings.every.as_nanos().max(1) as i128;
         let nth = |time: Timestamp| time.as_nanosecond().div_euclid(every);
-        nth(self.start) < nth(self.end)
+        nth(self.start) != nth(next)
     }
 
     fn into_sketches(self) -> Sketches {
@@ -192,61 +194,44 @@ fn fields(by: &By) -> Vec<String> {
     by.fields().iter().map(ToString::to_string).collect()
 }
 
-/// How the keys of a view are written.
-struct Written<'a> {
+/// The keys of a view as texts.
+struct WrittenKeys<'a> {
     by: &'a By,
     views: &'a Views,
     interfaces: &'a [MeasuredInterface],
+    text: String,
 }
 
-impl Written<'_> {
-    /// The values of a key's fields, separated by spaces; `*` if it has no fields.
-    fn key(&self, key: &ViewKey) -> String {
-        let Self { by, views, interfaces } = self;
-        let shown = by.show(key, views.facts(), |slot, shown| show_interface(slot, interfaces, shown));
-        let values: Vec<String> = by.fields().iter().map(|field| value(*field, &shown)).collect();
-        if values.is_empty() { "*".to_owned() } else { values.join(" ") }
-    }
-
-    fn list(&self, name: &str, bounds: &KeyBounds, sampled: Option<f64>) -> ListSketch {
+impl WrittenKeys<'_> {
+    /// Adds the bounds of a window.
+    fn add(mut self, union: &mut ListUnion, bounds: &KeyBounds, confidence: f64) {
         let KeyBounds { listed, bounded, others } = bounds;
-        let mut rest = vec![*others; WIDTH];
+        let mut rest = [*others; WIDTH];
         for (key, upper) in bounded {
-            let Tally { packets, bytes } = &mut rest[cell(&self.key(key)) as usize];
-            (*packets, *bytes) = (upper.packets.max(*packets), upper.bytes.max(*bytes));
+            let rest = &mut rest[cell(self.key(key)) as usize];
+            *rest = rest.most(*upper);
         }
-        let keys: Vec<String> = listed.iter().map(|held| self.key(&held.key)).collect();
-        let numbers = |number: fn(&KeyEstimate<ViewKey>) -> u64| listed.iter().map(number).collect();
-        ListSketch {
-            name: name.to_owned(),
-            by: fields(self.by),
-            confidence: sampled.unwrap_or(1.0),
-            width: WIDTH as u32,
-            depth: 1,
-            seed: SEED,
-            cells: keys.iter().map(|key| cell(key)).collect(),
-            keys,
-            packets_lower: numbers(|held| held.lower.packets),
-            packets_upper: numbers(|held| held.upper.packets),
-            bytes_lower: numbers(|held| held.lower.bytes),
-            bytes_upper: numbers(|held| held.upper.bytes),
-            rest_packets: rest.iter().map(|cell| cell.packets).collect(),
-            rest_bytes: rest.iter().map(|cell| cell.bytes).collect(),
+        for KeyEstimate { key, lower, upper, .. } in listed {
+            let key = self.key(key);
+            let cell = cell(key) as usize;
+            union.add_row(key, (cell, rest[cell]), *lower, *upper);
         }
+        union.add_cells(rest.into_iter(), confidence);
     }
-}
 
-/// A field's value as text; `-` if there is none. It has no spaces.
-fn value(field: Field, shown: &Map<String, Value>) -> String {
-    let text = match shown.get(field.name()) {
-        None | Some(Value::Null) => return "-".to_owned(),
-        Some(Value::String(text)) if text.is_empty() => return "-".to_owned(),
-        Some(Value::String(text)) => text.replace(char::is_whitespace, "_"),
-        Some(other) => other.to_string(),
-    };
-    match shown.get("direction").filter(|_| field == Field::Interface) {
-        Some(Value::String(direction)) => format!("{text}/{direction}"),
-        _ => text,
+    fn key(&mut self, key: &ViewKey) -> &str {
+        let Self { by, views, interfaces, text } = self;
+        let interface = |slot, text: &mut String| {
+            let Some(found) = interfaces.iter().find(|interface| interface.slot == slot) else { return text.push('?') };
+            push_word(&found.name, text);
+            if let Some(direction) = found.direction.filter(|_| !found.name.is_empty()) {
+                text.push('/');
+                text.push_str(direction);
+            }
+        };
+        text.clear();
+        by.write(key, views.facts(), interface, text);
+        text
     }
 }
 

@@ -4,7 +4,7 @@
 //! at most the sum of its cells, corrected by `row - cell` for each list that has a row of it. Both sums can be added
 //! up in any order, by any program.
 
-use std::collections::HashMap;
+use std::{cmp::Ordering, collections::HashMap};
 
 use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::Weight as _;
@@ -95,81 +95,77 @@ impl ListUnion {
     /// It has other cells, or weir does not write such lists. Then nothing is added.
     pub fn add(&mut self, list: &ListSketch) -> Result<(), Mismatch> {
         check(list)?;
+        let rest = |cell: usize| Tally::new(list.rest_packets[cell], list.rest_bytes[cell]);
         for (nth, key) in list.keys.iter().enumerate() {
-            let of = |packets: &[u64], bytes: &[u64]| Tally::new(packets[nth], bytes[nth]);
             let cell = list.cells[nth] as usize;
-            let rest = Tally::new(list.rest_packets[cell], list.rest_bytes[cell]);
-            let upper = of(&list.packets_upper, &list.bytes_upper);
-            let lower = of(&list.packets_lower, &list.bytes_lower);
-            self.add_row(key, cell, lower, METRICS.map(|m| i128::from(m.of(upper)) - i128::from(m.of(rest))));
+            let lower = Tally::new(list.packets_lower[nth], list.bytes_lower[nth]);
+            let upper = Tally::new(list.packets_upper[nth], list.bytes_upper[nth]);
+            self.add_row(key, (cell, rest(cell)), lower, upper);
         }
-        for (cell, (packets, bytes)) in self.cells.iter_mut().zip(list.rest_packets.iter().zip(&list.rest_bytes)) {
-            *cell = cell.saturating_add(Tally::new(*packets, *bytes));
-        }
-        self.failure += 1.0 - list.confidence;
-        if self.rows.len() > self.capacity {
-            self.keep(self.capacity / 2);
-        }
+        self.add_cells((0..WIDTH).map(rest), list.confidence);
         Ok(())
     }
 
-    fn add_row(&mut self, key: &str, cell: usize, lower: Tally, beyond: [i128; 2]) {
-        if !self.rows.contains_key(key) {
-            self.rows.insert(key.into(), Row { cell, ..Row::default() });
+    /// Adds a row of a list with the cell of its key. Call [`ListUnion::add_cells`] after all rows.
+    pub(super) fn add_row(&mut self, key: &str, (cell, rest): (usize, Tally), lower: Tally, upper: Tally) {
+        let row = match self.rows.get_mut(key) {
+            Some(row) => row,
+            None => self.rows.entry(key.into()).or_insert(Row { cell, ..Row::default() }),
+        };
+        row.lower = row.lower.saturating_add(lower);
+        for metric in METRICS {
+            row.beyond[metric as usize] += i128::from(metric.of(upper)) - i128::from(metric.of(rest));
         }
-        if let Some(row) = self.rows.get_mut(key) {
-            row.lower = row.lower.saturating_add(lower);
-            for (sum, more) in row.beyond.iter_mut().zip(beyond) {
-                *sum += more;
-            }
+    }
+
+    /// Adds the cells of a list whose bounds hold with this probability.
+    pub(super) fn add_cells(&mut self, rest: impl Iterator<Item = Tally>, confidence: f64) {
+        for (cell, rest) in self.cells.iter_mut().zip(rest) {
+            *cell = cell.saturating_add(rest);
+        }
+        self.failure += 1.0 - confidence;
+        if self.rows.len() > self.capacity {
+            self.keep(self.capacity / 2);
         }
     }
 
     /// Keeps the rows of the `keys` largest keys by bytes, and of as many by packets. From then on the other keys are
     /// bounded by their cells.
     pub fn keep(&mut self, keys: usize) {
-        let mut kept: HashMap<Box<str>, Row> = HashMap::new();
+        let rows: Vec<(Box<str>, Row)> = self.rows.drain().collect();
+        let mut is_kept = vec![false; rows.len()];
+        let mut order: Vec<usize> = (0..rows.len()).collect();
         for metric in METRICS {
-            for (key, row) in self.largest(keys, metric) {
-                kept.insert(key.into(), row);
+            let row = |nth: &usize| (&*rows[*nth].0, &rows[*nth].1);
+            for nth in first(&mut order, keys, |one, other| by_lower(metric, row(one), row(other))) {
+                is_kept[*nth] = true;
             }
         }
         let before = self.cells.clone();
-        for (key, row) in &self.rows {
-            if !kept.contains_key(key) {
-                let (upper, cell) = (row.upper(&before), &mut self.cells[row.cell]);
-                *cell = Metric::each(|metric| metric.of(*cell).max(metric.of(upper)));
-            }
+        for ((_, row), _) in rows.iter().zip(&is_kept).filter(|(_, is_kept)| !**is_kept) {
+            let cell = &mut self.cells[row.cell];
+            *cell = cell.most(row.upper(&before));
         }
-        for row in kept.values_mut() {
+        for ((key, mut row), _) in rows.into_iter().zip(is_kept).filter(|(_, is_kept)| *is_kept) {
+            let raised = self.cells[row.cell].saturating_sub(before[row.cell]);
             for metric in METRICS {
-                let raised = metric.of(self.cells[row.cell]) - metric.of(before[row.cell]);
-                row.beyond[metric as usize] -= i128::from(raised);
+                row.beyond[metric as usize] -= i128::from(metric.of(raised));
             }
+            self.rows.insert(key, row);
         }
-        self.rows = kept;
-    }
-
-    /// The rows of the `count` largest keys, the largest first.
-    fn largest(&self, count: usize, metric: Metric) -> Vec<(&str, Row)> {
-        let mut rows: Vec<(&str, Row)> = self.rows.iter().map(|(key, row)| (&**key, *row)).collect();
-        // Ordered by the lower bound, because an upper bound may be that of a cell.
-        let order = |(key, row): &(&str, Row)| (std::cmp::Reverse(metric.of(row.lower)), (*key).to_owned());
-        if let Some(last) = count.checked_sub(1).filter(|last| *last < rows.len()) {
-            rows.select_nth_unstable_by_key(last, order);
-            rows.truncate(count);
-        } else if count == 0 {
-            rows.clear();
-        }
-        rows.sort_by_cached_key(order);
-        rows
     }
 
     /// The `count` keys with the highest lower bounds of bytes or packets, the largest first.
     pub fn top(&self, count: usize, metric: Metric) -> Vec<KeySums> {
-        let sums =
-            |(key, row): (&str, Row)| KeySums { key: key.to_owned(), lower: row.lower, upper: row.upper(&self.cells) };
-        self.largest(count, metric).into_iter().map(sums).collect()
+        let mut rows: Vec<(&str, &Row)> = self.rows.iter().map(|(key, row)| (&**key, row)).collect();
+        let rows = first(&mut rows, count, |one, other| by_lower(metric, *one, *other));
+        rows.sort_unstable_by(|one, other| by_lower(metric, *one, *other));
+        let sums = |(key, row): &(&str, &Row)| KeySums {
+            key: (*key).to_owned(),
+            lower: row.lower,
+            upper: row.upper(&self.cells),
+        };
+        rows.iter().map(sums).collect()
     }
 
     /// The bounds of any key, listed or not.
@@ -193,7 +189,7 @@ impl ListUnion {
 
     /// The most that a key without a row can have.
     pub fn others(&self) -> Tally {
-        Metric::each(|metric| self.cells.iter().map(|cell| metric.of(*cell)).max().unwrap_or(0))
+        self.cells.iter().copied().fold(Tally::default(), Tally::most)
     }
 
     /// The probability that all bounds hold.
@@ -227,6 +223,20 @@ impl ListUnion {
     }
 }
 
+/// Orders rows by the lower bound, the largest first, because an upper bound may be that of a cell.
+fn by_lower(metric: Metric, (key, row): (&str, &Row), (other_key, other): (&str, &Row)) -> Ordering {
+    metric.of(other.lower).cmp(&metric.of(row.lower)).then_with(|| key.cmp(other_key))
+}
+
+/// Moves the first `count` to the front, and returns these.
+fn first<T>(all: &mut [T], count: usize, order: impl FnMut(&T, &T) -> Ordering) -> &mut [T] {
+    let count = count.min(all.len());
+    if (1..all.len()).contains(&count) {
+        all.select_nth_unstable_by(count - 1, order);
+    }
+    &mut all[..count]
+}
+
 fn check(list: &ListSketch) -> Result<(), Mismatch> {
     let ListSketch { width, depth, seed, keys, cells, rest_packets, rest_bytes, .. } = list;
     if (*width as usize, *depth, *seed) != (WIDTH, 1, SEED) {
@@ -258,7 +268,7 @@ mod tests {
         }
         let mut exact = ListUnion::new(&["src_ip".to_owned()], usize::MAX);
         for (key, tally) in &truth {
-            exact.add_row(key, cell(key) as usize, *tally, METRICS.map(|metric| metric.of(*tally).into()));
+            exact.add_row(key, (cell(key) as usize, Tally::default()), *tally, *tally);
         }
         exact.keep(keys);
         (truth, exact.to_list("sources"))

@@ -190,7 +190,7 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
     Ok([slowest, took])
 }
 
-fn account(ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
+pub fn account(ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
     let interface = |slot| MeasuredInterface {
         slot,
         name: format!("ppp{slot}"),

@@ -10,6 +10,7 @@ mod acknowledged;
 mod closing;
 mod datapath;
 mod delivery;
+mod export;
 mod frames;
 mod heavy_hitters;
 mod idle;
@@ -72,7 +73,12 @@ enum Bench {
 fn main() -> Result<()> {
     match Bench::parse() {
         Bench::Datapath => datapath::bench(),
-        Bench::Pipeline => pipeline::bench().and_then(|()| closing::bench()).and_then(|()| machine::bench()),
+        Bench::Pipeline => {
+            pipeline::bench()?;
+            closing::bench()?;
+            export::bench()?;
+            machine::bench()
+        }
         Bench::HeavyHitters => heavy_hitters::bench(),
         Bench::Networks => networks::bench(),
         Bench::Delivery => delivery::bench(),
