@@ -150,6 +150,9 @@ impl Shown<'_> {
     /// Prints the largest sources and destinations.
     fn talkers(&self, Talkers { when, top, totals, seconds }: &Talkers, out: &mut impl Write) -> io::Result<()> {
         writeln!(out)?;
+        if totals.packets == 0 {
+            return self.line(&[Cell::new(format!("{when}: no packets in the lists"), Faint)], out);
+        }
         self.line(&[Cell::new(when, Faint)], out)?;
         write_talkers(top, (totals, *seconds), self.style, out)
     }
