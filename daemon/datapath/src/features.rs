@@ -1,11 +1,16 @@
 //! Detects which features of newer kernels the running kernel supports.
 
+use std::io;
+
 use aya::{
-    programs::{ProgramError, ProgramType, SchedClassifier, tc::TcAttachType},
+    programs::{ProgramError, ProgramInfo, ProgramType, SchedClassifier, tc::TcAttachType},
     sys::{BpfHelper, is_helper_supported},
 };
 
 use super::packet_flags::PacketFlags;
+
+/// How often a hook is listed again if a program leaves meanwhile.
+const TRIES: u32 = 10;
 
 /// The features that the programs may use. Each has a fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +57,24 @@ impl Features {
     }
 }
 
+/// The programs at a TCX hook, in the order in which they run.
+///
+/// # Errors
+///
+/// Usually a missing privilege, or a kernel before Linux 6.6.
+pub fn tcx_programs(interface: &str, hook: TcAttachType) -> Result<Vec<ProgramInfo>, ProgramError> {
+    let is_gone = |error: &ProgramError| matches!(error, ProgramError::SyscallError(call) if call.io_error.kind() == io::ErrorKind::NotFound);
+    let query = || SchedClassifier::query_tcx(interface, hook).map(|(_, programs)| programs);
+    // A program may leave between the list of all and the look at it.
+    let mut answer = query();
+    for _ in 0..TRIES {
+        if answer.as_ref().is_err_and(is_gone) {
+            answer = query();
+        }
+    }
+    answer
+}
+
 /// Whether this kernel has TCX (Linux 6.6). It queries the programs on the loopback interface; older kernels do not
 /// support that query.
 ///
@@ -60,7 +83,7 @@ impl Features {
 /// Usually a missing privilege.
 pub fn has_tcx() -> Result<bool, ProgramError> {
     const EINVAL: i32 = 22;
-    match SchedClassifier::query_tcx("lo", TcAttachType::Ingress) {
+    match tcx_programs("lo", TcAttachType::Ingress) {
         Ok(_) => Ok(true),
         Err(ProgramError::SyscallError(error)) if error.io_error.raw_os_error() == Some(EINVAL) => Ok(false),
         Err(error) => Err(error),

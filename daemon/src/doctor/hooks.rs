@@ -2,17 +2,19 @@
 
 use std::{collections::HashMap, io};
 
-use aya::programs::{ProgramError, ProgramInfo, SchedClassifier, loaded_programs, tc::TcAttachType};
+use aya::programs::{ProgramError, ProgramInfo, loaded_programs, tc::TcAttachType};
 use rustix::thread::CapabilitySet;
 use weir_attach::netlink::{Device, Discipline, Filter, Traffic};
 use weir_config::interface::Way;
+use weir_datapath::tcx_programs;
 use weir_system::privileges::way_out;
 
 use super::{Answer, Finding};
 
 /// The names of all loaded programs by their ids; empty without the privilege to see them.
 pub fn names() -> HashMap<u32, String> {
-    let programs = loaded_programs().map_while(Result::ok);
+    // A program may leave while they are listed.
+    let programs = loaded_programs().filter_map(Result::ok);
     programs.filter_map(|program| Some((program.id(), program.name_as_str()?.to_owned()))).collect()
 }
 
@@ -55,8 +57,8 @@ pub fn examine(device: &Device, way: Way, discipline: Option<Discipline>) -> Hoo
         Way::Egress => TcAttachType::Egress,
     };
     let named = |program: &ProgramInfo| (program.id(), program.name_as_str().map(str::to_owned));
-    let chain = match SchedClassifier::query_tcx(&device.name, place) {
-        Ok((_, programs)) => Ok(programs.iter().map(named).collect()),
+    let chain = match tcx_programs(&device.name, place) {
+        Ok(programs) => Ok(programs.iter().map(named).collect()),
         Err(error) => Err(unseen(&error)),
     };
     let filters = || -> io::Result<Vec<Filter>> { Traffic::open()?.filters(device.ifindex, way) };

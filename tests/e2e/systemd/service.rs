@@ -3,9 +3,9 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use aya::programs::{SchedClassifier, TcAttachType};
+use aya::programs::TcAttachType;
 use serde_json::Value;
-use weir_datapath::has_tcx;
+use weir_datapath::{has_tcx, tcx_programs};
 use weir_tests::{
     clock,
     daemon::weir_binary,
@@ -88,6 +88,5 @@ pub fn sends_through_a_program(namespace: &Namespace) -> Result<bool> {
         let filters = Ended::of(namespace.command("tc").args(["filter", "show", "dev", INTERFACE, "egress"]))?;
         return Ok(filters.out.contains("weir"));
     }
-    let (_, programs) = namespace.enter(|| SchedClassifier::query_tcx(INTERFACE, TcAttachType::Egress))??;
-    Ok(!programs.is_empty())
+    Ok(!namespace.enter(|| tcx_programs(INTERFACE, TcAttachType::Egress))??.is_empty())
 }
