@@ -364,6 +364,46 @@ mod tests {
     }
 
     #[test]
+    fn what_is_missing_stays_missing_when_it_is_no_longer_known_one_by_one() {
+        let (mut exact, mut settled) = (Arrivals::default(), Arrivals::default());
+        let mut previous = None;
+        for nth in 0..20_000_u64 {
+            // A run of 500 reports, of which every third one is missing, and some of these with a tombstone.
+            let boot_id = format!("run-{}", nth / 500);
+            let report =
+                report(&boot_id, nth, previous.as_ref().map(|(boot_id, seq): &(String, u64)| (&**boot_id, *seq)));
+            previous = Some((boot_id.clone(), nth));
+            for arrivals in [&mut exact, &mut settled] {
+                match nth % 6 {
+                    2 => {}
+                    5 => arrivals.add_tombstone(Tombstone {
+                        sender: sender(&boot_id, 0),
+                        first: nth,
+                        last: nth,
+                        reason: Reason::SpoolFull,
+                    }),
+                    _ => assert!(arrivals.add(&report)),
+                }
+            }
+            if nth % 100 == 0 {
+                settled.settle();
+            }
+        }
+        settled.settle();
+        let sums =
+            |arrivals: &Arrivals| shown(arrivals).into_iter().map(|(what, sum, _)| (what, sum)).collect::<Vec<_>>();
+        // Nobody knows whether the first reports of a run are missing.
+        assert_eq!(sums(&exact), [(What::Gap, 3_320), (What::Tombstone, 3_333)]);
+        assert_eq!(sums(&settled), sums(&exact));
+        assert!(shown(&settled)[0].2.ends_with("and earlier ones"), "{:?}", shown(&settled));
+        let runs = &settled.0["7f"].runs;
+        assert!(runs.len() <= RUNS_MAX);
+        assert!(runs.values().all(|run| run.arrived.0.len() <= RANGES_MAX && run.tombstones.len() <= RANGES_MAX));
+        assert!(!settled.add(&report("run-39", 19_502, None)), "it is too late");
+        assert_eq!(sums(&settled).last(), Some(&(What::Late, 1)));
+    }
+
+    #[test]
     fn names_that_two_observers_have_are_told_apart() {
         let mut arrivals = Arrivals::default();
         let named = |id: &str, name: &str| {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{InterfaceSecond, Row, Tally, late_after, sketches::KeySums};
+use weir_report::{Estimate, InterfaceSecond, Row, Tally, late_after, sketches::KeySums};
 use weir_system::numbers::{self, count, grouped, percent};
 use weir_top::{Fact, Fleet, KeyDetails, Line as Rates, Rate, SECONDS_MAX};
 
@@ -17,9 +17,11 @@ use crate::{
     group::KeyAnswer,
     line::{Parsed, Report, Sender},
     lists::{Lists, estimate},
-    merger::{By, Merger, NOTE, Settings},
+    merger::{By, Merger, Settings},
 };
 
+/// What the numbers do not tell.
+const NOTE: &str = "a packet that passed two routers counts at both: in rates, totals and lists";
 /// How many windows are kept: a report may come so much later than those of the newest one.
 pub const KEPT: usize = 5;
 /// The most routers.
@@ -45,6 +47,7 @@ pub struct Board {
 /// What a router has sent.
 #[derive(Default)]
 struct Router {
+    name: String,
     site: Option<String>,
     reports: u64,
     /// Its last reports, by the start of their windows.
@@ -112,7 +115,7 @@ impl Board {
     fn report(&mut self, report: Box<Report>, now: Timestamp) {
         let router = self.routers.entry(report.sender.id.clone()).or_default();
         if report.start.duration_since(now) > AHEAD {
-            router.ahead = Some(report.start);
+            (router.name, router.ahead) = (report.sender.name.clone(), Some(report.start));
             return;
         }
         let longest = report.longest();
@@ -142,18 +145,19 @@ impl Board {
         let shown = self.newest(judged);
         let nth = shown.as_ref().map(|shown| shown.nth);
         let sent = self.routers.iter().filter(|(_, router)| router.reports > 0 || router.ahead.is_some());
-        let mut routers: Vec<Rates> =
-            sent.clone().map(|(id, router)| router.line(labels.of(id), judged, nth)).collect();
+        let line = |(id, router): (&String, &Router)| {
+            let name = if router.reports > 0 { labels.of(id) } else { router.name.clone() };
+            router.line(name, judged, nth)
+        };
+        let mut routers: Vec<Rates> = sent.clone().map(line).collect();
         routers.sort_by(|one, other| one.last.name.cmp(&other.last.name));
-        let mut fleet = Fleet { routers, note: format!("{NOTE}."), ..Fleet::default() };
+        let mut fleet = Fleet { routers, note: NOTE.to_owned(), ..Fleet::default() };
         fleet.troubles = troubles.into_iter().chain(self.troubles(now, judged, shown.as_ref())).collect();
         let Some(Shown { nth, answer, is_open }) = shown else { return fleet };
         fleet.window = Some((answer.start, answer.end));
-        fleet.is_open = is_open;
+        fleet.is_open = is_open && judged == now;
         fleet.facts = facts(&answer, sent.count(), &defects);
-        let ours = answer.distinct.iter().filter(|count| count.is_fleet);
-        fleet.distinct =
-            ours.map(|count| (count.name.clone(), estimate(count.value, count.lower, count.upper))).collect();
+        fleet.distinct = distinct(&answer);
         let lists = Lists { answer: &answer, routers: self.sums(nth, &labels), defects: &defects };
         [fleet.by_bytes, fleet.by_packets] = lists.in_both_orders();
         fleet
@@ -255,6 +259,16 @@ fn row(KeyAnswer { list, by, sums }: KeyAnswer) -> Row {
 /// For how long there was nothing.
 fn since(time: Timestamp, now: Timestamp) -> String {
     numbers::time(now.duration_since(time))
+}
+
+/// The distinct counts of the fleet's key, the usual ones first.
+fn distinct(answer: &WindowAnswer) -> Vec<(String, Estimate)> {
+    const FIRST: [&str; 3] = ["unique.src_ip", "unique.dst_ip", "unique.flows"];
+    let ours = answer.distinct.iter().filter(|count| count.is_fleet);
+    let mut ours: Vec<_> =
+        ours.map(|count| (count.name.clone(), estimate(count.value, count.lower, count.upper))).collect();
+    ours.sort_by_key(|(name, _)| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
+    ours
 }
 
 /// How reliable the numbers of a window are, and what is wrong with the reports that were read.
@@ -363,5 +377,190 @@ impl Router {
 impl Recent {
     fn length(&self) -> SignedDuration {
         self.end.duration_since(self.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_common::ledger;
+    use weir_top::{By, List};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_040 + second).unwrap()
+    }
+
+    /// A report of ten seconds from this second on, with 100 packets.
+    fn report(router: &str, second: i64) -> Parsed {
+        Parsed::Report(Box::new(Report {
+            sender: Sender {
+                id: format!("id of {router}"),
+                boot_id: "b".to_owned(),
+                seq: (second / 10) as u64,
+                name: router.to_owned(),
+                site: Some("fra".to_owned()),
+            },
+            previous: None,
+            start: at(second),
+            end: at(second + 10),
+            seen: ledger::Tally::new(100, 12_500),
+            lost: ledger::Tally::default(),
+            sampled_out: ledger::Tally::default(),
+            sketches: None,
+        }))
+    }
+
+    fn board() -> Board {
+        Board::new(Duration::from_secs(60), 20)
+    }
+
+    /// Adds the reports of these routers from one second to another.
+    fn add(board: &mut Board, routers: &[&str], seconds: std::ops::Range<i64>) {
+        for second in seconds.step_by(10) {
+            for router in routers {
+                board.add(report(router, second), at(second + 10));
+            }
+        }
+    }
+
+    fn shown(board: &Board, second: i64) -> Fleet {
+        board.shown(at(second), Vec::new())
+    }
+
+    fn window(fleet: &Fleet) -> Option<[i64; 2]> {
+        fleet.window.map(|(start, end)| [start, end].map(|time| time.as_second() - at(0).as_second()))
+    }
+
+    fn trouble<'f>(fleet: &'f Fleet, router: &str) -> Option<&'f str> {
+        fleet.routers.iter().find(|line| line.last.name == router).unwrap().last.trouble.as_deref()
+    }
+
+    fn list<'f>(fleet: &'f Fleet, name: &str) -> &'f List {
+        fleet.lists(By::Bytes).iter().find(|list| list.name == name).unwrap()
+    }
+
+    #[test]
+    fn the_newest_window_is_shown_once_all_routers_have_sent_it() {
+        let mut board = board();
+        assert_eq!(window(&shown(&board, 0)), None);
+        assert_eq!(shown(&board, 0).troubles, ["no report has come yet"]);
+        add(&mut board, &["a", "b"], 0..50);
+        let fleet = shown(&board, 50);
+        assert_eq!((window(&fleet), fleet.is_open), (Some([0, 50]), true), "nothing else is there");
+        add(&mut board, &["a", "b"], 50..60);
+        add(&mut board, &["a"], 60..120);
+        let fleet = shown(&board, 120);
+        assert_eq!((window(&fleet), fleet.is_open), (Some([0, 60]), false), "b has not sent the next one");
+        add(&mut board, &["b"], 60..120);
+        assert_eq!(window(&shown(&board, 120)), Some([60, 120]));
+        let rows: Vec<u64> =
+            list(&shown(&board, 120), "routers").entries.iter().map(|row| row.amount.of(By::Packets).lower).collect();
+        assert_eq!(rows, [600, 600]);
+    }
+
+    #[test]
+    fn a_router_that_is_late_holds_up_nobody_and_is_named() {
+        let mut board = board();
+        add(&mut board, &["a", "b"], 0..60);
+        add(&mut board, &["a"], 60..180);
+        let fleet = shown(&board, 120);
+        assert_eq!((window(&fleet), trouble(&fleet, "b")), (Some([0, 60]), None), "three windows and 30 s");
+        let fleet = shown(&board, 181);
+        assert_eq!(window(&fleet), Some([120, 180]));
+        assert_eq!((trouble(&fleet, "a"), trouble(&fleet, "b")), (None, Some("late: no report for 2m 1s")));
+        assert_eq!(fleet.facts[0], Fact { text: "routers 1/2".to_owned(), is_good: false });
+        let rates = |router: usize| fleet.routers[router].rates.iter().map(Option::is_some).collect::<Vec<_>>();
+        assert_eq!(rates(0), [true; 18]);
+        assert_eq!(rates(1), [[true; 6], [false; 6], [false; 6]].concat());
+        add(&mut board, &["b"], 180..190);
+        let back = shown(&board, 191);
+        assert_eq!((window(&back), trouble(&back, "b")), (Some([120, 180]), Some("no report in this window")));
+        add(&mut board, &["b"], 60..180);
+        let late = shown(&board, 191);
+        assert_eq!((trouble(&late, "b"), late.facts[1].text.as_str()), (None, "reports 12"), "its windows are kept");
+        assert_eq!(late.facts.last().unwrap().text, "late 12");
+    }
+
+    #[test]
+    fn if_all_routers_stop_their_last_window_stays() {
+        let mut board = board();
+        add(&mut board, &["a", "b"], 0..120);
+        let fleet = shown(&board, 7_320);
+        assert_eq!(window(&fleet), Some([60, 120]));
+        assert_eq!(fleet.troubles[0], "no report has come for 2h");
+        assert_eq!((trouble(&fleet, "a"), trouble(&fleet, "b")), (None, None));
+    }
+
+    #[test]
+    fn a_router_whose_clock_is_wrong_changes_no_window() {
+        let mut board = board();
+        add(&mut board, &["a"], 0..60);
+        board.add(report("b", 864_000), at(60));
+        let fleet = shown(&board, 60);
+        assert_eq!(window(&fleet), Some([0, 60]));
+        assert!(trouble(&fleet, "b").unwrap().starts_with("its clock is wrong: it reports 2023-11-24T"));
+        add(&mut board, &["b"], 60..70);
+        assert_ne!(trouble(&shown(&board, 70), "b"), trouble(&fleet, "b"), "its clock was set");
+    }
+
+    #[test]
+    fn the_memory_is_bounded_after_thousands_of_windows_and_nothing_that_is_missing_is_forgotten() {
+        let mut board = board();
+        let (mut missing, mut twice) = (0, 0);
+        for second in (0..300_000).step_by(10) {
+            for router in ["a", "b", "c"] {
+                // Every seventh one of b is missing, and every eleventh one of c comes twice.
+                if router == "b" && second % 70 == 10 {
+                    missing += 1;
+                    continue;
+                }
+                board.add(report(router, second), at(second + 10));
+                if router == "c" && second % 110 == 10 {
+                    twice += 1;
+                    board.add(report(router, second), at(second + 10));
+                }
+            }
+        }
+        board.merger.settle();
+        assert_eq!(board.merger.windows().count(), KEPT);
+        for router in board.routers.values() {
+            assert!(router.recent.len() <= SECONDS_MAX && router.sums.len() <= KEPT);
+        }
+        let fleet = shown(&board, 300_000);
+        assert_eq!(window(&fleet), Some([299_940, 300_000]));
+        let texts: Vec<&str> = fleet.facts.iter().map(|fact| &*fact.text).collect();
+        assert_eq!(texts[..2], ["routers 3/3", "reports 17"], "one of b is missing");
+        let defects = board.merger.defects();
+        let sum = |what| defects.iter().filter(|one| one.what == what).map(|one| one.reports).sum::<u64>();
+        assert_eq!((sum(What::Gap), sum(What::Duplicate)), (missing, twice));
+        let described = format!("{:?}", board.merger);
+        assert!(described.len() < 100_000, "{} bytes", described.len());
+        for nth in 0..2 * ROUTERS_MAX {
+            board.add(report(&nth.to_string(), 300_000), at(300_010));
+        }
+        assert_eq!(board.routers.len(), ROUTERS_MAX);
+        assert!(shown(&board, 300_010).facts.iter().any(|fact| fact.text.starts_with("unreadable")));
+    }
+
+    #[test]
+    fn a_window_that_is_shorter_than_reports_says_which_one_is_needed() {
+        let mut board = Board::new(Duration::from_secs(5), 20);
+        add(&mut board, &["a"], 0..60);
+        let troubles = shown(&board, 60).troubles.join("; ");
+        assert!(
+            troubles.contains("reports of a are longer than a window: choose --window 10s or longer"),
+            "{troubles}"
+        );
+        assert!(troubles.contains("no report of this window has sketches"), "{troubles}");
+    }
+
+    #[test]
+    fn a_router_can_be_asked_for() {
+        let mut board = board();
+        add(&mut board, &["a"], 0..60);
+        let KeyDetails { rows, .. } = board.ask("=a".to_owned(), at(70));
+        assert_eq!(rows.unwrap_err(), "6 reports at fra, the last one until 2023-11-14T22:15:00Z, 10s ago");
+        assert_eq!(board.ask("port=1".to_owned(), at(70)).rows.unwrap_err(), "no list of the fleet has such keys");
     }
 }

@@ -117,14 +117,14 @@ impl Followed {
             *open = Open::new(path, within)?;
             return Ok(open.is_some());
         };
-        let before = batch.room();
+        let before = now_open.content.position();
         now_open.content.read(path, batch)?;
         if batch.room() == 0 {
             return Ok(true);
         }
         match std::fs::metadata(&**path) {
             Ok(now) if identity(&now) != now_open.identity => {
-                let has_ended = now_open.is_replaced && batch.room() == before;
+                let has_ended = now_open.is_replaced && now_open.content.position() == before;
                 now_open.is_replaced = true;
                 if has_ended {
                     now_open.content.end(path, batch);
@@ -189,6 +189,15 @@ impl Content {
                 .read(connection, path, batch, &AtomicU64::new(0))
                 .map_err(|cause| InputError::Database { path: path.to_path_buf(), cause })?
                 .map_or(Ok(()), |line| Err(InputError::LineTooLong { path: path.to_path_buf(), line })),
+        }
+    }
+
+    /// A number that is larger when something was read.
+    const fn position(&self) -> u64 {
+        match self {
+            Self::Text(text) => text.read,
+            Self::Packed(packed) => packed.known,
+            Self::Database(_, cursor) => cursor.rows(),
         }
     }
 
@@ -272,5 +281,186 @@ impl Packed {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, OpenOptions},
+        io::Write as _,
+        ops::Deref,
+    };
+
+    use super::*;
+
+    /// A folder that is removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("weir-follow-{name}-{}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            Self(folder)
+        }
+    }
+
+    impl Deref for Folder {
+        type Target = Path;
+
+        fn deref(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn append(path: &Path, text: impl AsRef<[u8]>) {
+        let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
+        file.write_all(text.as_ref()).unwrap();
+    }
+
+    /// What has come since the last time.
+    fn read(follower: &mut Follower) -> Vec<String> {
+        read_lines(follower).into_iter().map(|line| line.text).collect()
+    }
+
+    fn read_lines(follower: &mut Follower) -> Vec<Line> {
+        let (mut all, mut lines) = (Vec::new(), Vec::new());
+        loop {
+            let has_more = follower.read(&mut lines, 2);
+            assert!(lines.len() <= 2);
+            all.append(&mut lines);
+            if !has_more {
+                return all;
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_comes_once_it_has_ended_whatever_becomes_of_the_file() {
+        let folder = Folder::new("text");
+        let path = folder.join("reports.ndjson");
+        append(&path, "");
+        let mut follower = Follower::new(std::slice::from_ref(&path), Duration::ZERO);
+        assert_eq!(read(&mut follower), [""; 0], "an empty file fills later");
+        append(&path, "a\n\nb\nhal");
+        assert_eq!(read(&mut follower), ["a", "b"]);
+        assert_eq!(read(&mut follower), [""; 0], "half a line waits");
+        append(&path, "f\nc");
+        assert_eq!(read(&mut follower), ["half"]);
+        // A rotation: the writer goes on for a moment, then opens the new file.
+        fs::rename(&path, folder.join("reports.ndjson.1")).unwrap();
+        assert_eq!(read(&mut follower), [""; 0], "nothing is there");
+        append(&folder.join("reports.ndjson.1"), "2\n");
+        append(&path, "d\n");
+        assert_eq!(read(&mut follower), ["c2"]);
+        append(&folder.join("reports.ndjson.1"), "last");
+        assert_eq!(read(&mut follower), [""; 0], "it may still be written");
+        assert_eq!(read(&mut follower), ["last", "d"]);
+        // A rotation that copies the file and empties it.
+        fs::write(&path, "").unwrap();
+        assert_eq!(read(&mut follower), [""; 0]);
+        append(&path, "e\n");
+        assert_eq!(read(&mut follower), ["e"]);
+        assert_eq!(follower.troubles().count(), 0);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_named_and_the_next_ones_are_read() {
+        let folder = Folder::new("long");
+        let path = folder.join("reports.ndjson");
+        append(&path, format!("a\n{}\nb\n", "x".repeat(3 * LINE_MAX as usize)));
+        let mut follower = Follower::new(&[path], Duration::ZERO);
+        let all: Vec<_> = read_lines(&mut follower).into_iter().map(|line| (line.number, line.text)).collect();
+        assert_eq!(all, [(1, "a".to_owned()), (2, "x".repeat(SHOWN)), (3, "b".to_owned())]);
+    }
+
+    #[test]
+    fn no_input_waits_for_the_others() {
+        let folder = Folder::new("turns");
+        let files = ["a", "b", "c"].map(|name| {
+            append(&folder.join(name), format!("{name}\n").repeat(5));
+            folder.join(name)
+        });
+        let mut follower = Follower::new(&files, Duration::ZERO);
+        assert!(follower.read(&mut Vec::new(), 2), "they are opened");
+        let (mut lines, mut first) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            assert!(follower.read(&mut lines, 2));
+            first.push(lines.drain(..).next().unwrap().text);
+        }
+        first.sort();
+        assert_eq!(first, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_compressed_file_that_grows_is_unpacked_again_and_no_line_comes_twice() {
+        let folder = Folder::new("packed");
+        let path = folder.join("reports.zst");
+        let packed = zstd::encode_all(&b"a\nb\nc\n"[..], 1).unwrap();
+        fs::write(&path, &packed[..packed.len() - 4]).unwrap();
+        let mut follower = Follower::new(std::slice::from_ref(&path), Duration::ZERO);
+        let before = read(&mut follower);
+        append(&path, &packed[packed.len() - 4..]);
+        let whole = [before, read(&mut follower)].concat();
+        assert_eq!(whole, ["a", "b", "c"]);
+        append(&path, zstd::encode_all(&b"d\n"[..], 1).unwrap());
+        assert_eq!(read(&mut follower), ["d"]);
+        fs::remove_file(&path).unwrap();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"e\n").unwrap();
+        fs::write(&path, gzip.finish().unwrap()).unwrap();
+        assert_eq!([read(&mut follower), read(&mut follower)].concat(), ["e"], "another file");
+    }
+
+    #[test]
+    fn the_newest_rows_of_a_database_come_and_then_each_new_one() {
+        let folder = Folder::new("database");
+        let path = folder.join("reports.db");
+        let writer = Connection::open(&path).unwrap();
+        let tables = "PRAGMA journal_mode = WAL;
+             CREATE TABLE reports (number INTEGER PRIMARY KEY, window_start TEXT, received_at TEXT, report TEXT);
+             CREATE TABLE tombstones (number INTEGER PRIMARY KEY, received_at TEXT, tombstone TEXT);";
+        writer.execute_batch(tables).unwrap();
+        let put = |minute: u32, report: &str| {
+            let time = format!("2026-11-20T08:{minute:02}:00.000Z");
+            writer
+                .execute(
+                    "INSERT INTO reports (window_start, received_at, report) VALUES (?1, ?1, ?2)",
+                    [&*time, report],
+                )
+                .unwrap();
+        };
+        let mut empty = Follower::new(std::slice::from_ref(&path), Duration::from_secs(300));
+        assert_eq!(read(&mut empty), [""; 0]);
+        writer.execute("INSERT INTO tombstones VALUES (1, '2026-11-20T08:00:30.000Z', 'old')", []).unwrap();
+        writer.execute("INSERT INTO tombstones VALUES (2, '2026-11-20T08:31:00.000Z', 'new')", []).unwrap();
+        for (minute, report) in [(0, "r0"), (30, "r30"), (1, "r1, late"), (31, "r31")] {
+            put(minute, report);
+        }
+        // The clock of its router is wrong.
+        writer
+            .execute("INSERT INTO reports VALUES (9, '2999-11-20T08:00:00.000Z', '2026-11-20T08:31:00.000Z', 'r9')", [])
+            .unwrap();
+        let mut follower = Follower::new(std::slice::from_ref(&path), Duration::from_secs(300));
+        assert_eq!(read(&mut follower), ["r30", "r31", "r9", "new"]);
+        put(32, "r32");
+        assert_eq!(read(&mut follower), ["r32"]);
+        assert_eq!(read(&mut empty), ["r0", "r30", "r1, late", "r31", "r9", "r32", "old", "new"]);
+        // Another file takes its place.
+        drop(writer);
+        for name in ["reports.db", "reports.db-wal", "reports.db-shm"] {
+            let _ = fs::remove_file(folder.join(name));
+        }
+        let writer = Connection::open(&path).unwrap();
+        writer.execute_batch(tables).unwrap();
+        writer.execute("INSERT INTO reports VALUES (1, '2026-11-20T09:00:00.000Z', '', 'again')", []).unwrap();
+        assert_eq!([read(&mut follower), read(&mut follower)].concat(), ["again"]);
+        assert_eq!(follower.troubles().count(), 0);
     }
 }

@@ -324,6 +324,11 @@ impl Cursor {
         Ok(Self { report: first - 1, tombstone, from: Some(from) })
     }
 
+    /// How many rows of both tables there are up to the last ones that were read.
+    pub const fn rows(&self) -> u64 {
+        self.report.saturating_add(self.tombstone).unsigned_abs()
+    }
+
     /// Reads the next rows: first all reports, in the order of their arrival, then the tombstones. Returns the number
     /// of a row that is longer than any report.
     ///

@@ -20,7 +20,7 @@ pub const GROUPS_MAX: usize = 256;
 const REFUSED_MAX: usize = 4_096;
 const DAY_SECONDS: i64 = 86_400;
 /// What sums do not tell.
-pub const NOTE: &str = "a packet that passed two routers counts at both: in totals and lists. Distinct counts, floods and \
+const NOTE: &str = "a packet that passed two routers counts at both: in totals and lists. Distinct counts, floods and \
                     scans count each value once";
 
 /// What has a window of its own.

@@ -23,6 +23,7 @@ mod key;
 mod list;
 mod names;
 mod past;
+mod picture;
 mod ptr;
 mod screen;
 mod source;
@@ -35,6 +36,7 @@ pub use self::{
     key::Key,
     list::{Amount, By, Entry, List},
     past::{Look, POINTS, Past, earlier, later},
+    picture::picture,
     source::{KeyDetails, Request, Source, Update},
     terminal::{TopError, is_terminal, run},
 };

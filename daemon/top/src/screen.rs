@@ -524,7 +524,7 @@ impl Screen {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::{history::tests::second, past::tests::past};
+    use crate::{history::tests::second, past::tests::past, picture::press};
 
     /// The golden report, which has masked addresses.
     pub fn golden() -> Report {
@@ -536,25 +536,6 @@ pub mod tests {
         let mut screen = Screen { now: report.window.end, kind: "live".to_owned(), ..Screen::default() };
         screen.take(Update::Report(Box::new(report)));
         screen
-    }
-
-    pub fn press(screen: &mut Screen, keys: &str) -> Effect {
-        let mut effect = Effect::Draw;
-        for key in keys.chars() {
-            let code = match key {
-                '\n' => KeyCode::Enter,
-                '\t' => KeyCode::Tab,
-                '\x1b' => KeyCode::Esc,
-                '\x08' => KeyCode::Backspace,
-                '↓' => KeyCode::Down,
-                '↑' => KeyCode::Up,
-                '⇱' => KeyCode::Home,
-                '⇲' => KeyCode::End,
-                other => KeyCode::Char(other),
-            };
-            effect = screen.press(KeyEvent::new(code, KeyModifiers::NONE));
-        }
-        effect
     }
 
     fn selected(screen: &mut Screen) -> String {

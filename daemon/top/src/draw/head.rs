@@ -114,7 +114,8 @@ fn ago(time: Timestamp, now: Timestamp) -> String {
     match age(time, now) {
         seconds @ 0..120 => format!("{seconds} s ago"),
         seconds @ 120..7200 => format!("{} min ago", seconds / 60),
-        seconds => format!("{} h ago", seconds / 3600),
+        seconds @ 7200..172_800 => format!("{} h ago", seconds / 3600),
+        seconds => format!("{} d ago", seconds / 86_400),
     }
 }
 
