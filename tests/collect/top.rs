@@ -95,11 +95,11 @@ pub fn the_live_screen_shows_what_the_collector_stores() -> Result<()> {
     let known = "all lists of the fleet, listed there or not";
     let shown =
         terminal.wait_for("the answer", TIMEOUT, |shown| shown.contains(known) && shown.contains("sources: "))?;
-    ensure!(shown.contains("its last hour: the screen of a fleet remembers no earlier time"), "{shown}");
+    ensure!(shown.contains("its last hour: the screen of a fleet has no history"), "{shown}");
     terminal.press("Escape")?;
     terminal.wait_for("the list", TIMEOUT, |shown| shown.contains("[1 sources]"))?;
     terminal.press("<")?;
-    terminal.wait_for("why not", TIMEOUT, |shown| shown.contains("remembers no earlier time"))?;
+    terminal.wait_for("why not", TIMEOUT, |shown| shown.contains("has no history"))?;
     terminal.press("q")?;
     terminal.wait_for("the end", TIMEOUT, |shown| shown.contains("code 0"))?;
     terminal.run("clear")?;

@@ -370,7 +370,8 @@ impl Router {
         let last = self.recent.back().map_or_else(String::new, |last| {
             format!(", the last one until {:.0}, {} ago", last.end, since(last.end, now))
         });
-        format!("{} reports{site}{last}", grouped(self.reports))
+        let reports = if self.reports == 1 { "report" } else { "reports" };
+        format!("{} {reports}{site}{last}", grouped(self.reports))
     }
 }
 

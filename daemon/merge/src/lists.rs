@@ -115,7 +115,7 @@ impl Lists<'_> {
         };
         let confidence = distinct.iter().map(|count| count.confidence).fold(1.0, f64::min);
         let entries = (1..).zip(distinct).map(entry).collect();
-        List { confidence, counted: Some("different values".to_owned()), ..self.list("distinct", entries) }
+        List { confidence, counted: Some("values".to_owned()), ..self.list("distinct", entries) }
     }
 
     fn of_defects(&self) -> List {

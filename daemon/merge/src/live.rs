@@ -32,9 +32,8 @@ const POLL: Duration = Duration::from_millis(250);
 const SHOWN_EACH: Duration = Duration::from_secs(1);
 /// Everything has been read once.
 const HAS_READ: u64 = u64::MAX;
-/// What the history would answer.
-const NO_HISTORY: &str = "the screen of a fleet remembers no earlier time: `weir merge --window 1m` on the same files, or \
-                          `weir top` on the router, knows it";
+/// The answer to questions about earlier times.
+const NO_HISTORY: &str = "the screen of a fleet has no history: see `weir merge --window`";
 
 /// A fleet whose files are followed.
 pub struct Live {

@@ -636,5 +636,5 @@ fn the_live_screen_follows_its_files_and_answers_for_any_key() {
         Update::PastOfKey(_, past) => Some(past.unwrap_err()),
         _ => None,
     });
-    assert!(why.contains("remembers no earlier time"), "{why}");
+    assert!(why.contains("has no history"), "{why}");
 }
