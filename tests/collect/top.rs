@@ -1,4 +1,5 @@
-//! `weir top --merge` on a real terminal: it shows what the collector stores, and names mistakes before the screen opens.
+//! `weir top --merge` on a real terminal: it shows what the collector stores, and names mistakes before the screen
+//! opens.
 
 use std::{
     fs::{self, OpenOptions},

@@ -14,6 +14,8 @@ use weir_system::clock;
 
 use crate::input::{Batch, Cursor, GZIP, InputError, LINE_MAX, Line, SQLITE, ZSTD, database, unpacked};
 
+/// How many files are remembered after others took their paths. While they are, no other file has their identity.
+const RETIRED_MAX: usize = 64;
 /// How much of a line that is too long is passed on, so that it is named as unreadable.
 const SHOWN: usize = 64;
 
@@ -24,6 +26,8 @@ pub struct Follower {
     next: usize,
     /// How much of a database is read at first.
     within: Duration,
+    /// The files whose paths are those of other files now. A rotation gives them another path, which may be an input.
+    retired: Vec<Open>,
 }
 
 struct Followed {
@@ -78,7 +82,7 @@ impl Follower {
     /// are read, and all later ones.
     pub fn new(files: &[PathBuf], within: Duration) -> Self {
         let followed = |path: &PathBuf| Followed { path: path.as_path().into(), open: None, trouble: None };
-        Self { inputs: files.iter().map(followed).collect(), next: 0, within }
+        Self { inputs: files.iter().map(followed).collect(), next: 0, within, retired: Vec::new() }
     }
 
     /// Reads the next lines, at most `count`, from each input in turn. Returns whether there may be more now.
@@ -90,8 +94,9 @@ impl Follower {
                 self.next = (self.next + turn) % all;
                 return true;
             }
+            let held: Vec<_> = self.inputs.iter().filter_map(|input| Some(input.open.as_ref()?.identity)).collect();
             let input = &mut self.inputs[(self.next + turn) % all];
-            match input.read(self.within, &mut batch) {
+            match input.read(self.within, &held, &mut self.retired, &mut batch) {
                 Ok(more) => {
                     has_more |= more;
                     input.trouble = None;
@@ -101,6 +106,7 @@ impl Follower {
             }
         }
         self.next = (self.next + 1) % all.max(1);
+        self.retired.drain(..self.retired.len().saturating_sub(RETIRED_MAX));
         has_more
     }
 
@@ -111,10 +117,26 @@ impl Follower {
 }
 
 impl Followed {
-    fn read(&mut self, within: Duration, batch: &mut Batch<'_>) -> Result<bool, InputError> {
+    /// Reads the next lines of the file that has this path now. `held` are the files of all inputs.
+    fn read(
+        &mut self,
+        within: Duration,
+        held: &[Identity],
+        retired: &mut Vec<Open>,
+        batch: &mut Batch<'_>,
+    ) -> Result<bool, InputError> {
         let Self { path, open, .. } = self;
         let Some(now_open) = open else {
-            *open = Open::new(path, within)?;
+            let found =
+                std::fs::metadata(&**path).map_err(|cause| InputError::Read { path: path.to_path_buf(), cause })?;
+            let found = identity(&found);
+            if held.contains(&found) {
+                return Ok(false);
+            }
+            *open = match retired.iter().position(|old| old.identity == found) {
+                Some(old) => Some(Open { is_replaced: false, ..retired.swap_remove(old) }),
+                None => Open::new(path, within)?,
+            };
             return Ok(open.is_some());
         };
         let before = now_open.content.position();
@@ -128,7 +150,7 @@ impl Followed {
                 now_open.is_replaced = true;
                 if has_ended {
                     now_open.content.end(path, batch);
-                    *open = None;
+                    retired.extend(open.take());
                 }
                 Ok(has_ended)
             }
@@ -378,6 +400,27 @@ mod tests {
         let mut follower = Follower::new(&[path], Duration::ZERO);
         let all: Vec<_> = read_lines(&mut follower).into_iter().map(|line| (line.number, line.text)).collect();
         assert_eq!(all, [(1, "a".to_owned()), (2, "x".repeat(SHOWN)), (3, "b".to_owned())]);
+    }
+
+    #[test]
+    fn a_file_that_a_rotation_moves_to_another_input_is_read_once() {
+        let folder = Folder::new("rotation");
+        let [newest, older] = ["reports.ndjson", "reports.ndjson.1"].map(|name| folder.join(name));
+        append(&newest, "b\n");
+        append(&older, "a\n");
+        let mut follower = Follower::new(&[newest.clone(), older.clone()], Duration::ZERO);
+        let mut both = read(&mut follower);
+        both.sort();
+        assert_eq!(both, ["a", "b"]);
+        for (line, more) in [("c", "b2"), ("d", "c2"), ("e", "d2")] {
+            fs::rename(&newest, &older).unwrap();
+            assert_eq!([read(&mut follower), read(&mut follower)].concat(), [""; 0]);
+            append(&older, format!("{more}\n"));
+            append(&newest, format!("{line}\n"));
+            let mut rest: Vec<String> = (0..4).flat_map(|_| read(&mut follower)).collect();
+            rest.sort();
+            assert_eq!(rest, [more, line]);
+        }
     }
 
     #[test]

@@ -9,9 +9,9 @@
 //!                                     keys ────────────────┘
 //! ```
 //!
-//! A [`Source`] is a running weir, a replayed capture, or a fleet. The screen does not know which. It shows the lists of the open
-//! window if they are available, otherwise those of the last report, or those of a time that has passed (`past`), and
-//! says which.
+//! A [`Source`] is a running weir, a replayed capture, or a fleet. The screen does not know which. It shows the lists
+//! of the open window if they are available, otherwise those of the last report, or those of a time that has passed
+//! (`past`), and says which.
 
 #![forbid(unsafe_code)]
 
